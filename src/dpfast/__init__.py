@@ -1,0 +1,56 @@
+"""Differentially private estimators with exact sums, exact noise and proved calibration.
+
+Public names are imported when they are first used, so that importing dpfast loads nothing else.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpfast.multi_outcome import MultiOutcomeRidge
+    from dpfast.privacy import (
+        BudgetExceeded,
+        Ledger,
+        Plan,
+        Privacy,
+        Release,
+        UnsoundCalibrationWarning,
+        UtilityWarning,
+    )
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "MultiOutcomeRidge": "dpfast.multi_outcome",
+    "BudgetExceeded": "dpfast.privacy",
+    "Ledger": "dpfast.privacy",
+    "Plan": "dpfast.privacy",
+    "Privacy": "dpfast.privacy",
+    "Release": "dpfast.privacy",
+    "UnsoundCalibrationWarning": "dpfast.privacy",
+    "UtilityWarning": "dpfast.privacy",
+}
+_FOLDERS = ("audit", "io", "noise", "privacy", "solvers", "statistics")
+
+__all__ = [
+    "BudgetExceeded",
+    "Ledger",
+    "MultiOutcomeRidge",
+    "Plan",
+    "Privacy",
+    "Release",
+    "UnsoundCalibrationWarning",
+    "UtilityWarning",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FOLDERS:
+        return import_module(f"dpfast.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dpfast' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_FOLDERS, *_HOMES])

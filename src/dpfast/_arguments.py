@@ -1,0 +1,155 @@
+"""Checks of the public numbers that calibrations take; every message names the argument and what is accepted."""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
+
+ADJACENCIES = ("replace_one", "add_remove")
+
+_SMALLEST_DELTA = sys.float_info.min
+
+
+def real(name: str, value: object) -> float:
+    """Return a real number as a float; TypeError for anything else, booleans and arrays included.
+
+    ValueError for a number that no float equals: rounding it to nearest could round against privacy.
+    """
+    if type(value) is float:
+        return value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a real number, got {type(value).__name__}")
+    # NumPy rounds its integers before it compares them with a float; Python compares exactly.
+    given = operator.index(value) if isinstance(value, Integral) else value
+    try:
+        with np.errstate(over="ignore"):
+            number = float(given)
+    except OverflowError:
+        number = math.inf
+    if number != given and not math.isnan(number):
+        raise ValueError(
+            f"{name} must be a number that a float holds exactly, got a {type(value).__name__} that none does: "
+            "round it first, in the direction that asks for more noise"
+        )
+    return number
+
+
+def positive(name: str, value: object) -> float:
+    """Return a positive finite float."""
+    number = real(name, value)
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"{name} must be positive and finite, got {number!r}")
+    return number
+
+
+def nonnegative(name: str, value: object) -> float:
+    """Return a finite float of at least 0."""
+    number = real(name, value)
+    if not 0.0 <= number < math.inf:
+        raise ValueError(f"{name} must be at least 0 and finite, got {number!r}")
+    return number
+
+
+def positive_or_inf(name: str, value: object) -> float:
+    """Return a positive float; inf is accepted and means no noise."""
+    number = real(name, value)
+    if not number > 0.0:
+        raise ValueError(f"{name} must be positive (float('inf') for no noise), got {number!r}")
+    return number
+
+
+def epsilon_value(value: object) -> float:
+    """Return epsilon in [0, inf]."""
+    number = real("epsilon", value)
+    if not number >= 0.0:
+        raise ValueError(f"epsilon must be at least 0 (float('inf') for no noise), got {number!r}")
+    return number
+
+
+def delta_value(value: object) -> float:
+    """Return delta in (0, 1), as a Gaussian mechanism needs it."""
+    number = real("delta", value)
+    if number == 0.0:
+        raise ValueError(
+            "delta = 0 is met by no Gaussian noise: pass a delta in (0, 1), or use the pure mechanism, "
+            "dpfast.privacy.l2_laplace_scale"
+        )
+    if 0.0 < number < _SMALLEST_DELTA:
+        raise ValueError(
+            f"delta must be at least the smallest normal float, {_SMALLEST_DELTA:.3g}, for Gaussian noise, got "
+            f"{number!r}: pass a larger delta, or delta = 0 for a pure mechanism"
+        )
+    if not _SMALLEST_DELTA <= number < 1.0:
+        raise ValueError(f"delta must lie in [{_SMALLEST_DELTA:.3g}, 1), got {number!r}")
+    return number
+
+
+def positive_integer(name: str, value: object) -> int:
+    """Return an integer of at least 1."""
+    return integer_of_at_least(name, value, 1)
+
+
+def integer_of_at_least(name: str, value: object, least: int) -> int:
+    """Return an integer that is not below `least`."""
+    number = integer(name, value)
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {number}")
+    return number
+
+
+def integer(name: str, value: object) -> int:
+    """Return an integer; TypeError for booleans and for numbers with a fraction."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer, got bool")
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}") from None
+
+
+def shape(name: str, value: object) -> tuple[int, ...]:
+    """Return a size, an integer or a tuple of them, as a shape."""
+    return tuple(integer_of_at_least(name, entry, 0) for entry in (value if isinstance(value, tuple) else (value,)))
+
+
+def adjacency_value(value: object) -> str:
+    """Return one of the two neighbouring relations."""
+    if value not in ADJACENCIES:
+        raise ValueError(f"adjacency must be 'replace_one' or 'add_remove', got {value!r}")
+    return str(value)
+
+
+def positives(name: str, values: Sequence[float]) -> list[float]:
+    """Return a non-empty list of positive finite floats."""
+    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+        raise TypeError(f"{name} must be a sequence of positive numbers, got {type(values).__name__}")
+    numbers = [positive(f"{name}[{index}]", value) for index, value in enumerate(values)]
+    if not numbers:
+        raise ValueError(f"{name} must hold at least one number, got none")
+    return numbers
+
+
+def boolean(name: str, value: object) -> bool:
+    """Return True or False; TypeError for anything else, numbers included."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {type(value).__name__}")
+    return bool(value)
+
+
+def text(name: str, value: object) -> str:
+    """Return a string; TypeError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {type(value).__name__}")
+    return value
+
+
+def choice(name: str, value: object, accepted: Sequence[str]) -> str:
+    """Return one of the accepted words."""
+    if not isinstance(value, str) or value not in accepted:
+        raise ValueError(f"{name} must be {' or '.join(map(repr, accepted))}, got {value!r}")
+    return value

@@ -1,0 +1,154 @@
+"""How many threads, which of them run kernels, and BLAS held to one thread meanwhile.
+
+Kernels release the GIL, so plain Python threads run them in parallel: as fast as OpenMP here, without a second runtime
+that hangs after a fork or competes with the threads of BLAS. A pool lives for one call, so there is nothing to reset in
+a forked child but the BLAS limiter.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+Result = TypeVar("Result")
+
+
+def resolve_n_threads(n_threads: int | None = None) -> int:
+    """Return the threads to use: `n_threads`, else ``OMP_NUM_THREADS``, else the cores this process may use.
+
+    Parameters
+    ----------
+    n_threads : int or None
+        An explicit positive number, or None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `n_threads` is not a positive integer.
+    """
+    if n_threads is not None:
+        if isinstance(n_threads, bool) or not hasattr(n_threads, "__index__"):
+            raise TypeError(f"n_threads must be a positive integer or None, got {type(n_threads).__name__}")
+        if int(n_threads) < 1:
+            raise ValueError(f"n_threads must be a positive integer or None, got {n_threads}")
+        return int(n_threads)
+    # OMP_NUM_THREADS may list one number per nesting level; the first is the outermost.
+    setting = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if setting.isdecimal() and int(setting) > 0:
+        return int(setting)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class RowRanges:
+    """Consecutive ranges of rows handed out to several threads, until none is left or `stop` is called."""
+
+    def __init__(self, n_rows: int, step: int) -> None:
+        self._n_rows = n_rows
+        self._step = step
+        self._next = 0
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        while True:
+            with self._lock:
+                start = self._next
+                self._next = min(start + self._step, self._n_rows)
+                stop = self._next
+            if start >= stop:
+                return
+            yield start, stop
+
+    def stop(self) -> None:
+        """Hand out no more rows."""
+        with self._lock:
+            self._n_rows = self._next = 0
+
+
+def run_in_threads(tasks: Sequence[Callable[[], Result]], stop: Callable[[], None]) -> list[Result]:
+    """Run the first task here and each other one in a thread of its own; return their results in order.
+
+    If one raises, or this thread is interrupted, `stop` is called so that the others finish early; they are always
+    waited for.
+    """
+    if len(tasks) == 1:
+        return [tasks[0]()]
+    with ThreadPoolExecutor(len(tasks) - 1) as pool:
+        try:
+            futures = [pool.submit(task) for task in tasks[1:]]
+            return [tasks[0]()] + [future.result() for future in futures]
+        except BaseException:
+            stop()
+            raise
+
+
+class _BlasLimiter:
+    """Counts who needs BLAS on one thread: the first in sets the limit, the last out lifts it.
+
+    Limits are process-wide, so contexts that overlap without a count would restore each other's limit for good. The
+    controller is cached because finding the libraries takes 200 times longer than setting the limit. Newer versions of
+    threadpoolctl let only one living thread set the limit of a library and ignore all others; here the last out may be
+    another thread than the first in, so that claim is given up around every change, under the lock.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._controller: Any = None
+        self._limit: Any = None
+
+    def acquire(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                if self._controller is None:
+                    self._controller = ThreadpoolController()
+                self._give_up_claims()
+                self._limit = self._controller.limit(limits=1, user_api="blas")
+                self._give_up_claims()
+            self._users += 1
+
+    def release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._restore()
+
+    def _restore(self) -> None:
+        self._give_up_claims()
+        self._limit.restore_original_limits()
+        self._give_up_claims()
+
+    def _give_up_claims(self) -> None:
+        for library in self._controller.lib_controllers:
+            give_up = getattr(library, "clear_controlling_thread", None)
+            if give_up is not None:
+                give_up(force=True)
+
+    def reset_after_fork(self) -> None:
+        """Only the forking thread lives on in a child: whoever held the lock or the limit is gone."""
+        self._lock = threading.Lock()
+        if self._users > 0:
+            self._restore()
+        self._users = 0
+
+
+_limiter = _BlasLimiter()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _limiter.reset_after_fork())
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Hold every BLAS library of this process to one thread; contexts may overlap and nest."""
+    _limiter.acquire()
+    try:
+        yield
+    finally:
+        _limiter.release()

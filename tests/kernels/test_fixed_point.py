@@ -1,0 +1,54 @@
+"""128-bit fixed point against Python's integers."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpfast.kernels.fixed_point import FixedPoint
+
+INTEGERS = st.one_of(
+    st.integers(-(2**126), 2**126),
+    st.integers(-(2**64) - 2, 2**64 + 2),
+    st.sampled_from([s * 2**k + o for k in (0, 52, 53, 62, 63, 64, 65, 125) for s in (1, -1) for o in (-1, 0, 1)]),
+)
+
+
+@given(st.lists(st.tuples(INTEGERS, INTEGERS), min_size=1, max_size=8))
+def test_sums_are_those_of_integers(pairs):
+    first, second = (FixedPoint.from_integers(list(values), -44) for values in zip(*pairs, strict=True))
+    total = first + second
+    assert [total.integer(index) for index in range(len(pairs))] == [a + b for a, b in pairs]
+    assert total == second + first
+
+
+@given(st.lists(INTEGERS, min_size=1, max_size=8), st.integers(-200, 200))
+def test_doubles_are_correctly_rounded(values, exponent):
+    ours = FixedPoint.from_integers(values, exponent).to_float64()
+    assert ours.tolist() == [float(np.ldexp(float(value), exponent)) for value in values]
+
+
+def test_overflow_is_an_error_in_both_directions():
+    for value in (2**127 - 1, -(2**127)):
+        most = FixedPoint.from_integers([value], 0)
+        with pytest.raises(OverflowError):
+            most + most
+
+
+def test_parts_and_scalars():
+    values = FixedPoint.from_integers([[1, -2], [3, 2**70]], -3)
+    assert values.shape == (2, 2)
+    assert values[1].integer(1) == 2**70
+    assert values[[0, 1], [1, 0]].to_float64().tolist() == [-0.25, 0.375]
+    assert FixedPoint.from_integers(7, 0).to_float64().tolist() == 7.0
+    assert FixedPoint.zeros((2,), 0) == FixedPoint.from_integers([0, 0], 0)
+
+
+def test_different_grids_neither_add_nor_equal():
+    one, other = FixedPoint.from_integers([1], 0), FixedPoint.from_integers([1], 1)
+    assert one != other
+    with pytest.raises(ValueError, match="exponents differ"):
+        one + other
+    assert one != "1"
+    with pytest.raises(TypeError):
+        hash(one)

@@ -1,0 +1,123 @@
+"""The thread policy and the one limiter of BLAS."""
+
+import multiprocessing
+import os
+import threading
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
+from dpfast.statistics import gram
+
+
+def blas_threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_the_argument_comes_before_the_environment_before_the_cores(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
+    assert resolve_n_threads(5) == 5
+    assert resolve_n_threads(np.int64(5)) == 5
+    assert resolve_n_threads() == 3
+    for unusable in ("0", "many", ""):
+        monkeypatch.setenv("OMP_NUM_THREADS", unusable)
+        assert resolve_n_threads() == len(os.sched_getaffinity(0))
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert resolve_n_threads() == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(("value", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)])
+def test_other_numbers_of_threads_are_refused(value, error):
+    with pytest.raises(error, match="n_threads must be a positive integer"):
+        resolve_n_threads(value)
+
+
+def test_ranges_cover_every_row_once_between_threads():
+    ranges = RowRanges(10_007, 13)
+    seen = run_in_threads([lambda: list(ranges)] * 4, ranges.stop)
+    covered = np.concatenate([np.arange(a, b) for part in seen for a, b in part])
+    np.testing.assert_array_equal(np.sort(covered), np.arange(10_007))
+
+
+def test_a_failing_task_stops_the_others_and_raises():
+    ranges = RowRanges(10**9, 1)
+
+    def endless():
+        return sum(1 for _ in ranges)
+
+    def failing():
+        raise KeyboardInterrupt
+
+    for tasks in ([failing, endless], [endless, failing]):
+        ranges = RowRanges(10**5, 1)
+        with pytest.raises(KeyboardInterrupt):
+            run_in_threads(tasks, ranges.stop)
+    assert list(RowRanges(0, 5)) == []
+
+
+def test_overlapping_contexts_restore_blas():
+    before = blas_threads()
+    barrier = threading.Barrier(8)
+
+    def enter_often():
+        barrier.wait()
+        for _ in range(200):
+            with single_threaded_blas(), single_threaded_blas():
+                pass
+
+    threads = [threading.Thread(target=enter_often) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert blas_threads() == before
+    with single_threaded_blas():
+        assert set(blas_threads()) == {1}
+    assert blas_threads() == before
+
+
+def test_the_last_out_restores_blas_whoever_came_first():
+    before = blas_threads()
+    entered, leave, left = threading.Event(), threading.Event(), threading.Event()
+    stay = threading.Event()
+
+    def first_in():
+        with single_threaded_blas():
+            entered.set()
+            leave.wait()
+        left.set()
+        stay.wait()  # alive, so that a claim of this thread would still count
+
+    first = threading.Thread(target=first_in)
+    first.start()
+    try:
+        entered.wait()
+        with single_threaded_blas():
+            leave.set()
+            left.wait()
+            assert set(blas_threads()) == {1}
+        assert blas_threads() == before
+    finally:
+        leave.set()
+        stay.set()
+        first.join()
+
+
+def _sum_in_child(queue):
+    X = np.ones((50_000, 20))
+    queue.put(gram(X, bound_x=5.0, n_threads=2).xx[0, 0])
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_forked_child_sums_after_its_parent_did():
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    _sum_in_child(queue)
+    with single_threaded_blas():
+        child = context.Process(target=_sum_in_child, args=(queue,))
+        child.start()
+    child.join(timeout=30)
+    assert child.exitcode == 0
+    assert queue.get(timeout=5) == queue.get(timeout=5) == 50_000.0
