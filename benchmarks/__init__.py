@@ -1,0 +1,1 @@
+"""Benchmarks for asv; papers/ regenerates figures and tables."""

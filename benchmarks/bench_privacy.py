@@ -1,0 +1,100 @@
+"""Calibrations: microseconds a call, and how many times faster than what a user would call instead."""
+
+import math
+import statistics
+import time
+
+from dpfast.privacy import gaussian_mu, gaussian_scale, moment_mu, moment_scales
+
+BUDGETS = [(1.0, 1e-6), (1e-3, 1e-12), (1000.0, 1e-30)]
+
+
+def ratio(ours, theirs, calls, rounds=9):
+    """Median over alternating rounds of their time over ours."""
+
+    def seconds(function, repeats):
+        start = time.perf_counter()
+        for _ in range(repeats):
+            function()
+        return (time.perf_counter() - start) / repeats
+
+    return statistics.median(seconds(theirs, calls) / seconds(ours, 20 * calls) for _ in range(rounds))
+
+
+class GaussianScale:
+    params = (BUDGETS,)
+    param_names = ("budget",)
+
+    def time_gaussian_scale(self, budget):
+        gaussian_scale(*budget)
+
+    def time_gaussian_mu(self, budget):
+        gaussian_mu(*budget)
+
+
+class AgainstScipy:
+    """A root of the textbook formula by scipy's brentq, in logarithms to survive small deltas."""
+
+    params = (BUDGETS,)
+    param_names = ("budget",)
+
+    def setup(self, budget):
+        from scipy.optimize import brentq
+        from scipy.special import log_ndtr
+
+        epsilon, delta = budget
+
+        def excess(log_scale):
+            scale = math.exp(log_scale)
+            first = log_ndtr(0.5 / scale - epsilon * scale)
+            second = epsilon + log_ndtr(-0.5 / scale - epsilon * scale)
+            return first + math.log(-math.expm1(min(second - first, -1e-300))) - math.log(delta)
+
+        self.scipy = lambda: math.exp(brentq(excess, -10.0, 20.0))
+
+    def track_ratio_scipy_brentq(self, budget):
+        return ratio(lambda: gaussian_scale(*budget), self.scipy, calls=20)
+
+    track_ratio_scipy_brentq.unit = "times faster"
+
+
+class AgainstDiffprivlib:
+    """Building diffprivlib's mechanism is its calibration; epsilon and delta where it gives an answer."""
+
+    params = (BUDGETS[:2],)
+    param_names = ("budget",)
+
+    def setup(self, budget):
+        try:
+            from diffprivlib.mechanisms import GaussianAnalytic
+        except ImportError as missing:
+            raise NotImplementedError("diffprivlib does not import") from missing
+        self.mechanism = GaussianAnalytic
+
+    def track_ratio_diffprivlib(self, budget):
+        epsilon, delta = budget
+        return ratio(
+            lambda: gaussian_scale(epsilon, delta),
+            lambda: self.mechanism(epsilon=epsilon, delta=delta, sensitivity=1.0),
+            calls=10,
+        )
+
+    track_ratio_diffprivlib.unit = "times faster"
+
+
+class Moments:
+    """The joint calibration of all blocks; the pair has a closed form, the rest a small convex program."""
+
+    params = ([("xx", "xy"), ("xx", "x", "xy", "y")],)
+    param_names = ("blocks",)
+
+    def setup(self, blocks):
+        self.weights = dict.fromkeys(blocks, 1.0)
+        self.options = {"adjacency": "replace_one", "n_features": 20}
+        self.scales = moment_scales(0.2, 1.0, 1.0, self.weights, **self.options)
+
+    def time_moment_scales(self, blocks):
+        moment_scales(0.2, 1.0, 1.0, self.weights, **self.options)
+
+    def time_moment_mu(self, blocks):
+        moment_mu(self.scales, 1.0, 1.0, **self.options)

@@ -1,0 +1,225 @@
+"""Documents: JSON files that are read whole or refused, and replaced whole or left as they were.
+
+The first line of a document is the SHA-256 of every byte after it, so damage is found before anything is believed; it
+is no defence against somebody who edits the file and its checksum. Floats are written as the shortest decimals that
+read back to the same bits; those that JSON has no number for stand as ``{"float": "inf"}``. Nothing read is executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import math
+import os
+import stat
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_OPENING = b'{"sha256": "'
+_DIGEST_END = len(_OPENING) + 2 * hashlib.sha256().digest_size
+
+# What a JSON scalar must be for an array of each kind: lists say nothing of the width of their numbers.
+_SCALARS = {"b": bool, "i": int, "u": int, "f": float, "U": str, "O": str}
+
+
+def write_document(path: str, kind: str, version: int, content: dict[str, Any], *, temporary: str) -> None:
+    """Replace a document, or create it; whoever reads `path` meanwhile sees the old one or the new one.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    kind : str
+        What the document is, in words; `read_document` asks for it.
+    version : int
+        Of the layout of `content`.
+    content : dict
+        Numbers, strings, lists, dicts with string keys, None.
+    temporary : str
+        A path in the same folder, written first. No other writer may use it at the same time.
+    """
+    body = _lines({"kind": kind, "version": version, **content}, depth=2).encode()
+    # The checksum takes the place of the body's opening brace and is itself its first member.
+    rest = b'",' + body[1:] + b"\n"
+    replace_file(path, _OPENING + _digest(rest) + rest, temporary)
+
+
+def read_document(path: str, kind: str, version: int) -> dict[str, Any]:
+    """Return the content of a document.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    kind, version
+        What it must be.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    ValueError
+        If it is damaged, of another kind or of a version this package does not know.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    stated, rest = data[len(_OPENING) : _DIGEST_END], data[_DIGEST_END:]
+    if not data.startswith(_OPENING) or stated != _digest(rest):
+        raise ValueError(
+            f"{path!r} is not an intact {kind} file: its checksum does not match its content. It may be truncated, "
+            "damaged or edited; restore it, nothing in it was used"
+        )
+    try:
+        content = json.loads(data, object_hook=_unusual_float, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path!r} is not a {kind} file: it is no valid JSON") from error
+    if content.get("kind") != kind:
+        raise ValueError(f"{path!r} is not a {kind} file, but says that it is a {content.get('kind')!r} file")
+    if content.get("version") != version:
+        raise ValueError(
+            f"{path!r} has version {content.get('version')!r} of the {kind} format, this dpfast reads version {version}"
+        )
+    return {key: value for key, value in content.items() if key not in ("sha256", "kind", "version")}
+
+
+def replace_file(path: str, data: bytes, temporary: str) -> None:
+    """Put new bytes in the place of a file, durably: at any moment, a power cut leaves the old bytes or the new ones.
+
+    Parameters
+    ----------
+    path : str
+        The file; created if it does not exist, with its permissions kept if it does.
+    data : bytes
+        All that will be in it.
+    temporary : str
+        A path in the same folder. What a killed writer left there is removed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    # Exclusive creation follows no link that somebody may have put there.
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with open(descriptor, "wb") as file:
+            with contextlib.suppress(FileNotFoundError):
+                os.fchmod(file.fileno(), stat.S_IMODE(os.stat(path).st_mode))
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    # The new name is durable only once its folder is.
+    folder = os.open(os.path.dirname(path) or os.curdir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def array_to_lists(array: NDArray[Any]) -> Any:
+    """Return an array's entries as nested lists of Python scalars, for `array_from_lists`."""
+    if array.dtype.kind not in _SCALARS or (array.dtype.kind == "O" and not all(type(x) is str for x in array.flat)):
+        raise TypeError(f"only arrays of numbers, booleans and strings can be saved, got dtype {array.dtype}")
+    return array.tolist()
+
+
+def array_from_lists(name: str, lists: object, dtype: object, shape: object) -> NDArray[Any]:
+    """Return the array that `array_to_lists` took apart, to the bit.
+
+    Parameters
+    ----------
+    name : str
+        What the array is called, for the message of an error.
+    lists : nested lists of scalars
+        Its entries.
+    dtype : str
+        Its type.
+    shape : sequence of int
+        Its shape, which lists alone do not tell where it is empty.
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    ValueError
+        If the entries are not of that type or shape.
+    """
+    wanted = _dtype(name, dtype)
+    if not isinstance(shape, list | tuple) or not all(type(size) is int and size >= 0 for size in shape):
+        raise ValueError(f"the shape of {name} must be a list of sizes")
+    entries = _flatten(name, lists, shape)
+    scalar = _SCALARS[wanted.kind]
+    if not all(type(entry) is scalar for entry in entries):
+        raise ValueError(f"{name} must hold nothing but {wanted.name} entries")
+    try:
+        return np.array(entries, dtype=wanted).reshape(shape)
+    except OverflowError:
+        raise ValueError(f"{name} holds a number that does not fit into {wanted.name}") from None
+
+
+def _dtype(name: str, dtype: object) -> np.dtype[Any]:
+    try:
+        wanted = np.dtype(dtype) if isinstance(dtype, str) else None
+    except TypeError:
+        wanted = None
+    if wanted is None or wanted.kind not in _SCALARS:
+        raise ValueError(f"the dtype of {name} must be the name of a type of numbers, booleans or strings")
+    return wanted
+
+
+def _flatten(name: str, lists: object, shape: Sequence[int]) -> list[Any]:
+    level: list[Any] = [lists]
+    for size in shape:
+        if not all(type(part) is list and len(part) == size for part in level):
+            raise ValueError(f"the lists of {name} must nest to its shape, {tuple(shape)}")
+        level = list(itertools.chain.from_iterable(level))
+    return level
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode()
+
+
+def _lines(value: Any, depth: int) -> str:
+    """Write JSON for people to read: the members of the outer dicts on lines of their own."""
+    if depth and isinstance(value, dict) and value:
+        members = (f"{json.dumps(key)}: {_lines(member, depth - 1)}" for key, member in value.items())
+        return "{\n" + ",\n".join(members) + "\n}"
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_spell_out(value), allow_nan=False)
+
+
+def _spell_out(value: Any) -> Any:
+    """Replace the floats that JSON has no number for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(float(value))}
+    if isinstance(value, dict):
+        return {key: _spell_out(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_spell_out(member) for member in value]
+    return value
+
+
+def _unusual_float(members: dict[str, Any]) -> Any:
+    if members.keys() == {"float"} and members["float"] in ("inf", "-inf", "nan"):
+        return float(members["float"])
+    return members
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")

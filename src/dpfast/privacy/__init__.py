@@ -1,0 +1,92 @@
+"""What is promised: calibrations, which are functions of public numbers, and the records of what was spent."""
+
+from dpfast.privacy.block_moments import (
+    BlockBounds,
+    block_moment_mu,
+    block_moment_scales,
+    person_moment_mu,
+    person_moment_scales,
+)
+from dpfast.privacy.budget import BudgetExceeded, Ledger, Reservation
+from dpfast.privacy.composition import Composition, share_of_mu
+from dpfast.privacy.gaussian import (
+    classic_gaussian_scale,
+    compose_mu,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    gaussian_scale,
+    least_noise_split,
+    scale_for_mu,
+    split_mu,
+)
+from dpfast.privacy.guarantee import Adjacency, Privacy
+from dpfast.privacy.laplace import (
+    exponential_mechanism_coefficient,
+    l2_laplace_expected_norm,
+    l2_laplace_norm_quantile,
+    l2_laplace_scale,
+    laplace_scale,
+)
+from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
+from dpfast.privacy.planning import Plan
+from dpfast.privacy.primo import primo_printed_delta, primo_printed_scales
+from dpfast.privacy.release import Calibration, Release, UnsoundCalibrationWarning, UtilityWarning
+from dpfast.privacy.sensitivity import (
+    padded_bound,
+    padded_squared_block_bounds,
+    padded_squared_bound,
+    sum_sensitivity,
+    xx_sensitivity,
+    xy_sensitivity,
+)
+from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
+from dpfast.privacy.subsampling import subsampled_budget
+
+__all__ = [
+    "Adjacency",
+    "BlockBounds",
+    "BudgetExceeded",
+    "Calibration",
+    "Composition",
+    "Ledger",
+    "MomentScales",
+    "Plan",
+    "Privacy",
+    "Release",
+    "Reservation",
+    "UnsoundCalibrationWarning",
+    "UtilityWarning",
+    "block_moment_mu",
+    "block_moment_scales",
+    "classic_gaussian_scale",
+    "compose_mu",
+    "exponential_mechanism_coefficient",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "gaussian_scale",
+    "l2_laplace_expected_norm",
+    "l2_laplace_norm_quantile",
+    "l2_laplace_scale",
+    "laplace_scale",
+    "least_noise_split",
+    "moment_mu",
+    "moment_scales",
+    "padded_bound",
+    "padded_squared_block_bounds",
+    "padded_squared_bound",
+    "person_moment_mu",
+    "person_moment_scales",
+    "primo_printed_delta",
+    "primo_printed_scales",
+    "scale_for_mu",
+    "share_of_mu",
+    "split_mu",
+    "subsampled_budget",
+    "subsampled_moment_delta",
+    "subsampled_moment_scales",
+    "sum_sensitivity",
+    "xx_sensitivity",
+    "xy_sensitivity",
+]

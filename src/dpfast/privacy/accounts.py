@@ -1,0 +1,123 @@
+"""What a ledger adds up: numbered entries, each held or spent; and where they are kept, behind one transaction.
+
+A `Storage` gives snapshots, and drafts that are kept only if the transaction ends without an error. The ledger's rules
+are written once against that (privacy.budget), for the memory of one process as for a file that processes share.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from dpfast.privacy.holder import Holder
+
+if TYPE_CHECKING:
+    from dpfast.privacy.guarantee import Privacy
+    from dpfast.privacy.release import Release
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cost.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        The cost.
+    holder : Holder
+        The process that reserved it.
+    since : str
+        When it did (ISO 8601, UTC).
+    releases : tuple of Release or None
+        What it paid for; None while it is only held, empty if it was forfeited.
+    """
+
+    privacy: Privacy
+    holder: Holder
+    since: str
+    releases: tuple[Release, ...] | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether it is reserved and not yet spent."""
+        return self.releases is None
+
+
+@dataclass
+class Accounts:
+    """All entries, spent ones in the order in which they were committed. Numbers are never used twice."""
+
+    entries: dict[int, Entry] = field(default_factory=dict)
+    next_number: int = 1
+
+    def hold(self, entry: Entry) -> int:
+        """Add an entry and return its number."""
+        number = self.next_number
+        self.entries[number] = entry
+        self.next_number += 1
+        return number
+
+    def holds(self, number: int) -> bool:
+        """Whether an entry is there and held."""
+        return number in self.entries and self.entries[number].held
+
+    def spend(self, number: int, releases: tuple[Release, ...]) -> None:
+        """Turn a held entry into a spent one."""
+        held = self.entries.pop(number)
+        self.entries[number] = Entry(held.privacy, held.holder, held.since, releases)
+
+    def draft(self) -> Accounts:
+        """Return a copy to change."""
+        return Accounts(dict(self.entries), self.next_number)
+
+
+class Storage(Protocol):
+    """Where accounts are kept."""
+
+    @property
+    def path(self) -> str | None:
+        """The file, if it is one."""
+
+    def read(self) -> Accounts:
+        """Return a snapshot, not to be changed."""
+
+    def transaction(self) -> AbstractContextManager[Accounts]:
+        """Enter with a draft that nobody else can change; it is kept if the block raises nothing."""
+
+
+class MemoryStorage:
+    """Accounts of one process, for any number of its threads."""
+
+    path = None
+
+    def __init__(self) -> None:
+        self._accounts = Accounts()
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def read(self) -> Accounts:
+        """Return a snapshot, not to be changed."""
+        return self._accounts
+
+    @contextmanager
+    def transaction(self) -> Iterator[Accounts]:
+        """Enter with a draft that nobody else can change; it is kept if the block raises nothing."""
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "this ledger was made in another process, whose budget a copy would spend again; fit in that process, "
+                "or share a ledger file: Ledger(budget, path)"
+            )
+        with self._lock:
+            draft = self._accounts.draft()
+            yield draft
+            self._accounts = draft
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an in-memory ledger cannot be pickled: every copy could spend the whole budget; fit in one process, or "
+            "share a ledger file: Ledger(budget, path)"
+        )

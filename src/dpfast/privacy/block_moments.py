@@ -1,0 +1,422 @@
+"""Joint calibration of second moments where one person owns several rows.
+
+A person's rows x_1..x_m and outcome rows y_1..y_m are stacked as X (m, d) and Y (m, l); the person contributes
+A = X'X and b = X'Y (and, where they are released, the sums of rows and of outcomes and the number m). The number of
+people is public under replace-one; the number of rows is not, under either relation.
+
+**Rows bounded, blocks not** (`person_moment_mu`): at most k rows, each held to the bounds of `moments`. Rows of zeros
+are within them, so two people own k rows each, some of them zero, and going from one to the other replaces one row at
+a time: k changes of at most the mu of one row, hence k mu by the triangle inequality. k copies of the worst pair of
+rows attain it. The number of rows, where it is released, moves with rows that come or go only: the larger of the two
+relations' mu for one row then takes the place of mu.
+
+**Blocks bounded** (`block_moment_mu`): ||A||_F <= a, ||b||_F <= c and ||Y||_F <= G after clipping, with u = a/s_xx and
+v = c/s_xy. Let (A', b') be another such person's, and write <., .> for the Frobenius inner product.
+
+- Any clipping that leaves A positive semidefinite has <A, A'> >= 0, so ||A - A'||**2 <= 2 a**2, and
+  ||b - b'|| <= 2 c: **mu**2 <= 2 u**2 + 4 v**2.** That is all there is if A and b are clipped *separately*: with long
+  rows most of A may be orthogonal to A' while b = -b'.
+- Clipped by one *common* factor t, the block is that of the rows scaled by sqrt(t), so b is still X'Y of the X in A:
+  <b, b'> = tr(Y'X X''Y') = <X X'', Y Y''> >= -||X X''|| ||Y Y''|| >= -h G**2, where h**2 = ||X X''||**2 = <A, A'>.
+  (X'' is the transpose of X' here.) So the squared distance is at most, maximised over h,
+  2 u**2 - 2 h**2/s_xx**2 + 2 v**2 + 2 min(h G**2, c**2)/s_xy**2, which with kappa = c**4/(G**4 a**2) gives
+  **mu**2 = 2 u**2 + 2 v**2 + v**4/(2 kappa u**2) if v**2 <= 2 kappa u**2, else 2 u**2 (1 - kappa) + 4 v**2.**
+  No block has ||X'Y|| > G sqrt(a), because ||X||_2**2 <= ||A||; lowering c to that makes kappa <= 1. For one row,
+  kappa = 1 and this is the formula of `moments`. It is attained, for kappa < 1 by two rows in four features whenever
+  the rows' own bounds allow it (sqrt(kappa) + sqrt(1 - kappa) <= k bound_x**2/a and G**2 = k bound_y**2, k even):
+  outcomes in one direction, rows e + f and e - f against e' + f' and e' - f', the best angle between e and e', and all
+  else orthogonal.
+- Nonnegative rows and outcomes have <A, A'>, <b, b'> >= 0: mu**2 = 2 u**2 + 2 v**2.
+- Add/remove: one person's block comes or goes, mu**2 = u**2 + v**2.
+
+In terms of p = 2 u**2 and r = v**2/u**2, mu**2 = p f(r) with f convex, so the least weighted noise is the root of one
+increasing function.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpfast import _arguments as check
+from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
+
+CLIPPINGS = ("common", "separate")
+
+# More than the rounding errors of a dozen operations on positive numbers.
+_ROUND_UP = 1.0 + 2.0**-47
+_SMALLEST, _LARGEST = 1e-140, 1e140
+
+
+@dataclass(frozen=True)
+class BlockBounds:
+    """Public bounds on what one person adds to second moments, after clipping.
+
+    Parameters
+    ----------
+    xx : float
+        Frobenius norm of the person's ``X'X``, in squared units of the rows.
+    xy : float, optional
+        Frobenius norm of the person's ``X'Y``, in units of rows times outcomes.
+    outcomes : float, optional
+        Frobenius norm of the person's ``Y``: the root of the sum of squares of all their outcomes.
+    """
+
+    xx: float
+    xy: float | None = None
+    outcomes: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("xx", "xy", "outcomes"):
+            bound = getattr(self, name)
+            if bound is None and name != "xx":
+                continue
+            if not _SMALLEST <= check.positive(f"bounds.{name}", bound) <= _LARGEST:
+                raise ValueError(f"bounds.{name} must lie between {_SMALLEST} and {_LARGEST}, got {bound!r}")
+        if (self.xy is None) != (self.outcomes is None):
+            raise ValueError("bounds.xy and bounds.outcomes go together")
+
+
+def block_moment_mu(
+    scales: MomentScales,
+    bounds: BlockBounds,
+    *,
+    adjacency: str,
+    clipping: str = "common",
+    nonnegative: bool = False,
+) -> float:
+    """Return the mu of a joint Gaussian release of sums of people's clipped blocks, rounded up.
+
+    Parameters
+    ----------
+    scales : MomentScales
+        The noise on xx and on xy; no other block has a bound here.
+    bounds : BlockBounds
+        What one person's block is clipped to.
+    adjacency : {"replace_one", "add_remove"}
+        One person, with all their rows, is replaced (the number of people is public, that of rows is not), or comes or
+        goes.
+    clipping : {"common", "separate"}
+        Whether ``X'X`` and ``X'Y`` of a person are scaled by one factor, or each by its own.
+    nonnegative : bool
+        Whether rows and outcomes are declared entrywise nonnegative.
+
+    Returns
+    -------
+    float
+        The release is mu-GDP. Tight where the comment above this module's imports says so.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type, or a block other than xx and xy has finite noise.
+
+    References
+    ----------
+    Dong, Roth and Su (2022), "Gaussian differential privacy", JRSS B 84(1), Theorem 1; the maximum over neighbours is
+    derived above this module's imports.
+
+    Examples
+    --------
+    Ten rows a person, clipped to a third of what ten rows can reach:
+
+    >>> from dpfast.privacy import BlockBounds, MomentScales, block_moment_mu
+    >>> bounds = BlockBounds(xx=10.0 / 3.0, xy=10.0 / 3.0, outcomes=10.0**0.5)
+    >>> round(block_moment_mu(MomentScales(xx=60.0, xy=60.0), bounds, adjacency="replace_one"), 4)
+    0.1335
+    """
+    shape = _shape(bounds, adjacency, clipping, nonnegative)
+    released = _released(scales, bounds)
+    if any(getattr(scales, block) == 0.0 for block in released):
+        return math.inf
+    u = bounds.xx / scales.xx
+    v = shape.xy / scales.xy
+    largest = max(u, v)
+    if largest == 0.0 or math.isinf(largest):
+        return largest
+    squared = shape.squared_mu((u / largest) ** 2, (v / largest) ** 2)
+    return math.nextafter(largest * math.sqrt(squared) * _ROUND_UP, math.inf)
+
+
+def block_moment_scales(
+    mu: float,
+    bounds: BlockBounds,
+    weights: Mapping[str, float] | None = None,
+    *,
+    adjacency: str,
+    clipping: str = "common",
+    nonnegative: bool = False,
+) -> MomentScales:
+    """Least noise, in a weighted sum of variances, for a joint mu-GDP release of sums of people's clipped blocks.
+
+    Parameters
+    ----------
+    mu : float
+        The budget, positive; ``float("inf")`` means no noise.
+    bounds : BlockBounds
+        What one person's block is clipped to.
+    weights : mapping of str to float, optional
+        The blocks to release, of "xx" and "xy", and the cost of each one's noise variance, positive. Default: those
+        that have bounds, equally.
+    adjacency, clipping, nonnegative
+        As for `block_moment_mu`.
+
+    Returns
+    -------
+    MomentScales
+        Rounded up: `block_moment_mu` of it is at most ``mu``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import BlockBounds, block_moment_mu, block_moment_scales
+    >>> bounds = BlockBounds(xx=2.0, xy=3.0, outcomes=4.0)
+    >>> scales = block_moment_scales(0.5, bounds, {"xx": 1.0, "xy": 2.0}, adjacency="replace_one")
+    >>> 0.4999 < block_moment_mu(scales, bounds, adjacency="replace_one") <= 0.5
+    True
+    """
+    mu = check.positive_or_inf("mu", mu)
+    shape = _shape(bounds, adjacency, clipping, nonnegative)
+    costs = _costs(weights, bounds)
+    if mu == math.inf:
+        return MomentScales(**dict.fromkeys(costs, 0.0))
+    sizes = {"xx": bounds.xx, "xy": shape.xy}
+    weighted = {block: cost * sizes[block] ** 2 for block, cost in costs.items()}
+    if not all(0.0 < cost < math.inf for cost in weighted.values()):
+        raise ValueError("weights times squared bounds leave the range of floats")
+    precisions = {"xx": 1.0, "xy": 1.0}
+    if len(costs) == 2:
+        precisions["xy"] = shape.best_ratio(weighted["xx"], weighted["xy"])
+    squared = shape.squared_mu(*(precisions[block] if block in costs else 0.0 for block in ("xx", "xy")))
+    growth = _ROUND_UP
+    while True:
+        found = {
+            block: sizes[block] * (math.sqrt(squared) / mu) * growth / math.sqrt(precisions[block]) for block in costs
+        }
+        scales = MomentScales(**found)
+        spent = block_moment_mu(scales, bounds, adjacency=adjacency, clipping=clipping, nonnegative=nonnegative)
+        if spent <= mu:
+            return scales
+        growth *= _ROUND_UP
+
+
+def person_moment_mu(
+    scales: MomentScales,
+    max_rows: int,
+    bound_x: float,
+    bound_y: float | None = None,
+    *,
+    adjacency: str,
+    n_features: int,
+    n_outcomes: int | None = None,
+    nonnegative: bool = False,
+) -> float:
+    """Return the mu of a joint Gaussian release of moments where a person owns up to `max_rows` bounded rows.
+
+    Parameters
+    ----------
+    scales : MomentScales
+        The noise on each block. The number of rows is private under both relations.
+    max_rows : int
+        Most rows of a person.
+    bound_x, bound_y, n_features, n_outcomes, nonnegative
+        As for `moment_mu`: of one row.
+    adjacency : {"replace_one", "add_remove"}
+        One person, with all their rows, is replaced (the number of people is public), or comes or goes.
+
+    Returns
+    -------
+    float
+        Tight: some person's rows, all alike, move the blocks by as much.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    Fifty rows protected as one ask for fifty times the noise of one row:
+
+    >>> from dpfast.privacy import MomentScales, person_moment_mu
+    >>> scales = MomentScales(xx=300.0, xy=300.0)
+    >>> round(person_moment_mu(scales, 50, 1.0, 1.0, adjacency="replace_one", n_features=5), 4)
+    0.3536
+    """
+    rows = check.positive_integer("max_rows", max_rows)
+    options: dict[str, Any] = {"n_features": n_features, "n_outcomes": n_outcomes, "nonnegative": nonnegative}
+    of_one_row = moment_mu(scales, bound_x, bound_y, adjacency=adjacency, **options)
+    if scales.n < math.inf:
+        # A row against none moves the count, which replacing a row by another does not.
+        of_one_row = max(of_one_row, moment_mu(scales, bound_x, bound_y, adjacency="add_remove", **options))
+    return math.nextafter(of_one_row * rows, math.inf)
+
+
+def person_moment_scales(
+    mu: float,
+    max_rows: int,
+    bound_x: float,
+    bound_y: float | None = None,
+    weights: Mapping[str, float] | None = None,
+    *,
+    adjacency: str,
+    n_features: int,
+    n_outcomes: int | None = None,
+    nonnegative: bool = False,
+) -> MomentScales:
+    """Noise for a joint mu-GDP release of moments where a person owns up to `max_rows` bounded rows.
+
+    Parameters
+    ----------
+    mu : float
+        The budget, positive; ``float("inf")`` means no noise.
+    max_rows : int
+        Most rows of a person.
+    weights : mapping of str to float, optional
+        As for `moment_scales`, but "n" is accepted under both relations.
+    bound_x, bound_y, adjacency, n_features, n_outcomes, nonnegative
+        As for `person_moment_mu`.
+
+    Returns
+    -------
+    MomentScales
+        Rounded up: `person_moment_mu` of it is at most ``mu``. The least in the weighted sum of variances, unless "n"
+        is released under replace-one: then the better of two candidates, one of which takes for n only what the other
+        blocks leave over.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import person_moment_mu, person_moment_scales
+    >>> options = {"adjacency": "replace_one", "n_features": 5}
+    >>> weights = {"xx": 1.0, "x": 1.0, "xy": 1.0, "y": 1.0, "n": 1.0}
+    >>> scales = person_moment_scales(1.0, 10, 1.0, 1.0, weights, **options)
+    >>> 0.999 < person_moment_mu(scales, 10, 1.0, 1.0, **options) <= 1.0
+    True
+    """
+    mu = check.positive_or_inf("mu", mu)
+    rows = check.positive_integer("max_rows", max_rows)
+    options: dict[str, Any] = {"n_features": n_features, "n_outcomes": n_outcomes, "nonnegative": nonnegative}
+    budget = mu if mu == math.inf else math.nextafter(mu / rows, 0.0)
+    with_count = check.adjacency_value(adjacency) == "replace_one" and weights is not None and "n" in weights
+
+    def least(adjacency: str, weights: Mapping[str, float] | None) -> MomentScales:
+        return moment_scales(budget, bound_x, bound_y, weights, adjacency=adjacency, **options)
+
+    def spent(scales: MomentScales) -> float:
+        return person_moment_mu(scales, rows, bound_x, bound_y, adjacency=adjacency, **options)
+
+    if not with_count or mu == math.inf:
+        return _grown(least("add_remove" if with_count else adjacency, weights), mu, spent)
+    assert weights is not None
+    candidates = [least("add_remove", weights)]
+    others = {block: weight for block, weight in weights.items() if block != "n"}
+    if others:
+        scales = least(adjacency, others)
+        left = budget**2 - moment_mu(scales, bound_x, bound_y, adjacency="add_remove", **options) ** 2
+        if left > 0.0:
+            found = {block: getattr(scales, block) for block in others}
+            candidates.append(MomentScales(**found, n=1.0 / math.sqrt(left)))
+    grown = [_grown(scales, mu, spent) for scales in candidates]
+    return min(grown, key=lambda scales: sum(weight * getattr(scales, b) ** 2 for b, weight in weights.items()))
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """mu**2 as a function of the squared ratios of bound to noise.
+
+    mu**2 = alone * u**2 + together * v**2 up to a knee in v**2/u**2, where the worst people change: kappa is None
+    where there is none.
+    """
+
+    xy: float
+    alone: float
+    together: float
+    kappa: float | None = None
+
+    def squared_mu(self, u2: float, v2: float) -> float:
+        if self.kappa is None:
+            return self.alone * u2 + self.together * v2
+        if v2 <= 2.0 * self.kappa * u2:
+            return 2.0 * u2 + 2.0 * v2 + (v2 / u2 * v2 / (2.0 * self.kappa) if v2 > 0.0 else 0.0)
+        return 2.0 * u2 * (1.0 - self.kappa) + 4.0 * v2
+
+    def best_ratio(self, xx: float, xy: float) -> float:
+        """Return the r = v**2/u**2 that minimises ``(xx + xy/r) mu**2(1, r)``: the cost at a given mu.
+
+        Below the knee, r <= 2 kappa, the derivative has the sign of xx r**3/(2 kappa) + (xx + xy/(4 kappa)) r**2 - xy,
+        which increases and is convex: Newton's method comes down to its root from above.
+        """
+        if self.kappa is None:
+            return math.sqrt(self.alone * xy / (self.together * xx))
+        knee = 2.0 * self.kappa
+        cubic, square = xx / knee, xx + xy / (2.0 * knee)
+
+        def slope(r: float) -> float:
+            return (cubic * r + square) * r * r - xy
+
+        if slope(knee) <= 0.0:
+            return max(knee, math.sqrt(xy * (1.0 - self.kappa) / (2.0 * xx)))
+        r = knee
+        while True:
+            lower = r - slope(r) / ((3.0 * cubic * r + 2.0 * square) * r)
+            if not lower < r * (1.0 - 2.0**-50):
+                return r
+            r = lower
+
+
+def _shape(bounds: BlockBounds, adjacency: str, clipping: str, nonnegative: bool) -> _Shape:
+    if not isinstance(bounds, BlockBounds):
+        raise TypeError(f"bounds must be a BlockBounds, got {type(bounds).__name__}")
+    common = check.choice("clipping", clipping, CLIPPINGS) == "common"
+    xy, kappa = 0.0, 0.0
+    if bounds.xy is not None and bounds.outcomes is not None:
+        xy = bounds.xy
+        if common:
+            # ||X'Y|| <= ||X||_2 ||Y|| for any block.
+            xy = min(xy, bounds.outcomes * math.sqrt(bounds.xx) * _ROUND_UP)
+            kappa = min(1.0, ((xy / bounds.outcomes) ** 2 / bounds.xx) ** 2)
+    if check.adjacency_value(adjacency) == "add_remove":
+        return _Shape(xy, 1.0, 1.0)
+    if check.boolean("nonnegative", nonnegative):
+        return _Shape(xy, 2.0, 2.0)
+    return _Shape(xy, 2.0, 4.0, kappa if common and kappa > 0.0 else None)
+
+
+def _released(scales: MomentScales, bounds: BlockBounds) -> tuple[str, ...]:
+    for block in scales.released:
+        if block not in ("xx", "xy"):
+            raise ValueError(f"scales.{block} must be inf: clipped blocks are of xx and xy alone")
+    if "xy" in scales.released and bounds.xy is None:
+        raise ValueError("bounds.xy is needed where xy is released, got None")
+    return scales.released
+
+
+def _costs(weights: Mapping[str, float] | None, bounds: BlockBounds) -> dict[str, float]:
+    if weights is None:
+        return {"xx": 1.0} if bounds.xy is None else {"xx": 1.0, "xy": 1.0}
+    if not isinstance(weights, Mapping):
+        raise TypeError(f"weights must map block names to positive numbers, got {type(weights).__name__}")
+    if not weights or not set(weights) <= {"xx", "xy"}:
+        raise ValueError(f"weights must name 'xx', 'xy' or both, got {sorted(map(str, weights))}")
+    if "xy" in weights and bounds.xy is None:
+        raise ValueError("bounds.xy is needed where xy is released, got None")
+    return {block: check.positive(f"weights[{block!r}]", weight) for block, weight in weights.items()}
+
+
+def _grown(scales: MomentScales, mu: float, spent: Callable[[MomentScales], float]) -> MomentScales:
+    """Scale the noise up until it meets the budget: by rounding errors alone, if it was made for it."""
+    while (now := spent(scales)) > mu:
+        growth = max(now / mu, 1.0) * _ROUND_UP
+        scales = MomentScales(**{block: getattr(scales, block) * growth for block in scales.released})
+    return scales

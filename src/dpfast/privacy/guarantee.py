@@ -1,0 +1,71 @@
+"""The guarantee itself: an (epsilon, delta) under one notion of neighbouring tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from dpfast import _arguments as check
+
+Adjacency = Literal["replace_one", "add_remove"]
+
+#: What a ledger's sums may be above its budget, and calibrations aim below their target, relative.
+SLACK = 2.0**-40
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """An (epsilon, delta) differential-privacy guarantee under one notion of neighbouring tables.
+
+    Parameters
+    ----------
+    epsilon : float
+        Bound on the log likelihood ratio; positive, ``inf`` for no privacy at all.
+    delta : float, default 0.0
+        Probability mass to which the bound need not apply, in [0, 1); 0 is pure differential privacy.
+    adjacency : {"replace_one", "add_remove"}, default "replace_one"
+        Which tables are neighbours: one record replaced (the number of records is public), or one record more or
+        less (the number of records is private).
+
+    Raises
+    ------
+    TypeError
+        If epsilon or delta is not a real number.
+    ValueError
+        If epsilon is not positive, delta is outside [0, 1) or the adjacency is unknown.
+
+    Examples
+    --------
+    >>> from dpfast import Privacy
+    >>> Privacy(1.0, 1e-6)
+    Privacy(epsilon=1.0, delta=1e-06, adjacency='replace_one')
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    adjacency: Adjacency = "replace_one"
+
+    def __post_init__(self) -> None:
+        epsilon = check.positive_or_inf("epsilon", self.epsilon)
+        delta = check.real("delta", self.delta)
+        if not 0.0 <= delta < 1.0:
+            raise ValueError(f"delta must be in [0, 1), got {delta!r}")
+        check.choice("adjacency", self.adjacency, get_args(Adjacency))
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", delta)
+
+    @property
+    def target(self) -> tuple[float, float]:
+        """Epsilon and delta to calibrate for: below the guarantee by what a ledger's sums may be above its budget."""
+        return self.epsilon * (1.0 - SLACK), self.delta * (1.0 - SLACK)
+
+    @classmethod
+    def of_sum(cls, epsilon: float, delta: float, adjacency: Adjacency) -> Privacy:
+        """Return a sum of guarantees, which unlike a single one may be zero."""
+        privacy = object.__new__(cls)
+        for name, value in (("epsilon", epsilon), ("delta", delta), ("adjacency", adjacency)):
+            object.__setattr__(privacy, name, value)
+        return privacy
+
+    def __str__(self) -> str:
+        return f"epsilon {self.epsilon:.6g}, delta {self.delta:.6g}, {self.adjacency.replace('_', '-')}"

@@ -1,0 +1,423 @@
+"""Joint calibration of the moments of bounded rows: one release of up to five blocks.
+
+The blocks are xx = sum zz', x = sum z, xy = sum zy', y = sum y and n = the number of rows, for rows ``||z|| <= R``
+and outcome rows ``||y|| <= B``. Every block gets its own independent Gaussian noise, isotropic in the Frobenius norm.
+Together they are mu-GDP with
+
+    mu**2 = max over neighbours of ||change of xx||_F**2/s_xx**2 + ||change of x||**2/s_x**2 + ... .
+
+*Replace-one* (n is public): a record (z, y) becomes (v, w); with c = z'v and e = y'w the change is
+
+    (|z|**4 + |v|**4 - 2c**2)/s_xx**2 + (|z|**2 + |v|**2 - 2c)/s_x**2
+        + (|z|**2 |y|**2 + |v|**2 |w|**2 - 2ce)/s_xy**2 + (|y|**2 + |w|**2 - 2e)/s_y**2.
+
+At fixed (c, e) it grows in every norm, and longer rows only widen the range of c and e, so all norms are at their
+bounds. It is linear in e, so e = B**2 or -B**2, and then concave and quadratic in c: two closed forms, each reached
+by actual rows if there are at least two features. (For one outcome, relax to several: the maximum is at e = +-B**2,
+which one outcome reaches.) Every maximiser is therefore one of a few *worst changes*, written as loads: mu**2 = loads .
+precisions, where a precision is a block's 1/s**2 times its squared bound (R**4, R**2, R**2 B**2, B**2, 1).
+
+- *One feature*: c = zv is not free of the norms, but e = +-B**2, |y| = |w| = B holds at fixed (z, v). The change grows
+  in |z + v| at fixed |z - v|, so raise |z + v| until max(|z|, |v|) = R: the worst case is z = R, v = RC. It is a
+  quartic in C, of which `_single_feature` takes every local maximum.
+- *Nonnegative* rows and outcomes have c, e >= 0, both of which only reduce the change: c = e = 0, orthogonal rows.
+  Where one feature or one outcome rules that out, the change is convex in the square of each remaining coordinate
+  (since -sqrt(ab) is convex in a; it is not convex in the coordinate itself), so a vertex of [0, 1] is worst.
+- *Add/remove*: one record's own contribution, largest when its norms are at their bounds, all at once.
+
+The least noise for given weights is a convex problem in log precisions (a maximum of positive sums of exponentials),
+so any local optimum is the optimum.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast import _arguments as check
+
+BLOCKS = ("xx", "x", "xy", "y", "n")
+
+_Loads = tuple[float, float, float, float, float]
+_WorstChanges = Callable[[float, float, float], list[_Loads]]
+
+# More than the rounding errors of a dozen operations on positive numbers.
+_ROUND_UP = 1.0 + 2.0**-47
+# Roundings at which calibrated noise may still be short of its budget are far fewer than this.
+_MAX_TRIES = 64
+
+
+@dataclass(frozen=True)
+class MomentScales:
+    """Standard deviations of the Gaussian noise on the blocks of a moment release; inf where a block is not released.
+
+    Parameters
+    ----------
+    xx : float
+        Noise on ``sum zz'``, isotropic in the Frobenius norm of symmetric matrices: ``xx`` on the diagonal,
+        ``xx/sqrt(2)`` on each mirrored off-diagonal pair. In squared units of the rows.
+    x : float
+        Noise on every coordinate of ``sum z``.
+    xy : float
+        Noise on every entry of ``sum zy'``.
+    y : float
+        Noise on every coordinate of ``sum y``.
+    n : float
+        Noise on the number of rows.
+    """
+
+    xx: float = math.inf
+    x: float = math.inf
+    xy: float = math.inf
+    y: float = math.inf
+    n: float = math.inf
+
+    def __post_init__(self) -> None:
+        for block in BLOCKS:
+            scale = check.real(f"scales.{block}", getattr(self, block))
+            if not scale >= 0.0:
+                raise ValueError(f"scales.{block} must be at least 0, or inf if not released, got {scale!r}")
+
+    @property
+    def released(self) -> tuple[str, ...]:
+        """Names of the blocks with finite noise."""
+        return tuple(block for block in BLOCKS if getattr(self, block) < math.inf)
+
+
+def moment_mu(
+    scales: MomentScales,
+    bound_x: float,
+    bound_y: float | None = None,
+    *,
+    adjacency: str,
+    n_features: int,
+    n_outcomes: int | None = None,
+    nonnegative: bool = False,
+) -> float:
+    """Return the mu of a joint Gaussian release of moments, rounded up.
+
+    Parameters
+    ----------
+    scales : MomentScales
+        The noise on each block.
+    bound_x : float
+        L2 norm of a row, positive; for grid-rounded rows that of `padded_bound`.
+    bound_y : float, optional
+        L2 norm of an outcome row; needed if xy or y is released.
+    adjacency : {"replace_one", "add_remove"}
+        The neighbouring relation. Under replace-one the number of rows is public, and noise on it is ignored.
+    n_features : int
+        Length of a row.
+    n_outcomes : int, optional
+        Length of an outcome row; several are assumed if omitted. It matters for nonnegative rows only.
+    nonnegative : bool
+        Whether rows and outcomes are declared entrywise nonnegative.
+
+    Returns
+    -------
+    float
+        Tight: some record moves the blocks jointly by as much. The release is mu-GDP, hence
+        (epsilon, ``gaussian_delta(1, epsilon, mu)``)-DP. Infinite if a block has no noise.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    References
+    ----------
+    Dong, Roth and Su (2022), "Gaussian differential privacy", JRSS B 84(1), Theorem 1; the maximum over neighbours is
+    derived above this module's imports.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import MomentScales, moment_mu
+    >>> scales = MomentScales(xx=6.0, xy=6.0)
+    >>> round(moment_mu(scales, 1.0, 1.0, adjacency="replace_one", n_features=5), 4)
+    0.3536
+    >>> round(moment_mu(scales, 1.0, 1.0, adjacency="add_remove", n_features=5), 4)
+    0.2357
+    """
+    ignored = {"n"} if check.adjacency_value(adjacency) == "replace_one" else set()
+    released = tuple(block for block in scales.released if block not in ignored)
+    units = _units(released, bound_x, bound_y)
+    worst_changes = _worst_changes(adjacency, n_features, n_outcomes, nonnegative)
+    if any(getattr(scales, block) == 0.0 for block in released):
+        return math.inf
+    ratios = [_ratio_up(units[block], getattr(scales, block)) if block in units else 0.0 for block in BLOCKS]
+    largest = max(ratios)
+    if largest == 0.0 or math.isinf(largest):
+        return largest
+    precisions = [(ratio / largest) ** 2 for ratio in ratios]
+    squared = max(_dot(loads, precisions) for loads in worst_changes(*precisions[:3]))
+    # The margin is applied to a normal number, so that the one rounding that may be subnormal is the last.
+    return math.nextafter(largest * (math.sqrt(squared) * _ROUND_UP), math.inf)
+
+
+def moment_scales(
+    mu: float,
+    bound_x: float,
+    bound_y: float | None = None,
+    weights: Mapping[str, float] | None = None,
+    *,
+    adjacency: str,
+    n_features: int,
+    n_outcomes: int | None = None,
+    nonnegative: bool = False,
+) -> MomentScales:
+    """Least noise, in a weighted sum of variances, for a joint mu-GDP release of moments.
+
+    Minimises ``sum(weights[block] * scale[block]**2)`` over the released blocks.
+
+    Parameters
+    ----------
+    mu : float
+        The budget, positive; ``float("inf")`` means no noise.
+    bound_x : float
+        L2 norm of a row, positive; for grid-rounded rows that of `padded_bound`.
+    bound_y : float, optional
+        L2 norm of an outcome row; needed if xy or y is released.
+    weights : mapping of str to float
+        The blocks to release, of "xx", "x", "xy", "y" and (under add/remove) "n", and the cost of each block's noise
+        variance, positive. Default: xx alone, and xy if ``bound_y`` is given, equally.
+    adjacency : {"replace_one", "add_remove"}
+        The neighbouring relation.
+    n_features : int
+        Length of a row.
+    n_outcomes : int, optional
+        Length of an outcome row; several are assumed if omitted. It matters for nonnegative rows only.
+    nonnegative : bool
+        Whether rows and outcomes are declared entrywise nonnegative.
+
+    Returns
+    -------
+    MomentScales
+        Rounded up: `moment_mu` of it is at most ``mu``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type, or the noise on a block leaves the range of floats.
+
+    Examples
+    --------
+    At equal weights the pair costs 8.82/mu**2, where halves of the budget for each block alone cost 12/mu**2:
+
+    >>> from dpfast.privacy import moment_scales
+    >>> scales = moment_scales(1.0, 1.0, 1.0, {"xx": 1.0, "xy": 1.0}, adjacency="replace_one", n_features=5)
+    >>> round(scales.xx**2 + scales.xy**2, 2)
+    8.82
+    """
+    mu = check.positive_or_inf("mu", mu)
+    costs = _costs(weights, bound_y, adjacency)
+    released = tuple(block for block in BLOCKS if block in costs)
+    units = _units(released, bound_x, bound_y)
+    worst_changes = _worst_changes(adjacency, n_features, n_outcomes, nonnegative)
+    if mu == math.inf:
+        return MomentScales(**dict.fromkeys(released, 0.0))
+    precisions = _best_precisions(_shares(costs, units), worst_changes)
+    level = math.sqrt(max(_dot(loads, precisions) for loads in worst_changes(*precisions[:3])))
+    growth = _ROUND_UP
+    for _ in range(_MAX_TRIES):
+        scales = _scales_in_range(
+            {
+                block: units[block] * level * growth / math.sqrt(precisions[BLOCKS.index(block)]) / mu
+                for block in released
+            }
+        )
+        spent = moment_mu(
+            scales,
+            bound_x,
+            bound_y,
+            adjacency=adjacency,
+            n_features=n_features,
+            n_outcomes=n_outcomes,
+            nonnegative=nonnegative,
+        )
+        if spent <= mu:
+            return scales
+        growth *= _ROUND_UP
+    raise ValueError(f"mu must leave floats enough digits to calibrate with, got {mu!r}")
+
+
+def _shares(costs: Mapping[str, float], units: Mapping[str, float]) -> list[float]:
+    """Return each block's share of the cost of noise as large as one record at its bounds."""
+    weighted = [costs[block] * units[block] ** 2 if block in costs else 0.0 for block in BLOCKS]
+    total = sum(weighted)
+    shares = [cost / total if 0.0 < total < math.inf else 0.0 for cost in weighted]
+    for block, share in zip(BLOCKS, shares, strict=True):
+        if block in costs and share < sys.float_info.min:
+            raise ValueError(
+                f"weights times squared bounds are too far apart or leave the range of floats, at {block!r}: "
+                f"weights[{block!r}] is {costs[block]!r}"
+            )
+    return shares
+
+
+def _scales_in_range(found: dict[str, float]) -> MomentScales:
+    """Return the scales; ValueError for one that would mean no noise (0), or a block not released (inf)."""
+    for block, scale in found.items():
+        if not sys.float_info.min <= scale < math.inf:
+            raise ValueError(
+                f"mu, bounds and weights ask for noise outside the range of floats on {block!r}: {scale!r}"
+            )
+    return MomentScales(**found)
+
+
+def _costs(weights: Mapping[str, float] | None, bound_y: float | None, adjacency: str) -> dict[str, float]:
+    if weights is None:
+        return {"xx": 1.0} if bound_y is None else {"xx": 1.0, "xy": 1.0}
+    if not isinstance(weights, Mapping):
+        raise TypeError(f"weights must map block names to positive numbers, got {type(weights).__name__}")
+    if not weights:
+        raise ValueError("weights must name at least one block, got none")
+    for block in weights:
+        if block not in BLOCKS:
+            raise ValueError(f"weights must name blocks of {BLOCKS}, got {block!r}")
+    if "n" in weights and check.adjacency_value(adjacency) == "replace_one":
+        raise ValueError("weights must not name 'n' under replace_one: the number of rows is public there")
+    return {block: check.positive(f"weights[{block!r}]", weight) for block, weight in weights.items()}
+
+
+def _units(released: Iterable[str], bound_x: float, bound_y: float | None) -> dict[str, float]:
+    """Return what one record at its bounds contributes to each released block."""
+    bound_x = check.positive("bound_x", bound_x)
+    if bound_y is not None:
+        bound_y = check.positive("bound_y", bound_y)
+    elif {"xy", "y"} & set(released):
+        raise ValueError("bound_y is needed where xy or y is released, got None")
+    bound_y = bound_y or 0.0
+    every = {"xx": bound_x * bound_x, "x": bound_x, "xy": bound_x * bound_y, "y": bound_y, "n": 1.0}
+    units = {block: every[block] for block in released}
+    if not all(1e-140 < unit < 1e140 for unit in units.values()):
+        raise ValueError("bound_x and bound_y must lie between 1e-70 and 1e70")
+    return units
+
+
+def _ratio_up(unit: float, scale: float) -> float:
+    """Return unit/scale, with as good relative accuracy as floats have, or rounded up where it is subnormal."""
+    ratio = unit / scale
+    return ratio if ratio >= sys.float_info.min else math.nextafter(ratio, math.inf)
+
+
+def _dot(loads: Iterable[float], precisions: Iterable[float]) -> float:
+    return sum(load * precision for load, precision in zip(loads, precisions, strict=True))
+
+
+def _worst_changes(adjacency: str, n_features: int, n_outcomes: int | None, nonnegative: bool) -> _WorstChanges:
+    """Return the map from the precisions of xx, x and xy to the loads of every change that may be the worst."""
+    single_feature = check.positive_integer("n_features", n_features) == 1
+    single_outcome = n_outcomes is not None and check.positive_integer("n_outcomes", n_outcomes) == 1
+    nonnegative = check.boolean("nonnegative", nonnegative)
+    if check.adjacency_value(adjacency) == "add_remove":
+        return lambda *_: [(1.0, 1.0, 1.0, 1.0, 1.0)]
+    if not nonnegative:
+        return _single_feature if single_feature else _signed
+    fixed: list[_Loads]
+    if single_feature and single_outcome:
+        fixed = [(1.0, 1.0, 1.0, 1.0, 0.0)]
+    elif single_feature:
+        fixed = [(1.0, 1.0, 1.0, 2.0, 0.0), (0.0, 0.0, 2.0, 2.0, 0.0)]
+    elif single_outcome:
+        fixed = [(2.0, 2.0, 2.0, 0.0, 0.0), (2.0, 2.0, 1.0, 1.0, 0.0)]
+    else:
+        fixed = [(2.0, 2.0, 2.0, 2.0, 0.0)]
+    return lambda *_: fixed
+
+
+def _signed(xx: float, x: float, xy: float) -> list[_Loads]:
+    """Return the worst change for e = -B**2 and for e = B**2; C = c/R**2 solves a linear equation, or is clipped."""
+    apart = _clipped_quotient(xy - x, 2.0 * xx)
+    alike = _clipped_quotient(-xy - x, 2.0 * xx)
+    return [
+        (2.0 * (1.0 - apart) * (1.0 + apart), 2.0 * (1.0 - apart), 2.0 * (1.0 + apart), 4.0, 0.0),
+        (2.0 * (1.0 - alike) * (1.0 + alike), 2.0 * (1.0 - alike), 2.0 * (1.0 - alike), 0.0, 0.0),
+    ]
+
+
+def _clipped_quotient(numerator: float, denominator: float) -> float:
+    if abs(numerator) >= denominator:
+        return math.copysign(1.0, numerator)
+    return numerator / denominator
+
+
+def _single_feature(xx: float, x: float, xy: float) -> list[_Loads]:
+    """Return the local maxima over C in [-1, 1] of the two quartics.
+
+    For e = B**2, ``xx (1 - C**2)**2 + (x + xy) (1 - C)**2``: C = -1, and the larger root of ``C**2 + C + (x + xy)/(2
+    xx) = 0``. For e = -B**2, ``xx (1 - C**2)**2 + x (1 - C)**2 + xy (1 + C)**2 + 4 y``: C = -1, C = 1, and the middle
+    root of the derivative's cubic ``C**3 + p C + q``, p = (x + xy)/(2 xx) - 1, q = (xy - x)/(2 xx), if it has three
+    (Viete's trigonometric form). All real roots of the cubic lie in [-1, 1] because its value is >= 0 at 1 and <= 0 at
+    -1, and it rises beyond (p >= -1).
+    """
+    alike = 0.5 * (math.sqrt(1.0 - 2.0 * (x + xy) / xx) - 1.0) if 2.0 * (x + xy) < xx else -0.5
+    apart = 0.0
+    if x + xy < 2.0 * xx:
+        third = (1.0 - (x + xy) / (2.0 * xx)) / 3.0
+        cosine = (x - xy) / (4.0 * xx * third * math.sqrt(third))
+        if abs(cosine) < 1.0:
+            apart = 2.0 * math.sqrt(third) * math.cos((math.acos(cosine) - 2.0 * math.pi) / 3.0)
+    return [
+        *(((1.0 - c * c) ** 2, (1.0 - c) ** 2, (1.0 - c) ** 2, 0.0, 0.0) for c in (-1.0, alike)),
+        *(((1.0 - c * c) ** 2, (1.0 - c) ** 2, (1.0 + c) ** 2, 4.0, 0.0) for c in (-1.0, apart, 1.0)),
+    ]
+
+
+def _best_precisions(weights: list[float], worst_changes: _WorstChanges) -> list[float]:
+    """Minimise ``sum(weight/precision)`` at a fixed largest ``loads . precisions``; any multiple will do."""
+    if weights[1] == weights[3] == 0.0 < weights[0] * weights[2] and worst_changes is _signed:
+        return _best_pair(weights[0], weights[2])
+    changes = worst_changes(1.0, 1.0, 1.0)
+    # At orthogonal rows every block counts: exact where there is one worst change, near the optimum otherwise.
+    loads = changes[0] if len(changes) == 1 else (1.0, 1.0, 1.0, 1.0, 0.0)
+    start = [math.sqrt(weight / load) if weight > 0.0 else 0.0 for weight, load in zip(weights, loads, strict=True)]
+    if len(changes) == 1 or sum(weight > 0.0 for weight in weights) == 1:
+        return start
+    return _minimise(np.asarray(weights), np.asarray(start), worst_changes)
+
+
+def _best_pair(xx: float, xy: float) -> list[float]:
+    """Return the optimum for xx and xy alone.
+
+    With A = 2 (precision of xx), B = 2 (precision of xy) and r = B/A <= 2, mu**2 = A (1 + r/2)**2, so
+    (xx + xy/r)(1 + r/2)**2 is to be least: xx r**2 + xy r/2 - xy = 0, whose positive root is below 2. (Beyond r = 2,
+    mu**2 = 2B does not depend on A, and less noise on xx costs nothing.)
+    """
+    ratio = 2.0 * xy / (0.5 * xy + math.sqrt(0.25 * xy * xy + 4.0 * xx * xy))
+    return [1.0, 0.0, ratio, 0.0, 0.0]
+
+
+def _minimise(weights: NDArray[np.float64], start: NDArray[np.float64], worst_changes: _WorstChanges) -> list[float]:
+    """Minimise log sum(w e**-z) over z = log(precision) subject to loads . e**z <= 1: sequential quadratic programs."""
+    from scipy.optimize import minimize  # takes longer to import than all of dpfast.privacy
+
+    used = weights > 0.0
+    cost = weights[used]
+
+    def expanded(z: NDArray[np.float64]) -> NDArray[np.float64]:
+        precisions = np.zeros(len(BLOCKS))
+        precisions[used] = np.exp(z)
+        return precisions
+
+    def loads_at(z: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(worst_changes(*expanded(z)[:3].tolist()))[:, used]
+
+    def objective(z: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        terms = cost * np.exp(-z)
+        return math.log(terms.sum()), -terms / terms.sum()
+
+    origin = np.log(start[used] / max(_dot(loads, start) for loads in worst_changes(*start[:3].tolist())))
+    # By the envelope theorem the loads at the maximiser are the gradient of the maximum.
+    constraint = {
+        "type": "ineq",
+        "fun": lambda z: 1.0 - loads_at(z) @ np.exp(z),
+        "jac": lambda z: -loads_at(z) * np.exp(z),
+    }
+    found = minimize(objective, origin, jac=True, method="SLSQP", constraints=[constraint], options={"ftol": 1e-13})
+    best: list[float] = expanded(found.x).tolist()
+    return best

@@ -1,0 +1,298 @@
+"""How far one person can move a statistic: one documented bound each, rounded up, and the bounds of grid-rounded rows.
+
+Rows x are bounded by ``||x|| <= bound_x`` and outcome rows y by ``||y|| <= bound_y``, in the L2 norm. What several of
+these statistics can do jointly is less than the sum of what they can do alone: see `dpfast.privacy.moments`.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from dpfast import _arguments as check
+from dpfast.privacy import _rounding as rounding
+
+# Beyond the exponents of floats on either side, and small enough for integer arithmetic to stay quick.
+_LARGEST_GRID_EXPONENT = 2000
+
+
+def sum_sensitivity(bound: float, *, adjacency: str, n_coordinates: int, nonnegative: bool = False) -> float:
+    """L2 sensitivity of a sum of bounded rows.
+
+    Replace-one: ``||x - v|| <= 2 bound``, reached by opposite rows. Entrywise nonnegative rows have x'v >= 0, so
+    ``||x - v||**2 <= 2 bound**2`` (``bound**2`` for one coordinate). Add/remove: ``bound``.
+
+    Parameters
+    ----------
+    bound : float
+        L2 norm of a row, positive.
+    adjacency : {"replace_one", "add_remove"}
+        The neighbouring relation.
+    n_coordinates : int
+        Length of a row.
+    nonnegative : bool
+        Whether the rows are declared entrywise nonnegative.
+
+    Returns
+    -------
+    float
+        In the units of the rows, rounded up; tight.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import sum_sensitivity
+    >>> sum_sensitivity(1.5, adjacency="replace_one", n_coordinates=3)
+    3.0
+    """
+    square = Fraction(check.positive("bound", bound)) ** 2
+    single = check.positive_integer("n_coordinates", n_coordinates) == 1
+    nonnegative = check.boolean("nonnegative", nonnegative)
+    if check.adjacency_value(adjacency) == "add_remove":
+        return rounding.sqrt_up(square)
+    if nonnegative:
+        return rounding.sqrt_up(square if single else 2 * square)
+    return rounding.sqrt_up(4 * square)
+
+
+def xx_sensitivity(bound_x: float, *, adjacency: str, n_features: int) -> float:
+    """Sensitivity of ``sum x x'`` in the Frobenius norm.
+
+    Replace-one: ``||xx' - vv'||_F**2 = |x|**4 + |v|**4 - 2 (x'v)**2 <= 2 bound_x**4``, reached by orthogonal rows;
+    with one feature ``|x**2 - v**2| <= bound_x**2``. Add/remove: ``bound_x**2``. Nonnegative rows can be orthogonal,
+    so the same holds for them.
+
+    Parameters
+    ----------
+    bound_x : float
+        L2 norm of a row, positive.
+    adjacency : {"replace_one", "add_remove"}
+        The neighbouring relation.
+    n_features : int
+        Length of a row.
+
+    Returns
+    -------
+    float
+        In squared units of the rows, rounded up; tight.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import xx_sensitivity
+    >>> round(xx_sensitivity(2.0, adjacency="replace_one", n_features=3), 4)
+    5.6569
+    """
+    fourth = Fraction(check.positive("bound_x", bound_x)) ** 4
+    single = check.positive_integer("n_features", n_features) == 1
+    replaced = check.adjacency_value(adjacency) == "replace_one"
+    return rounding.sqrt_up(2 * fourth if replaced and not single else fourth)
+
+
+def xy_sensitivity(
+    bound_x: float,
+    bound_y: float,
+    *,
+    adjacency: str,
+    n_features: int,
+    n_outcomes: int | None = None,
+    nonnegative: bool = False,
+) -> float:
+    """Sensitivity of ``sum x y'`` in the Frobenius norm.
+
+    Replace-one: ``||xy' - vw'||_F**2 = |x|**2 |y|**2 + |v|**2 |w|**2 - 2 (x'v)(y'w) <= 4 bound_x**2 bound_y**2``,
+    reached by x = v, y = -w. Nonnegative rows and outcomes have (x'v)(y'w) >= 0: ``2 bound_x**2 bound_y**2``, and
+    ``bound_x**2 bound_y**2`` for one feature and one outcome. Add/remove: ``bound_x bound_y``.
+
+    Parameters
+    ----------
+    bound_x, bound_y : float
+        L2 norms of a row and of its outcome row, positive.
+    adjacency : {"replace_one", "add_remove"}
+        The neighbouring relation.
+    n_features : int
+        Length of a row.
+    n_outcomes : int, optional
+        Length of an outcome row; several are assumed if omitted.
+    nonnegative : bool
+        Whether rows and outcomes are declared entrywise nonnegative.
+
+    Returns
+    -------
+    float
+        In units of rows times outcomes, rounded up; tight.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import xy_sensitivity
+    >>> xy_sensitivity(1.0, 0.5, adjacency="replace_one", n_features=3)
+    1.0
+    """
+    square = Fraction(check.positive("bound_x", bound_x)) ** 2 * Fraction(check.positive("bound_y", bound_y)) ** 2
+    single_feature = check.positive_integer("n_features", n_features) == 1
+    single_outcome = n_outcomes is not None and check.positive_integer("n_outcomes", n_outcomes) == 1
+    single = single_feature and single_outcome
+    nonnegative = check.boolean("nonnegative", nonnegative)
+    if check.adjacency_value(adjacency) == "add_remove":
+        return rounding.sqrt_up(square)
+    if nonnegative:
+        return rounding.sqrt_up(square if single else 2 * square)
+    return rounding.sqrt_up(4 * square)
+
+
+def padded_squared_bound(bound: float, grid_exponent: int, n_features: int) -> int:
+    """Squared norm, in grid units, that no row within the bound exceeds once it is rounded to the grid.
+
+    Rounding to nearest moves each entry by at most half a unit, a row by at most ``sqrt(n_features)/2`` units. The
+    value is ``floor((bound 2**k + sqrt(n_features)/2)**2) + 1``, computed in integers.
+
+    Parameters
+    ----------
+    bound : float
+        L2 norm of a row before rounding, positive.
+    grid_exponent : int
+        k: the grid is the multiples of ``2**-k``; at most 2000 in size.
+    n_features : int
+        Length of a row.
+
+    Returns
+    -------
+    int
+        M, in units of ``4**-k``: the exact squared bound to calibrate with is ``M / 4**k`` (see `padded_bound`).
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import padded_squared_bound
+    >>> padded_squared_bound(1.0, grid_exponent=2, n_features=4)
+    26
+    """
+    scaled = Fraction(check.positive("bound", bound)) * Fraction(2) ** _checked_exponent(grid_exponent)
+    length = check.positive_integer("n_features", n_features)
+    # (b + sqrt(d)/2)**2 = b**2 + d/4 + sqrt(b**2 d): over a common denominator, integers and the root of an integer.
+    unit = 4 * scaled.denominator**2
+    rational = (scaled**2 + Fraction(length, 4)) * unit
+    squared_root = scaled**2 * length * unit**2
+    return (int(rational) + math.isqrt(int(squared_root))) // unit + 1
+
+
+def padded_bound(squared_bound: int, grid_exponent: int) -> float:
+    """Return the norm bound of grid-rounded rows as a float: ``sqrt(squared_bound) / 2**grid_exponent``, rounded up.
+
+    Parameters
+    ----------
+    squared_bound : int
+        Largest squared norm in grid units, as `padded_squared_bound` gives it.
+    grid_exponent : int
+        k: the grid is the multiples of ``2**-k``; at most 2000 in size.
+
+    Returns
+    -------
+    float
+        The smallest float that is at least the bound.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import padded_bound
+    >>> padded_bound(25, grid_exponent=2)
+    1.25
+    """
+    squared = check.positive_integer("squared_bound", squared_bound)
+    return rounding.sqrt_up(Fraction(squared) / Fraction(4) ** _checked_exponent(grid_exponent))
+
+
+def _checked_exponent(value: object) -> int:
+    exponent = check.integer("grid_exponent", value)
+    if abs(exponent) > _LARGEST_GRID_EXPONENT:
+        raise ValueError(f"grid_exponent must lie within {_LARGEST_GRID_EXPONENT} of 0, got {exponent}")
+    return exponent
+
+
+def padded_squared_block_bounds(
+    max_rows: int,
+    squared_bound_x: int,
+    squared_bound_y: int,
+    *,
+    n_features: int,
+    n_outcomes: int,
+    block_xx: Fraction | None = None,
+    block_xy: Fraction | None = None,
+) -> tuple[int, int]:
+    """Squared norms, in grid units, that no person's block within its bounds exceeds once its rows are rounded.
+
+    A person's rows are stacked as X (k, d) and Y (k, l); rounding them to nearest adds E and F with
+    ``||E|| <= sqrt(k d)/2`` and ``||F|| <= sqrt(k l)/2`` in the Frobenius norm. ``||X'X||`` is the squared Schatten
+    4-norm of X, so with ``||X'X|| <= a`` that of X + E is at most ``(sqrt(a) + sqrt(k d)/2)**2``. And
+    ``||(X + E)'(Y + F)|| <= ||X'Y|| + ||E|| ||Y|| + ||X||_2 ||F|| + ||E|| ||F||``, with ``||X||_2 <= sqrt(a)`` and
+    ``||Y||**2`` at most k times the squared bound of a row. No block exceeds what its rows' bounds allow.
+
+    Parameters
+    ----------
+    max_rows : int
+        k, the most rows of a person.
+    squared_bound_x, squared_bound_y : int
+        Largest squared norms of a rounded row and of its outcome row (`padded_squared_bound`), in grid units.
+    n_features, n_outcomes : int
+        d and l.
+    block_xx, block_xy : Fraction, optional
+        Bounds on ``||X'X||`` and ``||X'Y||`` before rounding, in grid units; none beyond that of the rows if omitted.
+
+    Returns
+    -------
+    tuple of int
+        The largest ``||X'X||**2`` and ``||X'Y||**2`` of rounded rows.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from dpfast.privacy import padded_squared_block_bounds
+    >>> padded_squared_block_bounds(2, 100, 100, n_features=2, n_outcomes=1, block_xx=Fraction(64))
+    (6724, 40000)
+    """
+    k = check.positive_integer("max_rows", max_rows)
+    m_x = check.positive_integer("squared_bound_x", squared_bound_x)
+    m_y = check.positive_integer("squared_bound_y", squared_bound_y)
+    d = check.positive_integer("n_features", n_features)
+    outcomes = check.integer_of_at_least("n_outcomes", n_outcomes, 0)
+    a = Fraction(k * m_x)
+    squared_xx, squared_xy = (k * m_x) ** 2, k * k * m_x * m_y
+    if block_xx is not None:
+        a = min(a, block_xx)
+        largest = block_xx + Fraction(k * d, 4) + _root_up(block_xx * k * d)
+        squared_xx = min(squared_xx, (int(largest) + 1) ** 2)
+    if block_xy is not None:
+        moved = _root_up(Fraction(k * d * k * m_y)) + _root_up(a * k * outcomes)
+        largest = block_xy + moved / 2 + Fraction(k, 4) * _root_up(Fraction(d * outcomes))
+        squared_xy = min(squared_xy, (int(largest) + 1) ** 2)
+    return squared_xx, squared_xy
+
+
+def _root_up(exact: Fraction) -> Fraction:
+    return Fraction(rounding.sqrt_up(exact))
