@@ -1,0 +1,94 @@
+"""Gaussian draws as offsets from grid cells, and the way of arrays to cells and back.
+
+`gaussian_offsets` hands a block to gaussian_loops.c, which explains the method. `split_cells` and `join_cells` are the
+steps before and after it: an array of doubles into its nearest grid points and what is left over, and grid points plus
+offsets into doubles. All three are one pass over C-contiguous arrays of one length, in the order of the arrays, without
+the GIL; the caller allocates, checks shapes and decides what `ambiguous` reports.
+"""
+
+from libc.math cimport copysign, fabs
+from libc.stdint cimport uint64_t
+
+import numpy as np
+
+
+cdef extern from "gaussian_loops.h" nogil:
+    ptrdiff_t dpfast_gaussian_offsets(const uint64_t *words, const double *fractions, ptrdiff_t n, double steps,
+                                      double margin, double *offsets, ptrdiff_t *ambiguous, int level)
+    const double *dpfast_gaussian_table(ptrdiff_t *n_rows, ptrdiff_t *n_coefficients)
+    int dpfast_gaussian_level(int level)
+
+
+def quantile_table():
+    """Return a copy of the table of quantile polynomials, one row a piece, lowest power first, for its certificate."""
+    cdef ptrdiff_t n_rows, n_coefficients, i, j
+    cdef const double *table = dpfast_gaussian_table(&n_rows, &n_coefficients)
+    copy = np.empty((n_rows, n_coefficients))
+    cdef double[:, ::1] view = copy
+    for i in range(n_rows):
+        for j in range(n_coefficients):
+            view[i, j] = table[i * n_coefficients + j]
+    return copy
+
+
+def vector_level(int level=-1):
+    """Return the vector level of cpu.h that a request for `level` runs at on this processor."""
+    return dpfast_gaussian_level(level)
+
+
+def gaussian_offsets(const uint64_t[::1] words, const double[::1] fractions, double steps, double margin,
+                     double[::1] offsets, ptrdiff_t[::1] ambiguous, int level=-1):
+    """Fill `offsets` (out) with draws of N(0, steps^2) plus `fractions` (None for zeros), rounded to integers.
+
+    Returns how many leading entries of `ambiguous` (out, as long as `words`) were filled: the draws that `words` and
+    double arithmetic do not decide. `level` asks for a vector level of cpu.h; a negative one for the best available.
+    """
+    cdef ptrdiff_t n = words.shape[0], n_ambiguous
+    cdef const double *first_fraction = NULL
+    if n == 0:
+        return 0
+    if offsets.shape[0] < n or ambiguous.shape[0] < n or (fractions is not None and fractions.shape[0] < n):
+        raise IndexError("offsets, ambiguous and fractions must be as long as words")
+    if fractions is not None:
+        first_fraction = &fractions[0]
+    with nogil:
+        n_ambiguous = dpfast_gaussian_offsets(&words[0], first_fraction, n, steps, margin, &offsets[0], &ambiguous[0],
+                                              level)
+    return n_ambiguous
+
+
+cdef inline double nearest_integer(double x) noexcept nogil:
+    # From 2^52 every double is an integer; below, adding 2^52 leaves no bits for a fraction (ties to even).
+    cdef double magnitude = fabs(x)
+    cdef double rounded = (magnitude + 4503599627370496.0) - 4503599627370496.0
+    return copysign(rounded if magnitude < 4503599627370496.0 else magnitude, x)
+
+
+def split_cells(const double[::1] values, double grid, double[::1] nearest, double[::1] fractions):
+    """Split `values` into `nearest` (out), multiples of `grid`, and `fractions` (out) of a cell in [-1/2, 1/2].
+
+    values = nearest + grid * fractions exactly, save that a fraction below 2^-1022 may be rounded.
+    """
+    cdef ptrdiff_t i
+    cdef double cells, whole, per_grid = 1.0 / grid
+    cdef bint fits
+    with nogil:
+        for i in range(values.shape[0]):
+            cells = values[i] * per_grid
+            whole = nearest_integer(cells)
+            fits = fabs(cells) < 4503599627370496.0
+            # Where cells overflows, or is an integer anyway, the value is its own nearest grid point.
+            nearest[i] = whole * grid if fits else values[i]
+            fractions[i] = cells - whole if fits else 0.0
+
+
+def join_cells(const double[::1] nearest, const double[::1] offsets, double grid, double[::1] released):
+    """Fill `released` (out) with nearest + grid * offsets, correctly rounded; `nearest` may be None for zeros."""
+    cdef ptrdiff_t i
+    with nogil:
+        if nearest is None:
+            for i in range(offsets.shape[0]):
+                released[i] = grid * offsets[i]
+        else:
+            for i in range(offsets.shape[0]):
+                released[i] = nearest[i] + grid * offsets[i]

@@ -1,0 +1,21 @@
+"""The only folder that draws randomness: sources of bits, and exact laws seen through a public grid."""
+
+from .discrete import discrete_gaussian
+from .grid import default_grid
+from .radial import l2_laplace
+from .samplers import gaussian, laplace
+from .sampling import sample_without_replacement
+from .source import BitSource, SecureSource, SeededSource, resolve_source
+
+__all__ = [
+    "BitSource",
+    "SecureSource",
+    "SeededSource",
+    "default_grid",
+    "discrete_gaussian",
+    "gaussian",
+    "l2_laplace",
+    "laplace",
+    "resolve_source",
+    "sample_without_replacement",
+]

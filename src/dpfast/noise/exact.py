@@ -1,0 +1,186 @@
+"""The exact decision of a draw: a uniform variable revealed bit by bit against rigorous bounds of a tail probability.
+
+A symmetric law is drawn as a sign and a magnitude z, z > x exactly when p < tail(x) for one uniform p in [0, 1). So
+which grid cell a draw falls in is a question about p and the tail at the cells' boundaries, answered without ever
+inverting the tail: bounds of tail(x) are sharpened and bits of p revealed until they part (privacy.md, section 6).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+
+from .intervals import Interval, contexts, pi
+
+#: Bits to which bounds are computed beyond those revealed: one decision in 2**30 needs another round for want of them.
+_GUARD_BITS = 32
+_HALF = Fraction(1, 2)
+_BELOW_THE_LAST_BIT = (0, 1)
+
+#: Integers (low, high) with low <= tail(x) * 2**bits <= high, for x >= 0, as (x, bits) -> (low, high).
+Tail = Callable[[Fraction, int], tuple[int, int]]
+
+
+class LazyUniform:
+    """A uniform variable on [0, 1) of which the first `n_bits` binary digits are known.
+
+    Parameters
+    ----------
+    prefix : int
+        The known digits, read as an integer.
+    n_bits : int
+        How many they are.
+    more : callable
+        Gives the next 64 digits.
+    """
+
+    def __init__(self, prefix: int, n_bits: int, more: Callable[[], int]) -> None:
+        self.prefix = prefix
+        self.n_bits = n_bits
+        self._more = more
+
+    def reveal(self) -> None:
+        """Reveal 64 more digits."""
+        self.prefix = self.prefix << 64 | self._more()
+        self.n_bits += 64
+
+    def bounds(self) -> tuple[Fraction, Fraction]:
+        """Return the dyadic interval [low, high) known to hold the variable."""
+        unit = 1 << self.n_bits
+        return Fraction(self.prefix, unit), Fraction(self.prefix + 1, unit)
+
+    def below(self, bound: Callable[[int], tuple[int, int]]) -> bool:
+        """Whether the variable is less than a real number, known by its bounds as integers at any number of bits."""
+        while True:
+            bits = self.n_bits + _GUARD_BITS
+            low, high = bound(bits)
+            if (self.prefix + 1) << _GUARD_BITS <= low:
+                return True
+            if self.prefix << _GUARD_BITS >= high:
+                return False
+            self.reveal()
+
+
+def digits_for(bits: int) -> int:
+    """Decimal digits that hold `bits` bits, with some to spare for the roundings on the way."""
+    return int(bits * 0.30103) + 12
+
+
+def exponential_tail(x: Fraction, bits: int) -> tuple[int, int]:
+    """Bound exp(-x): the tail of the magnitude of a standard Laplace variable."""
+    if x > bits:
+        return _BELOW_THE_LAST_BIT
+    # The absolute error of the argument is the relative error of the result, hence digits for its whole part.
+    digits = digits_for(bits) + len(str(int(x)))
+    return (-Interval.of(x, digits)).exp().scaled(bits)
+
+
+def gaussian_tail(x: Fraction, bits: int) -> tuple[int, int]:
+    """Bound 2 Q(x), Q the upper tail of the standard normal law: the tail of the half-normal magnitude.
+
+    2 Q(x) = 1 - sqrt(2/pi) x exp(-x^2/2) sum over n of x^(2n)/(2n+1)!! (Abramowitz and Stegun 26.2.11): all terms are
+    positive, so the two ends of the sum are two plain sums, rounded down and up.
+    """
+    if x * x > 2 * bits:
+        # 2 Q(x) <= exp(-x^2/2), and the series would take x^2 terms.
+        return _BELOW_THE_LAST_BIT
+    digits = digits_for(bits) + len(str(int(x * x)))
+    square = Interval.of(x * x, digits)
+    two = Interval.of(2, digits)
+    centre = (two / pi(digits)).sqrt() * Interval.of(x, digits) * (-square / two).exp() * _double_factorials(square)
+    return (Interval.of(1, digits) - centre).scaled(bits)
+
+
+def _double_factorials(square: Interval) -> Interval:
+    """Enclose the sum over n >= 0 of square^n / (2n+1)!!."""
+    down, up = contexts(square.digits)
+    low = high = low_term = high_term = Decimal(1)
+    small = down.power(10, -square.digits)
+    odd = 3
+    while high_term > small * high or odd < 2 * square.high:
+        low_term = down.divide(down.multiply(low_term, square.low), odd)
+        high_term = up.divide(up.multiply(high_term, square.high), odd)
+        low, high = down.add(low, low_term), up.add(high, high_term)
+        odd += 2
+    # From here each term is less than half the one before, so the rest is less than the last one.
+    return Interval(low, up.add(high, high_term), square.digits)
+
+
+def gaussian_magnitude(p: float) -> float:
+    """Return roughly the x with 2 Q(x) = p, where to start looking."""
+    return -statistics.NormalDist().inv_cdf(p / 2)
+
+
+def exponential_magnitude(p: float) -> float:
+    """Return roughly the x with exp(-x) = p."""
+    return -math.log(p)
+
+
+def decide_offset(
+    word: int,
+    more: Callable[[], int],
+    fraction: Fraction,
+    steps: Fraction,
+    tail: Tail,
+    magnitude: Callable[[float], float],
+) -> int:
+    """Return the integer nearest fraction + sign * steps * z, exactly.
+
+    Parameters
+    ----------
+    word : int
+        64 bits: the sign, and the first 63 digits of p.
+    more : callable
+        Further digits of p, 64 a call.
+    fraction : Fraction
+        Where the centre lies in its base cell.
+    steps : Fraction
+        Grid cells per unit of scale.
+    tail : callable
+        Bounds of the law's tail.
+    magnitude : callable
+        Its inverse, roughly: a poor one costs time only.
+
+    Returns
+    -------
+    int
+        Offset from the base cell.
+    """
+    negative = bool(word >> 63)
+    prefix = word & ((1 << 63) - 1)
+    p = LazyUniform(prefix, 63, more)
+
+    def beyond(cell: int) -> bool:
+        """Whether the draw lies above the upper boundary of a cell."""
+        x = (cell + _HALF - fraction) / steps
+        if negative:
+            return x < 0 and not p.below(lambda bits: tail(-x, bits))
+        return x < 0 or p.below(lambda bits: tail(x, bits))
+
+    guess = float(steps) * magnitude((prefix + 0.5) * 2.0**-63)
+    return _search(beyond, math.floor(float(fraction) + (-guess if negative else guess)))
+
+
+def _search(beyond: Callable[[int], bool], start: int) -> int:
+    """Return the least cell that is not left behind, by doubling steps from `start` and bisection."""
+    step = 1
+    if beyond(start):
+        low = start
+        while beyond(low + step):
+            low, step = low + step, 2 * step
+        high = low + step
+    else:
+        high = start
+        while not beyond(high - step):
+            high, step = high - step, 2 * step
+        low = high - step
+    while high - low > 1:
+        middle = (low + high) // 2
+        if beyond(middle):
+            low = middle
+        else:
+            high = middle
+    return high

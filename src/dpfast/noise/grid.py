@@ -1,0 +1,235 @@
+"""The public grid a release is rounded to, and centres as exact numbers of its cells."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast import _arguments as check
+from dpfast.kernels import gaussian_noise as kernel
+from dpfast.kernels.fixed_point import FixedPoint
+
+#: A default grid has between 2**20 and 2**21 steps per unit of scale: rounding adds 1e-13 of the noise's variance.
+_DEFAULT_STEPS_EXPONENT = 20
+#: At most this many steps per unit of scale, so that the margins of double arithmetic stay small against a step.
+MAX_STEPS = 2.0**24
+#: Exponents of grids whose cells, and their numbers up to 2**53, are normal doubles.
+_EXPONENT_LIMIT = 900
+
+
+class Grid:
+    """The multiples of ``2**exponent``, with the steps that a unit of the noise's scale takes on them.
+
+    Parameters
+    ----------
+    scale : float
+        Scale of the noise, positive and finite.
+    step : float, optional
+        A power of two, at least ``scale / 2**24``. Default: one between ``scale / 2**21`` and ``scale / 2**20``.
+    """
+
+    def __init__(self, scale: float, step: float | None = None) -> None:
+        self.scale = check.positive("scale", scale)
+        if step is None:
+            step = default_grid(self.scale)
+        mantissa, exponent = math.frexp(check.real("grid", step))
+        if mantissa != 0.5:
+            raise ValueError(f"grid must be a positive power of two, not {step!r}")
+        self.exponent: Final = exponent - 1
+        if abs(self.exponent) > _EXPONENT_LIMIT:
+            raise ValueError(f"grid must lie between 2**-{_EXPONENT_LIMIT} and 2**{_EXPONENT_LIMIT}, not {step!r}")
+        self.step: Final = float(step)
+        if Fraction(self.scale) > MAX_STEPS * Fraction(self.step):
+            raise ValueError(f"grid must be at least scale / 2**24 = {self.scale / MAX_STEPS!r}, not {step!r}")
+        self.exact_steps: Final = Fraction(self.scale) / Fraction(self.step)
+        # Exact but for quotients below 2^-1022, whose error no margin notices.
+        self.steps: Final = float(self.exact_steps)
+
+
+def default_grid(scale: float) -> float:
+    """Return the grid that noise of a scale is rounded to unless told otherwise: a power of two, from the scale alone.
+
+    Parameters
+    ----------
+    scale : float
+        Scale of the noise, positive and finite. Public.
+
+    Returns
+    -------
+    float
+        The power of two in ``(scale / 2**21, scale / 2**20]``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `scale` is not a positive finite number.
+
+    Examples
+    --------
+    >>> from dpfast.noise import default_grid
+    >>> default_grid(3.0) == 2.0**-19
+    True
+    """
+    return math.ldexp(1.0, math.frexp(check.positive("scale", scale))[1] - 1 - _DEFAULT_STEPS_EXPONENT)
+
+
+class Centre(ABC):
+    """Exact numbers in units of a grid: base cells, and fractions of a cell in [-1/2, 1/2] that are left over."""
+
+    @abstractmethod
+    def split(self, start: int, stop: int) -> NDArray[np.float64] | None:
+        """Return the fractions of some entries in double (None for zeros), to within 2**-54."""
+
+    @abstractmethod
+    def fraction(self, index: int) -> Fraction:
+        """Return one fraction exactly. Its entry has been split before."""
+
+    @abstractmethod
+    def join(self, offsets: NDArray[np.float64], start: int, released: NDArray[np.float64]) -> None:
+        """Fill `released` (out) with the base cells plus offsets, correctly rounded to double."""
+
+
+class _Origin(Centre):
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def split(self, start: int, stop: int) -> None:
+        return None
+
+    def fraction(self, index: int) -> Fraction:
+        return Fraction(0)
+
+    def join(self, offsets: NDArray[np.float64], start: int, released: NDArray[np.float64]) -> None:
+        kernel.join_cells(None, offsets, self._grid.step, released)
+
+
+class _DoubleCentre(Centre):
+    """The dyadic rationals that an array of doubles holds."""
+
+    def __init__(self, values: NDArray[np.float64], grid: Grid) -> None:
+        self._values = values
+        self._grid = grid
+        self._nearest = np.empty(0)
+
+    def split(self, start: int, stop: int) -> NDArray[np.float64]:
+        if len(self._nearest) != stop - start:
+            self._nearest = np.empty(stop - start)
+            self._fractions = np.empty(stop - start)
+        kernel.split_cells(self._values[start:stop], self._grid.step, self._nearest, self._fractions)
+        self._start = start
+        return self._fractions
+
+    def fraction(self, index: int) -> Fraction:
+        left_over = Fraction(float(self._values[index])) - Fraction(float(self._nearest[index - self._start]))
+        return left_over / Fraction(self._grid.step)
+
+    def join(self, offsets: NDArray[np.float64], start: int, released: NDArray[np.float64]) -> None:
+        kernel.join_cells(self._nearest, offsets, self._grid.step, released)
+
+
+class _FixedPointCentre(Centre):
+    """Exact 128-bit sums: whole cells are kept in 128 bits, and what remains is rounded to double only to be looked at.
+
+    Entry i is ``integer * 2**exponent``; on a coarser grid ``2**(exponent + shift)`` its cell is the integer shifted
+    right, half a cell added first.
+    """
+
+    def __init__(self, values: FixedPoint, grid: Grid) -> None:
+        self._grid = grid
+        self._values = values
+        self._shift = grid.exponent - values.exponent
+        self._cells: FixedPoint | NDArray[np.object_] = values
+
+    def split(self, start: int, stop: int) -> NDArray[np.float64]:
+        values = self._values[start:stop]
+        if 1 <= self._shift <= 62:
+            return self._split_words(values)
+        integers = [values.integer(i) for i in range(stop - start)]
+        if self._shift <= 0:
+            self._cells = _object_array([integer << -self._shift for integer in integers])
+            return np.zeros(stop - start)
+        half = 1 << (self._shift - 1)
+        cells = [(integer + half) >> self._shift for integer in integers]
+        self._cells = _object_array(cells)
+        # Python divides integers with one correct rounding, however long they are.
+        unit = 1 << self._shift
+        return np.array([(v - cell * unit) / unit for v, cell in zip(integers, cells, strict=True)], np.float64)
+
+    def _split_words(self, values: FixedPoint) -> NDArray[np.float64]:
+        shift = np.uint64(self._shift)
+        half = FixedPoint(np.zeros_like(values.high), np.full_like(values.low, 1 << (self._shift - 1)), values.exponent)
+        shifted = values + half
+        low = (shifted.low >> shift) | (shifted.high.view(np.uint64) << (np.uint64(64) - shift))
+        self._cells = FixedPoint(shifted.high >> shift.view(np.int64), low, self._grid.exponent)
+        remainder = (shifted.low & np.uint64((1 << self._shift) - 1)).view(np.int64) - (1 << (self._shift - 1))
+        fractions: NDArray[np.float64] = np.ldexp(remainder.astype(np.float64), -self._shift)
+        return fractions
+
+    def fraction(self, index: int) -> Fraction:
+        cells = Fraction(self._values.integer(index)) / Fraction(2) ** self._shift
+        # The same half-up rounding as the shift's.
+        return cells - math.floor(cells + Fraction(1, 2)) if self._shift > 0 else Fraction(0)
+
+    def join(self, offsets: NDArray[np.float64], start: int, released: NDArray[np.float64]) -> None:
+        whole = offsets.astype(np.int64)
+        if isinstance(self._cells, FixedPoint):
+            carried = FixedPoint(whole >> np.int64(63), whole.view(np.uint64), self._grid.exponent)
+            released[:] = (self._cells + carried).to_float64()
+        else:
+            released[:] = [_to_double(c + int(o), self._grid.exponent) for c, o in zip(self._cells, whole, strict=True)]
+
+
+def _object_array(integers: list[int]) -> NDArray[np.object_]:
+    array = np.empty(len(integers), object)
+    array[:] = integers
+    return array
+
+
+def _to_double(cell: int, exponent: int) -> float:
+    try:
+        return math.ldexp(float(cell), exponent)
+    except OverflowError:
+        return math.copysign(math.inf, cell)
+
+
+def as_centre(center: Any, shape: tuple[int, ...], grid: Grid) -> Centre:
+    """Return the centre of a release.
+
+    Parameters
+    ----------
+    center : None, float, array of float64 or FixedPoint
+        Its entries are taken as the exact numbers they are. A scalar stands for an array of it.
+    shape : tuple of int
+        Shape of the release.
+    grid : Grid
+        What to measure it on.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is not of doubles, not finite, or of another shape.
+    """
+    if center is None:
+        return _Origin(grid)
+    if isinstance(center, FixedPoint):
+        _check_center_shape(center.shape, shape)
+        return _FixedPointCentre(FixedPoint(center.high.ravel(), center.low.ravel(), center.exponent), grid)
+    values = np.asarray(float(center) if type(center) is int and abs(center) <= 2**53 else center)
+    if values.dtype != np.float64:
+        raise TypeError(f"center must be None, float64 or FixedPoint, not {values.dtype}")
+    if values.ndim == 0:
+        values = np.broadcast_to(values, shape)
+    _check_center_shape(values.shape, shape)
+    if not np.isfinite(values).all():
+        raise ValueError("center must be finite")
+    return _DoubleCentre(np.ascontiguousarray(values).ravel(), grid)
+
+
+def _check_center_shape(actual: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if actual != expected:
+        raise ValueError(f"center has shape {actual}, and the release {expected}")

@@ -1,0 +1,141 @@
+"""Rigorous enclosures of real numbers in decimal arithmetic of any precision.
+
+Python's decimal rounds the four operations as told and the square root, exponential and logarithm correctly, so an
+interval whose ends are rounded outwards contains the real number it stands for, whatever the processor's own functions
+do. Only the rare draws that double arithmetic does not decide, and the tables of the discrete Gaussian, come here.
+"""
+
+from __future__ import annotations
+
+import decimal
+import functools
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+_LIMITS = {"Emin": decimal.MIN_EMIN, "Emax": decimal.MAX_EMAX, "traps": [decimal.InvalidOperation]}
+
+
+@functools.lru_cache(maxsize=64)
+def contexts(digits: int) -> tuple[decimal.Context, decimal.Context]:
+    """Return the contexts of `digits` digits that round down and up."""
+    return (
+        decimal.Context(prec=digits, rounding=decimal.ROUND_FLOOR, **_LIMITS),  # type: ignore[arg-type]
+        decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING, **_LIMITS),  # type: ignore[arg-type]
+    )
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The numbers from `low` to `high`, computed with `digits` digits."""
+
+    low: Decimal
+    high: Decimal
+    digits: int
+
+    @classmethod
+    def of(cls, value: Fraction | int, digits: int) -> Interval:
+        """Enclose a rational number."""
+        exact = Fraction(value)
+        down, up = contexts(digits)
+        numerator, denominator = Decimal(exact.numerator), Decimal(exact.denominator)
+        return cls(down.divide(numerator, denominator), up.divide(numerator, denominator), digits)
+
+    def __add__(self, other: Interval) -> Interval:
+        down, up = contexts(self.digits)
+        return Interval(down.add(self.low, other.low), up.add(self.high, other.high), self.digits)
+
+    def __neg__(self) -> Interval:
+        return Interval(self.high.copy_negate(), self.low.copy_negate(), self.digits)
+
+    def __sub__(self, other: Interval) -> Interval:
+        return self + (-other)
+
+    def __mul__(self, other: Interval) -> Interval:
+        down, up = contexts(self.digits)
+        pairs = [(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
+        return Interval(min(down.multiply(*p) for p in pairs), max(up.multiply(*p) for p in pairs), self.digits)
+
+    def __truediv__(self, other: Interval) -> Interval:
+        if other.low <= 0 <= other.high:
+            raise ZeroDivisionError("the divisor's interval contains zero")
+        down, up = contexts(self.digits)
+        pairs = [(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
+        return Interval(min(down.divide(*p) for p in pairs), max(up.divide(*p) for p in pairs), self.digits)
+
+    def exp(self) -> Interval:
+        """Enclose the exponential."""
+        down, up = contexts(self.digits)
+        # decimal rounds exp and ln to nearest whatever the context says: one unit outwards contains the true value.
+        return Interval(down.next_minus(down.exp(self.low)), up.next_plus(up.exp(self.high)), self.digits)
+
+    def ln(self) -> Interval:
+        """Enclose the natural logarithm of a positive number."""
+        down, up = contexts(self.digits)
+        return Interval(down.next_minus(down.ln(self.low)), up.next_plus(up.ln(self.high)), self.digits)
+
+    def sqrt(self) -> Interval:
+        """Enclose the square root of a number known to be nonnegative."""
+        down, up = contexts(self.digits)
+        low = down.next_minus(down.sqrt(max(self.low, Decimal(0))))
+        return Interval(max(low, Decimal(0)), up.next_plus(up.sqrt(self.high)), self.digits)
+
+    def scaled(self, bits: int) -> tuple[int, int]:
+        """Return integers (a, b) with a <= x * 2**bits <= b for every x of the interval."""
+        return _floor_scaled(self.low, bits), -_floor_scaled(self.high.copy_negate(), bits)
+
+
+def _floor_scaled(value: Decimal, bits: int) -> int:
+    numerator, denominator = value.as_integer_ratio()
+    return int((numerator << bits) // denominator)
+
+
+@functools.lru_cache(maxsize=64)
+def pi(digits: int) -> Interval:
+    """Enclose pi (Machin's formula, 16 arctan(1/5) - 4 arctan(1/239))."""
+    scale: int = 10 ** (digits + 10)
+
+    def arctan_of_inverse(x: int) -> int:
+        power = total = scale // x
+        n, sign = 1, -1
+        while power:
+            power //= x * x
+            n += 2
+            total += sign * (power // n)
+            sign = -sign
+        return total
+
+    approximate = 16 * arctan_of_inverse(5) - 4 * arctan_of_inverse(239)
+    # Each term is truncated by less than 2 units, and there are fewer than 2 (digits + 10) of them.
+    error = 80 * (digits + 10)
+    low = Interval.of(Fraction(approximate - error, scale), digits)
+    high = Interval.of(Fraction(approximate + error, scale), digits)
+    return Interval(low.low, high.high, digits)
+
+
+def cosine(angle: Interval) -> Interval:
+    """Enclose the cosine of an angle within [-7, 7] by its Taylor series, which alternates."""
+    return _trigonometric(angle, first_power=0)
+
+
+def sine(angle: Interval) -> Interval:
+    """Enclose the sine of an angle within [-7, 7]."""
+    return _trigonometric(angle, first_power=1)
+
+
+def _trigonometric(angle: Interval, first_power: int) -> Interval:
+    digits = angle.digits
+    one = Interval.of(1, digits)
+    square = angle * angle
+    square = Interval(max(square.low, Decimal(0)), square.high, digits)
+    term = angle if first_power else one
+    total = term
+    power = first_power
+    small = Decimal(10) ** -digits
+    while abs(term.low) > small or abs(term.high) > small or power < 8:
+        term = -(term * square / Interval.of((power + 1) * (power + 2), digits))
+        total = total + term
+        power += 2
+    # Beyond power 8 the terms shrink and alternate, so what is left out is smaller than the last term.
+    rest = Interval(-small, small, digits)
+    return total + rest

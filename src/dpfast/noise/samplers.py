@@ -1,0 +1,244 @@
+"""Noise with the exact law of the ideal mechanism, seen through a public grid.
+
+A release is round_g(S + N): S the statistic as the exact dyadic number it is, N the real-valued noise, g a public power
+of two. Rounding is post-processing, so what is promised of S + N holds of the release to the letter, floating point and
+all (privacy.md, section 6). Double arithmetic with a proved margin decides almost every draw; the rest are decided by
+revealing further bits against rigorous bounds (exact.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast import _arguments as check
+from dpfast.kernels import gaussian_noise as kernel
+from dpfast.kernels.fixed_point import FixedPoint
+
+from .exact import (
+    Tail,
+    decide_offset,
+    exponential_magnitude,
+    exponential_tail,
+    gaussian_magnitude,
+    gaussian_tail,
+)
+from .grid import Centre, Grid, as_centre
+from .source import BLOCK_WORDS, BitSource, Stream
+
+_SIGN = np.uint64(1 << 63)
+
+#: Bound on |computed z - z(p)| for every word the Gaussian table covers, proved by tests/noise/test_gaussian_table.py.
+TABLE_ERROR = 2.0**-42
+#: Roundings in units of one cell: of the sum of noise and fraction, of the fraction itself, of 1/2 less the margin.
+ROUNDING = 2.0**-51
+
+
+class _Law(Protocol):
+    """A symmetric law of unit scale: how it is drawn in double, and its tail for the exact decision."""
+
+    @property
+    def tail(self) -> Tail: ...
+
+    def magnitude(self, p: float, /) -> float: ...
+
+    def draw(
+        self, words: NDArray[np.uint64], fractions: NDArray[np.float64] | None, steps: float, widening: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """Return offsets from the base cells, and the indices of those that are not decided."""
+
+
+@dataclass(frozen=True)
+class GaussianLaw:
+    """The standard normal law, drawn by the kernel at a vector level of cpu.h (the best one if negative)."""
+
+    level: int = -1
+
+    tail = staticmethod(gaussian_tail)
+    magnitude = staticmethod(gaussian_magnitude)
+
+    def draw(
+        self, words: NDArray[np.uint64], fractions: NDArray[np.float64] | None, steps: float, widening: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """Return offsets from the base cells, and the indices of those that are not decided."""
+        offsets = np.empty(len(words))
+        ambiguous = np.empty(len(words), np.intp)
+        margin = TABLE_ERROR * steps + ROUNDING + widening
+        n_ambiguous = kernel.gaussian_offsets(words, fractions, steps, margin, offsets, ambiguous, self.level)
+        return offsets, ambiguous[:n_ambiguous]
+
+
+@dataclass(frozen=True)
+class LaplaceLaw:
+    """The Laplace law of density exp(-|z|)/2: minus the logarithm of p, with a sign."""
+
+    tail = staticmethod(exponential_tail)
+    magnitude = staticmethod(exponential_magnitude)
+
+    def draw(
+        self, words: NDArray[np.uint64], fractions: NDArray[np.float64] | None, steps: float, widening: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """Return offsets from the base cells, and the indices of those that are not decided."""
+        prefixes = (words & ~_SIGN).astype(np.float64)
+        # The unrevealed bits move p within (prefix, prefix + 1) 2^-63, so its logarithm by at most 1/prefix.
+        magnitudes = -np.log((prefixes + 0.5) * 2.0**-63)
+        with np.errstate(divide="ignore"):
+            errors = logarithm_error(magnitudes) + 1.0 / prefixes
+        draws = steps * np.where(words & _SIGN, -magnitudes, magnitudes)
+        if fractions is not None:
+            draws += fractions
+        offsets = np.rint(draws)
+        margins = 1.001 * steps * errors + ROUNDING + widening
+        return offsets, np.flatnonzero(~(np.abs(draws - offsets) <= 0.5 - margins))
+
+
+def logarithm_error(magnitudes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bound the error of -log(p) in double: p rounded to 53 bits, and 4 units in the last place of the logarithm."""
+    return 2.0**-52 + 2.0**-49 * magnitudes
+
+
+def gaussian(
+    scale: float,
+    size: int | tuple[int, ...],
+    source: BitSource,
+    *,
+    center: float | NDArray[np.float64] | FixedPoint | None = None,
+    grid: float | None = None,
+) -> NDArray[np.float64]:
+    """Return ``center + N(0, scale**2)``, rounded to a public grid, with exactly that law.
+
+    Privacy: the release is a post-processing of the ideal Gaussian mechanism of standard deviation `scale`, so it is
+    (epsilon, delta)-DP wherever that is; there is no floating-point term to add.
+
+    Parameters
+    ----------
+    scale : float
+        Standard deviation, in the units of `center`. Public.
+    size : int or tuple of int
+        Shape of the release.
+    source : BitSource
+        Where the bits come from.
+    center : None, float, ndarray of float64 or FixedPoint, optional
+        What the noise is added to, taken as the exact numbers it holds. Zero if None.
+    grid : float, optional
+        A power of two, chosen from public values only; at least ``scale / 2**24``. Default: about ``scale / 2**20``.
+
+    Returns
+    -------
+    ndarray of float64
+        Multiples of the grid (correctly rounded where they have more than 53 bits).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong kind, or out of the ranges above.
+
+    References
+    ----------
+    B. Balle and Y.-X. Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018.
+    I. Mironov, "On Significance of the Least Significant Bits for Differential Privacy", CCS 2012, on why noise must
+    not be a plain double.
+
+    Examples
+    --------
+    >>> from dpfast.noise import SeededSource, gaussian
+    >>> release = gaussian(2.0, 3, SeededSource(0), center=10.0, grid=2.0**-4)
+    >>> release * 16 == (release * 16).round()
+    array([ True,  True,  True])
+    """
+    return release(GaussianLaw(), scale, size, source, center=center, grid=grid)
+
+
+def laplace(
+    scale: float,
+    size: int | tuple[int, ...],
+    source: BitSource,
+    *,
+    center: float | NDArray[np.float64] | FixedPoint | None = None,
+    grid: float | None = None,
+) -> NDArray[np.float64]:
+    """Return `center` plus Laplace noise of density ``exp(-|z|/scale)/(2 scale)``, rounded to a public grid, exactly.
+
+    Privacy: entries drawn independently make a release of L1 sensitivity Delta (Delta/scale)-DP.
+
+    Parameters
+    ----------
+    scale : float
+        Mean magnitude, in the units of `center`. Public.
+    size : int or tuple of int
+        Shape of the release.
+    source : BitSource
+        Where the bits come from.
+    center : None, float, ndarray of float64 or FixedPoint, optional
+        What the noise is added to, taken as the exact numbers it holds. Zero if None.
+    grid : float, optional
+        A power of two, chosen from public values only; at least ``scale / 2**24``. Default: about ``scale / 2**20``.
+
+    Returns
+    -------
+    ndarray of float64
+        Multiples of the grid (correctly rounded where they have more than 53 bits).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong kind, or out of the ranges above.
+
+    References
+    ----------
+    C. Dwork, F. McSherry, K. Nissim and A. Smith, "Calibrating Noise to Sensitivity in Private Data Analysis",
+    TCC 2006, Example 1.
+
+    Examples
+    --------
+    >>> from dpfast.noise import SeededSource, laplace
+    >>> laplace(1.0, (2, 3), SeededSource(0)).shape
+    (2, 3)
+    """
+    return release(LaplaceLaw(), scale, size, source, center=center, grid=grid)
+
+
+def release(
+    law: _Law,
+    scale: float,
+    size: int | tuple[int, ...],
+    source: BitSource,
+    *,
+    center: Any = None,
+    grid: float | None = None,
+    widening: float = 0.0,
+) -> NDArray[np.float64]:
+    """Return independent draws of a symmetric law about a centre, through a grid.
+
+    `widening` is added to the margin, in cells: 1 sends every draw through the exact decision, which must not change
+    what is released.
+    """
+    cells = Grid(scale, grid)
+    shape = check.shape("size", size)
+    centre = as_centre(center, shape, cells)
+    stream = check_source(source).open()
+    released = np.empty(shape)
+    flat = released.reshape(-1)
+    for start in range(0, flat.size, BLOCK_WORDS):
+        stop = min(start + BLOCK_WORDS, flat.size)
+        words = stream.words(stop - start)
+        offsets, undecided = law.draw(words, centre.split(start, stop), cells.steps, widening)
+        for i in undecided:
+            offsets[i] = _decide(law, int(words[i]), stream, start + int(i), centre, cells.exact_steps)
+        centre.join(offsets, start, flat[start:stop])
+    return released
+
+
+def _decide(law: _Law, word: int, stream: Stream, index: int, centre: Centre, steps: Fraction) -> int:
+    return decide_offset(word, stream.branch(index), centre.fraction(index), steps, law.tail, law.magnitude)
+
+
+def check_source(source: Any) -> BitSource:
+    """Return a source of bits, or say that it is none."""
+    if not isinstance(source, BitSource):
+        raise TypeError(f"source must be a SecureSource or a SeededSource, not {type(source).__name__}")
+    return source

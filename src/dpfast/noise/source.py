@@ -1,0 +1,252 @@
+"""Where random bits come from: AES-256 in counter mode, one numbered stream per call of a sampler.
+
+A source holds two keys and a counter of calls. A sampler's call takes the next number ``c`` and reads the stream of
+AES-256-CTR whose 128-bit counter starts at ``c * 2**64``, so calls share no block however long they are, and threads
+need a lock only to take a number. The rare draws that 64 bits do not decide read further bits from a *branch*: a keyed
+BLAKE2b stream indexed by (call, sample). Taking them elsewhere keeps the main stream in step, whatever a platform's
+arithmetic finds ambiguous.
+
+No two streams are ever the same: a secure source makes new keys in a forked child, and when it is copied or unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import numbers
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from dpfast import _arguments as check
+
+#: Words (of 64 bits) asked of the cipher at a time: 64 KiB run at full speed and stay in the second-level cache.
+BLOCK_WORDS = 8192
+
+_ZEROS = bytes(8 * BLOCK_WORDS)
+# update_into asks for room for one cipher block less a byte beyond the data.
+_SLACK_WORDS = 2
+_KEY_BYTES = 32
+
+_forks_survived = 0
+
+
+def _note_fork() -> None:
+    global _forks_survived
+    _forks_survived += 1
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
+class Stream:
+    """The bits of one call of a sampler. It belongs to one thread and dies with a fork.
+
+    Parameters
+    ----------
+    cipher_key, branch_key : bytes
+        Keys of the main stream and of its branches.
+    call : int
+        Number of the call, below ``2**64``.
+    """
+
+    def __init__(self, cipher_key: bytes, branch_key: bytes, call: int) -> None:
+        initial_counter = call.to_bytes(8, "big") + bytes(8)
+        self._encryptor = Cipher(algorithms.AES(cipher_key), modes.CTR(initial_counter)).encryptor()
+        self._branch_key = branch_key
+        self._call = call
+        self._generation = _forks_survived
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        """Return the next `n` words, uniform and independent."""
+        self._refuse_after_fork()
+        buffer = np.empty(n + _SLACK_WORDS, np.uint64)
+        view = buffer.data.cast("B")
+        for start in range(0, n, BLOCK_WORDS):
+            n_bytes = 8 * min(BLOCK_WORDS, n - start)
+            self._encryptor.update_into(memoryview(_ZEROS)[:n_bytes], view[8 * start :])
+        words = buffer[:n]
+        # The words are the keystream read as little-endian, on every machine.
+        return words if np.little_endian else words.byteswap()
+
+    def branch(self, index: int) -> Callable[[], int]:
+        """Return a function giving the further 64-bit words of draw number `index`, one a call."""
+        self._refuse_after_fork()
+        return _branch_words(self._branch_key, self._call, index).__next__
+
+    def _refuse_after_fork(self) -> None:
+        if self._generation != _forks_survived:
+            raise RuntimeError("a stream of random bits was carried across a fork: open a new one in the child")
+
+
+def _branch_words(key: bytes, call: int, index: int) -> Iterator[int]:
+    for block in itertools.count():
+        message = b"".join(part.to_bytes(8, "little") for part in (call, index, block))
+        digest = hashlib.blake2b(message, key=key, person=b"dpfast.branch").digest()
+        for start in range(0, len(digest), 8):
+            yield int.from_bytes(digest[start : start + 8], "little")
+
+
+class _Numbering:
+    """Two keys and the calls numbered under them: replaced whole, so that a number is never used twice with a key."""
+
+    def __init__(self, cipher_key: bytes, branch_key: bytes) -> None:
+        self.generation = _forks_survived
+        self._cipher_key = cipher_key
+        self._branch_key = branch_key
+        self._lock = threading.Lock()
+        self._n_calls = 0
+
+    def open(self) -> Stream:
+        with self._lock:
+            call = self._n_calls
+            self._n_calls += 1
+        return Stream(self._cipher_key, self._branch_key, call)
+
+
+class BitSource(ABC):
+    """A source of uniform random bits, safe to share between threads.
+
+    Attributes
+    ----------
+    reproducible : bool
+        Whether the bits follow from a seed, in which case noise made of them protects nobody who knows the seed.
+    """
+
+    reproducible: bool
+
+    def __init__(self) -> None:
+        self._numbering = _Numbering(*self._make_keys())
+
+    @abstractmethod
+    def _make_keys(self) -> tuple[bytes, bytes]:
+        """Return the key of the main streams and the key of the branches."""
+
+    @abstractmethod
+    def _after_fork(self) -> _Numbering:
+        """Return the numbering to go on with in a child, leaving the parent's streams to the parent."""
+
+    def open(self) -> Stream:
+        """Open the stream of one call, which no other call, thread or process shares."""
+        numbering = self._numbering
+        if numbering.generation != _forks_survived:
+            # Two threads of a child may both come here: each goes on with keys of its own, and either may be kept.
+            numbering = self._numbering = self._after_fork()
+        return numbering.open()
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        """Return `n` uniform 64-bit words from a stream of their own.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+
+        Returns
+        -------
+        ndarray of uint64, shape (n,)
+        """
+        return self.open().words(n)
+
+
+class SecureSource(BitSource):
+    """Bits nobody can predict: AES-256 in counter mode, keyed by the operating system.
+
+    Copying, pickling and forking give a source with keys of its own, so no two sources ever share a stream.
+
+    Examples
+    --------
+    >>> from dpfast.noise import SecureSource
+    >>> source = SecureSource()
+    >>> source.words(3).shape, source.reproducible
+    ((3,), False)
+
+    References
+    ----------
+    NIST SP 800-38A (2001), section 6.5 (counter mode).
+    """
+
+    reproducible = False
+
+    def _make_keys(self) -> tuple[bytes, bytes]:
+        return os.urandom(_KEY_BYTES), os.urandom(_KEY_BYTES)
+
+    def _after_fork(self) -> _Numbering:
+        return _Numbering(*self._make_keys())
+
+    def __reduce__(self) -> tuple[type[SecureSource], tuple[()]]:
+        return SecureSource, ()
+
+    def __repr__(self) -> str:
+        return "SecureSource()"
+
+
+class SeededSource(BitSource):
+    """Bits that follow from a seed: for tests and for reproducing a run. Noise made of them gives no guarantee.
+
+    Parameters
+    ----------
+    seed : int
+        Any nonnegative integer. The stream is a function of it alone (keys are its hash).
+
+    Raises
+    ------
+    TypeError
+        If `seed` is not an integer; also on copying or pickling, which would make two sources of the same noise.
+    ValueError
+        If `seed` is negative.
+
+    Examples
+    --------
+    >>> from dpfast.noise import SeededSource
+    >>> bool((SeededSource(7).words(4) == SeededSource(7).words(4)).all())
+    True
+    """
+
+    reproducible = True
+
+    def __init__(self, seed: int) -> None:
+        self._seed: int = check.integer_of_at_least("seed", seed, 0)
+        super().__init__()
+
+    def _make_keys(self) -> tuple[bytes, bytes]:
+        seed_bytes = self._seed.to_bytes((self._seed.bit_length() + 7) // 8, "little")
+        digest = hashlib.sha512(b"dpfast.noise.SeededSource:1:" + seed_bytes).digest()
+        return digest[:_KEY_BYTES], digest[_KEY_BYTES:]
+
+    def _after_fork(self) -> NoReturn:
+        raise RuntimeError("a SeededSource was carried across a fork: give every process a seed of its own")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a SeededSource is neither copied nor pickled: give every worker a seed of its own")
+
+    def __repr__(self) -> str:
+        return f"SeededSource({self._seed})"
+
+
+def resolve_source(random_state: Any) -> BitSource:
+    """Return the source that an estimator's ``random_state`` asks for.
+
+    Parameters
+    ----------
+    random_state : None or int
+        None for a new SecureSource, a nonnegative integer for a SeededSource.
+
+    Raises
+    ------
+    TypeError
+        If `random_state` is anything else (NumPy's generators are not cryptographic, so none is accepted).
+    ValueError
+        If it is negative.
+    """
+    if random_state is None:
+        return SecureSource()
+    if isinstance(random_state, bool) or not isinstance(random_state, numbers.Integral):
+        raise TypeError(f"random_state must be None or a nonnegative integer, not {type(random_state).__name__}")
+    return SeededSource(check.integer_of_at_least("random_state", random_state, 0))

@@ -1,0 +1,128 @@
+"""Rigorous intervals and tails against mpmath, and the exact decision against many revealed bits."""
+
+from fractions import Fraction
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpfast.noise import intervals
+from dpfast.noise.exact import (
+    LazyUniform,
+    decide_offset,
+    exponential_magnitude,
+    exponential_tail,
+    gaussian_magnitude,
+    gaussian_tail,
+)
+from dpfast.noise.intervals import Interval
+
+HALF = Fraction(1, 2)
+
+
+def real(fraction):
+    return mp.mpf(fraction.numerator) / fraction.denominator
+
+
+def exact_gaussian_tail(x):
+    return mp.erfc(x / mp.sqrt(2))
+
+
+TAILS = {
+    "gaussian": (gaussian_tail, exact_gaussian_tail, gaussian_magnitude),
+    "laplace": (exponential_tail, lambda x: mp.exp(-x), exponential_magnitude),
+}
+
+
+@pytest.mark.parametrize("law", TAILS)
+@given(x=st.fractions(0, 40, max_denominator=10**12), bits=st.sampled_from([64, 95, 200, 400]))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_tails_are_enclosed_tightly(law, x, bits):
+    tail, exact, _ = TAILS[law]
+    with mp.workprec(bits + 3000):
+        low, high = tail(x, bits)
+        assert low <= exact(real(x)) * mp.mpf(2) ** bits <= high
+    assert high - low <= 2
+
+
+@given(x=st.fractions(-6, 6, max_denominator=10**9), digits=st.sampled_from([20, 50]))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_functions_of_intervals_enclose(x, digits):
+    value = Interval.of(x, digits)
+    positive = value * value + Interval.of(1, digits)
+    with mp.workdps(digits + 30):
+        y = real(x)
+        for interval, exact in [
+            (value.exp(), mp.exp(y)),
+            (positive.ln(), mp.log(1 + y * y)),
+            (positive.sqrt(), mp.sqrt(1 + y * y)),
+            (value / positive, y / (1 + y * y)),
+            (value - positive, y - 1 - y * y),
+            (intervals.cosine(value), mp.cos(y)),
+            (intervals.sine(value), mp.sin(y)),
+            (intervals.pi(digits), mp.pi),
+        ]:
+            assert mp.mpf(str(interval.low)) <= exact <= mp.mpf(str(interval.high))
+            assert float(interval.high - interval.low) < 10.0 ** (6 - digits)
+
+
+def test_division_by_an_interval_around_zero_is_refused():
+    with pytest.raises(ZeroDivisionError):
+        Interval.of(1, 20) / Interval(-Interval.of(1, 20).low, Interval.of(1, 20).high, 20)
+
+
+def test_a_lazy_uniform_reveals_until_it_can_tell():
+    third = lambda bits: ((1 << bits) // 3, (1 << bits) // 3 + 1)  # noqa: E731
+    # One third is 0.010101...: the digits below agree with it for 64 + 128 places, then exceed it.
+    digits = iter([0x5555555555555555, 0x5555555555555555, 0x6000000000000000])
+    uniform = LazyUniform(0x5555555555555555, 64, lambda: next(digits))
+    assert not uniform.below(third)
+    assert uniform.n_bits == 64 * 4
+
+
+@pytest.mark.parametrize("law", TAILS)
+@pytest.mark.parametrize("sign", [0, 1])
+def test_decisions_on_a_knifes_edge(law, sign):
+    """The centre is put so that a cell's boundary lies within 2^-80 of the draw, on either side: far below double."""
+    tail, exact, magnitude = TAILS[law]
+    rng = np.random.default_rng(7)
+    steps = Fraction(2**20 + 12345)
+    for _ in range(25):
+        words = [int(w) for w in rng.integers(0, 2**64, 3, dtype=np.uint64)]
+        words[0] = words[0] & (2**63 - 1) | sign << 63
+        with mp.workprec(400):
+            p = (mp.mpf(words[0] & (2**63 - 1)) + mp.mpf(words[1]) / mp.mpf(2) ** 64) / mp.mpf(2) ** 63
+            z = mp.findroot(lambda x, p=p: mp.log(exact(x)) - mp.log(p), magnitude(float(p)))
+            draw = real(steps) * (-z if sign else z)
+            boundary = mp.floor(draw) + mp.mpf(0.5)
+            gap = int(mp.nint((boundary - draw) * mp.mpf(2) ** 300))
+        for nudge in (-1, 1):
+            fraction = Fraction(gap, 2**300) + Fraction(nudge, 2**80)
+            revealed = iter([words[1], *[words[2]] * 20])
+            offset = decide_offset(words[0], revealed.__next__, fraction, steps, tail, magnitude)
+            assert offset == int(mp.floor(draw)) + (1 if nudge > 0 else 0)
+
+
+def test_ties_are_resolved_by_further_bits():
+    """At p whose first 63 digits are those of the tail at the boundary, only the digits to come decide."""
+    low, _ = exponential_tail(HALF, 63)
+    outcomes = {
+        decide_offset(low, lambda bits=bits: bits, Fraction(0), Fraction(1), exponential_tail, exponential_magnitude)
+        for bits in (0, 2**64 - 1)
+    }
+    assert outcomes == {0, 1}
+
+
+@pytest.mark.parametrize("law", TAILS)
+def test_the_smallest_words_are_decided(law):
+    tail, exact, magnitude = TAILS[law]
+    more = iter([0, 1 << 63, *[12345] * 20])
+    offset = decide_offset(0, more.__next__, Fraction(1, 3), Fraction(1000), tail, magnitude)
+    with mp.workprec(300):
+        x = (mp.mpf(offset) - mp.mpf(1) / 3) / 1000
+        half_step = mp.mpf(1) / 2000
+        p = mp.mpf(2) ** -128
+        assert exact(x + half_step) < p * (1 + mp.mpf(2) ** -40)
+        assert exact(x - half_step) > p

@@ -1,0 +1,111 @@
+"""Certificate of the table of quantile polynomials: the margin that decides a draw in double is proved, piece by piece.
+
+Computed z against z(p), over a piece [a, b] of p, by the triangle inequality:
+- interpolation at Chebyshev nodes: max |z^(8)| 2 (h/4)^8 / 8!, h = b - a. With w = Phi^-1, w^(n) = P_n(w)/phi(w)^n,
+  P_1 = 1, P_(n+1) = P_n' + n w P_n: nonnegative coefficients, so the largest derivative is at p = a;
+- rounded coefficients, against the exact interpolant;
+- Horner's rule in double: 2 * 7 roundings, each relative to sum |c_k| 2^-k;
+- the word: its bits not yet revealed (p within 2^-64) and its rounding to 53 bits, times |z'| = 1/phi(z).
+"""
+
+import sys
+from pathlib import Path
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from dpfast.kernels.gaussian_noise import gaussian_offsets, quantile_table
+from dpfast.noise.samplers import TABLE_ERROR
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import make_gaussian_table as tool
+
+UNIT = mp.mpf(2) ** -53
+
+
+@pytest.fixture(scope="module")
+def exact_table():
+    return tool.table()
+
+
+def largest_derivative(order, p):
+    """|d^order z / dp^order| at p, the largest over all larger p up to 1/2."""
+    z = tool.quantile(p, float(mp.sqrt(-2 * mp.log(p))) - 0.5)
+    coefficients = [mp.mpf(1)]
+    for n in range(1, order):
+        derivative = [*[k * c for k, c in enumerate(coefficients)][1:], mp.mpf(0), mp.mpf(0)]
+        times_z = [mp.mpf(0), *[n * c for c in coefficients]]
+        coefficients = [a + b for a, b in zip(derivative, times_z, strict=False)]
+    return sum(c * z**k for k, c in enumerate(coefficients)) / tool.density(z) ** order, z
+
+
+def piece_error(octave, piece, exact, stored):
+    """A bound on |computed z - z(p)| over one piece, and the largest z in it."""
+    low, high = tool.piece_ends(octave, piece)
+    n = tool.DEGREE + 1
+    eighth, z = largest_derivative(n, low)
+    interpolation = eighth * 2 * ((high - low) / 4) ** n / mp.factorial(n)
+    coefficients = sum(abs(c - mp.mpf(float(s))) * mp.mpf(2) ** -k for k, (c, s) in enumerate(zip(exact, stored)))  # noqa: B905
+    size = sum(abs(mp.mpf(float(s))) * mp.mpf(2) ** -k for k, s in enumerate(stored))
+    horner = 2 * n * UNIT * 1.01 * size
+    slope = 1 / tool.density(z + mp.mpf(2) ** -20)
+    word = slope * (mp.mpf(2) ** -64 + high * UNIT)
+    return interpolation + coefficients + horner + word, z
+
+
+def test_derivatives_are_those_of_the_quantile():
+    with mp.workprec(400):
+        p = mp.mpf("0.013")
+        numeric = mp.diff(lambda q: tool.quantile(q, 2.2), p, 3)
+    with mp.workprec(tool.PRECISION):
+        assert abs(abs(numeric) - largest_derivative(3, p)[0]) < mp.mpf(10) ** -12 * abs(numeric)
+
+
+def test_every_piece_is_within_the_margin(exact_table):
+    stored = quantile_table()[tool.PIECES : -1]
+    assert len(stored) == tool.OCTAVES * tool.PIECES
+    worst = mp.mpf(0)
+    with mp.workprec(tool.PRECISION):
+        for octave in range(1, tool.OCTAVES + 1):
+            for piece in range(tool.PIECES):
+                row = (tool.OCTAVES - octave) * tool.PIECES + piece
+                error, z = piece_error(octave, piece, exact_table[octave - 1][piece], stored[row])
+                # The product steps * z and the sum with the fraction are each rounded once more.
+                worst = max(worst, error + 2 * UNIT * z)
+    assert worst < TABLE_ERROR
+
+
+def test_rows_below_the_table_are_never_decided():
+    table = quantile_table()
+    assert np.isnan(table[: tool.PIECES]).all()
+    assert not table[-1].any()
+
+
+def test_the_committed_header_is_what_the_tool_writes(exact_table):
+    if not tool.HEADER.exists():
+        pytest.skip("the source tree is not here")
+    assert tool.HEADER.read_text() == tool.render(exact_table)
+
+
+def kernel_quantile(words):
+    """z as the kernel computes it: steps of 2^-44 are far finer than the margin."""
+    offsets, ambiguous = np.empty(len(words)), np.empty(len(words), np.intp)
+    gaussian_offsets(words, None, 2.0**44, 0.0, offsets, ambiguous)
+    return offsets * 2.0**-44
+
+
+def test_the_kernel_agrees_with_mpmath():
+    rng = np.random.default_rng(0)
+    octaves = rng.integers(1, tool.OCTAVES + 1, 600)
+    words = np.array([(1 << (63 - o)) | int(rng.integers(1 << (63 - o))) for o in octaves], np.uint64)
+    # The ends of octaves and pieces, and the words that round up to one half.
+    words = np.concatenate(
+        [words, np.array([1 << 43, 1 << 62, (1 << 62) + (1 << 58), (1 << 62) - 1, (1 << 63) - 1], "u8")]
+    )
+    computed = kernel_quantile(words)
+    with mp.workprec(tool.PRECISION):
+        for word, z in zip(words, computed, strict=True):
+            p = (mp.mpf(int(word)) + 0.5) / mp.mpf(2) ** 64
+            exact = tool.quantile(p, float(z))
+            assert abs(exact - mp.mpf(float(z))) < TABLE_ERROR / 2 + 2.0**-45
