@@ -1,0 +1,23 @@
+"""Any table as blocks of rows: NumPy, pandas, Arrow, Parquet, CSV and .npy files, Dask, iterables of blocks."""
+
+from dpfast.io.blocks import as_matrix, blocks, in_memory
+from dpfast.io.columns import Boolean, Category, Columns, EncodedTable, Number
+from dpfast.io.partitions import is_dask, reduce_partitions
+from dpfast.io.table import BlockMap, Table, map_block, open_table
+
+__all__ = [
+    "BlockMap",
+    "Boolean",
+    "Category",
+    "Columns",
+    "EncodedTable",
+    "Number",
+    "Table",
+    "as_matrix",
+    "blocks",
+    "in_memory",
+    "is_dask",
+    "map_block",
+    "open_table",
+    "reduce_partitions",
+]

@@ -1,0 +1,268 @@
+"""Arrow tables, Parquet files and CSV files as blocks of rows. pyarrow is imported when a file is opened, not before.
+
+Messages of pyarrow may quote what stands in a file. They are replaced by ones that name the file and the column.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast.io.named import MISSING, UNDECLARED, Codes, Family, FloatArray
+
+T = TypeVar("T")
+
+# What an empty cell of a CSV file may hold.
+NULL_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
+
+_VALUES_PER_BATCH = 1 << 21
+_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 16
+# Column chunks of Parquet are read through buffers, none in advance: a row group need not fit in memory.
+_BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES = 1 << 18, 1 << 26
+_CSV_BLOCK_BYTES = 1 << 22
+
+
+def is_arrow(table: object) -> bool:
+    """Whether `table` is an Arrow Table, RecordBatch, RecordBatchReader or Dataset."""
+    pyarrow = sys.modules.get("pyarrow")
+    if pyarrow is None:
+        return False
+    dataset = sys.modules.get("pyarrow.dataset")
+    kinds = (pyarrow.Table, pyarrow.RecordBatch, pyarrow.RecordBatchReader)
+    return isinstance(table, kinds) or (dataset is not None and isinstance(table, dataset.Dataset))
+
+
+def arrow_blocks(table: Any, name: str) -> Iterator[NDArray[Any]]:
+    """Iterate over the record batches of an Arrow object as arrays."""
+    return _arrays(_batches(table, None), table.schema, name)
+
+
+def file_blocks(path: Path, name: str) -> Iterator[NDArray[Any]]:
+    """Iterate over a Parquet or CSV file, every column a number, as arrays; one batch in memory at a time."""
+    if path.suffix == ".csv":
+        names = csv_names(path)
+        batches = (batch for batch, _ in csv_batches(path, dict.fromkeys(names, "number")))
+        pyarrow = _pyarrow(path)
+        yield from _arrays(batches, pyarrow.schema([(column, pyarrow.float64()) for column in names]), name)
+    else:
+        batches = (batch for batch, _ in parquet_batches(path, None))
+        yield from _arrays(batches, parquet_schema(path), name)
+
+
+@dataclass(frozen=True)
+class ArrowBatch:
+    """Some rows of named columns."""
+
+    batch: Any
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def numbers(self, name: str) -> FloatArray:
+        """Return a column of numbers or booleans; missing entries are NaN."""
+        return np.asarray(self.batch.column(name).to_numpy(zero_copy_only=False), np.float64)
+
+    def codes(self, name: str, levels: Sequence[str]) -> Codes:
+        """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
+        import pyarrow.compute as compute
+
+        column = self.batch.column(name)
+        pyarrow = sys.modules["pyarrow"]
+        if pyarrow.types.is_null(column.type):
+            return np.full(len(self), MISSING)
+        if pyarrow.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        places = compute.index_in(column, value_set=pyarrow.array(levels, column.type))
+        codes: Codes = places.fill_null(UNDECLARED).to_numpy(zero_copy_only=False).astype(np.int64)
+        if column.null_count:
+            codes[column.is_null().to_numpy(zero_copy_only=False)] = MISSING
+        return codes
+
+
+def arrow_families(schema: Any) -> dict[str, Family]:
+    """Say what each column holds, from the schema alone."""
+    types = sys.modules["pyarrow"].types
+
+    def family(kind: Any) -> Literal["number", "text", "any", "other"]:
+        if types.is_null(kind):
+            return "any"
+        if _is_number(kind):
+            return "number"
+        values = kind.value_type if types.is_dictionary(kind) else kind
+        return "text" if types.is_string(values) or types.is_large_string(values) else "other"
+
+    return {field.name: Family(family(field.type), str(field.type)) for field in schema}
+
+
+def arrow_batches(table: Any, names: list[str]) -> Iterator[ArrowBatch]:
+    """Iterate over some columns of an Arrow object."""
+    return (ArrowBatch(batch) for batch in _batches(table, names))
+
+
+def parquet_schema(path: Path) -> Any:
+    """Read a Parquet file's schema from its footer."""
+    parquet = _pyarrow(path).parquet
+    with path.open("rb"):  # the plain error of a file that is missing or forbidden
+        pass
+    with _parquet_errors(path):
+        return parquet.read_schema(path)
+
+
+def parquet_batches(path: Path, names: list[str] | None) -> Iterator[tuple[Any, float]]:
+    """Iterate over record batches and the share of the file that has been read; one more is decoded meanwhile."""
+    yield from _one_ahead(_parquet_batches(path, names))
+
+
+def _parquet_batches(path: Path, names: list[str] | None) -> Generator[tuple[Any, float], None, None]:
+    parquet = _pyarrow(path).parquet
+    n_columns = len(parquet_schema(path) if names is None else names)
+    buffer_size = max(1, min(_BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES // max(1, n_columns)))
+    with _parquet_errors(path):
+        file = parquet.ParquetFile(path, pre_buffer=False, buffer_size=buffer_size)
+    with file:
+        batches = file.iter_batches(batch_size=_batch_rows(n_columns), columns=names)
+        n_read, n_rows = 0, file.metadata.num_rows
+        while True:
+            with _parquet_errors(path):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            n_read += batch.num_rows
+            yield batch, n_read / n_rows
+
+
+def csv_names(path: Path) -> list[str]:
+    """Read the first line of a CSV file: the names of its columns."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        try:
+            names = next(csv.reader(file), [])
+        except (UnicodeDecodeError, csv.Error):
+            raise ValueError(f"{str(path)!r} is not a CSV file in UTF-8") from None
+    if not names:
+        raise ValueError(f"{str(path)!r} is empty: the first line of a CSV file must name its columns")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{str(path)!r} names two columns alike in its first line")
+    return names
+
+
+def csv_batches(path: Path, families: Mapping[str, str]) -> Iterator[tuple[Any, float]]:
+    """Iterate over record batches of some columns of a CSV file, and the share of the file that has been read.
+
+    Parameters
+    ----------
+    path : Path
+        Commas between cells, names in the first line, UTF-8.
+    families : mapping of str to {"number", "boolean", "text"}
+        The columns wanted and what they hold: types are declared, never inferred from rows.
+    """
+    pyarrow = _pyarrow(path)
+    reader = pyarrow.csv
+    arrow_types = {"number": pyarrow.float64(), "boolean": pyarrow.bool_(), "text": pyarrow.string()}
+    convert = reader.ConvertOptions(
+        column_types={name: arrow_types[family] for name, family in families.items()},
+        include_columns=list(families),
+        null_values=list(NULL_WORDS),
+        true_values=["true", "True", "TRUE", "1", "1.0"],
+        false_values=["false", "False", "FALSE", "0", "0.0"],
+        strings_can_be_null=True,
+    )
+    names = csv_names(path)
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        with _csv_errors(path, names):
+            batches = reader.open_csv(file, reader.ReadOptions(block_size=_CSV_BLOCK_BYTES), convert_options=convert)
+        while True:
+            with _csv_errors(path, names):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch, file.tell() / size
+
+
+def _batches(table: Any, names: list[str] | None) -> Iterator[Any]:
+    pyarrow = sys.modules["pyarrow"]
+    if isinstance(table, pyarrow.RecordBatch | pyarrow.Table):
+        part = table if names is None else table.select(names)
+        yield from [part] if isinstance(part, pyarrow.RecordBatch) else part.to_batches()
+    elif isinstance(table, pyarrow.RecordBatchReader):
+        for batch in table:
+            yield batch if names is None else batch.select(names)
+    else:
+        yield from table.to_batches(columns=names)
+
+
+def _arrays(batches: Iterable[Any], schema: Any, name: str) -> Iterator[NDArray[Any]]:
+    """Column-major arrays, float32 where every column is, else float64; nulls become NaN."""
+    types = sys.modules["pyarrow"].types
+    refused = [f"{field.name} ({field.type})" for field in schema if not _is_number(field.type)]
+    if refused:
+        raise TypeError(f"{name} has columns that are not numbers: {', '.join(refused[:5])}")
+    dtype = np.float32 if len(schema) and all(types.is_float32(field.type) for field in schema) else np.float64
+    yield np.empty((0, len(schema)), dtype)
+    for batch in batches:
+        block = np.empty((batch.num_rows, batch.num_columns), dtype, order="F")
+        for j, column in enumerate(batch.columns):
+            block[:, j] = column.to_numpy(zero_copy_only=False)
+        yield block
+
+
+def _one_ahead(items: Generator[T, None, None]) -> Iterator[T]:
+    """Iterate while a thread makes the next item: decoding and summing take turns otherwise."""
+    with closing(items), ThreadPoolExecutor(1, "dpfast-read") as reader:
+        following = reader.submit(next, items, None)
+        while (item := following.result()) is not None:
+            following = reader.submit(next, items, None)
+            yield item
+
+
+def _is_number(kind: Any) -> bool:
+    types = sys.modules["pyarrow"].types
+    return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind))
+
+
+def _batch_rows(n_columns: int) -> int:
+    return min(_MOST_ROWS, max(_LEAST_ROWS, _VALUES_PER_BATCH // max(1, n_columns)))
+
+
+def _pyarrow(path: Path) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError(f"reading {str(path)!r} needs pyarrow: pip install 'dpfast[arrow]'") from None
+    return pyarrow
+
+
+@contextmanager
+def _parquet_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sys.modules["pyarrow"].ArrowException, OSError):
+        raise ValueError(f"{str(path)!r} is not a Parquet file, is damaged, or uses a feature not supported") from None
+
+
+@contextmanager
+def _csv_errors(path: Path, names: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except (sys.modules["pyarrow"].ArrowException, UnicodeDecodeError) as error:
+        place = re.match(r"In CSV column #(\d+): CSV conversion error to (\w+)", str(error))
+        if place is None:
+            problem = "is damaged: not every line has as many cells as the first, or it is not UTF-8"
+        else:
+            wanted = "true, false, 1 or 0" if place[2] == "bool" else "numbers"
+            problem = f"holds, in column {names[int(place[1])]!r}, cells that are not {wanted}"
+    else:
+        return
+    raise ValueError(f"{str(path)!r} {problem}")

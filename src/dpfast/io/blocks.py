@@ -1,0 +1,172 @@
+"""Tables as blocks of rows.
+
+`blocks` is the one place that knows which kinds of table there are. Each kind becomes a stream of NumPy blocks; two
+streams, of features and of outcomes, are cut where either of them ends a block.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast.io.arrow import arrow_blocks, file_blocks, is_arrow
+from dpfast.io.files import file_format, is_path, table_files
+from dpfast.io.frames import frame_as_array, frame_blocks, is_frame
+from dpfast.io.partitions import is_dask
+
+Matrix = NDArray[Any]
+Block = tuple[Matrix, Matrix | None]
+
+ACCEPTED = (
+    "a NumPy array, a pandas DataFrame or Series, an Arrow Table, RecordBatch, RecordBatchReader or Dataset, "
+    "a path to a .parquet, .csv or .npy file, a glob or a folder of them, or an iterable of arrays or of (X, Y) pairs"
+)
+
+
+def as_matrix(values: object, name: str, *, is_outcome: bool = False) -> Matrix:
+    """Return `values` as a 2-D array of real numbers, without a copy; a 1-D array of outcomes becomes one column.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the dtype is not real, values are masked, or the number of dimensions is wrong.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array; drop or fill its missing values first")
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name} has rows of different lengths") from None
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} has dtype {array.dtype}; real numbers are needed (float, integer or bool)")
+    if is_outcome and array.ndim == 1:
+        return array[:, np.newaxis]
+    if array.ndim != 2:
+        dimensions = "1-D or 2-D" if is_outcome else "2-D"
+        raise ValueError(f"{name} must be {dimensions}, got an array of shape {array.shape}")
+    return array
+
+
+def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: bool = False) -> Matrix | None:
+    """Return a table that is one array already, or None.
+
+    A memory map is one, and so is a frame of one dtype (of one block, unless `may_copy`).
+    """
+    if is_path(table) and Path(table).suffix == ".npy" and Path(table).exists():
+        table = np.load(table, mmap_mode="r", allow_pickle=False)
+    if is_frame(table):
+        table = frame_as_array(table, name, may_copy=may_copy)
+    if isinstance(table, np.ndarray) or _is_nested_numbers(table) or _becomes_array(table):
+        return as_matrix(table, name, is_outcome=is_outcome)
+    return None
+
+
+def blocks(X: object, Y: object = None) -> Iterator[Block]:
+    """Iterate over a table, and the outcomes that go with it, as blocks of rows.
+
+    Parameters
+    ----------
+    X : table or iterable
+        Features: a NumPy array or memory map, pandas DataFrame, Arrow Table, RecordBatch, RecordBatchReader or Dataset,
+        a path to a ``.parquet``, ``.csv`` or ``.npy`` file, a glob or a folder of them, an iterable of 2-D arrays, or
+        (without `Y`) one of (X, Y) pairs. Columns of files are numbers; for others see `dpfast.io.Columns`.
+    Y : table or iterable, optional
+        Outcomes, of any of these kinds; 1-D arrays are one column.
+
+    Yields
+    ------
+    x : ndarray (n_rows, n_features)
+        Any real dtype, any strides.
+    y : ndarray (n_rows, n_outcomes) or None
+        The same rows' outcomes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a table is of no known kind, is not numeric, or X and Y differ in their number of rows.
+    """
+    if Y is not None:
+        yield from _aligned(_stream(X, "X"), _stream(Y, "Y", is_outcome=True))
+        return
+    for block in _stream(X, "X", allow_pairs=True):
+        yield block if isinstance(block, tuple) else (block, None)
+
+
+def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: bool = False) -> Iterator[Any]:
+    whole = in_memory(table, name, is_outcome=is_outcome)
+    if whole is not None:
+        return iter([whole])
+    parts: Iterable[Any]
+    if is_frame(table):
+        parts = frame_blocks(table, name)
+    elif is_arrow(table):
+        parts = arrow_blocks(table, name)
+    elif is_path(table):
+        return chain.from_iterable(_file_stream(file, name, is_outcome=is_outcome) for file in table_files(table, name))
+    elif _is_table_list(table) or isinstance(table, Iterator) or _is_plain_iterable(table):
+        return _iterable_blocks(table, name, is_outcome=is_outcome, allow_pairs=allow_pairs)
+    else:
+        raise TypeError(f"{name} is a {type(table).__module__}.{type(table).__qualname__}; accepted: {ACCEPTED}")
+    return (as_matrix(part, name, is_outcome=is_outcome) for part in parts)
+
+
+def _iterable_blocks(table: Iterable[Any], name: str, *, is_outcome: bool, allow_pairs: bool) -> Iterator[Any]:
+    for item in table:
+        if isinstance(item, tuple):
+            if not allow_pairs or len(item) != 2:
+                raise TypeError(f"{name} yields tuples; (X, Y) pairs are accepted only where Y is not given as well")
+            yield from blocks(*item)
+        else:
+            yield from _stream(item, name, is_outcome=is_outcome)
+
+
+def _aligned(xs: Iterator[Matrix], ys: Iterator[Matrix]) -> Iterator[Block]:
+    """Cut two streams at the ends of either's blocks."""
+    x, y = next(xs, None), next(ys, None)
+    while x is not None and y is not None:
+        n_rows = min(len(x), len(y))
+        if n_rows > 0 or len(x) == len(y):
+            yield x[:n_rows], y[:n_rows]
+        x = x[n_rows:] if len(x) > n_rows else next(xs, None)
+        y = y[n_rows:] if len(y) > n_rows else next(ys, None)
+    if any(len(rest) > 0 for rest in chain([] if x is None else [x], xs, [] if y is None else [y], ys)):
+        raise ValueError("X and Y have different numbers of rows")
+
+
+def _file_stream(file: Path, name: str, *, is_outcome: bool) -> Iterable[Matrix]:
+    if file_format(file, name) == "npy":
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
+        return [as_matrix(array, name, is_outcome=is_outcome)]
+    return file_blocks(file, name)
+
+
+def _is_table_list(table: object) -> bool:
+    """Whether a list or tuple holds blocks, and not numbers or rows of numbers."""
+    if not isinstance(table, (list, tuple)) or len(table) == 0:
+        return False
+    first = table[0]
+    return isinstance(first, (tuple, str, os.PathLike)) or is_frame(first) or is_arrow(first) or np.ndim(first) == 2
+
+
+def _is_nested_numbers(table: object) -> bool:
+    return isinstance(table, (list, tuple)) and not _is_table_list(table)
+
+
+def _becomes_array(table: object) -> bool:
+    """Whether an object that is no table of another kind offers itself to NumPy as an array."""
+    return hasattr(table, "__array__") and not (is_frame(table) or is_arrow(table) or is_dask(table))
+
+
+def _is_plain_iterable(table: object) -> bool:
+    """Tell an iterable of blocks from text, mappings, sets and other libraries' arrays."""
+    if isinstance(table, (str, bytes, dict, set, frozenset)) or hasattr(table, "shape"):
+        return False
+    return isinstance(table, Iterable) and not is_dask(table)

@@ -1,0 +1,413 @@
+"""Columns of a table as numbers, by a public declaration: booleans, categories with declared levels, missing values.
+
+Levels, constants and policies are declared, never taken from the rows, so that encoding costs no privacy. Messages name
+columns; they never name rows, counts or values of a table.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from dpfast import _arguments as check
+from dpfast.io.arrow import NULL_WORDS
+from dpfast.io.named import MISSING, UNDECLARED, Batch, Codes, FloatArray
+from dpfast.io.parts import Part, table_parts
+
+REFUSE: Literal["refuse"] = "refuse"
+_EXACT_INTEGERS = 2**53
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of real numbers.
+
+    Parameters
+    ----------
+    name : str
+        The table's column.
+    missing : "refuse" or float, default "refuse"
+        What stands for a missing entry.
+
+    Examples
+    --------
+    >>> from dpfast.io import Number
+    >>> Number("age", missing=50.0).encoded_names
+    ('age',)
+    """
+
+    name: str
+    missing: float | Literal["refuse"] = REFUSE
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if self.missing != REFUSE and not math.isfinite(check.real(f"missing of column {self.name!r}", self.missing)):
+            raise ValueError(f"missing of column {self.name!r} must be 'refuse' or a finite number")
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of what it becomes."""
+        return (self.name,)
+
+    @property
+    def holds(self) -> str:
+        """What the table's column must hold: "number", "boolean" or "text"."""
+        return "number"
+
+    def encode(self, batch: Batch, out: FloatArray) -> None:
+        """Write the column into `out`, shape (n_rows, 1)."""
+        _fill(self.name, batch.numbers(self.name), self.missing, out[:, 0])
+
+
+@dataclass(frozen=True)
+class Boolean:
+    """A column of booleans, or of zeros and ones, as 0 and 1.
+
+    Parameters
+    ----------
+    name : str
+        The table's column.
+    missing : "refuse" or bool, default "refuse"
+        What stands for a missing entry.
+    """
+
+    name: str
+    missing: bool | Literal["refuse"] = REFUSE
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if self.missing != REFUSE:
+            check.boolean(f"missing of column {self.name!r}", self.missing)
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of what it becomes."""
+        return (self.name,)
+
+    @property
+    def holds(self) -> str:
+        """What the table's column must hold."""
+        return "boolean"
+
+    def encode(self, batch: Batch, out: FloatArray) -> None:
+        """Write the column into `out`, shape (n_rows, 1)."""
+        values = out[:, 0]
+        _fill(self.name, batch.numbers(self.name), self.missing, values)
+        if not np.all((values == 0.0) | (values == 1.0)):
+            raise ValueError(f"column {self.name!r} is declared boolean, but holds other numbers than 0 and 1")
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of categories, one indicator for each declared level.
+
+    Parameters
+    ----------
+    name : str
+        The table's column.
+    levels : sequence of str, or of int
+        All levels, in the order of their indicators; text for columns of text, integers for columns of numbers.
+    drop_first : bool, default False
+        Leave the first level without an indicator, as regressions with an intercept want it.
+    missing : "refuse", str or int, default "refuse"
+        The level that stands for a missing entry.
+    undeclared : {"refuse", "zeros"}, default "refuse"
+        What becomes of an entry that is no declared level. "zeros" is no indicator at all; with `drop_first` that is
+        the same as the first level.
+
+    Examples
+    --------
+    >>> from dpfast.io import Category
+    >>> Category("site", ("Bern", "Basel", "Genf"), drop_first=True).encoded_names
+    ('site=Basel', 'site=Genf')
+    """
+
+    name: str
+    levels: tuple[str, ...] | tuple[int, ...]
+    drop_first: bool = False
+    missing: str | int = REFUSE
+    undeclared: Literal["refuse", "zeros"] = REFUSE
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        object.__setattr__(self, "levels", _checked_levels(self.name, self.levels))
+        check.boolean(f"drop_first of column {self.name!r}", self.drop_first)
+        check.choice(f"undeclared of column {self.name!r}", self.undeclared, (REFUSE, "zeros"))
+        if self.drop_first and len(self.levels) < 2:
+            raise ValueError(f"column {self.name!r} has one level, which drop_first leaves out")
+        if REFUSE in self.levels:
+            raise ValueError(f"column {self.name!r} has the level 'refuse', which means something else in `missing`")
+        if self.missing != REFUSE and (isinstance(self.missing, bool) or self.missing not in self.levels):
+            raise ValueError(f"missing of column {self.name!r} must be 'refuse' or a declared level: {self._listed}")
+
+    @property
+    def _listed(self) -> str:
+        return ", ".join(map(repr, self.levels))
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of the indicators."""
+        return tuple(f"{self.name}={level}" for level in self.levels[self.drop_first :])
+
+    @property
+    def holds(self) -> str:
+        """What the table's column must hold."""
+        return "text" if isinstance(self.levels[0], str) else "number"
+
+    def encode(self, batch: Batch, out: FloatArray) -> None:
+        """Write the indicators into `out`, shape (n_rows, n_indicators)."""
+        codes = self._codes(batch)
+        missing = codes == MISSING
+        if missing.any():
+            if self.missing == REFUSE:
+                raise ValueError(_MISSING.format(self.name))
+            codes[missing] = self.levels.index(self.missing)
+        if self.undeclared == REFUSE and np.any(codes == UNDECLARED):
+            raise ValueError(f"column {self.name!r} holds a level that is not declared")
+        indicators = codes - self.drop_first
+        (rows,) = np.nonzero(indicators >= 0)
+        out[...] = 0.0
+        out[rows, indicators[rows]] = 1.0
+
+    def _codes(self, batch: Batch) -> Codes:
+        if self.holds == "text":
+            return batch.codes(self.name, [str(level) for level in self.levels])
+        values = batch.numbers(self.name)
+        levels = np.asarray(self.levels, np.float64)
+        order = np.argsort(levels)
+        places = np.searchsorted(levels, values, sorter=order)
+        codes = order[np.minimum(places, len(levels) - 1)].astype(np.int64)
+        codes[levels[codes] != values] = UNDECLARED
+        codes[np.isnan(values)] = MISSING
+        return codes
+
+
+Column: TypeAlias = Number | Boolean | Category
+
+
+class Columns:
+    """What is declared of a table: which columns are features and outcomes, in this order, and how they are encoded.
+
+    Parameters
+    ----------
+    features : sequence of str, Number, Boolean or Category
+        A plain name is a `Number` without missing values.
+    outcomes : sequence of str, Number, Boolean or Category, optional
+        Likewise; leave them out to encode rows whose outcomes are to be predicted.
+
+    Attributes
+    ----------
+    feature_names, outcome_names : tuple of str
+        Columns after encoding: those of X and of Y.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are no features, or a column is declared twice.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dpfast import MultiOutcomeRidge
+    >>> from dpfast.io import Boolean, Category, Columns
+    >>> frame = pd.DataFrame({"site": ["Bern", "Basel", None], "smoker": [True, False, True], "days": [3.0, 1.0, 2.0]})
+    >>> columns = Columns([Category("site", ("Basel", "Bern"), missing="Bern"), Boolean("smoker")], ["days"])
+    >>> columns.feature_names
+    ('site=Basel', 'site=Bern', 'smoker')
+    >>> [x.tolist() for x, y in columns.encode(frame) if len(x)]
+    [[[0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]]
+    >>> model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.5, bound_y=10.0).fit(columns.encode(frame), None)
+    >>> model.coef_.shape
+    (1, 3)
+    """
+
+    def __init__(self, features: Iterable[str | Column], outcomes: Iterable[str | Column] = ()) -> None:
+        self.features = _declared("features", features)
+        self.outcomes = _declared("outcomes", outcomes)
+        if not self.features:
+            raise ValueError("features must name at least one column")
+        _check_unique("column", [column.name for column in self._all])
+        self.feature_names = tuple(chain.from_iterable(column.encoded_names for column in self.features))
+        self.outcome_names = tuple(chain.from_iterable(column.encoded_names for column in self.outcomes))
+        _check_unique("encoded column", [*self.feature_names, *self.outcome_names])
+
+    @property
+    def _all(self) -> tuple[Column, ...]:
+        return (*self.features, *self.outcomes)
+
+    def encode(self, table: Any, progress: Callable[[int], object] | None = None) -> EncodedTable:
+        """Return a table of named columns as blocks of numbers, for an estimator's X (with None for Y).
+
+        Parameters
+        ----------
+        table : table
+            A pandas DataFrame, an Arrow Table, RecordBatch, RecordBatchReader or Dataset, a path to a ``.parquet`` or
+            ``.csv`` file, a glob or a folder of them, or an iterable of these. Columns that are not declared are not
+            read.
+        progress : callable, optional
+            Called with the number of bytes read since it was last called.
+
+        Returns
+        -------
+        EncodedTable
+            An iterable of (X, Y) blocks; nothing is read before it is iterated over.
+        """
+        return EncodedTable(self, table, progress)
+
+    def check(self, table: Any) -> None:
+        """Refuse a table that lacks a declared column, or holds another kind of values there; no rows are read.
+
+        Not for iterators, which it would use up.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Naming the column, and the table's own.
+        """
+        for part in table_parts(table):
+            self._check_part(part)
+
+    def _check_part(self, part: Part) -> None:
+        counts = Counter(part.names)
+        for column in self._all:
+            if counts[column.name] != 1:
+                # The first line of a text file that names nothing declared may be a person's.
+                is_header = part.families is not None or any(other.name in counts for other in self._all)
+                raise ValueError(_not_one(column.name, part, is_header))
+            if part.families is None:
+                _check_readable_as_text(column, part)
+                continue
+            family = part.families[column.name]
+            if family.name not in ("any", "text" if column.holds == "text" else "number"):
+                raise TypeError(
+                    f"column {column.name!r} of {part.label} holds {family.dtype}; declared as "
+                    f"{type(column).__name__}, it must hold {_HOLDS[column.holds]}"
+                )
+
+    def _encode_batch(self, batch: Batch) -> tuple[FloatArray, FloatArray | None]:
+        x = _encode_all(self.features, len(self.feature_names), batch)
+        return x, _encode_all(self.outcomes, len(self.outcome_names), batch) if self.outcomes else None
+
+
+class EncodedTable:
+    """The blocks that `Columns.encode` describes; read anew each time it is iterated over."""
+
+    def __init__(self, columns: Columns, table: Any, progress: Callable[[int], object] | None = None) -> None:
+        self.columns = columns
+        self._table = table
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[tuple[FloatArray, FloatArray | None]]:
+        """Iterate over (X, Y) blocks; Y is None where no outcomes are declared. The first has no rows."""
+        columns = self.columns
+        y = np.empty((0, len(columns.outcome_names))) if columns.outcomes else None
+        yield np.empty((0, len(columns.feature_names))), y
+        wanted = {column.name: column.holds for column in columns._all}
+        for part in table_parts(self._table):
+            columns._check_part(part)
+            n_read = 0
+            for batch, share in part.read(wanted):
+                yield columns._encode_batch(batch)
+                if self._progress is not None and part.size > 0:
+                    before, n_read = n_read, int(share * part.size)
+                    self._progress(n_read - before)
+
+    def __repr__(self) -> str:
+        names = self.columns
+        return (
+            f"<EncodedTable of {len(names.feature_names)} features, {len(names.outcome_names)} outcomes: not private>"
+        )
+
+
+_HOLDS = {"number": "numbers", "boolean": "booleans, or zeros and ones", "text": "text"}
+_MISSING = "column {0!r} has missing entries; declare what stands for them, missing=..."
+
+
+def _encode_all(columns: Sequence[Column], width: int, batch: Batch) -> FloatArray:
+    # Column-major, as tables by columns are: the kernel reads any order.
+    block = np.empty((len(batch), width), order="F")
+    start = 0
+    for column in columns:
+        stop = start + len(column.encoded_names)
+        column.encode(batch, block[:, start:stop])
+        start = stop
+    return block
+
+
+def _fill(name: str, values: FloatArray, missing: float | Literal["refuse"], out: FloatArray) -> None:
+    """Copy numbers, with a constant where they are missing."""
+    out[...] = values
+    with np.errstate(invalid="ignore", over="ignore"):
+        # A finite sum has finite terms: one pass, in place of a mask for every column.
+        if math.isfinite(out.sum()):
+            return
+    absent = np.isnan(out)
+    if absent.any():
+        if missing == REFUSE:
+            raise ValueError(_MISSING.format(name))
+        out[absent] = missing
+    if not np.isfinite(out).all():
+        raise ValueError(f"column {name!r} holds infinite numbers")
+
+
+def _declared(argument: str, columns: Iterable[str | Column]) -> tuple[Column, ...]:
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise TypeError(f"{argument} must be a sequence of columns, got {type(columns).__name__}")
+    declared = tuple(Number(column) if isinstance(column, str) else column for column in columns)
+    for column in declared:
+        if not isinstance(column, Number | Boolean | Category):
+            raise TypeError(f"{argument} must hold str, Number, Boolean or Category, got {type(column).__name__}")
+    return declared
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"the name of a column must be a non-empty str, got {name!r}")
+
+
+def _check_unique(what: str, names: list[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"{what} {twice[0]!r} is declared twice")
+
+
+def _checked_levels(name: str, levels: object) -> tuple[Any, ...]:
+    if isinstance(levels, str) or not isinstance(levels, Sequence) or not levels:
+        raise TypeError(f"levels of column {name!r} must be a non-empty sequence, got {levels!r}")
+    if not all(type(level) is str for level in levels):
+        if not all(type(level) is int for level in levels):
+            raise TypeError(f"levels of column {name!r} must be all text or all integers")
+        if max(abs(level) for level in levels) >= _EXACT_INTEGERS:
+            raise ValueError(f"levels of column {name!r} must be below 2**53, up to which doubles hold integers")
+    if len(set(levels)) < len(levels):
+        raise ValueError(f"levels of column {name!r} must differ from each other")
+    return tuple(levels)
+
+
+def _check_readable_as_text(column: Column, part: Part) -> None:
+    """Refuse levels that a text file writes as it writes a missing cell."""
+    if isinstance(column, Category):
+        for level in column.levels:
+            if level in NULL_WORDS:
+                raise ValueError(
+                    f"level {level!r} of column {column.name!r} is what {part.label} has for missing cells"
+                )
+
+
+def _not_one(name: str, part: Part, is_header: bool) -> str:
+    if name in part.names:
+        return f"{part.label} has more than one column {name!r}"
+    if not is_header:
+        return f"{part.label} names no declared column in its first line: not {name!r}, nor any other"
+    strings = [other for other in part.names if isinstance(other, str)]
+    shown = ", ".join(map(repr, strings[:20])) + (f" and {len(strings) - 20} more" if len(strings) > 20 else "")
+    near = difflib.get_close_matches(name, strings, 1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"{part.label} has no column {name!r}{hint}; its columns: {shown}"

@@ -1,0 +1,61 @@
+"""Paths of tables: one file, a glob or a folder of them, by suffix."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+from typing import TypeGuard
+
+FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".npy": "npy"}
+
+
+def is_path(table: object) -> TypeGuard[str | os.PathLike[str]]:
+    """Whether `table` names files."""
+    return isinstance(table, (str, os.PathLike))
+
+
+def table_files(path: str | os.PathLike[str], name: str) -> list[Path]:
+    """Return the files that a path stands for, in the order of their names.
+
+    Parameters
+    ----------
+    path : path-like
+        A file, a pattern (``visits/*.parquet``) or a folder, which stands for the tables directly in it.
+    name : str
+        For messages.
+
+    Returns
+    -------
+    list of Path
+        At least one, all of one format; a file named outright may not exist.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a suffix is of no known format, no file matches or formats are mixed.
+    """
+    place = Path(path)
+    if place.is_dir():
+        files = sorted(file for file in place.iterdir() if file.suffix in FORMATS and not file.name.startswith("."))
+        if not files:
+            raise ValueError(f"{name} is the folder {str(place)!r}, which holds no {', '.join(FORMATS)} file")
+    elif glob.has_magic(str(place)) and not place.exists():
+        files = sorted(map(Path, glob.glob(str(place), recursive=True)))
+        if not files:
+            raise ValueError(f"{name} is the pattern {str(place)!r}, which no file matches")
+    else:
+        files = [place]
+    formats = {file_format(file, name) for file in files}
+    if len(formats) > 1:
+        raise ValueError(
+            f"{name} is {str(place)!r}, which holds files of several formats: {', '.join(sorted(formats))}"
+        )
+    return files
+
+
+def file_format(file: Path, name: str) -> str:
+    """Return "parquet", "csv" or "npy"."""
+    if file.suffix not in FORMATS:
+        raise TypeError(f"{name} is a path with the suffix {file.suffix!r}; accepted: {', '.join(FORMATS)}")
+    return FORMATS[file.suffix]

@@ -1,0 +1,98 @@
+"""pandas tables as blocks of rows. Nothing here imports pandas: whoever has a frame has imported it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast.io.named import MISSING, UNDECLARED, Codes, Family, FloatArray
+
+_VALUES_PER_BLOCK = 1 << 20
+
+
+def is_frame(table: object) -> bool:
+    """Whether `table` is a pandas DataFrame or Series."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(table, (pandas.DataFrame, pandas.Series))
+
+
+def frame_as_array(frame: Any, name: str, *, may_copy: bool) -> NDArray[Any] | None:
+    """Return a frame whose columns share one NumPy dtype as an array, or None; a copy only if `may_copy`."""
+    dtypes = _checked_dtypes(frame, name)
+    if not all(isinstance(dtype, np.dtype) and dtype == dtypes[0] for dtype in dtypes):
+        return None
+    # A frame of several blocks has no array behind it: to_numpy copies, and two copies share no memory.
+    has_array = np.may_share_memory(frame.iloc[:1].to_numpy(), frame.iloc[:1].to_numpy())
+    if not (has_array or may_copy or len(frame) == 0):
+        return None
+    array: NDArray[Any] = frame.to_numpy()
+    return array
+
+
+def frame_blocks(frame: Any, name: str) -> Iterator[NDArray[np.float64]]:
+    """Iterate over blocks of rows as float64, missing values as NaN."""
+    _checked_dtypes(frame, name)
+    n_columns = 1 if frame.ndim == 1 else frame.shape[1]
+    step = max(1, _VALUES_PER_BLOCK // max(1, n_columns))
+    for start in range(0, max(1, len(frame)), step):
+        yield frame.iloc[start : start + step].to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _checked_dtypes(frame: Any, name: str) -> list[Any]:
+    is_real = sys.modules["pandas"].api.types.is_any_real_numeric_dtype
+    is_bool = sys.modules["pandas"].api.types.is_bool_dtype
+    columns = [("", frame.dtype)] if frame.ndim == 1 else list(zip(frame.columns, frame.dtypes, strict=True))
+    refused = [f"{column} ({dtype})" for column, dtype in columns if not (is_real(dtype) or is_bool(dtype))]
+    if refused:
+        raise TypeError(f"{name} has columns that are not numbers: {', '.join(refused[:5])}")
+    return [dtype for _, dtype in columns]
+
+
+@dataclass(frozen=True)
+class FrameBatch:
+    """Some rows of named columns."""
+
+    frame: Any
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def numbers(self, name: str) -> FloatArray:
+        """Return a column of numbers or booleans; missing entries are NaN."""
+        values: FloatArray = self.frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        return values
+
+    def codes(self, name: str, levels: Sequence[str]) -> Codes:
+        """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
+        pandas = sys.modules["pandas"]
+        column = self.frame[name].astype(object)
+        codes: Codes = pandas.Index(levels, dtype=object).get_indexer(column).astype(np.int64)
+        codes[codes < 0] = UNDECLARED
+        codes[column.isna().to_numpy()] = MISSING
+        return codes
+
+
+def frame_families(frame: Any) -> dict[str, Family]:
+    """Say what each column holds, from the dtypes alone."""
+    columns = zip(frame.columns, frame.dtypes, strict=True)
+    return {name: Family(_family(dtype), str(dtype)) for name, dtype in columns if isinstance(name, str)}
+
+
+def frame_batches(frame: Any, names: list[str]) -> Iterator[FrameBatch]:
+    """Iterate over rows of some columns."""
+    step = max(1, _VALUES_PER_BLOCK // max(1, len(names)))
+    for start in range(0, len(frame), step):
+        yield FrameBatch(frame.iloc[start : start + step])
+
+
+def _family(dtype: Any) -> Literal["number", "text", "other"]:
+    types = sys.modules["pandas"].api.types
+    if types.is_any_real_numeric_dtype(dtype) or types.is_bool_dtype(dtype):
+        return "number"
+    kind = dtype.categories.dtype if isinstance(dtype, sys.modules["pandas"].CategoricalDtype) else dtype
+    return "text" if types.is_string_dtype(kind) or types.is_object_dtype(kind) else "other"

@@ -1,0 +1,36 @@
+"""Tables whose columns have names, as batches of rows: what is common to pandas, Arrow, Parquet and CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+# Places of entries that are in no list of levels.
+UNDECLARED, MISSING = -1, -2
+
+
+@dataclass(frozen=True)
+class Family:
+    """What a column holds, as its type says; "any" where the type leaves it open."""
+
+    name: Literal["number", "text", "any", "other"]
+    dtype: str
+
+
+class Batch(Protocol):
+    """Some rows of named columns."""
+
+    def __len__(self) -> int: ...
+
+    def numbers(self, name: str) -> FloatArray:
+        """Return a column of numbers or booleans; missing entries are NaN."""
+
+    def codes(self, name: str, levels: Sequence[str]) -> Codes:
+        """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""

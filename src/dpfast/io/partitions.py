@@ -1,0 +1,57 @@
+"""Dask collections: a function of each partition, and its results combined pairwise.
+
+Only the results move between workers. A partition that is lost is computed again, so results whose combination is exact
+do not depend on what happened on the way.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+def is_dask(table: object) -> bool:
+    """Whether `table` is a Dask array, dataframe, series or bag."""
+    dask = sys.modules.get("dask")
+    return dask is not None and bool(dask.is_dask_collection(table))
+
+
+def reduce_partitions(X: Any, Y: Any, function: Callable[[Any, Any], Any], combine: Callable[[Any, Any], Any]) -> Any:
+    """Compute ``function(x, y)`` for every partition of rows and combine the results in a tree.
+
+    Parameters
+    ----------
+    X, Y : Dask array, dataframe or series; Y may be None
+        Arrays are rechunked so that a chunk holds whole rows, and Y follows X. Dataframes must have the same number of
+        partitions as their partner, with the same rows in each.
+    function, combine : callable
+        Must pickle where workers are processes. `combine` must be associative.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If one of X and Y is not a Dask collection, or their partitions differ in number.
+    """
+    from dask.delayed import delayed
+
+    if Y is not None and not is_dask(Y):
+        raise TypeError(f"X is a Dask collection, so Y must be one too; got {type(Y).__qualname__}")
+    xs, ys = _row_partitions(X, None), _row_partitions(Y, X) if Y is not None else None
+    if ys is not None and len(ys) != len(xs):
+        raise ValueError(f"X has {len(xs)} partitions and Y has {len(ys)}; repartition one like the other")
+    level = [delayed(function)(x, y) for x, y in zip(xs, ys or [None] * len(xs), strict=True)]
+    while len(level) > 1:
+        pairs = [delayed(combine)(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
+        level = pairs + level[2 * len(pairs) :]
+    return level[0].compute()
+
+
+def _row_partitions(table: Any, like: Any) -> list[Any]:
+    if not hasattr(table, "to_delayed"):
+        raise TypeError(f"a Dask array, dataframe or series is needed, got {type(table).__qualname__}")
+    if hasattr(table, "chunks"):
+        rows = like.chunks[0] if hasattr(like, "chunks") and like.shape[0] == table.shape[0] else table.chunks[0]
+        whole_rows = table.rechunk({0: rows, **dict.fromkeys(range(1, table.ndim), -1)})
+        return list(whole_rows.to_delayed().ravel())
+    return list(table.to_delayed())

@@ -1,0 +1,108 @@
+"""Any source of named columns as parts, each with a schema that is known before its rows are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dpfast.io.arrow import (
+    ArrowBatch,
+    arrow_batches,
+    arrow_families,
+    csv_batches,
+    csv_names,
+    is_arrow,
+    parquet_batches,
+    parquet_schema,
+)
+from dpfast.io.files import file_format, is_path, table_files
+from dpfast.io.frames import frame_batches, frame_families, is_frame
+from dpfast.io.named import Batch, Family
+
+ACCEPTED = (
+    "a pandas DataFrame, an Arrow Table, RecordBatch, RecordBatchReader or Dataset, a path to a .parquet or .csv file, "
+    "a glob or a folder of them, or an iterable of these"
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A frame, an Arrow object or a file.
+
+    Parameters
+    ----------
+    label : str
+        For messages.
+    names : list of str
+        Its columns.
+    families : mapping of str to Family, or None
+        What they hold; None for text files, which hold whatever is declared.
+    read : callable
+        From the columns wanted, and what is declared of them, to batches, each with the share that has been read.
+    size : int
+        Bytes, of a file; 0 in memory.
+    """
+
+    label: str
+    names: list[str]
+    families: Mapping[str, Family] | None
+    read: Callable[[Mapping[str, str]], Iterator[tuple[Batch, float]]]
+    size: int = 0
+
+
+def table_parts(table: Any) -> Iterator[Part]:
+    """Iterate over the parts of a table of named columns, reading schemas only.
+
+    Raises
+    ------
+    TypeError, ValueError, OSError
+        If it is of no known kind, or a file cannot be read.
+    """
+    if is_path(table):
+        yield from map(_file_part, table_files(table, "the table"))
+    elif is_frame(table) and table.ndim == 2:
+        yield Part(
+            "the frame",
+            list(table.columns),
+            frame_families(table),
+            lambda wanted: _whole(frame_batches(table, [*wanted])),
+        )
+    elif is_arrow(table):
+        yield Part(
+            "the table",
+            list(table.schema.names),
+            arrow_families(table.schema),
+            lambda wanted: _whole(arrow_batches(table, [*wanted])),
+        )
+    elif isinstance(table, Iterable) and not (isinstance(table, str | bytes | dict | set) or hasattr(table, "shape")):
+        for item in table:
+            yield from table_parts(item)
+    else:
+        kind = f"{type(table).__module__}.{type(table).__qualname__}"
+        raise TypeError(f"the table is a {kind}, which has no named columns; accepted: {ACCEPTED}")
+
+
+def _file_part(file: Path) -> Part:
+    kind = file_format(file, "the table")
+    if kind == "npy":
+        raise TypeError(f"the table is {str(file)!r}, which has no named columns; accepted: {ACCEPTED}")
+    size = file.stat().st_size
+    if kind == "csv":
+        return Part(repr(str(file)), csv_names(file), None, partial(_read_csv, file), size)
+    schema = parquet_schema(file)
+    return Part(repr(str(file)), schema.names, arrow_families(schema), partial(_read_parquet, file), size)
+
+
+def _read_csv(file: Path, wanted: Mapping[str, str]) -> Iterator[tuple[Batch, float]]:
+    return ((ArrowBatch(batch), share) for batch, share in csv_batches(file, wanted))
+
+
+def _read_parquet(file: Path, wanted: Mapping[str, str]) -> Iterator[tuple[Batch, float]]:
+    return ((ArrowBatch(batch), share) for batch, share in parquet_batches(file, [*wanted]))
+
+
+def _whole(batches: Iterable[Batch]) -> Iterator[tuple[Batch, float]]:
+    return ((batch, 0.0) for batch in batches)

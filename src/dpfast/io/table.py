@@ -1,0 +1,117 @@
+"""A table and the outcomes that go with it, opened: their widths are known, their rows not yet read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dpfast.io.blocks import Block, blocks, in_memory
+from dpfast.io.partitions import is_dask
+
+BlockMap = Callable[[NDArray[Any]], NDArray[Any]]
+
+# Rows of an array that pass through a map at a time: enough to amortise the calls, little beside any table.
+_MAPPED_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class Table:
+    """Features and outcomes in one of three shapes: whole arrays, a stream of blocks, Dask collections.
+
+    Parameters
+    ----------
+    n_features, n_outcomes : int
+        Columns of X and of Y (0 without outcomes).
+    arrays : tuple of (ndarray, ndarray or None), optional
+        The whole table, where it is in memory or memory-mapped.
+    stream : iterator of (ndarray, ndarray or None), optional
+        Its blocks, to be read once.
+    collections : tuple, optional
+        X and Y, where they are Dask collections.
+    """
+
+    n_features: int
+    n_outcomes: int
+    arrays: Block | None = None
+    stream: Iterator[Block] | None = None
+    collections: tuple[Any, Any] | None = None
+
+    def blocks(self, map_x: BlockMap | None = None, map_y: BlockMap | None = None) -> Iterator[Block]:
+        """Iterate over blocks of rows, each passed through the given maps; not for Dask collections."""
+        if map_x is None and map_y is None:
+            yield from self._blocks()
+            return
+        for x_block, y_block in self._blocks():
+            for start in range(0, max(len(x_block), 1), _MAPPED_ROWS):
+                x = x_block[start : start + _MAPPED_ROWS]
+                y = None if y_block is None else y_block[start : start + _MAPPED_ROWS]
+                yield map_block(x, y, map_x, map_y)
+
+    def _blocks(self) -> Iterator[Block]:
+        if self.arrays is not None:
+            yield self.arrays
+        elif self.stream is not None:
+            yield from self.stream
+
+
+def map_block(x: NDArray[Any], y: NDArray[Any] | None, map_x: BlockMap | None, map_y: BlockMap | None) -> Block:
+    """Pass one block through the given maps."""
+    return x if map_x is None else map_x(x), y if y is None or map_y is None else map_y(y)
+
+
+def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
+    """Learn the widths of a table, reading no more than the first block of a file or an iterable.
+
+    Parameters
+    ----------
+    X : table or iterable
+        Features: anything `blocks` reads, or a Dask collection.
+    Y : table or iterable, optional
+        Outcomes.
+    may_copy : bool, default False
+        Whether a frame of several blocks may be copied into one array.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a table is of no known kind, is not numeric, has no columns or no blocks, or X and Y are known to differ in
+        their number of rows.
+    """
+    if is_dask(X) or is_dask(Y):
+        return Table(_width(X, "X"), 0 if Y is None else _width(Y, "Y"), collections=(X, Y))
+    x = in_memory(X, "X", may_copy=may_copy)
+    y = None if Y is None else in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)
+    if x is not None and (Y is None or y is not None):
+        if y is not None and len(y) != len(x):
+            raise ValueError(f"X and Y have different numbers of rows: {len(x)} and {len(y)}")
+        return Table(*_widths(x, y), arrays=(x, y))
+    stream = blocks(X, Y)
+    first = next(stream, None)
+    if first is None:
+        raise ValueError("X has no blocks, so its number of columns is unknown")
+    return Table(*_widths(*first), stream=chain([first], stream))
+
+
+def _widths(x: NDArray[Any], y: NDArray[Any] | None) -> tuple[int, int]:
+    for name, block in (("X", x), ("Y", y)):
+        if block is not None and block.shape[1] == 0:
+            raise ValueError(
+                f"{name} must have columns, got 0 feature(s) (shape={block.shape}) while a minimum of 1 is required."
+            )
+    return x.shape[1], 0 if y is None else y.shape[1]
+
+
+def _width(collection: Any, name: str) -> int:
+    if not is_dask(collection):
+        raise TypeError(f"X and Y must both be Dask collections, or neither; {name} is {type(collection).__qualname__}")
+    if not hasattr(collection, "ndim"):
+        raise TypeError(f"{name} must be a Dask array, dataframe or series, got {type(collection).__qualname__}")
+    return 1 if collection.ndim == 1 else int(collection.shape[1])

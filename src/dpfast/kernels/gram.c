@@ -1,0 +1,275 @@
+/* Exact sums of products of bounded rows.
+ *
+ * A row is multiplied by a power of two, rounded to integers (half to even) and its integer squared norm compared with
+ * an integer bound M. Integers are summed in doubles: while every partial sum stays below 2^53 each addition is exact,
+ * in any order and with or without fused multiply-add, and a sum that passes 2^53 stays above it, because rounding is
+ * monotone. So the comparison with M < 2^53 is that of exact arithmetic, and with n_rows * M < 2^53 so are the sums of
+ * products. The bits therefore depend on nothing but the rows: not on vector width, blocks or threads.
+ *
+ * Rows above M are first scaled onto the bound. That is ordinary floating-point arithmetic, so it keeps to one order of
+ * operations (eight partial sums) at every vector width, and its result is tested against M again.
+ *
+ * Packed rows lie in panels as wide as a vector, so that the products of two panels stream through contiguous memory,
+ * held in a tile of registers. The tile's sums, integers below 2^53, are added straight into 64-bit totals.
+ *
+ * gram_level.h holds the bodies, compiled once per vector width.
+ */
+#include "gram.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "cpu.h"
+
+#if DPFAST_HAVE_X86_LEVELS
+#include <immintrin.h>
+#endif
+
+/* A double plus this constant has no fraction bits left: adding and subtracting it rounds half to even below 2^51.
+ * Larger values stay larger than any bound. */
+#define ROUND_TO_INTEGER 6755399441055744.0 /* 1.5 * 2^52 */
+
+enum { PARTIAL_SUMS = 8, CACHE_LINE = 64, READ_AHEAD_BYTES = 16384, STAGED_COLUMNS = 8 };
+
+static inline double load_scalar(const char *row, ptrdiff_t column, int is_float32)
+{
+    return is_float32 ? (double)((const float *)row)[column] : ((const double *)row)[column];
+}
+
+static int is_finite_row(const char *row, ptrdiff_t n_columns, int is_float32)
+{
+    for (ptrdiff_t j = 0; j < n_columns; j++)
+        if (!isfinite(load_scalar(row, j, is_float32)))
+            return 0;
+    return 1;
+}
+
+/* The power of two that brings the largest entry of a row near 1: where the grid's own scale overflows. */
+static double scale_to_unit(const char *row, ptrdiff_t n_columns, int is_float32)
+{
+    double largest = 0.0;
+    for (ptrdiff_t j = 0; j < n_columns; j++)
+        largest = fmax(largest, fabs(load_scalar(row, j, is_float32)));
+    return ldexp(1.0, -ilogb(largest));
+}
+
+static DPFAST_INLINE double squared_norm_of(const char *row, ptrdiff_t n_columns, int is_float32, double scale)
+{
+    double partial[PARTIAL_SUMS] = {0.0};
+    ptrdiff_t j = 0;
+    for (; j + PARTIAL_SUMS <= n_columns; j += PARTIAL_SUMS)
+        for (int lane = 0; lane < PARTIAL_SUMS; lane++) {
+            double entry = load_scalar(row, j + lane, is_float32) * scale;
+            partial[lane] += entry * entry;
+        }
+    for (int lane = 0; j + lane < n_columns; lane++) {
+        double entry = load_scalar(row, j + lane, is_float32) * scale;
+        partial[lane] += entry * entry;
+    }
+    return ((partial[0] + partial[1]) + (partial[2] + partial[3])) +
+           ((partial[4] + partial[5]) + (partial[6] + partial[7]));
+}
+
+static double squared_norm(const char *row, ptrdiff_t n_columns, int is_float32, double scale)
+{
+    return is_float32 ? squared_norm_of(row, n_columns, 1, scale) : squared_norm_of(row, n_columns, 0, scale);
+}
+
+/* What to multiply a row beyond the bound by, in place of the grid's scale; negative if it is not finite. */
+static double multiplier_onto_bound(const char *row, int is_float32, const dpfast_row_grid *grid)
+{
+    double scale = grid->scale;
+    double squared = squared_norm(row, grid->n_columns, is_float32, scale);
+    if (!isfinite(squared)) {
+        if (!is_finite_row(row, grid->n_columns, is_float32))
+            return -1.0;
+        scale = scale_to_unit(row, grid->n_columns, is_float32);
+        squared = squared_norm(row, grid->n_columns, is_float32, scale);
+    }
+    return scale * (grid->bound / sqrt(squared));
+}
+
+static inline const char *row_address(const dpfast_table *table, ptrdiff_t r)
+{
+    return table->data + (table->rows ? (ptrdiff_t)table->rows[r] : r) * table->row_stride;
+}
+
+static inline ptrdiff_t row_bytes(const dpfast_table *table, ptrdiff_t n_columns)
+{
+    return n_columns * (table->is_float32 ? (ptrdiff_t)sizeof(float) : (ptrdiff_t)sizeof(double));
+}
+
+/* How many rows ahead to ask for memory: a pack's worth, unless that would crowd the cache; none of an absent table. */
+static ptrdiff_t read_ahead(const dpfast_table *table, ptrdiff_t n_columns, ptrdiff_t n_rows)
+{
+    if (n_columns == 0)
+        return PTRDIFF_MAX / 2;
+    ptrdiff_t ahead = READ_AHEAD_BYTES / row_bytes(table, n_columns) + 1;
+    return ahead < n_rows ? ahead : n_rows;
+}
+
+static inline void prefetch_row(const dpfast_table *table, ptrdiff_t r, ptrdiff_t n_columns)
+{
+    const char *row = row_address(table, r);
+    ptrdiff_t last_byte = row_bytes(table, n_columns) - 1;
+    for (ptrdiff_t offset = 0; offset < last_byte; offset += CACHE_LINE)
+        __builtin_prefetch(row + offset);
+    __builtin_prefetch(row + last_byte);
+}
+
+/* Baseline: pairs of doubles, SSE2 on x86-64 and NEON on AArch64. */
+#define LEVEL(name) name##_baseline
+#define TARGET
+#define WIDTH 2
+#define HEIGHT 4
+typedef double vector2 __attribute__((vector_size(16), aligned(8), may_alias));
+#define VECTOR vector2
+#define LOAD_F64(p) (*(const VECTOR *)(p))
+#define LOAD_F32(p) ((VECTOR){(double)(p)[0], (double)(p)[1]})
+#define LOAD_PART_F64(p, n) ((VECTOR){(p)[0], 0.0})
+#define LOAD_PART_F32(p, n) ((VECTOR){(double)(p)[0], 0.0})
+#define STORE(p, v) (*(VECTOR *)(p) = (v))
+#define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
+#define SPLAT(a) ((VECTOR){(a), (a)})
+#define SUM_LANES(v) ((v)[0] + (v)[1])
+#define ADD_TO_TOTALS(p, v) ((p)[0] += (int64_t)(v)[0], (p)[1] += (int64_t)(v)[1])
+#include "gram_level.h"
+
+#if DPFAST_HAVE_X86_LEVELS
+
+static const int64_t avx2_masks[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
+static const int32_t avx2_masks_f32[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
+
+#define LEVEL(name) name##_avx2
+#define TARGET DPFAST_TARGET_AVX2
+#define WIDTH 4
+#define HEIGHT 4
+#define VECTOR __m256d
+#define LOAD_F64(p) _mm256_loadu_pd(p)
+#define LOAD_F32(p) _mm256_cvtps_pd(_mm_loadu_ps(p))
+#define LOAD_PART_F64(p, n) _mm256_maskload_pd((p), _mm256_loadu_si256((const __m256i *)(avx2_masks + 4 - (n))))
+#define LOAD_PART_F32(p, n) \
+    _mm256_cvtps_pd(_mm_maskload_ps((p), _mm_loadu_si128((const __m128i *)(avx2_masks_f32 + 4 - (n)))))
+#define STORE(p, v) _mm256_storeu_pd((p), (v))
+#define MULTIPLY_ADD(a, b, c) _mm256_fmadd_pd((a), (b), (c))
+#define SPLAT(a) _mm256_set1_pd(a)
+#define SUM_LANES(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
+#define ADD_TO_TOTALS(p, v) \
+    ((p)[0] += (int64_t)(v)[0], (p)[1] += (int64_t)(v)[1], (p)[2] += (int64_t)(v)[2], (p)[3] += (int64_t)(v)[3])
+#include "gram_level.h"
+
+#define LEVEL(name) name##_avx512
+#define TARGET DPFAST_TARGET_AVX512
+#define WIDTH 8
+#define HEIGHT 8
+#define VECTOR __m512d
+#define LOAD_F64(p) _mm512_loadu_pd(p)
+#define LOAD_F32(p) _mm512_cvtps_pd(_mm256_loadu_ps(p))
+#define LOAD_PART_F64(p, n) _mm512_maskz_loadu_pd((__mmask8)((1u << (n)) - 1u), (p))
+#define LOAD_PART_F32(p, n) _mm512_cvtps_pd(_mm256_maskz_loadu_ps((__mmask8)((1u << (n)) - 1u), (p)))
+#define STORE(p, v) _mm512_storeu_pd((p), (v))
+#define MULTIPLY_ADD(a, b, c) _mm512_fmadd_pd((a), (b), (c))
+#define SPLAT(a) _mm512_set1_pd(a)
+#define SUM_LANES(v) _mm512_reduce_add_pd(v)
+#define ADD_TO_TOTALS(p, v) \
+    _mm512_storeu_si512((p), _mm512_add_epi64(_mm512_loadu_si512(p), _mm512_cvttpd_epi64(v)))
+#include "gram_level.h"
+
+#endif
+
+/* The rows from `start` on of a table, copied to `staging` if their entries are not adjacent: a few columns at a time,
+ * so that both sides stay in cache. */
+static dpfast_table staged_rows(const dpfast_table *table, ptrdiff_t n_columns, ptrdiff_t start, ptrdiff_t n_rows,
+                                double *staging)
+{
+    dpfast_table from = *table;
+    if (from.rows)
+        from.rows += start;
+    else
+        from.data += start * from.row_stride;
+    ptrdiff_t item = from.is_float32 ? (ptrdiff_t)sizeof(float) : (ptrdiff_t)sizeof(double);
+    if (from.column_stride == item || n_columns <= 1)
+        return from;
+    for (ptrdiff_t first = 0; first < n_columns; first += STAGED_COLUMNS) {
+        ptrdiff_t last = first + STAGED_COLUMNS < n_columns ? first + STAGED_COLUMNS : n_columns;
+        for (ptrdiff_t r = 0; r < n_rows; r++)
+            for (ptrdiff_t j = first; j < last; j++) {
+                const char *entry = row_address(&from, r) + j * from.column_stride;
+                if (from.is_float32)
+                    ((float *)staging)[r * n_columns + j] = *(const float *)entry;
+                else
+                    staging[r * n_columns + j] = *(const double *)entry;
+            }
+    }
+    return (dpfast_table){(const char *)staging, n_columns * item, item, NULL, from.is_float32};
+}
+
+ptrdiff_t dpfast_panel_width(int level)
+{
+    return level == DPFAST_AVX512 ? 8 : level == DPFAST_AVX2 ? 4 : 2;
+}
+
+int dpfast_pack_rows(int level, const dpfast_table *x, const dpfast_row_grid *x_grid, const dpfast_table *y,
+                     const dpfast_row_grid *y_grid, ptrdiff_t start, ptrdiff_t n_rows,
+                     ptrdiff_t n_available, const dpfast_pack_scratch *scratch, const dpfast_pack *pack)
+{
+    dpfast_table x_rows = staged_rows(x, x_grid->n_columns, start, n_rows, scratch->x_staging);
+    dpfast_table y_rows = *y;
+    if (y_grid->n_columns > 0)
+        y_rows = staged_rows(y, y_grid->n_columns, start, n_rows, scratch->y_staging);
+#if DPFAST_HAVE_X86_LEVELS
+    if (level == DPFAST_AVX512)
+        return pack_rows_avx512(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, scratch->row, pack);
+    if (level == DPFAST_AVX2)
+        return pack_rows_avx2(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, scratch->row, pack);
+#endif
+    return pack_rows_baseline(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, scratch->row, pack);
+}
+
+void dpfast_add_products(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features, int64_t *totals)
+{
+#if DPFAST_HAVE_X86_LEVELS
+    if (level == DPFAST_AVX512) {
+        add_products_avx512(pack, n_rows, n_features, totals);
+        return;
+    }
+    if (level == DPFAST_AVX2) {
+        add_products_avx2(pack, n_rows, n_features, totals);
+        return;
+    }
+#endif
+    add_products_baseline(pack, n_rows, n_features, totals);
+}
+
+void dpfast_multiply_rows(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t first, ptrdiff_t end,
+                          double *out)
+{
+#if DPFAST_HAVE_X86_LEVELS
+    if (level == DPFAST_AVX512) {
+        multiply_rows_avx512(pack, n_rows, first, end, out);
+        return;
+    }
+    if (level == DPFAST_AVX2) {
+        multiply_rows_avx2(pack, n_rows, first, end, out);
+        return;
+    }
+#endif
+    multiply_rows_baseline(pack, n_rows, first, end, out);
+}
+
+void dpfast_add_columns(const dpfast_pack *pack, ptrdiff_t n_rows, int64_t *totals)
+{
+    for (ptrdiff_t first = 0; first < pack->n_columns; first += pack->panel_width) {
+        const double *panel = pack->data + first / pack->panel_width * pack->panel_stride;
+        for (ptrdiff_t r = 0; r < n_rows; r++)
+            for (ptrdiff_t j = 0; j < pack->panel_width; j++)
+                totals[first + j] += (int64_t)panel[r * pack->panel_width + j];
+    }
+}
+
+void dpfast_add_block(const double *block, ptrdiff_t n_features, ptrdiff_t n_columns, ptrdiff_t stride, int64_t *totals)
+{
+    for (ptrdiff_t i = 0; i < n_features; i++)
+        for (ptrdiff_t j = i; j < n_columns; j++)
+            totals[i * stride + j] += (int64_t)block[i * stride + j];
+}

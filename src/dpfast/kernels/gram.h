@@ -1,0 +1,67 @@
+/* Sums of products of grid-rounded rows, exact in 64-bit integers. The design is described in gram.c. */
+#ifndef DPFAST_GRAM_H
+#define DPFAST_GRAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Borrowed rows of doubles or floats: any strides (in bytes), all rows or those an index names. */
+typedef struct {
+    const char *data;
+    ptrdiff_t row_stride;
+    ptrdiff_t column_stride;
+    const int64_t *rows; /* NULL for all */
+    int is_float32;
+} dpfast_table;
+
+/* The public grid of one table's rows; lengths are in grid units. */
+typedef struct {
+    ptrdiff_t n_columns;
+    double scale;         /* grid units per unit of the table: a power of two */
+    double bound;         /* length onto which longer rows are scaled */
+    double squared_bound; /* largest squared length of a packed row: an integer below 2^53 */
+} dpfast_row_grid;
+
+enum dpfast_pack_status { DPFAST_PACKED = 0, DPFAST_X_NOT_FINITE = 1, DPFAST_Y_NOT_FINITE = 2 };
+
+/* Where packed rows lie. Panels of `panel_width` columns, each `panel_stride` doubles after the one before; within a
+ * panel, row after row. A row-major matrix is one panel as wide as a row. */
+typedef struct {
+    double *data;
+    ptrdiff_t panel_width;
+    ptrdiff_t panel_stride;
+    ptrdiff_t n_columns; /* of both tables, rounded up to whole panels */
+} dpfast_pack;
+
+/* Columns in a panel, which is what dpfast_add_products wants, at a level. */
+ptrdiff_t dpfast_panel_width(int level);
+
+/* What packing needs besides its output, for packs of n_rows rows at most. */
+typedef struct {
+    double *row;       /* one row of both tables, and 8 doubles more; zero at first */
+    double *x_staging; /* n_rows rows of x, for tables whose entries are not adjacent */
+    double *y_staging;
+} dpfast_pack_scratch;
+
+/* Bound, round and pack the rows [start, start + n_rows) of both tables, whose n_available rows from `start` on may be
+ * read ahead of need; returns a dpfast_pack_status. */
+int dpfast_pack_rows(int level, const dpfast_table *x, const dpfast_row_grid *x_grid, const dpfast_table *y,
+                     const dpfast_row_grid *y_grid, ptrdiff_t start, ptrdiff_t n_rows,
+                     ptrdiff_t n_available, const dpfast_pack_scratch *scratch, const dpfast_pack *pack);
+
+/* totals[i, j] += sum over rows of pack[r, i] pack[r, j], i < n_features, i <= j < n_columns: an array of n_features
+ * (rounded up to 8) by pack->n_columns (a multiple of 8). Its other entries are scratch. */
+void dpfast_add_products(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features, int64_t *totals);
+
+/* The same from sums that are already in `block`: doubles, n_columns of them used in every row of `stride`. */
+void dpfast_add_block(const double *block, ptrdiff_t n_features, ptrdiff_t n_columns, ptrdiff_t stride, int64_t *totals);
+
+/* out[i, j] = sum over the columns [first, end), of which there is one at least, of pack[i, column] pack[j, column], for
+ * i <= j < n_rows: exact, in doubles. */
+void dpfast_multiply_rows(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t first, ptrdiff_t end,
+                          double *out);
+
+/* totals[j] += sum over rows of pack[r, j]. */
+void dpfast_add_columns(const dpfast_pack *pack, ptrdiff_t n_rows, int64_t *totals);
+
+#endif

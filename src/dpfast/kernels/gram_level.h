@@ -1,0 +1,187 @@
+/* Bodies of the loops of gram.c for one vector width; see there. Included once per level. */
+
+/* Round row * scale to integers; returns their sum of squares, which is exact if it is below 2^53. Writes up to the next
+ * multiple of WIDTH entries, zeros beyond the row. */
+static inline TARGET double LEVEL(round_row)(const char *row, ptrdiff_t n_columns, int is_float32, double scale,
+                                             double *rounded)
+{
+    const VECTOR scales = SPLAT(scale), magic = SPLAT(ROUND_TO_INTEGER);
+    VECTOR squares = SPLAT(0.0);
+    ptrdiff_t j = 0;
+    for (; j + WIDTH <= n_columns; j += WIDTH) {
+        VECTOR entries = is_float32 ? LOAD_F32((const float *)row + j) : LOAD_F64((const double *)row + j);
+        entries = (entries * scales + magic) - magic;
+        squares = MULTIPLY_ADD(entries, entries, squares);
+        STORE(rounded + j, entries);
+    }
+    if (j < n_columns) {
+        VECTOR entries = is_float32 ? LOAD_PART_F32((const float *)row + j, n_columns - j)
+                                    : LOAD_PART_F64((const double *)row + j, n_columns - j);
+        entries = (entries * scales + magic) - magic;
+        squares = MULTIPLY_ADD(entries, entries, squares);
+        STORE(rounded + j, entries);
+    }
+    return SUM_LANES(squares);
+}
+
+/* Scale a row beyond the bound onto it. Rounding may leave it a hair beyond: then scale a little more, until the test
+ * holds, which it does at the latest for a multiplier of zero (step 50). Returns 0 if the row is not finite. */
+static TARGET int LEVEL(shrink_row)(const char *row, int is_float32, const dpfast_row_grid *grid, double *rounded)
+{
+    double multiplier = multiplier_onto_bound(row, is_float32, grid);
+    if (multiplier < 0.0)
+        return 0;
+    for (int step = 0; !(LEVEL(round_row)(row, grid->n_columns, is_float32, multiplier, rounded) <= grid->squared_bound);
+         step++)
+        multiplier *= 1.0 - ldexp(1.0, step - 50);
+    return 1;
+}
+
+/* One row within the bound, in `rounded`; returns 0 if it is not finite. */
+static inline TARGET int LEVEL(bound_row)(const char *row, int is_float32, const dpfast_row_grid *grid,
+                                          double *rounded)
+{
+    double squared = is_float32 ? LEVEL(round_row)(row, grid->n_columns, 1, grid->scale, rounded)
+                                : LEVEL(round_row)(row, grid->n_columns, 0, grid->scale, rounded);
+    if (DPFAST_UNLIKELY(!(squared <= grid->squared_bound)))
+        return LEVEL(shrink_row)(row, is_float32, grid, rounded);
+    return 1;
+}
+
+static inline TARGET void LEVEL(place_row)(const double *rounded, const dpfast_pack *pack, ptrdiff_t r)
+{
+    if (pack->panel_width != WIDTH) {
+        memcpy(pack->data + r * pack->panel_width, rounded, (size_t)pack->panel_width * sizeof(double));
+        return;
+    }
+    double *panel = pack->data + r * WIDTH;
+    for (ptrdiff_t j = 0; j < pack->n_columns; j += WIDTH, panel += pack->panel_stride)
+        STORE(panel, LOAD_F64(rounded + j));
+}
+
+/* Reading ahead reaches into the next pack: the processor's own read-ahead goes idle while products are formed. */
+static TARGET int LEVEL(pack_rows)(const dpfast_table *x, const dpfast_row_grid *x_grid, const dpfast_table *y,
+                                   const dpfast_row_grid *y_grid, ptrdiff_t n_rows, ptrdiff_t n_available,
+                                   double *rounded, const dpfast_pack *pack)
+{
+    ptrdiff_t x_ahead = read_ahead(x, x_grid->n_columns, n_rows), y_ahead = read_ahead(y, y_grid->n_columns, n_rows);
+    for (ptrdiff_t r = 0; r < n_rows; r++) {
+        if (r + x_ahead < n_available)
+            prefetch_row(x, r + x_ahead, x_grid->n_columns);
+        if (r + y_ahead < n_available)
+            prefetch_row(y, r + y_ahead, y_grid->n_columns);
+        if (!LEVEL(bound_row)(row_address(x, r), x->is_float32, x_grid, rounded))
+            return DPFAST_X_NOT_FINITE;
+        if (y_grid->n_columns > 0 &&
+            !LEVEL(bound_row)(row_address(y, r), y->is_float32, y_grid, rounded + x_grid->n_columns))
+            return DPFAST_Y_NOT_FINITE;
+        LEVEL(place_row)(rounded, pack, r);
+    }
+    return DPFAST_PACKED;
+}
+
+/* totals[i : i + height, j : j + vectors * WIDTH] += products of those columns, held in registers over all rows. */
+static inline __attribute__((always_inline)) TARGET void
+LEVEL(add_tile)(const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t i, ptrdiff_t j, int height, int vectors,
+                int64_t *totals)
+{
+    const double *left = pack->data + i / WIDTH * pack->panel_stride;
+    const double *right = pack->data + j / WIDTH * pack->panel_stride;
+    VECTOR sums[HEIGHT][3];
+#pragma GCC unroll 8
+    for (int h = 0; h < height; h++)
+#pragma GCC unroll 3
+        for (int v = 0; v < vectors; v++) {
+            __builtin_prefetch(totals + (i + h) * pack->n_columns + j + v * WIDTH, 1);
+            sums[h][v] = SPLAT(0.0);
+        }
+    for (ptrdiff_t r = 0; r < n_rows; r++) {
+        VECTOR columns[3];
+#pragma GCC unroll 3
+        for (int v = 0; v < vectors; v++)
+            columns[v] = LOAD_F64(right + v * pack->panel_stride + r * WIDTH);
+#pragma GCC unroll 8
+        for (int h = 0; h < height; h++) {
+            VECTOR entry = SPLAT(left[h / WIDTH * pack->panel_stride + r * WIDTH + h % WIDTH]);
+#pragma GCC unroll 3
+            for (int v = 0; v < vectors; v++)
+                sums[h][v] = MULTIPLY_ADD(entry, columns[v], sums[h][v]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int h = 0; h < height; h++)
+#pragma GCC unroll 3
+        for (int v = 0; v < vectors; v++)
+            ADD_TO_TOTALS(totals + (i + h) * pack->n_columns + j + v * WIDTH, sums[h][v]);
+}
+
+static TARGET void LEVEL(add_products)(const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features,
+                                       int64_t *totals)
+{
+    for (ptrdiff_t j = 0; j < pack->n_columns;) {
+        /* Three panels to a column of tiles; the last four as two and two. */
+        ptrdiff_t panels_left = (pack->n_columns - j) / WIDTH;
+        ptrdiff_t end = j + (panels_left == 4 ? 2 : panels_left < 3 ? panels_left : 3) * WIDTH;
+        for (ptrdiff_t i = 0; i < n_features && i < end; i += HEIGHT) {
+            ptrdiff_t first = i > j ? i - i % WIDTH : j;
+            int is_half = n_features - i <= HEIGHT / 2;
+            switch ((end - first) / WIDTH * 2 + is_half) {
+            case 2: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT, 1, totals); break;
+            case 3: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT / 2, 1, totals); break;
+            case 4: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT, 2, totals); break;
+            case 5: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT / 2, 2, totals); break;
+            case 6: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT, 3, totals); break;
+            default: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT / 2, 3, totals); break;
+            }
+        }
+        j = end;
+    }
+}
+
+/* out[i, j] = product of the rows i <= j of a pack over the columns [first, end); `out` is n_rows by n_rows. Four
+ * products at a time share the loads of row i; rows asked for beyond the last are the last again. */
+static TARGET void LEVEL(multiply_rows)(const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t first, ptrdiff_t end,
+                                        double *out)
+{
+    ptrdiff_t first_panel = first / WIDTH, last_panel = (end - 1) / WIDTH;
+    double inner[WIDTH], left_edge[WIDTH], right_edge[WIDTH];
+    for (ptrdiff_t lane = 0; lane < WIDTH; lane++) {
+        inner[lane] = 1.0;
+        left_edge[lane] = first_panel * WIDTH + lane >= first;
+        right_edge[lane] = last_panel * WIDTH + lane < end;
+    }
+    for (ptrdiff_t i = 0; i < n_rows; i++)
+        for (ptrdiff_t j = i; j < n_rows; j += 4) {
+            VECTOR sums[4] = {SPLAT(0.0), SPLAT(0.0), SPLAT(0.0), SPLAT(0.0)};
+            ptrdiff_t offsets[4];
+            for (ptrdiff_t v = 0; v < 4; v++)
+                offsets[v] = (j + v < n_rows ? j + v : n_rows - 1) * WIDTH;
+            const double *panel = pack->data + first_panel * pack->panel_stride;
+            for (ptrdiff_t p = first_panel; p <= last_panel; p++, panel += pack->panel_stride) {
+                VECTOR left = LOAD_F64(panel + i * WIDTH);
+                /* Products with 0 and 1 are exact: lanes of the other table drop out. */
+                left = left * LOAD_F64(p == first_panel ? left_edge : inner);
+                left = left * LOAD_F64(p == last_panel ? right_edge : inner);
+#pragma GCC unroll 4
+                for (int v = 0; v < 4; v++)
+                    sums[v] = MULTIPLY_ADD(left, LOAD_F64(panel + offsets[v]), sums[v]);
+            }
+            for (ptrdiff_t v = 0; v < 4 && j + v < n_rows; v++)
+                out[i * n_rows + j + v] = SUM_LANES(sums[v]);
+        }
+}
+
+#undef LEVEL
+#undef TARGET
+#undef WIDTH
+#undef HEIGHT
+#undef VECTOR
+#undef LOAD_F64
+#undef LOAD_F32
+#undef LOAD_PART_F64
+#undef LOAD_PART_F32
+#undef STORE
+#undef MULTIPLY_ADD
+#undef SPLAT
+#undef SUM_LANES
+#undef ADD_TO_TOTALS

@@ -1,0 +1,207 @@
+"""Exact sums of people's blocks of products, each held to bounds of its own.
+
+A person's rows lie one after the other in the table, or in the index that names them; `offsets` says where each
+person's begin. The exact squared norms of a person's block are compared with integer bounds. Rows of a block beyond them are
+multiplied by one common factor and rounded again: it stays the product of integer rows, X'X positive semidefinite and
+X'Y of the same X. There are three ways to the same bits:
+
+- People with so few rows that no block of them can pass the bounds stream through `GramSums` as if they were rows of
+  nobody, any number of people to a pack.
+- So do those with few rows beside the columns, after a test: their norms follow from the products of their rows with
+  each other (||X'X|| = ||XX'||), so no block is formed.
+- The others are summed one at a time into a block of 64-bit integers, again if it has to be scaled.
+
+The bounds of the test are padded (privacy.sensitivity.padded_squared_block_bounds) by what rounding can add, so rows
+scaled onto the bound pass it at once; it is tested all the same, and the factor lowered until it holds. What a person
+adds depends on their own rows alone, and is exact, so the totals are the same to the bit for any order of people,
+any threads and any vector width (scaling is elementwise, and the factor is a function of two integers).
+
+Tiles form the products: a 64-bit block of one person has no use for BLAS. The caller has checked what gram.pyx asks
+for, that offsets are increasing, and that no person has more rows than the bounds were computed for.
+"""
+
+import math
+
+import numpy as np
+
+from libc.math cimport ldexp
+from libc.stdint cimport int64_t, uint64_t
+
+from dpfast.kernels.gram cimport (
+    GramSums,
+    describe_table,
+    dpfast_add_products,
+    dpfast_multiply_rows,
+    dpfast_pack,
+    dpfast_pack_rows,
+    dpfast_table,
+)
+
+cdef extern from "person_gram.h":
+    ctypedef struct dpfast_block_bounds:
+        double xx
+        double xy
+        uint64_t xx_high
+        uint64_t xx_low
+        uint64_t xy_high
+        uint64_t xy_low
+
+    double dpfast_block_multiplier(
+        const int64_t* products, Py_ssize_t n_features, Py_ssize_t n_outcomes, Py_ssize_t stride,
+        const dpfast_block_bounds* bounds) nogil
+    double dpfast_rows_multiplier(
+        const double* of_x, const double* of_y, Py_ssize_t n_rows, const dpfast_block_bounds* bounds) nogil
+    void dpfast_scale_pack(const dpfast_pack* pack, Py_ssize_t n_rows, double multiplier) nogil
+    void dpfast_move_products(int64_t* products, Py_ssize_t n_features, Py_ssize_t stride, int64_t* totals) nogil
+
+_WORD = 1 << 64
+
+
+cdef class PersonSums(GramSums):
+    """Integer sums over the people one thread has seen; see the module's comment.
+
+    Parameters
+    ----------
+    grid_x, grid_y, block_rows, level
+        As for `GramSums`.
+    bounds_xx, bounds_xy : tuple of (norm, squared_bound)
+        In grid units: the Frobenius norm onto which a larger block is scaled (inf for none), and the integer bound on
+        its square after rounding, below 2**128.
+    safe_rows : int
+        So many rows never pass the bounds.
+    """
+
+    cdef dpfast_block_bounds bounds
+    cdef Py_ssize_t safe_rows
+    cdef Py_ssize_t n_packed, packable_rows
+    cdef double[::1] products_of_x, products_of_y
+    cdef int64_t[:, ::1] person
+
+    def __init__(self, grid_x, grid_y, *, bounds_xx, bounds_xy, safe_rows, block_rows, level=-1):
+        super().__init__(grid_x, grid_y, block_rows=block_rows, use_blas=False, with_sums=False, level=level)
+        self.bounds.xx, self.bounds.xy = bounds_xx[0], bounds_xy[0]
+        self.bounds.xx_high, self.bounds.xx_low = divmod(bounds_xx[1], _WORD)
+        self.bounds.xy_high, self.bounds.xy_low = divmod(bounds_xy[1], _WORD)
+        self.safe_rows = safe_rows
+        self.person = np.zeros_like(self.products)
+        # Beyond this, products of rows with each other cost more than a block: measured.
+        self.packable_rows = min(self.block_rows, math.isqrt(8 * grid_x[0]))
+        self.products_of_x = np.empty(self.packable_rows**2)
+        self.products_of_y = np.empty(self.packable_rows**2)
+
+    def add_people(
+            self, x, y, const int64_t[::1] rows, const int64_t[::1] offsets, Py_ssize_t first, Py_ssize_t last):
+        """Add people first to last, whose rows are offsets[p] to offsets[p + 1], or those of `rows`; returns a status.
+
+        After a status other than PACKED the sums hold a part of the rows and must be thrown away.
+        """
+        if last <= first or offsets[last] == offsets[first]:
+            return 0
+        if offsets[last] - offsets[first] > self.capacity:
+            raise OverflowError("the 64-bit totals are full: take them first")
+        cdef dpfast_table x_table = describe_table(x, rows), y_table = x_table
+        if self.y_grid.n_columns > 0:
+            y_table = describe_table(y, rows)
+        cdef int status = 0
+        cdef Py_ssize_t stop, n_rows
+        self.n_packed = 0
+        with nogil:
+            while first < last and status == 0:
+                stop = first
+                while stop < last and offsets[stop + 1] - offsets[stop] <= self.safe_rows:
+                    stop += 1
+                if offsets[stop] - offsets[first] >= self.block_rows:
+                    self._flush_pack()
+                    status = self.add_rows(&x_table, &y_table, offsets[first], offsets[stop])
+                    first = stop
+                    continue
+                n_rows = offsets[first + 1] - offsets[first]
+                if n_rows <= self.safe_rows or n_rows <= self.packable_rows:
+                    status = self._pack_person(
+                        &x_table, &y_table, offsets[first], offsets[first + 1], offsets[last])
+                else:
+                    self._flush_pack()
+                    status = self._add_person(
+                        &x_table, &y_table, offsets[first], offsets[first + 1], offsets[last])
+                first += 1
+            if status == 0:
+                self._flush_pack()
+        return status
+
+    cdef void _flush_pack(self) noexcept nogil:
+        if self.n_packed > 0:
+            self._add_block(self.n_packed)
+        self.n_packed = 0
+
+    cdef int _pack_person(
+            self, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start, Py_ssize_t stop,
+            Py_ssize_t end) noexcept nogil:
+        """Append the rows start to stop to the pack, scaled if their block has to be."""
+        cdef Py_ssize_t n_rows = stop - start
+        cdef int step = 0, status
+        if self.n_packed + n_rows > self.block_rows:
+            self._flush_pack()
+        cdef dpfast_pack pack = self.pack
+        pack.data += self.n_packed * pack.panel_width
+        status = dpfast_pack_rows(
+            self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, end - start, &self.scratch, &pack)
+        cdef double multiplier = 1.0
+        if n_rows > self.safe_rows and status == 0:
+            multiplier = self._packed_multiplier(&pack, n_rows)
+        while multiplier < 1.0:
+            dpfast_scale_pack(&pack, n_rows, multiplier)
+            if self._packed_multiplier(&pack, n_rows) == 1.0:
+                break
+            dpfast_pack_rows(
+                self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, end - start, &self.scratch, &pack)
+            multiplier *= 1.0 - ldexp(1.0, step - 50)
+            step += 1
+        self.n_packed += n_rows
+        return status
+
+    cdef double _packed_multiplier(self, const dpfast_pack* pack, Py_ssize_t n_rows) noexcept nogil:
+        cdef Py_ssize_t d = self.x_grid.n_columns
+        cdef double* of_y = NULL
+        dpfast_multiply_rows(self.level, pack, n_rows, 0, d, &self.products_of_x[0])
+        if self.y_grid.n_columns > 0:
+            of_y = &self.products_of_y[0]
+            dpfast_multiply_rows(self.level, pack, n_rows, d, d + self.y_grid.n_columns, of_y)
+        return dpfast_rows_multiplier(&self.products_of_x[0], of_y, n_rows, &self.bounds)
+
+    cdef int _add_person(
+            self, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start, Py_ssize_t stop,
+            Py_ssize_t end) noexcept nogil:
+        cdef int status = self._sum_person(x, y, start, stop, end, 1.0), step = 0
+        cdef double multiplier = self._multiplier()
+        while status == 0 and multiplier < 1.0:
+            dpfast_move_products(&self.person[0, 0], self.x_grid.n_columns, self.pack.n_columns, NULL)
+            status = self._sum_person(x, y, start, stop, end, multiplier)
+            if self._multiplier() == 1.0:
+                break
+            multiplier *= 1.0 - ldexp(1.0, step - 50)
+            step += 1
+        dpfast_move_products(
+            &self.person[0, 0], self.x_grid.n_columns, self.pack.n_columns, &self.products[0, 0])
+        self.rows_in_totals += stop - start
+        return status
+
+    cdef double _multiplier(self) noexcept nogil:
+        return dpfast_block_multiplier(
+            &self.person[0, 0], self.x_grid.n_columns, self.y_grid.n_columns, self.pack.n_columns, &self.bounds)
+
+    cdef int _sum_person(
+            self, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t end,
+            double multiplier) noexcept nogil:
+        """person += products of the rows start to stop times the multiplier; rows up to `end` may be read ahead."""
+        cdef int status = 0
+        cdef Py_ssize_t n_rows
+        while start < stop and status == 0:
+            n_rows = min(self.block_rows, stop - start)
+            status = dpfast_pack_rows(
+                self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, end - start, &self.scratch, &self.pack)
+            if multiplier < 1.0:
+                dpfast_scale_pack(&self.pack, n_rows, multiplier)
+            if status == 0:
+                dpfast_add_products(self.level, &self.pack, n_rows, self.x_grid.n_columns, &self.person[0, 0])
+            start += n_rows
+        return status

@@ -1,0 +1,481 @@
+"""Rows to a Gram: checked, cut into ranges for the threads, summed exactly, committed at once."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpfast import _arguments as check
+from dpfast import io
+from dpfast.kernels import gram as kernel
+from dpfast.kernels import person_gram
+from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
+from dpfast.statistics.gram import Gram, Grid, checked_bounds, describe, kernel_tables
+from dpfast.statistics.people import People, PersonUnit, block_limits, people
+
+_PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
+_PRODUCTS_PER_THREAD = 4_000_000  # below this, starting a thread costs more than it brings
+_LONGEST_RANGE = 16_384
+AddRange = Callable[[Any, int, int], int]  # adds rows start to stop to a thread's sums, and returns a status
+
+_KERNEL_DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+class GramAccumulator:
+    """Accumulates exact second moments of bounded rows, block by block. **Not private**: see `Gram`.
+
+    Parameters
+    ----------
+    n_features : int
+        Columns of X.
+    n_outcomes : int, default 0
+        Columns of Y; 0 if there are no outcomes.
+    bound_x, bound_y : float
+        L2 norms of a row and of its outcome row, in their units; longer ones are scaled onto them. From 1e-100 to
+        1e100, never taken from the data; `bound_y` goes with outcomes.
+    n_threads : int, optional
+        Threads to use; default ``OMP_NUM_THREADS``, else the cores this process may use. The result does not depend on
+        it.
+    sums : bool, default False
+        Whether to keep the sums of rows as well.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.statistics import GramAccumulator
+    >>> X, Y = np.eye(3), np.ones(3)
+    >>> accumulator = GramAccumulator(3, 1, bound_x=1.0, bound_y=1.0)
+    >>> accumulator.update(X[:2], Y[:2]).update(X[2:], Y[2:])
+    <GramAccumulator of 3 features, 1 outcomes, bound_x=1.0, bound_y=1.0: not private>
+    >>> accumulator.gram().xy.ravel()
+    array([1., 1., 1.])
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_outcomes: int = 0,
+        *,
+        bound_x: float,
+        bound_y: float | None = None,
+        n_threads: int | None = None,
+        sums: bool = False,
+    ) -> None:
+        self.n_features = check.positive_integer("n_features", n_features)
+        self.n_outcomes = check.integer_of_at_least("n_outcomes", n_outcomes, 0)
+        self.bound_x, self.bound_y = checked_bounds(bound_x, bound_y, has_outcomes=self.n_outcomes > 0)
+        resolve_n_threads(n_threads)
+        self.n_threads = n_threads
+        self.sums = bool(sums)
+        self.grid = Grid.for_bounds(self.bound_x, self.bound_y)
+        self._totals = self._new_totals()
+        self._parts: list[kernel.GramSums] = []
+
+    def update(self, X: object, Y: object = None, rows: ArrayLike | None = None) -> GramAccumulator:
+        """Add rows.
+
+        Parameters
+        ----------
+        X : array_like (n_rows, n_features), or any table that `dpfast.io.blocks` reads
+            Real numbers of any dtype, order and strides; float32 and float64 are read in place.
+        Y : array_like (n_rows,) or (n_rows, n_outcomes), or a table
+            Outcomes, if there are any.
+        rows : array_like of int (n_selected,) or of bool (n_rows,), optional
+            Add these rows only, of arrays or frames of one dtype; an index named twice counts twice.
+
+        Returns
+        -------
+        GramAccumulator
+            This accumulator. If anything raises, an interrupt included, it is left as it was.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If shapes or kinds do not fit, a value is NaN or infinite, or `rows` is out of range.
+        """
+        try:
+            spilled = self._new_totals()
+            for x, y, selected in self._checked_blocks(X, Y, rows):
+                self._add_rows(x, y, selected, spilled)
+            self._commit(spilled)
+        except BaseException:
+            self._parts = []  # they hold a part of the rows
+            raise
+        return self
+
+    def merge(self, other: GramAccumulator) -> GramAccumulator:
+        """Add what another accumulator of the same shape and bounds has seen; returns this one.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `other` is not an accumulator, or differs in shape, bounds or `sums`.
+        """
+        if not isinstance(other, GramAccumulator):
+            raise TypeError(f"other must be a GramAccumulator, got {type(other).__qualname__}")
+        if self._layout() != other._layout():
+            raise ValueError(f"{self!r} and {other!r} differ in shape, bounds or sums kept")
+        self._totals.add(other._totals)
+        return self
+
+    def gram(self) -> Gram:
+        """Return the exact moments of the rows seen so far."""
+        return Gram._of(self._totals.copy(), self, has_sums=self.sums)
+
+    def _finish(self) -> Gram:
+        """Return the moments of an accumulator that is not used any more, without a copy."""
+        return Gram._of(self._totals, self, has_sums=self.sums)
+
+    def _checked_blocks(self, X: object, Y: object, rows: ArrayLike | None) -> Iterator[tuple[Any, Any, Any]]:
+        if Y is not None and self.n_outcomes == 0:
+            raise ValueError("Y was given to an accumulator with n_outcomes=0")
+        x, y = _in_memory(X, Y, rows)
+        if x is None or (Y is not None and y is None):
+            if rows is not None:
+                raise TypeError("rows selects from arrays, .npy files and frames of one dtype only")
+            for x_block, y_block in io.blocks(X, Y):
+                self._check_block(x_block, y_block)
+                yield x_block, y_block, None
+            return
+        self._check_block(x, y)
+        yield x, y, None if rows is None else _checked_rows(rows, len(x))
+
+    def _check_block(self, x: NDArray[Any], y: NDArray[Any] | None) -> None:
+        if x.shape[1] != self.n_features:
+            raise ValueError(f"X has {x.shape[1]} columns, n_features is {self.n_features}")
+        if y is None:
+            if self.n_outcomes > 0:
+                raise ValueError(f"Y is needed: n_outcomes is {self.n_outcomes}")
+            return
+        if y.shape[1] != self.n_outcomes:
+            raise ValueError(f"Y has {y.shape[1]} columns, n_outcomes is {self.n_outcomes}")
+        if len(y) != len(x):
+            raise ValueError(f"X and Y have different numbers of rows: {len(x)} and {len(y)}")
+
+    def _add_rows(
+        self, x: NDArray[Any], y: NDArray[Any] | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals
+    ) -> None:
+        """Sum rows in the threads' own parts, which overflow into `spilled` if there are very many."""
+        self._add_ranges(
+            len(x) if rows is None else len(rows),
+            spilled,
+            lambda part, start, stop: _add_range(part, x, y, rows, start, stop),
+        )
+
+    def _add_ranges(self, n_rows: int, spilled: kernel.GramTotals, add: AddRange, overhang: int = 0) -> None:
+        """Call `add` on ranges of rows, to each of which it may add up to `overhang` rows beyond its end."""
+        products = self.n_features * (self.n_features + 2 * self.n_outcomes) // 2 + 1
+        n_threads = min(resolve_n_threads(self.n_threads), max(1, n_rows * products // _PRODUCTS_PER_THREAD))
+        while len(self._parts) < n_threads:
+            self._parts.append(self._new_part())
+        shortest = self._parts[0].block_rows
+        longest = max(shortest, min(_LONGEST_RANGE, _PRODUCTS_PER_RANGE // products))
+        ranges = RowRanges(n_rows, min(longest, max(shortest, n_rows // (8 * n_threads))))
+        lock = threading.Lock()
+
+        def add_ranges(part: kernel.GramSums) -> int:
+            for start, stop in ranges:
+                if part.capacity < stop - start + overhang:
+                    with lock:
+                        spilled.take([part])
+                status = add(part, start, stop)
+                if status != kernel.PACKED:
+                    ranges.stop()
+                    return status
+            return kernel.PACKED
+
+        blas: AbstractContextManager[None] = single_threaded_blas() if _use_blas() else nullcontext()
+        with blas:
+            statuses = run_in_threads([partial(add_ranges, part) for part in self._parts[:n_threads]], ranges.stop)
+        for status, name in ((kernel.X_NOT_FINITE, "X"), (kernel.Y_NOT_FINITE, "Y")):
+            if status in statuses:
+                raise ValueError(f"{name} contains NaN or infinity")
+
+    def _commit(self, spilled: kernel.GramTotals) -> None:
+        """Add to the totals in one call, which no interrupt can split."""
+        if spilled.n_rows == 0:
+            self._totals.take(self._parts)
+        else:
+            spilled.take(self._parts)
+            self._totals.add(spilled)
+
+    def _tables(self) -> list[tuple[int, float, float, int]]:
+        return kernel_tables(self.n_features, self.n_outcomes, self.bound_x, self.bound_y, self.grid)
+
+    def _new_totals(self) -> kernel.GramTotals:
+        squared_bound = max(squared for *_, squared in self._tables())
+        return kernel.GramTotals(self.n_features, self.n_outcomes, squared_bound)
+
+    def _block_rows(self) -> int:
+        # Packs of narrow rows stay in the first-level cache; those of wide rows amortise the totals they are added to.
+        return 64 if self.n_features + self.n_outcomes <= 32 else 255
+
+    def _new_part(self) -> kernel.GramSums:
+        return kernel.GramSums(
+            *self._tables(), block_rows=self._block_rows(), use_blas=_use_blas(), with_sums=self.sums
+        )
+
+    def _layout(self) -> tuple[object, ...]:
+        return self.n_features, self.n_outcomes, self.bound_x, self.bound_y, self.sums
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_parts": [], "_totals": self._totals.copy()}
+
+    def __repr__(self) -> str:
+        return f"<GramAccumulator of {describe(self)}: not private>"
+
+
+def gram(
+    X: object,
+    Y: object = None,
+    *,
+    bound_x: float,
+    bound_y: float | None = None,
+    rows: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    max_rows: int | None = None,
+    bound_xx: float | None = None,
+    bound_xy: float | None = None,
+    n_threads: int | None = None,
+    sums: bool = False,
+    map_x: io.BlockMap | None = None,
+    map_y: io.BlockMap | None = None,
+) -> Gram:
+    """Exact second moments of the rows of a table. **Not private**: see `Gram`.
+
+    Parameters
+    ----------
+    X, Y : tables
+        Anything `dpfast.io.blocks` reads, and Dask arrays, dataframes and series; Y is optional. X may also be a
+        `dpfast.io.Table` that holds both.
+    bound_x, bound_y, n_threads, sums
+        As for `GramAccumulator`. A Dask partition uses one thread unless `n_threads` says otherwise.
+    rows
+        As for `GramAccumulator.update`.
+    groups : array_like (n_rows,), optional
+        The person each row belongs to (integers, strings, dates or hashable objects, none missing): the person, with
+        all their rows, is then the unit of privacy. One array for the whole table, also where that is a stream. Not
+        with `rows`, nor for Dask collections.
+    max_rows : int, optional
+        Goes with `groups`. Rows of a person beyond the first so many, in the order of the table, do not count. Public.
+    bound_xx, bound_xy : float, optional
+        With `groups`: Frobenius norms of one person's X'X and X'Y. A person beyond them has all their rows scaled by
+        one factor that brings both within. Public; not more than what the rows' bounds give, ``max_rows * bound_x**2``
+        and ``max_rows * bound_x * bound_y``, which are the defaults. They need whole arrays (of a frame, its array is
+        made), and `sums` are not kept: for an intercept, add a constant column to X.
+    map_x, map_y : callable, optional
+        Public maps that blocks of X and of Y pass through before they are held to the bounds.
+
+    Returns
+    -------
+    Gram
+        The same to the bit for any split of the same rows; with `groups`, for any order of people. It knows `max_rows`
+        and the bounds (`Gram.unit`, `Gram.block_bounds`), and its `n_rows`, the number of rows that count, is private.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.statistics import gram
+    >>> X = np.linspace(-1, 1, 30).reshape(10, 3)
+    >>> gram(X, bound_x=1.0) == gram(X[:4], bound_x=1.0) + gram(X[:3:-1].copy(), bound_x=1.0)
+    True
+    """
+    resolve_n_threads(n_threads)
+    checked_x, checked_y = checked_bounds(bound_x, bound_y, has_outcomes=bound_y is not None)
+    unit = _checked_unit(groups, max_rows, bound_xx, bound_xy, checked_x, checked_y)
+    if groups is not None and rows is not None:
+        raise ValueError("rows and groups do not go together: select the rows, and their groups, first")
+    needs_arrays = rows is not None or (unit is not None and unit.clips_blocks)
+    table = X if isinstance(X, io.Table) else io.open_table(X, Y, may_copy=needs_arrays)
+    if rows is not None and (table.arrays is None or map_x is not None or map_y is not None):
+        raise TypeError("rows selects from arrays, .npy files and frames of one dtype only, and without maps")
+    if unit is not None and groups is not None:
+        return people_gram(
+            table, groups, unit, bound_x=bound_x, bound_y=bound_y, n_threads=n_threads, sums=sums, maps=(map_x, map_y)
+        )
+    options: dict[str, Any] = {"bound_x": bound_x, "bound_y": bound_y, "sums": sums}
+    accumulator = GramAccumulator(table.n_features, table.n_outcomes, n_threads=n_threads, **options)
+    if table.collections is not None:
+        function = partial(_partition_gram, options=options | {"n_threads": n_threads or 1}, maps=(map_x, map_y))
+        total: Gram = io.reduce_partitions(*table.collections, function, operator.add)
+        return total
+    for x, y in table.blocks(map_x, map_y):
+        accumulator.update(x, y, rows)
+    return accumulator._finish()
+
+
+def people_gram(
+    table: io.Table,
+    groups: ArrayLike,
+    unit: PersonUnit,
+    *,
+    bound_x: float,
+    bound_y: float | None,
+    n_threads: int | None,
+    sums: bool,
+    maps: tuple[io.BlockMap | None, io.BlockMap | None],
+) -> Gram:
+    """Sum the rows of people who own several: `gram` with `groups`."""
+    if table.collections is not None:
+        raise TypeError("groups needs all rows of a person in one place: Dask collections are not accepted")
+    owners = people(groups, unit.max_rows, ordered=unit.clips_blocks)
+    shape: dict[str, Any] = {"bound_x": bound_x, "bound_y": bound_y, "n_threads": n_threads}
+    accumulator = GramAccumulator(table.n_features, table.n_outcomes, **shape, sums=sums)
+    if unit.clips_blocks:
+        if sums:
+            raise ValueError("sums are not kept with bound_xx or bound_xy: add a constant column to X instead")
+        if table.arrays is None:
+            raise TypeError("bound_xx and bound_xy need whole arrays, .npy files or frames of one dtype")
+        x, y = io.map_block(*table.arrays, *maps)
+        _check_length(owners, len(x))
+        accumulator = _PersonAccumulator(table.n_features, table.n_outcomes, unit, **shape)
+        accumulator.add_people(x, y, owners)
+    else:
+        _add_counting(accumulator, table, owners, maps)
+    return Gram._of(accumulator._totals, accumulator, has_sums=sums, unit=unit, n_people=owners.n_people)
+
+
+def _add_counting(
+    accumulator: GramAccumulator,
+    table: io.Table,
+    owners: People,
+    maps: tuple[io.BlockMap | None, io.BlockMap | None],
+) -> None:
+    """Add the rows that count as they come: no bound on blocks needs to know whose they are."""
+    if table.arrays is not None:
+        _check_length(owners, len(table.arrays[0]))
+    kept, start = owners.kept(), 0
+    for x, y in table.blocks(*maps):
+        stop = start + len(x)
+        if stop > owners.n_rows:
+            raise ValueError(f"X has more rows than groups has ids, {owners.n_rows}")
+        accumulator.update(x, y, None if kept is None else kept[start:stop])
+        start = stop
+    _check_length(owners, start)
+
+
+class _PersonAccumulator(GramAccumulator):
+    """Sums people's rows, each person's block held to the bounds of `unit`."""
+
+    def __init__(self, n_features: int, n_outcomes: int, unit: PersonUnit, **options: Any) -> None:
+        super().__init__(n_features, n_outcomes, **options)
+        self._max_rows = unit.max_rows
+        self._limits = block_limits(unit, self._tables())
+
+    def add_people(self, x: NDArray[Any], y: NDArray[Any] | None, owners: People) -> None:
+        """Add everybody's rows that count."""
+        self._check_block(x, y)
+        spilled = self._new_totals()
+
+        def add(part: person_gram.PersonSums, start: int, stop: int) -> int:
+            """Add the people whose first row is one of start to stop."""
+            first, last = np.searchsorted(owners.offsets[:-1], (start, stop)).tolist()
+            return _add_people_range(part, x, y, owners, first, last)
+
+        self._add_ranges(int(owners.offsets[-1]), spilled, add, overhang=self._max_rows)
+        self._commit(spilled)
+
+    def _new_part(self) -> person_gram.PersonSums:
+        limits = self._limits
+        return person_gram.PersonSums(
+            *self._tables(),
+            bounds_xx=limits.xx,
+            bounds_xy=limits.xy,
+            safe_rows=limits.safe_rows,
+            block_rows=self._block_rows(),
+        )
+
+
+def _add_people_range(
+    part: person_gram.PersonSums, x: NDArray[Any], y: NDArray[Any] | None, owners: People, first: int, last: int
+) -> int:
+    """Add a range of people, whose rows are converted first where the kernel does not read a dtype in place."""
+    if _is_readable(x) and (y is None or _is_readable(y)):
+        return part.add_people(x, y, owners.order, owners.offsets, first, last)
+    offsets = owners.offsets[first : last + 1]
+    selected: Any = slice(offsets[0], offsets[-1])
+    selected = selected if owners.order is None else owners.order[selected]
+    y_rows = None if y is None else _converted(y, selected)
+    return part.add_people(_converted(x, selected), y_rows, None, offsets - offsets[0], 0, last - first)
+
+
+def _checked_unit(
+    groups: object, max_rows: object, bound_xx: object, bound_xy: object, bound_x: float, bound_y: float | None
+) -> PersonUnit | None:
+    if groups is None:
+        for name, value in (("max_rows", max_rows), ("bound_xx", bound_xx), ("bound_xy", bound_xy)):
+            if value is not None:
+                raise ValueError(f"{name} was given, but no groups: which rows are whose is needed")
+        return None
+    if max_rows is None:
+        raise ValueError("max_rows is needed with groups: the most rows of one person, a public number")
+    return PersonUnit.checked(max_rows, bound_xx, bound_xy, bound_x, bound_y)
+
+
+def _check_length(owners: People, n_rows: int) -> None:
+    if n_rows != owners.n_rows:
+        raise ValueError(f"groups must have one id a row: it has {owners.n_rows} ids, X has {n_rows} rows")
+
+
+def _in_memory(X: object, Y: object, rows: ArrayLike | None) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+    """Both tables as arrays where they are; to select rows of a frame, its array is made."""
+    may_copy = rows is not None
+    x = io.in_memory(X, "X", may_copy=may_copy)
+    return x, None if Y is None else io.in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)
+
+
+def _partition_gram(x: Any, y: Any, *, options: dict[str, Any], maps: tuple[io.BlockMap | None, ...]) -> Gram:
+    return gram(x, y, **options, map_x=maps[0], map_y=maps[1])
+
+
+def _add_range(
+    part: kernel.GramSums,
+    x: NDArray[Any],
+    y: NDArray[Any] | None,
+    rows: NDArray[np.int64] | None,
+    start: int,
+    stop: int,
+) -> int:
+    """Add a range of rows, converted first where the kernel does not read a dtype in place."""
+    if _is_readable(x) and (y is None or _is_readable(y)):
+        return part.add(x, y, rows, start, stop)
+    selected = slice(start, stop) if rows is None else rows[start:stop]
+    return part.add(_converted(x, selected), None if y is None else _converted(y, selected), None, 0, stop - start)
+
+
+def _converted(table: NDArray[Any], selected: slice | NDArray[np.int64]) -> NDArray[Any]:
+    """Copy rows to a dtype that the kernel reads in place."""
+    return np.ascontiguousarray(table[selected], dtype=table.dtype if _is_readable(table) else np.float64)
+
+
+def _is_readable(table: NDArray[Any]) -> bool:
+    return table.dtype in _KERNEL_DTYPES and table.dtype.isnative and table.flags.aligned
+
+
+def _use_blas() -> bool:
+    """Without wide vectors the tiles of gram.c are slower than BLAS; with them they beat it at every width measured."""
+    return kernel.cpu_level() == kernel.BASELINE
+
+
+def _checked_rows(rows: ArrayLike, n_rows: int) -> NDArray[np.int64]:
+    index = np.asarray(rows)
+    if index.ndim != 1:
+        raise ValueError(f"rows must be 1-D, got shape {index.shape}")
+    if index.dtype == np.bool_:
+        if len(index) != n_rows:
+            raise ValueError(f"rows is a mask of length {len(index)} for {n_rows} rows")
+        return np.flatnonzero(index).astype(np.int64)
+    if index.size == 0:
+        return np.empty(0, np.int64)
+    if index.dtype.kind not in "iu":
+        raise TypeError(f"rows must hold integers or be a boolean mask, got dtype {index.dtype}")
+    if index.min() < 0 or index.max() >= n_rows:
+        raise ValueError(f"rows must lie between 0 and {n_rows - 1}")
+    return np.ascontiguousarray(index, dtype=np.int64)

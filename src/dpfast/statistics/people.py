@@ -1,0 +1,271 @@
+"""People who own several rows: whose rows are whose, which of them count, and the bounds of one person's block.
+
+The unit of privacy is the person. Of each person's rows the first `max_rows` in the order of the table count. Which
+these are depends on that person's rows alone, so another person's rows never change what somebody adds to a sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast import _arguments as check
+from dpfast.privacy import _rounding as rounding
+from dpfast.privacy.block_moments import BlockBounds
+from dpfast.privacy.sensitivity import padded_squared_block_bounds
+
+Index = NDArray[np.int64]
+
+# Integers 2**62 hold the products of so many rows at least: those of one person must fit.
+MOST_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class PersonUnit:
+    """What was declared of people: public numbers, which calibrations use.
+
+    Parameters
+    ----------
+    max_rows : int
+        Most rows of a person that count.
+    bound_xx, bound_xy : float, optional
+        Frobenius norms that a person's ``X'X`` and ``X'Y`` were clipped to, by one common factor; None where no more is
+        asked than the rows' own bounds give: ``max_rows * bound_x**2`` and ``max_rows * bound_x * bound_y``.
+    """
+
+    max_rows: int
+    bound_xx: float | None = None
+    bound_xy: float | None = None
+
+    @classmethod
+    def checked(
+        cls, max_rows: object, bound_xx: object, bound_xy: object, bound_x: float, bound_y: float | None
+    ) -> PersonUnit:
+        """Return the unit, without block bounds that the rows' bounds imply."""
+        rows = check.positive_integer("max_rows", max_rows)
+        xx = None if bound_xx is None else check.positive("bound_xx", bound_xx)
+        xy = None if bound_xy is None else check.positive("bound_xy", bound_xy)
+        if xy is not None and bound_y is None:
+            raise ValueError("bound_xy was given, but there are no outcomes")
+        if xx is not None and Fraction(xx) >= rows * Fraction(bound_x) ** 2:
+            xx = None
+        if xy is not None and bound_y is not None and Fraction(xy) >= rows * Fraction(bound_x) * Fraction(bound_y):
+            xy = None
+        unit = cls(rows, xx, xy)
+        if unit.clips_blocks and rows > MOST_ROWS:
+            raise ValueError(f"max_rows must be at most {MOST_ROWS} with bound_xx or bound_xy, got {rows}")
+        return unit
+
+    @property
+    def clips_blocks(self) -> bool:
+        """Whether a block may have to be clipped although each of its rows is within its bounds."""
+        return self.bound_xx is not None or self.bound_xy is not None
+
+
+@dataclass(frozen=True)
+class BlockLimits:
+    """The bounds of a person's block as the kernel tests them, in grid units.
+
+    Parameters
+    ----------
+    xx, xy : tuple of (float, int)
+        Norm onto which a larger block is scaled, and largest squared norm after rounding.
+    safe_rows : int
+        So many rows never exceed them.
+    bounds : BlockBounds
+        The same in the units of the table, rounded up: what to calibrate with.
+    """
+
+    xx: tuple[float, int]
+    xy: tuple[float, int]
+    safe_rows: int
+    bounds: BlockBounds
+
+
+def block_limits(unit: PersonUnit, tables: Sequence[tuple[int, float, float, int]]) -> BlockLimits:
+    """Return the limits of a person's block, from the columns, scale, bound and squared bound of both tables."""
+    (d, scale_x, _, m_x), (outcomes, scale_y, _, m_y) = tables
+    k, unit_xx, unit_xy = unit.max_rows, Fraction(scale_x) ** 2, Fraction(scale_x) * Fraction(scale_y)
+    in_units = [
+        None if bound is None else Fraction(bound) * size
+        for bound, size in ((unit.bound_xx, unit_xx), (unit.bound_xy, unit_xy))
+    ]
+    xx, xy = padded_squared_block_bounds(
+        k, m_x, m_y, n_features=d, n_outcomes=outcomes, block_xx=in_units[0], block_xy=in_units[1]
+    )
+    safe_rows = min(math.isqrt(xx) // m_x, math.isqrt(xy // (m_x * m_y)), k)
+    bounds = BlockBounds(rounding.sqrt_up(xx / unit_xx**2))
+    if outcomes > 0:
+        norm_y = rounding.sqrt_up(k * m_y / Fraction(scale_y) ** 2)
+        bounds = BlockBounds(bounds.xx, rounding.sqrt_up(xy / unit_xy**2), norm_y)
+    target_xx, target_xy = (math.inf if bound is None else float(bound) for bound in in_units)
+    return BlockLimits((target_xx, xx), (target_xy, xy), safe_rows, bounds)
+
+
+@dataclass(frozen=True)
+class People:
+    """The rows that count, person after person.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows of the table.
+    order : ndarray of int64, optional
+        Rows that count, the first person's first, in table order within a person; None for all rows as they lie.
+    offsets : ndarray of int64 (n_people + 1,)
+        Where each person's rows begin in `order`.
+    """
+
+    n_rows: int
+    order: Index | None
+    offsets: Index
+
+    @property
+    def n_people(self) -> int:
+        """Number of people."""
+        return len(self.offsets) - 1
+
+    def kept(self) -> NDArray[np.bool_] | None:
+        """Return which rows count, as a mask of the table, or None if all do."""
+        if self.offsets[-1] == self.n_rows:
+            return None
+        mask = np.zeros(self.n_rows, bool)
+        mask[self.order] = True
+        return mask
+
+
+def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
+    """Find whose rows are whose.
+
+    People whose rows are consecutive are found in one pass. Otherwise rows are sorted by person, stably, which takes
+    a few integers of memory a row.
+
+    Parameters
+    ----------
+    groups : array_like (n_rows,)
+        The person each row belongs to: integers, floats, strings, dates or any hashable objects.
+    max_rows : int
+        Rows of a person beyond the first so many do not count.
+    ordered : bool, default True
+        Whether rows are needed person after person. If not, and all rows count, nothing is sorted and `order` is None.
+
+    Returns
+    -------
+    People
+
+    Raises
+    ------
+    ValueError, TypeError
+        If ids are not 1-D, are missing, or are of a kind that cannot name people.
+    """
+    codes = _comparable(groups)
+    n_rows = len(codes)
+    starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))[: n_rows or None]
+    order: Index | None = None
+    if n_rows == 0:
+        offsets = np.zeros(1, np.int64)
+    elif _are_distinct(codes[starts]):
+        offsets = np.append(starts, n_rows).astype(np.int64)
+    else:
+        numbers = _numbered(codes)
+        counts = np.bincount(numbers)
+        offsets = np.concatenate([[0], np.cumsum(counts[counts > 0])]).astype(np.int64)
+        if ordered or counts.max() > max_rows:
+            order = _stable_order(numbers)
+    return _capped(People(n_rows, order, offsets), max_rows)
+
+
+def _capped(everyone: People, max_rows: int) -> People:
+    """Drop the rows of each person beyond the first so many."""
+    counts = np.diff(everyone.offsets)
+    if len(counts) == 0 or counts.max() <= max_rows:
+        return everyone
+    rank = np.arange(everyone.n_rows) - np.repeat(everyone.offsets[:-1], counts)
+    counting = rank < max_rows
+    order = np.flatnonzero(counting) if everyone.order is None else everyone.order[counting]
+    offsets = np.concatenate([[0], np.cumsum(np.minimum(counts, max_rows))])
+    return People(everyone.n_rows, order.astype(np.int64, copy=False), offsets.astype(np.int64))
+
+
+def _comparable(groups: object) -> NDArray[Any]:
+    """Return the ids, or numbers in their place, as an array that can be compared and sorted."""
+    if isinstance(groups, np.ma.MaskedArray):
+        raise TypeError("groups is a masked array; every row needs a person")
+    if isinstance(groups, (str, bytes)) or not (hasattr(groups, "__array__") or hasattr(groups, "__len__")):
+        raise TypeError(f"groups must be a 1-D array of ids, got {type(groups).__qualname__}")
+    if isinstance(groups, (list, tuple)):
+        # As they are: NumPy would turn a NaN among strings into text.
+        return _numbered_objects(groups)
+    ids = np.asarray(groups)
+    if ids.ndim != 1:
+        raise ValueError(f"groups must be 1-D, with one id a row, got shape {ids.shape}")
+    if ids.dtype.kind == "O":
+        return _numbered_objects(ids)
+    if ids.dtype.kind not in "biufSUmM":
+        raise TypeError(f"groups has dtype {ids.dtype}; integers, floats, strings, dates or objects are needed")
+    if (ids.dtype.kind == "f" and np.isnan(ids).any()) or (ids.dtype.kind in "mM" and np.isnat(ids).any()):
+        raise ValueError("groups has missing ids: every row needs a person")
+    return ids
+
+
+def _numbered_objects(ids: Iterable[Any]) -> Index:
+    numbers: dict[Any, int] = {}
+    try:
+        codes = np.array([numbers.setdefault(one, len(numbers)) for one in ids], np.int64)
+    except TypeError:
+        raise TypeError("groups holds an id that is not hashable") from None
+    if any(_is_missing(one) for one in numbers):
+        raise ValueError("groups has missing ids: every row needs a person")
+    return codes
+
+
+def _is_missing(one: object) -> bool:
+    if one is None:
+        return True
+    try:
+        return bool(one != one)
+    except TypeError:
+        # pandas.NA compares as neither.
+        return True
+
+
+def _are_distinct(first: NDArray[Any]) -> bool:
+    """Whether no run of equal ids is that of a person seen before; at once if ids increase."""
+    if np.all(first[1:] > first[:-1]):
+        return True
+    numbers = _narrow(first)
+    return len(np.unique(first)) == len(first) if numbers is None else bool(np.bincount(numbers).max() == 1)
+
+
+def _stable_order(numbers: Index) -> Index:
+    """Return the stable sorting order of nonnegative numbers: by 16 bits at a time, which NumPy sorts by radix."""
+    largest, shift = int(numbers.max()), 0
+    order: Index = np.arange(len(numbers))
+    while shift == 0 or largest >> shift > 0:
+        digits = (numbers[order] >> shift).astype(np.uint16)
+        order = order[np.argsort(digits, kind="stable")]
+        shift += 16
+    return order
+
+
+def _numbered(codes: NDArray[Any]) -> Index:
+    """Return a number from 0 for each id."""
+    numbers = _narrow(codes)
+    return np.unique(codes, return_inverse=True)[1].astype(np.int64, copy=False) if numbers is None else numbers
+
+
+def _narrow(codes: NDArray[Any]) -> Index | None:
+    """Return integers of a narrow range, counted from 0, which saves sorting them; None for any other ids."""
+    if codes.dtype.kind not in "iu":
+        return None
+    low, high = int(codes.min()), int(codes.max())
+    if high - low >= 2 * len(codes):
+        return None
+    wide = codes.astype(np.int64) if codes.dtype.kind == "i" else codes
+    return (wide - wide.dtype.type(low)).astype(np.int64)

@@ -1,0 +1,225 @@
+"""Columns encoded by declaration: the same numbers from every kind of table, and messages that name columns only."""
+
+import numpy as np
+import pytest
+
+from dpfast import MultiOutcomeRidge
+from dpfast.io import Boolean, Category, Columns, Number
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+
+SITES = ("Bern", "Basel", "Genf")
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(1)
+    n = 2000
+    frame = pd.DataFrame(
+        {
+            "unused": ["secret"] * n,
+            "site": rng.choice([*SITES, None, "Chur"], n),
+            "ward": rng.choice([3.0, 1.0, 20.0, np.nan], n),
+            "age": rng.uniform(0, 90, n),
+            "smoker": rng.choice([True, False, None], n),
+            "days": rng.standard_normal(n),
+        }
+    )
+    frame.loc[::7, "age"] = np.nan
+    return frame.astype({"smoker": "boolean"})
+
+
+COLUMNS = Columns(
+    [
+        Number("age", missing=50.0),
+        Boolean("smoker", missing=True),
+        Category("site", SITES, missing="Genf", undeclared="zeros"),
+        Category("ward", (3, 20, 1), drop_first=True, missing=20),
+    ],
+    ["days"],
+)
+
+
+def encoded(columns, table):
+    parts = list(columns.encode(table))
+    return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+
+
+@pytest.fixture(scope="module")
+def expected(frame):
+    """The same, cell by cell."""
+    rows = []
+    for _, row in frame.iterrows():
+        site = "Genf" if row.site is None or row.site is pd.NA or row.site != row.site else row.site
+        ward = 20 if np.isnan(row.ward) else row.ward
+        rows.append(
+            [50.0 if np.isnan(row.age) else row.age, 1.0 if row.smoker is pd.NA else float(row.smoker)]
+            + [float(site == level) for level in SITES]
+            + [float(ward == level) for level in (20, 1)]
+        )
+    return np.array(rows), frame[["days"]].to_numpy()
+
+
+def tables(frame, folder):
+    arrow = pa.Table.from_pandas(frame, preserve_index=False)
+    frame.to_csv(folder / "t.csv", index=False)
+    frame.to_parquet(folder / "t.parquet", row_group_size=300)
+    frame[:99].to_csv(folder / "part-1.csv", index=False)
+    frame[99:].to_csv(folder / "part-2.csv", index=False)
+    yield frame
+    yield frame.set_index(frame.index + 5)
+    yield frame.astype({"site": "category"})
+    yield frame.astype({"site": "string", "ward": "Float64"})
+    yield frame.assign(smoker=frame.smoker.astype("Float64"))
+    yield arrow
+    yield arrow.set_column(1, "site", arrow["site"].dictionary_encode())
+    yield arrow.set_column(1, "site", arrow["site"].cast(pa.large_string()))
+    yield arrow.set_column(2, "ward", arrow["ward"].cast(pa.int8()))
+    yield pa.RecordBatchReader.from_batches(arrow.schema, arrow.to_batches(max_chunksize=333))
+    yield folder / "t.csv"
+    yield str(folder / "t.parquet")
+    yield folder / "part-*.csv"
+    yield [frame[:700], arrow.slice(700)]
+    yield (part for part in (frame[:0], frame))
+
+
+def test_every_kind_of_table_is_encoded_alike(frame, expected, tmp_path):
+    for table in tables(frame, tmp_path):
+        x, y = encoded(COLUMNS, table)
+        assert np.array_equal(x, expected[0])
+        assert np.array_equal(y, expected[1])
+
+
+def test_names_follow_the_declaration():
+    assert COLUMNS.feature_names == ("age", "smoker", "site=Bern", "site=Basel", "site=Genf", "ward=20", "ward=1")
+    assert COLUMNS.outcome_names == ("days",)
+
+
+def test_every_kind_of_table_gives_the_bits_of_the_fit_in_memory(frame, expected, tmp_path):
+    def model():
+        return MultiOutcomeRidge(1.0, 1e-6, bound_x=90.0, bound_y=3.0, fit_intercept=True, random_state=4)
+
+    coef = model().fit(*expected).coef_
+    for table in tables(frame, tmp_path):
+        assert np.array_equal(model().fit(COLUMNS.encode(table), None).coef_, coef)
+
+
+def test_rows_to_predict_need_no_outcomes(frame):
+    parts = list(Columns(["days"]).encode(frame))
+    assert all(y is None for _, y in parts)
+    assert sum(len(x) for x, _ in parts) == len(frame)
+
+
+def test_an_encoded_table_can_be_read_again_and_counts_bytes(frame, tmp_path):
+    for name in ("t.csv", "t.parquet"):
+        path = tmp_path / name
+        frame.to_csv(path, index=False) if name == "t.csv" else frame.to_parquet(path, row_group_size=100)
+        counts = []
+        table = COLUMNS.encode([path, path], counts.append)
+        assert [len(list(table)) for _ in range(2)] == [len(counts) / 2 + 1] * 2
+        assert sum(counts) == 4 * path.stat().st_size
+
+
+def table_of(**columns):
+    return pd.DataFrame(columns)
+
+
+@pytest.mark.parametrize(
+    ("column", "table", "error", "message"),
+    [
+        (Number("a"), table_of(a=[1.0, np.nan]), ValueError, "column 'a' has missing entries"),
+        (Number("a", missing=0.0), table_of(a=[77.0, np.inf]), ValueError, "column 'a' holds infinite"),
+        (Number("a"), table_of(a=[np.inf, -np.inf]), ValueError, "column 'a' holds infinite"),
+        (Number("a"), table_of(a=["77"]), TypeError, "column 'a' of the frame holds .*; declared as Number"),
+        (Number("a"), table_of(a=[1 + 2j]), TypeError, "column 'a' of the frame holds complex128"),
+        (Boolean("a"), table_of(a=[77.0, 1.0]), ValueError, "column 'a' is declared boolean, but"),
+        (Boolean("a"), table_of(a=pd.array([True, None], "boolean")), ValueError, "column 'a' has missing"),
+        (Boolean("a"), table_of(a=["77"]), TypeError, "must hold booleans, or zeros and ones"),
+        (Category("a", ("x",)), table_of(a=["x", "77"]), ValueError, "column 'a' holds a level that is not declared"),
+        (Category("a", ("x",)), table_of(a=["x", None]), ValueError, "column 'a' has missing"),
+        (Category("a", ("x",)), table_of(a=[77]), TypeError, "declared as Category, it must hold text"),
+        (Category("a", (1,)), table_of(a=["77"]), TypeError, "declared as Category, it must hold numbers"),
+        (Category("a", (76, 78)), table_of(a=[76, 77]), ValueError, "column 'a' holds a level that is not declared"),
+        (Category("a", (76, 78)), table_of(a=[76, 77.5]), ValueError, "column 'a' holds a level that is not declared"),
+        (Number("a"), pd.DataFrame([[1.0, 77.0]], columns=["a", "a"]), ValueError, "more than one column 'a'"),
+        (Number("age"), table_of(agee=[77.0], b=[1]), ValueError, r"no column 'age' \(did you mean 'agee'\?\); its"),
+    ],
+)
+def test_unfit_columns_are_named_without_their_values(column, table, error, message):
+    kinds = [table]
+    if table.columns.is_unique and table.dtypes.iloc[0].kind != "c":
+        kinds.append(pa.Table.from_pandas(table, preserve_index=False))
+    for kind in kinds:
+        with pytest.raises(error, match=message.replace("the frame", "the (frame|table)")) as raised:
+            list(Columns([column]).encode(kind))
+        assert "77" not in str(raised.value)
+
+
+def test_a_csv_without_names_is_not_quoted(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("secret,34\nother,35\n")
+    with pytest.raises(ValueError, match="names no declared column in its first line: not 'secrets'") as raised:
+        Columns(["secrets", "age"]).check(path)
+    assert "34" not in str(raised.value)
+    path.write_text("age,wieght\n34,3\n")
+    with pytest.raises(ValueError, match=r"did you mean 'wieght'\?\); its columns: 'age', 'wieght'"):
+        Columns(["age", "weight"]).check(path)
+    path.write_text("age,age\n34,3\n")
+    with pytest.raises(ValueError, match="two columns alike"):
+        Columns(["age"]).check(path)
+
+
+def test_checking_reads_no_rows(frame):
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("a", pa.string())]), iter([]))
+    with pytest.raises(TypeError, match="declared as Number"):
+        Columns(["a"]).check(reader)
+    with pytest.raises(ValueError, match="no column 'b'"):
+        Columns(["b"]).check([frame])
+    with pytest.raises(TypeError, match="no named columns"):
+        Columns(["b"]).check(np.ones((2, 2)))
+    with pytest.raises(TypeError, match="no named columns"):
+        Columns(["b"]).check("t.npy")
+
+
+def test_csv_cells_that_do_not_parse_are_not_quoted(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("b,a,c\n1,secret,maybe\n")
+    for column, message in (
+        (Number("a"), "'a', cells that are not numbers"),
+        (Boolean("c"), "'c', .* not true, false"),
+    ):
+        with pytest.raises(ValueError, match=message) as raised:
+            list(Columns([column]).encode(path))
+        assert "secret" not in str(raised.value)
+    with pytest.raises(ValueError, match="level 'NA' of column 'a' is what"):
+        Columns([Category("a", ("NA", "x"))]).check(path)
+
+
+@pytest.mark.parametrize(
+    ("declare", "error", "message"),
+    [
+        (lambda: Columns([]), ValueError, "features must name"),
+        (lambda: Columns("age"), TypeError, "features must be a sequence"),
+        (lambda: Columns([3]), TypeError, "features must hold str, Number"),
+        (lambda: Columns(["a"], ["a"]), ValueError, "column 'a' is declared twice"),
+        (lambda: Columns(["a=x", Category("a", ("x", "y"))]), ValueError, "encoded column 'a=x' is declared twice"),
+        (lambda: Number(""), TypeError, "name of a column"),
+        (lambda: Number("a", missing="mean"), TypeError, "missing of column 'a' must be a real number"),
+        (lambda: Number("a", missing=float("nan")), ValueError, "'refuse' or a finite number"),
+        (lambda: Boolean("a", missing=1), TypeError, "missing of column 'a' must be True or False"),
+        (lambda: Category("a", "xyz"), TypeError, "levels of column 'a' must be a non-empty sequence"),
+        (lambda: Category("a", ()), TypeError, "levels of column 'a' must be a non-empty sequence"),
+        (lambda: Category("a", (1, "x")), TypeError, "all text or all integers"),
+        (lambda: Category("a", (1, True)), TypeError, "all text or all integers"),
+        (lambda: Category("a", (1, 2**53)), ValueError, "below 2\\*\\*53"),
+        (lambda: Category("a", ("x", "x")), ValueError, "must differ"),
+        (lambda: Category("a", ("x",), drop_first=True), ValueError, "one level, which drop_first"),
+        (lambda: Category("a", ("x",), missing="y"), ValueError, "or a declared level: 'x'"),
+        (lambda: Category("a", ("x",), undeclared="drop"), ValueError, "undeclared of column 'a' must be"),
+        (lambda: Category("a", ("refuse",)), ValueError, "level 'refuse'"),
+    ],
+)
+def test_bad_declarations(declare, error, message):
+    with pytest.raises(error, match=message):
+        declare()

@@ -1,0 +1,149 @@
+"""Files, globs and folders of them: the bits of the table in memory, or an error that quotes none of it."""
+
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from dpfast.io import blocks
+from dpfast.statistics import gram
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="module")
+def table():
+    return np.random.default_rng(3).standard_normal((3000, 3))
+
+
+@pytest.fixture
+def frame(table):
+    return pd.DataFrame(table, columns=["a", "b", "c"])
+
+
+def write(frame, path):
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    elif path.suffix == ".npy":
+        np.save(path, frame.to_numpy())
+    else:
+        frame.to_parquet(path, row_group_size=700)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".pq", ".npy"])
+def test_one_file_many_files_globs_and_folders(suffix, table, frame, tmp_path):
+    expected = gram(table, bound_x=2.0)
+    whole = write(frame, tmp_path / f"whole{suffix}")
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    parts = [write(frame[start : start + 1000], folder / f"part-{start:04}{suffix}") for start in (0, 1000, 2000)]
+    (folder / "_SUCCESS").touch()
+    (folder / f".hidden{suffix}").touch()
+    for source in (whole, str(whole), parts, folder, str(folder / f"part-*{suffix}"), folder / f"part-?000{suffix}"):
+        assert gram(source, bound_x=2.0) == expected
+
+
+def test_features_and_outcomes_in_files_of_different_kinds(table, frame, tmp_path):
+    x = write(frame[["a", "b"]], tmp_path / "x.csv")
+    y = write(frame[["c"]], tmp_path / "y.parquet")
+    bounds = {"bound_x": 2.0, "bound_y": 1.0}
+    assert gram(x, y, **bounds) == gram(table[:, :2], table[:, 2], **bounds)
+
+
+def test_a_csv_is_cut_into_blocks_and_its_types_are_not_inferred(tmp_path):
+    # More than one block of the reader; integers at first, then fractions, then empty cells.
+    rows = 400_000
+    path = tmp_path / "long.csv"
+    values = np.arange(rows) + np.where(np.arange(rows) > rows / 2, 0.5, 0.0)
+    pd.DataFrame({"value": values, "square": values**2}).to_csv(path, index=False)
+    parts = [x for x, _ in blocks(path)]
+    assert len(parts) > 2
+    assert np.array_equal(np.concatenate(parts), np.column_stack([values, values**2]))
+
+
+def test_a_row_group_does_not_lie_in_memory(tmp_path):
+    n_rows = 1 << 20
+    path = tmp_path / "one-group.parquet"
+    frame = pd.DataFrame({f"c{j}": np.random.default_rng(j).random(n_rows) for j in range(8)})
+    frame.to_parquet(path, row_group_size=n_rows)
+    pool = pa.default_memory_pool()
+    before = pool.bytes_allocated()
+    peak = max(pool.bytes_allocated() - before for _ in blocks(path))
+    assert peak < frame.memory_usage().sum() / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", "a,b\n1,secret\n", "in column 'b', cells that are not numbers"),
+        ("t.csv", "a,b\n1,2\n1,secret,3\n", "not every line has as many cells"),
+        ("t.csv", "a,b\n1,\xff\xfe\n", "not a CSV file in UTF-8"),
+        ("t.csv", "a,b\n" + "1,2\n" * 10_000 + "1,\xff\n", "cells that are not numbers"),
+        ("t.csv", "", "is empty"),
+        ("t.csv", "a,b\n1,\n", "X contains NaN"),
+        ("t.parquet", "secret", "not a Parquet file"),
+        ("t.npy", "secret", "pickled|magic|allow_pickle"),
+    ],
+)
+def test_unreadable_files_are_not_quoted(name, content, message, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(ValueError, match=message) as raised:
+        gram(path, bound_x=1.0)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_damaged_page_is_not_quoted(frame, tmp_path):
+    path = write(frame, tmp_path / "t.parquet")
+    content = bytearray(path.read_bytes())
+    content[4:400] = bytes(396)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is damaged"):
+        gram(path, bound_x=1.0)
+
+
+def test_text_columns_of_parquet_are_refused(frame, tmp_path):
+    path = write(frame.assign(name="secret"), tmp_path / "t.parquet")
+    with pytest.raises(TypeError, match="not numbers: name"):
+        gram(path, bound_x=1.0)
+
+
+def test_paths_that_name_no_table(frame, tmp_path):
+    for path in ("none.csv", "none.parquet", "none.npy"):
+        with pytest.raises(FileNotFoundError, match=path):
+            gram(tmp_path / path, bound_x=1.0)
+    with pytest.raises(ValueError, match="which holds no"):
+        gram(tmp_path, bound_x=1.0)
+    with pytest.raises(ValueError, match="which no file matches"):
+        gram(tmp_path / "*.csv", bound_x=1.0)
+    with pytest.raises(TypeError, match=r"the suffix '.xlsx'"):
+        gram(tmp_path / "t.xlsx", bound_x=1.0)
+    write(frame, tmp_path / "t.csv")
+    write(frame, tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match="several formats: csv, parquet"):
+        gram(tmp_path, bound_x=1.0)
+
+
+def test_without_pyarrow_the_extra_is_named(frame, tmp_path, monkeypatch):
+    path = write(frame, tmp_path / "t.csv")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"dpfast\[arrow\]"):
+        gram(path, bound_x=1.0)
+
+
+def test_files_without_rows(frame, tmp_path):
+    for name in ("t.csv", "t.parquet"):
+        assert gram(write(frame[:0], tmp_path / name), bound_x=1.0).n_rows == 0
+        assert gram([tmp_path / name, frame[:5]], bound_x=1.0).n_rows == 5
+
+
+def test_the_reading_thread_ends_with_the_iteration(frame, tmp_path):
+    path = write(frame, tmp_path / "t.parquet")
+    stream = blocks(path)
+    for _ in range(2):
+        next(stream)
+    stream.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("dpfast-read")]
