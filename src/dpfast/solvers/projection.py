@@ -1,0 +1,257 @@
+"""Projection of a noisy X'Y onto what bounded rows can produce with public labels Y.
+
+With n rows of norm at most `bound`, X'Y lies in K = {X'Y : ||X||_F <= sqrt(n) bound}, an ellipsoid in the row space of
+Y. Noise lies mostly outside of it: K is thin where the singular values of Y are small, and flat beyond its rank. The
+point of K nearest to a noisy G in Frobenius norm is
+
+    X'Y with X' = G Y' (YY' + nu I)^-1,    nu >= 0 the multiplier of the constraint.
+
+With YY' = U diag(s^2) U' and h_j = ||G Y' u_j||, either nu = 0 or sum_j h_j^2/(s_j^2 + nu)^2 = n bound^2: the
+multiplier of a quadratic over a ball, in as many terms as Y has positive singular values. The smaller of YY' and
+Y'Y = V diag(s^2) V' is enough, as Y' u_j = s_j v_j. Nothing of the size of X is formed.
+
+In privacy terms this is post-processing: a function of a released G and of public numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import linalg
+
+from dpfast import _arguments as check
+from dpfast.solvers.ridge import NoisyMoments
+from dpfast.solvers.sphere import ball_multiplier
+
+FloatArray = NDArray[np.float64]
+
+_BLOCK_ENTRIES = 1 << 20  # labels that are converted to float64 at a time: 8 MB
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelFactor:
+    """What the projections of any number of matrices X'Y need to know of the public labels Y.
+
+    Built by `from_labels` or `from_gram`.
+
+    Parameters
+    ----------
+    singular_values : ndarray of shape (rank,)
+        Of Y, positive, ascending.
+    vectors : ndarray of shape (n_outcomes, rank) or (n_rows, rank)
+        Right singular vectors V; left ones U if `labels` is given.
+    n_rows : int
+        Rows of Y.
+    labels : ndarray of shape (n_rows, n_outcomes), optional
+        Y itself, where it has fewer rows than columns: referred to, not copied, so it must not be changed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.solvers import LabelFactor
+    >>> factor = LabelFactor.from_labels(np.array([[3.0, 0.0], [4.0, 0.0]]))
+    >>> factor
+    <LabelFactor of 2 rows, 2 outcomes, rank 1>
+    >>> factor.singular_values
+    array([5.])
+    >>> factor.project(np.array([[20.0, 1.0]]), bound=1.0).round(3)
+    array([[7.071, 0.   ]])
+    """
+
+    singular_values: FloatArray
+    vectors: FloatArray
+    n_rows: int
+    labels: NDArray[np.generic] | None = None
+
+    @classmethod
+    def from_labels(cls, labels: ArrayLike) -> LabelFactor:
+        """Factor Y, shape (n_rows, n_outcomes), of any real dtype; converted to float64 block by block.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the labels are no two-dimensional array of finite real numbers with at least one entry.
+        """
+        table = _real_matrix("labels", labels)
+        wide = table.shape[0] < table.shape[1]
+        gram = np.zeros((min(table.shape),) * 2)
+        for _, block in _blocks(table.T if wide else table):
+            gram += block.T @ block
+        if not np.isfinite(gram).all():
+            raise ValueError("labels must be finite, and so must their squares")
+        singular_values, vectors = _decompose(gram)
+        return cls(singular_values, vectors, table.shape[0], table if wide else None)
+
+    @classmethod
+    def from_gram(cls, yy: ArrayLike, n_rows: int) -> LabelFactor:
+        """Factor Y from Y'Y, shape (n_outcomes, n_outcomes), accumulated over n_rows rows.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `yy` is no symmetric positive semidefinite matrix of finite real numbers or `n_rows` no positive
+            integer.
+        """
+        rows = check.positive_integer("n_rows", n_rows)
+        gram = np.array(_real_matrix("yy", yy), dtype=np.float64)
+        if gram.shape[0] != gram.shape[1]:
+            raise ValueError(f"yy must be square, got shape {gram.shape}")
+        if not np.isfinite(gram).all():
+            raise ValueError("yy must be finite, got NaN or infinity")
+        scale = float(np.abs(gram).max())
+        if float(np.abs(gram - gram.T).max()) > 1e-8 * scale:
+            raise ValueError("yy must be symmetric")
+        return cls(*_decompose(gram), rows)
+
+    def __repr__(self) -> str:
+        return f"<LabelFactor of {self.n_rows} rows, {self.n_outcomes} outcomes, rank {self.rank}>"
+
+    @property
+    def rank(self) -> int:
+        """Number of positive singular values."""
+        return len(self.singular_values)
+
+    @property
+    def n_outcomes(self) -> int:
+        """Columns of Y."""
+        return int((self.vectors.T if self.labels is None else self.labels).shape[1])
+
+    def project(self, xy: ArrayLike, bound: float) -> FloatArray:
+        """Nearest point to `xy` of {X'Y : ||X||_F <= sqrt(n_rows) bound}; see `project_cross_moments`."""
+        row_bound = check.positive("bound", bound)
+        noisy = _real_matrix("xy", xy).astype(np.float64, copy=False)
+        if noisy.shape[1] != self.n_outcomes:
+            raise ValueError(f"xy must have one column an outcome ({self.n_outcomes}), got shape {noisy.shape}")
+        if not np.isfinite(noisy).all():
+            raise ValueError("xy must be finite, got NaN or infinity")
+        if self.rank == 0:
+            return np.zeros_like(noisy)
+        squares = self.singular_values**2
+        with np.errstate(over="ignore", invalid="ignore"):
+            coordinates = self._coordinates(noisy)
+            lengths = np.sqrt(np.einsum("ij,ij->j", coordinates, coordinates))
+        if not np.isfinite(lengths).all():
+            raise ValueError("xy must be small enough that its products with the labels, squared, do not overflow")
+        radius = math.sqrt(self.n_rows) * row_bound
+        multiplier = ball_multiplier(squares, lengths, radius)
+        if multiplier == 0.0 and self.rank == self.n_outcomes:
+            return noisy.copy()
+        return self._from_coordinates(coordinates / (squares + multiplier))
+
+    def project_moments(self, moments: NoisyMoments, bound: float) -> NoisyMoments:
+        """Project X'Y; the projection has shrunk it as far as its own noise asks for.
+
+        The multiplier is a ridge on the labels' side, in which the radius of K has the last word. What is left for the
+        penalty on X'X is the noise in X'X, so that in X'Y counts as none.
+
+        Parameters
+        ----------
+        moments : NoisyMoments
+            Released, with X'Y of shape (d, n_outcomes).
+        bound : float
+            L2 norm of a row of X.
+
+        Returns
+        -------
+        NoisyMoments
+            With the projected X'Y and no noise in it, or unchanged where X'Y was in K already.
+        """
+        projected = self.project(moments.xy, bound)
+        if np.array_equal(projected, moments.xy):
+            return moments
+        return replace(moments, xy=projected, noise=replace(moments.noise, cross=0.0))
+
+    def _coordinates(self, noisy: FloatArray) -> FloatArray:
+        """Return G Y' U = G V diag(s), shape (d, rank)."""
+        if self.labels is None:
+            coordinates: FloatArray = (noisy @ self.vectors) * self.singular_values
+            return coordinates
+        products = np.zeros((noisy.shape[0], self.n_rows))
+        for columns, block in _blocks(self.labels.T):
+            products += noisy[:, columns] @ block
+        return products @ self.vectors
+
+    def _from_coordinates(self, coordinates: FloatArray) -> FloatArray:
+        """Return Z U' Y = Z diag(s) V' for Z = X'U, shape (d, n_outcomes)."""
+        if self.labels is None:
+            xy: FloatArray = (coordinates * self.singular_values) @ self.vectors.T
+            return xy
+        rows = coordinates @ self.vectors.T
+        xy = np.empty((len(rows), self.n_outcomes))
+        for columns, block in _blocks(self.labels.T):
+            xy[:, columns] = rows @ block.T
+        return xy
+
+
+def project_cross_moments(xy: ArrayLike, labels: ArrayLike | LabelFactor, bound: float) -> FloatArray:
+    """Project a noisy X'Y onto what n rows with ||x|| <= bound can produce with public labels Y.
+
+    The error in Frobenius norm never grows, since the true X'Y is in that set; what it gains is largest where there are
+    more outcomes than rows over the root of the number of features. Post-processing: costs no privacy as long as the
+    labels and the bound are public.
+
+    Parameters
+    ----------
+    xy : array_like of shape (n_features, n_outcomes)
+        Released sum of x y' over rows (the sum, not the mean).
+    labels : array_like of shape (n_rows, n_outcomes) or LabelFactor
+        The public Y; factor it once to project several matrices.
+    bound : float
+        L2 norm of a row of X, positive.
+
+    Returns
+    -------
+    ndarray of shape (n_features, n_outcomes)
+        The nearest point in Frobenius norm of {X'Y : ||X||_F <= sqrt(n_rows) bound}.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If shapes do not match, an entry is not finite or the bound is not positive.
+
+    References
+    ----------
+    Neel, S. PRIMO: Private Regression in Multiple Outcomes. Algorithms 2 and 3, with the quadratic grouped by singular
+    value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.solvers import project_cross_moments
+    >>> labels = np.array([[1.0, 1.0], [1.0, 1.0]])
+    >>> project_cross_moments(np.array([[1.0, 0.0]]), labels, bound=1.0)
+    array([[0.5, 0.5]])
+    """
+    factor = labels if isinstance(labels, LabelFactor) else LabelFactor.from_labels(labels)
+    return factor.project(xy, bound)
+
+
+def _real_matrix(name: str, values: ArrayLike) -> NDArray[np.generic]:
+    matrix = np.asarray(values)
+    if matrix.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {matrix.dtype}")
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise ValueError(f"{name} must be a non-empty two-dimensional array, got shape {matrix.shape}")
+    return matrix
+
+
+def _blocks(matrix: NDArray[np.generic]) -> Iterator[tuple[slice, FloatArray]]:
+    """Blocks of rows as float64, with the rows they are."""
+    step = max(1, _BLOCK_ENTRIES // matrix.shape[1])
+    for start in range(0, matrix.shape[0], step):
+        rows = slice(start, min(start + step, matrix.shape[0]))
+        yield rows, matrix[rows].astype(np.float64, copy=False)
+
+
+def _decompose(gram: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Square roots and vectors of the eigenvalues that are above what rounding leaves of a zero."""
+    values, vectors = linalg.eigh(gram, driver="evd", check_finite=False)
+    noise = len(values) * np.finfo(np.float64).eps * float(np.abs(values).max())
+    if values[0] < -max(noise, 1e-8 * float(values[-1])):
+        raise ValueError("yy must be positive semidefinite")
+    kept = values > noise
+    return np.sqrt(values[kept]), np.ascontiguousarray(vectors[:, kept])

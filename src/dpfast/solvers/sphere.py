@@ -1,0 +1,265 @@
+"""Quadratics over a ball and over a sphere, in the eigenbasis of their matrix.
+
+With A = U diag(eigenvalues) U' and z = U x, minimising z'Az/2 - b'z over ||z|| <= radius or ||z|| = radius separates
+into terms with coefficients U'b and one unknown, the multiplier of the constraint. dpfast.kernels.secular finds it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpfast.kernels import secular
+from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
+
+FloatArray = NDArray[np.float64]
+
+_TERMS_PER_THREAD = 20_000  # some 0.2 ms of one core: below, starting a thread costs more than it brings
+_TERMS_PER_RANGE = 4_000_000  # some 50 ms of one core: how long an interrupt waits
+
+
+@overload
+def quadratic_over_ball(
+    eigenvalues: ArrayLike,
+    coefficients: ArrayLike,
+    radius: ArrayLike,
+    *,
+    return_multiplier: Literal[False] = False,
+    n_threads: int | None = None,
+) -> FloatArray: ...
+
+
+@overload
+def quadratic_over_ball(
+    eigenvalues: ArrayLike,
+    coefficients: ArrayLike,
+    radius: ArrayLike,
+    *,
+    return_multiplier: Literal[True],
+    n_threads: int | None = None,
+) -> tuple[FloatArray, FloatArray]: ...
+
+
+def quadratic_over_ball(
+    eigenvalues: ArrayLike,
+    coefficients: ArrayLike,
+    radius: ArrayLike,
+    *,
+    return_multiplier: bool = False,
+    n_threads: int | None = None,
+) -> FloatArray | tuple[FloatArray, FloatArray]:
+    """Minimise sum_j (eigenvalues_j x_j^2 / 2 - coefficients_j x_j) subject to ||x|| <= radius.
+
+    This is z'Az/2 - b'z with A = U diag(eigenvalues) U', z = U x and coefficients U'b. Hager's z'Az - 2b'z is twice
+    that, with the same minimiser; for z'Az - b'z pass coefficients U'b/2.
+
+    Parameters
+    ----------
+    eigenvalues : array_like of shape (n_terms,) or (n_problems, n_terms)
+        In any order; may be repeated, zero or negative.
+    coefficients : array_like of shape (n_terms,) or (n_problems, n_terms)
+        Of the linear term. What has one problem only is shared by all of them.
+    radius : float or array_like of shape (n_problems,)
+        Positive.
+    return_multiplier : bool, default False
+        Return the multiplier of the constraint too.
+    n_threads : int, optional
+        Threads for batches; the result does not depend on it.
+
+    Returns
+    -------
+    x : ndarray of shape (n_terms,) or (n_problems, n_terms)
+        A global minimiser, 2-D if any argument was a batch. See Notes for which, if there are several.
+    multiplier : ndarray of shape () or (n_problems,)
+        Only with `return_multiplier`: the nu >= max(0, -min(eigenvalues)) with (eigenvalues + nu) x = coefficients; 0
+        if the minimum of the quadratic is within the ball.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, an entry is not finite or a radius is not positive.
+    TypeError
+        If an argument does not hold real numbers.
+
+    Notes
+    -----
+    If the smallest eigenvalue is negative, its coefficients are all zero and the other terms do not reach the radius
+    (the hard case), what is missing is put on the first term of that eigenvalue with a positive sign; its negative is
+    a minimiser too. Terms with zero eigenvalue and zero coefficient are 0 where the minimum is within the ball.
+
+    Components above 1e-12 of the radius are accurate to 1e-12 relative, in the hard case and near it too: where double
+    precision does not determine the multiplier, twice the precision is used. Coefficients over the radius that are
+    below 1e-264 times the larger of the largest such quotient and the spread of the eigenvalues count as zero.
+
+    References
+    ----------
+    Hager, W. W. (2001). Minimizing a quadratic over a sphere. SIAM J. Optim. 12, 188-208: Lemmas 2.1 and 2.2.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import quadratic_over_ball
+    >>> quadratic_over_ball([1.0, 2.0], [3.0, 8.0], 10.0)
+    array([3., 4.])
+    >>> quadratic_over_ball([1.0, 1.0], [3.0, 4.0], [1.0, 10.0])
+    array([[0.6, 0.8],
+           [3. , 4. ]])
+    """
+    x, multiplier = _minimise(eigenvalues, coefficients, radius, sphere=False, n_threads=n_threads)
+    return (x, multiplier) if return_multiplier else x
+
+
+@overload
+def quadratic_over_sphere(
+    eigenvalues: ArrayLike,
+    coefficients: ArrayLike,
+    radius: ArrayLike,
+    *,
+    return_multiplier: Literal[False] = False,
+    n_threads: int | None = None,
+) -> FloatArray: ...
+
+
+@overload
+def quadratic_over_sphere(
+    eigenvalues: ArrayLike,
+    coefficients: ArrayLike,
+    radius: ArrayLike,
+    *,
+    return_multiplier: Literal[True],
+    n_threads: int | None = None,
+) -> tuple[FloatArray, FloatArray]: ...
+
+
+def quadratic_over_sphere(
+    eigenvalues: ArrayLike,
+    coefficients: ArrayLike,
+    radius: ArrayLike,
+    *,
+    return_multiplier: bool = False,
+    n_threads: int | None = None,
+) -> FloatArray | tuple[FloatArray, FloatArray]:
+    """Minimise sum_j (eigenvalues_j x_j^2 / 2 - coefficients_j x_j) subject to ||x|| = radius.
+
+    This is z'Az/2 - b'z with A = U diag(eigenvalues) U', z = U x and coefficients U'b. Hager's z'Az - 2b'z is twice
+    that, with the same minimiser; for z'Az - b'z pass coefficients U'b/2.
+
+    Parameters
+    ----------
+    eigenvalues : array_like of shape (n_terms,) or (n_problems, n_terms)
+        In any order; may be repeated, zero or negative.
+    coefficients : array_like of shape (n_terms,) or (n_problems, n_terms)
+        Of the linear term. What has one problem only is shared by all of them.
+    radius : float or array_like of shape (n_problems,)
+        Positive.
+    return_multiplier : bool, default False
+        Return the multiplier of the constraint too.
+    n_threads : int, optional
+        Threads for batches; the result does not depend on it.
+
+    Returns
+    -------
+    x : ndarray of shape (n_terms,) or (n_problems, n_terms)
+        A global minimiser, 2-D if any argument was a batch. See Notes for which, if there are several.
+    multiplier : ndarray of shape () or (n_problems,)
+        Only with `return_multiplier`: the nu >= -min(eigenvalues) with (eigenvalues + nu) x = coefficients.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, an entry is not finite or a radius is not positive.
+    TypeError
+        If an argument does not hold real numbers.
+
+    Notes
+    -----
+    If the coefficients of the smallest eigenvalue are all zero and the other terms do not reach the radius (the hard
+    case), what is missing is put on the first term of the smallest eigenvalue with a positive sign; its negative is a
+    minimiser too. Accuracy and range are those of `quadratic_over_ball`.
+
+    References
+    ----------
+    Hager, W. W. (2001). Minimizing a quadratic over a sphere. SIAM J. Optim. 12, 188-208: Lemmas 2.1 and 2.2.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import quadratic_over_sphere
+    >>> quadratic_over_sphere([1.0, 1.0], [3.0, 4.0], 10.0)
+    array([6., 8.])
+    >>> quadratic_over_sphere([-1.0, 1.0], [0.0, 6.0], 5.0, return_multiplier=True)
+    (array([4., 3.]), array(1.))
+    """
+    x, multiplier = _minimise(eigenvalues, coefficients, radius, sphere=True, n_threads=n_threads)
+    return (x, multiplier) if return_multiplier else x
+
+
+def ball_multiplier(eigenvalues: FloatArray, coefficients: FloatArray, radius: float) -> float:
+    """Return the multiplier of `quadratic_over_ball` for one problem of finite, contiguous arrays, unchecked.
+
+    For callers inside the package that have checked their own input.
+    """
+    solution, multiplier = np.empty((1, len(eigenvalues))), np.empty(1)
+    problem = eigenvalues[np.newaxis], coefficients[np.newaxis], np.array([radius])
+    secular.solve_quadratics(*problem, False, 0, 1, solution, multiplier)
+    return float(multiplier[0])
+
+
+def _minimise(
+    eigenvalues: ArrayLike, coefficients: ArrayLike, radius: ArrayLike, *, sphere: bool, n_threads: int | None
+) -> tuple[FloatArray, FloatArray]:
+    values = _finite("eigenvalues", eigenvalues, (1, 2))
+    linear = _finite("coefficients", coefficients, (1, 2))
+    radii = _finite("radius", radius, (0, 1))
+    if radii.size and radii.min() <= 0.0:
+        raise ValueError("radius must be positive, got one that is zero or negative")
+    n_terms = values.shape[-1]
+    if linear.shape[-1] != n_terms or n_terms == 0:
+        raise ValueError(
+            "eigenvalues and coefficients must have equally many terms, at least one, "
+            f"got shapes {values.shape} and {linear.shape}"
+        )
+    try:
+        batch = np.broadcast_shapes(values.shape[:-1], linear.shape[:-1], radii.shape)
+    except ValueError:
+        raise ValueError(
+            "eigenvalues, coefficients and radius must have equally many problems, "
+            f"got shapes {values.shape}, {linear.shape} and {radii.shape}"
+        ) from None
+    n_problems = batch[0] if batch else 1
+    solutions, multipliers = np.empty((n_problems, n_terms)), np.empty(n_problems)
+    inputs = values.reshape(-1, n_terms), linear.reshape(-1, n_terms), radii.reshape(-1)
+    threads = resolve_n_threads(n_threads) if n_threads is not None or n_problems > 1 else 1
+    threads = max(1, min(threads, n_problems * n_terms // _TERMS_PER_THREAD))
+    step = max(1, min(_TERMS_PER_RANGE // n_terms, -(-n_problems // (4 * threads))))
+    ranges = RowRanges(n_problems, step)
+    solve = partial(_solve_ranges, *inputs, sphere, solutions, multipliers, ranges)
+    run_in_threads([solve] * threads, ranges.stop)
+    return solutions.reshape((*batch, n_terms)), multipliers.reshape(batch)
+
+
+def _solve_ranges(
+    values: FloatArray,
+    linear: FloatArray,
+    radii: FloatArray,
+    sphere: bool,
+    solutions: FloatArray,
+    multipliers: FloatArray,
+    ranges: RowRanges,
+) -> None:
+    for start, stop in ranges:
+        secular.solve_quadratics(values, linear, radii, sphere, start, stop, solutions, multipliers)
+
+
+def _finite(name: str, values: ArrayLike, dimensions: tuple[int, int]) -> FloatArray:
+    """Return a contiguous float64 array of finite entries, with either number of dimensions."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if array.ndim not in dimensions:
+        raise ValueError(f"{name} must have {dimensions[0]} or {dimensions[1]} dimensions, got shape {array.shape}")
+    array = np.ascontiguousarray(array, dtype=np.float64).reshape(array.shape)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    return array

@@ -1,0 +1,182 @@
+"""Projection of X'Y under public labels: against the problem written out in full, and by what makes it a projection."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import linalg, optimize
+
+from dpfast.solvers import LabelFactor, project_cross_moments, quadratic_over_ball
+from dpfast.solvers import projection as module
+
+SHAPES = [(7, 3, 4), (4, 3, 7), (5, 2, 5), (1, 2, 3), (6, 1, 1)]
+
+
+def instance(n, d, outcomes, seed=0, rank=None):
+    rng = np.random.default_rng(seed)
+    labels = rng.normal(size=(n, outcomes))
+    if rank is not None:
+        labels = rng.normal(size=(n, rank)) @ rng.normal(size=(rank, outcomes))
+    return rng.normal(size=(d, outcomes)) * rng.choice([0.3, 3.0, 30.0]), labels, float(rng.uniform(0.3, 2.0))
+
+
+def random_member(rng, labels, d, bound):
+    """A point of the set, from its definition."""
+    x = rng.normal(size=(len(labels), d))
+    return (np.sqrt(len(labels)) * bound * rng.uniform() ** 0.1 * x / linalg.norm(x)).T @ labels
+
+
+def dense_projection(xy, labels, bound):
+    """The same problem without its structure: vec(X) in a ball, the full matrix C = I (x) Y' decomposed."""
+    d = xy.shape[0]
+    c = np.kron(np.eye(d), labels.T)
+    values, vectors = linalg.eigh(c.T @ c)
+    values = np.maximum(values, 0.0)
+    linear = vectors.T @ c.T @ xy.ravel()
+    positive = values > 1e-10 * values.max()
+    x = np.zeros(len(values))
+    radius = np.sqrt(len(labels)) * bound
+    x[positive] = quadratic_over_ball(values[positive], linear[positive], radius)
+    return (c @ vectors @ x).reshape(xy.shape)
+
+
+@pytest.mark.parametrize("rank", [None, 1, 2])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_equals_the_dense_problem(shape, rank):
+    for seed in range(10):
+        xy, labels, bound = instance(*shape, seed, rank)
+        expected = dense_projection(xy, labels, bound)
+        np.testing.assert_allclose(project_cross_moments(xy, labels, bound), expected, atol=1e-10 * linalg.norm(xy))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_generic_solver_finds_the_same_point(shape):
+    xy, labels, bound = instance(*shape, seed=20)
+    n, d, _ = shape
+    xy = 10.0 * xy  # outside, so that the constraint counts
+    radius = np.sqrt(n) * bound
+
+    def distance(x):
+        residual = x.reshape(n, d).T @ labels - xy
+        return np.sum(residual**2) / 2, (labels @ residual.T).ravel()
+
+    constraint = {"type": "ineq", "fun": lambda x: radius**2 - x @ x, "jac": lambda x: -2 * x}
+    result = optimize.minimize(
+        distance,
+        np.full(n * d, 1e-3),
+        jac=True,
+        method="SLSQP",
+        constraints=constraint,
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    ours = project_cross_moments(xy, labels, bound)
+    assert np.sum((ours - xy) ** 2) / 2 <= result.fun * (1 + 1e-9)
+    np.testing.assert_allclose(ours, result.x.reshape(n, d).T @ labels, atol=2e-4 * linalg.norm(ours))
+
+
+@given(st.integers(0, 10_000), st.sampled_from(SHAPES), st.sampled_from([None, 1, 2]))
+def test_no_point_of_the_set_gets_farther(seed, shape, rank):
+    """The variational inequality <G - PG, M - PG> <= 0 for all M of the set, and what follows from it."""
+    xy, labels, bound = instance(*shape, seed, rank)
+    factor = LabelFactor.from_labels(labels)
+    projected = factor.project(xy, bound)
+    rng = np.random.default_rng(seed)
+    for _ in range(10):
+        member = random_member(rng, labels, shape[1], bound)
+        slack = 1e-9 * linalg.norm(xy) * (linalg.norm(member) + linalg.norm(projected))
+        assert np.sum((xy - projected) * (member - projected)) <= slack
+        assert linalg.norm(projected - member) <= linalg.norm(xy - member) + 1e-9 * linalg.norm(member)
+        np.testing.assert_allclose(factor.project(member, bound), member, atol=1e-9 * linalg.norm(member))
+    again = factor.project(projected, bound)
+    np.testing.assert_allclose(again, projected, atol=1e-9 * linalg.norm(projected))
+
+
+def test_full_rank_labels_leave_what_is_inside_as_it_is():
+    _, labels, bound = instance(7, 3, 4)
+    xy = 0.01 * random_member(np.random.default_rng(0), labels, 3, bound)
+    projected = project_cross_moments(xy, labels, bound)
+    assert np.array_equal(projected, xy)
+    assert projected is not xy
+
+
+def test_components_outside_the_row_space_are_dropped():
+    labels = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0]])
+    projected = project_cross_moments(np.array([[0.5, 0.1, 7.0]]), labels, bound=1.0)
+    np.testing.assert_allclose(projected, [[0.3, 0.3, 0.0]], rtol=1e-14)
+    assert LabelFactor.from_labels(labels).rank == 1
+
+
+def test_labels_of_zeros_leave_nothing():
+    assert not project_cross_moments(np.ones((2, 3)), np.zeros((5, 3)), 1.0).any()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gram_of_the_labels_is_enough(shape):
+    xy, labels, bound = instance(*shape, seed=3)
+    factor = LabelFactor.from_gram(labels.T @ labels, len(labels))
+    expected = project_cross_moments(xy, labels, bound)
+    np.testing.assert_allclose(factor.project(xy, bound), expected, atol=1e-7 * linalg.norm(expected))
+    np.testing.assert_allclose(
+        factor.singular_values[::-1], linalg.svdvals(labels)[: factor.rank], rtol=1e-7, atol=1e-7
+    )
+
+
+@pytest.mark.parametrize("shape", [(50, 3, 8), (8, 3, 50)])
+def test_blocks_and_types_of_labels_do_not_matter(shape, monkeypatch):
+    xy, labels, bound = instance(*shape, seed=4)
+    labels = np.rint(3 * labels)
+    expected = project_cross_moments(xy, labels, bound)
+    monkeypatch.setattr(module, "_BLOCK_ENTRIES", 30)
+    for same in (labels, labels.astype(np.int8), labels.astype(np.float32), np.asfortranarray(labels), labels[::-1]):
+        projected = project_cross_moments(xy.astype(np.float64), same, bound)
+        np.testing.assert_allclose(projected, expected, rtol=1e-9, atol=1e-12 * linalg.norm(expected))
+        factor = LabelFactor.from_labels(same)
+        assert (factor.rank, factor.n_rows, factor.n_outcomes) == (8, shape[0], shape[2])
+
+
+def test_noise_is_reduced_as_the_set_is_thin():
+    """n = 100, d = 4, l = 400: mean squared error falls at least threefold; noise of the mechanism's size."""
+    rng = np.random.default_rng(5)
+    n, d, outcomes, sigma = 100, 4, 400, 8.0
+    x, labels = (
+        a / linalg.norm(a, axis=1, keepdims=True) for a in (rng.normal(size=(n, d)), rng.normal(size=(n, outcomes)))
+    )
+    exact = x.T @ labels
+    noisy = exact + sigma * rng.normal(size=exact.shape)
+    assert 3 * np.mean((project_cross_moments(noisy, labels, 1.0) - exact) ** 2) < np.mean((noisy - exact) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((np.ones((2, 3)), np.ones((4, 2)), 1.0), ValueError, "one column an outcome"),
+        ((np.ones(3), np.ones((4, 3)), 1.0), ValueError, "xy must be a non-empty two-dimensional"),
+        ((np.full((2, 3), np.nan), np.ones((4, 3)), 1.0), ValueError, "xy must be finite"),
+        ((np.ones((2, 3)), np.full((4, 3), np.inf), 1.0), ValueError, "labels must be finite"),
+        ((np.ones((2, 3)), np.ones((0, 3)), 1.0), ValueError, "labels must be a non-empty"),
+        ((np.ones((2, 3)), [["a"]], 1.0), TypeError, "labels must hold real numbers"),
+        ((np.full((2, 3), 1e200), np.ones((4, 3)), 1.0), ValueError, "xy must be small enough"),
+        ((np.full((2, 3), 1e308), np.full((4, 3), -1e150), 1.0), ValueError, "xy must be small enough"),
+        ((np.ones((2, 3)), np.ones((4, 3)), 0.0), ValueError, "bound must be positive"),
+        ((np.ones((2, 3)), np.ones((4, 3)), "1"), TypeError, "bound must be a real number"),
+    ],
+)
+def test_bad_input_is_named(arguments, error, message):
+    with pytest.raises(error, match=message):
+        project_cross_moments(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("yy", "n_rows", "error", "message"),
+    [
+        (np.ones((2, 3)), 1, ValueError, "yy must be square"),
+        (np.array([[1.0, 2.0], [0.0, 1.0]]), 1, ValueError, "yy must be symmetric"),
+        (np.diag([1.0, -1.0]), 1, ValueError, "yy must be positive semidefinite"),
+        (np.diag([1.0, np.nan]), 1, ValueError, "yy must be finite"),
+        (np.eye(2), 0, ValueError, "n_rows must be at least 1"),
+        (np.eye(2), 1.5, TypeError, "n_rows must be an integer"),
+    ],
+)
+def test_bad_gram_is_named(yy, n_rows, error, message):
+    with pytest.raises(error, match=message):
+        LabelFactor.from_gram(yy, n_rows)
