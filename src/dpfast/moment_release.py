@@ -1,0 +1,420 @@
+"""The release that the regressions share: exact moments of bounded rows, one joint calibration, one draw of noise.
+
+Up to five blocks leave together: X'X, X'Y, and where an intercept or a public centre asks for them the sums of rows and
+of outcomes, and under add/remove the number of rows. No row can be worst for all of them at once, so they are
+calibrated jointly (privacy.moments), not one by one.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast import noise
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.privacy import Calibration, Composition, Privacy, Release, compose_mu, share_of_mu
+from dpfast.privacy.block_moments import person_moment_mu, person_moment_scales
+from dpfast.privacy.gaussian import gaussian_mu
+from dpfast.privacy.laplace import l2_laplace_scale
+from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
+from dpfast.privacy.primo import primo_printed_delta, primo_printed_scales
+from dpfast.solvers import MomentNoise, NoisyMoments
+from dpfast.statistics import Gram, PersonUnit
+
+FloatArray = NDArray[np.float64]
+
+# One draw for all blocks holds their exact sums on one grid, in 128 bits: a row is at most 2^46 units of its own
+# block's grid long, blocks differ by up to 2^40, and that leaves room for 2^41 rows. It is checked before any data is
+# read, since an overflow would depend on them.
+_LARGEST_SPREAD_EXPONENT = 40
+
+
+@dataclass(frozen=True)
+class MomentCalibration:
+    """How much noise each block gets, and what that promises.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        The guarantee of all blocks together.
+    scales : MomentScales
+        Standard deviation of the noise in an entry of each block (on the diagonal, for X'X).
+    off_diagonal : float
+        The same for the entries of X'X off the diagonal.
+    mechanism : {"Gaussian", "L2-Laplace"}
+        The law; L2-Laplace is one joint draw for all blocks.
+    mu : float or None
+        Gaussian-differential-privacy parameter of a Gaussian release.
+    joint_scale : float
+        Scale of the joint L2-Laplace draw in units of X'X; 0 for Gaussian noise.
+    calibration, guaranteed
+        As in Release.
+    unit : PersonUnit, optional
+        What was declared of people who own several rows, where the noise protects people and not rows.
+    """
+
+    privacy: Privacy
+    scales: MomentScales
+    off_diagonal: float
+    mechanism: str
+    mu: float | None = None
+    joint_scale: float = 0.0
+    calibration: Calibration = "sound"
+    guaranteed: bool = True
+    unit: PersonUnit | None = None
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """Names of the blocks that are released."""
+        return self.scales.released
+
+    @property
+    def noise(self) -> MomentNoise:
+        """The same scales, for the solvers."""
+        scales = {name: getattr(self.scales, name) for name in self.blocks}
+        cross = scales.pop("xy")
+        return MomentNoise(scales.pop("xx"), self.off_diagonal, cross, **scales)
+
+
+def calibrate(
+    privacy: Privacy,
+    radius_x: float,
+    radius_y: float,
+    shape: tuple[int, int],
+    weights: Mapping[str, float],
+    *,
+    nonnegative: bool = False,
+    max_rows: int | None = None,
+) -> MomentCalibration:
+    """Noise for the blocks named in `weights`, the least in their weighted sum of squares.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Target; Gaussian noise, or L2-Laplace noise where delta is 0.
+    radius_x, radius_y : float
+        Largest L2 norm of a row of X and of Y, as they are summed.
+    shape : tuple of int
+        Numbers of features and of outcomes.
+    weights : mapping of str to float
+        What the squared noise scale of each released block costs.
+    nonnegative : bool, default False
+        Every entry of X and Y is known to be at least 0.
+    max_rows : int, optional
+        Most rows of a person, where people may own several; the number of rows is private then.
+
+    Returns
+    -------
+    MomentCalibration
+
+    Raises
+    ------
+    ValueError
+        If epsilon is infinite, which needs no release; if radii or weights are so far apart that noise leaves the range
+        of floats, or the exact sums of a joint L2-Laplace draw leave 128 bits.
+    """
+    if privacy.epsilon == math.inf:
+        raise ValueError("epsilon must be finite: without noise there is no moment release to calibrate")
+    features, outcomes = shape
+    table: dict[str, Any] = {
+        "adjacency": privacy.adjacency,
+        "n_features": features,
+        "n_outcomes": outcomes,
+        "nonnegative": nonnegative,
+    }
+    unit = None if max_rows is None else PersonUnit(max_rows)
+
+    def least_noise(mu: float) -> MomentScales:
+        if max_rows is None:
+            return moment_scales(mu, radius_x, radius_y, weights, **table)
+        return person_moment_scales(mu, max_rows, radius_x, radius_y, weights, **table)
+
+    if privacy.delta > 0.0:
+        mu = gaussian_mu(*privacy.target)
+        scales = least_noise(mu)
+        # Frobenius-isotropic noise: half the variance off the diagonal, where every entry stands twice.
+        off_diagonal = math.nextafter(scales.xx * math.sqrt(0.5), math.inf)
+        return MomentCalibration(privacy, scales, off_diagonal, "Gaussian", mu, unit=unit)
+    best = least_noise(1.0)
+    # One spherical draw for all: each block is stretched by a power of two first, which keeps its exact sums exact.
+    exponents = {name: round(math.log2(best.xx) - math.log2(getattr(best, name))) for name in weights}
+    _check_spread(exponents, radius_x, radius_y)
+    stretch = {name: math.ldexp(1.0, exponent) for name, exponent in exponents.items()}
+    stretched = MomentScales(**{name: 1.0 / stretch[name] for name in weights})
+    if max_rows is None:
+        sensitivity = moment_mu(stretched, radius_x, radius_y, **table)
+    else:
+        sensitivity = person_moment_mu(stretched, max_rows, radius_x, radius_y, **table)
+    scale = l2_laplace_scale(privacy.target[0], sensitivity)
+    # A coordinate of the draw has variance scale^2 (dim + 1).
+    deviation = scale * math.sqrt(_joint_dimension(shape, weights) + 1.0)
+    scales = MomentScales(**{name: deviation / stretch[name] for name in weights})
+    if not all(sys.float_info.min <= getattr(scales, name) < math.inf for name in weights):
+        raise ValueError("epsilon, radius_x and radius_y ask for noise outside the range of floats")
+    return MomentCalibration(privacy, scales, scales.xx, "L2-Laplace", joint_scale=scale, unit=unit)
+
+
+def calibrate_each_outcome(
+    privacy: Privacy,
+    radius_x: float,
+    radius_y: float,
+    shape: tuple[int, int],
+    weights: Mapping[str, float],
+    composition: Composition,
+) -> MomentCalibration:
+    """Noise of the naive baseline: a Gaussian release of X'X and X'Y_i for every outcome i, the budget composed.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Guarantee of all outcomes together; its delta must be above 0.
+    radius_x, radius_y : float
+        Largest L2 norm of a row of X and of an outcome, as they are summed.
+    shape : tuple of int
+        Numbers of features and of outcomes.
+    weights : mapping of str to float
+        What the squared noise scale of each released block costs.
+    composition : {"basic", "advanced", "mu"}
+        How the budget is shared.
+
+    Returns
+    -------
+    MomentCalibration
+        Of one outcome's release; `mu` is that of all of them.
+    """
+    features, outcomes = shape
+    share = share_of_mu(privacy, outcomes, composition)
+    scales = moment_scales(
+        share, radius_x, radius_y, weights, adjacency=privacy.adjacency, n_features=features, n_outcomes=1
+    )
+    off_diagonal = math.nextafter(scales.xx * math.sqrt(0.5), math.inf)
+    return MomentCalibration(privacy, scales, off_diagonal, "Gaussian", compose_mu([share] * outcomes))
+
+
+def _check_spread(exponents: Mapping[str, int], radius_x: float, radius_y: float) -> None:
+    """Refuse blocks that one joint draw cannot hold: too far apart in what a row contributes once it is stretched."""
+    x, y = math.log2(radius_x), math.log2(radius_y)
+    lengths = {"xx": 2.0 * x, "x": x, "xy": x + y, "y": y, "n": 0.0}
+    stretched = [lengths[name] + exponent for name, exponent in exponents.items()]
+    spread = max(stretched) - min(stretched)
+    if spread > _LARGEST_SPREAD_EXPONENT:
+        raise ValueError(
+            f"weights and radii must keep the blocks of one L2-Laplace draw within 2^{_LARGEST_SPREAD_EXPONENT} of "
+            f"each other once stretched, got 2^{spread:.1f}"
+        )
+
+
+def printed_primo(privacy: Privacy, radius_x: float, radius_y: float) -> MomentCalibration:
+    """PRIMO's Algorithm 1 as printed: every entry of the upper triangle of X'X has the same noise.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        What the algorithm claims; it is computed whether it holds.
+    radius_x, radius_y : float
+        Largest L2 norm of a row of X and of Y.
+
+    Returns
+    -------
+    MomentCalibration
+        Not `guaranteed` where the exact delta is above the claimed one.
+    """
+    scales = primo_printed_scales(privacy.epsilon, privacy.delta, radius_x, radius_y)
+    true_delta = primo_printed_delta(privacy.epsilon, privacy.delta, privacy.adjacency)
+    return MomentCalibration(
+        privacy, scales, scales.xx, "Gaussian", calibration="paper", guaranteed=true_delta <= privacy.delta
+    )
+
+
+def weighted_cost(calibration: MomentCalibration, weights: Mapping[str, float]) -> float:
+    """Return the weighted sum of squared noise scales."""
+    return math.fsum(weight * getattr(calibration.scales, name) ** 2 for name, weight in weights.items())
+
+
+def _joint_dimension(shape: tuple[int, int], blocks: Iterable[str]) -> int:
+    """Count the distinct entries in the blocks of a release."""
+    features, outcomes = shape
+    sizes = {"xx": features * (features + 1) // 2, "x": features, "xy": features * outcomes, "y": outcomes, "n": 1}
+    return sum(sizes[name] for name in blocks)
+
+
+def draw(gram: Gram, calibration: MomentCalibration, source: noise.BitSource, name: str) -> Release:
+    """Add the noise to exact sums; the only place where they turn into something public.
+
+    Parameters
+    ----------
+    gram : Gram
+        The data owner's exact sums, with column sums where `calibration` releases them.
+    calibration : MomentCalibration
+        The noise.
+    source : BitSource
+        Where its bits come from.
+    name : str
+        What the release is called in the ledger's report.
+
+    Returns
+    -------
+    Release
+        Its values are "xx" (symmetric), "xy" and, where calibrated, "x", "y" and "n".
+
+    Raises
+    ------
+    ValueError
+        If the sums are of people who own several rows, and the noise is not, or the other way about.
+    """
+    if gram.unit != calibration.unit:
+        raise ValueError(f"gram sums rows of {gram.unit}, the noise was calibrated for {calibration.unit}")
+    exact = _exact_blocks(gram, calibration.blocks)
+    if calibration.mechanism == "Gaussian":
+        values, grid = _gaussian_blocks(exact, calibration, source)
+    else:
+        values, grid = _laplace_blocks(exact, calibration, source)
+    return Release(
+        name,
+        calibration.mechanism,
+        calibration.privacy,
+        {key: _mirrored(value) if key == "xx" else value for key, value in values.items()},
+        {key: float(getattr(calibration.scales, key)) for key in calibration.blocks},
+        mu=calibration.mu,
+        grid=grid,
+        calibration=calibration.calibration,
+        guaranteed=calibration.guaranteed,
+        reproducible=source.reproducible,
+    )
+
+
+def draw_each_outcome(gram: Gram, calibration: MomentCalibration, source: noise.BitSource, name: str) -> Release:
+    """Release X'X and X'Y_i anew for every outcome i: the naive baseline, which pays for X'X once an outcome.
+
+    Parameters
+    ----------
+    gram : Gram
+        The data owner's exact sums.
+    calibration : MomentCalibration
+        The noise of one outcome's release; its `privacy` is the guarantee of all of them together.
+    source : BitSource
+        Where its bits come from.
+    name : str
+        What the release is called in the ledger's report.
+
+    Returns
+    -------
+    Release
+        "xx" of shape (n_outcomes, n_features, n_features) and "xy" of shape (n_features, n_outcomes).
+    """
+    exact = _exact_blocks(gram, calibration.blocks)
+    draws = []
+    for column in range(gram.n_outcomes):
+        one = exact | {"xy": exact["xy"][:, [column]]}
+        draws.append(_gaussian_blocks(one, calibration, source))
+    return Release(
+        name,
+        calibration.mechanism,
+        calibration.privacy,
+        {
+            "xx": np.array([_mirrored(values["xx"]) for values, _ in draws]),
+            "xy": np.concatenate([values["xy"] for values, _ in draws], axis=1),
+        },
+        {key: float(getattr(calibration.scales, key)) for key in calibration.blocks},
+        mu=calibration.mu,
+        grid=draws[0][1],
+        reproducible=source.reproducible,
+    )
+
+
+def noisy_moments(release: Release, calibration: MomentCalibration, gram: Gram) -> NoisyMoments:
+    """Return the released arrays with their noise, for the solvers."""
+    values = release.values
+    count = values.get("n")
+    # Under replace-one the number of rows is public, if a person is a row; else only its release is.
+    public = calibration.privacy.adjacency == "replace_one" and calibration.unit is None
+    n = float(count) if count is not None else float(gram.n_rows) if public else None
+    return NoisyMoments(values["xx"], values["xy"], calibration.noise, values.get("x"), values.get("y"), n)
+
+
+def exact_moments(gram: Gram) -> NoisyMoments:
+    """Return the exact sums as moments without noise, for epsilon = inf."""
+    assert gram.xy is not None
+    x, y = (total if total is None else total.to_float64() for total in (gram.exact_x_sum, gram.exact_y_sum))
+    return NoisyMoments(gram.xx, gram.xy, MomentNoise(0.0, 0.0, 0.0), x, y, float(gram.n_rows))
+
+
+def _exact_blocks(gram: Gram, blocks: tuple[str, ...]) -> dict[str, FixedPoint]:
+    """Return the exact entries of every block, X'X as its upper triangle (diagonal first)."""
+    features = gram.exact_xx.shape[0]
+    rows, columns = _triangle(features)
+    exact = {
+        "xx": gram.exact_xx[rows, columns],
+        "xy": gram.exact_xy,
+        "x": gram.exact_x_sum,
+        "y": gram.exact_y_sum,
+        "n": FixedPoint.from_integers(gram.n_rows, 0),
+    }
+    return {name: block for name, block in exact.items() if name in blocks and block is not None}
+
+
+def _triangle(features: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the indices of the diagonal, then of the entries above it."""
+    upper = np.triu_indices(features, 1)
+    diagonal = np.arange(features)
+    return np.concatenate([diagonal, upper[0]]), np.concatenate([diagonal, upper[1]])
+
+
+def _mirrored(entries: FloatArray) -> FloatArray:
+    features = (math.isqrt(8 * len(entries) + 1) - 1) // 2
+    matrix = np.empty((features, features))
+    rows, columns = _triangle(features)
+    matrix[rows, columns] = entries
+    matrix[columns, rows] = entries
+    return matrix
+
+
+def _gaussian_blocks(
+    exact: dict[str, FixedPoint], calibration: MomentCalibration, source: noise.BitSource
+) -> tuple[dict[str, FloatArray], dict[str, float]]:
+    values, grids = {}, {}
+    for name, center in exact.items():
+        scale = getattr(calibration.scales, name)
+        grids[name] = noise.default_grid(scale)
+        if name != "xx":
+            values[name] = noise.gaussian(scale, center.shape, source, center=center, grid=grids[name])
+            continue
+        features = (math.isqrt(8 * center.shape[0] + 1) - 1) // 2
+        parts = ((scale, center[:features]), (calibration.off_diagonal, center[features:]))
+        values[name] = np.concatenate(
+            [noise.gaussian(sigma, part.shape, source, center=part, grid=grids[name]) for sigma, part in parts]
+        )
+    return values, grids
+
+
+def _laplace_blocks(
+    exact: dict[str, FixedPoint], calibration: MomentCalibration, source: noise.BitSource
+) -> tuple[dict[str, FloatArray], dict[str, float]]:
+    """Draw one vector for all blocks, each stretched by its power of two and shrunk again afterwards."""
+    stretch = {name: round(math.log2(calibration.scales.xx / getattr(calibration.scales, name))) for name in exact}
+    unit = min(center.exponent + stretch[name] for name, center in exact.items())
+    integers: list[int] = []
+    for name, center in exact.items():
+        shift = center.exponent + stretch[name] - unit
+        integers += [center.integer(index) << shift for index in np.ndindex(center.shape)]
+    grid = noise.default_grid(calibration.joint_scale)
+    joint = noise.l2_laplace(
+        calibration.joint_scale,
+        len(integers),
+        source,
+        center=FixedPoint.from_integers(integers, unit),
+        grid=grid,
+    )
+    values, grids, start = {}, {}, 0
+    for name, center in exact.items():
+        size = math.prod(center.shape)
+        values[name] = np.ldexp(joint[start : start + size], -stretch[name]).reshape(center.shape)
+        grids[name] = math.ldexp(grid, -stretch[name])
+        start += size
+    return values, grids

@@ -1,0 +1,24 @@
+"""scikit-learn's own checks of its estimator conventions."""
+
+import math
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dpfast import MultiOutcomeRidge
+
+EXACT = MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0)
+PRIVATE = MultiOutcomeRidge(1000.0, 1e-6, bound_x=100.0, bound_y=100.0)
+
+
+def expected_to_fail(estimator):
+    if math.isinf(estimator.epsilon):
+        return {}
+    return {
+        "check_dtype_object": "arrays of Python objects are refused: what is in them is not known to be numbers",
+        "check_regressors_train": "asks for accuracy on a few dozen rows",
+    }
+
+
+@parametrize_with_checks([EXACT, PRIVATE], expected_failed_checks=expected_to_fail)
+def test_conventions(estimator, check):
+    check(estimator)
