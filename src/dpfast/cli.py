@@ -1,0 +1,141 @@
+"""The command line: ``dpfast demo``, ``dpfast fit``, ``dpfast plan``, ``dpfast audit``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dpfast.privacy import BudgetExceeded, Privacy
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default those the process was started with.
+
+    Returns
+    -------
+    int
+        0 if it went well, 1 if an audit caught a mechanism above its claim or for anything unexpected, 2 for unusable
+        arguments, jobs or tables, 3 if a budget has too little left, 130 if interrupted.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except KeyboardInterrupt:
+        print(f"dpfast {options.command}: interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if getattr(options, "debug", False):
+            raise
+        status, message = _failure(error)
+        print(f"dpfast {options.command}: {' '.join(message.split())}", file=sys.stderr)
+        return status
+
+
+def _failure(error: Exception) -> tuple[int, str]:
+    """Return the exit code and the line that belong to an error."""
+    match error:
+        case BudgetExceeded():
+            return 3, str(error)
+        case ValueError() | TypeError() | OSError() | ImportError():
+            return 2, str(error)
+    # Its message may be another library's, and quote data.
+    return 1, f"unexpected {type(error).__name__}; --debug of dpfast fit shows where (a traceback may quote data)"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dpfast", description="Differentially private estimators.")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    demo = commands.add_parser("demo", help="private regression on two real tables, in under a minute")
+    demo.add_argument("--output", type=Path, default=Path(), metavar="DIR", help="where the plot goes (default: here)")
+    demo.set_defaults(run=_demo)
+
+    fit = commands.add_parser("fit", help="a batch job: table, bounds, estimator, budget and outputs in a TOML file")
+    fit.add_argument("job", type=Path, metavar="JOB.toml")
+    fit.add_argument(
+        "--force", action="store_true", help="replace outputs; a release that was made is made and paid again"
+    )
+    fit.add_argument("--quiet", action="store_true", help="no progress bar")
+    fit.add_argument("--debug", action="store_true", help="show the traceback of an error, which may quote data")
+    fit.set_defaults(run=_fit)
+
+    plan = commands.add_parser("plan", help="expected error of a regression, from public sizes alone")
+    plan.add_argument("--rows", type=int, required=True, help="number of people")
+    plan.add_argument("--features", type=int, required=True)
+    plan.add_argument("--outcomes", type=int, default=1)
+    plan.add_argument("--bound-x", type=float, required=True, help="largest L2 norm of a row of features")
+    plan.add_argument("--bound-y", type=float, required=True, help="largest L2 norm of a row of outcomes")
+    plan.add_argument("--target", type=float, default=0.1, help="error wanted, as a fraction of bound-y")
+    _add_privacy(plan, delta=None)
+    plan.set_defaults(run=_plan)
+
+    audit = commands.add_parser("audit", help="attack every mechanism; print its claim against what was found")
+    audit.add_argument("--runs", type=int, default=4000, help="outputs drawn on either table (default: 4000)")
+    _add_privacy(audit, delta=1e-5)
+    audit.set_defaults(run=_audit)
+    return parser
+
+
+def _add_privacy(parser: argparse.ArgumentParser, delta: float | None) -> None:
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--delta", type=float, default=delta, required=delta is None)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from dpfast.demo import run
+
+    run(options.output)
+    return 0
+
+
+def _fit(options: argparse.Namespace) -> int:
+    from dpfast.jobs import OutputError, run
+
+    try:
+        print(run(options.job, force=options.force, progress=not options.quiet))
+    except OutputError as error:
+        print(f"dpfast fit: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from dpfast.multi_outcome import MultiOutcomeRidge
+
+    plan = MultiOutcomeRidge.plan(
+        options.rows,
+        options.features,
+        options.outcomes,
+        target=options.target,
+        epsilon=options.epsilon,
+        delta=options.delta,
+        bound_x=options.bound_x,
+        bound_y=options.bound_y,
+    )
+    print(plan)
+    return 0
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from dpfast.audit import all_attacks
+
+    if options.runs < 100:
+        raise ValueError(f"--runs must be at least 100, got {options.runs}")
+    privacy = Privacy(options.epsilon, options.delta)
+    print(f"{'mechanism':52} {'claim':>7} {'found':>7} {'noise / 6':>10}")
+    caught = False
+    for attack, broken in zip(all_attacks(privacy), all_attacks(privacy, weaken=6.0), strict=True):
+        found, found_broken = (each.lower_bound(options.runs) for each in (attack, broken))
+        caught |= found > attack.privacy.epsilon
+        print(f"{attack.name:52} {attack.privacy.epsilon:7.3f} {found:7.3f} {found_broken:10.3f}")
+    print("'found' is a 99.9% lower bound on epsilon; with a sixth of the noise it must exceed the claim.")
+    if caught:
+        print("A mechanism loses more privacy than it claims.", file=sys.stderr)
+    return int(caught)
