@@ -1,0 +1,185 @@
+"""What a job leaves behind: coefficients, model and report, as one folder that is there whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast.jobs.specification import Job
+from dpfast.multi_outcome import MultiOutcomeRidge
+from dpfast.privacy import Privacy, Release
+
+MODEL = "model.json"
+FILES = ("coefficients.csv", MODEL, "report.md", "report.json")
+
+
+class OutputError(RuntimeError):
+    """A release was made and paid for, but could not be put in its place."""
+
+
+def is_done(job: Job) -> bool:
+    """Whether this very job has made and written its release already."""
+    try:
+        model = json.loads((job.folder / MODEL).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(model, dict) and model.get("job_sha256") == job.digest
+
+
+def check_writable(job: Job, *, replace: bool) -> None:
+    """Refuse, before anything is spent, a folder that could not be written, or must not be replaced."""
+    folder = job.folder
+    if folder.exists():
+        if not folder.is_dir():
+            raise FileExistsError(f"[output] folder {str(folder)!r} is a file")
+        present = sorted(file.name for file in folder.iterdir())
+        foreign = [name for name in present if name not in FILES]
+        if foreign:
+            raise FileExistsError(f"[output] folder {str(folder)!r} holds other files, such as {foreign[0]!r}")
+        if present and not replace:
+            raise FileExistsError(
+                f"[output] folder {str(folder)!r} holds the outputs of another job; "
+                "choose another, or set overwrite = true or --force"
+            )
+    nearest = next(place for place in folder.parents if place.exists())
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise PermissionError(f"[output] folder {str(folder)!r} cannot be made: no permission to write beside it")
+
+
+def write(job: Job, model: MultiOutcomeRidge) -> None:
+    """Write all outputs beside their folder, then put them in its place.
+
+    Raises
+    ------
+    OutputError
+        If that fails; it says where the outputs are, if they are complete.
+    """
+    contents = (_coefficients(job, model), _json(_model(job, model)), _report(job, model), _json(_accounts(job, model)))
+    partial = job.folder.with_name(f".{job.folder.name}.{os.getpid()}.partial")
+    place = "lost"
+    try:
+        partial.mkdir(parents=True)
+        for name, text in zip(FILES, contents, strict=True):
+            _write_through(partial / name, text)
+        place = f"in {str(partial)!r}"
+        _put_in_place(partial, job.folder)
+    except OSError as error:
+        raise OutputError(f"the release was made and paid for, but its outputs are {place}: {error}") from error
+
+
+def _write_through(path: Path, text: str) -> None:
+    with path.open("x", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _put_in_place(partial: Path, folder: Path) -> None:
+    if not folder.exists():
+        partial.rename(folder)
+        return
+    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    folder.rename(old)
+    partial.rename(folder)
+    shutil.rmtree(old)
+
+
+def _coefficients(job: Job, model: MultiOutcomeRidge) -> str:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["outcome", "feature", "coefficient", "noise_std"])
+    for k, outcome in enumerate(job.outcome_names):
+        if model.fit_intercept:
+            table.writerow([outcome, "(intercept)", float(model.intercept_[k]), ""])
+        for j, feature in enumerate(job.feature_names):
+            table.writerow([outcome, feature, float(model.coef_[k, j]), float(model.coef_std_[k, j])])
+    return text.getvalue()
+
+
+def _model(job: Job, model: MultiOutcomeRidge) -> dict[str, Any]:
+    return {
+        "kind": job.estimator,
+        "job_sha256": job.digest,
+        "parameters": _parameters(job),
+        "feature_names": job.feature_names,
+        "outcome_names": job.outcome_names,
+        "coefficients": _numbers(model.coef_),
+        "intercept": _numbers(model.intercept_),
+        "noise_std": _numbers(model.coef_std_),
+        "ridge": float(model.ridge_),
+        "privacy": _privacy(model.privacy_spent_),
+        "releases": [_record(release) for release in model.releases_],
+    }
+
+
+def _accounts(job: Job, model: MultiOutcomeRidge) -> dict[str, Any]:
+    ledger = model.ledger
+    assert ledger is not None
+    return {
+        "job_sha256": job.digest,
+        "this_job": [_record(release) for release in model.releases_],
+        "budget": _privacy(ledger.budget),
+        "spent": _privacy(ledger.spent),
+        "remaining": _privacy(ledger.remaining),
+    }
+
+
+def _report(job: Job, model: MultiOutcomeRidge) -> str:
+    facts = [
+        f"- job: `{job.path.name}`, sha256 `{job.digest}`",
+        f"- estimator: {job.estimator}",
+        *(f"- {name}: {value}" for name, value in _parameters(job).items() if name not in ("epsilon", "delta")),
+        f"- features ({len(job.feature_names)}): {', '.join(job.feature_names)}",
+        f"- outcomes ({len(job.outcome_names)}): {', '.join(job.outcome_names)}",
+        f"- penalty used: {model.ridge_!r}",
+    ]
+    return "\n".join(
+        [
+            "# Private fit",
+            "",
+            *facts,
+            "",
+            "`noise_std` in coefficients.csv is what the privacy noise alone does to a coefficient; it says nothing of",
+            "sampling error. Bounds, levels and constants were declared in the job, not taken from the data.",
+            "",
+            "```",
+            "" if model.ledger is None else model.ledger.report(),
+            "```",
+            "",
+        ]
+    )
+
+
+def _parameters(job: Job) -> dict[str, Any]:
+    """Return the parameters as JSON has them; not the seed, with which anybody could take the noise off."""
+    shown = {name: value for name, value in job.parameters.items() if name != "random_state"}
+    if "box_x" in shown:
+        shown["box_x"] = [np.asarray(side).tolist() for side in shown["box_x"]]
+    return shown
+
+
+def _record(release: Release) -> dict[str, Any]:
+    return {name: value for name, value in release.to_dict().items() if name != "values"}
+
+
+def _privacy(privacy: Privacy) -> dict[str, Any]:
+    return {"epsilon": privacy.epsilon, "delta": privacy.delta, "adjacency": privacy.adjacency}
+
+
+def _numbers(array: NDArray[np.float64]) -> Any:
+    """Return nested lists; JSON has no infinity, null stands for it."""
+    entries = array.astype(object)
+    entries[~np.isfinite(array)] = None
+    return entries.tolist()
+
+
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=1) + "\n"

@@ -1,0 +1,67 @@
+"""Run a job: check, read once, release, write.
+
+A job that stops before its release has spent nothing and is run again from the start. The exact sums it had so far are
+not kept: they are private, and a file of them would be one more thing to protect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from dpfast.jobs import outputs
+from dpfast.jobs.specification import ESTIMATORS, Job
+
+
+def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
+    """Fit what a job file describes, and write its outputs.
+
+    Parameters
+    ----------
+    path : Path
+        The TOML file; paths in it are relative to its folder.
+    force : bool, default False
+        Replace outputs, and make a new release even if this very job has made one: it costs its budget again.
+    progress : bool, default True
+        Show the bytes read, where tqdm is installed and a terminal is watching.
+
+    Returns
+    -------
+    str
+        What was done, in a line.
+
+    Raises
+    ------
+    TypeError, ValueError, OSError
+        If the job or its input is unusable; nothing was spent, and nothing written.
+    BudgetExceeded
+        If the ledger has too little left; no row was read.
+    """
+    job = Job.read(Path(path))
+    if outputs.is_done(job) and not force:
+        return f"{str(job.folder)!r} holds the release of this job already; nothing was read or spent"
+    outputs.check_writable(job, replace=job.overwrite or force)
+    model = ESTIMATORS[job.estimator](**job.parameters, ledger=job.open_ledger())
+    if job.columns is None:
+        features, outcomes = job.files
+        model.fit(features, outcomes)
+    else:
+        with _progress(job, progress) as advance:
+            model.fit(job.columns.encode(job.files, advance), None)
+    outputs.write(job, model)
+    return f"spent {model.privacy_spent_}; wrote {str(job.folder)!r}"
+
+
+@contextmanager
+def _progress(job: Job, wanted: bool) -> Iterator[Callable[[int], object] | None]:
+    """Count bytes, which are as public as the files' sizes; rows are private under add/remove."""
+    if not wanted or find_spec("tqdm") is None:
+        yield None
+        return
+    from tqdm import tqdm
+
+    size = sum(file.stat().st_size for file in job.files)
+    with tqdm(total=size, unit="B", unit_scale=True, desc="reading", disable=None, leave=False) as bar:
+        yield bar.update

@@ -1,0 +1,287 @@
+"""A job file, read and checked: everything that can be said of it from public facts, before any row is read."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpfast.io import Boolean, Category, Columns, Number
+from dpfast.io.blocks import in_memory
+from dpfast.io.columns import Column
+from dpfast.io.files import FORMATS, file_format, table_files
+from dpfast.io.parts import table_parts
+from dpfast.jobs.sections import Section, read_toml
+from dpfast.multi_outcome import MultiOutcomeRidge
+from dpfast.privacy import Ledger, Privacy
+
+ESTIMATORS = {"multi_outcome_ridge": MultiOutcomeRidge}
+
+_SECTIONS = ("input", "features", "outcomes", "estimator", "privacy", "output")
+_PARAMETERS = (
+    "bound_x",
+    "bound_y",
+    "ridge",
+    "mechanism",
+    "fit_intercept",
+    "nonnegative",
+    "adjacency",
+    "calibration",
+    "random_state",
+    "n_threads",
+)
+# Neither decides the release: the results do not depend on the threads, and a hashed seed is found again by trying.
+_UNHASHED = ("random_state", "n_threads")
+_KINDS = ("number", "boolean", "category")
+_COLUMN_KEYS = {
+    "number": ("kind", "missing", "low", "high"),
+    "boolean": ("kind", "missing"),
+    "category": ("kind", "levels", "drop_first", "missing", "undeclared"),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A checked job.
+
+    Parameters
+    ----------
+    path : Path
+        Its file.
+    files : list of Path
+        Tables with named columns; or those of X and of Y, one after the other, for .npy.
+    columns : Columns or None
+        What is declared of them; None for .npy.
+    feature_names, outcome_names : tuple of str
+        Columns of X and of Y.
+    estimator : str
+        A key of `ESTIMATORS`.
+    parameters : dict
+        The estimator's, without the ledger.
+    budget : Privacy
+        All that the ledger may ever spend.
+    ledger_path : Path or None
+        The ledger's file; None for a ledger of this job alone.
+    folder : Path
+        Where the outputs go.
+    overwrite : bool
+        Whether they may replace another job's.
+    digest : str
+        Of everything that decides the release, but the seed.
+    """
+
+    path: Path
+    files: list[Path]
+    columns: Columns | None
+    feature_names: tuple[str, ...]
+    outcome_names: tuple[str, ...]
+    estimator: str
+    parameters: dict[str, Any]
+    budget: Privacy
+    ledger_path: Path | None
+    folder: Path
+    overwrite: bool
+    digest: str
+
+    @classmethod
+    def read(cls, path: Path) -> Job:
+        """Read and check a job file; of the tables only schemas are read.
+
+        Raises
+        ------
+        TypeError, ValueError, OSError
+            Naming the section and the key, or the file or the column.
+        """
+        content = read_toml(path)
+        job = Section("job", content, _SECTIONS)
+        here = path.parent
+        output = Section("output", job.take("output", dict), ("folder", "overwrite"))
+        estimator = Section("estimator", job.take("estimator", dict), ("kind", "box", *_PARAMETERS))
+        kind = estimator.take("kind", str)
+        if kind not in ESTIMATORS:
+            raise ValueError(f"[estimator] kind must be one of {', '.join(map(repr, ESTIMATORS))}, got {kind!r}")
+        privacy = Section("privacy", job.take("privacy", dict), ("epsilon", "delta", "ledger"))
+        adjacency = estimator.take("adjacency", str, default="replace_one")
+        cost = Privacy(privacy.take("epsilon", int, float), privacy.take("delta", int, float, default=0.0), adjacency)
+        if math.isinf(cost.epsilon):
+            raise ValueError("[privacy] epsilon must be finite: a job writes a private release")
+
+        files, is_npy = _input_files(job, here)
+        box = estimator.take("box", list, default=None)
+        if is_npy:
+            columns, (features, outcomes) = None, _npy_names(job, files)
+        else:
+            columns, limits = _columns(job, files)
+            features, outcomes = columns.feature_names, columns.outcome_names
+            box = _box(box, limits, columns)
+            columns.check(files)
+        parameters = _parameters(estimator, cost, box)
+        # A plan needs public sizes only, and refuses what a fit would refuse of the parameters.
+        ESTIMATORS[kind].plan(1, len(features), len(outcomes), **parameters)
+        return cls(
+            path,
+            files,
+            columns,
+            features,
+            outcomes,
+            kind,
+            parameters,
+            *_budget(privacy, cost, here),
+            (here / output.take("folder", str)).resolve(),
+            output.take("overwrite", bool, default=False),
+            _digest(content),
+        )
+
+    def open_ledger(self) -> Ledger:
+        """Open the ledger that pays, or make it."""
+        if self.ledger_path is None:
+            return Ledger(self.budget)
+        return Ledger(self.budget, self.ledger_path)
+
+
+def _input_files(job: Section, here: Path) -> tuple[list[Path], bool]:
+    """Return the files and whether they are a pair of arrays."""
+    section = Section("input", job.take("input", dict), ("path", "format", "x", "y"))
+    if "x" in section.content or "y" in section.content:
+        if "path" in section.content:
+            raise ValueError("[input] has both path and x, y; x and y are a pair of .npy files")
+        files = [here / section.take(key, str) for key in ("x", "y")]
+        if any(file.suffix != ".npy" for file in files):
+            raise ValueError("[input] x and y must be .npy files; tables with named columns are given by path")
+        return files, True
+    paths = section.take("path", str, list)
+    if not isinstance(paths, str) and not (paths and all(isinstance(path, str) for path in paths)):
+        raise TypeError("[input] path must be text or a list of texts")
+    files = []
+    for path in [paths] if isinstance(paths, str) else paths:
+        files += table_files(here / path, "[input] path")
+    formats = {file_format(file, "[input] path") for file in files}
+    declared = section.take("format", str, default=None)
+    accepted = sorted(set(FORMATS.values()) - {"npy"})
+    if declared is not None and declared not in accepted:
+        raise ValueError(f"[input] format must be one of {', '.join(map(repr, accepted))}, got {declared!r}")
+    if "npy" in formats:
+        raise ValueError("[input] path is a .npy file, which has no named columns; give a pair of them as x and y")
+    if declared is not None and formats != {declared}:
+        raise ValueError(f"[input] format is {declared!r}, but the files are {', '.join(sorted(formats))}")
+    return files, False
+
+
+def _npy_names(job: Section, files: list[Path]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    for key in ("features", "outcomes"):
+        if key in job.content:
+            raise ValueError(f"[{key}] declares columns by name, which .npy files do not have; leave it out")
+    arrays = [in_memory(file, key, is_outcome=key == "y") for file, key in zip(files, ("x", "y"), strict=True)]
+    names = []
+    for array, file, key in zip(arrays, files, ("x", "y"), strict=True):
+        if array is None:
+            raise FileNotFoundError(f"[input] {key}: no such file: {str(file)!r}")
+        names.append(tuple(f"{key}{column}" for column in range(array.shape[1])))
+    return names[0], names[1]
+
+
+def _columns(job: Section, files: list[Path]) -> tuple[Columns, dict[str, tuple[float, float]]]:
+    """Return the declared columns, and the limits of those that have any."""
+    declared = {key: job.take(key, dict) for key in ("features", "outcomes")}
+    explicit = {name for section in declared.values() for name in section}
+    present = next(table_parts(files)).names
+    names = [name for name in present if name not in explicit]
+    limits: dict[str, tuple[float, float]] = {}
+    columns: dict[str, list[Column]] = {"features": [], "outcomes": []}
+    for key, section in declared.items():
+        for name, value in section.items():
+            is_pattern = any(sign in name for sign in "*?[") and name not in present
+            matches = fnmatch.filter(names, name) if is_pattern else [name]
+            if not matches:
+                raise ValueError(f"[{key}] {name!r} matches no column of the table that is not declared by name")
+            for match in matches:
+                column, limit = _column(key, match, value)
+                columns[key].append(column)
+                if limit is not None:
+                    limits[match] = limit
+    if not columns["outcomes"]:
+        raise ValueError("[outcomes] must declare at least one column")
+    return Columns(columns["features"], columns["outcomes"]), limits
+
+
+def _column(key: str, name: str, value: object) -> tuple[Column, tuple[float, float] | None]:
+    """Return one column, and its limits if it has any."""
+    where = f"{key}.{name}"
+    content: Mapping[str, Any] = {"kind": value} if isinstance(value, str) else value  # type: ignore[assignment]
+    if not isinstance(content, Mapping):
+        raise TypeError(f"[{where}] must be a kind of column or a table, got {type(value).__name__}")
+    kind = content.get("kind", "category" if "levels" in content else "number")
+    if kind not in _KINDS:
+        raise ValueError(f"[{where}] kind must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
+    section = Section(where, content, _COLUMN_KEYS[kind])
+    options = {name: option for name, option in content.items() if name not in ("kind", "levels", "low", "high")}
+    if kind == "boolean":
+        return Boolean(name, **options), None
+    if kind == "category":
+        return Category(name, section.take("levels", list), **options), None
+    if "low" not in content and "high" not in content:
+        return Number(name, **options), None
+    if key == "outcomes":
+        raise ValueError(f"[{where}] has low or high, which only features have; outcomes are bounded by bound_y")
+    low, high = (float(section.take(side, int, float)) for side in ("low", "high"))
+    if not -math.inf < low < high < math.inf:
+        raise ValueError(f"[{where}] low must be below high, and both finite")
+    return Number(name, **options), (low, high)
+
+
+def _box(box: list[Any] | None, limits: dict[str, tuple[float, float]], columns: Columns) -> list[Any] | None:
+    """Return the limits of every encoded feature, where columns declare them."""
+    if not limits:
+        return box
+    if box is not None:
+        raise ValueError("[estimator] box and low, high in [features] say the same: leave one of them out")
+    pairs: list[tuple[float, float]] = []
+    for column in columns.features:
+        if isinstance(column, Number) and column.name not in limits:
+            raise ValueError(f"[features.{column.name}] lacks low and high, which other features have")
+        pairs += [limits.get(column.name, (0.0, 1.0))] * len(column.encoded_names)
+    return [np.array(side) for side in zip(*pairs, strict=True)]
+
+
+def _parameters(estimator: Section, cost: Privacy, box: list[Any] | None) -> dict[str, Any]:
+    parameters = {key: estimator.content[key] for key in _PARAMETERS if key in estimator.content}
+    if "bound_y" not in parameters:
+        raise ValueError("[estimator] lacks the key 'bound_y'")
+    if "bound_x" not in parameters and box is None:
+        raise ValueError("[estimator] lacks the key 'bound_x', and there is no box that would bound the rows")
+    parameters.setdefault("bound_x", None)
+    parameters |= {"epsilon": cost.epsilon, "delta": cost.delta, "adjacency": cost.adjacency}
+    if box is not None:
+        parameters["box_x"] = tuple(box)
+    return parameters
+
+
+def _budget(privacy: Section, cost: Privacy, here: Path) -> tuple[Privacy, Path | None]:
+    """Return the ledger's budget and file."""
+    if "ledger" not in privacy.content:
+        return cost, None
+    section = Section("privacy.ledger", privacy.content["ledger"], ("path", "epsilon", "delta"))
+    budget = Privacy(
+        section.take("epsilon", int, float), section.take("delta", int, float, default=0.0), cost.adjacency
+    )
+    path = here / section.take("path", str)
+    return budget, path
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """Hash what decides a release: the order of features and outcomes counts, that of other keys does not.
+
+    The seed is left out: it would be found again by trying.
+    """
+    ordered = []
+    for name in sorted(content.keys() - {"output"}):
+        items = [(key, value) for key, value in content[name].items() if name != "estimator" or key not in _UNHASHED]
+        ordered.append([name, items if name in ("features", "outcomes") else sorted(items)])
+    return hashlib.sha256(json.dumps(ordered).encode()).hexdigest()

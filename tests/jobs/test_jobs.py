@@ -1,0 +1,422 @@
+"""``dpfast fit``: the bits of the fit in memory, every refusal before anything is spent, outputs whole or absent."""
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpfast import Ledger, MultiOutcomeRidge, Privacy
+from dpfast.cli import main
+from dpfast.io import EncodedTable
+from dpfast.jobs import Job, outputs
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+
+SEED = 11
+OUTPUTS = {"coefficients.csv", "model.json", "report.md", "report.json"}
+
+BASE = {
+    "input": {"path": "table.csv"},
+    "features": {
+        "age": {"low": 0, "high": 100, "missing": 50},
+        "smoker": "boolean",
+        "site": {"levels": ["Bern", "Basel"], "undeclared": "zeros"},
+    },
+    "outcomes": {"days": "number", "again": "boolean"},
+    "estimator": {"kind": "multi_outcome_ridge", "bound_y": 9.0, "fit_intercept": True, "random_state": SEED},
+    "privacy": {"epsilon": 1.0, "delta": 1e-6},
+    "output": {"folder": "fit"},
+}
+PARAMETERS = {"bound_x": None, "bound_y": 9.0, "fit_intercept": True, "random_state": SEED}
+
+
+def toml(value):
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {toml(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value) if not isinstance(value, float) else repr(value)
+
+
+def changed(**sections):
+    """Return the job with some keys replaced; None takes a key or a section out."""
+    job = {name: dict(section) for name, section in BASE.items()}
+    for name, keys in sections.items():
+        section = {} if keys is None else job.get(name, {}) | keys
+        job[name] = {key: value for key, value in section.items() if value is not None}
+        if keys is None:
+            del job[name]
+    return job
+
+
+def write_job(folder, job, name="job.toml"):
+    lines = []
+    for section, content in job.items():
+        lines += [f"[{section}]", *(f"{json.dumps(key)} = {toml(value)}" for key, value in content.items()), ""]
+    path = folder / name
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(5)
+    n = 700
+    frame = pd.DataFrame(
+        {
+            "age": rng.uniform(0, 100, n),
+            "smoker": rng.random(n) < 0.3,
+            "site": rng.choice(["Bern", "Basel", "Genf"], n),
+            "days": rng.gamma(2.0, 2.0, n),
+            "again": rng.random(n) < 0.2,
+        }
+    )
+    frame.loc[::9, "age"] = np.nan
+    return frame
+
+
+@pytest.fixture
+def folder(frame, tmp_path):
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    return tmp_path
+
+
+def arrays(frame):
+    x = np.column_stack([frame.age.fillna(50.0), frame.smoker, frame.site == "Bern", frame.site == "Basel"])
+    return x.astype(float), frame[["days", "again"]].to_numpy(float)
+
+
+def fit_in_memory(frame):
+    box = (np.zeros(4), np.array([100.0, 1.0, 1.0, 1.0]))
+    return MultiOutcomeRidge(1.0, 1e-6, **PARAMETERS, box_x=box).fit(*arrays(frame))
+
+
+def written(folder):
+    return json.loads((folder / "fit" / "model.json").read_text())
+
+
+def left_behind(folder):
+    """Names in the job's folder that were not there before it ran."""
+    return {path.name for path in folder.iterdir()} - {"table.csv", "job.toml"}
+
+
+def inputs(frame, folder):
+    frame.to_parquet(folder / "table.parquet", row_group_size=100)
+    frame[:200].to_parquet(folder / "part-1.pq")
+    frame[200:].to_parquet(folder / "part-2.pq")
+    yield {"path": "table.csv"}
+    yield {"path": "table.csv", "format": "csv"}
+    yield {"path": str(folder / "table.parquet")}
+    yield {"path": "part-*.pq", "format": "parquet"}
+    yield {"path": ["part-1.pq", "part-2.pq"]}
+
+
+def test_every_kind_of_file_gives_the_bits_of_the_fit_in_memory(frame, folder, capsys):
+    expected = fit_in_memory(frame)
+    for section in inputs(frame, folder):
+        job = changed()
+        job["input"] = section
+        assert main(["fit", str(write_job(folder, job)), "--force"]) == 0
+        assert written(folder)["coefficients"] == expected.coef_.tolist()
+        assert written(folder)["intercept"] == expected.intercept_.tolist()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_pair_of_arrays(frame, folder):
+    x, y = arrays(frame)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", y)
+    job = changed(features=None, outcomes=None, estimator={"bound_x": 100.0})
+    job["input"] = {"x": "x.npy", "y": "y.npy"}
+    assert main(["fit", str(write_job(folder, job))]) == 0
+    expected = MultiOutcomeRidge(1.0, 1e-6, **PARAMETERS | {"bound_x": 100.0}).fit(x, y)
+    assert written(folder)["coefficients"] == expected.coef_.tolist()
+    assert written(folder)["feature_names"] == ["x0", "x1", "x2", "x3"]
+
+
+def test_patterns_take_the_columns_that_are_not_named(frame, folder):
+    x, _ = arrays(frame)
+    pd.DataFrame(np.column_stack([x, x[:, 0]]), columns=["lab_1", "y", "lab_2", "lab_3", "lab_4"]).to_csv(
+        folder / "table.csv", index=False
+    )
+    job = changed(estimator={"bound_x": 100.0})
+    job["features"], job["outcomes"] = {"lab_*": "number"}, {"y": "boolean", "lab_4": "number"}
+    assert main(["fit", str(write_job(folder, job))]) == 0
+    assert written(folder)["feature_names"] == ["lab_1", "lab_2", "lab_3"]
+
+
+def test_a_column_may_be_called_as_a_pattern_is_written(frame, folder):
+    frame.rename(columns={"age": "a*"}).assign(ab=1.0).to_csv(folder / "table.csv", index=False)
+    job = changed(features={"age": None, "a*": BASE["features"]["age"]})
+    assert main(["fit", str(write_job(folder, job))]) == 0
+    assert written(folder)["feature_names"] == ["smoker", "site=Bern", "site=Basel", "a*"]
+
+
+def test_an_interrupt_is_one_line(folder, capsys, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MultiOutcomeRidge, "fit", interrupt)
+    assert main(["fit", str(write_job(folder, changed()))]) == 130
+    assert capsys.readouterr().err == "dpfast fit: interrupted\n"
+    assert left_behind(folder) == set()
+
+
+def test_what_is_written(frame, folder, capsys):
+    assert main(["fit", str(write_job(folder, changed()))]) == 0
+    assert capsys.readouterr().out.startswith("spent epsilon 1, delta 1e-06, replace-one; wrote ")
+    assert {path.name for path in (folder / "fit").iterdir()} == OUTPUTS
+    assert left_behind(folder) == {"fit"}
+    expected = fit_in_memory(frame)
+    with (folder / "fit" / "coefficients.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["feature"] for row in rows[:5]] == ["(intercept)", "age", "smoker", "site=Bern", "site=Basel"]
+    assert [float(row["coefficient"]) for row in rows[6:]] == expected.coef_[1].tolist()
+    assert [float(row["noise_std"]) for row in rows[6:]] == expected.coef_std_[1].tolist()
+    report = json.loads((folder / "fit" / "report.json").read_text())
+    assert report["spent"] == {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace_one"}
+    assert "Privacy report" in (folder / "fit" / "report.md").read_text()
+    # The seed takes the noise off: it is in no output, nor can it be found by trying digests.
+    assert not any("random_state" in path.read_text() for path in (folder / "fit").iterdir())
+    other = write_job(folder, changed(estimator={"random_state": 12}), "other.toml")
+    assert Job.read(other).digest == written(folder)["job_sha256"]
+
+
+def test_a_release_that_was_made_is_not_made_again(folder, capsys, monkeypatch):
+    job = write_job(folder, changed(estimator={"random_state": None}, output={"overwrite": True}))
+    assert main(["fit", str(job)]) == 0
+    first = written(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(MultiOutcomeRidge, "fit", None)
+        assert main(["fit", str(job)]) == 0
+    assert "holds the release of this job already; nothing was read or spent" in capsys.readouterr().out
+    assert written(folder) == first
+    assert main(["fit", str(job), "--force"]) == 0
+    assert written(folder)["coefficients"] != first["coefficients"]
+
+
+def test_outputs_are_replaced_only_if_that_is_asked_for(folder, capsys):
+    assert main(["fit", str(write_job(folder, changed()))]) == 0
+    first = written(folder)
+    assert main(["fit", str(write_job(folder, changed(privacy={"epsilon": 2.0})))]) == 2
+    assert "holds the outputs of another job" in capsys.readouterr().err
+    assert written(folder) == first
+    path = write_job(folder, changed(privacy={"epsilon": 2.0}, output={"overwrite": True}))
+    assert main(["fit", str(path)]) == 0
+    assert written(folder)["privacy"]["epsilon"] == 2.0
+    assert left_behind(folder) == {"fit"}
+    (folder / "fit" / "thesis.txt").touch()
+    assert main(["fit", str(path), "--force"]) == 2
+    assert "holds other files, such as 'thesis.txt'" in capsys.readouterr().err
+
+
+REFUSED = [
+    (changed(estimators={"kind": "x"}), r"\[job\] has an unknown key 'estimators'; did you mean 'estimator'\?"),
+    (changed(privacy=None), r"\[job\] lacks the key 'privacy'"),
+    (changed(privacy={"epsilom": 1.0}), r"\[privacy\] has an unknown key 'epsilom'; did you mean 'epsilon'\?"),
+    (changed(privacy={"zzz": 1.0}), r"unknown key 'zzz'; accepted: epsilon, delta, ledger"),
+    (changed(privacy={"epsilon": "one"}), r"\[privacy\] epsilon must be an integer or a number, got text"),
+    (changed(privacy={"epsilon": -1.0}), "epsilon must be positive"),
+    (changed(privacy={"epsilon": float("inf")}), "epsilon must be finite"),
+    (changed(privacy={"delta": 2}), "delta must be in"),
+    (changed(privacy={"ledger": "x"}), r"\[privacy.ledger\] must be a table"),
+    (changed(privacy={"ledger": {"path": "l", "epsilon": 0, "delta": 0}}), "epsilon must be positive"),
+    (changed(estimator={"kind": "lasso"}), r"\[estimator\] kind must be one of 'multi_outcome_ridge', got 'lasso'"),
+    (changed(estimator={"bound_y": None}), r"\[estimator\] lacks the key 'bound_y'"),
+    (changed(estimator={"bound_y": 0.0}), "bound_y must be positive"),
+    (changed(estimator={"ridge": "much"}), "ridge must be"),
+    (changed(estimator={"fit_intercept": 1}), "fit_intercept must be True or False"),
+    (changed(estimator={"adjacency": "none"}), "adjacency must be"),
+    (changed(estimator={"adjacency": 3}), r"\[estimator\] adjacency must be text, got an integer"),
+    (changed(estimator={"box": [0, 1]}), "leave one of them out"),
+    (changed(features={"age": "number"}), "the key 'bound_x', and there is no box"),
+    (changed(features={"age": {"low": 1}}), r"\[features.age\] lacks the key 'high'"),
+    (changed(features={"age": {"low": 1, "high": 1}}), r"\[features.age\] low must be below high"),
+    (changed(features={"age": {"kind": "integer"}}), r"\[features.age\] kind must be one of"),
+    (changed(features={"age": 3}), r"\[features.age\] must be a kind of column or a table, got int"),
+    (changed(features={"age": {"levels": ["x"], "mising": "x"}}), "did you mean 'missing'"),
+    (changed(features={"age": {"low": 0, "high": 1, "missing": "x"}}), "missing of column 'age' must be a real"),
+    (changed(features={"age": {"low": 0, "high": 1, "missing": float("nan")}}), "must be 'refuse' or a finite number"),
+    (changed(features={"site": {"kind": "category"}}), r"\[features.site\] lacks the key 'levels'"),
+    (changed(features={"site": {"levels": "Bern"}}), r"\[features.site\] levels must be a list, got text"),
+    (changed(features={"days": {"low": 0, "high": 1}}), "column 'days' is declared twice"),
+    (changed(features={"lab_*": "number"}), r"\[features\] 'lab_\*' matches no column"),
+    (changed(features={"weight": {"low": 0, "high": 1}}), "has no column 'weight'.*; its columns: 'age', 'smoker'"),
+    (changed(outcomes={"days": {"low": 0, "high": 1}}), "which only features have"),
+    (changed(outcomes={"days": None, "again": None}), "must declare at least one"),
+    (changed(input={"path": "none.csv"}), "No such file or directory: .*none.csv"),
+    (changed(input={"path": "*.parquet"}), "which no file matches"),
+    (changed(input={"path": 3}), r"\[input\] path must be text or a list, got an integer"),
+    (changed(input={"path": []}), "path must be text or a list of texts"),
+    (changed(input={"path": "table.xlsx"}), "the suffix '.xlsx'"),
+    (changed(input={"path": "table.npy"}), "give a pair of them as x and y"),
+    (changed(input={"format": "parquet"}), "format is 'parquet', but the files are csv"),
+    (changed(input={"format": "xlsx"}), "format must be one of 'csv', 'parquet'"),
+    (changed(input={"x": "x.npy"}), r"\[input\] has both path and x, y"),
+    (changed(input={"path": None, "x": "x.csv", "y": "y.csv"}), "must be .npy files"),
+    (changed(input={"path": None, "x": "x.npy", "y": "y.npy"}), "which .npy files do not have"),
+    (changed(output={"folder": "table.csv"}), r"\[output\] folder .* is a file"),
+    (changed(output={"folder": None}), r"\[output\] lacks the key 'folder'"),
+    (changed(output={"folder": "."}), "holds other files"),
+]
+
+
+@pytest.mark.parametrize(("job", "message"), REFUSED)
+def test_a_job_is_refused_before_a_row_is_read(job, message, folder, capsys, monkeypatch):
+    monkeypatch.setattr(MultiOutcomeRidge, "fit", lambda *_: pytest.fail("a fit was begun"))
+    assert main(["fit", str(write_job(folder, job))]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("dpfast fit: ")
+    assert error.count("\n") == 1
+    assert re.search(message, error), error
+    assert left_behind(folder) == set()
+
+
+def test_a_file_that_is_not_toml_and_one_that_is_missing(folder, capsys):
+    (folder / "job.toml").write_text("[input\n")
+    assert main(["fit", str(folder / "job.toml")]) == 2
+    assert "is not TOML" in capsys.readouterr().err
+    assert main(["fit", str(folder / "none.toml")]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "message"),
+    [
+        ("days", "", "column 'days' has missing entries"),
+        ("days", "secret", "in column 'days', cells that are not numbers"),
+        ("days", "inf", "column 'days' holds infinite"),
+        ("smoker", "secret", "in column 'smoker', cells that are not true"),
+        ("site", "secret", "column 'site' holds a level that is not declared"),
+    ],
+)
+def test_unfit_rows_spend_and_write_nothing(column, cell, message, frame, folder, capsys, monkeypatch):
+    table = frame.astype({column: object})
+    table.loc[650, column] = cell
+    table.to_csv(folder / "table.csv", index=False)
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    monkeypatch.setattr(Job, "open_ledger", lambda _: ledger)
+    levels = {"levels": ["Bern", "Basel", "Genf"]}
+    assert main(["fit", str(write_job(folder, changed(features={"site": levels})))]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "secret" not in error
+    assert "65" not in error.replace(str(folder), "")
+    assert left_behind(folder) == set()
+    assert ledger.spent.epsilon == 0.0
+    assert ledger.remaining.epsilon == 1.0
+
+
+def test_a_budget_that_is_exceeded_is_exit_code_3(folder, capsys, monkeypatch):
+    monkeypatch.setattr(EncodedTable, "__iter__", lambda _: pytest.fail("rows were read"))
+    ledger = {"path": "people.ledger", "epsilon": 0.5, "delta": 1e-6}
+    path = write_job(folder, changed(privacy={"ledger": ledger}))
+    assert Job.read(path).open_ledger().path == str((folder / "people.ledger").resolve())
+    assert main(["fit", str(path)]) == 3
+    error = capsys.readouterr().err
+    assert "was asked for, but the ledger has epsilon 0.5" in error
+    assert error.count("\n") == 1
+    assert {name for name in left_behind(folder) if not str(name).startswith("people.ledger")} == set()
+
+
+def test_anything_unexpected_is_exit_code_1_and_quotes_nothing(folder, capsys, monkeypatch):
+    def fail(*_):
+        raise KeyError("secret")
+
+    monkeypatch.setattr(MultiOutcomeRidge, "fit", fail)
+    path = write_job(folder, changed())
+    assert main(["fit", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("dpfast fit: unexpected KeyError; --debug")
+    assert "secret" not in error
+    with pytest.raises(KeyError):
+        main(["fit", str(path), "--debug"])
+
+
+def test_no_permission(folder, capsys, monkeypatch):
+    path = write_job(folder, changed())
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda *_: False)
+        assert main(["fit", str(path)]) == 2
+    assert "no permission to write" in capsys.readouterr().err
+    plain_open = Path.open
+
+    def refuse(self, *arguments, **options):
+        if self.name == "table.csv":
+            raise PermissionError(13, "Permission denied", str(self))
+        return plain_open(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert main(["fit", str(path)]) == 2
+    assert "Permission denied" in capsys.readouterr().err
+    assert left_behind(folder) == set()
+
+
+def test_a_release_that_cannot_be_put_in_place_is_not_lost(folder, capsys, monkeypatch):
+    def fail(*_):
+        raise OSError("no")
+
+    monkeypatch.setattr(outputs, "_put_in_place", fail)
+    assert main(["fit", str(write_job(folder, changed()))]) == 1
+    assert "was made and paid for, but its outputs are in" in capsys.readouterr().err
+    (partial,) = left_behind(folder)
+    assert {path.name for path in (folder / partial).iterdir()} == OUTPUTS
+
+
+STOPPED_WHILE_READING = """
+import sys, time
+from pathlib import Path
+from dpfast.io import columns
+from dpfast.jobs import run
+
+encode = columns.Number.encode
+
+def encode_and_wait(*arguments):
+    encode(*arguments)
+    print("reading", flush=True)
+    time.sleep(60)
+
+columns.Number.encode = encode_and_wait
+run(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_job_that_is_stopped_leaves_nothing(how, folder):
+    command = [sys.executable, "-c", STOPPED_WHILE_READING, str(write_job(folder, changed()))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as job:
+        assert job.stdout.readline() == b"reading\n"
+        job.send_signal(how)
+        assert job.wait(timeout=60) != 0
+    assert left_behind(folder) == set()
+
+
+def test_the_example_runs(folder, frame, capsys):
+    example = Path(__file__).parents[2] / "examples" / "job.toml"
+    if not example.exists():
+        pytest.skip("only in a checkout")
+    table = frame.rename(columns={"again": "readmitted"})
+    table.to_csv(folder / "visits.csv", index=False)
+    (folder / "job.toml").write_text(example.read_text())
+    assert main(["fit", str(folder / "job.toml"), "--quiet"]) == 0
+    assert {path.name for path in (folder / "visits-fit").iterdir()} == OUTPUTS
+
+
+@pytest.mark.slow
+def test_a_table_larger_than_the_memory_it_may_use(tmp_path):
+    """1.6 GB, written and read by parts: under 1 GiB resident, and the bits of the same rows summed in memory."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "benchmarks.bench_files", "--gigabytes", "1.6", "--folder", str(tmp_path)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True, timeout=600)
+    result = json.loads(done.stdout)
+    assert result["same_bits_as_in_memory"]
+    assert result["file_bytes"] > 1.5e9
+    assert result["peak_bytes_of_fit"] < 2**30
