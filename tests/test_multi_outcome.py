@@ -461,6 +461,16 @@ def test_names_and_shapes():
         model().predict(x)
 
 
+def test_a_new_fit_forgets_the_names_of_the_old_table():
+    x, y = table()
+    fitted = model(random_state=0).fit(pd.DataFrame(x, columns=list("abc")), y)
+    for refit in (lambda: fitted.fit(x[:, :2], y), lambda: fitted.fit(iter([x[:, :2]]), iter([y]))):
+        assert refit().n_features_in_ == 2
+        assert not hasattr(fitted, "feature_names_in_")
+        assert fitted.predict(x[:, :2]).shape == (400, 2)
+        fitted.fit(pd.DataFrame(x, columns=list("abc")), y)
+
+
 def test_copies_keep_the_fit_and_clones_do_not():
     x, y = table()
     fitted = model(random_state=0).fit(x, y)
@@ -608,6 +618,8 @@ def test_projection_needs_public_labels_as_a_whole():
     x, y = table()
     with pytest.raises(ValueError, match="public_labels"):
         model(mechanism="projection").fit(x, y)
+    with pytest.raises(ValueError, match="adjacency"):
+        model(mechanism="projection", public_labels=True, adjacency="add_remove").fit(x, y)
     projection = model(mechanism="projection", public_labels=True)
     with pytest.raises(TypeError, match="array"):
         projection.fit(iter([x]), iter([y]))

@@ -209,8 +209,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
                 route, exact = self._summed(table, privacy, groups, max_rows)
                 labels = self._public_labels(table) if self.mechanism == "projection" else None
                 fitted = self._fit_released(exact, route, reservation, labels)
-        self.__dict__.update(fitted, _single_outcome=_dimensions(Y) == 1, **columns)
-        return self
+        return self._keep(fitted, columns, single_outcome=_dimensions(Y) == 1)
 
     def fit_gram(self, gram: Gram) -> Self:
         """Fit from the data owner's exact sums, however they were accumulated.
@@ -259,8 +258,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
                 reservation.commit(*fitted["releases_"])
             else:
                 fitted = self._fit_released(gram, route, reservation)
-        self.__dict__.update(fitted, _single_outcome=False, n_features_in_=gram.xx.shape[0])
-        return self
+        return self._keep(fitted, {}, single_outcome=False)
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """Predict the outcomes of new rows.
@@ -351,6 +349,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         check.boolean("public_labels", self.public_labels)
         if self.mechanism == "projection" and not self.public_labels:
             raise ValueError("mechanism='projection' uses the outcomes as they are: it needs public_labels=True")
+        if self.mechanism == "projection" and self.adjacency != "replace_one":
+            raise ValueError("adjacency must be 'replace_one' with mechanism='projection': labels tell how many rows")
         check.boolean("fit_intercept", self.fit_intercept)
         check.boolean("nonnegative", self.nonnegative)
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
@@ -393,6 +393,13 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
             raise ValueError(f"{setting} has no {' or '.join(beyond)}: the paper's algorithm has none")
         if privacy.delta == 0.0:
             raise ValueError(f"delta must be above 0 with {setting}: the paper's algorithm is Gaussian")
+
+    def _keep(self, fitted: dict[str, Any], columns: dict[str, Any], *, single_outcome: bool) -> Self:
+        """Set what was fitted, all at once; names of an earlier table's columns go."""
+        self.__dict__.pop("feature_names_in_", None)
+        n_features = fitted["coef_"].shape[1]
+        self.__dict__.update(fitted, **({"n_features_in_": n_features} | columns), _single_outcome=single_outcome)
+        return self
 
     def _reservation(self, privacy: Privacy) -> Reservation:
         return (self.ledger or Ledger(privacy)).reserve(privacy)

@@ -50,8 +50,7 @@ def exact_bounds(scales, epsilon, n_sampled, n_total, bound_x, bound_y):
 @given(
     st.floats(-2, 1.2),
     st.floats(-12, -2),
-    # Samples of at least one row in 10^4: further out the search leaves up to 1e-3 of delta unused, on the safe side.
-    st.integers(100, 10**6),
+    st.integers(1, 10**6),
     st.integers(1, 10**6),
     st.floats(-3, 3),
 )
@@ -62,7 +61,9 @@ def test_scales_meet_the_target_exactly(log_epsilon, log_delta, n_sampled, n_res
     sizes = (n_sampled, n_total, 1.3, 0.7)
     scales = subsampled_moment_scales(epsilon, delta, *sizes, {"xx": math.exp(log_weight), "xy": 1.0}, **SHAPE)
     claimed = subsampled_moment_delta(scales, epsilon, *sizes, **SHAPE)
-    assert delta * (1 - 1e-5) <= claimed <= delta
+    assert claimed <= delta
+    # For samples below one row in 10^4 the search leaves up to 1e-3 of delta unused, on the safe side.
+    assert claimed >= delta * (1 - (1e-5 if n_total <= 10_000 * n_sampled else 1e-2))
     # The finest split found is at least as good as any on the grid, but for rounding; no bound is below the exact one.
     exact = min(exact_bounds(scales, epsilon, *sizes))
     assert claimed <= exact * (1 + 1e-6)
