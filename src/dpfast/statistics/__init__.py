@@ -13,6 +13,7 @@ from dpfast.statistics.returns import (
 )
 from dpfast.statistics.states import StateEncoder
 from dpfast.statistics.trajectories import Trajectories
+from dpfast.statistics.visit_moments import SufficientStatistics, sufficient_statistics
 
 __all__ = [
     "SMOOTH_SENSITIVITY_ERROR",
@@ -23,6 +24,7 @@ __all__ = [
     "PersonUnit",
     "ReturnGrid",
     "StateEncoder",
+    "SufficientStatistics",
     "Trajectories",
     "every_visit_returns",
     "first_visit_returns",
@@ -32,4 +34,5 @@ __all__ = [
     "rounded_bound",
     "smooth_sensitivity",
     "smooth_sensitivity_lsl",
+    "sufficient_statistics",
 ]

@@ -335,7 +335,7 @@ def people_gram(
             raise TypeError("bound_xx and bound_xy need whole arrays, .npy files or frames of one dtype")
         x, y = io.map_block(*table.arrays, *maps)
         _check_length(owners, len(x))
-        accumulator = _PersonAccumulator(table.n_features, table.n_outcomes, unit, **shape)
+        accumulator = PersonAccumulator(table.n_features, table.n_outcomes, unit, **shape)
         accumulator.add_people(x, y, owners)
     else:
         _add_counting(accumulator, table, owners, maps)
@@ -361,7 +361,7 @@ def _add_counting(
     _check_length(owners, start)
 
 
-class _PersonAccumulator(GramAccumulator):
+class PersonAccumulator(GramAccumulator):
     """Sums people's rows, each person's block held to the bounds of `unit`."""
 
     def __init__(self, n_features: int, n_outcomes: int, unit: PersonUnit, **options: Any) -> None:

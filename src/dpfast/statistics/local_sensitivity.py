@@ -10,9 +10,9 @@ Only some k need be looked at, and what is returned is never below the exact max
   {v_s - 1}, so their sum is, and so is the largest sum of `top` terms (a maximum of log-convex functions): the maximum
   lies at k = 0 or at some v_s - 1. As phi_k does not decrease, exp(-beta a) phi_b bounds all k from a to b: the search
   splits the interval with the largest bound until none is above the best value found.
-- DP-LSL, phi_k = (a sqrt(sum of rho_s min(v_s + k, m)) + r)**2, is log-concave in k: bisection finds where the growth of
-  ln phi_k, which decreases, falls below beta. It is computed without cancellation, to a few roundings; as it falls by a
-  share of beta/2 or more in each step there, a wrong turn within its error costs second-order terms.
+- DP-LSL, phi_k = (a sqrt(sum of rho_s min(v_s + k, m)) + r)**2, is log-concave in k: bisection finds where the growth
+  of ln phi_k, which decreases, falls below beta. It is computed without cancellation, to a few roundings; as it falls by
+  a share of beta/2 or more in each step there, a wrong turn within its error costs second-order terms.
 
 Every value computed errs by less than 2**-45 of itself (sums are pairwise or better; exp of the C library is taken to
 err by at most 4 units in the last place), so 2**-44 is added, and the result exceeds the exact maximum by at most
@@ -39,8 +39,8 @@ _LARGEST_COUNT = 1 << 53
 _SMALLEST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100
 _ROUND_UP = 1.0 + 2.0**-44
 
-#: What is returned lies between the exact maximum and that times 1 + SMOOTH_SENSITIVITY_ERROR, so its logarithm moves by
-#: at most beta + SMOOTH_SENSITIVITY_ERROR between neighbours: the number to calibrate with.
+#: What is returned lies between the exact maximum and that times 1 + SMOOTH_SENSITIVITY_ERROR, so its logarithm moves
+#: by at most beta + SMOOTH_SENSITIVITY_ERROR between neighbours: the number to calibrate with.
 SMOOTH_SENSITIVITY_ERROR = 2.0**-43
 
 
@@ -80,7 +80,7 @@ def smooth_sensitivity(counts: ArrayLike, weights: ArrayLike, beta: float, *, to
     --------
     >>> from dpfast.statistics import smooth_sensitivity
     >>> round(smooth_sensitivity([100, 80, 3], [0.3, 0.3, 0.4], beta=0.5), 6)
-    0.147241
+    0.147181
     """
     beta = check.positive("beta", beta)
     v, w = _checked(counts, weights, "weights")
@@ -147,7 +147,7 @@ def smooth_sensitivity_lsl(
     >>> from dpfast.statistics import smooth_sensitivity_lsl
     >>> options = {"n_trajectories": 100, "feature_norm": 1.0, "ridge": 50.0}
     >>> round(smooth_sensitivity_lsl([100, 80, 3], [0.3, 0.3, 0.4], beta=0.5, **options), 6)
-    0.792036
+    0.774896
     """
     beta = check.positive("beta", beta)
     m = check.positive_integer("n_trajectories", n_trajectories)
@@ -227,7 +227,7 @@ def _top_terms(v: IntArray, w: FloatArray, top: int) -> tuple[float, Callable[[i
 
 
 def _largest_decayed(phi: Callable[[int], float], candidates: IntArray, largest: float, beta: float) -> float:
-    """Maximum of exp(-k beta) phi(k) over increasing candidates, the first 0; phi does not decrease, up to `largest`."""
+    """Maximum of exp(-k beta) phi(k) over increasing candidates from 0; phi does not decrease, up to `largest`."""
     best = phi(0)
     # Intervals between two candidates, both seen or out of the question, with a bound on all in between.
     intervals: list[tuple[float, int, int, float]] = []

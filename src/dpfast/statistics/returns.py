@@ -364,9 +364,7 @@ def first_visits_kernel(block: Trajectories, gamma: float, horizon: int | None, 
     if grid is None:
         return FirstVisits(block.n_states, gamma, limit, longest)
     scale = math.ldexp(1.0, grid.exponent)
-    return FirstVisits(
-        block.n_states, gamma, limit, longest, low=grid.low, scale=scale, largest=float(grid.largest)
-    )
+    return FirstVisits(block.n_states, gamma, limit, longest, low=grid.low, scale=scale, largest=float(grid.largest))
 
 
 def _exact_sums(
@@ -390,9 +388,7 @@ def _exact_sums(
     return totals[:, 0].copy(), totals[:, 1].copy()
 
 
-def _plain_sums(
-    block: Trajectories, gamma: float, horizon: int | None, *, every: bool
-) -> tuple[FloatArray, IntArray]:
+def _plain_sums(block: Trajectories, gamma: float, horizon: int | None, *, every: bool) -> tuple[FloatArray, IntArray]:
     sums, counts = np.zeros(block.n_states), np.zeros(block.n_states, np.int64)
     kernel = first_visits_kernel(block, gamma, horizon, None)
     kernel.add_plain(block.states, block.rewards, block.offsets, every, sums, counts)

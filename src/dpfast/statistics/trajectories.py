@@ -407,16 +407,16 @@ class Trajectories:
         return f"<Trajectories over {self.n_states} states: not private>"
 
 
-def _check_steps(
-    states: NDArray[Any], rewards: NDArray[Any], offsets: Index, n_states: int, n_before: int
-) -> None:
+def _check_steps(states: NDArray[Any], rewards: NDArray[Any], offsets: Index, n_states: int, n_before: int) -> None:
     """Raise ValueError for the first trajectory with a state or a reward that is not allowed, naming its position."""
     step = first_bad_step(states, rewards, n_states, _LARGEST_REWARD)
     if step < 0:
         return
     position = n_before + int(np.searchsorted(offsets, step, side="right")) - 1
     if not 0 <= states[step] < n_states:
-        raise ValueError(f"trajectory {position} (counted from 0) has a state that is not one of the {n_states} declared")
+        raise ValueError(
+            f"trajectory {position} (counted from 0) has a state that is not one of the {n_states} declared"
+        )
     raise ValueError(f"trajectory {position} (counted from 0) has a reward that is not finite and below 1e200 in size")
 
 

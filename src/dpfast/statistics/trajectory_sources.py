@@ -207,7 +207,9 @@ class _Rows(NamedTuple):
             falling = ~(self.steps[1:] > self.steps[:-1]).astype(bool) & (number[1:] == number[:-1])
             if falling.any():
                 position = n_before + int(number[np.argmax(falling)])
-                raise ValueError(f"trajectory {position} (counted from 0) is not sorted by {names.step!r}, or has one twice")
+                raise ValueError(
+                    f"trajectory {position} (counted from 0) is not sorted by {names.step!r}, or has one twice"
+                )
         offsets = np.append(starts[starts < stop], stop)
         return Flat(self.states[:stop], self.rewards[:stop], offsets)
 
@@ -279,7 +281,12 @@ def declared_observations(
 
 
 def from_gymnasium(
-    env: Any, policy: Callable[[Any], Any] | ArrayLike, n_trajectories: int, horizon: int, seed: int | None, encode: Encode
+    env: Any,
+    policy: Callable[[Any], Any] | ArrayLike,
+    n_trajectories: int,
+    horizon: int,
+    seed: int | None,
+    encode: Encode,
 ) -> Flat:
     """Roll out a policy."""
     n_trajectories = check.positive_integer("n_trajectories", n_trajectories)
