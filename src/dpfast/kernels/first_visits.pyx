@@ -208,6 +208,10 @@ cdef class FirstVisits:
                 first += n
         return n_listed
 
+    def use_stamps_up_to(self, stamp):
+        """Go on with the stamp after a given one, as if so many trajectories had been seen."""
+        self.stamp = stamp
+
     def _reserve_stamps(self, n):
         if self.stamp > _MOST_STAMPS - n:
             self.stamps[:] = 0

@@ -11,8 +11,8 @@ Only some k need be looked at, and what is returned is never below the exact max
   lies at k = 0 or at some v_s - 1. As phi_k does not decrease, exp(-beta a) phi_b bounds all k from a to b: the search
   splits the interval with the largest bound until none is above the best value found.
 - DP-LSL, phi_k = (a sqrt(sum of rho_s min(v_s + k, m)) + r)**2, is log-concave in k: bisection finds where the growth
-  of ln phi_k, which decreases, falls below beta. It is computed without cancellation, to a few roundings; as it falls by
-  a share of beta/2 or more in each step there, a wrong turn within its error costs second-order terms.
+  of ln phi_k, which decreases, falls below beta. It is computed without cancellation, to a few roundings; as it falls
+  by a share of beta/2 or more in each step there, a wrong turn within its error costs second-order terms.
 
 Every value computed errs by less than 2**-45 of itself (sums are pairwise or better; exp of the C library is taken to
 err by at most 4 units in the last place), so 2**-44 is added, and the result exceeds the exact maximum by at most

@@ -128,7 +128,8 @@ class FirstVisitReturns:
         """
         if self.grid is None:
             return self.units.copy()
-        return self.grid.low * self.counts + np.ldexp(self.units.astype(np.float64), -self.grid.exponent)
+        shifted: FloatArray = np.ldexp(self.units.astype(np.float64), -self.grid.exponent)
+        return self.grid.low * self.counts + shifted
 
     def means(self, default: float | None = None) -> FloatArray:
         """Return the mean return at each visited state, and `default` elsewhere; (n_states,).
@@ -299,6 +300,7 @@ def first_visit_returns(
     total: FirstVisitReturns | None = None
     for block in blocks_of(trajectories):
         _check_capacity(grid, len(block))
+        units: NDArray[Any]
         if grid is None:
             units, counts = _plain_sums(block, gamma, horizon, every=False)
         else:

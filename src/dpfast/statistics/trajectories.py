@@ -184,7 +184,8 @@ class Trajectories:
         Returns
         -------
         Trajectories
-            In the order of the frame if the rows of every trajectory are consecutive, else in the order of their ids.
+            In the order of the frame if the rows of every trajectory are consecutive; else in that of their ids, or of
+            their first rows where ids are objects.
 
         Raises
         ------
@@ -414,9 +415,7 @@ def _check_steps(states: NDArray[Any], rewards: NDArray[Any], offsets: Index, n_
         return
     position = n_before + int(np.searchsorted(offsets, step, side="right")) - 1
     if not 0 <= states[step] < n_states:
-        raise ValueError(
-            f"trajectory {position} (counted from 0) has a state that is not one of the {n_states} declared"
-        )
+        raise ValueError(f"trajectory {position} (counted from 0) has a state that is none of the {n_states} declared")
     raise ValueError(f"trajectory {position} (counted from 0) has a reward that is not finite and below 1e200 in size")
 
 

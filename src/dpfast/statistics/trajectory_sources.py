@@ -186,11 +186,14 @@ class _Rows(NamedTuple):
 
     @classmethod
     def joined(cls, parts: list[_Rows]) -> _Rows:
-        return cls(*(None if columns[0] is None else np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        ids, states, rewards, steps = zip(*parts, strict=True)
+        joined_steps = None if steps[0] is None else np.concatenate(steps)
+        return cls(np.concatenate(ids), np.concatenate(states), np.concatenate(rewards), joined_steps)
 
     def after(self, start: int) -> _Rows:
         """Return the rows from `start` on, as copies: what is before need not stay in memory."""
-        return _Rows(*(None if column is None else column[start:].copy() for column in self))
+        steps = None if self.steps is None else self.steps[start:].copy()
+        return _Rows(self.ids[start:].copy(), self.states[start:].copy(), self.rewards[start:].copy(), steps)
 
     def flat(self, names: Names, stop: int, n_before: int) -> Flat:
         """Return the trajectories up to `stop`, having checked that these, and a row there, are sorted."""
@@ -207,9 +210,7 @@ class _Rows(NamedTuple):
             falling = ~(self.steps[1:] > self.steps[:-1]).astype(bool) & (number[1:] == number[:-1])
             if falling.any():
                 position = n_before + int(number[np.argmax(falling)])
-                raise ValueError(
-                    f"trajectory {position} (counted from 0) is not sorted by {names.step!r}, or has one twice"
-                )
+                raise ValueError(f"trajectory {position} (counted from 0) is not sorted by {names.step!r}")
         offsets = np.append(starts[starts < stop], stop)
         return Flat(self.states[:stop], self.rewards[:stop], offsets)
 
@@ -257,7 +258,7 @@ def _batch_states(column: Any, encoder: StateEncoder | None) -> NDArray[Any]:
     if not sys.modules["pyarrow"].types.is_dictionary(column.type):
         column = column.dictionary_encode()
     codes = encoder.codes([*column.dictionary.to_pylist(), None])
-    return codes[column.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)]
+    return np.asarray(codes[column.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)])
 
 
 def declared_observations(

@@ -5,10 +5,10 @@ first-visit return less the lower end of the range: nonnegative. It is a person 
 states, features sqrt(rho_s) phi_s with outcome sqrt(rho_s) F_s, at most min(horizon, n_states) rows: `gram` with
 `groups` sums just that, and `dpfast.privacy.block_moment_mu` calibrates it.
 
-Without features A is diagonal, and only its diagonal is summed, at the cost of the visits alone: A and b as integers on
-grids of their own, scaled by one factor and rounded to nearest. Neither has a negative entry, so two trajectories are at
-most sqrt(||A||**2 + ||A'||**2) apart, and ``block_moment_mu(..., nonnegative=True)`` applies. No product structure is
-needed for that, so rounding A and b separately is allowed.
+Without features A is diagonal, and only its diagonal is summed, at the cost of the visits alone: A and b as integers
+on grids of their own, scaled by one factor and rounded to nearest. Neither has a negative entry, so two are at most
+sqrt(||A||**2 + ||A'||**2) apart, and ``block_moment_mu(..., nonnegative=True)`` applies. No product structure is needed
+for that, so rounding A and b separately is allowed.
 """
 
 from __future__ import annotations
@@ -296,9 +296,11 @@ class _Featured:
     def total(self, n_trajectories: int) -> SufficientStatistics:
         moments = Gram._of(self._accumulator._totals, self._accumulator, has_sums=False, unit=self._unit)
         bounds, exact_xy = moments.block_bounds, moments.exact_xy
-        assert bounds is not None and bounds.outcomes is not None and exact_xy is not None
-        # Rounding moves each outcome by half a unit of its grid at most, in either of two roundings.
+        assert bounds is not None
+        assert bounds.outcomes is not None
+        assert exact_xy is not None
         assert moments.grid.exponent_y is not None
+        # Rounding moves each outcome by half a unit of its grid at most, in either of two roundings.
         rounded = math.sqrt(self._most_visited) * math.ldexp(1.0, -moments.grid.exponent_y)
         outcomes = min(bounds.outcomes, (self._root_of_weights * self._width + rounded) * _ROUND_UP)
         return SufficientStatistics(
@@ -332,8 +334,8 @@ def _checked_features(features: ArrayLike, n_states: int) -> FloatArray:
     table = np.asarray(features)
     if table.ndim != 2 or len(table) != n_states or table.shape[1] == 0 or table.dtype.kind not in "fiub":
         raise ValueError(
-            f"features must be a 2-D array of real numbers with one row a state, {n_states}, got {table.dtype} of shape "
-            f"{table.shape}"
+            f"features must be a 2-D array of real numbers with one row for each of {n_states} states, got "
+            f"{table.dtype} of shape {table.shape}"
         )
     table = table.astype(np.float64)
     if not np.all(np.abs(table) <= _LARGEST):
