@@ -38,7 +38,12 @@ def test_lsw_equals_every_k_in_many_digits(pairs, beta, top):
 
 
 @settings(max_examples=150)
-@given(pairs=counts_and_weights, beta=betas, top=st.sampled_from([None, 1, 3, 100]), slope=st.sampled_from([1e-3, 1.0, 1e3]))
+@given(
+    pairs=counts_and_weights,
+    beta=betas,
+    top=st.sampled_from([None, 1, 3, 100]),
+    slope=st.sampled_from([1e-3, 1.0, 1e3]),
+)
 def test_lsl_equals_every_k_in_many_digits(pairs, beta, top, slope):
     counts, weights = map(list, zip(*[p for p in pairs if p[1] > 0.0], strict=True))
     exact = largest_over_all_k_lsl(counts, weights, beta, 60, slope, 4.0, top)
@@ -51,9 +56,7 @@ def test_large_counts_of_both_kinds(beta):
     """Counts to 3,000 over 200 states: hundreds of candidates, every one looked at by the twin."""
     rng = np.random.default_rng(0)
     counts, weights = rng.integers(0, 3000, 200), rng.random(200)
-    every_k = [
-        math.exp(-k * beta) * math.fsum(weights / np.maximum(counts - k, 1.0) ** 2) for k in range(counts.max())
-    ]
+    every_k = [math.exp(-k * beta) * math.fsum(weights / np.maximum(counts - k, 1.0) ** 2) for k in range(counts.max())]
     assert smooth_sensitivity(counts, weights, beta) == pytest.approx(max(every_k), rel=1e-13)
     tops = [
         math.exp(-k * beta) * math.fsum(np.sort(weights / np.maximum(counts - k, 1.0) ** 2)[-20:])
@@ -93,7 +96,9 @@ def test_neighbours_differ_by_beta_at_most(seed):
 def test_smoothness_is_attained():
     """States of equal counts, decay slow enough for the maximum to lie beyond k = 0: one change each moves it by beta."""
     counts, weights = np.full(5, 30), np.full(5, 0.2)
-    moved = math.log(smooth_sensitivity(counts - 1, weights, 0.05)) - math.log(smooth_sensitivity(counts, weights, 0.05))
+    moved = math.log(smooth_sensitivity(counts - 1, weights, 0.05)) - math.log(
+        smooth_sensitivity(counts, weights, 0.05)
+    )
     assert moved == pytest.approx(0.05, rel=1e-9)
 
 
