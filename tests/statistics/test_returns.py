@@ -150,7 +150,7 @@ def test_rewards_at_the_edge_of_the_range_of_floats_are_clipped():
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("weights", ["uniform", "random"])
 def test_no_neighbour_is_beyond_the_local_bound(seed, weights):
-    """Replace the last trajectory by any other: means move by at most the width times sqrt(phi_0), in the weighted norm.
+    """Replace the last trajectory by any other: means move by the width times sqrt(phi_0) at most, in w's norm.
 
     Counts are of either of the two sets. The parameters of a pair are rewards and, rounded, states.
     """
@@ -265,8 +265,8 @@ def test_means_and_sums_refused():
         first_visit_returns(ONE, 0.5).mean_error  # noqa: B018 - a property that raises
     with pytest.raises(TypeError, match="must be Trajectories"):
         every_visit_returns([ONE], 0.5)
+    huge = type(found)(found.counts, found.units, 1 << 32, found.grid, 0.5)
     with pytest.raises(OverflowError, match="64 bits"):
-        huge = type(found)(found.counts, found.units, 1 << 32, found.grid, 0.5)
         huge + found
 
 

@@ -206,10 +206,10 @@ class _Rows(NamedTuple):
                 "rows must be sorted"
             )
         if self.steps is not None:
-            number = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(self.ids))))
-            falling = ~(self.steps[1:] > self.steps[:-1]).astype(bool) & (number[1:] == number[:-1])
+            falling = ~(self.steps[1:] > self.steps[:-1]).astype(bool)
+            falling[starts[1:] - 1] = False
             if falling.any():
-                position = n_before + int(number[np.argmax(falling)])
+                position = n_before + int(np.searchsorted(starts, np.argmax(falling), side="right")) - 1
                 raise ValueError(f"trajectory {position} (counted from 0) is not sorted by {names.step!r}")
         offsets = np.append(starts[starts < stop], stop)
         return Flat(self.states[:stop], self.rewards[:stop], offsets)
