@@ -11,7 +11,6 @@ from reference.trajectories import largest_over_all_k, largest_over_all_k_lsl
 from dpfast.kernels import inverse_squares
 from dpfast.statistics import (
     SMOOTH_SENSITIVITY_ERROR,
-    local_sensitivity,
     smooth_sensitivity,
     smooth_sensitivity_lsl,
 )
@@ -94,7 +93,7 @@ def test_neighbours_differ_by_beta_at_most(seed):
 
 
 def test_smoothness_is_attained():
-    """States of equal counts, decay slow enough for the maximum to lie beyond k = 0: one change each moves it by beta."""
+    """Equal counts, and decay slow enough for the maximum to lie beyond k = 0: one change each moves it by beta."""
     counts, weights = np.full(5, 30), np.full(5, 0.2)
     moved = math.log(smooth_sensitivity(counts - 1, weights, 0.05)) - math.log(
         smooth_sensitivity(counts, weights, 0.05)
@@ -123,7 +122,7 @@ def test_work_does_not_grow_with_counts(beta, monkeypatch):
     rng = np.random.default_rng(3)
     calls = []
     counted = inverse_squares.sum_inverse_squares
-    monkeypatch.setattr(local_sensitivity, "sum_inverse_squares", lambda *a: calls.append(None) or counted(*a))
+    monkeypatch.setattr(inverse_squares, "sum_inverse_squares", lambda *a: calls.append(None) or counted(*a))
     weights = np.full(2000, 1.0 / 2000)
     for scale in (10**4, 10**7, 10**12):
         calls.clear()

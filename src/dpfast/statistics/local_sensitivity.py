@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
-from dpfast.kernels.inverse_squares import sum_inverse_squares
+from dpfast.kernels import inverse_squares
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -216,7 +216,8 @@ def _without_dominated(v: IntArray, w: FloatArray, top: int) -> tuple[IntArray, 
 def _all_terms(v: IntArray, w: FloatArray) -> tuple[float, Callable[[int], float]]:
     """Return the largest phi, and phi as a function of k."""
     counts = v.astype(np.float64)
-    return sum_inverse_squares(w, np.ones_like(counts), 0.0), lambda k: sum_inverse_squares(w, counts, float(k))
+    largest = inverse_squares.sum_inverse_squares(w, np.ones_like(counts), 0.0)
+    return largest, lambda k: inverse_squares.sum_inverse_squares(w, counts, float(k))
 
 
 def _top_terms(v: IntArray, w: FloatArray, top: int) -> tuple[float, Callable[[int], float]]:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
-from dpfast.kernels.first_visits import FirstVisits
+from dpfast.kernels import first_visits as kernel
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.privacy import _rounding as rounding
 from dpfast.statistics.trajectories import Trajectories
@@ -359,14 +359,18 @@ def blocks_of(trajectories: object) -> Iterable[Trajectories]:
         yield block
 
 
-def first_visits_kernel(block: Trajectories, gamma: float, horizon: int | None, grid: ReturnGrid | None) -> FirstVisits:
+def first_visits_kernel(
+    block: Trajectories, gamma: float, horizon: int | None, grid: ReturnGrid | None
+) -> kernel.FirstVisits:
     """Return a kernel for one thread and the trajectories of a block."""
     limit = _NO_HORIZON if horizon is None else min(horizon, _NO_HORIZON)
     longest = min(block.longest, limit)
     if grid is None:
-        return FirstVisits(block.n_states, gamma, limit, longest)
+        return kernel.FirstVisits(block.n_states, gamma, limit, longest)
     scale = math.ldexp(1.0, grid.exponent)
-    return FirstVisits(block.n_states, gamma, limit, longest, low=grid.low, scale=scale, largest=float(grid.largest))
+    return kernel.FirstVisits(
+        block.n_states, gamma, limit, longest, low=grid.low, scale=scale, largest=float(grid.largest)
+    )
 
 
 def _exact_sums(
@@ -376,7 +380,7 @@ def _exact_sums(
     parts = [first_visits_kernel(block, gamma, horizon, grid) for _ in range(threads)]
     ranges = RowRanges(block.n_steps, min(_STEPS_PER_RANGE, block.n_steps // (4 * threads) + 1))
 
-    def add(part: FirstVisits) -> None:
+    def add(part: kernel.FirstVisits) -> None:
         for start, stop in ranges:
             # The trajectories whose first step is one of start to stop.
             first, last = np.searchsorted(block.offsets[:-1], (start, stop)).tolist()
@@ -392,8 +396,8 @@ def _exact_sums(
 
 def _plain_sums(block: Trajectories, gamma: float, horizon: int | None, *, every: bool) -> tuple[FloatArray, IntArray]:
     sums, counts = np.zeros(block.n_states), np.zeros(block.n_states, np.int64)
-    kernel = first_visits_kernel(block, gamma, horizon, None)
-    kernel.add_plain(block.states, block.rewards, block.offsets, every, sums, counts)
+    part = first_visits_kernel(block, gamma, horizon, None)
+    part.add_plain(block.states, block.rewards, block.offsets, every, sums, counts)
     return sums, counts
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
-from dpfast.kernels.first_visits import first_bad_step
+from dpfast.kernels import first_visits as kernel
 from dpfast.statistics import trajectory_sources as sources
 from dpfast.statistics.states import StateEncoder, declared_states
 
@@ -410,7 +410,7 @@ class Trajectories:
 
 def _check_steps(states: NDArray[Any], rewards: NDArray[Any], offsets: Index, n_states: int, n_before: int) -> None:
     """Raise ValueError for the first trajectory with a state or a reward that is not allowed, naming its position."""
-    step = first_bad_step(states, rewards, n_states, _LARGEST_REWARD)
+    step = kernel.first_bad_step(states, rewards, n_states, _LARGEST_REWARD)
     if step < 0:
         return
     position = n_before + int(np.searchsorted(offsets, step, side="right")) - 1

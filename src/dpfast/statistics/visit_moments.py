@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
-from dpfast.kernels.diagonal_moments import add_diagonal
+from dpfast.kernels import diagonal_moments
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.privacy import _rounding as rounding
@@ -222,7 +222,7 @@ class _Diagonal:
         self._totals = np.zeros((len(rho), 2), np.int64)
 
     def add(self, visited: NDArray[np.int32], units: FloatArray, ends: IntArray) -> None:
-        add_diagonal(
+        diagonal_moments.add_diagonal(
             visited, units, ends, len(ends), self._weights, self._scale, self._bound_a, self._bound_b, self._totals
         )
 
