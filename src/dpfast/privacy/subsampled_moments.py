@@ -29,7 +29,7 @@ from dpfast.privacy import _rounding as rounding
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_mu, gaussian_scale
 from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.sensitivity import xx_sensitivity, xy_sensitivity
-from dpfast.privacy.subsampling import subsampled_budget
+from dpfast.privacy.subsampling import sample_sizes, subsampled_budget
 
 # More than the rounding errors of five operations on positive numbers.
 _ROUND_UP = 1.0 + 2.0**-49
@@ -226,10 +226,7 @@ def _pair(
     n_outcomes: int | None,
     nonnegative: bool,
 ) -> _Pair:
-    sampled = check.positive_integer("n_sampled", n_sampled)
-    total = check.positive_integer("n_total", n_total)
-    if sampled > total:
-        raise ValueError(f"n_sampled must be at most n_total, {total}, got {sampled}")
+    sampled, total = sample_sizes(n_sampled, n_total)
     shape: dict[str, Any] = {"adjacency": "replace_one", "n_features": n_features}
     outcomes: dict[str, Any] = {"n_outcomes": n_outcomes, "nonnegative": nonnegative}
     return _Pair(

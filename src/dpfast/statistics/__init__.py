@@ -3,5 +3,17 @@
 from dpfast.statistics.accumulator import GramAccumulator, gram
 from dpfast.statistics.gram import Gram, Grid, person_block_bounds, rounded_bound
 from dpfast.statistics.people import PersonUnit
+from dpfast.statistics.sampled import SampledGram, cross_moments, sampled_gram
 
-__all__ = ["Gram", "GramAccumulator", "Grid", "PersonUnit", "gram", "person_block_bounds", "rounded_bound"]
+__all__ = [
+    "Gram",
+    "GramAccumulator",
+    "Grid",
+    "PersonUnit",
+    "SampledGram",
+    "cross_moments",
+    "gram",
+    "person_block_bounds",
+    "rounded_bound",
+    "sampled_gram",
+]
