@@ -272,7 +272,7 @@ def _best_conditioned(
         whole = pair.joint_mu(shape)
         # The shape meets the budget unsampled; noise shrinks by what sampling gives, at most to what xy alone needs.
         low, high = 0.0, 1.0
-        for _ in range(50):
+        for _ in range(32):
             middle = 0.5 * (low + high)
             # mu is inverse to the noise.
             claimed = pair.mixed(epsilon, whole / middle, shape.xy * middle)
@@ -302,8 +302,8 @@ def _best_amplified(pair: _Pair, epsilon: float, delta: float, cost: Callable[[M
     return least(_golden(lambda share: cost(least(share)), 1e-3, 1.0 - 1e-3))
 
 
-def _golden(function: Callable[[float], float], low: float, high: float, steps: int = 22) -> float:
-    """Return where a function with one minimum is least, to 3e-5 of the interval (golden-section search)."""
+def _golden(function: Callable[[float], float], low: float, high: float, steps: int = 18) -> float:
+    """Return where a function with one minimum is least, to 2e-4 of the interval (golden-section search)."""
     ratio = (math.sqrt(5.0) - 1.0) / 2.0
     left, right = high - ratio * (high - low), low + ratio * (high - low)
     at_left, at_right = function(left), function(right)
