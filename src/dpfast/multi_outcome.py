@@ -524,11 +524,12 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         """Sum a secret sample, of which nothing but its noisy sum is kept, and x y' over all rows."""
         if table.arrays is None:
             raise TypeError("X and Y must be arrays, .npy files or frames of one dtype with n_subsample")
-        n_rows = len(table.arrays[0])
-        if n_rows == 0:
+        if len(table.arrays[0]) == 0:
             raise ValueError("X has no rows: at least one is needed")
-        route = self._route(table.n_features, table.n_outcomes, privacy, n_rows=n_rows)
-        rows = noise.sample_without_replacement(n_rows, int(self.n_subsample or n_rows), source)
+        route = self._route(table.n_features, table.n_outcomes, privacy, n_rows=len(table.arrays[0]))
+        assert route.calibration.sample is not None
+        n_sampled, n_rows = route.calibration.sample
+        rows = noise.sample_without_replacement(n_rows, n_sampled, source)
         bounds = {"bound_x": route.frame.radius, "bound_y": float(self.bound_y)}
         return route, sampled_gram(table, None, rows, **bounds, n_threads=self.n_threads)
 

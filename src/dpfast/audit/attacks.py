@@ -153,10 +153,10 @@ def sampled_moment_attack(privacy: Privacy, weaken: float = 1.0, n_sampled: int 
         return -float(of_all + seen)
 
     def scores(neighbour: bool, n: int) -> FloatArray:
-        table = alike if neighbour else one_differs
         # All rows but the first are alike: the sums depend on whether that one is sampled, and on nothing else.
+        table_x, table_y = alike if neighbour else one_differs
         without, seen = (
-            sampled_gram(*table, np.arange(n_sampled) + start, bound_x=1.0, bound_y=1.0) for start in (1, 0)
+            sampled_gram(table_x, table_y, np.arange(n_sampled) + start, bound_x=1.0, bound_y=1.0) for start in (1, 0)
         )
         found = np.empty(n)
         for index in range(n):
