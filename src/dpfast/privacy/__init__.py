@@ -30,7 +30,7 @@ from dpfast.privacy.laplace import (
 )
 from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.planning import Plan
-from dpfast.privacy.primo import primo_printed_delta, primo_printed_scales
+from dpfast.privacy.primo import primo_printed_delta, primo_printed_sampled_scales, primo_printed_scales
 from dpfast.privacy.release import Calibration, Release, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.privacy.sensitivity import (
     padded_bound,
@@ -79,6 +79,7 @@ __all__ = [
     "person_moment_mu",
     "person_moment_scales",
     "primo_printed_delta",
+    "primo_printed_sampled_scales",
     "primo_printed_scales",
     "scale_for_mu",
     "share_of_mu",

@@ -11,6 +11,7 @@ from dpfast.statistics.returns import (
     first_visit_returns,
     return_range,
 )
+from dpfast.statistics.sampled import SampledGram, cross_moments, sampled_gram
 from dpfast.statistics.states import StateEncoder
 from dpfast.statistics.trajectories import Trajectories
 from dpfast.statistics.visit_moments import SufficientStatistics, sufficient_statistics
@@ -23,15 +24,18 @@ __all__ = [
     "Grid",
     "PersonUnit",
     "ReturnGrid",
+    "SampledGram",
     "StateEncoder",
     "SufficientStatistics",
     "Trajectories",
+    "cross_moments",
     "every_visit_returns",
     "first_visit_returns",
     "gram",
     "person_block_bounds",
     "return_range",
     "rounded_bound",
+    "sampled_gram",
     "smooth_sensitivity",
     "smooth_sensitivity_lsl",
     "sufficient_statistics",
