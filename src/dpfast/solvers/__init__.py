@@ -1,5 +1,6 @@
 """Mathematics on released or public values; knows nothing of privacy."""
 
+from dpfast.solvers.damped import components_beyond, damped_solve, denoised_moments, noise_edge, noise_floor
 from dpfast.solvers.projection import LabelFactor, project_cross_moments
 from dpfast.solvers.ridge import (
     MomentNoise,
@@ -10,6 +11,7 @@ from dpfast.solvers.ridge import (
     ridge_from_moments,
     ridge_of_each_outcome,
 )
+from dpfast.solvers.singular import ridge_from_rows
 from dpfast.solvers.sphere import quadratic_over_ball, quadratic_over_sphere
 
 __all__ = [
@@ -18,10 +20,16 @@ __all__ = [
     "NoisyMoments",
     "RidgeSolution",
     "automatic_ridge",
+    "components_beyond",
+    "damped_solve",
+    "denoised_moments",
+    "noise_edge",
+    "noise_floor",
     "positive_semidefinite",
     "project_cross_moments",
     "quadratic_over_ball",
     "quadratic_over_sphere",
     "ridge_from_moments",
+    "ridge_from_rows",
     "ridge_of_each_outcome",
 ]
