@@ -1,6 +1,6 @@
 """Mathematics on released or public values; knows nothing of privacy."""
 
-from dpfast.solvers.damped import components_beyond, damped_solve, denoised_moments, noise_edge, noise_floor
+from dpfast.solvers.damped import DenoisedMoments, components_beyond, damped_solve, noise_edge, noise_floor
 from dpfast.solvers.projection import LabelFactor, project_cross_moments
 from dpfast.solvers.ridge import (
     MomentNoise,
@@ -15,6 +15,7 @@ from dpfast.solvers.singular import ridge_from_rows
 from dpfast.solvers.sphere import quadratic_over_ball, quadratic_over_sphere
 
 __all__ = [
+    "DenoisedMoments",
     "LabelFactor",
     "MomentNoise",
     "NoisyMoments",
@@ -22,7 +23,6 @@ __all__ = [
     "automatic_ridge",
     "components_beyond",
     "damped_solve",
-    "denoised_moments",
     "noise_edge",
     "noise_floor",
     "positive_semidefinite",
