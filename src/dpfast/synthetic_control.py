@@ -295,7 +295,7 @@ class SyntheticControl(Persistent):
             self._warn_of_noise(section, len(panel.values), one)
         total = math.fsum(repeats * one.epsilon for one in targets)
         cost = Privacy(total, repeats * len(targets) * privacy.delta, self.adjacency)
-        with (self.ledger or Ledger(cost)).reserve(cost) as held:
+        with self._reservation(cost) as held:
             exact = first.rows.sums(panel.values, self.n_threads)
             source = noise.resolve_source(self.random_state)
             releases = [
@@ -540,34 +540,38 @@ class SyntheticControl(Persistent):
         privacy = self._checked()
         n_periods = panel.values.shape[1]
         series = None if target is None else io.target_rows(target, {"n_pre": n_pre, "all": n_periods})
-        reservation = (self.ledger or Ledger(privacy)).reserve
         if math.isinf(privacy.epsilon):
-            with reservation(privacy) as held:
-                fitted = self._fit_without_noise(panel.values, n_pre, privacy)
-                held.commit(*fitted["releases_"])
+            fitted = self._fit_without_noise(panel.values, n_pre, privacy)
         else:
-            center = self._center_path(n_periods, series)
-            section = self._section(n_pre, n_periods - n_pre, privacy, center)
-            self._warn_of_noise(section, len(panel.values), privacy)
-            with reservation(privacy) as held:
-                fitted = self._fit_cross_section(panel.values, section, held)
+            # One private fit a mechanism: each reserves, draws, commits, and returns what it leaves behind.
+            fit = {"cross_section": self._fit_cross_section}[self.mechanism]
+            fitted = fit(panel.values, n_pre, series, privacy)
         periods = np.arange(n_periods) if panel.periods is None else _labels(panel.periods)
         shape = {"n_pre_": n_pre, "n_post_": n_periods - n_pre, "periods_": periods, "target_": series}
         self.__dict__.update(fitted, **shape)
         return self
 
-    def _fit_cross_section(self, donors: FloatArray, section: CrossSection, reservation: Reservation) -> dict[str, Any]:
+    def _reservation(self, privacy: Privacy) -> Reservation:
+        return (self.ledger or Ledger(privacy)).reserve(privacy)
+
+    def _fit_cross_section(
+        self, donors: FloatArray, n_pre: int, target: FloatArray | None, privacy: Privacy
+    ) -> dict[str, Any]:
         """Sum the donors, draw the noise, which is paid for there and then, and solve: from there on all is public."""
-        exact = section.rows.sums(donors, self.n_threads)
-        source = noise.resolve_source(self.random_state)
-        release = draw(exact, section.calibration, source, self._release_name)
-        reservation.commit(release)
+        n_periods = donors.shape[1]
+        section = self._section(n_pre, n_periods - n_pre, privacy, self._center_path(n_periods, target))
+        self._warn_of_noise(section, len(donors), privacy)
+        with self._reservation(privacy) as reservation:
+            exact = section.rows.sums(donors, self.n_threads)
+            source = noise.resolve_source(self.random_state)
+            release = draw(exact, section.calibration, source, self._release_name)
+            reservation.commit(release)
         n_donors = exact.n_rows if self._count_is_public(section) else None
         xx, xy = section.moments(release.values, n_donors)
         keep = kept_components(xx, self.n_components, section.floor)
-        solved = self._solved(xx, xy, section.rows.basis, section.rows.n_pre, section.floor, keep)
-        private = {"_center": section.rows.center, "_n_donors": n_donors}
-        return solved | _released(release, section.rows.offset, section.rows.half_width) | private
+        solved = self._solved(xx, xy, section.rows.basis, n_pre, section.floor, keep)
+        declared = {"_center": section.rows.center, "_n_donors": n_donors}
+        return solved | _released(release, section.rows.offset, section.rows.half_width) | declared
 
     def _fit_without_noise(self, donors: FloatArray, n_pre: int, privacy: Privacy) -> dict[str, Any]:
         """Fit the textbook estimate of the raw data, about the middle of the range where entries are missing."""
@@ -587,6 +591,8 @@ class SyntheticControl(Persistent):
         else:
             solved = self._solved_exactly(donors, n_pre, basis)
         release = Release(self._release_name, "no", privacy, {"coef": solved["coef_"]}, {})
+        with self._reservation(privacy) as reservation:
+            reservation.commit(release)
         exact = {"noise_floor_": 0.0, "_center": None, "_n_donors": None}
         return solved | _released(release, offset, 1.0) | exact
 
@@ -735,7 +741,7 @@ class SyntheticControl(Persistent):
             f"with {n_donors} donors at {privacy}, the prediction is expected to be off by {share:.0f}% of the signal: "
             "mostly noise, and shrinkage against it. SyntheticControl.plan says how many donors are needed.",
             UtilityWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def _moments(self) -> tuple[FloatArray, FloatArray]:
