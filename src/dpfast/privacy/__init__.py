@@ -29,6 +29,7 @@ from dpfast.privacy.laplace import (
     laplace_scale,
 )
 from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
+from dpfast.privacy.objective import ObjectiveNoise, objective_delta, objective_noise, objective_scale
 from dpfast.privacy.planning import Plan
 from dpfast.privacy.primo import primo_printed_delta, primo_printed_scales
 from dpfast.privacy.release import Calibration, Release, UnsoundCalibrationWarning, UtilityWarning
@@ -51,6 +52,7 @@ __all__ = [
     "Composition",
     "Ledger",
     "MomentScales",
+    "ObjectiveNoise",
     "Plan",
     "Privacy",
     "Release",
@@ -73,6 +75,9 @@ __all__ = [
     "least_noise_split",
     "moment_mu",
     "moment_scales",
+    "objective_delta",
+    "objective_noise",
+    "objective_scale",
     "padded_bound",
     "padded_squared_block_bounds",
     "padded_squared_bound",
