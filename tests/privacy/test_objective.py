@@ -1,4 +1,4 @@
-"""The noise of objective perturbation: exact profiles, rounded towards privacy; the split of a budget over its parts."""
+"""The noise of objective perturbation: exact profiles, rounded towards privacy; the split of a budget."""
 
 import math
 from dataclasses import replace
@@ -69,10 +69,9 @@ def test_known_values():
 
 
 def calibrated(privacy, **changes):
-    arguments = dict(
-        gradient=80.0, curvature=120.0, strong_convexity=10.0, geometry="plane", dim=10, tolerance=1e-9, width=2.4
-    )
-    return objective_noise(privacy, **(arguments | changes))
+    bounds = {"gradient": 80.0, "curvature": 120.0, "strong_convexity": 10.0}
+    sizes = {"geometry": "plane", "dim": 10, "tolerance": 1e-9, "width": 2.4}
+    return objective_noise(privacy, **(bounds | sizes | changes))
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0])

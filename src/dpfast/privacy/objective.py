@@ -87,7 +87,7 @@ class ObjectiveNoise:
     finishing_scale: float
 
     def coordinate_scale(self, dim: int) -> float:
-        """Standard deviation of a coordinate of b."""
+        """Return the standard deviation of a coordinate of b."""
         return self.scale if self.mechanism == "Gaussian" else self.scale * math.sqrt(dim + 1.0)
 
 
@@ -118,7 +118,7 @@ def objective_delta(scale: float, epsilon: float, gradient: float = 1.0, *, geom
     Examples
     --------
     >>> from dpfast.privacy import objective_delta
-    >>> f"{objective_delta(9.07, 0.5, geometry='plane'):.2e}"
+    >>> f"{objective_delta(9.0737, 0.5, geometry='plane'):.2e}"
     '1.00e-06'
     """
     scale, gradient = check.positive("scale", scale), check.positive("gradient", gradient)
@@ -229,7 +229,8 @@ def objective_noise(
     >>> from dpfast import Privacy
     >>> from dpfast.privacy import objective_noise
     >>> noise = objective_noise(
-    ...     Privacy(1.0, 1e-6), gradient=1.0, curvature=0.25, strong_convexity=0.0, geometry="line", dim=5, tolerance=1e-9
+    ...     Privacy(1.0, 1e-6),
+    ...     gradient=1.0, curvature=0.25, strong_convexity=0.1, geometry="line", dim=5, tolerance=1e-9
     ... )
     >>> noise.noise_epsilon + noise.curvature_epsilon + noise.finishing_epsilon <= 1.0
     True
@@ -293,10 +294,7 @@ def _best_convexity(cost: Callable[[float], float], curvature: float, least: flo
 
 def _delta_up(ratio: float, epsilon: float, geometry: Geometry) -> float:
     """Delta at u = gradient/scale, rounded up."""
-    if geometry == "line":
-        delta = _delta_on_a_line(ratio, epsilon)
-    else:
-        delta = _delta_on_a_plane(ratio, epsilon)
+    delta = _delta_on_a_line(ratio, epsilon) if geometry == "line" else _delta_on_a_plane(ratio, epsilon)
     return min(1.0, math.nextafter(delta, 1.0))
 
 
@@ -326,7 +324,7 @@ def _delta_on_a_plane(u: float, epsilon: float) -> float:
 
 
 def _largest_ratio(epsilon: float, delta: float, geometry: Geometry) -> float:
-    """The u = gradient/scale whose delta is the target, to a few units in the last place."""
+    """Return the u = gradient/scale whose delta is the target, to a few units in the last place."""
     from scipy.optimize import brentq  # takes longer to import than all of dpfast.privacy
 
     # Both deltas are at most exp(-z**2/2), so the u with z = sqrt(2 log(1/delta)) is small enough.
