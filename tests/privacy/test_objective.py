@@ -70,7 +70,7 @@ def test_known_values():
 
 def calibrated(privacy, **changes):
     bounds = {"gradient": 80.0, "curvature": 120.0, "strong_convexity": 10.0}
-    sizes = {"geometry": "plane", "dim": 10, "tolerance": 1e-9, "width": 2.4}
+    sizes = {"geometry": "plane", "dim": 10, "width": 2.4}
     return objective_noise(privacy, **(bounds | sizes | changes))
 
 
@@ -81,7 +81,7 @@ def test_the_parts_add_up_to_the_guarantee(epsilon, delta, convexity):
     noise = calibrated(Privacy(epsilon, delta), strong_convexity=convexity)
     with mp.workdps(60):
         curvature = mp.log1p(mp.mpf(120.0) / mp.mpf(noise.strong_convexity))
-        finishing = 2 * mp.mpf(noise.tolerance) / mp.mpf(noise.finishing_scale)
+        finishing = 2 * mp.mpf(1e-9) / mp.mpf(noise.finishing_scale(1e-9))
         hidden = mp.mpf(noise.noise_epsilon)
         assert hidden + curvature + finishing <= epsilon
         # All of it is used, but for the slack that calibrations leave to ledgers.
@@ -135,7 +135,7 @@ def test_coordinates_of_pure_noise():
         (lambda: calibrated(Privacy(math.inf)), "epsilon must be finite"),
         (lambda: calibrated(Privacy(1.0), curvature=0.0), "curvature must be positive"),
         (lambda: calibrated(Privacy(1.0), strong_convexity=-1.0), "strong_convexity must be at least 0"),
-        (lambda: calibrated(Privacy(1.0), tolerance=0.0), "tolerance must be positive"),
+        (lambda: calibrated(Privacy(1.0)).finishing_scale(0.0), "tolerance must be positive"),
         (lambda: calibrated(Privacy(1.0), dim=0), "dim must be at least 1"),
     ],
 )

@@ -296,7 +296,6 @@ def donor_objective_noise(
     n_donors: int,
     n_pre: int,
     n_post: int,
-    tolerance: float,
 ) -> DonorObjectiveNoise:
     """Calibrate objective perturbation on the L1 ball, the budget split as for `output_noise`.
 
@@ -315,8 +314,6 @@ def donor_objective_noise(
         Most that one donor can move the computed prediction over the largest weight.
     n_donors, n_pre, n_post : int
         Numbers of donors, of pre-periods and of post-periods.
-    tolerance : float
-        How far from the exact minimiser the solver's may be, whatever the data and the noise.
 
     Returns
     -------
@@ -333,7 +330,7 @@ def donor_objective_noise(
     >>> from dpfast.privacy import donor_curvature, donor_gradient, donor_objective_noise
     >>> noise = donor_objective_noise(
     ...     Privacy(2.0, 1e-6), gradient=donor_gradient(20, 3.0, 3.0), curvature=donor_curvature(20, 3.0), ridge=9.0,
-    ...     projection_sensitivity=4.0, n_donors=20, n_pre=9, n_post=4, tolerance=1e-9,
+    ...     projection_sensitivity=4.0, n_donors=20, n_pre=9, n_post=4,
     ... )
     >>> noise.weights.privacy.epsilon < 2.0
     True
@@ -352,7 +349,6 @@ def donor_objective_noise(
             # Replacing the only donor moves the gradient of the only weight.
             geometry="plane" if n > 1 else "line",
             dim=n,
-            tolerance=tolerance,
             width=math.sqrt(2.0 * math.log(2.0 * n)),
         )
         rest = (1.0 - share) * epsilon * _ROUND_DOWN

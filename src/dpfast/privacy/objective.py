@@ -70,10 +70,6 @@ class ObjectiveNoise:
         m: the objective has ``(m/2) ||theta||**2`` in it.
     noise_epsilon, curvature_epsilon, finishing_epsilon : float
         How epsilon is shared.
-    tolerance : float
-        tau: how far from the exact minimiser the solver's may be, whatever the data and the noise.
-    finishing_scale : float
-        Scale of the L2-Laplace noise that the solver's minimiser is released with.
     """
 
     privacy: Privacy
@@ -83,8 +79,21 @@ class ObjectiveNoise:
     noise_epsilon: float
     curvature_epsilon: float
     finishing_epsilon: float
-    tolerance: float
-    finishing_scale: float
+
+    def finishing_scale(self, tolerance: float) -> float:
+        """Return the scale of the L2-Laplace noise that the solver's minimiser is released with.
+
+        Parameters
+        ----------
+        tolerance : float
+            tau: how far from the exact minimiser the solver's may be, whatever the data and the noise.
+
+        Returns
+        -------
+        float
+            ``2 tau/finishing_epsilon``, rounded up.
+        """
+        return l2_laplace_scale(self.finishing_epsilon, 2.0 * check.positive("tolerance", tolerance))
 
     def coordinate_scale(self, dim: int) -> float:
         """Return the standard deviation of a coordinate of b."""
@@ -182,7 +191,6 @@ def objective_noise(
     strong_convexity: float,
     geometry: Geometry,
     dim: int,
-    tolerance: float,
     radius: float = 1.0,
     width: float | None = None,
 ) -> ObjectiveNoise:
@@ -206,8 +214,6 @@ def objective_noise(
         What the change of gradient keeps to.
     dim : int
         Number of parameters.
-    tolerance : float
-        tau: how far from the exact minimiser the solver's may be, whatever the data and the noise.
     radius : float, default 1.0
         Largest L2 norm of the parameters, or one that is usual if they are not constrained; it only guides the split.
     width : float, optional
@@ -229,8 +235,7 @@ def objective_noise(
     >>> from dpfast import Privacy
     >>> from dpfast.privacy import objective_noise
     >>> noise = objective_noise(
-    ...     Privacy(1.0, 1e-6),
-    ...     gradient=1.0, curvature=0.25, strong_convexity=0.1, geometry="line", dim=5, tolerance=1e-9
+    ...     Privacy(1.0, 1e-6), gradient=1.0, curvature=0.25, strong_convexity=0.1, geometry="line", dim=5
     ... )
     >>> noise.noise_epsilon + noise.curvature_epsilon + noise.finishing_epsilon <= 1.0
     True
@@ -238,7 +243,7 @@ def objective_noise(
     gradient, curvature = check.positive("gradient", gradient), check.positive("curvature", curvature)
     least = check.nonnegative("strong_convexity", strong_convexity)
     dim = check.positive_integer("dim", dim)
-    tolerance, radius = check.positive("tolerance", tolerance), check.positive("radius", radius)
+    radius = check.positive("radius", radius)
     spread = math.sqrt(dim) if width is None else check.positive("width", width)
     if math.isinf(privacy.epsilon):
         raise ValueError("epsilon must be finite: without noise there is nothing to calibrate")
@@ -271,8 +276,6 @@ def objective_noise(
         noise_epsilon=left,
         curvature_epsilon=math.log1p(curvature / convexity) * _ROUND_UP,
         finishing_epsilon=finishing,
-        tolerance=tolerance,
-        finishing_scale=l2_laplace_scale(finishing, 2.0 * tolerance),
     )
 
 
