@@ -55,7 +55,7 @@ from dpfast.privacy import (
     printed_output_noise,
     weight_sensitivity,
 )
-from dpfast.solvers import FactorMatrix, quadratic_over_l1_ball
+from dpfast.solvers import FactorMatrix, L1Ball, quadratic_over_l1_ball
 
 FloatArray = NDArray[np.float64]
 Law = Literal["Gaussian", "L2-Laplace"]
@@ -176,24 +176,26 @@ class Panel:
 
 
 class DonorMechanism(Protocol):
-    """One algorithm, calibrated."""
+    """One algorithm, calibrated: what it promises, how well it may do, and the one thing it does."""
 
     @property
-    def privacy(self) -> Privacy: ...
+    def privacy(self) -> Privacy:
+        """What is promised."""
 
     @property
-    def calibration(self) -> Calibration: ...
+    def calibration(self) -> Calibration:
+        """Whether the noise is the proved one or the printed one."""
 
     @property
-    def guaranteed(self) -> bool: ...
+    def ridge(self) -> float:
+        """The paper's lambda, or what takes its place."""
 
     @property
-    def expected_error(self) -> float: ...
+    def expected_error(self) -> float:
+        """Rough root mean square of what privacy adds to a predicted entry."""
 
-    @property
-    def ridge(self) -> float: ...
-
-    def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release: ...
+    def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
+        """Draw the noise: the only place where the panel turns into something public."""
 
 
 def ridge_weights(pre: FloatArray, target: FloatArray, ridge: float) -> FloatArray:
@@ -257,7 +259,6 @@ class OutputPerturbation:
     ridge: float
     noise_scales: OutputNoise
     calibration: Calibration = "sound"
-    guaranteed: bool = True
 
     @classmethod
     def calibrate(cls, privacy: Privacy, bounds: PanelBounds, ridge: float) -> Self:
@@ -343,7 +344,6 @@ class ObjectivePerturbation:
     noise_scales: DonorObjectiveNoise
     tolerance: float
     calibration: Calibration = "sound"
-    guaranteed: bool = True
 
     @classmethod
     def calibrate(
@@ -433,7 +433,9 @@ class ObjectivePerturbation:
         own = self.noise_scales.weights
         n = self.bounds.n_donors
         perturbation = _draw(own.mechanism, own.scale, np.zeros(n), source, grid=_finest_grid(own.scale))
-        weights = _draw("L2-Laplace", self.finishing_scale, self.minimise(panel, perturbation), source)
+        finished = _draw("L2-Laplace", self.finishing_scale, self.minimise(panel, perturbation), source)
+        # Back into the ball, which is public.
+        weights = L1Ball(1.0).project(finished)
         projection = _draw(own.mechanism, self.noise_scales.projection_scale, _projected(panel.post, weights), source)
         return Release(
             f"{name} (epsilon {own.finishing_epsilon:.3g} of it hides a solver's error of {self.tolerance:.3g})",
@@ -445,10 +447,7 @@ class ObjectivePerturbation:
                 "weights": self.finishing_scale,
                 "projection": self.noise_scales.projection_scale,
             },
-            grid={
-                "weights": noise.default_grid(self.finishing_scale),
-                "projection": noise.default_grid(self.noise_scales.projection_scale),
-            },
+            grid={"projection": noise.default_grid(self.noise_scales.projection_scale)},
             reproducible=source.reproducible,
         )
 
@@ -474,7 +473,6 @@ class PrintedOutputPerturbation:
     ridge: float
     noise_scales: PrintedOutputNoise
     calibration: Calibration = "paper"
-    guaranteed: bool = True
 
     @classmethod
     def calibrate(
@@ -527,7 +525,6 @@ class PrintedOutputPerturbation:
                 "donors": noise.default_grid(self.noise_scales.donor_scale),
             },
             calibration=self.calibration,
-            guaranteed=self.guaranteed,
             reproducible=source.reproducible,
         )
 
@@ -550,7 +547,6 @@ class PrintedObjectivePerturbation:
     privacy: Privacy
     noise_scales: PrintedObjectiveNoise
     calibration: Calibration = "paper"
-    guaranteed: bool = False
 
     @classmethod
     def calibrate(
@@ -612,7 +608,9 @@ class PrintedObjectivePerturbation:
             UnsoundCalibrationWarning,
             stacklevel=2,
         )
-        perturbation = _draw(self.noise_scales.mechanism, self.noise_scales.scale, np.zeros(self.bounds.n_donors), source)
+        perturbation = _draw(
+            self.noise_scales.mechanism, self.noise_scales.scale, np.zeros(self.bounds.n_donors), source
+        )
         hessian = 2.0 * (panel.pre @ panel.pre.T)
         hessian.flat[:: len(hessian) + 1] += self.ridge
         weights = linalg.solve(hessian, 2.0 * (panel.pre @ panel.target) - perturbation, assume_a="pos")
@@ -660,9 +658,7 @@ def _finest_grid(scale: float) -> float:
     return math.ldexp(1.0, exponent - (1 if mantissa == 0.5 else 0) - _FINEST_GRID_EXPONENT)
 
 
-def _draw(
-    law: Law, scale: float, centre: FloatArray, source: noise.BitSource, grid: float | None = None
-) -> FloatArray:
+def _draw(law: Law, scale: float, centre: FloatArray, source: noise.BitSource, grid: float | None = None) -> FloatArray:
     if law == "Gaussian":
         return noise.gaussian(scale, centre.shape, source, center=centre, grid=grid)
     return noise.l2_laplace(scale, len(centre), source, center=centre, grid=grid)
