@@ -408,15 +408,29 @@ class OutputPerturbation:
             reproducible=source.reproducible,
         )
 
-    def repeat(self, panel: Panel, source: noise.BitSource, repeats: int) -> tuple[FloatArray, FloatArray]:
+    def repeat(
+        self, panel: Panel, source: noise.BitSource, repeats: int, *, exact: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
         """Draw many independent releases of one panel, as studies of the mechanism do; each of them costs `privacy`.
+
+        Parameters
+        ----------
+        panel : Panel
+            The donors and the target.
+        source : BitSource
+            Where the bits come from.
+        repeats : int
+            How many releases.
+        exact : ndarray of shape (n_donors,), optional
+            The panel's `ridge_weights` at this ridge, where they have been computed before.
 
         Returns
         -------
         weights : ndarray of shape (n_donors, repeats)
         projections : ndarray of shape (n_post, repeats)
         """
-        exact = ridge_weights(panel.pre, panel.target, self.ridge)
+        if exact is None:
+            exact = ridge_weights(panel.pre, panel.target, self.ridge)
         centres = np.repeat(exact[:, np.newaxis], repeats, axis=1)
         weights = _draw_columns(self.noise_scales.mechanism, self.noise_scales.weight_scale, centres, source)
         projections = _draw_columns(
