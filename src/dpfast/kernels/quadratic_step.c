@@ -167,21 +167,22 @@ static DPFAST_INLINE void project_onto_box(const dpfast_quadratic *q, dpfast_vec
     }
 }
 
-static DPFAST_INLINE void project_onto_l2_ball(const dpfast_quadratic *q, dpfast_vector y)
+static DPFAST_INLINE int project_onto_l2_ball(const dpfast_quadratic *q, dpfast_vector y)
 {
     pair square = {0.0, 0.0}, radius = {q->radius, 0.0};
     for (ptrdiff_t i = 0; i < q->n; i++)
         square = add(square, multiply(entry(y, i), entry(y, i)));
     if (!is_positive(add(square, negative(multiply(radius, radius)))))
-        return;
+        return 0;
     pair factor = divide(radius, square_root(square));
     for (ptrdiff_t i = 0; i < q->n; i++)
         set_entry(y, i, multiply(factor, entry(y, i)));
+    return 1;
 }
 
 /* Entries are shifted by the largest magnitude, as in projections.pyx, and the threshold found by Michelot's passes from
  * a point left of it: each takes a new set of entries, a part of the one before, so there are at most n. */
-static DPFAST_INLINE void project_onto_l1_ball(const dpfast_quadratic *q, dpfast_vector y)
+static DPFAST_INLINE int project_onto_l1_ball(const dpfast_quadratic *q, dpfast_vector y)
 {
     pair total = {0.0, 0.0}, top = {0.0, 0.0}, radius = {q->radius, 0.0};
     for (ptrdiff_t i = 0; i < q->n; i++) {
@@ -191,7 +192,7 @@ static DPFAST_INLINE void project_onto_l1_ball(const dpfast_quadratic *q, dpfast
             top = size;
     }
     if (!is_positive(add(total, negative(radius))))
-        return;
+        return 0;
     pair threshold = add(top, negative(radius));
     ptrdiff_t n_above, n_before = q->n + 1;
     for (;;) {
@@ -211,9 +212,10 @@ static DPFAST_INLINE void project_onto_l1_ball(const dpfast_quadratic *q, dpfast
     }
     for (ptrdiff_t i = 0; i < q->n; i++)
         set_entry(y, i, soft_threshold(entry(y, i), threshold));
+    return 1;
 }
 
-static DPFAST_INLINE void step_from(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace)
+static DPFAST_INLINE int step_from(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace)
 {
     dpfast_vector gradient = {workspace, workspace + q->n};
     gradient_at(q, x, gradient, workspace + 2 * q->n);
@@ -225,9 +227,10 @@ static DPFAST_INLINE void step_from(const dpfast_quadratic *q, dpfast_vector x, 
     if (q->set == DPFAST_BOX)
         project_onto_box(q, next);
     else if (q->set == DPFAST_L2_BALL)
-        project_onto_l2_ball(q, next);
+        return project_onto_l2_ball(q, next);
     else if (q->set == DPFAST_L1_BALL)
-        project_onto_l1_ball(q, next);
+        return project_onto_l1_ball(q, next);
+    return 0;
 }
 
 /* Scheme of Schmidt, Le Roux and Bach (2011), for strongly convex functions. */
@@ -251,9 +254,9 @@ static DPFAST_INLINE void accelerate_from(const dpfast_quadratic *q, double mome
     {                                                                                                                  \
         gradient_at(q, x, gradient, workspace);                                                                        \
     }                                                                                                                  \
-    static target void step_##level(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace) \
+    static target int step_##level(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace)  \
     {                                                                                                                  \
-        step_from(q, x, next, workspace);                                                                              \
+        return step_from(q, x, next, workspace);                                                                       \
     }                                                                                                                  \
     static target void accelerate_##level(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps,               \
                                           dpfast_vector x, dpfast_vector last, double *workspace)                      \
@@ -265,18 +268,12 @@ INSTANTIATE(baseline, )
 #if DPFAST_HAVE_X86_LEVELS
 INSTANTIATE(avx2, DPFAST_TARGET_AVX2)
 INSTANTIATE(avx512, DPFAST_TARGET_AVX512)
-#define CALL(name, ...)                                                                                                \
-    do {                                                                                                               \
-        int available = dpfast_resolve_level(level);                                                                   \
-        if (available == DPFAST_AVX512)                                                                                \
-            name##_avx512(__VA_ARGS__);                                                                                \
-        else if (available == DPFAST_AVX2)                                                                             \
-            name##_avx2(__VA_ARGS__);                                                                                  \
-        else                                                                                                           \
-            name##_baseline(__VA_ARGS__);                                                                              \
-    } while (0)
+#define AT_LEVEL(name)                                                                                                 \
+    (dpfast_resolve_level(level) == DPFAST_AVX512 ? name##_avx512                                                      \
+     : dpfast_resolve_level(level) == DPFAST_AVX2 ? name##_avx2                                                        \
+                                                  : name##_baseline)
 #else
-#define CALL(name, ...) name##_baseline(__VA_ARGS__)
+#define AT_LEVEL(name) name##_baseline
 #endif
 
 ptrdiff_t dpfast_step_workspace(const dpfast_quadratic *q)
@@ -287,16 +284,16 @@ ptrdiff_t dpfast_step_workspace(const dpfast_quadratic *q)
 void dpfast_quadratic_gradient(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, double *workspace,
                                int level)
 {
-    CALL(gradient, q, x, gradient, workspace);
+    AT_LEVEL(gradient)(q, x, gradient, workspace);
 }
 
-void dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace, int level)
+int dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace, int level)
 {
-    CALL(step, q, x, next, workspace);
+    return AT_LEVEL(step)(q, x, next, workspace);
 }
 
 void dpfast_accelerate(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x, dpfast_vector last,
                        double *workspace, int level)
 {
-    CALL(accelerate, q, momentum, n_steps, x, last, workspace);
+    AT_LEVEL(accelerate)(q, momentum, n_steps, x, last, workspace);
 }

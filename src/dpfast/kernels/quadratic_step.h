@@ -31,8 +31,9 @@ ptrdiff_t dpfast_step_workspace(const dpfast_quadratic *q);
 void dpfast_quadratic_gradient(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, double *workspace,
                                int level);
 
-/* next = the proximal gradient step from x; next may be x. */
-void dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace, int level);
+/* next = the proximal gradient step from x; next may be x. Returns whether a ball was left on the way: next is on its
+ * boundary. */
+int dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace, int level);
 
 /* So many accelerated steps: x and its predecessor `last`, both in and out. */
 void dpfast_accelerate(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x, dpfast_vector last,

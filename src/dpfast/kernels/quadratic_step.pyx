@@ -33,8 +33,8 @@ cdef extern from "quadratic_step.h" nogil:
     ptrdiff_t dpfast_step_workspace(const dpfast_quadratic *q)
     void dpfast_quadratic_gradient(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, double *workspace,
                                    int level)
-    void dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace,
-                              int level)
+    int dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace,
+                             int level)
     void dpfast_accelerate(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x,
                            dpfast_vector last, double *workspace, int level)
 
@@ -96,10 +96,12 @@ cdef class QuadraticSteps:
             dpfast_quadratic_gradient(&self.q, x_parts, out_parts, &self.workspace[0], self.level)
 
     def step(self, double[:, ::1] x, double[:, ::1] out):
-        """Write the proximal gradient step from x to `out`."""
+        """Write the proximal gradient step from x to `out`; returns whether it ends on the boundary of a ball."""
         cdef dpfast_vector x_parts = vector(x), out_parts = vector(out)
+        cdef bint on_boundary
         with nogil:
-            dpfast_proximal_step(&self.q, x_parts, out_parts, &self.workspace[0], self.level)
+            on_boundary = dpfast_proximal_step(&self.q, x_parts, out_parts, &self.workspace[0], self.level)
+        return on_boundary
 
     def accelerate(self, double momentum, Py_ssize_t n_steps, double[:, ::1] x, double[:, ::1] last):
         """Take so many accelerated steps from x and its predecessor `last`, in place."""

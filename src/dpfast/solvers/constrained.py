@@ -60,7 +60,7 @@ _UNIT = 2.0**-53
 # Between attempts of the Newton method: lengths of bursts of accelerated steps, in double precision.
 _BURSTS = (0, 20, 60, 200, 600, 2000)
 _NEWTON_STEPS = 30
-_REFINEMENTS = 5
+_REFINEMENTS = 12
 # Accelerated steps of the guaranteed way between looks at the certificate.
 _STEPS_PER_CERTIFICATE = 500
 
@@ -352,7 +352,8 @@ class _Bounds:
         """Bound on the distance of a computed step from T of a point of this norm, ||v|| <= linear."""
         root = math.sqrt(self.n)
         moved = 2.0 * norm + self.step * linear
-        own = 64.0 * (self.n + 16) ** 1.5 * (moved + self.norm) + 32.0 * (moved + self.step * root * self.weight)
+        # Of the projection: of its sums, then of what it subtracts from every entry.
+        own = 64.0 * (self.n + 16) ** 1.5 * self.norm + (32.0 + 8.0 * root) * (moved + self.step * root * self.weight)
         return (self.step * self.gradient_error(norm, linear) + _UNIT**2 * own) * _ROUND_UP
 
     def guaranteed_error(self) -> float:
@@ -412,6 +413,9 @@ class _Problem:
         if self.transposed is not None:
             return 2.0 * (self.array @ (self.transposed @ x)) + self.diagonal * x
         return self.array @ x + self.diagonal * x
+
+    def value(self, x: FloatArray) -> float:
+        return float(x @ (0.5 * self.product(x) + self.linear) + self.weight * np.abs(x).sum())
 
     def proximal(self, x: FloatArray, step: float) -> tuple[FloatArray, FloatArray]:
         """Return the point that a step from x projects, and its projection."""
@@ -481,8 +485,8 @@ def _minimise_in_whole_space(problem: _Problem, tolerance: float) -> Minimiser:
 
 def _minimise(problem: _Problem, tolerance: float) -> Minimiser:
     certificate = _Certificate(problem)
-    for face, x in _guesses(problem):
-        found = _refined(certificate, face, x, tolerance)
+    for guess in _guesses(problem):
+        found = _refined(certificate, guess, tolerance)
         if found is not None:
             return found
     return _guaranteed(certificate, tolerance)
@@ -496,11 +500,11 @@ class _Certificate:
         self.steps = problem.steps()
         self._linear = float(linalg.norm(problem.linear)) * _ROUND_UP
 
-    def certified(self, x: FloatArray) -> Minimiser:
-        """Return the step from x, in twice the precision, and its distance from the minimiser at most."""
+    def certified(self, x: FloatArray) -> tuple[Minimiser, _Face]:
+        """Return the step from x, a sum of two rows, with its distance from the minimiser at most, and its face."""
         bounds = self.problem.bounds
         stepped = np.empty_like(x)
-        self.steps.step(x, stepped)
+        on_boundary = self.steps.step(x, stepped)
         norm, reached = float(linalg.norm(x[0])), float(linalg.norm(stepped[0]))
         residual = float(linalg.norm((x[0] - stepped[0]) + (x[1] - stepped[1])))
         # The parts' differences are rounded, and squares below the range of floats are lost.
@@ -508,23 +512,31 @@ class _Certificate:
         gap = bounds.contraction_gap
         error = bounds.step_error(norm * _ROUND_UP, self._linear)
         distance = ((1.0 - gap) * residual + error) / gap + 1.01 * _UNIT * reached
-        return Minimiser(stepped[0], distance * _ROUND_UP)
+        return Minimiser(stepped[0], distance * _ROUND_UP), _Face(self.problem, stepped[0], on_boundary)
+
+    def gradient(self, x: FloatArray) -> FloatArray:
+        """Ax + v, a sum of two rows, where x is one."""
+        gradient = np.empty_like(x)
+        self.steps.gradient(x, gradient)
+        return gradient
 
 
-def _refined(certificate: _Certificate, face: _Face, guess: FloatArray, tolerance: float) -> Minimiser | None:
-    """Return a certified point, correcting the guess by the system of its face as long as that brings it nearer."""
-    x = np.stack([guess, np.zeros_like(guess)])
-    nearest = math.inf
+def _refined(certificate: _Certificate, guess: FloatArray, tolerance: float) -> Minimiser | None:
+    """Return a certified point: the Newton method with gradients and faces in twice the precision, while it gains."""
+    x, nearest = _in_two_rows(guess), math.inf
+    face: _Face | None = None
+    tried = set()
     for _ in range(_REFINEMENTS):
-        found = certificate.certified(x)
+        found, following = certificate.certified(x)
         if found.distance_bound <= tolerance:
             return found
-        if not found.distance_bound < 0.5 * nearest:
+        if following.key in tried and found.distance_bound > 0.5 * nearest:
             return None
-        nearest = found.distance_bound
-        gradient = np.empty_like(x)
-        certificate.steps.gradient(x, gradient)
-        x = _normalised(x[0], x[1] + face.correction(x, gradient[0] + gradient[1]))
+        nearest = min(nearest, found.distance_bound)
+        face = face if face is not None and following.key == face.key else following
+        tried.add(face.key)
+        x = face.moved_onto(x)
+        x = _normalised(x[0], x[1] + face.correction(x, certificate.gradient(x)))
     return None
 
 
@@ -542,28 +554,49 @@ def _guaranteed(certificate: _Certificate, tolerance: float) -> Minimiser:
         n_steps = min(remaining, _STEPS_PER_CERTIFICATE)
         steps.accelerate(problem.bounds.momentum, n_steps, x, last)
         remaining -= n_steps
-        found = certificate.certified(x)
+        found, _ = certificate.certified(x)
         if found.distance_bound <= tolerance:
             return found
     return Minimiser(x[0].copy(), 0.5 * tolerance + problem.bounds.guaranteed_error())
 
 
-def _guesses(problem: _Problem) -> Iterator[tuple[_Face, FloatArray]]:
-    """Yield faces on which the minimiser may lie, with the minimisers over them, as the Newton method finds them."""
+def _guesses(problem: _Problem) -> Iterator[FloatArray]:
+    """Yield points at which the Newton method, from ever better starts, ends or is given up."""
     step = 1.0 / _estimated_smoothness(problem)
     x = problem.proximal(np.zeros(len(problem.linear)), step)[1]
     try:
         for length in _BURSTS:
             x = _accelerated(problem, x, step, length)
-            tried, solution, face = set(), x, _Face.at(problem, x, step)
-            while face.key not in tried and len(tried) < _NEWTON_STEPS:
-                tried.add(face.key)
-                solved, solution = face, face.minimiser()
-                face = _Face.at(problem, solution, step)
-            yield solved, solution
+            yield _undamped(problem, x, step)
+            x = _damped(problem, x, step)
+            yield x
     except linalg.LinAlgError:
         # A system is singular in double precision: the guaranteed way does without.
         return
+
+
+def _undamped(problem: _Problem, x: FloatArray, step: float) -> FloatArray:
+    """The semismooth Newton method: ends soon, or runs in circles."""
+    tried, face = set(), _Face.after_step(problem, x, step)
+    while face.key not in tried and len(tried) < _NEWTON_STEPS:
+        tried.add(face.key)
+        x = face.minimiser()
+        face = _Face.after_step(problem, x, step)
+    return x
+
+
+def _damped(problem: _Problem, x: FloatArray, step: float) -> FloatArray:
+    """The same, going only as far as the objective falls."""
+    for _ in range(_NEWTON_STEPS):
+        x = problem.proximal(x, step)[1]
+        face = _Face.after_step(problem, x, step)
+        end, value = face.minimiser(), problem.value(x)
+        candidates = (face.shortened(x, end, 0.25**halvings) for halvings in range(8))
+        better = next((candidate for candidate in candidates if problem.value(candidate) < value), None)
+        if better is None:
+            break
+        x = better
+    return x
 
 
 def _estimated_smoothness(problem: _Problem) -> float:
@@ -595,58 +628,74 @@ def _accelerated(problem: _Problem, x: FloatArray, step: float, n_steps: int) ->
 class _Face:
     """Points of which some entries are free, of one sign each, and others fixed; on the sphere of a ball, or not."""
 
-    def __init__(self, problem: _Problem, moved: FloatArray, projected: FloatArray) -> None:
+    def __init__(self, problem: _Problem, point: FloatArray, on_boundary: bool) -> None:
         constraint = problem.constraint
-        free = np.ones(len(moved), dtype=bool)
+        free = np.ones(len(point), dtype=bool)
         if isinstance(constraint, Box):
-            low, high = constraint.bounds(len(moved))
-            free = (low < projected) & (projected < high)
+            low, high = constraint.bounds(len(point))
+            free = (low < point) & (point < high)
         if isinstance(constraint, L1Ball) or problem.weight > 0.0:
-            free &= projected != 0.0
+            free &= point != 0.0
         self._problem = problem
         self._free = np.flatnonzero(free)
-        self._fixed = np.where(free, 0.0, projected)
-        self._signs = np.sign(projected[self._free])
-        self._tight = isinstance(constraint, L1Ball | L2Ball) and not np.array_equal(moved, projected)
+        self._fixed = np.where(free, 0.0, point)
+        self._signs = np.sign(point[self._free])
+        self._tight = on_boundary
         self._system: _System | None = None
-        self.key = (free.tobytes(), self._signs.tobytes(), self._tight)
-        if isinstance(constraint, Box):
-            self.key += (self._fixed.tobytes(),)
+        self.key = free.tobytes(), self._signs.tobytes(), self._fixed.tobytes(), on_boundary
 
     @classmethod
-    def at(cls, problem: _Problem, x: FloatArray, step: float) -> _Face:
-        """The face of the point to which a step from x leads."""
-        return cls(problem, *problem.proximal(x, step))
+    def after_step(cls, problem: _Problem, x: FloatArray, step: float) -> _Face:
+        moved, projected = problem.proximal(x, step)
+        on_boundary = isinstance(problem.constraint, L1Ball | L2Ball) and not np.array_equal(moved, projected)
+        return cls(problem, projected, on_boundary)
+
+    def moved_onto(self, x: FloatArray) -> FloatArray:
+        """Return x, a sum of two rows, with the entries that are fixed where they are."""
+        moved = np.stack([self._fixed, np.zeros_like(self._fixed)])
+        moved[:, self._free] = x[:, self._free]
+        return moved
 
     def minimiser(self) -> FloatArray:
         """Minimiser over the face's affine hull, or over the sphere in it."""
         problem, x = self._problem, self._fixed.copy()
         gradient = problem.linear + (problem.product(x) if x.any() else 0.0)
         if self._tight and isinstance(problem.constraint, L2Ball):
-            x[self._free] = self._solver().on_sphere(self._descent(gradient), problem.constraint.radius)
+            descent = -gradient[self._free] - problem.weight * self._signs
+            x[self._free] = self._solver().on_sphere(descent, problem.constraint.radius)
         else:
-            x += self.correction(np.stack([x, np.zeros_like(x)]), gradient)
+            x += self.correction(_in_two_rows(x), _in_two_rows(gradient))
         return x
 
     def correction(self, x: FloatArray, gradient: FloatArray) -> FloatArray:
-        """What to add to x, a sum of two rows, to reach the minimiser: one Newton step."""
-        added = np.zeros_like(gradient)
+        """What to add to x to reach the minimiser: one Newton step. x and the gradient are sums of two rows.
+
+        At the minimiser gradient and multipliers cancel, so what is left of them is found without rounding them.
+        """
+        added = np.zeros(x.shape[1])
         if len(self._free) == 0:
             return added
-        constraint, descent, parts = self._problem.constraint, self._descent(gradient), x[:, self._free]
+        constraint, weight = self._problem.constraint, self._problem.weight
+        x, gradient = x[:, self._free], gradient[:, self._free]
         if self._tight and isinstance(constraint, L2Ball):
-            added[self._free] = self._solver().along_sphere(descent, parts, constraint.radius)
+            gradient = _normalised(gradient[0] + weight * self._signs, gradient[1])
+            added[self._free] = self._solver().along_sphere(gradient, x, constraint.radius)
         elif self._tight and isinstance(constraint, L1Ball):
-            slack = math.fsum([constraint.radius, *(-self._signs * parts).ravel()])
-            solved, normal = self._solver().solve(descent), self._solver().solve(self._signs)
-            multiplier = (self._signs @ solved - slack) / (self._signs @ normal)
-            added[self._free] = solved - multiplier * normal
+            multiplier = -float(np.mean(self._signs * gradient[0]))
+            slack = math.fsum([constraint.radius, *(-self._signs * x).ravel()])
+            solved = self._solver().solve(-(gradient[0] + multiplier * self._signs) - gradient[1])
+            normal = self._solver().solve(self._signs)
+            added[self._free] = solved - (self._signs @ solved - slack) / (self._signs @ normal) * normal
         else:
-            added[self._free] = self._solver().solve(descent)
+            added[self._free] = self._solver().solve(-(gradient[0] + weight * self._signs) - gradient[1])
         return added
 
-    def _descent(self, gradient: FloatArray) -> FloatArray:
-        return -gradient[self._free] - self._problem.weight * self._signs
+    def shortened(self, start: FloatArray, end: FloatArray, part: float) -> FloatArray:
+        """The point a part of the way, entries that would change their sign on a kink left there."""
+        x = start + part * (end - start)
+        if isinstance(self._problem.constraint, L1Ball) or self._problem.weight > 0.0:
+            x[start * x < 0.0] = 0.0
+        return x if self._problem.constraint is None else self._problem.constraint.project(x)
 
     def _solver(self) -> _System:
         if self._system is None:
@@ -663,7 +712,6 @@ class _System:
         self._dense = dense
         self._cholesky: FloatArray | None = None
         self._spectrum: tuple[FloatArray, FloatArray] | None = None
-        self._multiplier = 0.0
 
     @classmethod
     def of(cls, problem: _Problem, free: NDArray[np.intp]) -> _System:
@@ -698,23 +746,24 @@ class _System:
         coefficients = vectors.T @ b
         rest = b - vectors @ coefficients
         terms = np.append(values, self._diagonal), np.append(coefficients, linalg.norm(rest))
-        self._multiplier = ball_multiplier(*terms, radius)
-        return self._solve_shifted(b)
+        return self._solve_shifted(b, ball_multiplier(*terms, radius))
 
-    def along_sphere(self, descent: FloatArray, x: FloatArray, radius: float) -> FloatArray:
-        """Newton step for (A + nu) x = b, x'x = radius^2 from the residual b - Ax and x, a sum of two rows."""
+    def along_sphere(self, gradient: FloatArray, x: FloatArray, radius: float) -> FloatArray:
+        """Newton step for gradient + nu x = 0, x'x = radius^2; gradient and x are sums of two rows."""
         slack = 0.5 * math.fsum([*_exact_squares(np.array([radius])), *-_exact_squares(x[0]), *(-2.0 * x[0] * x[1])])
-        solved = self._solve_shifted(descent - self._multiplier * x[0] - self._multiplier * x[1])
-        normal = self._solve_shifted(x[0])
-        change = (x[0] @ solved - slack) / (x[0] @ normal)
-        self._multiplier += change
-        return solved - change * normal
+        multiplier = max(-float(x[0] @ gradient[0]) / radius**2, 0.0)
+        product, rest = _exact_product(multiplier, x[0])
+        residual = (gradient[0] + product) + (gradient[1] + (rest + multiplier * x[1]))
+        solved, normal = self._solve_shifted(-residual, multiplier), self._solve_shifted(x[0], multiplier)
+        return np.asarray(solved - (x[0] @ solved - slack) / (x[0] @ normal) * normal)
 
-    def _solve_shifted(self, b: FloatArray) -> FloatArray:
+    def _solve_shifted(self, b: FloatArray, shift: float) -> FloatArray:
         values, vectors = self._eigenpairs()
         coefficients = vectors.T @ b
-        outside = (b - vectors @ coefficients) / (self._diagonal + self._multiplier) if self._factor is not None else 0.0
-        return np.asarray(vectors @ (coefficients / (values + self._multiplier)) + outside)
+        inside = vectors @ (coefficients / (values + shift))
+        if self._factor is None:
+            return np.asarray(inside)
+        return np.asarray(inside + (b - vectors @ coefficients) / (self._diagonal + shift))
 
     def _eigenpairs(self) -> tuple[FloatArray, FloatArray]:
         if self._spectrum is None:
@@ -734,11 +783,21 @@ def _normalised(high: FloatArray, low: FloatArray) -> FloatArray:
 
 
 def _exact_squares(x: FloatArray) -> FloatArray:
-    """Numbers whose exact sum is that of the squares of x (Dekker's splitting)."""
-    scaled = x * 134217729.0
-    high = scaled - (scaled - x)
-    low = x - high
-    return np.concatenate([high * high, 2.0 * high * low, low * low])
+    """Numbers whose exact sum is that of the squares of x."""
+    return np.concatenate(_exact_product(x, x))
+
+
+def _exact_product(a: FloatArray | float, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The product, and what rounding took from it (Dekker)."""
+    a_high, b_high = (134217729.0 * x - (134217729.0 * x - x) for x in (a, b))
+    a_low, b_low = a - a_high, b - b_high
+    product = a * b
+    rest = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return np.asarray(product), np.asarray(rest)
+
+
+def _in_two_rows(x: FloatArray) -> FloatArray:
+    return np.stack([x, np.zeros_like(x)])
 
 
 def _sum_rest(a: float, b: float, total: float) -> float:
