@@ -226,6 +226,11 @@ def test_bad_input_is_refused_and_costs_nothing(parameters, message):
     assert ledger.remaining == ledger.budget
 
 
+def test_moments_are_not_released_in_the_name_of_weights():
+    with pytest.raises(ValueError, match="mechanism must be 'cross_section' to release moments repeatedly"):
+        SyntheticControl(1.0, 1e-6, mechanism="output").fit_repeatedly(panel()[0], N_PRE, 5)
+
+
 def test_a_target_at_the_middle_is_refused():
     with pytest.raises(ValueError, match="target must not be at the middle of the declared range"):
         fitted(target=np.full(N_PRE + N_POST, 50.0))

@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast import _arguments as check
 from dpfast import noise
+from dpfast.io import target_rows
 from dpfast.kernels.threads import single_threaded_blas
-from dpfast.moment_release import MomentCalibration, calibrate, noise_alone, weighted_cost
-from dpfast.privacy import Privacy
-from dpfast.solvers import components_beyond, damped_solve, denoised_moments, noise_floor
+from dpfast.moment_release import MomentCalibration, calibrate, noise_alone, unpacked, weighted_cost
+from dpfast.privacy import Privacy, Release
+from dpfast.solvers import DenoisedMoments, components_beyond, damped_solve, noise_floor
 from dpfast.statistics import Gram, gram, rounded_bound
 
 FloatArray = NDArray[np.float64]
@@ -194,10 +196,11 @@ class CrossSection:
         -------
         CrossSection
         """
-        return min((cls._calibrated(rows, privacy) for rows in candidates), key=lambda one: one.cost)
+        return min((cls.of(rows, privacy) for rows in candidates), key=lambda one: one.cost)
 
     @classmethod
-    def _calibrated(cls, rows: DonorRows, privacy: Privacy) -> CrossSection:
+    def of(cls, rows: DonorRows, privacy: Privacy) -> CrossSection:
+        """Calibrate one way to sum donors."""
         features, outcomes = rows.shape
         left_out = {"n"} if privacy.adjacency == "replace_one" else set()
         weights = {name: cost for name, cost in rows.costs().items() if name not in left_out}
@@ -296,7 +299,7 @@ def prediction_interval(
 
     The prediction is not linear in the noise, so its errors are simulated: fresh noise with the known law is added to
     moments from which what does not stand out of the released noise has been removed
-    (`dpfast.solvers.denoised_moments`), and the errors' quantiles are taken off the prediction (the parametric
+    (`dpfast.solvers.DenoisedMoments`), and the errors' quantiles are taken off the prediction (the parametric
     bootstrap's basic interval [1]_). At a ridge with lambda/2 beyond the edge of the noise this covers on any panel;
     below it, where what hides in the noise carries little of the prediction.
 
@@ -325,11 +328,13 @@ def prediction_interval(
     .. [1] Davison, A. C., Hinkley, D. V. (1997). Bootstrap Methods and their Application. Section 5.2.
     """
     xx, xy = section.moments(values, n_donors)
-    source_xx, source_xy = denoised_moments(xx, xy, section.off_diagonal)
+    denoised = DenoisedMoments.of(xx, section.off_diagonal)
+    source_xx, source_xy = denoised.xx, denoised.inside(xy)
+    paths = denoised.turned_back(targets.T).T
     # A stream of its own: with the fit's seed the noise simulated would be the noise that was added.
     digest = hashlib.sha256(values["xx"].tobytes() + values["xy"].tobytes()).digest()
     source = noise.SeededSource(int.from_bytes(digest, "little"))
-    centre = predictions(source_xx, source_xy, targets, ridge, 0.0, n_components)
+    centre = predictions(source_xx, source_xy, paths, ridge, 0.0, n_components)
     batch = max(1, min(_SIMULATIONS, _BATCH_ENTRIES // xx.size))
     errors = np.empty((_SIMULATIONS, *centre.shape))
     # The matrices are small: further BLAS threads only wait for each other.
@@ -339,11 +344,61 @@ def prediction_interval(
             drawn = noise_alone(section.calibration, section.rows.shape, stop - start, source)
             noise_xx, noise_xy = section.rows.about_origin(drawn, drawn.get("n", 0.0))
             noisy = source_xx + noise_xx, source_xy + noise_xy
-            errors[start:stop] = predictions(*noisy, targets, ridge, section.floor, n_components) - centre
+            errors[start:stop] = predictions(*noisy, paths, ridge, section.floor, n_components) - centre
     tail = (1.0 - level) / 2.0
     low, high = np.quantile(errors, [tail, 1.0 - tail], axis=0)
     predicted = predictions(xx, xy, targets, ridge, section.floor, n_components)
     return predicted - high, predicted - low
+
+
+@dataclass(frozen=True, repr=False)
+class CrossSectionBatch:
+    """Repeated releases of one panel's moments, from which predictions at any ridge are computed when asked for.
+
+    Parameters
+    ----------
+    section : CrossSection
+        The rows and the calibration of each release.
+    release : Release
+        All of them; see `dpfast.moment_release.draw_repeatedly`.
+    n_donors : int or None
+        Number of donors, None where it is private or not needed.
+    ridge : float
+        The paper's lambda, where no other is asked for.
+    """
+
+    section: CrossSection
+    release: Release
+    n_donors: int | None
+    ridge: float
+
+    def predict(self, target_pre: FloatArray, ridge: float | None = None) -> FloatArray:
+        """Predict a target, or several, from every release.
+
+        Parameters
+        ----------
+        target_pre : array of shape (n_pre,) or (n_targets, n_pre)
+            Public outcomes before the intervention, in the units of the donors.
+        ridge : float, optional
+            The paper's lambda; by default the estimator's. Another one costs no further privacy.
+
+        Returns
+        -------
+        ndarray of shape (repeats, n_post) or (repeats, n_targets, n_post)
+        """
+        rows = self.section.rows
+        penalty = self.ridge if ridge is None else check.nonnegative("ridge", ridge)
+        pre = target_rows(target_pre, {"n_pre": rows.n_pre}, "target_pre")
+        features = np.atleast_2d(rows.features(rows.scaled(pre)))
+        xx, xy = self.section.moments(unpacked(self.release.values), self.n_donors)
+        with single_threaded_blas():
+            predicted = predictions(xx, xy, features, penalty, self.section.floor, None)
+        unscaled: FloatArray = rows.offset + rows.half_width * predicted
+        return unscaled[:, 0] if pre.ndim == 1 else unscaled
+
+    def __repr__(self) -> str:
+        repeats = self.release.values["xy"].shape[0]
+        return f"<{repeats} releases of a panel's moments, together at {self.release.privacy}>"
 
 
 def kept_components(xx: FloatArray, n_components: object, threshold: float) -> int | None:

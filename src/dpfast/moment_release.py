@@ -289,6 +289,79 @@ def draw(gram: Gram, calibration: MomentCalibration, source: noise.BitSource, na
     )
 
 
+def draw_repeatedly(
+    gram: Gram, calibration: MomentCalibration, source: noise.BitSource, name: str, repeats: int
+) -> Release:
+    """Release the same sums many times over, each time with fresh noise: an experiment's repetitions in one draw.
+
+    Parameters
+    ----------
+    gram, calibration, source, name
+        As for `draw`.
+    repeats : int
+        How many times.
+
+    Returns
+    -------
+    Release
+        A repetition along the first axis of each value; X'X is split into "xx_diagonal" (repeats, d) and "xx_above"
+        (repeats, d (d - 1)/2), its entries above the diagonal row by row (`unpacked` puts them together). What all of
+        them cost is added up.
+    """
+    exact = _exact_blocks(gram, calibration.blocks)
+    side = _side(exact["xx"].shape[0])
+    if calibration.mechanism == "Gaussian":
+        values, grids = {}, {}
+        for key, center in exact.items():
+            scale = getattr(calibration.scales, key)
+            grids[key] = noise.default_grid(scale)
+            parts = {key: (scale, center)}
+            if key == "xx":
+                parts = {"xx_diagonal": (scale, center[:side])}
+                if side > 1:
+                    parts["xx_above"] = (calibration.off_diagonal, center[side:])
+            for part, (sigma, sums) in parts.items():
+                shape = (repeats, *sums.shape)
+                values[part] = noise.gaussian(sigma, shape, source, center=sums, grid=grids[key])
+    else:
+        draws = [_laplace_blocks(exact, calibration, source) for _ in range(repeats)]
+        values = {key: np.array([one[key] for one, _ in draws]) for key in exact}
+        together = values.pop("xx")
+        values |= {"xx_diagonal": together[:, :side].copy(), "xx_above": together[:, side:].copy()}
+        grids = draws[0][1]
+    for value in values.values():
+        value.flags.writeable = False
+    privacy = calibration.privacy
+    return Release(
+        name,
+        calibration.mechanism,
+        Privacy.of_sum(repeats * privacy.epsilon, min(repeats * privacy.delta, 1.0), privacy.adjacency),
+        values,
+        {key: float(getattr(calibration.scales, key)) for key in calibration.blocks},
+        mu=None if calibration.mu is None else compose_mu([calibration.mu] * repeats),
+        grid=grids,
+        reproducible=source.reproducible,
+    )
+
+
+def unpacked(values: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Put the X'X of every repetition together.
+
+    Parameters
+    ----------
+    values : mapping of str to ndarray
+        As `draw_repeatedly` releases them.
+
+    Returns
+    -------
+    dict of str to ndarray
+        With "xx" of shape (repeats, d, d).
+    """
+    rest = {key: value for key, value in values.items() if not key.startswith("xx_")}
+    parts = [values[key] for key in ("xx_diagonal", "xx_above") if key in values]
+    return rest | {"xx": _mirrored(np.concatenate(parts, axis=-1))}
+
+
 def draw_each_outcome(gram: Gram, calibration: MomentCalibration, source: noise.BitSource, name: str) -> Release:
     """Release X'X and X'Y_i anew for every outcome i: the naive baseline, which pays for X'X once an outcome.
 

@@ -21,6 +21,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise, plotting
 from dpfast.cross_section import (
     CrossSection,
+    CrossSectionBatch,
     DonorRows,
     kept_components,
     prediction_interval,
@@ -37,7 +38,7 @@ from dpfast.donor_weights import (
 from dpfast.effects import effect_table
 from dpfast.effects import summary as effect_summary
 from dpfast.kernels.threads import resolve_n_threads
-from dpfast.moment_release import draw
+from dpfast.moment_release import draw, draw_repeatedly
 from dpfast.persistence import Persistent
 from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, Reservation, UtilityWarning
 from dpfast.solvers import damped_solve, ridge_from_rows
@@ -267,6 +268,79 @@ class SyntheticControl(Persistent):
         may_miss = self.observation_rate is not None
         panel, target = io.open_long_panel(frame, unit, time, value, treated, n_pre, may_miss=may_miss)
         return self._fit_panel(panel, n_pre, target)
+
+    def fit_repeatedly(
+        self, donors: Any, n_pre: int, repeats: int, *, epsilons: Sequence[float] | None = None
+    ) -> tuple[CrossSectionBatch, ...]:
+        """Release a panel's moments many times over, for experiments: it is summed once, and costs the noise to draw.
+
+        Privacy: every repetition spends the whole epsilon and delta again, and all are on the ledger.
+
+        Parameters
+        ----------
+        donors, n_pre
+            As for `fit`.
+        repeats : int
+            Releases at each epsilon.
+        epsilons : sequence of float, optional
+            By default the estimator's own.
+
+        Returns
+        -------
+        tuple of CrossSectionBatch
+            One for each epsilon, with a ``predict`` of its own at any ridge. The estimator itself is not fitted.
+
+        Raises
+        ------
+        ValueError, TypeError, BudgetExceeded
+            As for `fit`.
+
+        Examples
+        --------
+        >>> from dpfast import SyntheticControl
+        >>> from dpfast.datasets import synthetic_control_panel
+        >>> donors, target, signal = synthetic_control_panel(1_000, 10, seed=0)
+        >>> model = SyntheticControl(1.0, 1e-6)
+        >>> weak, strong = model.fit_repeatedly(donors, 10, repeats=50, epsilons=[1.0, 4.0])
+        >>> weak.predict(target[:10]).shape
+        (50, 3)
+        >>> bool(weak.predict(target[:10]).std() > strong.predict(target[:10], ridge=20.0).std())
+        True
+        """
+        privacy = self._checked()
+        if self.mechanism != "cross_section":
+            raise ValueError(
+                f"mechanism must be 'cross_section' to release moments repeatedly, got {self.mechanism!r}: "
+                "dpfast.donor_weights repeats releases of weights"
+            )
+        repeats = check.positive_integer("repeats", repeats)
+        targets = [Privacy(one, self.delta, self.adjacency) for one in (epsilons or [self.epsilon])]
+        if any(math.isinf(one.epsilon) for one in targets):
+            raise ValueError("epsilons must be finite: without noise every repetition is the same")
+        if repeats * len(targets) * privacy.delta >= 1.0:
+            raise ValueError("delta times the number of releases must be below 1")
+        panel = io.open_panel(donors, n_pre, may_miss=self.observation_rate is not None)
+        n_periods = panel.values.shape[1]
+        center = self._center_path(n_periods, None)
+        first = self._section(n_pre, n_periods - n_pre, targets[0], center)
+        sections = [first, *(CrossSection.of(first.rows, one) for one in targets[1:])]
+        for section, one in zip(sections, targets, strict=True):
+            error = section.expected_error(len(panel.values), self._lambda(n_pre), _SPREAD)
+            self._warn_of_noise(error, len(panel.values), one)
+        total = math.fsum(repeats * one.epsilon for one in targets)
+        cost = Privacy(total, repeats * len(targets) * privacy.delta, self.adjacency)
+        with (self.ledger or Ledger(cost)).reserve(cost) as held:
+            exact = first.rows.sums(panel.values, self.n_threads)
+            source = noise.resolve_source(self.random_state)
+            releases = [
+                draw_repeatedly(exact, section.calibration, source, self._release_name, repeats) for section in sections
+            ]
+            held.commit(*releases)
+        n_donors = exact.n_rows if self._count_is_public(first) else None
+        return tuple(
+            CrossSectionBatch(section, release, n_donors, self._lambda(n_pre))
+            for section, release in zip(sections, releases, strict=True)
+        )
 
     def predict(self, target_pre: ArrayLike) -> FloatArray:
         """Predict what targets would have done without the intervention.
@@ -545,7 +619,7 @@ class SyntheticControl(Persistent):
         source = noise.resolve_source(self.random_state)
         release = draw(exact, section.calibration, source, self._release_name)
         reservation.commit(release)
-        n_donors = exact.n_rows if self.adjacency == "replace_one" and section.rows.center is not None else None
+        n_donors = exact.n_rows if self._count_is_public(section) else None
         xx, xy = section.moments(release.values, n_donors)
         keep = kept_components(xx, self.n_components, section.floor)
         solved = self._solved(xx, xy, section.rows.basis, section.rows.n_pre, section.floor, keep)
@@ -805,6 +879,10 @@ class SyntheticControl(Persistent):
         if self.nonnegative and self.row_bound is None:
             candidates.append(with_center(rows, np.full(n_pre + n_post, 0.5)))
         return CrossSection.cheapest(candidates, privacy)
+
+    def _count_is_public(self, section: CrossSection) -> bool:
+        """Whether the number of donors is public, and needed to bring moments about a centre back to the origin."""
+        return self.adjacency == "replace_one" and section.rows.center is not None
 
     def _warn_of_noise(self, error: float, n_donors: int, privacy: Privacy) -> None:
         """Warn where public sizes say that noise will drown the answer; a private number of donors is not looked at."""

@@ -5,9 +5,9 @@ import pytest
 from scipy import linalg
 
 from dpfast.solvers import (
+    DenoisedMoments,
     components_beyond,
     damped_solve,
-    denoised_moments,
     noise_edge,
     noise_floor,
     ridge_from_rows,
@@ -68,19 +68,26 @@ def test_components_beyond_counts_at_least_one():
     assert components_beyond(np.diag([1.0, -5.0]), 4.0) == 1
 
 
-def test_denoising_undoes_what_noise_adds_on_average():
+def test_denoising_undoes_what_noise_does_on_average():
     d, sigma, rng = 60, 1.0, np.random.default_rng(3)
     path = np.ones(d) / np.sqrt(d)
-    estimates, raw = [], []
+    across = np.r_[1.0, -1.0, np.zeros(d - 2)] / np.sqrt(2.0)
+    estimates, raw, along, outside = [], [], [], []
     for _ in range(200):
-        noisy = 20.0 * np.outer(path, path) + symmetric_noise(d, sigma, rng)
-        denoised, cross = denoised_moments(noisy, 3.0 * path[:, None], sigma)
-        assert np.linalg.norm(cross) < 3.0
-        estimates.append(linalg.eigvalsh(denoised)[-1])
+        noisy = 40.0 * np.outer(path, path) + symmetric_noise(d, sigma, rng)
+        denoised = DenoisedMoments.of(noisy, sigma)
+        estimates.append(linalg.eigvalsh(denoised.xx)[-1])
         raw.append(linalg.eigvalsh(noisy)[-1])
+        back = denoised.turned_back(np.stack([path, path + across], axis=1))
+        left_over = back - denoised.inside(back)
+        along.append(np.sum(left_over[:, 0] ** 2))
+        outside.append(np.sum(left_over[:, 1] ** 2))
     # The standard deviation of an estimate is sqrt(2) sigma: the mean's is 0.1, six of which are allowed.
-    assert np.mean(estimates) == pytest.approx(20.0, abs=0.6)
-    assert np.mean(raw) == pytest.approx(20.0 + d / 20.0, abs=0.6)
+    assert np.mean(estimates) == pytest.approx(40.0, abs=0.6)
+    assert np.mean(raw) == pytest.approx(40.0 + d / 40.0, abs=0.6)
+    # Turned by d/40^2 = 0.037 in the square: nothing of it is left, and a path that is truly outside stays there.
+    assert np.mean(along) < 0.01
+    assert np.mean(outside) == pytest.approx(1.0, abs=0.02)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 2.5])

@@ -11,6 +11,7 @@ Every function takes matrices with any number of leading axes, and solves each.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,41 +121,93 @@ def components_beyond(xx: FloatArray, threshold: float) -> int:
     return max(1, int(np.sum(np.linalg.eigvalsh(xx) > threshold)))
 
 
-def denoised_moments(xx: FloatArray, xy: FloatArray, off_diagonal: float) -> tuple[FloatArray, FloatArray]:
-    """Return the moments that the noisy ones most likely came from, where they stand out of the noise.
-
-    An eigenvalue k of the moments comes out at k + d sigma^2/k on average [1]_, if it stands out of the noise at all
-    (k > sigma sqrt(d)); that is undone. What does not stand out is taken to be zero.
+@dataclass(frozen=True)
+class DenoisedMoments:
+    """What noisy moments most likely came from, where they stand out of the noise.
 
     Parameters
     ----------
-    xx : ndarray of shape (d, d)
-        Noisy second moments.
-    xy : ndarray of shape (d, l)
-        Noisy cross moments.
+    values : ndarray of shape (k,)
+        Eigenvalues of X'X that stand out, as they were without noise.
+    vectors : ndarray of shape (d, k)
+        Their eigenvectors, noisy as they are.
     off_diagonal : float
-        Standard deviation of the noise in the entries of `xx` off the diagonal, sigma.
-
-    Returns
-    -------
-    xx : ndarray of shape (d, d)
-    xy : ndarray of shape (d, l)
-
-    References
-    ----------
-    .. [1] Benaych-Georges, F., Nadakuditi, R. R. (2011). The eigenvalues and eigenvectors of finite, low rank
-       perturbations of large random matrices. Advances in Mathematics 227, Section 3.1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.solvers import denoised_moments
-    >>> denoised_moments(np.diag([10.0, 1.0]), np.ones((2, 1)), 1.0)[0].round(2).tolist()
-    [[9.8, 0.0], [0.0, 0.0]]
+        Standard deviation of the noise in X'X off the diagonal.
     """
-    values, vectors = np.linalg.eigh(xx)
-    edge = noise_edge(len(xx), off_diagonal)
-    stands_out = values > edge
-    values, vectors = values[stands_out], vectors[:, stands_out]
-    original = (values + np.sqrt(values**2 - edge**2)) / 2.0
-    return (vectors * original) @ vectors.T, vectors @ (vectors.T @ xy)
+
+    values: FloatArray
+    vectors: FloatArray
+    off_diagonal: float
+
+    @classmethod
+    def of(cls, xx: FloatArray, off_diagonal: float) -> DenoisedMoments:
+        """Undo what noise does to the spectrum.
+
+        An eigenvalue k of the moments comes out at k + d sigma^2/k on average [1]_, if it stands out of the noise at
+        all (k > sigma sqrt(d)). What does not stand out is taken to be zero.
+
+        Parameters
+        ----------
+        xx : ndarray of shape (d, d)
+            Noisy second moments.
+        off_diagonal : float
+            sigma.
+
+        Returns
+        -------
+        DenoisedMoments
+
+        References
+        ----------
+        .. [1] Benaych-Georges, F., Nadakuditi, R. R. (2011). The eigenvalues and eigenvectors of finite, low rank
+           perturbations of large random matrices. Advances in Mathematics 227, Section 3.1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpfast.solvers import DenoisedMoments
+        >>> DenoisedMoments.of(np.diag([10.0, 1.0]), 1.0).xx.round(2).tolist()
+        [[9.8, 0.0], [0.0, 0.0]]
+        """
+        values, vectors = np.linalg.eigh(xx)
+        edge = noise_edge(len(xx), off_diagonal)
+        stands_out = values > edge
+        values = values[stands_out]
+        original: FloatArray = (values + np.sqrt(values**2 - edge**2)) / 2.0
+        return cls(original, vectors[:, stands_out], off_diagonal)
+
+    @property
+    def xx(self) -> FloatArray:
+        """X'X, of shape (d, d)."""
+        matrix: FloatArray = (self.vectors * self.values) @ self.vectors.T
+        return matrix
+
+    def inside(self, paths: FloatArray) -> FloatArray:
+        """Project columns, such as X'Y, on the directions that stand out."""
+        projected: FloatArray = self.vectors @ (self.vectors.T @ paths)
+        return projected
+
+    def turned_back(self, paths: FloatArray) -> FloatArray:
+        """Shorten what columns have outside the directions that stand out by what noise put there.
+
+        Noise turns an eigenvector out of its place by an expected square of sigma^2/k^2 in each other direction, to
+        first order, and a path along it seems to leave it by as much.
+
+        Parameters
+        ----------
+        paths : ndarray of shape (d, n)
+            Columns known without noise.
+
+        Returns
+        -------
+        ndarray of shape (d, n)
+        """
+        coordinates = self.vectors.T @ paths
+        inside = self.vectors @ coordinates
+        outside = paths - inside
+        others = len(paths) - len(self.values)
+        turned = others * self.off_diagonal**2 * np.sum((coordinates / self.values[:, None]) ** 2, axis=0)
+        length = np.sum(outside**2, axis=0)
+        share = np.sqrt(np.maximum(length - turned, 0.0) / np.where(length > 0.0, length, 1.0))
+        shortened: FloatArray = inside + share * outside
+        return shortened
