@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self
 
@@ -68,6 +69,8 @@ _UNIT = 2.0**-53
 _NORM_SLACK = 2.0**-30
 # Noise in the objective is drawn on the finest grid there is, in units of its scale.
 _FINEST_GRID_EXPONENT = 24
+# Multiplications up to which OpenBLAS computes a product on one thread anyway (its GEMM_MULTITHREAD_THRESHOLD).
+_SERIAL_PRODUCT = 2**18
 # Least tolerance that is asked of the solver, on a ball of radius 1.
 _LEAST_TOLERANCE = 2.0**-40
 # Noise in the objective beyond this many times its expected length is less probable than e^-500000: than guessing the
@@ -774,7 +777,7 @@ def _projected(post: FloatArray, weights: FloatArray) -> FloatArray:
     """X_post'f/max|f_i|, for one vector of weights or for every column."""
     largest = np.maximum(weights.max(axis=0), -weights.min(axis=0))
     # Weights that are all 0 predict 0.
-    with single_threaded_blas():
+    with nullcontext() if weights.size * post.shape[1] <= _SERIAL_PRODUCT else single_threaded_blas():
         predicted = post.T @ weights
     return np.asarray(predicted / np.where(largest > 0.0, largest, 1.0))
 
