@@ -381,6 +381,80 @@ def draw(gram: Gram | SampledGram, calibration: MomentCalibration, source: noise
     )
 
 
+def draw_repeatedly(
+    gram: Gram, calibration: MomentCalibration, source: noise.BitSource, name: str, repeats: int
+) -> Release:
+    """Release the same sums many times over, each time with fresh noise: an experiment's repetitions in one draw.
+
+    Parameters
+    ----------
+    gram, calibration, source, name
+        As for `draw`.
+    repeats : int
+        How many times.
+
+    Returns
+    -------
+    Release
+        A repetition along the first axis of each value; X'X is split into "xx_diagonal" (repeats, d) and "xx_above"
+        (repeats, d (d - 1)/2), its entries above the diagonal row by row (`unpacked` puts them together). What all of
+        them cost is added up.
+    """
+    exact = _exact_blocks(gram, calibration.blocks)
+    side = _side(exact["xx"].shape[0])
+    if calibration.mechanism == "Gaussian":
+        values, grids = {}, {}
+        for key, center in exact.items():
+            scale = getattr(calibration.scales, key)
+            grids[key] = noise.default_grid(scale)
+            parts = {key: (scale, center)}
+            if key == "xx":
+                parts = {"xx_diagonal": (scale, center[:side])}
+                if side > 1:
+                    parts["xx_above"] = (calibration.off_diagonal, center[side:])
+            for part, (sigma, sums) in parts.items():
+                shape = (repeats, *sums.shape)
+                values[part] = noise.gaussian(sigma, shape, source, center=sums, grid=grids[key])
+    else:
+        draws = [_laplace_blocks(exact, calibration, source) for _ in range(repeats)]
+        values = {key: np.array([one[key] for one, _ in draws]) for key in exact}
+        together = values.pop("xx")
+        values |= {"xx_diagonal": together[:, :side].copy(), "xx_above": together[:, side:].copy()}
+        grids = draws[0][1]
+    for value in values.values():
+        value.flags.writeable = False
+    privacy = calibration.privacy
+    return Release(
+        name,
+        calibration.mechanism,
+        Privacy.of_sum(repeats * privacy.epsilon, min(repeats * privacy.delta, 1.0), privacy.adjacency),
+        values,
+        {key: float(getattr(calibration.scales, key)) for key in calibration.blocks},
+        # Rounded up, by more than a square root and a product can have rounded down.
+        mu=None if calibration.mu is None else calibration.mu * math.sqrt(repeats) * (1.0 + 2.0**-50),
+        grid=grids,
+        reproducible=source.reproducible,
+    )
+
+
+def unpacked(values: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Put the X'X of every repetition together.
+
+    Parameters
+    ----------
+    values : mapping of str to ndarray
+        As `draw_repeatedly` releases them.
+
+    Returns
+    -------
+    dict of str to ndarray
+        With "xx" of shape (repeats, d, d).
+    """
+    rest = {key: value for key, value in values.items() if not key.startswith("xx_")}
+    parts = [values[key] for key in ("xx_diagonal", "xx_above") if key in values]
+    return rest | {"xx": _mirrored(np.concatenate(parts, axis=-1))}
+
+
 def draw_each_outcome(gram: Gram, calibration: MomentCalibration, source: noise.BitSource, name: str) -> Release:
     """Release X'X and X'Y_i anew for every outcome i: the naive baseline, which pays for X'X once an outcome.
 
@@ -420,6 +494,50 @@ def draw_each_outcome(gram: Gram, calibration: MomentCalibration, source: noise.
     )
 
 
+def noise_alone(
+    calibration: MomentCalibration, shape: tuple[int, int], repeats: int, source: noise.BitSource
+) -> dict[str, FloatArray]:
+    """Draw the noise with no data under it, to simulate what it does to whatever is computed from a release.
+
+    Parameters
+    ----------
+    calibration : MomentCalibration
+        The noise.
+    shape : tuple of int
+        Numbers of features d and of outcomes l.
+    repeats : int
+        How many draws.
+    source : BitSource
+        Where the bits come from; not the one that the release was drawn from.
+
+    Returns
+    -------
+    dict of str to ndarray
+        A draw along the first axis of each block: "xx" of shape (repeats, d, d), "xy" of shape (repeats, d, l), ...
+    """
+    features, outcomes = shape
+    shapes = {"xx": (features * (features + 1) // 2,), "xy": (features, outcomes), "x": (features,), "y": (outcomes,)}
+    exact = {name: FixedPoint.zeros(shapes.get(name, ()), 0) for name in calibration.blocks}
+    if calibration.mechanism == "Gaussian":
+        values, _ = _gaussian_blocks(_repeated(exact, repeats), calibration, source)
+    else:
+        draws = [_laplace_blocks(exact, calibration, source)[0] for _ in range(repeats)]
+        values = {name: np.array([one[name] for one in draws]) for name in exact}
+    return {name: _mirrored(value) if name == "xx" else value for name, value in values.items()}
+
+
+def _repeated(exact: dict[str, FixedPoint], repeats: int) -> dict[str, FixedPoint]:
+    """Put every block on top of itself so many times, along a new first axis."""
+    return {
+        name: FixedPoint(
+            np.broadcast_to(block.high, (repeats, *block.shape)),
+            np.broadcast_to(block.low, (repeats, *block.shape)),
+            block.exponent,
+        )
+        for name, block in exact.items()
+    }
+
+
 def noisy_moments(release: Release, calibration: MomentCalibration, gram: Gram | SampledGram) -> NoisyMoments:
     """Return the released arrays with their noise, for the solvers; X'X of a sample as it stands for all rows."""
     values = release.values
@@ -456,12 +574,17 @@ def _triangle(features: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def _mirrored(entries: FloatArray) -> FloatArray:
-    features = (math.isqrt(8 * len(entries) + 1) - 1) // 2
-    matrix = np.empty((features, features))
+    features = _side(entries.shape[-1])
+    matrix = np.empty((*entries.shape[:-1], features, features))
     rows, columns = _triangle(features)
-    matrix[rows, columns] = entries
-    matrix[columns, rows] = entries
+    matrix[..., rows, columns] = entries
+    matrix[..., columns, rows] = entries
     return matrix
+
+
+def _side(n_entries: int) -> int:
+    """Return the side of the symmetric matrix that has so many distinct entries."""
+    return (math.isqrt(8 * n_entries + 1) - 1) // 2
 
 
 def _gaussian_blocks(
@@ -474,10 +597,10 @@ def _gaussian_blocks(
         if name != "xx":
             values[name] = noise.gaussian(scale, center.shape, source, center=center, grid=grids[name])
             continue
-        features = (math.isqrt(8 * center.shape[0] + 1) - 1) // 2
-        parts = ((scale, center[:features]), (calibration.off_diagonal, center[features:]))
+        features = _side(center.shape[-1])
+        parts = ((scale, center[..., :features]), (calibration.off_diagonal, center[..., features:]))
         values[name] = np.concatenate(
-            [noise.gaussian(sigma, part.shape, source, center=part, grid=grids[name]) for sigma, part in parts]
+            [noise.gaussian(sigma, part.shape, source, center=part, grid=grids[name]) for sigma, part in parts], axis=-1
         )
     return values, grids
 

@@ -2,6 +2,7 @@
 
 from dpfast.audit.attacks import Attack, all_attacks, moment_attack, primitive_attacks, sampled_moment_attack
 from dpfast.audit.lower_bounds import epsilon_lower_bound, mu_lower_bound
+from dpfast.audit.weights import objective_attack, output_attack, weight_attacks
 
 __all__ = [
     "Attack",
@@ -9,6 +10,9 @@ __all__ = [
     "epsilon_lower_bound",
     "moment_attack",
     "mu_lower_bound",
+    "objective_attack",
+    "output_attack",
     "primitive_attacks",
     "sampled_moment_attack",
+    "weight_attacks",
 ]

@@ -48,7 +48,7 @@ class Release:
     privacy : Privacy
         The guarantee of all the arrays together.
     values : mapping of str to ndarray
-        The released arrays; copied and made read-only.
+        The released arrays; copied (unless they are read-only and own their memory) and made read-only.
     scales : mapping of str to float
         Noise scale of each array (a standard deviation for Gaussian noise), in the array's units.
     mu : float or None
@@ -96,9 +96,10 @@ class Release:
             raise TypeError(f"privacy must be a dpfast.Privacy, got a {type(self.privacy).__name__}")
         values = {}
         for key, value in self.values.items():
-            array = np.array(value)
-            array.flags.writeable = False
-            values[key] = array
+            # A read-only array that owns its memory was handed over: a large one need not be held twice.
+            kept = isinstance(value, np.ndarray) and value.flags.owndata and not value.flags.writeable
+            values[key] = value if kept else np.array(value)
+            values[key].flags.writeable = False
         shapes = {key: array.shape for key, array in values.items()} or self.shapes
         object.__setattr__(self, "values", MappingProxyType(values))
         object.__setattr__(self, "scales", MappingProxyType(dict(self.scales)))
