@@ -1,13 +1,20 @@
 """Mathematics on released or public values; knows nothing of privacy."""
 
+from dpfast.solvers.certificates import Minimiser
 from dpfast.solvers.constrained import (
     FactorMatrix,
-    Minimiser,
     minimise_quadratic,
     quadratic_over_l1_ball,
     smallest_quadratic_tolerance,
 )
 from dpfast.solvers.constraints import Box, L1Ball, L2Ball, project_onto_simplex
+from dpfast.solvers.losses import (
+    GeneralisedLinearLoss,
+    LogisticLoss,
+    SmoothedHinge,
+    SmoothedHuber,
+    SquaredLoss,
+)
 from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
 from dpfast.solvers.projection import LabelFactor, project_cross_moments
 from dpfast.solvers.ridge import (
@@ -19,24 +26,40 @@ from dpfast.solvers.ridge import (
     ridge_from_moments,
     ridge_of_each_outcome,
 )
+from dpfast.solvers.smooth import (
+    GeneralisedLinear,
+    SmoothConvexFunction,
+    SmoothFunction,
+    minimise_smooth,
+    smallest_smooth_tolerance,
+)
 from dpfast.solvers.sphere import quadratic_over_ball, quadratic_over_sphere
 
 __all__ = [
     "Box",
     "ElasticNet",
     "FactorMatrix",
+    "GeneralisedLinear",
+    "GeneralisedLinearLoss",
     "L1Ball",
     "L2Ball",
     "LabelFactor",
     "Lasso",
+    "LogisticLoss",
     "Minimiser",
     "MomentNoise",
     "NoisyMoments",
     "Proximable",
     "Ridge",
     "RidgeSolution",
+    "SmoothConvexFunction",
+    "SmoothFunction",
+    "SmoothedHinge",
+    "SmoothedHuber",
+    "SquaredLoss",
     "automatic_ridge",
     "minimise_quadratic",
+    "minimise_smooth",
     "positive_semidefinite",
     "project_cross_moments",
     "project_onto_simplex",
@@ -46,4 +69,5 @@ __all__ = [
     "ridge_from_moments",
     "ridge_of_each_outcome",
     "smallest_quadratic_tolerance",
+    "smallest_smooth_tolerance",
 ]
