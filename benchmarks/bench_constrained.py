@@ -28,7 +28,9 @@ def median_ratio(ours, theirs, rounds):
 def donors(n, n_periods, noise, seed=0):
     """Synthetic control's objective: 2 XX' + ridge I, -2Xy + noise, over the unit L1 ball."""
     rng = np.random.default_rng(seed)
-    x = 0.7 * rng.uniform(-1, 1, (n, 3)) @ rng.uniform(-1, 1, (3, n_periods)) / 3 + rng.uniform(-0.3, 0.3, (n, n_periods))
+    x = 0.7 * rng.uniform(-1, 1, (n, 3)) @ rng.uniform(-1, 1, (3, n_periods)) / 3 + rng.uniform(
+        -0.3, 0.3, (n, n_periods)
+    )
     vector = -2.0 * x @ x[:5].mean(axis=0) + noise * rng.normal(size=n)
     ridge = float(n_periods)
     return x, vector, ridge, 2.0 * n * n_periods + ridge

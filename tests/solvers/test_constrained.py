@@ -15,8 +15,10 @@ from dpfast.solvers import (
     L2Ball,
     Lasso,
     Ridge,
+    certificates,
     constrained,
     minimise_quadratic,
+    proximal_bounds,
     quadratic_over_l1_ball,
     smallest_quadratic_tolerance,
 )
@@ -55,14 +57,14 @@ def objective(matrix, vector, penalty, x):
 @pytest.fixture
 def never_certified(monkeypatch):
     """Leave the guaranteed way alone with its number of steps."""
-    certified = constrained._Certificate.certified
+    certified = certificates.Certificate.certified
 
     def blind(self, x):
-        found, face = certified(self, x)
-        return constrained.Minimiser(found.x, np.inf), face
+        found, on_boundary = certified(self, x)
+        return certificates.Minimiser(found.x, np.inf), on_boundary
 
     monkeypatch.setattr(constrained, "guesses", lambda problem: iter(()))
-    monkeypatch.setattr(constrained._Certificate, "certified", blind)
+    monkeypatch.setattr(certificates.Certificate, "certified", blind)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES)
@@ -108,8 +110,8 @@ def test_the_number_of_guaranteed_steps_is_enough_in_the_worst_case_and_a_sixth_
     constraint = L2Ball(1.001 * np.linalg.norm(exact))
     found = solved(matrix, vector, constraint, None, low, high, 1e-6)
     assert np.linalg.norm(found.x - exact) <= found.distance_bound <= 1e-6
-    enough = constrained.QuadraticBounds.n_guaranteed_steps
-    monkeypatch.setattr(constrained.QuadraticBounds, "n_guaranteed_steps", lambda self, tau: enough(self, tau) // 6)
+    enough = proximal_bounds.QuadraticBounds.n_guaranteed_steps
+    monkeypatch.setattr(proximal_bounds.QuadraticBounds, "n_guaranteed_steps", lambda self, tau: enough(self, tau) // 6)
     short = solved(matrix, vector, constraint, None, low, high, 1e-6)
     assert np.linalg.norm(short.x - exact) > 1e-6
 

@@ -5,14 +5,15 @@ in whether they lie on the sphere of a ball. The minimiser over a face solves a 
 secular equation. The method takes the face on which a proximal gradient step from x ends, and its minimiser for the
 next x. It ends where the step from the minimiser over a face stays on that face.
 
-Nothing here is relied on: dpfast.solvers.constrained proves what it returns.
+Nothing here is relied on: dpfast.solvers.certificates proves what is returned.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from scipy import linalg
 
 from dpfast.kernels.quadratic_step import QuadraticSteps
 from dpfast.solvers.constraints import Box, Constraint, L1Ball, L2Ball
-from dpfast.solvers.quadratic_bounds import QuadraticBounds
+from dpfast.solvers.proximal_bounds import ProximalBounds
 from dpfast.solvers.sphere import ball_multiplier
 
 FloatArray = NDArray[np.float64]
@@ -41,24 +42,23 @@ class QuadraticProblem:
     linear: FloatArray
     weight: float
     constraint: Constraint | None
-    bounds: QuadraticBounds
+    bounds: ProximalBounds
+    _last_system: dict[bytes, _System] = field(default_factory=dict, init=False)
 
     def steps(self) -> QuadraticSteps:
         """Return steps of the declared length in twice the precision."""
-        n, constraint = len(self.linear), self.constraint
-        names = {type(None): "whole_space", Box: "box", L2Ball: "l2_ball", L1Ball: "l1_ball"}
-        box = constraint.bounds(n) if isinstance(constraint, Box) else None
         return QuadraticSteps(
             self.array,
             self.transposed,
             self.linear,
             diagonal=(self.diagonal, self.diagonal_rest),
-            weight=self.weight,
-            step=self.bounds.step,
-            set_name=names[type(constraint)],
-            radius=constraint.radius if isinstance(constraint, L2Ball | L1Ball) else 0.0,
-            bounds=None if box is None else (np.ascontiguousarray(box[0]), np.ascontiguousarray(box[1])),
+            **step_arguments(self.constraint, self.weight, self.bounds),
         )
+
+    def start(self) -> FloatArray:
+        """Point of the set."""
+        origin = np.zeros(len(self.linear))
+        return origin if self.constraint is None else self.constraint.project(origin)
 
     def product(self, x: FloatArray) -> FloatArray:
         """Ax."""
@@ -70,6 +70,14 @@ class QuadraticProblem:
         """Value of the objective, infinite or not a number where it overflows."""
         return float(x @ (0.5 * self.product(x) + self.linear) + self.weight * np.abs(x).sum())
 
+    def system(self, free: NDArray[np.intp]) -> _System:
+        """Return the matrix restricted to free entries; the last one is kept, as neighbouring faces often share it."""
+        key = free.tobytes()
+        if key not in self._last_system:
+            self._last_system.clear()
+            self._last_system[key] = _System.of(self, free)
+        return self._last_system[key]
+
     def proximal(self, x: FloatArray, step: float) -> tuple[FloatArray, FloatArray]:
         """Return the point that a step from x projects, and its projection."""
         moved = x - step * (self.product(x) + self.linear)
@@ -78,6 +86,19 @@ class QuadraticProblem:
         if not np.isfinite(moved).all():
             raise linalg.LinAlgError("a system was solved by numbers beyond the range of floats")
         return moved, moved if self.constraint is None else self.constraint.project(moved)
+
+
+def step_arguments(constraint: Constraint | None, weight: float, bounds: ProximalBounds) -> dict[str, Any]:
+    """Return what ProximalSteps needs to know of a set, a weight and bounds."""
+    names = {type(None): "whole_space", Box: "box", L2Ball: "l2_ball", L1Ball: "l1_ball"}
+    box = constraint.bounds(bounds.n) if isinstance(constraint, Box) else None
+    return {
+        "weight": weight,
+        "step": bounds.step,
+        "set_name": names[type(constraint)],
+        "radius": constraint.radius if isinstance(constraint, L2Ball | L1Ball) else 0.0,
+        "bounds": None if box is None else (np.ascontiguousarray(box[0]), np.ascontiguousarray(box[1])),
+    }
 
 
 def guesses(problem: QuadraticProblem) -> Iterator[FloatArray]:
@@ -158,7 +179,6 @@ class Face:
         self._fixed = np.where(free, 0.0, point)
         self._signs = np.sign(point[self._free])
         self._tight = on_boundary
-        self._system: _System | None = None
         self.key = free.tobytes(), self._signs.tobytes(), self._fixed.tobytes(), on_boundary
 
     @classmethod
@@ -216,9 +236,7 @@ class Face:
         return x if self._problem.constraint is None else self._problem.constraint.project(x)
 
     def _solver(self) -> _System:
-        if self._system is None:
-            self._system = _System.of(self._problem, self._free)
-        return self._system
+        return self._problem.system(self._free)
 
 
 class _System:
@@ -270,7 +288,7 @@ class _System:
         """Newton step for gradient + nu x = 0, x'x = radius^2; gradient and x are sums of two rows."""
         slack = 0.5 * math.fsum([*_exact_squares(np.array([radius])), *-_exact_squares(x[0]), *(-2.0 * x[0] * x[1])])
         multiplier = max(-float(x[0] @ gradient[0]) / radius**2, 0.0)
-        product, rest = _exact_product(multiplier, x[0])
+        product, rest = exact_product(multiplier, x[0])
         residual = (gradient[0] + product) + (gradient[1] + (rest + multiplier * x[1]))
         solved, normal = self._solve_shifted(-residual, multiplier), self._solve_shifted(x[0], multiplier)
         return np.asarray(solved - (x[0] @ solved - slack) / (x[0] @ normal) * normal)
@@ -302,10 +320,10 @@ def normalised(high: FloatArray, low: FloatArray) -> FloatArray:
 
 def _exact_squares(x: FloatArray) -> FloatArray:
     """Numbers whose exact sum is that of the squares of x."""
-    return np.concatenate(_exact_product(x, x))
+    return np.concatenate(exact_product(x, x))
 
 
-def _exact_product(a: FloatArray | float, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+def exact_product(a: FloatArray | float, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the product, and what rounding took from it (Dekker)."""
     a_high, b_high = (134217729.0 * x - (134217729.0 * x - x) for x in (a, b))
     a_low, b_low = a - a_high, b - b_high
