@@ -68,7 +68,7 @@ class ProximalBounds(ABC):
 
     def largest_linear(self) -> float:
         """Bound on the entries of a reduced vector (see `reduced_linear`)."""
-        return 4.0 * (4.0 * self.image + self.weight) * ROUND_UP
+        return 8.0 * (4.0 * self.image + self.weight) * ROUND_UP
 
     @abstractmethod
     def gradient_error(self, norm: float, linear: float) -> float:
@@ -166,10 +166,11 @@ def reduced_linear(bounds: Bounds, constraint: Constraint, linear: FloatArray) -
 
     Let B bound the gradient of f over the set, w be the weight.
 
-    Over the L1 ball, let c be such that the largest |v_i| - c is at least 4B + w. With every |v_i| lowered by c, but
-    not below 0, the multiplier (of the ball, plus w) at the minimiser is at least 3B + w, so |v_i| - c >= 2B there
-    where x_i is not 0, with the sign opposite to x_i. Then x and the multiplier plus c satisfy the conditions for v.
-    Where they count, the |v_i| lie within a factor 2 of c, so that the differences are exact (Sterbenz).
+    Over the L1 ball, let the largest |v_i| exceed c by a power of two of at least 4B + w. With every |v_i| lowered by
+    c, but not below 0, the multiplier (of the ball, plus w) at the minimiser is at least 3B + w, so |v_i| - c >= 2B
+    there where x_i is not 0, with the sign opposite to x_i. Then x and the multiplier plus c satisfy the conditions for
+    v. Where they count, the |v_i| are within a factor 2 of the largest, so the differences from it are exact
+    (Sterbenz), multiples of 2^-51 of the power of two and less than it: what they leave of it is exact too.
 
     Over a box, the sign of v_i alone decides where x_i lies if |v_i| > B + w.
 
@@ -177,11 +178,12 @@ def reduced_linear(bounds: Bounds, constraint: Constraint, linear: FloatArray) -
     less than it may be added as a ridge: it is taken from nu.
     """
     if isinstance(constraint, L1Ball):
-        kept, largest = (4.0 * bounds.image + bounds.weight) * ROUND_UP, float(np.abs(linear).max())
+        kept = 2.0 ** math.frexp((4.0 * bounds.image + bounds.weight) * ROUND_UP)[1]
+        sizes = np.abs(linear)
+        largest = float(sizes.max())
         if largest <= 4.0 * kept:
             return linear, 0.0, bounds
-        lowered = np.abs(linear) - math.nextafter(largest - kept, 0.0)
-        return np.copysign(np.maximum(lowered, 0.0), linear), 0.0, bounds
+        return np.copysign(np.maximum(kept - (largest - sizes), 0.0), linear), 0.0, bounds
     if isinstance(constraint, Box):
         kept = 2.0 * (bounds.image + bounds.weight) * ROUND_UP
         return np.clip(linear, -kept, kept), 0.0, bounds

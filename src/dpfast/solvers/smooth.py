@@ -1,10 +1,10 @@
 """Smooth strongly convex problems over balls and boxes, with a proved bound on the distance from the minimiser.
 
 Minimise f(x) + v'x + penalty(x) over a set. Guesses come from Newton's method: f is replaced by its quadratic model,
-the model minimised over the set (dpfast.solvers.quadratic_faces), and the step shortened until the objective falls. They
-are refined and certified with gradients in twice the working precision, and if none is certified, the accelerated method
-takes over (dpfast.solvers.certificates). A function that is known to the working precision only is served by the same
-way, with the larger tolerance that its own error bound allows.
+the model minimised over the set (dpfast.solvers.quadratic_faces), and the step shortened until the objective falls.
+They are refined and certified with gradients in twice the working precision, and if none is certified, the accelerated
+method takes over (dpfast.solvers.certificates). A function that is known to the working precision only is served by the
+same way, with the larger tolerance that its own error bound allows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import islice
 from typing import Protocol
 
@@ -219,10 +219,7 @@ class GeneralisedLinear:
             self._sums.precise_gradient(x, start, stop, parts[part])
 
         self._over_parts(add)
-        total = parts[0]
-        for part in parts[1:]:
-            total = _sum(total, part)
-        return total
+        return reduce(_sum, parts)
 
     def local_model(self, x: FloatArray) -> LocalModel:
         """Value, gradient and Hessian in one pass, to working precision."""
