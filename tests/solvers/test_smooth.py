@@ -220,7 +220,7 @@ def test_python_functions_with_and_without_a_hessian():
     def hessian(x):
         return np.diag(1.0 / np.cosh(x - 1.0) ** 2)
 
-    constants = {"gradient_error": lambda norm: 1e-15 * (norm + 4), "gradient_bound": lambda norm: 2.0}
+    constants = {"evaluation_error": lambda norm: 1e-15 * (norm + 4), "gradient_bound": lambda norm: 2.0}
     for curvature in (hessian, None):
         function = SmoothFunction(value_and_gradient, 3, 0.0, 1.0, hessian=curvature, **constants)
         assert smallest_smooth_tolerance(function, constraint=L2Ball(2.0), penalty=Ridge(0.1)) > 1e-13
@@ -249,7 +249,7 @@ def test_any_proximable_penalty():
     rows, y = observations(SquaredLoss())
     strong = SmoothFunction(
         lambda x: (0.5 * np.sum((rows @ x - y) ** 2) + 0.5 * x @ x, rows.T @ (rows @ x - y) + x),
-        3, 1.0, 41.0, gradient_error=lambda norm: 1e-13 * (1 + norm), gradient_bound=lambda norm: 41.0 * norm + 40.0,
+        3, 1.0, 41.0, evaluation_error=lambda norm: 1e-13 * (1 + norm), gradient_bound=lambda norm: 41.0 * norm + 40.0,
     )  # fmt: skip
     found = minimise_smooth(strong, penalty=GroupLasso(), reach=10.0, tolerance=1e-7)
     gradient = rows.T @ (rows @ found.x - y) + found.x

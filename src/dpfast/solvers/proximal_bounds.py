@@ -85,15 +85,19 @@ class ProximalBounds(ABC):
         entries = (32.0 + 8.0 * root) * (moved + self.step * root * self.weight)
         return (self.step * self.gradient_error(norm, linear) + UNIT**2 * (sums + entries)) * ROUND_UP
 
+    def extrapolated_norm(self) -> float:
+        """Bound on ||x + momentum (x - last)|| for x and last of the set."""
+        return 3.0 * self.norm
+
     def guaranteed_error(self, linear: float = 0.0) -> float:
         """Bound on the distance that is left however many accelerated steps are taken.
 
         For any reduced vector, or a larger one of at most this norm.
         """
         linear = max(linear, math.sqrt(self.n) * self.largest_linear())
-        step_error = self.step_error(3.0 * self.norm, linear)
+        step_error = self.step_error(self.extrapolated_norm(), linear)
         # 4 sqrt(M/m) E/m, where E/M is at most six errors of a step: its own, and its predecessors' extrapolated.
-        floor = 24.0 * self._momentum_condition() * math.sqrt(self._momentum_condition()) * step_error
+        floor = 24.0 * self.momentum_condition() * math.sqrt(self.momentum_condition()) * step_error
         return (floor + step_error + 1.01 * UNIT * self.norm) * ROUND_UP
 
     def smallest_tolerance(self) -> float:
@@ -102,12 +106,12 @@ class ProximalBounds(ABC):
 
     def n_guaranteed_steps(self, tolerance: float) -> int:
         """How many accelerated steps leave less than half of the tolerance, on top of `guaranteed_error`."""
-        condition = self._momentum_condition()
+        condition = self.momentum_condition()
         rate = 1.0 / math.sqrt(condition)
         start = 2.0 * math.sqrt(2.0 * condition) * 2.01 * self.norm
         return math.ceil(2.0 * math.log(max(start / tolerance, 2.0)) / rate * ROUND_UP) + 1
 
-    def _momentum_condition(self) -> float:
+    def momentum_condition(self) -> float:
         """M/m for the strong convexity that the momentum is that of, rounded up."""
         momentum = self.momentum
         return ((1.0 + momentum) / (1.0 - momentum)) ** 2 * ROUND_UP
