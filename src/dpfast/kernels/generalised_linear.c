@@ -98,6 +98,18 @@ static DPFAST_INLINE pair times(double a, pair b)
     return multiply((pair){a, 0.0}, b);
 }
 
+/* 1/2! to 1/9!. */
+static const pair INVERSE_FACTORIALS[] = {
+    {0x1.0000000000000p-1, 0x0.0p+0},
+    {0x1.5555555555555p-3, 0x1.5555555555555p-57},
+    {0x1.5555555555555p-5, 0x1.5555555555555p-59},
+    {0x1.1111111111111p-7, 0x1.1111111111111p-63},
+    {0x1.6c16c16c16c17p-10, -0x1.f49f49f49f49fp-65},
+    {0x1.a01a01a01a01ap-13, 0x1.a01a01a01a01ap-73},
+    {0x1.a01a01a01a01ap-16, 0x1.a01a01a01a01ap-76},
+    {0x1.71de3a556c734p-19, -0x1.c154f8ddc6c00p-73},
+};
+
 /* exp(a) for a <= 0, at least exp(-700). */
 static DPFAST_INLINE pair exponential(pair a)
 {
@@ -105,13 +117,11 @@ static DPFAST_INLINE pair exponential(pair a)
     if (a.high < -700.0)
         a = (pair){-700.0, 0.0};
     double multiple = nearbyint(a.high / ln2.high);
-    pair rest = add(a, times(-multiple, ln2)), term, sum;
+    pair rest = add(a, times(-multiple, ln2)), sum = {0.0, 0.0};
     rest = (pair){rest.high * 0x1p-9, rest.low * 0x1p-9};
-    term = sum = rest;
-    for (int order = 2; order <= 9; order++) {
-        term = divide(multiply(term, rest), (pair){(double)order, 0.0});
-        sum = add(sum, term);
-    }
+    for (int order = 9; order >= 2; order--)
+        sum = multiply(add(sum, INVERSE_FACTORIALS[order - 2]), rest);
+    sum = add(rest, multiply(sum, rest));
     /* sum = exp(rest) - 1: (1 + s)^2 = 1 + 2s + s^2. */
     for (int doubling = 0; doubling < 9; doubling++)
         sum = add((pair){2.0 * sum.high, 2.0 * sum.low}, multiply(sum, sum));

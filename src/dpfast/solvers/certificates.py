@@ -15,8 +15,8 @@ that is known to the working precision only.
 Guesses are refined by Newton steps whose residuals are computed in twice the precision too, until they are certified.
 
 *Guarantee.* If no guess is certified, accelerated steps in twice the precision are taken, so many that theory proves
-the distance. With gradient errors of norm at most E, N steps after one plain step from within D of x* leave (Schmidt, Le
-Roux and Bach 2011, proposition 4, with the sum of its geometric series), where rho = 1 - sqrt(m/M),
+the distance. With gradient errors of norm at most E, N steps after one plain step from within D of x* leave (Schmidt,
+Le Roux and Bach 2011, proposition 4, with the sum of its geometric series), where rho = 1 - sqrt(m/M),
 
     ||x - x*|| <= sqrt(2 M/m) D rho^(N/2) + 4 sqrt(M/m) E/m.
 
@@ -25,9 +25,9 @@ which is taken as the iterate; what is extrapolated then errs by at most 3 e and
 the gradient error.) N follows from m, M, the size of the set and the tolerance alone: whether the tolerance is met
 cannot depend on f and v.
 
-*Large vectors.* Entries of v beyond what the set lets the gradient of f reach decide where x* lies, and v is replaced by a vector of
-bounded size with the same minimiser, exactly (`proximal_bounds.reduced_linear`). So rounding errors are bounded by
-public numbers too.
+*Large vectors.* Entries of v beyond what the set lets the gradient of f reach decide where x* lies, and v is replaced
+by a vector of bounded size with the same minimiser, exactly (`proximal_bounds.reduced_linear`). So rounding errors are
+bounded by public numbers too.
 
 References
 ----------

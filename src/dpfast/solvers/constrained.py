@@ -22,6 +22,7 @@ from dpfast.solvers.constraints import (
     LARGEST,
     Constraint,
     L1Ball,
+    L2Ball,
     checked_constraint,
     finite_array,
     in_range,
@@ -45,6 +46,13 @@ class FactorMatrix:
         F.
     diagonal : float
         At least 0.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import FactorMatrix, minimise_quadratic
+    >>> matrix = FactorMatrix([[1.0], [1.0]], 2.0)
+    >>> minimise_quadratic(matrix, [-6.0, -6.0], strong_convexity=2.0, smoothness=6.0, tolerance=1e-12).x
+    array([1., 1.])
     """
 
     factor: FloatArray
@@ -229,6 +237,13 @@ def smallest_quadratic_tolerance(
     -------
     float
         Some 1e-15 of the largest norm of a point of the set, unless smoothness/strong_convexity is above 1e9 or so.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import L1Ball, smallest_quadratic_tolerance
+    >>> constants = {"strong_convexity": 1.0, "smoothness": 1e4, "n_columns": 100}
+    >>> smallest_quadratic_tolerance(1000, constraint=L1Ball(1.0), **constants) < 1e-13
+    True
     """
     l1, l2 = _weights(penalty)
     constraint = checked_constraint(constraint, n)
@@ -244,18 +259,17 @@ def smallest_quadratic_tolerance(
 
 
 def _minimise_in_whole_space(problem: QuadraticProblem, tolerance: float) -> Minimiser:
-    """In units of ||v||/m, up to powers of two."""
+    """Minimise over the ball of radius ||v||/m, which holds the minimiser; in units of its radius, a power of two."""
     largest = float(np.abs(problem.linear).max())
     if largest <= problem.weight:
         return Minimiser(np.zeros_like(problem.linear), 0.0)
-    exponent = math.frexp(largest)[1]
-    linear = np.ldexp(problem.linear, -exponent)
-    size = float(linalg.norm(linear)) / problem.bounds.strong_convexity
-    weight = math.ldexp(problem.weight, -exponent)
-    norm = size * ROUND_UP
-    bounds = replace(problem.bounds, norm=norm, weight=weight, image=problem.bounds.smoothness * norm * ROUND_UP)
-    scaled = replace(problem, linear=linear, weight=weight, bounds=bounds)
-    found = _minimise(scaled, tolerance * size)
+    exponent = math.frexp(largest / problem.bounds.strong_convexity)[1]
+    linear, weight = np.ldexp(problem.linear, -exponent), math.ldexp(problem.weight, -exponent)
+    radius = float(linalg.norm(linear)) / problem.bounds.strong_convexity * ROUND_UP
+    image = problem.bounds.smoothness * radius * ROUND_UP
+    bounds = replace(problem.bounds, norm=radius, weight=weight, image=image)
+    scaled = replace(problem, linear=linear, weight=weight, bounds=bounds, constraint=L2Ball(radius))
+    found = _minimise(scaled, tolerance * radius / ROUND_UP**2)
     return Minimiser(np.ldexp(found.x, exponent), math.ldexp(found.distance_bound, exponent))
 
 

@@ -95,7 +95,14 @@ class SquaredLoss(GeneralisedLinearLoss):
 
 @dataclass(frozen=True)
 class LogisticLoss(GeneralisedLinearLoss):
-    """log(1 + exp(-yz)), y in {-1, 1}."""
+    """log(1 + exp(-yz)), y in {-1, 1}.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import LogisticLoss
+    >>> LogisticLoss().derivative(0.0, [1.0, -1.0])
+    array([-0.5,  0.5])
+    """
 
     kind: ClassVar[str] = "logistic"
     is_classification: ClassVar[bool] = True

@@ -75,6 +75,13 @@ class Lasso(ElasticNet):
     ----------
     weight : float
         At least 0, at most 2**200.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.solvers import Lasso
+    >>> Lasso(2.0).value(np.array([1.0, -2.0]))
+    6.0
     """
 
     def __init__(self, weight: float) -> None:
@@ -91,6 +98,13 @@ class Ridge(ElasticNet):
     ----------
     weight : float
         At least 0, at most 2**200.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.solvers import Ridge
+    >>> Ridge(2.0).value(np.array([1.0, -2.0]))
+    5.0
     """
 
     def __init__(self, weight: float) -> None:

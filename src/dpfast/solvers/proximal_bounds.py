@@ -68,7 +68,7 @@ class ProximalBounds(ABC):
 
     def largest_linear(self) -> float:
         """Bound on the entries of a reduced vector (see `reduced_linear`)."""
-        return 4.0 * (4.0 * self.image + self.weight) * ROUND_UP
+        return 8.0 * (4.0 * self.image + self.weight) * ROUND_UP
 
     @abstractmethod
     def gradient_error(self, norm: float, linear: float) -> float:
@@ -85,15 +85,19 @@ class ProximalBounds(ABC):
         entries = (32.0 + 8.0 * root) * (moved + self.step * root * self.weight)
         return (self.step * self.gradient_error(norm, linear) + UNIT**2 * (sums + entries)) * ROUND_UP
 
+    def extrapolated_norm(self) -> float:
+        """Bound on ||x + momentum (x - last)|| for x and last of the set."""
+        return 3.0 * self.norm
+
     def guaranteed_error(self, linear: float = 0.0) -> float:
         """Bound on the distance that is left however many accelerated steps are taken.
 
         For any reduced vector, or a larger one of at most this norm.
         """
         linear = max(linear, math.sqrt(self.n) * self.largest_linear())
-        step_error = self.step_error(3.0 * self.norm, linear)
+        step_error = self.step_error(self.extrapolated_norm(), linear)
         # 4 sqrt(M/m) E/m, where E/M is at most six errors of a step: its own, and its predecessors' extrapolated.
-        floor = 24.0 * self._momentum_condition() * math.sqrt(self._momentum_condition()) * step_error
+        floor = 24.0 * self.momentum_condition() * math.sqrt(self.momentum_condition()) * step_error
         return (floor + step_error + 1.01 * UNIT * self.norm) * ROUND_UP
 
     def smallest_tolerance(self) -> float:
@@ -102,12 +106,12 @@ class ProximalBounds(ABC):
 
     def n_guaranteed_steps(self, tolerance: float) -> int:
         """How many accelerated steps leave less than half of the tolerance, on top of `guaranteed_error`."""
-        condition = self._momentum_condition()
+        condition = self.momentum_condition()
         rate = 1.0 / math.sqrt(condition)
         start = 2.0 * math.sqrt(2.0 * condition) * 2.01 * self.norm
         return math.ceil(2.0 * math.log(max(start / tolerance, 2.0)) / rate * ROUND_UP) + 1
 
-    def _momentum_condition(self) -> float:
+    def momentum_condition(self) -> float:
         """M/m for the strong convexity that the momentum is that of, rounded up."""
         momentum = self.momentum
         return ((1.0 + momentum) / (1.0 - momentum)) ** 2 * ROUND_UP
@@ -166,10 +170,11 @@ def reduced_linear(bounds: Bounds, constraint: Constraint, linear: FloatArray) -
 
     Let B bound the gradient of f over the set, w be the weight.
 
-    Over the L1 ball, let c be such that the largest |v_i| - c is at least 4B + w. With every |v_i| lowered by c, but
-    not below 0, the multiplier (of the ball, plus w) at the minimiser is at least 3B + w, so |v_i| - c >= 2B there
-    where x_i is not 0, with the sign opposite to x_i. Then x and the multiplier plus c satisfy the conditions for v.
-    Where they count, the |v_i| lie within a factor 2 of c, so that the differences are exact (Sterbenz).
+    Over the L1 ball, let the largest |v_i| exceed c by a power of two of at least 4B + w. With every |v_i| lowered by
+    c, but not below 0, the multiplier (of the ball, plus w) at the minimiser is at least 3B + w, so |v_i| - c >= 2B
+    there where x_i is not 0, with the sign opposite to x_i. Then x and the multiplier plus c satisfy the conditions for
+    v. Where they count, the |v_i| are within a factor 2 of the largest, so the differences from it are exact
+    (Sterbenz), multiples of 2^-51 of the power of two and less than it: what they leave of it is exact too.
 
     Over a box, the sign of v_i alone decides where x_i lies if |v_i| > B + w.
 
@@ -177,11 +182,12 @@ def reduced_linear(bounds: Bounds, constraint: Constraint, linear: FloatArray) -
     less than it may be added as a ridge: it is taken from nu.
     """
     if isinstance(constraint, L1Ball):
-        kept, largest = (4.0 * bounds.image + bounds.weight) * ROUND_UP, float(np.abs(linear).max())
+        kept = 2.0 ** math.frexp((4.0 * bounds.image + bounds.weight) * ROUND_UP)[1]
+        sizes = np.abs(linear)
+        largest = float(sizes.max())
         if largest <= 4.0 * kept:
             return linear, 0.0, bounds
-        lowered = np.abs(linear) - math.nextafter(largest - kept, 0.0)
-        return np.copysign(np.maximum(lowered, 0.0), linear), 0.0, bounds
+        return np.copysign(np.maximum(kept - (largest - sizes), 0.0), linear), 0.0, bounds
     if isinstance(constraint, Box):
         kept = 2.0 * (bounds.image + bounds.weight) * ROUND_UP
         return np.clip(linear, -kept, kept), 0.0, bounds

@@ -203,6 +203,8 @@ class Face:
             x[self._free] = self._solver().on_sphere(descent, problem.constraint.radius)
         else:
             x += self.correction(in_two_rows(x), in_two_rows(gradient))
+        if not np.isfinite(x).all():
+            raise linalg.LinAlgError("a system was solved by numbers beyond the range of floats")
         return x
 
     def correction(self, x: FloatArray, gradient: FloatArray) -> FloatArray:

@@ -1,10 +1,10 @@
 """Smooth strongly convex problems over balls and boxes, with a proved bound on the distance from the minimiser.
 
 Minimise f(x) + v'x + penalty(x) over a set. Guesses come from Newton's method: f is replaced by its quadratic model,
-the model minimised over the set (dpfast.solvers.quadratic_faces), and the step shortened until the objective falls. They
-are refined and certified with gradients in twice the working precision, and if none is certified, the accelerated method
-takes over (dpfast.solvers.certificates). A function that is known to the working precision only is served by the same
-way, with the larger tolerance that its own error bound allows.
+the model minimised over the set (dpfast.solvers.quadratic_faces), and the step shortened until the objective falls.
+They are refined and certified with gradients in twice the working precision, and if none is certified, the accelerated
+method takes over (dpfast.solvers.certificates). A function that is known to the working precision only is served by the
+same way, with the larger tolerance that its own error bound allows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import islice
 from typing import Protocol
 
@@ -25,7 +25,7 @@ from dpfast.kernels.generalised_linear import LossSums
 from dpfast.kernels.quadratic_step import ProximalSteps, extrapolate
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.solvers.certificates import Certificate, Minimiser
-from dpfast.solvers.constraints import LARGEST, Constraint, checked_constraint, finite_array, in_range
+from dpfast.solvers.constraints import LARGEST, Constraint, L2Ball, checked_constraint, finite_array, in_range
 from dpfast.solvers.losses import GeneralisedLinearLoss
 from dpfast.solvers.penalties import ElasticNet, Proximable
 from dpfast.solvers.proximal_bounds import ROUND_UP, UNIT, ProximalBounds, conditioned, reduced_linear
@@ -103,24 +103,43 @@ class SmoothFunction:
         Dimension.
     strong_convexity, smoothness : float
         Bounds on the eigenvalues of the Hessian, everywhere; strong_convexity may be 0.
-    gradient_error, gradient_bound : callable
-        From a norm to upper bounds on the L2 error and the L2 norm of the gradient at points of at most that norm.
-        The promise of `minimise_smooth` rests on them.
+    evaluation_error, gradient_bound : callable
+        From a norm to upper bounds on the L2 error and the L2 norm of the gradient at points of at most that norm. The
+        promise of `minimise_smooth` rests on them.
     hessian : callable, optional
         From an array of shape (n,) to one of shape (n, n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.solvers import L2Ball, SmoothFunction, minimise_smooth
+    >>> function = SmoothFunction(
+    ...     lambda x: (float(np.sum(np.sqrt(1.0 + x**2) + x**2)), x / np.sqrt(1.0 + x**2) + 2.0 * x),
+    ...     n=2,
+    ...     strong_convexity=2.0,
+    ...     smoothness=3.0,
+    ...     evaluation_error=lambda norm: 1e-15 * (1.0 + norm),
+    ...     gradient_bound=lambda norm: 2.0 + 2.0 * norm,
+    ... )
+    >>> minimise_smooth(function, linear=[-9.0, 0.0], constraint=L2Ball(1.0), tolerance=1e-9).x
+    array([1., 0.])
     """
 
     value_and_gradient: Callable[[FloatArray], tuple[float, FloatArray]]
     n: int
     strong_convexity: float
     smoothness: float
-    gradient_error: Callable[[float], float]
+    evaluation_error: Callable[[float], float]
     gradient_bound: Callable[[float], float]
     hessian: Callable[[FloatArray], FloatArray] | None = None
 
     def gradient(self, x: FloatArray) -> FloatArray:
         """Gradient at the nearest array of doubles, of shape (2, n)."""
         return in_two_rows(np.asarray(self.value_and_gradient(x[0] + x[1])[1], dtype=np.float64))
+
+    def gradient_error(self, norm: float) -> float:
+        """Upper bound on the L2 error of `gradient`, rounding of the point included."""
+        return (self.evaluation_error(norm) + self.smoothness * UNIT * norm) * ROUND_UP
 
     def local_model(self, x: FloatArray) -> LocalModel:
         """Value, gradient and Hessian."""
@@ -149,6 +168,13 @@ class GeneralisedLinear:
     -----
     Gradients are summed in twice the working precision (kernels/generalised_linear.c). Value, gradient and Hessian to
     working precision take one pass over the rows.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import GeneralisedLinear, SquaredLoss
+    >>> function = GeneralisedLinear([[0.6, 0.8]], [1.0], SquaredLoss(), row_bound=1.0)
+    >>> function.gradient_bound(2.0) >= (2.0 + 1.0)
+    True
     """
 
     def __init__(
@@ -219,10 +245,7 @@ class GeneralisedLinear:
             self._sums.precise_gradient(x, start, stop, parts[part])
 
         self._over_parts(add)
-        total = parts[0]
-        for part in parts[1:]:
-            total = _sum(total, part)
-        return total
+        return reduce(_sum, parts)
 
     def local_model(self, x: FloatArray) -> LocalModel:
         """Value, gradient and Hessian in one pass, to working precision."""
@@ -273,8 +296,9 @@ def minimise_smooth(
         Ridge, alone or in an ElasticNet, counts as strong convexity. Another Proximable is taken without a constraint
         only: proximal maps of sums have no general form.
     reach : float, optional
-        Without a constraint, and only then: upper bound on the L2 norm of the minimiser. With another Proximable the
-        promise is for `linear` no larger than 16 times the bound on the gradient.
+        Without a constraint, and only then: upper bound on the L2 norm of the minimiser. What is found is the minimiser
+        over that ball; with another Proximable, which is not confined to it, the promise is for `linear` no larger than
+        16 times the bound on the gradient.
     tolerance : float
         The largest distance from the minimiser, in the L2 norm. At least what `smallest_smooth_tolerance` returns.
 
@@ -315,7 +339,7 @@ def minimise_smooth(
             f"tolerance must be at least {smallest:.3g} for these constants (smallest_smooth_tolerance), "
             f"got {tolerance!r}"
         )
-    bounds, ridge = problem.bounds, problem.ridge
+    bounds, ridge, constraint = problem.bounds, problem.ridge, problem.constraint
     if constraint is not None:
         vector, multiplier, bounds = reduced_linear(bounds, constraint, vector)
         ridge += multiplier
@@ -356,6 +380,13 @@ def smallest_smooth_tolerance(
     float
         About 1e-15 of the size of the set for a `GeneralisedLinear`, up to a ratio of smoothness and strong convexity
         of 1e8 or so.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import GeneralisedLinear, L2Ball, LogisticLoss, Ridge, smallest_smooth_tolerance
+    >>> loss = GeneralisedLinear([[1.0], [-1.0]], [1.0, -1.0], LogisticLoss(), row_bound=1.0)
+    >>> smallest_smooth_tolerance(loss, constraint=L2Ball(1.0), penalty=Ridge(0.1)) < 1e-15
+    True
     """
     return _Problem.of(function, constraint, penalty, reach).bounds.smallest_tolerance()
 
@@ -366,9 +397,15 @@ class _SmoothBounds(ProximalBounds):
     penalty: Proximable | None
 
     def gradient_error(self, norm: float, linear: float) -> float:
-        # Of the ridge's product and two sums, and of the function at the rounded point, if it takes doubles.
+        # Of the ridge's product and two sums.
         own = 32.0 * UNIT**2 * (self.image + self.smoothness * norm + linear)
         return (self.function.gradient_error(norm) + own) * ROUND_UP
+
+    def extrapolated_norm(self) -> float:
+        if self.penalty is None:
+            return super().extrapolated_norm()
+        # No set holds the steps; their objective does, within sqrt(2 M/m) times the distance at the start.
+        return 9.0 * (1.0 + math.sqrt(self.momentum_condition())) * self.norm
 
     def step_error(self, norm: float, linear: float) -> float:
         error = super().step_error(norm, linear)
@@ -414,13 +451,15 @@ class _Problem:
                     "that is infinite outside the set, or use Lasso, ElasticNet or Ridge"
                 )
             other = penalty
+        if reach is not None and other is None:
+            constraint = L2Ball(in_range("reach", reach))
         lowest = check.nonnegative("function.strong_convexity", function.strong_convexity)
         if lowest + ridge <= 0.0:
             raise ValueError("the problem must be strongly convex: the function, or a Ridge or ElasticNet penalty")
         highest = in_range("function.smoothness", function.smoothness)
         low, high = conditioned(lowest, highest, ridge)
         in_range("strong convexity", low)
-        norm = in_range("reach", reach) if reach is not None else _norm(constraint, n)
+        norm = in_range("reach", reach) if constraint is None else constraint.norm_bound(n)
         image = max(function.gradient_bound(norm) + ridge * norm, high * norm) * ROUND_UP
         if not 0.0 < image <= LARGEST**2:
             raise ValueError("function.gradient_bound must return finite numbers of at most 2**400")
@@ -544,8 +583,3 @@ def _sum(a: FloatArray, b: FloatArray) -> FloatArray:
     high, low = normalised(a[0], b[0]), normalised(a[1], b[1])
     first = normalised(high[0], high[1] + low[0])
     return normalised(first[0], low[1] + first[1])
-
-
-def _norm(constraint: Constraint | None, n: int) -> float:
-    assert constraint is not None
-    return constraint.norm_bound(n)
