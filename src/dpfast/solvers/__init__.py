@@ -9,6 +9,7 @@ from dpfast.solvers.constrained import (
 )
 from dpfast.solvers.constraints import Box, L1Ball, L2Ball, project_onto_simplex
 from dpfast.solvers.damped import DenoisedMoments, components_beyond, damped_solve, noise_edge, noise_floor
+from dpfast.solvers.least_squares import LeastSquares, LeastSquaresBounds
 from dpfast.solvers.losses import (
     GeneralisedLinearLoss,
     LogisticLoss,
@@ -30,6 +31,7 @@ from dpfast.solvers.ridge import (
 from dpfast.solvers.singular import ridge_from_rows
 from dpfast.solvers.smooth import (
     GeneralisedLinear,
+    GeneralisedLinearBounds,
     SmoothConvexFunction,
     SmoothFunction,
     minimise_smooth,
@@ -43,11 +45,14 @@ __all__ = [
     "ElasticNet",
     "FactorMatrix",
     "GeneralisedLinear",
+    "GeneralisedLinearBounds",
     "GeneralisedLinearLoss",
     "L1Ball",
     "L2Ball",
     "LabelFactor",
     "Lasso",
+    "LeastSquares",
+    "LeastSquaresBounds",
     "LogisticLoss",
     "Minimiser",
     "MomentNoise",
