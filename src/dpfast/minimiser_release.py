@@ -77,8 +77,6 @@ _LARGEST_CONDITION = 2.0**34
 _REACH_OF_PREDICTIONS = 2.0**20
 # Parameters of usual size make predictions of this many times the bound on outcomes. It only guides the split.
 _USUAL_PREDICTION = 4.0
-# Noise in the objective is drawn on the finest grid there is, in units of its scale.
-_FINEST_GRID_EXPONENT = 24
 # The solver is asked for no better than this part of the size of the set.
 _LEAST_TOLERANCE = 2.0**-48
 
@@ -294,7 +292,7 @@ class ObjectivePerturbation:
     @property
     def finishing_scale(self) -> float:
         """Scale of the L2-Laplace noise that the computed minimiser is released with."""
-        rounded = 0.5 * math.sqrt(self.bounds.n_features) * _finest_grid(self.noise_scales.scale)
+        rounded = 0.5 * math.sqrt(self.bounds.n_features) * noise.finest_grid(self.noise_scales.scale)
         moved = rounded / self.noise_scales.strong_convexity
         return self.noise_scales.finishing_scale((self.tolerance + moved) * _ROUND_UP)
 
@@ -345,7 +343,7 @@ class ObjectivePerturbation:
                 stacklevel=2,
             )
         own, n = self.noise_scales, self.bounds.n_features
-        grid = _finest_grid(own.scale)
+        grid = noise.finest_grid(own.scale)
         if own.mechanism == "Gaussian":
             perturbation = noise.gaussian(own.scale, n, source, grid=grid)
         else:
@@ -629,8 +627,3 @@ def _public_rows(n_rows: int, privacy: Privacy) -> int | None:
 def _source(source: noise.BitSource | None) -> noise.BitSource:
     return noise.SecureSource() if source is None else source
 
-
-def _finest_grid(scale: float) -> float:
-    """Return the least power of two that is at least scale/2**24."""
-    mantissa, exponent = math.frexp(scale)
-    return math.ldexp(1.0, exponent - (1 if mantissa == 0.5 else 0) - _FINEST_GRID_EXPONENT)
