@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpfast.multi_outcome import MultiOutcomeRidge
+    from dpfast.objective_perturbation import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
     from dpfast.privacy import (
         BudgetExceeded,
         Ledger,
@@ -25,6 +26,8 @@ _HOMES = {
     "MultiOutcomeRidge": "dpfast.multi_outcome",
     "BudgetExceeded": "dpfast.privacy",
     "Ledger": "dpfast.privacy",
+    "ObjectivePerturbationClassifier": "dpfast.objective_perturbation",
+    "ObjectivePerturbationRegressor": "dpfast.objective_perturbation",
     "Plan": "dpfast.privacy",
     "Privacy": "dpfast.privacy",
     "Release": "dpfast.privacy",
@@ -38,6 +41,8 @@ __all__ = [
     "BudgetExceeded",
     "Ledger",
     "MultiOutcomeRidge",
+    "ObjectivePerturbationClassifier",
+    "ObjectivePerturbationRegressor",
     "Plan",
     "Privacy",
     "Release",

@@ -45,6 +45,9 @@ from dpfast.privacy import (
 )
 from dpfast.solvers import (
     Box,
+    CallableLoss,
+    CallableLossBounds,
+    CallableLossSum,
     ElasticNet,
     GeneralisedLinear,
     GeneralisedLinearBounds,
@@ -77,6 +80,8 @@ _LARGEST_CONDITION = 2.0**34
 _REACH_OF_PREDICTIONS = 2.0**20
 # Parameters of usual size make predictions of this many times the bound on outcomes. It only guides the split.
 _USUAL_PREDICTION = 4.0
+# Rows that are held to their bound at a time: they stay in the cache.
+_BLOCK_ROWS = 1024
 # The solver is asked for no better than this part of the size of the set.
 _LEAST_TOLERANCE = 2.0**-48
 
@@ -110,23 +115,15 @@ class ObjectiveBounds:
     n_rows: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.loss, GeneralisedLinearLoss):
-            raise TypeError(f"loss must be a GeneralisedLinearLoss, got {type(self.loss).__name__}")
-        if self.constraint is not None and not isinstance(self.constraint, Constraint):
-            raise TypeError(f"constraint must be L2Ball, L1Ball, Box or None, got {type(self.constraint).__name__}")
-        if self.penalty is not None and not isinstance(self.penalty, ElasticNet | Proximable):
-            raise TypeError(
-                "penalty must be Lasso, ElasticNet, Ridge, another Proximable or None, "
-                f"got {type(self.penalty).__name__}"
-            )
+        check_problem(self.loss, self.constraint, self.penalty)
         if self.n_rows is not None:
             check.positive_integer("n_rows", self.n_rows)
-        if self.confined and self.constraint is not None:
-            self.constraint.project(np.zeros(self.n_features))
-        if not self.confined and self.constraint is not None:
+        if isinstance(self.constraint, Box):
+            self.constraint.bounds(self.n_features)
+        if isinstance(self.loss, CallableLoss) and self.n_rows is None:
             raise ValueError(
-                f"constraint must be None with a {type(self.penalty).__name__} as penalty: give a penalty that is "
-                "infinite outside the set, or use Lasso, ElasticNet or Ridge"
+                "adjacency must be 'replace_one' with a loss given by functions: its rounding errors are bounded for a "
+                "known number of rows only"
             )
         if not math.isfinite(self.gradient):
             raise ValueError(
@@ -191,6 +188,8 @@ class ObjectiveBounds:
         bounds: Any
         if isinstance(self.loss, SquaredLoss):
             bounds = LeastSquaresBounds(self.most_rows, self.n_features, **sizes)
+        elif isinstance(self.loss, CallableLoss):
+            bounds = CallableLossBounds(self.most_rows, self.n_features, self.loss, **sizes)
         else:
             bounds = GeneralisedLinearBounds(self.most_rows, self.n_features, self.loss, **sizes)
         constants: SmoothConvexFunction = bounds
@@ -385,13 +384,38 @@ class ObjectivePerturbation:
         return self.bounds.reach(own.strong_convexity, own.coordinate_scale(n))
 
 
-def loss_of_moments(exact: Gram) -> LeastSquares:
+def check_problem(loss: object, constraint: object, penalty: object) -> None:
+    """Refuse what is no loss, constraint or penalty, or does not go together.
+
+    Parameters
+    ----------
+    loss, constraint, penalty
+        As in `ObjectiveBounds`.
+    """
+    if not isinstance(loss, GeneralisedLinearLoss):
+        raise TypeError(f"loss must be a GeneralisedLinearLoss, got {type(loss).__name__}")
+    if constraint is not None and not isinstance(constraint, Constraint):
+        raise TypeError(f"constraint must be L2Ball, L1Ball, Box or None, got {type(constraint).__name__}")
+    if penalty is not None and not isinstance(penalty, ElasticNet | Proximable):
+        raise TypeError(
+            f"penalty must be Lasso, ElasticNet, Ridge, another Proximable or None, got {type(penalty).__name__}"
+        )
+    if constraint is not None and penalty is not None and not isinstance(penalty, ElasticNet):
+        raise ValueError(
+            f"constraint must be None with a {type(penalty).__name__} as penalty: give a penalty that is infinite "
+            "outside the set, or use Lasso, ElasticNet or Ridge"
+        )
+
+
+def loss_of_moments(exact: Gram, constant: float = 0.0) -> LeastSquares:
     """Return the sum of squared losses of the rows behind exact sums; not public.
 
     Parameters
     ----------
     exact : Gram
-        With one outcome.
+        With one outcome, and with column sums where there is a constant.
+    constant : float, default 0.0
+        Value of a last feature, the same in every row; a power of two, or 0 for none.
 
     Returns
     -------
@@ -400,50 +424,75 @@ def loss_of_moments(exact: Gram) -> LeastSquares:
     """
     if exact.exact_xy is None or exact.n_outcomes != 1:
         raise ValueError(f"gram must have one outcome, got {exact.n_outcomes}")
-    return LeastSquares(
-        exact.exact_xx.to_float64_pair(),
-        exact.exact_xy[:, 0].to_float64_pair(),
-        n_rows=max(exact.n_rows, 1),
-        **moment_bounds(exact),
-    )
+    xx, xy = exact.exact_xx.to_float64_pair(), exact.exact_xy[:, 0].to_float64_pair()
+    if constant > 0.0:
+        assert exact.exact_x_sum is not None
+        assert exact.exact_y_sum is not None
+        x, y = exact.exact_x_sum.to_float64_pair(), exact.exact_y_sum.to_float64_pair()
+        # Products with the constant are exact, and the number of rows is a double.
+        corners = constant**2 * exact.n_rows, 0.0
+        xx = _bordered(xx[0], constant * x[0], corners[0]), _bordered(xx[1], constant * x[1], corners[1])
+        xy = np.append(xy[0], constant * y[0]), np.append(xy[1], constant * y[1])
+    return LeastSquares(xx, xy, n_rows=max(exact.n_rows, 1), **moment_bounds(exact, constant))
 
 
-def moment_bounds(exact: Gram) -> dict[str, float]:
-    """Return the bounds on rounded rows and outcomes behind exact sums, as `ObjectiveBounds` has them."""
+def moment_bounds(exact: Gram, constant: float = 0.0) -> dict[str, float]:
+    """Return the bounds on rounded rows and outcomes behind exact sums, as `ObjectiveBounds` has them.
+
+    Parameters
+    ----------
+    exact, constant
+        As for `loss_of_moments`.
+
+    Returns
+    -------
+    dict of str to float
+        "row_bound" and "outcome_bound".
+    """
     assert exact.bound_y is not None
+    row_bound = rounded_bound(exact.bound_x, exact.n_features)
     return {
-        "row_bound": rounded_bound(exact.bound_x, exact.n_features),
+        "row_bound": with_constant(row_bound, constant),
         "outcome_bound": rounded_bound(exact.bound_y, exact.n_outcomes),
     }
 
 
+def with_constant(row_bound: float, constant: float) -> float:
+    """Return the bound on a row with a constant appended, rounded up; the row's own if the constant is 0."""
+    return math.hypot(row_bound, constant) * (1.0 + 2.0**-50) if constant > 0.0 else row_bound
+
+
 def loss_of_rows(
-    rows: FloatArray, outcomes: FloatArray, bounds: ObjectiveBounds, *, n_threads: int | None = None
-) -> GeneralisedLinear:
+    rows: FloatArray,
+    outcomes: FloatArray,
+    loss: GeneralisedLinearLoss,
+    *,
+    row_bound: float,
+    outcome_bound: float,
+    n_threads: int | None = None,
+) -> GeneralisedLinear | CallableLossSum:
     """Return the sum of losses of rows; not public.
 
     Parameters
     ----------
     rows : ndarray of shape (n_rows, n_features)
-        Within ``bounds.row_bound``: `bounded_rows` sees to it.
+        Within `row_bound`: `bounded_rows` sees to it.
     outcomes : ndarray of shape (n_rows,)
-        Within ``bounds.outcome_bound``; -1 or 1 for classification.
-    bounds : ObjectiveBounds
-        What is public.
+        Within `outcome_bound`; -1 or 1 for classification.
+    loss : GeneralisedLinearLoss
+    row_bound, outcome_bound : float
+        As in `ObjectiveBounds`.
     n_threads : int, optional
         Results do not depend on it.
 
     Returns
     -------
-    GeneralisedLinear
+    GeneralisedLinear or CallableLossSum
     """
+    if isinstance(loss, CallableLoss):
+        return CallableLossSum(rows, outcomes, loss, row_bound=row_bound, outcome_bound=outcome_bound)
     return GeneralisedLinear(
-        rows,
-        outcomes,
-        bounds.loss,
-        row_bound=bounds.row_bound,
-        outcome_bound=bounds.outcome_bound,
-        n_threads=n_threads,
+        rows, outcomes, loss, row_bound=row_bound, outcome_bound=outcome_bound, n_threads=n_threads
     )
 
 
@@ -476,7 +525,8 @@ def objective_perturbation(
     y : array_like of shape (n_rows,)
         Outcomes, clipped to `bound_y`; -1 or 1 for classification.
     loss : GeneralisedLinearLoss
-        ``SquaredLoss``, ``SmoothedHuber``, ``LogisticLoss`` or ``SmoothedHinge`` of dpfast.solvers.
+        ``SquaredLoss``, ``SmoothedHuber``, ``LogisticLoss`` or ``SmoothedHinge`` of dpfast.solvers, or a
+        ``CallableLoss`` with bounds on its derivatives, under "replace_one".
     privacy : Privacy
         Finite epsilon. Gaussian noise where its delta is above 0, else L2-Laplace noise.
     bound_x, bound_y : float
@@ -536,31 +586,50 @@ def objective_perturbation(
     >>> release.values["coef"].round(1)
     array([ 0.5, -1. ])
     """
-    if isinstance(X, Gram):
-        if not isinstance(loss, SquaredLoss) or y is not None or bound_x is not None:
-            raise ValueError("a Gram goes with SquaredLoss(), and has outcomes and bounds of its own")
-        return _release_of_moments(X, privacy, constraint, penalty, ridge, calibration, source, name)
-    if bound_x is None or y is None:
+    check_problem(loss, constraint, penalty)
+    exact = X if isinstance(X, Gram) else None
+    if exact is not None and (not isinstance(loss, SquaredLoss) or y is not None or bound_x is not None):
+        raise ValueError("a Gram goes with SquaredLoss(), and has outcomes and bounds of its own")
+    if exact is None and (bound_x is None or y is None):
         raise ValueError("y and bound_x must be given with rows")
-    if isinstance(loss, SquaredLoss):
+    if exact is None and isinstance(loss, SquaredLoss):
+        assert bound_x is not None
         exact = gram(np.asarray(X), np.asarray(y), bound_x=bound_x, bound_y=bound_y, n_threads=n_threads)
-        return _release_of_moments(exact, privacy, constraint, penalty, ridge, calibration, source, name)
-    rows, outcomes = bounded_rows(np.asarray(X), np.asarray(y), bound_x, bound_y)
+    function: LeastSquares | GeneralisedLinear | CallableLossSum
+    if exact is not None:
+        n_rows, n_features, sizes = exact.n_rows, exact.n_features, moment_bounds(exact)
+        function = loss_of_moments(exact)
+    else:
+        assert bound_x is not None
+        rows, outcomes = bounded_rows(np.asarray(X), np.asarray(y), bound_x, bound_y)
+        (n_rows, n_features), sizes = rows.shape, row_bounds(bound_x, bound_y)
+        function = loss_of_rows(rows, outcomes, loss, **sizes, n_threads=n_threads)
     bounds = ObjectiveBounds(
-        loss,
-        rows.shape[1],
-        check.positive("bound_x", bound_x) * (1.0 + NORM_SLACK),
-        check.positive("bound_y", bound_y),
-        constraint,
-        penalty,
-        _public_rows(len(rows), privacy),
+        loss, n_features, constraint=constraint, penalty=penalty, n_rows=public_rows(n_rows, privacy), **sizes
     )
     chosen = ObjectivePerturbation.calibrate(privacy, bounds, ridge, calibration=calibration)
-    return chosen.release(loss_of_rows(rows, outcomes, bounds, n_threads=n_threads), _source(source), name)
+    return chosen.release(function, noise.SecureSource() if source is None else source, name)
+
+
+def row_bounds(bound_x: float, bound_y: float, constant: float = 0.0) -> dict[str, float]:
+    """Return the bounds that `bounded_rows` holds rows and outcomes to, as `ObjectiveBounds` has them.
+
+    Parameters
+    ----------
+    bound_x, bound_y, constant : float
+        As for `bounded_rows`.
+
+    Returns
+    -------
+    dict of str to float
+        "row_bound" and "outcome_bound".
+    """
+    row_bound = check.positive("bound_x", bound_x) * (1.0 + NORM_SLACK)
+    return {"row_bound": with_constant(row_bound, constant), "outcome_bound": check.positive("bound_y", bound_y)}
 
 
 def bounded_rows(
-    rows: NDArray[Any], outcomes: NDArray[Any], bound_x: float, bound_y: float
+    rows: NDArray[Any], outcomes: NDArray[Any], bound_x: float, bound_y: float, constant: float = 0.0
 ) -> tuple[FloatArray, FloatArray]:
     """Return rows scaled onto their bound where they are longer, and outcomes clipped to theirs.
 
@@ -569,11 +638,13 @@ def bounded_rows(
     rows : ndarray of shape (n_rows, n_features)
     outcomes : ndarray of shape (n_rows,)
     bound_x, bound_y : float
+        L2 norm of a row and size of an outcome, at most.
+    constant : float, default 0.0
+        Value of a last feature that is appended; 0 for none.
 
     Returns
     -------
-    rows : ndarray of shape (n_rows, n_features)
-        Of at most ``bound_x * (1 + NORM_SLACK)``.
+    rows : ndarray of shape (n_rows, n_features), one more with a constant
     outcomes : ndarray of shape (n_rows,)
 
     Raises
@@ -587,43 +658,39 @@ def bounded_rows(
         )
     if rows.dtype.kind not in "biuf" or outcomes.dtype.kind not in "biuf":
         raise TypeError(f"X and y must hold real numbers, got dtypes {rows.dtype} and {outcomes.dtype}")
-    x, y = np.asarray(rows, np.float64), np.asarray(outcomes, np.float64)
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError("X and y must be finite: NaN or infinity found")
-    return shortened(x, check.positive("bound_x", bound_x)), np.clip(y, -bound_y, bound_y)
+    bound_x, n_features = check.positive("bound_x", bound_x), rows.shape[1]
+    bounded = np.empty((len(rows), n_features + (constant > 0.0)))
+    bounded[:, n_features:] = constant
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        block = np.asarray(rows[start : start + _BLOCK_ROWS], np.float64)
+        if not np.isfinite(block).all():
+            raise ValueError("X must be finite: it holds NaN or infinity")
+        bounded[start : start + _BLOCK_ROWS, :n_features] = shortened(block, bound_x)
+    clipped = np.clip(np.asarray(outcomes, np.float64), -bound_y, bound_y)
+    if not np.isfinite(outcomes).all():
+        raise ValueError("y must be finite: it holds NaN or infinity")
+    return bounded, clipped
 
 
-def _release_of_moments(
-    exact: Gram,
-    privacy: Privacy,
-    constraint: Constraint | None,
-    penalty: Penalty | None,
-    ridge: float | Literal["auto"],
-    calibration: Calibration,
-    source: noise.BitSource | None,
-    name: str,
-) -> Release:
-    function = loss_of_moments(exact)
-    n_rows = _public_rows(exact.n_rows, privacy)
-    bounds = ObjectiveBounds(
-        SquaredLoss(),
-        exact.n_features,
-        constraint=constraint,
-        penalty=penalty,
-        n_rows=n_rows,
-        **moment_bounds(exact),
-    )
-    chosen = ObjectivePerturbation.calibrate(privacy, bounds, ridge, calibration=calibration)
-    return chosen.release(function, _source(source), name)
+def public_rows(n_rows: int, privacy: Privacy) -> int | None:
+    """Return the number of rows where it is public; None where it is private, for any table that is small enough.
 
+    Parameters
+    ----------
+    n_rows : int
+        Of the table.
+    privacy : Privacy
+        Whose adjacency decides.
 
-def _public_rows(n_rows: int, privacy: Privacy) -> int | None:
-    """Return the number of rows where it is public; None where it is private, for any table that is small enough."""
+    Returns
+    -------
+    int or None
+    """
     if n_rows > _MOST_ROWS:
         raise ValueError(f"X must have at most {_MOST_ROWS:,} rows for objective perturbation")
     return n_rows if privacy.adjacency == "replace_one" else None
 
 
-def _source(source: noise.BitSource | None) -> noise.BitSource:
-    return noise.SecureSource() if source is None else source
-
+def _bordered(matrix: FloatArray, border: FloatArray, corner: float) -> FloatArray:
+    """Append a row and the same column to a symmetric matrix."""
+    return np.block([[matrix, border[:, np.newaxis]], [border[np.newaxis, :], np.full((1, 1), corner)]])

@@ -1,5 +1,6 @@
 """Mathematics on released or public values; knows nothing of privacy."""
 
+from dpfast.solvers.callable_loss import CallableLoss, CallableLossBounds, CallableLossSum
 from dpfast.solvers.certificates import Minimiser
 from dpfast.solvers.constrained import (
     FactorMatrix,
@@ -19,6 +20,7 @@ from dpfast.solvers.losses import (
 )
 from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
 from dpfast.solvers.projection import LabelFactor, project_cross_moments
+from dpfast.solvers.proximal_point import minimise_convex
 from dpfast.solvers.ridge import (
     MomentNoise,
     NoisyMoments,
@@ -41,6 +43,9 @@ from dpfast.solvers.sphere import quadratic_over_ball, quadratic_over_sphere
 
 __all__ = [
     "Box",
+    "CallableLoss",
+    "CallableLossBounds",
+    "CallableLossSum",
     "DenoisedMoments",
     "ElasticNet",
     "FactorMatrix",
@@ -68,6 +73,7 @@ __all__ = [
     "automatic_ridge",
     "components_beyond",
     "damped_solve",
+    "minimise_convex",
     "minimise_quadratic",
     "minimise_smooth",
     "noise_edge",
