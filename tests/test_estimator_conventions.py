@@ -14,7 +14,6 @@ PERTURBED = [
     ObjectivePerturbationRegressor(1000.0, 1e-6, bound_x=100.0, bound_y=100.0, constraint=L2Ball(100.0)),
     ObjectivePerturbationRegressor(1000.0, bound_x=100.0, bound_y=100.0, loss="huber"),
     ObjectivePerturbationClassifier(math.inf, bound_x=1.0, classes=None),
-    ObjectivePerturbationClassifier(math.inf, bound_x=1.0, classes=None, loss="hinge", fit_intercept=True),
 ]
 
 

@@ -25,12 +25,13 @@ from dpfast.solvers.smooth import SmoothConvexFunction, minimise_smooth, smalles
 
 FloatArray = NDArray[np.float64]
 
-# Strong convexity of each step's problem, at least, as a part of the smoothness.
-_STEP_CONVEXITY = 2.0**-26
+# Strong convexity of the steps' problems, as a part of the smoothness: it falls by a factor a step from the first to
+# the last, so that each starts near its minimiser.
+_FIRST_CONVEXITY, _LAST_CONVEXITY, _FACTOR = 2.0**-6, 2.0**-26, 2.0**-2
 _MOST_STEPS = 100
 # Ends where the objective falls by no more than this part of itself.
 _LEAST_FALL = 1e-14
-_TOLERANCE = 2.0**-48
+_TOLERANCE, _LEAST_SIZE = 2.0**-48, 2.0**-100
 
 
 def minimise_convex(
@@ -66,8 +67,7 @@ def minimise_convex(
     """
     n, confined = function.n, penalty is None or isinstance(penalty, ElasticNet)
     l1, l2 = (penalty.l1, penalty.l2) if isinstance(penalty, ElasticNet) else (0.0, 0.0)
-    added = max(0.0, function.smoothness * _STEP_CONVEXITY - ridge - l2)
-    convexity = ridge + l2 + added
+    own, convexity = ridge + l2, max(ridge + l2, function.smoothness * _FIRST_CONVEXITY)
 
     def objective(x: FloatArray) -> float:
         of_penalty = 0.0 if penalty is None else penalty.value(x)
@@ -78,20 +78,24 @@ def minimise_convex(
         assert penalty is not None
         x = penalty.prox(x, 1.0 / convexity)
     value = objective(x)
-    # A step's minimiser is within ||subgradient||/convexity of where it starts: no farther than the last step went.
-    slope = float(np.linalg.norm(function.local_model(x)[1])) + l1 * math.sqrt(n)
-    move = slope / convexity + float(np.linalg.norm(x))
+    last_convexity = max(own, function.smoothness * _LAST_CONVEXITY)
+    # The size of a subgradient here, at most; a step's minimiser is within that over the convexity.
+    slope = float(np.linalg.norm(function.local_model(x)[1])) + l1 * math.sqrt(n) + convexity * float(np.linalg.norm(x))
     for _ in range(_MOST_STEPS):
-        size = float(np.linalg.norm(x)) + 2.0 * move if constraint is None else constraint.norm_bound(n)
+        added = convexity - own
+        size = max(float(np.linalg.norm(x)) + 2.0 * slope / convexity, _LEAST_SIZE)
         problem: dict[str, Any] = {"penalty": penalty, "ridge": ridge + added}
-        if confined:
-            problem["constraint"] = L2Ball(size) if constraint is None else constraint
+        if constraint is not None:
+            problem["constraint"], size = constraint, constraint.norm_bound(n)
+        elif confined:
+            problem["constraint"] = L2Ball(size)
         else:
             problem["reach"] = size
         tolerance = max(smallest_smooth_tolerance(function, **problem), _TOLERANCE * size)
-        next_x = minimise_smooth(function, linear=-added * x, tolerance=tolerance, **problem).x
-        move, x = float(np.linalg.norm(next_x - x)), next_x
+        next_x = minimise_smooth(function, linear=-added * x, start=x, tolerance=tolerance, **problem).x
+        slope, x = added * float(np.linalg.norm(next_x - x)), next_x
         last, value = value, objective(x)
-        if added == 0.0 or move == 0.0 or not value < last - _LEAST_FALL * abs(last):
+        if slope == 0.0 or (convexity == last_convexity and value >= last - _LEAST_FALL * abs(last)):
             break
+        convexity = max(last_convexity, convexity * _FACTOR)
     return x

@@ -301,6 +301,7 @@ def minimise_smooth(
     penalty: ElasticNet | Proximable | None = None,
     ridge: float = 0.0,
     reach: float | None = None,
+    start: ArrayLike | None = None,
     tolerance: float,
 ) -> Minimiser:
     """Minimise function(x) + linear'x + penalty(x) over a convex set, to within a proved distance of the minimiser.
@@ -321,6 +322,8 @@ def minimise_smooth(
         Without a constraint, and only then: upper bound on the L2 norm of the minimiser. What is found is the minimiser
         over that ball; with another Proximable, which is not confined to it, the promise is for `linear` no larger than
         16 times the bound on the gradient.
+    start : array_like of shape (n,), optional
+        Where the search begins; 0 if omitted. What is promised does not depend on it.
     tolerance : float
         The largest distance from the minimiser, in the L2 norm. At least what `smallest_smooth_tolerance` returns.
 
@@ -368,19 +371,23 @@ def minimise_smooth(
     steps = _Steps(problem, bounds, ridge, vector)
     certificate = Certificate(steps, bounds, vector)
     origin = np.zeros(function.n)
-    start = origin if constraint is None else constraint.project(origin)
+    if start is not None:
+        origin = finite_array("start", start, (1,))
+        if len(origin) != function.n:
+            raise ValueError(f"start must have as many entries as the function, {function.n}, got {len(origin)}")
+    first = origin if constraint is None else constraint.project(origin)
     with single_threaded_blas():
         try:
             # Guesses may overflow; then they are not certified.
             with np.errstate(all="ignore"):
-                for guess, face_at in steps.guesses(start):
+                for guess, face_at in steps.guesses(first):
                     found = certificate.refined(guess, face_at, tolerance)
                     if found is not None:
                         return found
         except linalg.LinAlgError:
             # A system is singular in double precision: the guaranteed way does without.
             pass
-        return certificate.guaranteed(start, tolerance)
+        return certificate.guaranteed(first, tolerance)
 
 
 def smallest_smooth_tolerance(
