@@ -2,12 +2,15 @@
 
 from dpfast.audit.attacks import Attack, all_attacks, moment_attack, primitive_attacks, sampled_moment_attack
 from dpfast.audit.lower_bounds import epsilon_lower_bound, mu_lower_bound
+from dpfast.audit.minimisers import minimiser_attack, minimiser_attacks
 from dpfast.audit.weights import objective_attack, output_attack, weight_attacks
 
 __all__ = [
     "Attack",
     "all_attacks",
     "epsilon_lower_bound",
+    "minimiser_attack",
+    "minimiser_attacks",
     "moment_attack",
     "mu_lower_bound",
     "objective_attack",

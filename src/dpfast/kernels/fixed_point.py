@@ -106,8 +106,8 @@ class FixedPoint:
         """
         rounded = self.to_float64()
         units = np.ldexp(rounded, -self.exponent)
-        high = np.floor(np.ldexp(units, -64))
-        # Exact: the integer has 53 significant bits. What is left fits the lower limb, whose wrap takes care of signs.
-        low = (units - np.ldexp(high, 64)).astype(np.uint64)
-        left = (self.low - low).view(np.int64).astype(np.float64)
+        # Exact, as a remainder is; of a negative number it is the lower limb's negative.
+        remainder = np.fmod(np.abs(units), float(_WORD)).astype(np.uint64)
+        # What is left fits the lower limb, whose wrap takes care of signs.
+        left = np.where(units < 0.0, self.low + remainder, self.low - remainder).view(np.int64).astype(np.float64)
         return rounded, np.ldexp(left, self.exponent)
