@@ -338,7 +338,8 @@ def draw_repeatedly(
         Privacy.of_sum(repeats * privacy.epsilon, min(repeats * privacy.delta, 1.0), privacy.adjacency),
         values,
         {key: float(getattr(calibration.scales, key)) for key in calibration.blocks},
-        mu=None if calibration.mu is None else compose_mu([calibration.mu] * repeats),
+        # Rounded up, by more than a square root and a product can have rounded down.
+        mu=None if calibration.mu is None else calibration.mu * math.sqrt(repeats) * (1.0 + 2.0**-50),
         grid=grids,
         reproducible=source.reproducible,
     )

@@ -267,7 +267,8 @@ def as_centre(center: Any, shape: tuple[int, ...], grid: Grid) -> Centre:
     if center is None:
         return _Origin(grid)
     if isinstance(center, FixedPoint):
-        if 0 < len(center.shape) < len(shape) and center.shape == shape[-len(center.shape) :] and 0 not in shape:
+        leading = len(shape) - len(center.shape)
+        if leading > 0 and center.shape == shape[leading:] and 0 not in shape:
             return _repeated(center, shape, grid)
         _check_center_shape(center.shape, shape)
         return _FixedPointCentre(FixedPoint(center.high.ravel(), center.low.ravel(), center.exponent), grid)
