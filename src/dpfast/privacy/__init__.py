@@ -9,6 +9,21 @@ from dpfast.privacy.block_moments import (
 )
 from dpfast.privacy.budget import BudgetExceeded, Ledger, Reservation
 from dpfast.privacy.composition import Composition, share_of_mu
+from dpfast.privacy.donors import (
+    DonorObjectiveNoise,
+    OutputNoise,
+    donor_curvature,
+    donor_gradient,
+    donor_objective_noise,
+    output_noise,
+    weight_sensitivity,
+)
+from dpfast.privacy.donors_printed import (
+    PrintedObjectiveNoise,
+    PrintedOutputNoise,
+    printed_objective_noise,
+    printed_output_noise,
+)
 from dpfast.privacy.gaussian import (
     classic_gaussian_scale,
     compose_mu,
@@ -29,6 +44,7 @@ from dpfast.privacy.laplace import (
     laplace_scale,
 )
 from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
+from dpfast.privacy.objective import ObjectiveNoise, objective_delta, objective_noise, objective_scale
 from dpfast.privacy.planning import Plan
 from dpfast.privacy.primo import primo_printed_delta, primo_printed_scales
 from dpfast.privacy.release import Calibration, Release, UnsoundCalibrationWarning, UtilityWarning
@@ -49,9 +65,14 @@ __all__ = [
     "BudgetExceeded",
     "Calibration",
     "Composition",
+    "DonorObjectiveNoise",
     "Ledger",
     "MomentScales",
+    "ObjectiveNoise",
+    "OutputNoise",
     "Plan",
+    "PrintedObjectiveNoise",
+    "PrintedOutputNoise",
     "Privacy",
     "Release",
     "Reservation",
@@ -61,6 +82,9 @@ __all__ = [
     "block_moment_scales",
     "classic_gaussian_scale",
     "compose_mu",
+    "donor_curvature",
+    "donor_gradient",
+    "donor_objective_noise",
     "exponential_mechanism_coefficient",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -73,6 +97,10 @@ __all__ = [
     "least_noise_split",
     "moment_mu",
     "moment_scales",
+    "objective_delta",
+    "objective_noise",
+    "objective_scale",
+    "output_noise",
     "padded_bound",
     "padded_squared_block_bounds",
     "padded_squared_bound",
@@ -80,6 +108,8 @@ __all__ = [
     "person_moment_scales",
     "primo_printed_delta",
     "primo_printed_scales",
+    "printed_objective_noise",
+    "printed_output_noise",
     "scale_for_mu",
     "share_of_mu",
     "split_mu",
@@ -87,6 +117,7 @@ __all__ = [
     "subsampled_moment_delta",
     "subsampled_moment_scales",
     "sum_sensitivity",
+    "weight_sensitivity",
     "xx_sensitivity",
     "xy_sensitivity",
 ]

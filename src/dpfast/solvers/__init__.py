@@ -1,5 +1,14 @@
 """Mathematics on released or public values; knows nothing of privacy."""
 
+from dpfast.solvers.constrained import (
+    FactorMatrix,
+    Minimiser,
+    minimise_quadratic,
+    quadratic_over_l1_ball,
+    smallest_quadratic_tolerance,
+)
+from dpfast.solvers.constraints import Box, L1Ball, L2Ball, project_onto_simplex
+from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
 from dpfast.solvers.projection import LabelFactor, project_cross_moments
 from dpfast.solvers.ridge import (
     MomentNoise,
@@ -13,15 +22,28 @@ from dpfast.solvers.ridge import (
 from dpfast.solvers.sphere import quadratic_over_ball, quadratic_over_sphere
 
 __all__ = [
+    "Box",
+    "ElasticNet",
+    "FactorMatrix",
+    "L1Ball",
+    "L2Ball",
+    "Lasso",
     "LabelFactor",
+    "Minimiser",
     "MomentNoise",
     "NoisyMoments",
+    "Proximable",
+    "Ridge",
     "RidgeSolution",
     "automatic_ridge",
+    "minimise_quadratic",
     "positive_semidefinite",
     "project_cross_moments",
+    "project_onto_simplex",
     "quadratic_over_ball",
+    "quadratic_over_l1_ball",
     "quadratic_over_sphere",
     "ridge_from_moments",
     "ridge_of_each_outcome",
+    "smallest_quadratic_tolerance",
 ]
