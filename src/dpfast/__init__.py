@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         UnsoundCalibrationWarning,
         UtilityWarning,
     )
+    from dpfast.synthetic_control import SyntheticControl
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ _HOMES = {
     "Plan": "dpfast.privacy",
     "Privacy": "dpfast.privacy",
     "Release": "dpfast.privacy",
+    "SyntheticControl": "dpfast.synthetic_control",
     "UnsoundCalibrationWarning": "dpfast.privacy",
     "UtilityWarning": "dpfast.privacy",
 }
@@ -39,6 +41,7 @@ __all__ = [
     "Plan",
     "Privacy",
     "Release",
+    "SyntheticControl",
     "UnsoundCalibrationWarning",
     "UtilityWarning",
 ]

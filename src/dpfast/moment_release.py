@@ -328,6 +328,50 @@ def draw_each_outcome(gram: Gram, calibration: MomentCalibration, source: noise.
     )
 
 
+def noise_alone(
+    calibration: MomentCalibration, shape: tuple[int, int], repeats: int, source: noise.BitSource
+) -> dict[str, FloatArray]:
+    """Draw the noise with no data under it, to simulate what it does to whatever is computed from a release.
+
+    Parameters
+    ----------
+    calibration : MomentCalibration
+        The noise.
+    shape : tuple of int
+        Numbers of features d and of outcomes l.
+    repeats : int
+        How many draws.
+    source : BitSource
+        Where the bits come from; not the one that the release was drawn from.
+
+    Returns
+    -------
+    dict of str to ndarray
+        A draw along the first axis of each block: "xx" of shape (repeats, d, d), "xy" of shape (repeats, d, l), ...
+    """
+    features, outcomes = shape
+    shapes = {"xx": (features * (features + 1) // 2,), "xy": (features, outcomes), "x": (features,), "y": (outcomes,)}
+    exact = {name: FixedPoint.zeros(shapes.get(name, ()), 0) for name in calibration.blocks}
+    if calibration.mechanism == "Gaussian":
+        values, _ = _gaussian_blocks(_repeated(exact, repeats), calibration, source)
+    else:
+        draws = [_laplace_blocks(exact, calibration, source)[0] for _ in range(repeats)]
+        values = {name: np.array([one[name] for one in draws]) for name in exact}
+    return {name: _mirrored(value) if name == "xx" else value for name, value in values.items()}
+
+
+def _repeated(exact: dict[str, FixedPoint], repeats: int) -> dict[str, FixedPoint]:
+    """Put every block on top of itself so many times, along a new first axis."""
+    return {
+        name: FixedPoint(
+            np.broadcast_to(block.high, (repeats, *block.shape)),
+            np.broadcast_to(block.low, (repeats, *block.shape)),
+            block.exponent,
+        )
+        for name, block in exact.items()
+    }
+
+
 def noisy_moments(release: Release, calibration: MomentCalibration, gram: Gram) -> NoisyMoments:
     """Return the released arrays with their noise, for the solvers."""
     values = release.values
@@ -367,12 +411,17 @@ def _triangle(features: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def _mirrored(entries: FloatArray) -> FloatArray:
-    features = (math.isqrt(8 * len(entries) + 1) - 1) // 2
-    matrix = np.empty((features, features))
+    features = _side(entries.shape[-1])
+    matrix = np.empty((*entries.shape[:-1], features, features))
     rows, columns = _triangle(features)
-    matrix[rows, columns] = entries
-    matrix[columns, rows] = entries
+    matrix[..., rows, columns] = entries
+    matrix[..., columns, rows] = entries
     return matrix
+
+
+def _side(n_entries: int) -> int:
+    """Return the side of the symmetric matrix that has so many distinct entries."""
+    return (math.isqrt(8 * n_entries + 1) - 1) // 2
 
 
 def _gaussian_blocks(
@@ -385,10 +434,10 @@ def _gaussian_blocks(
         if name != "xx":
             values[name] = noise.gaussian(scale, center.shape, source, center=center, grid=grids[name])
             continue
-        features = (math.isqrt(8 * center.shape[0] + 1) - 1) // 2
-        parts = ((scale, center[:features]), (calibration.off_diagonal, center[features:]))
+        features = _side(center.shape[-1])
+        parts = ((scale, center[..., :features]), (calibration.off_diagonal, center[..., features:]))
         values[name] = np.concatenate(
-            [noise.gaussian(sigma, part.shape, source, center=part, grid=grids[name]) for sigma, part in parts]
+            [noise.gaussian(sigma, part.shape, source, center=part, grid=grids[name]) for sigma, part in parts], axis=-1
         )
     return values, grids
 

@@ -16,14 +16,16 @@ class Plan:
     n : int
         Number of people.
     expected_error : float
-        Root mean squared error of the predictions that privacy adds, as a fraction of the declared bound on an
-        outcome row; 1 means that the answer would be nothing but noise.
+        Root mean squared error of the predictions that privacy adds, as a fraction of `relative_to`; 1 means that
+        the answer would be nothing but noise.
     target : float
         The error that `needed_n` is for.
     needed_n : int
         Smallest number of people for which the expected error is at most `target`.
     scales : mapping of str to float
         Noise scale of every released block.
+    relative_to : str, default "the outcomes' bound"
+        What the errors are fractions of; that is the declared bound on an outcome row.
     """
 
     n: int
@@ -31,6 +33,7 @@ class Plan:
     target: float
     needed_n: int
     scales: Mapping[str, float]
+    relative_to: str = "the outcomes' bound"
 
     @classmethod
     def from_error(cls, n: int, error: float, target: float, scales: Mapping[str, float]) -> Plan:
@@ -39,6 +42,6 @@ class Plan:
 
     def __str__(self) -> str:
         return (
-            f"with {self.n:,} people privacy adds an error of {self.expected_error:.2g} of the outcomes' bound; "
+            f"with {self.n:,} people privacy adds an error of {self.expected_error:.2g} of {self.relative_to}; "
             f"{self.needed_n:,} people are needed for {self.target:.2g}"
         )

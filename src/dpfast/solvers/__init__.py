@@ -9,6 +9,7 @@ from dpfast.solvers.constrained import (
 )
 from dpfast.solvers.constraints import Box, L1Ball, L2Ball, project_onto_simplex
 from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
+from dpfast.solvers.damped import components_beyond, damped_solve, denoised_moments, noise_edge, noise_floor
 from dpfast.solvers.projection import LabelFactor, project_cross_moments
 from dpfast.solvers.ridge import (
     MomentNoise,
@@ -19,6 +20,7 @@ from dpfast.solvers.ridge import (
     ridge_from_moments,
     ridge_of_each_outcome,
 )
+from dpfast.solvers.singular import ridge_from_rows
 from dpfast.solvers.sphere import quadratic_over_ball, quadratic_over_sphere
 
 __all__ = [
@@ -27,8 +29,8 @@ __all__ = [
     "FactorMatrix",
     "L1Ball",
     "L2Ball",
-    "Lasso",
     "LabelFactor",
+    "Lasso",
     "Minimiser",
     "MomentNoise",
     "NoisyMoments",
@@ -36,7 +38,12 @@ __all__ = [
     "Ridge",
     "RidgeSolution",
     "automatic_ridge",
+    "components_beyond",
+    "damped_solve",
+    "denoised_moments",
     "minimise_quadratic",
+    "noise_edge",
+    "noise_floor",
     "positive_semidefinite",
     "project_cross_moments",
     "project_onto_simplex",
@@ -44,6 +51,7 @@ __all__ = [
     "quadratic_over_l1_ball",
     "quadratic_over_sphere",
     "ridge_from_moments",
+    "ridge_from_rows",
     "ridge_of_each_outcome",
     "smallest_quadratic_tolerance",
 ]

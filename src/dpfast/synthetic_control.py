@@ -1,0 +1,781 @@
+"""Private synthetic control: what would have happened to a target, from donors whose records stay private.
+
+The default mechanism releases moments of donors as rows (cross_section.py); predictions for any number of public
+targets, effects, intervals and placebos are computed from that one release.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from dpfast import _arguments as check
+from dpfast import io, noise, plotting
+from dpfast.cross_section import (
+    CrossSection,
+    DonorRows,
+    kept_components,
+    prediction_interval,
+    with_center,
+)
+from dpfast.effects import effect_table
+from dpfast.effects import summary as effect_summary
+from dpfast.kernels.threads import resolve_n_threads
+from dpfast.moment_release import draw
+from dpfast.persistence import Persistent
+from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, Reservation, UtilityWarning
+from dpfast.solvers import damped_solve, ridge_from_rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+FloatArray = NDArray[np.float64]
+
+# Mean square of mapped outcomes that is assumed where nothing is known: as of outcomes around half their bound.
+_SPREAD = 0.25
+# A relative error from which an answer is mostly noise.
+_USELESS = 0.5
+
+
+class SyntheticControl(Persistent):
+    """Differentially private synthetic control.
+
+    Privacy: a person is a donor, with all its periods. One joint release of the donors' moments before the
+    intervention and across it is (epsilon, delta)-differentially private under `adjacency`; every prediction is
+    computed from it. Targets are public: their own records are not protected.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy of the whole fit; ``inf`` for the textbook estimate from raw data, without noise, clipping or mapping.
+    delta : float, default 0.0
+        0 for pure differential privacy, which asks for much more noise.
+    bound : float or tuple of (low, high), default 1.0
+        Declared range of the outcomes: [-bound, bound], or [low, high]. Entries are clipped to it and mapped to
+        [-1, 1]; predictions shrink towards its middle.
+    ridge : float or "auto", default "auto"
+        The paper's lambda: lambda/2 is added to X'X, in mapped units. "auto" is its number of periods before the
+        intervention [1]_. In either case no eigenvalue of the released X'X counts for less than the floor that the
+        known noise sets (`noise_floor_`).
+    mechanism : {"cross_section"}, default "cross_section"
+        What is released.
+    row_bound : tuple of (pre, post), optional
+        L2 norms of a donor's mapped outcomes before and after the intervention (about `center`, if there is one);
+        longer ones are scaled onto them. By default as long as the range allows: sqrt(n_pre), sqrt(n_post).
+    n_components : int or "noise", optional
+        Keep only the largest eigenvalues of X'X (robust synthetic control [2]_): so many, or those beyond the noise.
+    nonnegative : bool, default False
+        Declares that outcomes are at least 0 (with a single `bound`), which lowers the noise; others are clipped.
+    center : float, array of shape (n_periods,) or "target", optional
+        A public path in input units about which donors are summed, where that lowers the noise: the nearer they are
+        declared to be to it (by `row_bound`), the less is needed. The estimate stays that about the middle of the
+        range.
+    basis : int or array of shape (n_pre, n_features), optional
+        Public paths, in whose span the outcomes before the intervention are looked at: orthonormal columns, or so many
+        polynomials of lowest degree. Fewer features bring less noise.
+    observation_rate : float, optional
+        Declares that entries may be missing (NaN), completely at random, with this public probability of being
+        observed: they are filled with the centre and moments are rescaled. By default missing entries are refused.
+    adjacency : {"replace_one", "add_remove"}, default "replace_one"
+        Whether the number of donors is public (one donor replaced) or private (one donor more or less).
+    calibration : {"sound"}, default "sound"
+        The noise is calibrated exactly.
+    random_state : int, optional
+        Seed for a reproducible run, which voids the guarantee against anyone who knows it.
+    n_threads : int, optional
+        Threads that sum rows; the results do not depend on it.
+    ledger : Ledger, optional
+        The budget to pay from; shared by clones and copies.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_post, n_pre)
+        Prediction of each later period from a target's earlier ones, in mapped units.
+    pre_coef_ : ndarray of shape (n_pre, n_pre)
+        The same for the earlier periods themselves.
+    ridge_ : float
+        The paper's lambda, as used.
+    noise_floor_ : float
+        Least that an eigenvalue of X'X with its penalty counts for; 0 without noise.
+    n_components_ : int or None
+        Number of eigenvalues kept; None for all.
+    n_pre_, n_post_ : int
+        Periods before and after the intervention.
+    periods_ : ndarray of shape (n_periods,)
+        Their labels; 0, 1, ... where the donors have none.
+    target_ : ndarray of shape (n_periods,) or (n_pre,), or None
+        The public target that was passed to the fit.
+    releases_ : tuple of Release
+        All that left the data.
+    privacy_spent_ : Privacy
+        What it cost.
+
+    References
+    ----------
+    .. [1] Rho, S., Cummings, R., Misra, V. (2023). Differentially Private Synthetic Control. AISTATS. Section 4.2.
+    .. [2] Amjad, M., Shah, D., Shen, D. (2018). Robust Synthetic Control. JMLR 19, Algorithm 1.
+
+    Examples
+    --------
+    >>> from dpfast import SyntheticControl
+    >>> from dpfast.datasets import synthetic_control_panel
+    >>> donors, target, signal = synthetic_control_panel(10_000, 10, seed=0)
+    >>> model = SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, n_pre=10)
+    >>> bool(abs(model.predict(target[:10]) - signal[10:]).max() < 0.05)
+    True
+    >>> model.privacy_spent_
+    Privacy(epsilon=1.0, delta=1e-06, adjacency='replace_one')
+    """
+
+    _MECHANISMS: ClassVar[tuple[str, ...]] = ("cross_section",)
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        bound: float | tuple[float, float] = 1.0,
+        ridge: float | Literal["auto"] = "auto",
+        mechanism: Literal["cross_section"] = "cross_section",
+        row_bound: tuple[float, float] | None = None,
+        n_components: int | Literal["noise"] | None = None,
+        nonnegative: bool = False,
+        center: float | ArrayLike | Literal["target"] | None = None,
+        basis: int | ArrayLike | None = None,
+        observation_rate: float | None = None,
+        adjacency: Adjacency = "replace_one",
+        calibration: Calibration = "sound",
+        random_state: int | None = None,
+        n_threads: int | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bound = bound
+        self.ridge = ridge
+        self.mechanism = mechanism
+        self.row_bound = row_bound
+        self.n_components = n_components
+        self.nonnegative = nonnegative
+        self.center = center
+        self.basis = basis
+        self.observation_rate = observation_rate
+        self.adjacency = adjacency
+        self.calibration = calibration
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.ledger = ledger
+
+    def fit(self, donors: Any, n_pre: int, target: ArrayLike | None = None) -> Self:
+        """Fit from a panel of donors.
+
+        Parameters
+        ----------
+        donors : array or DataFrame of shape (n_donors, n_periods)
+            Outcomes of units by periods. A frame of periods by units is turned, if its labels say that it is one.
+        n_pre : int
+            Number of periods before the intervention.
+        target : array of shape (n_periods,) or (n_pre,), or several as rows; optional
+            Public series, kept as the one that `effect`, `plot` and the like are about. It must not be a donor's.
+
+        Returns
+        -------
+        self
+            Fitted.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter, a label, a shape or an entry is not accepted. Nothing is spent then, and the estimator is
+            left as it was.
+        BudgetExceeded
+            If the ledger has too little left.
+
+        Warns
+        -----
+        UtilityWarning
+            Where the number of donors is public and says that the answer will be mostly noise; before anything is
+            spent.
+        """
+        self._checked()
+        panel = io.open_panel(donors, n_pre, may_miss=self.observation_rate is not None)
+        _check_no_donor(target, panel.units)
+        return self._fit_panel(panel, n_pre, target)
+
+    def fit_long(self, frame: Any, unit: str, time: str, value: str, treated: object, n_pre: int) -> Self:
+        """Fit from a panel with a row for each unit and period, the target among the units.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            In any order of rows.
+        unit, time, value : str
+            The columns that hold the unit, the period and the outcome.
+        treated : label
+            The unit that is the target. It is taken out of the donors: its own record is public.
+        n_pre : int
+            Number of periods before the intervention.
+
+        Returns
+        -------
+        self
+            Fitted, with the treated unit as `target_`.
+
+        Raises
+        ------
+        ValueError, TypeError, BudgetExceeded
+            As for `fit`; also if a column is missing, or a unit has a period twice or (unless `observation_rate` is
+            declared) lacks one.
+        """
+        self._checked()
+        may_miss = self.observation_rate is not None
+        panel, target = io.open_long_panel(frame, unit, time, value, treated, n_pre, may_miss=may_miss)
+        return self._fit_panel(panel, n_pre, target)
+
+    def predict(self, target_pre: ArrayLike) -> FloatArray:
+        """Predict what targets would have done without the intervention.
+
+        Parameters
+        ----------
+        target_pre : array of shape (n_pre,) or (n_targets, n_pre)
+            Public outcomes before the intervention, in the units of the donors.
+
+        Returns
+        -------
+        ndarray of shape (n_post,) or (n_targets, n_post)
+            In the same units. It costs no further privacy, for however many targets.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpfast import SyntheticControl
+        >>> model = SyntheticControl(float("inf"), ridge=0.0).fit([[1.0, 2.0, 3.0], [2.0, 2.0, 4.0]], n_pre=2)
+        >>> model.predict([1.5, 2.0]).round(6)
+        array([3.5])
+        """
+        check_is_fitted(self)
+        pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre")
+        return self._unscaled(self._scaled(pre) @ self.coef_.T)
+
+    def interval(self, target_pre: ArrayLike, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
+        """Limits for the prediction that the same ridge gives without privacy noise.
+
+        They account for the known privacy noise alone. Not covered: chance in the outcomes, donors that do not follow
+        the target, the shrinkage of the ridge, and, where lambda/2 is below `noise_floor_`, whatever part of the
+        prediction rests on directions of the panel that are hidden in the noise; at a ridge of twice that floor or
+        more nothing is.
+
+        Parameters
+        ----------
+        target_pre : array of shape (n_pre,) or (n_targets, n_pre)
+            As for `predict`.
+        level : float, default 0.9
+            Nominal coverage in each period.
+
+        Returns
+        -------
+        low, high : ndarray of shape (n_post,) or (n_targets, n_post)
+            Equal to the prediction where there is no noise. The same release gives the same limits.
+        """
+        check_is_fitted(self)
+        level = _level(level)
+        pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre")
+        if math.isinf(self.privacy_spent_.epsilon):
+            predicted = self.predict(pre)
+            return predicted, predicted.copy()
+        section = self._section(self.n_pre_, self.n_post_, self.privacy_spent_, self._center)
+        low, high = prediction_interval(
+            section,
+            self.releases_[0].values,
+            self._n_donors,
+            np.atleast_2d(section.rows.features(self._scaled(pre))),
+            ridge=self.ridge_,
+            n_components=self.n_components_,
+            level=level,
+        )
+        shape = (*pre.shape[:-1], self.n_post_)
+        return self._unscaled(low.reshape(shape)), self._unscaled(high.reshape(shape))
+
+    def effect(self, target: ArrayLike | None = None, *, level: float | None = None) -> DataFrame:
+        """Tabulate the effect of the intervention on targets.
+
+        Parameters
+        ----------
+        target : array, Series or DataFrame of shape (n_periods,) or (n_targets, n_periods), optional
+            Public outcomes of all periods; by default the target of the fit.
+        level : float, optional
+            Add limits of the effect, see `interval`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            See `dpfast.effects.effect_table`.
+        """
+        rows = self._whole(target)
+        pre, observed = rows[..., : self.n_pre_], rows[..., self.n_pre_ :]
+        limits = {}
+        if level is not None:
+            low, high = self.interval(pre, level)
+            limits = {"low": observed - high, "high": observed - low}
+        frame: Any = target
+        named = frame.iloc[:, self.n_pre_ :] if observed.ndim == 2 and hasattr(frame, "iloc") else observed
+        return effect_table(named, self.predict(pre), index=self._index()[self.n_pre_ :], **limits)
+
+    def placebo(self, n_pre: int, target: ArrayLike | None = None) -> DataFrame:
+        """Tabulate the effect that would be found had the intervention come earlier, where there was none.
+
+        The moments of the periods before the intervention hold those of any shorter history, so that this costs no
+        further privacy. Effects far from 0 speak against the fit, or are the noise's. A donor in the target's place is
+        not offered: its record is private.
+
+        Parameters
+        ----------
+        n_pre : int
+            Number of periods before the placebo, fewer than before the intervention.
+        target : array of shape (n_periods,) or (n_pre_,), or several as rows; optional
+            Public outcomes; by default the target of the fit.
+
+        Returns
+        -------
+        pandas.DataFrame
+            As from `effect`, for the periods from the placebo to the intervention.
+        """
+        check_is_fitted(self)
+        if self.basis is not None:
+            raise ValueError("placebo needs the moments of single periods, which a basis has not: fit without one")
+        rows = self._target(target, {"n_pre": self.n_pre_, "all": self.n_pre_ + self.n_post_})[..., : self.n_pre_]
+        cut = io.check_n_pre(n_pre, self.n_pre_, "the fit before the intervention")
+        xx = self._moments()[0]
+        keep = None if self.n_components_ is None else min(self.n_components_, cut)
+        coef = damped_solve(xx[:cut, :cut], xx[:cut, cut:], self.ridge_ / 2.0, self.noise_floor_, keep)
+        predicted = self._unscaled(self._scaled(rows[..., :cut]) @ coef)
+        return effect_table(rows[..., cut:], predicted, index=self._index()[cut : self.n_pre_])
+
+    def plot(self, target: ArrayLike | None = None, *, level: float = 0.9) -> Figure:
+        """Draw a target and its synthetic control, with the limits of `interval` as a band.
+
+        Parameters
+        ----------
+        target : array of shape (n_periods,), optional
+            By default the target of the fit.
+        level : float, default 0.9
+            Nominal coverage of the band, which is about privacy noise alone.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        observed, fitted, low, high = self._path(target, level)
+        return plotting.synthetic_control_paths(self._index(), self.n_pre_, observed, fitted, low, high)
+
+    def plot_gap(self, target: ArrayLike | None = None, *, level: float = 0.9) -> Figure:
+        """Draw a target less its synthetic control, with the limits of `interval` as a band.
+
+        Parameters
+        ----------
+        target, level
+            As for `plot`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        observed, fitted, low, high = self._path(target, level)
+        post = observed[self.n_pre_ :]
+        gap = observed - fitted
+        return plotting.synthetic_control_gaps(self._index(), self.n_pre_, gap, post - high, post - low)
+
+    def summary(self, target: ArrayLike | None = None, *, level: float = 0.9) -> str:
+        """Say in words what was estimated, at what privacy, and what the limits do not cover.
+
+        Parameters
+        ----------
+        target : array of shape (n_periods,) or (n_targets, n_periods), optional
+            By default the target of the fit.
+        level : float, default 0.9
+            Nominal coverage of the limits.
+
+        Returns
+        -------
+        str
+        """
+        table = self.effect(target, level=level)
+        facts = [
+            f"Synthetic control by {self.mechanism!r}: {self.n_pre_} periods before the intervention, {self.n_post_} "
+            f"after it; ridge lambda = {self.ridge_:.4g}.",
+            f"Guarantee for every donor: {self.releases_[0].guarantee}. The target's own record is not protected.",
+        ]
+        return "\n".join([*facts, effect_summary(table, level)])
+
+    @classmethod
+    def plan(
+        cls, n: int, n_pre: int, n_periods: int, *, target: float = 0.1, spread: float = _SPREAD, **parameters: Any
+    ) -> Plan:
+        """Say what error to expect, before any data is touched; nothing is spent.
+
+        Parameters
+        ----------
+        n : int
+            Number of donors.
+        n_pre, n_periods : int
+            Periods before the intervention, and in all.
+        target : float, default 0.1
+            Error wanted, relative to the root mean square of the signal.
+        spread : float, default 0.25
+            Assumed mean square of the mapped outcomes, which lie in [-1, 1]. Donors are taken to vary along one path,
+            which the target shares; where they vary along more, more of them are needed.
+        **parameters
+            The estimator's own: epsilon, delta, bound, ...
+
+        Returns
+        -------
+        Plan
+            Expected error (from noise and from shrinking towards the middle of the range) and the number of donors
+            needed.
+
+        Examples
+        --------
+        >>> from dpfast import SyntheticControl
+        >>> SyntheticControl.plan(38, 19, 31, epsilon=1.0, delta=1e-6).expected_error > 0.7
+        True
+        >>> SyntheticControl.plan(10_000, 10, 13, epsilon=1.0, delta=1e-6).expected_error < 0.05
+        True
+        """
+        n = check.positive_integer("n", n)
+        n_periods = check.positive_integer("n_periods", n_periods)
+        n_pre = io.check_n_pre(n_pre, n_periods, "the plan")
+        target, spread = check.positive("target", target), check.positive("spread", spread)
+        estimator = cls(**parameters)
+        privacy = estimator._checked()
+        signal = "the signal's root mean square"
+        if math.isinf(privacy.epsilon):
+            return replace(Plan.from_error(n, 0.0, target, {}), relative_to=signal)
+        if isinstance(estimator.center, str):
+            raise ValueError("center must be given by its values for a plan, got 'target'")
+        center = estimator._center_path(n_periods, None)
+        section = estimator._section(n_pre, n_periods - n_pre, privacy, center)
+        ridge = estimator._lambda(n_pre)
+        error = section.expected_error(n, ridge, spread)
+        scales = {name: float(getattr(section.calibration.scales, name)) for name in section.calibration.blocks}
+        needed = _least(lambda count: section.expected_error(count, ridge, spread) <= target)
+        return Plan(n, min(error, 1.0), target, needed, scales, signal)
+
+    def _fit_panel(self, panel: io.Panel, n_pre: int, target: ArrayLike | None) -> Self:
+        privacy = self._checked()
+        n_periods = panel.values.shape[1]
+        series = None if target is None else io.target_rows(target, {"n_pre": n_pre, "all": n_periods})
+        reservation = (self.ledger or Ledger(privacy)).reserve
+        if math.isinf(privacy.epsilon):
+            with reservation(privacy) as held:
+                fitted = self._fit_without_noise(panel.values, n_pre, privacy)
+                held.commit(*fitted["releases_"])
+        else:
+            center = self._center_path(n_periods, series)
+            section = self._section(n_pre, n_periods - n_pre, privacy, center)
+            self._warn_of_noise(section, len(panel.values), privacy)
+            with reservation(privacy) as held:
+                fitted = self._fit_cross_section(panel.values, section, held)
+        periods = np.arange(n_periods) if panel.periods is None else _labels(panel.periods)
+        shape = {"n_pre_": n_pre, "n_post_": n_periods - n_pre, "periods_": periods, "target_": series}
+        self.__dict__.update(fitted, **shape)
+        return self
+
+    def _fit_cross_section(self, donors: FloatArray, section: CrossSection, reservation: Reservation) -> dict[str, Any]:
+        """Sum the donors, draw the noise, which is paid for there and then, and solve: from there on all is public."""
+        exact = section.rows.sums(donors, self.n_threads)
+        source = noise.resolve_source(self.random_state)
+        release = draw(exact, section.calibration, source, self._release_name)
+        reservation.commit(release)
+        n_donors = exact.n_rows if self.adjacency == "replace_one" and section.rows.center is not None else None
+        xx, xy = section.moments(release.values, n_donors)
+        keep = kept_components(xx, self.n_components, section.floor)
+        solved = self._solved(xx, xy, section.rows.basis, section.rows.n_pre, section.floor, keep)
+        private = {"_center": section.rows.center, "_n_donors": n_donors}
+        return solved | _released(release, section.rows.offset, section.rows.half_width) | private
+
+    def _fit_without_noise(self, donors: FloatArray, n_pre: int, privacy: Privacy) -> dict[str, Any]:
+        """Fit the textbook estimate of the raw data, about the middle of the range where entries are missing."""
+        basis = _orthonormal(self.basis, n_pre)
+        n_post = donors.shape[1] - n_pre
+        offset = 0.0
+        if np.any(np.isnan(donors)):
+            offset = self._range()[0]
+            rows = DonorRows(offset, 1.0, n_pre, n_post, 1.0, 1.0, basis=basis, observation_rate=self.observation_rate)
+            filled = np.nan_to_num(donors - offset, nan=0.0)
+            pre, post = rows.features(filled[:, :n_pre]), filled[:, n_pre:]
+            xx, xy = rows.about_origin({"xx": pre.T @ pre, "xy": pre.T @ post}, len(donors))
+            keep = None if isinstance(self.n_components, str) else self.n_components
+            # A floor above zero alone: what rounding leaves of a zero eigenvalue has no inverse worth having.
+            floor = len(xx) * float(np.finfo(np.float64).eps) * float(np.trace(xx))
+            solved = self._solved(xx, xy, basis, n_pre, floor, keep)
+        else:
+            solved = self._solved_exactly(donors, n_pre, basis)
+        release = Release(self._release_name, "no", privacy, {"coef": solved["coef_"]}, {})
+        exact = {"noise_floor_": 0.0, "_center": None, "_n_donors": None}
+        return solved | _released(release, offset, 1.0) | exact
+
+    def _solved_exactly(self, donors: FloatArray, n_pre: int, basis: FloatArray | None) -> dict[str, Any]:
+        pre = donors[:, :n_pre] if basis is None else donors[:, :n_pre] @ basis
+        keep = None if isinstance(self.n_components, str) else self.n_components
+        ridge = self._lambda(n_pre)
+        outcomes = np.concatenate([donors[:, n_pre:], pre], axis=1)
+        theta = ridge_from_rows(pre, outcomes, ridge / 2.0, keep)
+        return _coefficients(theta, basis, donors.shape[1] - n_pre) | {"ridge_": ridge, "n_components_": keep}
+
+    def _solved(
+        self, xx: FloatArray, xy: FloatArray, basis: FloatArray | None, n_pre: int, floor: float, keep: int | None
+    ) -> dict[str, Any]:
+        ridge = self._lambda(n_pre)
+        theta = damped_solve(xx, np.concatenate([xy, xx], axis=1), ridge / 2.0, floor, keep)
+        return _coefficients(theta, basis, xy.shape[1]) | {
+            "ridge_": ridge,
+            "noise_floor_": floor,
+            "n_components_": keep,
+        }
+
+    @property
+    def _release_name(self) -> str:
+        return f"{type(self).__name__}: moments of donors before and across the intervention"
+
+    def _checked(self) -> Privacy:
+        """Refuse bad parameters; the guarantee to spend."""
+        privacy = Privacy(self.epsilon, self.delta, self.adjacency)
+        self._range()
+        if not isinstance(self.ridge, str) or self.ridge != "auto":
+            check.nonnegative("ridge", self.ridge)
+        check.choice("mechanism", self.mechanism, self._MECHANISMS)
+        check.choice("calibration", self.calibration, get_args(Calibration))
+        if self.calibration == "paper":
+            raise ValueError("calibration must be 'sound' with mechanism='cross_section': no paper prints another")
+        if self.row_bound is not None:
+            if not isinstance(self.row_bound, tuple | list) or len(self.row_bound) != 2:
+                raise TypeError(f"row_bound must be a pair (pre, post), got {type(self.row_bound).__name__}")
+            check.positives("row_bound", self.row_bound)
+        if isinstance(self.n_components, str):
+            check.choice("n_components", self.n_components, ("noise",))
+        elif self.n_components is not None:
+            check.positive_integer("n_components", self.n_components)
+        check.boolean("nonnegative", self.nonnegative)
+        if self.nonnegative and isinstance(self.bound, tuple | list):
+            raise ValueError("nonnegative needs a single bound: a range (low, high) says itself that low is 0")
+        if isinstance(self.center, str):
+            check.choice("center", self.center, ("target",))
+        if self.observation_rate is not None:
+            rate = check.positive("observation_rate", self.observation_rate)
+            if rate > 1.0:
+                raise ValueError(f"observation_rate must be at most 1, got {rate!r}")
+            if self.basis is not None:
+                raise ValueError("observation_rate cannot go with basis: its coordinates mix periods, missing or not")
+        if self.ledger is not None and not isinstance(self.ledger, Ledger):
+            raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
+        noise.resolve_source(self.random_state)
+        resolve_n_threads(self.n_threads)
+        return privacy
+
+    def _check_loaded(self) -> None:
+        self._checked()
+        if not hasattr(self, "coef_"):
+            return
+        shapes = {"coef_": (self.n_post_, self.n_pre_), "pre_coef_": (self.n_pre_, self.n_pre_)}
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
+                raise ValueError(f"{name} must be an array of float64 of shape {shape}")
+        if self.periods_.shape != (self.n_pre_ + self.n_post_,):
+            raise ValueError("periods_ must have a label for each period")
+        for name in ("ridge_", "noise_floor_"):
+            check.nonnegative(name, getattr(self, name))
+        check.real("_offset", self._offset)
+        check.positive("_half_width", self._half_width)
+        if not isinstance(self.privacy_spent_, Privacy):
+            raise ValueError("privacy_spent_ must be a guarantee")
+        if not isinstance(self.releases_, tuple) or not all(isinstance(one, Release) for one in self.releases_):
+            raise ValueError("releases_ must be a tuple of releases")
+
+    def _range(self) -> tuple[float, float]:
+        """Return the middle and the half-width of the declared range."""
+        if not isinstance(self.bound, tuple | list):
+            return 0.0, check.positive("bound", self.bound)
+        if len(self.bound) != 2:
+            raise ValueError(f"bound must be a number or a pair (low, high), got {len(self.bound)} entries")
+        low, high = (check.real(f"bound[{side}]", value) for side, value in enumerate(self.bound))
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError(f"bound must have a finite low below its high, got ({low!r}, {high!r})")
+        return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+
+    def _lambda(self, n_pre: int) -> float:
+        return float(n_pre) if isinstance(self.ridge, str) else float(self.ridge)
+
+    def _center_path(self, n_periods: int, target: FloatArray | None) -> FloatArray | None:
+        """Return the public centre in mapped units."""
+        if self.center is None:
+            return None
+        if isinstance(self.center, str):
+            if target is None or target.shape != (n_periods,):
+                raise ValueError("center='target' needs one target with all its periods")
+            path = target
+        else:
+            path = np.asarray(self.center)
+            if path.dtype.kind not in "iuf" or path.shape not in ((), (n_periods,)) or not np.all(np.isfinite(path)):
+                raise ValueError(f"center must be a finite number or hold one for each of the {n_periods} periods")
+        offset, half_width = self._range()
+        low = 0.0 if self.nonnegative else -1.0
+        scaled: FloatArray = np.clip((np.broadcast_to(path, n_periods) - offset) / half_width, low, 1.0)
+        return scaled
+
+    def _section(self, n_pre: int, n_post: int, privacy: Privacy, center: FloatArray | None) -> CrossSection:
+        """Choose how to sum the donors, from public numbers alone, so that the noise costs least."""
+        offset, half_width = self._range()
+        declared = (math.inf, math.inf) if self.row_bound is None else self.row_bound
+        # Rounded up: a row in the box must not be scaled.
+        longest = (math.nextafter(math.sqrt(length), math.inf) for length in (n_pre, n_post))
+        pre, post = (min(float(given), most) for given, most in zip(declared, longest, strict=True))
+        basis = _orthonormal(self.basis, n_pre)
+        rows = DonorRows(
+            offset, half_width, n_pre, n_post, pre, post, self.nonnegative, None, basis, self.observation_rate
+        )
+        candidates = [rows]
+        if center is not None:
+            # A declared row_bound is about the centre; without one the origin may do better.
+            free = replace(rows, bound_pre=float(declared[0]), bound_post=float(declared[1]))
+            candidates = [with_center(free, center), *([rows] if self.row_bound is None else [])]
+        if self.nonnegative and self.row_bound is None:
+            candidates.append(with_center(rows, np.full(n_pre + n_post, 0.5)))
+        return CrossSection.cheapest(candidates, privacy)
+
+    def _warn_of_noise(self, section: CrossSection, n_donors: int, privacy: Privacy) -> None:
+        """Warn where public sizes say that noise will drown the answer; a private number of donors is not looked at."""
+        if privacy.adjacency != "replace_one":
+            return
+        error = section.expected_error(n_donors, self._lambda(section.rows.n_pre), _SPREAD)
+        if error < _USELESS:
+            return
+        share = 100.0 * min(error, 1.0)
+        warnings.warn(
+            f"with {n_donors} donors at {privacy}, the prediction is expected to be off by {share:.0f}% of the signal: "
+            "mostly noise, and shrinkage against it. SyntheticControl.plan says how many donors are needed.",
+            UtilityWarning,
+            stacklevel=4,
+        )
+
+    def _moments(self) -> tuple[FloatArray, FloatArray]:
+        """Return the released moments about the origin."""
+        if math.isinf(self.privacy_spent_.epsilon):
+            raise ValueError("placebo needs released moments; at epsilon=inf fit again with the earlier n_pre")
+        section = self._section(self.n_pre_, self.n_post_, self.privacy_spent_, self._center)
+        return section.moments(self.releases_[0].values, self._n_donors)
+
+    def _scaled(self, values: FloatArray) -> FloatArray:
+        scaled: FloatArray = (values - self._offset) / self._half_width
+        return scaled
+
+    def _unscaled(self, values: FloatArray) -> FloatArray:
+        values = self._offset + self._half_width * values
+        return values
+
+    def _target(self, target: ArrayLike | None, lengths: dict[str, int]) -> FloatArray:
+        check_is_fitted(self)
+        if target is None and self.target_ is None:
+            raise ValueError("target must be given: none was passed to the fit")
+        return io.target_rows(self.target_ if target is None else target, lengths)
+
+    def _whole(self, target: ArrayLike | None) -> FloatArray:
+        check_is_fitted(self)
+        return self._target(target, {"all": self.n_pre_ + self.n_post_})
+
+    def _path(self, target: ArrayLike | None, level: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return a target, its synthetic control in every period, and the limits of the later ones."""
+        observed = self._whole(target)
+        if observed.ndim != 1:
+            raise ValueError(f"target must be one series to be drawn, got shape {observed.shape}")
+        pre = observed[: self.n_pre_]
+        fitted = np.concatenate([self._unscaled(self.pre_coef_ @ self._scaled(pre)), self.predict(pre)])
+        return observed, fitted, *self.interval(pre, level)
+
+    def _index(self) -> Any:
+        import pandas as pd
+
+        return pd.Index(self.periods_)
+
+
+def _coefficients(theta: FloatArray, basis: FloatArray | None, n_post: int) -> dict[str, Any]:
+    """Part coefficients on features into those of later and of earlier periods, on the periods themselves."""
+    post, back = np.split(theta, [n_post], axis=1)
+    if basis is not None:
+        post, back = basis @ post, basis @ back @ basis.T
+    return {"coef_": post.T.copy(), "pre_coef_": back.T.copy()}
+
+
+def _released(release: Release, offset: float, half_width: float) -> dict[str, Any]:
+    return {
+        "releases_": (release,),
+        "privacy_spent_": release.privacy,
+        "_offset": offset,
+        "_half_width": half_width,
+    }
+
+
+def _check_no_donor(target: object, units: Sequence[Any] | None) -> None:
+    """Refuse a target that goes by the name of a donor."""
+    if isinstance(target, str | int) and not isinstance(target, bool):
+        names: list[Any] = [target]
+    elif getattr(target, "ndim", 0) == 2:
+        names = list(getattr(target, "index", []))
+    else:
+        names = [name for name in [getattr(target, "name", None)] if name is not None]
+    if units is not None and not set(names).isdisjoint(units):
+        raise ValueError(
+            "target must not be one of the donors, whose records are private: take it out of them, and pass its series"
+        )
+
+
+def _orthonormal(basis: object, n_pre: int) -> FloatArray | None:
+    """Return orthonormal columns that span the public paths."""
+    if basis is None:
+        return None
+    if isinstance(basis, int | np.integer):
+        number = check.positive_integer("basis", basis)
+        if number > n_pre:
+            raise ValueError(f"basis must have at most as many paths as there are periods, {n_pre}, got {number}")
+        paths = np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, n_pre), number - 1)
+    else:
+        paths = np.asarray(basis)
+        if paths.dtype.kind not in "iuf" or paths.ndim != 2 or len(paths) != n_pre or not np.all(np.isfinite(paths)):
+            raise ValueError(f"basis must be a number of paths or a finite array with {n_pre} rows, one a period")
+        if not 1 <= paths.shape[1] <= n_pre or np.linalg.matrix_rank(paths) < paths.shape[1]:
+            raise ValueError("basis must have linearly independent columns, at least one")
+    columns: FloatArray = np.linalg.qr(paths.astype(np.float64))[0]
+    return columns
+
+
+def _level(level: object) -> float:
+    number = check.real("level", level)
+    if not 0.0 < number < 1.0:
+        raise ValueError(f"level must lie in (0, 1), got {number!r}")
+    return number
+
+
+def _least(holds: Any) -> int:
+    """Return the least count for which a condition holds that holds from there on."""
+    high = 1
+    while not holds(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _labels(periods: Any) -> NDArray[Any]:
+    """Return labels of periods as an array that can be saved: numbers, dates or strings."""
+    array = np.asarray(periods)
+    return array if array.dtype.kind in "iufM" else np.asarray([str(label) for label in periods])
