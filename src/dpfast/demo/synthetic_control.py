@@ -53,12 +53,13 @@ def _many_donors() -> tuple[SyntheticControl, FloatArray]:
     low, high = models[0].interval(pre, LEVEL)
     print(f"  {'period':>8}  {'truth':>7}  {'exact':>7}  {'private':>7}  {100 * LEVEL:g}% limits for privacy noise")
     rows = zip(truth, exact.predict(pre), models[0].predict(pre), low, high, strict=True)
-    for period, (true, without, private, least, most) in enumerate(rows, N_PRE + 1):
-        print(f"  {period:8}  {true:7.3f}  {without:7.3f}  {private:7.3f}  {least:.3f} to {most:.3f}")
+    for period, (true, free, private, least, most) in enumerate(rows, N_PRE):
+        print(f"  {period:8}  {true:7.3f}  {free:7.3f}  {private:7.3f}  {least:.3f} to {most:.3f}")
     errors = [_relative_error(model, pre, truth) for model in models]
+    found, without = 100.0 * np.mean(errors), 100.0 * _relative_error(exact, pre, truth)
     print(
-        f"  Error relative to the signal: {100 * np.mean(errors):.2g}% at epsilon = {EPSILON:g} (mean of {REPEATS} fits), "
-        f"{100 * _relative_error(exact, pre, truth):.2g}% without privacy"
+        f"  Error relative to the signal: {found:.2g}% at epsilon = {EPSILON:g} (mean of {REPEATS} fits), "
+        f"{without:.2g}% without privacy"
     )
     return models[0], target
 

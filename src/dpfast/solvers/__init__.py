@@ -8,8 +8,8 @@ from dpfast.solvers.constrained import (
     smallest_quadratic_tolerance,
 )
 from dpfast.solvers.constraints import Box, L1Ball, L2Ball, project_onto_simplex
-from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
 from dpfast.solvers.damped import components_beyond, damped_solve, denoised_moments, noise_edge, noise_floor
+from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
 from dpfast.solvers.projection import LabelFactor, project_cross_moments
 from dpfast.solvers.ridge import (
     MomentNoise,
