@@ -30,14 +30,16 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
+from scipy.special import ndtri
 
 from dpfast import _arguments as check
 from dpfast import noise
+from dpfast.kernels.threads import single_threaded_blas
 from dpfast.privacy import (
     Calibration,
     DonorObjectiveNoise,
@@ -50,12 +52,13 @@ from dpfast.privacy import (
     donor_curvature,
     donor_gradient,
     donor_objective_noise,
+    l2_laplace_coordinate_quantile,
     output_noise,
     printed_objective_noise,
     printed_output_noise,
     weight_sensitivity,
 )
-from dpfast.solvers import FactorMatrix, quadratic_over_l1_ball
+from dpfast.solvers import FactorMatrix, L1Ball, quadratic_over_l1_ball
 
 FloatArray = NDArray[np.float64]
 Law = Literal["Gaussian", "L2-Laplace"]
@@ -176,24 +179,79 @@ class Panel:
 
 
 class DonorMechanism(Protocol):
-    """One algorithm, calibrated."""
+    """One algorithm, calibrated: what it promises, how well it may do, and the one thing it does."""
 
     @property
-    def privacy(self) -> Privacy: ...
+    def bounds(self) -> PanelBounds:
+        """What is public of the panels it is for."""
 
     @property
-    def calibration(self) -> Calibration: ...
+    def privacy(self) -> Privacy:
+        """What is promised."""
 
     @property
-    def guaranteed(self) -> bool: ...
+    def calibration(self) -> Calibration:
+        """Whether the noise is the proved one or the printed one."""
 
     @property
-    def expected_error(self) -> float: ...
+    def ridge(self) -> float:
+        """The paper's lambda, or what takes its place."""
 
     @property
-    def ridge(self) -> float: ...
+    def expected_error(self) -> float:
+        """Rough root mean square of what privacy adds to a predicted entry."""
 
-    def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release: ...
+    def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
+        """Draw the noise: the only place where the panel turns into something public."""
+
+
+def algorithm(
+    mechanism: Literal["output", "objective"],
+    calibration: Calibration,
+    privacy: Privacy,
+    bounds: PanelBounds,
+    ridge: float,
+    *,
+    split: tuple[float, float] | None = None,
+    curvature: float | None = None,
+    gradient: float | None = None,
+) -> DonorMechanism:
+    """Choose one of the four algorithms and calibrate it.
+
+    Parameters
+    ----------
+    mechanism : {"output", "objective"}
+        Where the noise goes.
+    calibration : {"sound", "paper"}
+        Exact, or as printed.
+    privacy, bounds, ridge
+        As for `calibrate` of each.
+    split, curvature, gradient
+        As for `calibrate` of those that have them.
+
+    Returns
+    -------
+    DonorMechanism
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range, or given to an algorithm that does not have it.
+    """
+    given = {"split": split, "curvature": curvature, "gradient": gradient}
+    given = {name: value for name, value in given.items() if value is not None}
+    chosen: Any
+    chosen, known = {
+        ("output", "sound"): (OutputPerturbation, ()),
+        ("objective", "sound"): (ObjectivePerturbation, ("curvature", "gradient")),
+        ("output", "paper"): (PrintedOutputPerturbation, ("split",)),
+        ("objective", "paper"): (PrintedObjectivePerturbation, ("split", "curvature")),
+    }[mechanism, calibration]
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{name} must not be given with mechanism={mechanism!r}, calibration={calibration!r}")
+    calibrated: DonorMechanism = chosen.calibrate(privacy, bounds, ridge, **given)
+    return calibrated
 
 
 def ridge_weights(pre: FloatArray, target: FloatArray, ridge: float) -> FloatArray:
@@ -213,10 +271,11 @@ def ridge_weights(pre: FloatArray, target: FloatArray, ridge: float) -> FloatArr
     ndarray of shape (n_donors,)
         ``X (X'X + (ridge/2) I)^-1 y``, within `PanelBounds.weight_error` of the exact minimiser.
     """
-    moments = pre.T @ pre
-    moments.flat[:: len(moments) + 1] += 0.5 * ridge
-    factor = linalg.cho_factor(moments, overwrite_a=True, check_finite=False)
-    weights: FloatArray = pre @ linalg.cho_solve(factor, target, check_finite=False)
+    with single_threaded_blas():
+        moments = pre.T @ pre
+        moments.flat[:: len(moments) + 1] += 0.5 * ridge
+        factor = linalg.cho_factor(moments, overwrite_a=True, check_finite=False)
+        weights: FloatArray = pre @ linalg.cho_solve(factor, target, check_finite=False)
     return weights
 
 
@@ -239,6 +298,43 @@ def prediction(release: Release) -> FloatArray:
     return np.asarray(release.values["projection"] * np.abs(weights).max())
 
 
+def output_half_width(chosen: DonorMechanism, release: Release, level: float) -> float:
+    """Bound how far the prediction of an output perturbation may be from the one without noise, with a probability.
+
+    The noise in the weights reaches a period by the donors' outcomes then, which are private: each is taken to be as
+    far from the middle of the range as it may be, so that the probability is at least `level`. L2-Laplace noise of the
+    two steps is bounded one by one.
+
+    Parameters
+    ----------
+    chosen : OutputPerturbation or PrintedOutputPerturbation
+        What made the release.
+    release : Release
+        Of one panel.
+    level : float
+        Probability in (0, 1).
+
+    Returns
+    -------
+    float
+        For each period alone.
+    """
+    n, periods = chosen.bounds.n_donors, chosen.bounds.n_post
+    weights = release.values["weights"]
+    reach = math.sqrt(n) * min(1.0, chosen.bounds.row_post)
+    scales = release.scales
+    if release.mechanism == "Gaussian":
+        deviation = math.hypot(reach * scales["weights"], float(np.abs(weights).max()) * scales["projection"])
+        return float(ndtri(0.5 + 0.5 * level)) * deviation
+    each = 0.5 + 0.5 * level
+    in_weights = reach * l2_laplace_coordinate_quantile(scales["weights"], n, each)
+    if "donors" in scales:
+        own = float(np.linalg.norm(weights)) * l2_laplace_coordinate_quantile(scales["donors"], n * periods, each)
+    else:
+        own = float(np.abs(weights).max()) * l2_laplace_coordinate_quantile(scales["projection"], periods, each)
+    return in_weights + own
+
+
 @dataclass(frozen=True)
 class OutputPerturbation:
     """Algorithm 2 with exact sensitivities: noise on the ridge weights, then on the prediction made with them.
@@ -257,7 +353,6 @@ class OutputPerturbation:
     ridge: float
     noise_scales: OutputNoise
     calibration: Calibration = "sound"
-    guaranteed: bool = True
 
     @classmethod
     def calibrate(cls, privacy: Privacy, bounds: PanelBounds, ridge: float) -> Self:
@@ -343,7 +438,6 @@ class ObjectivePerturbation:
     noise_scales: DonorObjectiveNoise
     tolerance: float
     calibration: Calibration = "sound"
-    guaranteed: bool = True
 
     @classmethod
     def calibrate(
@@ -418,9 +512,11 @@ class ObjectivePerturbation:
         ndarray of shape (n_donors,)
             Within `tolerance` of the exact minimiser for the b that was rounded to the grid.
         """
+        with single_threaded_blas():
+            correlation = panel.pre @ panel.target
         found = quadratic_over_l1_ball(
             FactorMatrix(panel.pre, self.ridge),
-            perturbation - 2.0 * (panel.pre @ panel.target),
+            perturbation - 2.0 * correlation,
             1.0,
             strong_convexity=self.ridge,
             smoothness=self.ridge + 2.0 * self.bounds.n_donors * self.bounds.row_pre**2,
@@ -433,7 +529,9 @@ class ObjectivePerturbation:
         own = self.noise_scales.weights
         n = self.bounds.n_donors
         perturbation = _draw(own.mechanism, own.scale, np.zeros(n), source, grid=_finest_grid(own.scale))
-        weights = _draw("L2-Laplace", self.finishing_scale, self.minimise(panel, perturbation), source)
+        finished = _draw("L2-Laplace", self.finishing_scale, self.minimise(panel, perturbation), source)
+        # Back into the ball, which is public.
+        weights = L1Ball(1.0).project(finished)
         projection = _draw(own.mechanism, self.noise_scales.projection_scale, _projected(panel.post, weights), source)
         return Release(
             f"{name} (epsilon {own.finishing_epsilon:.3g} of it hides a solver's error of {self.tolerance:.3g})",
@@ -445,10 +543,7 @@ class ObjectivePerturbation:
                 "weights": self.finishing_scale,
                 "projection": self.noise_scales.projection_scale,
             },
-            grid={
-                "weights": noise.default_grid(self.finishing_scale),
-                "projection": noise.default_grid(self.noise_scales.projection_scale),
-            },
+            grid={"projection": noise.default_grid(self.noise_scales.projection_scale)},
             reproducible=source.reproducible,
         )
 
@@ -474,7 +569,6 @@ class PrintedOutputPerturbation:
     ridge: float
     noise_scales: PrintedOutputNoise
     calibration: Calibration = "paper"
-    guaranteed: bool = True
 
     @classmethod
     def calibrate(
@@ -527,7 +621,6 @@ class PrintedOutputPerturbation:
                 "donors": noise.default_grid(self.noise_scales.donor_scale),
             },
             calibration=self.calibration,
-            guaranteed=self.guaranteed,
             reproducible=source.reproducible,
         )
 
@@ -550,7 +643,6 @@ class PrintedObjectivePerturbation:
     privacy: Privacy
     noise_scales: PrintedObjectiveNoise
     calibration: Calibration = "paper"
-    guaranteed: bool = False
 
     @classmethod
     def calibrate(
@@ -612,10 +704,13 @@ class PrintedObjectivePerturbation:
             UnsoundCalibrationWarning,
             stacklevel=2,
         )
-        perturbation = _draw(self.noise_scales.mechanism, self.noise_scales.scale, np.zeros(self.bounds.n_donors), source)
-        hessian = 2.0 * (panel.pre @ panel.pre.T)
-        hessian.flat[:: len(hessian) + 1] += self.ridge
-        weights = linalg.solve(hessian, 2.0 * (panel.pre @ panel.target) - perturbation, assume_a="pos")
+        perturbation = _draw(
+            self.noise_scales.mechanism, self.noise_scales.scale, np.zeros(self.bounds.n_donors), source
+        )
+        with single_threaded_blas():
+            hessian = 2.0 * (panel.pre @ panel.pre.T)
+            hessian.flat[:: len(hessian) + 1] += self.ridge
+            weights = linalg.solve(hessian, 2.0 * (panel.pre @ panel.target) - perturbation, assume_a="pos")
         return Release(
             name,
             f"{self.noise_scales.mechanism} objective",
@@ -641,7 +736,9 @@ def _projected(post: FloatArray, weights: FloatArray) -> FloatArray:
     """X_post'f/max|f_i|, for one vector of weights or for every column."""
     largest = np.maximum(weights.max(axis=0), -weights.min(axis=0))
     # Weights that are all 0 predict 0.
-    return np.asarray((post.T @ weights) / np.where(largest > 0.0, largest, 1.0))
+    with single_threaded_blas():
+        predicted = post.T @ weights
+    return np.asarray(predicted / np.where(largest > 0.0, largest, 1.0))
 
 
 def _perturbation(bounds: PanelBounds, calibrated: DonorObjectiveNoise) -> float:
@@ -660,9 +757,7 @@ def _finest_grid(scale: float) -> float:
     return math.ldexp(1.0, exponent - (1 if mantissa == 0.5 else 0) - _FINEST_GRID_EXPONENT)
 
 
-def _draw(
-    law: Law, scale: float, centre: FloatArray, source: noise.BitSource, grid: float | None = None
-) -> FloatArray:
+def _draw(law: Law, scale: float, centre: FloatArray, source: noise.BitSource, grid: float | None = None) -> FloatArray:
     if law == "Gaussian":
         return noise.gaussian(scale, centre.shape, source, center=centre, grid=grid)
     return noise.l2_laplace(scale, len(centre), source, center=centre, grid=grid)

@@ -1,7 +1,8 @@
 """Private synthetic control: what would have happened to a target, from donors whose records stay private.
 
 The default mechanism releases moments of donors as rows (cross_section.py); predictions for any number of public
-targets, effects, intervals and placebos are computed from that one release.
+targets, effects, intervals and placebos are computed from that one release. The paper's own algorithms release the
+donors' weights for one target (donor_weights.py).
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ from dpfast.cross_section import (
     kept_components,
     prediction_interval,
     with_center,
+)
+from dpfast.donor_weights import (
+    DonorMechanism,
+    Panel,
+    PanelBounds,
+    algorithm,
+    output_half_width,
+    prediction,
 )
 from dpfast.effects import effect_table
 from dpfast.effects import summary as effect_summary
@@ -50,7 +59,8 @@ class SyntheticControl(Persistent):
 
     Privacy: a person is a donor, with all its periods. One joint release of the donors' moments before the
     intervention and across it is (epsilon, delta)-differentially private under `adjacency`; every prediction is
-    computed from it. Targets are public: their own records are not protected.
+    computed from it. ("output" and "objective" release the donors' weights for the target of the fit, and the
+    prediction made with them, under replace-one.) Targets are public: their own records are not protected.
 
     Parameters
     ----------
@@ -65,8 +75,15 @@ class SyntheticControl(Persistent):
         The paper's lambda: lambda/2 is added to X'X, in mapped units. "auto" is its number of periods before the
         intervention [1]_. In either case no eigenvalue of the released X'X counts for less than the floor that the
         known noise sets (`noise_floor_`).
-    mechanism : {"cross_section"}, default "cross_section"
-        What is released.
+    mechanism : {"cross_section", "output", "objective"}, default "cross_section"
+        "cross_section" releases moments, which serve any number of targets, and is far more accurate. "output" adds
+        noise to the ridge weights of one target, "objective" to their objective over the L1 ball ([1]_, Algorithms 2
+        and 3, here with exact calibrations); both then release the prediction.
+    split : tuple of (epsilon_1, epsilon_2), optional
+        For ``calibration="paper"``: the shares of weights and donors; halves by default.
+    curvature, gradient : float, optional
+        For "objective": public constants c (the printed algorithm's too) and L that every panel that could have been
+        keeps to, where they are below the exact worst cases for the declared range. Taken on trust.
     row_bound : tuple of (pre, post), optional
         L2 norms of a donor's mapped outcomes before and after the intervention (about `center`, if there is one);
         longer ones are scaled onto them. By default as long as the range allows: sqrt(n_pre), sqrt(n_post).
@@ -86,8 +103,9 @@ class SyntheticControl(Persistent):
         observed: they are filled with the centre and moments are rescaled. By default missing entries are refused.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of donors is public (one donor replaced) or private (one donor more or less).
-    calibration : {"sound"}, default "sound"
-        The noise is calibrated exactly.
+    calibration : {"sound", "paper"}, default "sound"
+        "paper" is the printed Algorithm 2 for "output", which is private but has 12 to 29 times the noise it takes at
+        10 to 100 donors, and the printed Algorithm 3 for "objective", which is **not private**; there is a warning.
     random_state : int, optional
         Seed for a reproducible run, which voids the guarantee against anyone who knows it.
     n_threads : int, optional
@@ -101,6 +119,10 @@ class SyntheticControl(Persistent):
         Prediction of each later period from a target's earlier ones, in mapped units.
     pre_coef_ : ndarray of shape (n_pre, n_pre)
         The same for the earlier periods themselves.
+    weights_ : ndarray of shape (n_donors,)
+        Released weights of the donors, in the place of coefficients with "output" and "objective".
+    prediction_ : ndarray of shape (n_post,)
+        With those: the prediction for the target of the fit.
     ridge_ : float
         The paper's lambda, as used.
     noise_floor_ : float
@@ -135,7 +157,7 @@ class SyntheticControl(Persistent):
     Privacy(epsilon=1.0, delta=1e-06, adjacency='replace_one')
     """
 
-    _MECHANISMS: ClassVar[tuple[str, ...]] = ("cross_section",)
+    _MECHANISMS: ClassVar[tuple[str, ...]] = ("cross_section", "output", "objective")
 
     def __init__(
         self,
@@ -144,7 +166,10 @@ class SyntheticControl(Persistent):
         *,
         bound: float | tuple[float, float] = 1.0,
         ridge: float | Literal["auto"] = "auto",
-        mechanism: Literal["cross_section"] = "cross_section",
+        mechanism: Literal["cross_section", "output", "objective"] = "cross_section",
+        split: tuple[float, float] | None = None,
+        curvature: float | None = None,
+        gradient: float | None = None,
         row_bound: tuple[float, float] | None = None,
         n_components: int | Literal["noise"] | None = None,
         nonnegative: bool = False,
@@ -162,6 +187,9 @@ class SyntheticControl(Persistent):
         self.bound = bound
         self.ridge = ridge
         self.mechanism = mechanism
+        self.split = split
+        self.curvature = curvature
+        self.gradient = gradient
         self.row_bound = row_bound
         self.n_components = n_components
         self.nonnegative = nonnegative
@@ -251,7 +279,8 @@ class SyntheticControl(Persistent):
         Returns
         -------
         ndarray of shape (n_post,) or (n_targets, n_post)
-            In the same units. It costs no further privacy, for however many targets.
+            In the same units. It costs no further privacy, for however many targets; with "output" and "objective"
+            there is one for the target of the fit alone.
 
         Examples
         --------
@@ -263,6 +292,8 @@ class SyntheticControl(Persistent):
         """
         check_is_fitted(self)
         pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre")
+        if hasattr(self, "prediction_"):
+            return self._released_prediction(pre)
         return self._unscaled(self._scaled(pre) @ self.coef_.T)
 
     def interval(self, target_pre: ArrayLike, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
@@ -272,6 +303,10 @@ class SyntheticControl(Persistent):
         the target, the shrinkage of the ridge, and, where lambda/2 is below `noise_floor_`, whatever part of the
         prediction rests on directions of the panel that are hidden in the noise; at a ridge of twice that floor or
         more nothing is.
+
+        With "output" they cover at least `level`: how far the noise in the weights reaches depends on the donors'
+        later outcomes, which are private and taken to be at the ends of the range. They are not offered for
+        "objective", whose minimiser does not lie symmetrically about the one without noise.
 
         Parameters
         ----------
@@ -291,6 +326,8 @@ class SyntheticControl(Persistent):
         if math.isinf(self.privacy_spent_.epsilon):
             predicted = self.predict(pre)
             return predicted, predicted.copy()
+        if hasattr(self, "prediction_"):
+            return self._released_interval(pre, level)
         section = self._section(self.n_pre_, self.n_post_, self.privacy_spent_, self._center)
         low, high = prediction_interval(
             section,
@@ -349,6 +386,8 @@ class SyntheticControl(Persistent):
             As from `effect`, for the periods from the placebo to the intervention.
         """
         check_is_fitted(self)
+        if hasattr(self, "prediction_"):
+            raise ValueError(f"placebo needs moments, which mechanism={self.mechanism!r} does not release")
         if self.basis is not None:
             raise ValueError("placebo needs the moments of single periods, which a basis has not: fit without one")
         rows = self._target(target, {"n_pre": self.n_pre_, "all": self.n_pre_ + self.n_post_})[..., : self.n_pre_]
@@ -391,7 +430,8 @@ class SyntheticControl(Persistent):
         observed, fitted, low, high = self._path(target, level)
         post = observed[self.n_pre_ :]
         gap = observed - fitted
-        return plotting.synthetic_control_gaps(self._index(), self.n_pre_, gap, post - high, post - low)
+        band = (None, None) if low is None or high is None else (post - high, post - low)
+        return plotting.synthetic_control_gaps(self._index(), self.n_pre_, gap, *band)
 
     def summary(self, target: ArrayLike | None = None, *, level: float = 0.9) -> str:
         """Say in words what was estimated, at what privacy, and what the limits do not cover.
@@ -407,13 +447,14 @@ class SyntheticControl(Persistent):
         -------
         str
         """
-        table = self.effect(target, level=level)
+        offered = level if self._has_interval() else None
+        table = self.effect(target, level=offered)
         facts = [
             f"Synthetic control by {self.mechanism!r}: {self.n_pre_} periods before the intervention, {self.n_post_} "
             f"after it; ridge lambda = {self.ridge_:.4g}.",
             f"Guarantee for every donor: {self.releases_[0].guarantee}. The target's own record is not protected.",
         ]
-        return "\n".join([*facts, effect_summary(table, level)])
+        return "\n".join([*facts, effect_summary(table, offered)])
 
     @classmethod
     def plan(
@@ -458,6 +499,8 @@ class SyntheticControl(Persistent):
         signal = "the signal's root mean square"
         if math.isinf(privacy.epsilon):
             return replace(Plan.from_error(n, 0.0, target, {}), relative_to=signal)
+        if estimator.mechanism != "cross_section":
+            return estimator._plan_weights(n, n_pre, n_periods - n_pre, target, spread, privacy)
         if isinstance(estimator.center, str):
             raise ValueError("center must be given by its values for a plan, got 'target'")
         center = estimator._center_path(n_periods, None)
@@ -477,14 +520,22 @@ class SyntheticControl(Persistent):
             with reservation(privacy) as held:
                 fitted = self._fit_without_noise(panel.values, n_pre, privacy)
                 held.commit(*fitted["releases_"])
+        elif self.mechanism != "cross_section":
+            chosen, rows = self._bounded(panel.values, n_pre, series, privacy)
+            self._warn_of_noise(chosen.expected_error / math.sqrt(_SPREAD), len(panel.values), privacy)
+            with reservation(privacy) as held:
+                fitted = self._fit_weights(rows, chosen, held)
         else:
             center = self._center_path(n_periods, series)
             section = self._section(n_pre, n_periods - n_pre, privacy, center)
-            self._warn_of_noise(section, len(panel.values), privacy)
+            error = section.expected_error(len(panel.values), self._lambda(n_pre), _SPREAD)
+            self._warn_of_noise(error, len(panel.values), privacy)
             with reservation(privacy) as held:
                 fitted = self._fit_cross_section(panel.values, section, held)
         periods = np.arange(n_periods) if panel.periods is None else _labels(panel.periods)
         shape = {"n_pre_": n_pre, "n_post_": n_periods - n_pre, "periods_": periods, "target_": series}
+        for name in ("coef_", "pre_coef_", "weights_", "prediction_"):
+            self.__dict__.pop(name, None)
         self.__dict__.update(fitted, **shape)
         return self
 
@@ -500,6 +551,88 @@ class SyntheticControl(Persistent):
         solved = self._solved(xx, xy, section.rows.basis, section.rows.n_pre, section.floor, keep)
         private = {"_center": section.rows.center, "_n_donors": n_donors}
         return solved | _released(release, section.rows.offset, section.rows.half_width) | private
+
+    def _bounded(
+        self, donors: FloatArray, n_pre: int, target: FloatArray | None, privacy: Privacy
+    ) -> tuple[DonorMechanism, Panel]:
+        """Calibrate for one target, and bring the donors within the bounds that this is for."""
+        if target is None or target.ndim != 1:
+            raise ValueError(
+                f"target must be one series with mechanism={self.mechanism!r}: a second target's weights are a "
+                "release of their own, with a budget of their own. mechanism='cross_section' serves any number"
+            )
+        offset, half_width = self._range()
+        own = (target[:n_pre] - offset) / half_width
+        chosen = self._algorithm(len(donors), donors.shape[1] - n_pre, own, privacy)
+        scaled = np.clip((donors - offset) / half_width, -1.0, 1.0)
+        return chosen, Panel.bounded(scaled[:, :n_pre], scaled[:, n_pre:], own, chosen.bounds)
+
+    def _fit_weights(self, panel: Panel, chosen: DonorMechanism, reservation: Reservation) -> dict[str, Any]:
+        """Draw the noise, which is paid for there and then: from there on all is public."""
+        name = f"{type(self).__name__}: weights of donors and the prediction made with them"
+        release = chosen.release(panel, noise.resolve_source(self.random_state), name)
+        reservation.commit(release)
+        offset, half_width = self._range()
+        return _released(release, offset, half_width) | {
+            "weights_": np.array(release.values["weights"]),
+            "prediction_": offset + half_width * prediction(release),
+            "ridge_": chosen.ridge,
+            "noise_floor_": 0.0,
+            "n_components_": None,
+            "_center": None,
+            "_n_donors": chosen.bounds.n_donors,
+        }
+
+    def _algorithm(self, n_donors: int, n_post: int, target: FloatArray, privacy: Privacy) -> DonorMechanism:
+        """Calibrate "output" or "objective" from public numbers; the target is in mapped units."""
+        return algorithm(
+            "output" if self.mechanism == "output" else "objective",
+            self.calibration,
+            privacy,
+            PanelBounds.of(n_donors, n_post, target, (None, None) if self.row_bound is None else self.row_bound),
+            self._lambda(len(target)),
+            split=self.split,
+            curvature=self.curvature,
+            gradient=self.gradient,
+        )
+
+    def _released_prediction(self, pre: FloatArray) -> FloatArray:
+        """Return the prediction that was released, for the target that it was released for."""
+        assert self.target_ is not None
+        rows = np.atleast_2d(pre)
+        if len(rows) != 1 or not np.array_equal(rows[0], self.target_[: self.n_pre_]):
+            raise ValueError(
+                f"target_pre must be that of the fit with mechanism={self.mechanism!r}: its weights were released for "
+                "that target, and another one's are another release. mechanism='cross_section' serves any number"
+            )
+        return np.broadcast_to(self.prediction_, (*pre.shape[:-1], self.n_post_)).copy()
+
+    def _has_interval(self) -> bool:
+        check_is_fitted(self)
+        return not hasattr(self, "prediction_") or self.mechanism == "output"
+
+    def _released_interval(self, pre: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+        if not self._has_interval():
+            raise ValueError("interval is not offered with mechanism='objective': its error is not symmetric noise")
+        predicted = self._released_prediction(pre)
+        own = self._scaled(self.target_[: self.n_pre_])
+        chosen = self._algorithm(self._n_donors, self.n_post_, own, self.privacy_spent_)
+        half = self._half_width * output_half_width(chosen, self.releases_[0], level)
+        return predicted - half, predicted + half
+
+    def _plan_weights(
+        self, n: int, n_pre: int, n_post: int, target: float, spread: float, privacy: Privacy
+    ) -> Plan:
+        """Plan for noise on weights, of which there are more with more donors: the error does not fall with them."""
+        own = np.full(n_pre, math.sqrt(spread))
+
+        def error(count: int) -> float:
+            return self._algorithm(count, n_post, own, privacy).expected_error / math.sqrt(spread)
+
+        scales = vars(self._algorithm(n, n_post, own, privacy))["noise_scales"]
+        named = {name: float(value) for name, value in vars(scales).items() if name.endswith("scale")}
+        needed = 1 if error(1) <= target else None
+        return Plan(n, min(error(n), 1.0), target, needed, named, "the signal's root mean square")
 
     def _fit_without_noise(self, donors: FloatArray, n_pre: int, privacy: Privacy) -> dict[str, Any]:
         """Fit the textbook estimate of the raw data, about the middle of the range where entries are missing."""
@@ -553,8 +686,10 @@ class SyntheticControl(Persistent):
             check.nonnegative("ridge", self.ridge)
         check.choice("mechanism", self.mechanism, self._MECHANISMS)
         check.choice("calibration", self.calibration, get_args(Calibration))
-        if self.calibration == "paper":
-            raise ValueError("calibration must be 'sound' with mechanism='cross_section': no paper prints another")
+        if self.mechanism == "cross_section":
+            self._check_cross_section()
+        else:
+            self._check_weights(privacy)
         if self.row_bound is not None:
             if not isinstance(self.row_bound, tuple | list) or len(self.row_bound) != 2:
                 raise TypeError(f"row_bound must be a pair (pre, post), got {type(self.row_bound).__name__}")
@@ -580,11 +715,33 @@ class SyntheticControl(Persistent):
         resolve_n_threads(self.n_threads)
         return privacy
 
+    def _check_cross_section(self) -> None:
+        if self.calibration == "paper":
+            raise ValueError("calibration must be 'sound' with mechanism='cross_section': no paper prints another")
+        for name in ("split", "curvature", "gradient"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} must not be given with mechanism='cross_section', which has none")
+
+    def _check_weights(self, privacy: Privacy) -> None:
+        """Refuse what the paper's algorithms do not have."""
+        for name in ("n_components", "center", "basis", "observation_rate"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} must not be given with mechanism={self.mechanism!r}, which has none")
+        if self.nonnegative:
+            raise ValueError(f"nonnegative must be False with mechanism={self.mechanism!r}: give bound=(0, high)")
+        if privacy.adjacency != "replace_one":
+            raise ValueError(f"adjacency must be 'replace_one' with mechanism={self.mechanism!r}: weights tell n")
+        if self.ridge == 0.0 and (self.mechanism == "output" or self.calibration == "paper"):
+            raise ValueError(f"ridge must be positive with mechanism={self.mechanism!r}, got {self.ridge!r}")
+
     def _check_loaded(self) -> None:
         self._checked()
-        if not hasattr(self, "coef_"):
+        if not hasattr(self, "coef_") and not hasattr(self, "prediction_"):
             return
-        shapes = {"coef_": (self.n_post_, self.n_pre_), "pre_coef_": (self.n_pre_, self.n_pre_)}
+        if hasattr(self, "prediction_"):
+            shapes = {"prediction_": (self.n_post_,), "weights_": (self._n_donors,)}
+        else:
+            shapes = {"coef_": (self.n_post_, self.n_pre_), "pre_coef_": (self.n_pre_, self.n_pre_)}
         for name, shape in shapes.items():
             array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
@@ -651,12 +808,9 @@ class SyntheticControl(Persistent):
             candidates.append(with_center(rows, np.full(n_pre + n_post, 0.5)))
         return CrossSection.cheapest(candidates, privacy)
 
-    def _warn_of_noise(self, section: CrossSection, n_donors: int, privacy: Privacy) -> None:
+    def _warn_of_noise(self, error: float, n_donors: int, privacy: Privacy) -> None:
         """Warn where public sizes say that noise will drown the answer; a private number of donors is not looked at."""
-        if privacy.adjacency != "replace_one":
-            return
-        error = section.expected_error(n_donors, self._lambda(section.rows.n_pre), _SPREAD)
-        if error < _USELESS:
+        if privacy.adjacency != "replace_one" or error < _USELESS:
             return
         share = 100.0 * min(error, 1.0)
         warnings.warn(
@@ -691,14 +845,23 @@ class SyntheticControl(Persistent):
         check_is_fitted(self)
         return self._target(target, {"all": self.n_pre_ + self.n_post_})
 
-    def _path(self, target: ArrayLike | None, level: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Return a target, its synthetic control in every period, and the limits of the later ones."""
+    def _path(
+        self, target: ArrayLike | None, level: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray | None, FloatArray | None]:
+        """Return a target, its synthetic control, and the limits of the later periods where they are offered.
+
+        Earlier periods of it are there where moments were released; their place is NaN otherwise.
+        """
         observed = self._whole(target)
         if observed.ndim != 1:
             raise ValueError(f"target must be one series to be drawn, got shape {observed.shape}")
         pre = observed[: self.n_pre_]
-        fitted = np.concatenate([self._unscaled(self.pre_coef_ @ self._scaled(pre)), self.predict(pre)])
-        return observed, fitted, *self.interval(pre, level)
+        if hasattr(self, "prediction_"):
+            earlier = np.full(self.n_pre_, np.nan)
+        else:
+            earlier = self._unscaled(self.pre_coef_ @ self._scaled(pre))
+        fitted = np.concatenate([earlier, self.predict(pre)])
+        return observed, fitted, *(self.interval(pre, level) if self._has_interval() else (None, None))
 
     def _index(self) -> Any:
         import pandas as pd

@@ -70,7 +70,7 @@ def test_known_values():
 
 def calibrated(privacy, **changes):
     bounds = {"gradient": 80.0, "curvature": 120.0, "strong_convexity": 10.0}
-    sizes = {"geometry": "plane", "dim": 10, "width": 2.4}
+    sizes = {"geometry": "plane", "dim": 10}
     return objective_noise(privacy, **(bounds | sizes | changes))
 
 
@@ -104,7 +104,7 @@ def test_the_split_is_the_best(delta):
         if left <= 0.0:
             return math.inf
         scale = objective_scale(left, delta, 80.0, geometry="plane") if delta else 80.0 / left * math.sqrt(11.0)
-        return 2.4 * scale + 0.5 * (convexity - 10.0)
+        return math.sqrt(10.0) * scale + 0.5 * (convexity - 10.0)
 
     best = cost(noise.strong_convexity)
     assert all(cost(convexity) >= best * (1.0 - 1e-5) for convexity in np.geomspace(10.0, 1e6, 400))
@@ -137,6 +137,7 @@ def test_coordinates_of_pure_noise():
         (lambda: calibrated(Privacy(1.0), strong_convexity=-1.0), "strong_convexity must be at least 0"),
         (lambda: calibrated(Privacy(1.0)).finishing_scale(0.0), "tolerance must be positive"),
         (lambda: calibrated(Privacy(1.0), dim=0), "dim must be at least 1"),
+        (lambda: calibrated(Privacy(1.0), finishing_share=1.0), "finishing_share must lie in"),
     ],
 )
 def test_bad_input_is_refused(call, message):

@@ -38,6 +38,7 @@ from dpfast.privacy.gaussian import (
 from dpfast.privacy.guarantee import Adjacency, Privacy
 from dpfast.privacy.laplace import (
     exponential_mechanism_coefficient,
+    l2_laplace_coordinate_quantile,
     l2_laplace_expected_norm,
     l2_laplace_norm_quantile,
     l2_laplace_scale,
@@ -90,6 +91,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_mu",
     "gaussian_scale",
+    "l2_laplace_coordinate_quantile",
     "l2_laplace_expected_norm",
     "l2_laplace_norm_quantile",
     "l2_laplace_scale",

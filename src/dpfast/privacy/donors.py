@@ -340,7 +340,20 @@ def donor_objective_noise(
     before, ridge = check.positive_integer("n_pre", n_pre), check.nonnegative("ridge", ridge)
     epsilon, delta = _finite_target(privacy)
 
+    def error(deviation: float, convexity: float, projection: float) -> float:
+        # What more convexity than was asked for takes from a signal that all donors share.
+        lost = 0.5 * (convexity - ridge) / (0.5 * convexity + _MEAN_SQUARE * n * before)
+        in_weights = deviation / convexity
+        largest = min(1.0, math.hypot((1.0 - lost) / math.sqrt(n), math.sqrt(2.0 * math.log(2.0 * n)) * in_weights))
+        return math.hypot(math.sqrt(_MEAN_SQUARE * n) * in_weights, lost, largest * projection)
+
     def calibrated(share: float) -> DonorObjectiveNoise:
+        rest = (1.0 - share) * epsilon * _ROUND_DOWN
+        if delta > 0.0:
+            projection = deviation = gaussian_scale(rest, 0.5 * delta, projected)
+        else:
+            projection = l2_laplace_scale(rest, projected)
+            deviation = projection * math.sqrt(periods + 1.0)
         weights = objective_noise(
             Privacy(share * epsilon * _ROUND_DOWN, 0.5 * delta, privacy.adjacency),
             gradient=gradient,
@@ -349,20 +362,12 @@ def donor_objective_noise(
             # Replacing the only donor moves the gradient of the only weight.
             geometry="plane" if n > 1 else "line",
             dim=n,
-            width=math.sqrt(2.0 * math.log(2.0 * n)),
+            cost=lambda scale, convexity: error(scale, convexity, deviation),
+            # The finishing noise grows faster with the number of donors than the noise that it is added to.
+            finishing_share=min(max(2.0**-7, n * 2.0**-13), 2.0**-3),
         )
-        rest = (1.0 - share) * epsilon * _ROUND_DOWN
-        if delta > 0.0:
-            projection = deviation = gaussian_scale(rest, 0.5 * delta, projected)
-        else:
-            projection = l2_laplace_scale(rest, projected)
-            deviation = projection * math.sqrt(periods + 1.0)
-        m = weights.strong_convexity
-        in_weights = weights.coordinate_scale(n) / m
-        # What more convexity than was asked for takes from a signal that all donors share.
-        lost = 0.5 * (m - ridge) / (0.5 * m + _MEAN_SQUARE * n * before)
-        error = math.hypot(math.sqrt(_MEAN_SQUARE * n) * in_weights, lost, deviation)
-        return DonorObjectiveNoise(privacy, weights, projection, error)
+        predicted = error(weights.coordinate_scale(n), weights.strong_convexity, deviation)
+        return DonorObjectiveNoise(privacy, weights, projection, predicted)
 
     return calibrated(_best_share(lambda share: calibrated(share).expected_error))
 
@@ -377,4 +382,4 @@ def _best_share(error: Callable[[float], float]) -> float:
     """Minimise the error over the share of the budget that the weights get."""
     from scipy.optimize import minimize_scalar  # takes longer to import than all of dpfast.privacy
 
-    return float(minimize_scalar(error, bounds=(0.01, 0.99), method="bounded", options={"xatol": 1e-3}).x)
+    return float(minimize_scalar(error, bounds=(0.05, 0.95), method="bounded", options={"xatol": 1e-3}).x)

@@ -45,13 +45,12 @@ from dpfast.privacy.laplace import l2_laplace_scale
 
 Geometry = Literal["line", "plane"]
 
-# Of the whole epsilon, to hide the error of a solver: it costs 1% of the noise.
-_FINISHING_SHARE = 2.0**-7
 # Relative: more than the rounding of the few operations that each covers.
 _ROUND_DOWN, _ROUND_UP = 1.0 - 2.0**-45, 1.0 + 2.0**-45
 _MAX_TRIES = 48
-# Curvature may get as little as this share (logarithm) of its largest useful epsilon.
-_LOG_SMALLEST_SHARE = -20.0
+# Curvature gets no less of epsilon unless less convexity than that asks for is wanted: beyond, more convexity hardly
+# lowers the noise and only shrinks the parameters.
+_LEAST_CURVATURE_SHARE = 2.0**-5
 
 
 @dataclass(frozen=True)
@@ -192,12 +191,14 @@ def objective_noise(
     geometry: Geometry,
     dim: int,
     radius: float = 1.0,
-    width: float | None = None,
+    cost: Callable[[float, float], float] | None = None,
+    finishing_share: float = 2.0**-7,
 ) -> ObjectiveNoise:
-    """Calibrate objective perturbation: noise, curvature and the finishing noise that hides the solver's error.
+    """Calibrate objective perturbation: noise, convexity and the finishing noise that hides the solver's error.
 
-    More curvature m leaves more of epsilon for the noise, and pulls harder towards 0. The split minimises what both can
-    add to the objective: ``width * radius * (deviation of a coordinate of b) + (m - strong_convexity) radius**2/2``.
+    More convexity m leaves more of epsilon for the noise, and pulls harder towards 0. The split is free. Unless told
+    otherwise it minimises what both can add to the objective on a ball of the given radius, ``sqrt(dim) * radius *
+    (deviation of a coordinate of b) + (m - strong_convexity) * radius**2/2``.
 
     Parameters
     ----------
@@ -216,9 +217,10 @@ def objective_noise(
         Number of parameters.
     radius : float, default 1.0
         Largest L2 norm of the parameters, or one that is usual if they are not constrained; it only guides the split.
-    width : float, optional
-        Mean of the largest ``g'theta/radius`` over the constraint set, g standard normal: sqrt(dim), the default, for a
-        ball; about sqrt(2 log(2 dim)) for the L1 ball. It only guides the split.
+    cost : callable, optional
+        What to minimise instead: a function of the deviation of a coordinate of b and of m.
+    finishing_share : float, default 2**-7
+        Share of epsilon that hides the solver's error, in (0, 1).
 
     Returns
     -------
@@ -244,11 +246,13 @@ def objective_noise(
     least = check.nonnegative("strong_convexity", strong_convexity)
     dim = check.positive_integer("dim", dim)
     radius = check.positive("radius", radius)
-    spread = math.sqrt(dim) if width is None else check.positive("width", width)
+    share = check.positive("finishing_share", finishing_share)
+    if share >= 1.0:
+        raise ValueError(f"finishing_share must lie in (0, 1), got {share!r}")
     if math.isinf(privacy.epsilon):
         raise ValueError("epsilon must be finite: without noise there is nothing to calibrate")
     epsilon, delta = privacy.target
-    finishing = _FINISHING_SHARE * epsilon
+    finishing = share * epsilon
     shared = (epsilon - finishing) * _ROUND_DOWN
     # The finishing noise multiplies delta by exp(finishing/2): see the top of this module.
     delta *= math.exp(-0.5 * finishing) * _ROUND_DOWN
@@ -263,10 +267,11 @@ def objective_noise(
             return math.inf
         return objective_scale(left, delta, gradient, geometry=geometry) if delta > 0.0 else gradient / left
 
-    def cost(convexity: float) -> float:
-        return spread * radius * stretch * noise_scale(convexity) + 0.5 * (convexity - least) * radius**2
+    def excess(deviation: float, convexity: float) -> float:
+        return math.sqrt(dim) * radius * deviation + 0.5 * (convexity - least) * radius**2
 
-    convexity = _best_convexity(cost, curvature, least, shared)
+    minimised = cost or excess
+    convexity = _best_convexity(lambda m: minimised(stretch * noise_scale(m), m), curvature, least, shared)
     left = noise_epsilon(convexity)
     return ObjectiveNoise(
         privacy=privacy,
@@ -284,14 +289,13 @@ def _best_convexity(cost: Callable[[float], float], curvature: float, least: flo
     from scipy.optimize import minimize_scalar  # takes longer to import than all of dpfast.privacy
 
     most = min(epsilon, math.log1p(curvature / least)) if least > 0.0 else epsilon
+    fewest = min(most, _LEAST_CURVATURE_SHARE * epsilon)
 
-    def convexity(log_share: float) -> float:
-        return max(least, curvature / math.expm1(most * math.exp(log_share)))
+    def convexity(curvature_epsilon: float) -> float:
+        return max(least, curvature / math.expm1(curvature_epsilon))
 
-    found = minimize_scalar(
-        lambda log_share: cost(convexity(log_share)), bounds=(_LOG_SMALLEST_SHARE, 0.0), method="bounded"
-    )
-    candidates = [convexity(float(found.x))] + ([least] if most < epsilon else [])
+    found = minimize_scalar(lambda part: cost(convexity(part)), bounds=(fewest, most), method="bounded")
+    candidates = [convexity(float(found.x)), convexity(fewest)] + ([least] if most < epsilon else [])
     return min(candidates, key=cost)
 
 

@@ -20,8 +20,8 @@ class Plan:
         the answer would be nothing but noise.
     target : float
         The error that `needed_n` is for.
-    needed_n : int
-        Smallest number of people for which the expected error is at most `target`.
+    needed_n : int or None
+        Smallest number of people for which the expected error is at most `target`; None if no number is enough.
     scales : mapping of str to float
         Noise scale of every released block.
     relative_to : str, default "the outcomes' bound"
@@ -31,7 +31,7 @@ class Plan:
     n: int
     expected_error: float
     target: float
-    needed_n: int
+    needed_n: int | None
     scales: Mapping[str, float]
     relative_to: str = "the outcomes' bound"
 
@@ -41,7 +41,7 @@ class Plan:
         return cls(n, min(error, 1.0), target, max(1, math.ceil(n * error / target)), scales)
 
     def __str__(self) -> str:
-        return (
-            f"with {self.n:,} people privacy adds an error of {self.expected_error:.2g} of {self.relative_to}; "
-            f"{self.needed_n:,} people are needed for {self.target:.2g}"
-        )
+        error = f"with {self.n:,} people privacy adds an error of {self.expected_error:.2g} of {self.relative_to}; "
+        if self.needed_n is None:
+            return f"{error}no number of people is enough for {self.target:.2g}"
+        return f"{error}{self.needed_n:,} people are needed for {self.target:.2g}"

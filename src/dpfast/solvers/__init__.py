@@ -8,8 +8,8 @@ from dpfast.solvers.constrained import (
     smallest_quadratic_tolerance,
 )
 from dpfast.solvers.constraints import Box, L1Ball, L2Ball, project_onto_simplex
-from dpfast.solvers.damped import components_beyond, damped_solve, denoised_moments, noise_edge, noise_floor
 from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
+from dpfast.solvers.damped import components_beyond, damped_solve, denoised_moments, noise_edge, noise_floor
 from dpfast.solvers.projection import LabelFactor, project_cross_moments
 from dpfast.solvers.ridge import (
     MomentNoise,
@@ -29,8 +29,8 @@ __all__ = [
     "FactorMatrix",
     "L1Ball",
     "L2Ball",
-    "LabelFactor",
     "Lasso",
+    "LabelFactor",
     "Minimiser",
     "MomentNoise",
     "NoisyMoments",
@@ -38,10 +38,10 @@ __all__ = [
     "Ridge",
     "RidgeSolution",
     "automatic_ridge",
+    "minimise_quadratic",
     "components_beyond",
     "damped_solve",
     "denoised_moments",
-    "minimise_quadratic",
     "noise_edge",
     "noise_floor",
     "positive_semidefinite",
