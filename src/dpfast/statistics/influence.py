@@ -65,6 +65,11 @@ class Influence:
         Returns
         -------
         ndarray of shape (n,)
+
+        Raises
+        ------
+        ValueError, TypeError
+            If there is no such donor.
         """
         donor = check.integer("donor", donor)
         if not 0 <= donor < len(self.weights):

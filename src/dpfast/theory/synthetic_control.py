@@ -58,6 +58,12 @@ def recommended_ridge(n_pre: int) -> float:
     Returns
     -------
     float
+
+    Examples
+    --------
+    >>> from dpfast.theory.synthetic_control import recommended_ridge
+    >>> recommended_ridge(10)
+    10.0
     """
     return float(check.positive_integer("n_pre", n_pre))
 
@@ -298,6 +304,16 @@ def objective_rmse(
     ------
     ValueError, TypeError
         If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.theory.synthetic_control import curvature, objective_rmse
+    >>> bound = objective_rmse(
+    ...     50.0, 50.0, 0.0, n_donors=10, n_pre=10, n_post=3, ridge=10.0, curvature=curvature(10, 10).printed,
+    ...     signal_norm=5.0, weights_error=0.3, largest_weight=0.2, noise_std=0.005,
+    ... )
+    >>> round(bound.printed, 2), round(bound.corrected, 2)
+    (3.12, 17.2)
     """
     distance = objective_distance(
         epsilon_weights, delta, n_donors=n_donors, n_pre=n_pre, ridge=ridge, curvature=curvature
@@ -341,6 +357,16 @@ def output_rmse_closed_form(
     ------
     ValueError, TypeError
         If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.theory.synthetic_control import output_rmse_closed_form
+    >>> bound = output_rmse_closed_form(
+    ...     50.0, 50.0, n_donors=10, n_pre=10, n_post=3, ridge=10.0,
+    ...     largest_weight=0.2, noise_std=0.005, reach=0.02, xi=0.5,
+    ... )
+    >>> round(bound.printed, 2), round(bound.corrected, 2)
+    (1.53, 17.28)
     """
     errors = weights_error(n_donors=n_donors, n_pre=n_pre, ridge=ridge, noise_std=noise_std, reach=reach, xi=xi)
     printed, corrected = (
@@ -403,6 +429,16 @@ def objective_rmse_closed_form(
     ------
     ValueError, TypeError
         If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.theory.synthetic_control import curvature, objective_rmse_closed_form
+    >>> bound = objective_rmse_closed_form(
+    ...     50.0, 50.0, 0.0, n_donors=10, n_pre=10, n_post=3, ridge=10.0, curvature=curvature(10, 10).printed,
+    ...     largest_weight=0.2, noise_std=0.005, reach=0.02, xi=0.5,
+    ... )
+    >>> round(bound.printed, 2), round(bound.corrected, 2)
+    (2.88, 19.04)
     """
     errors = weights_error(n_donors=n_donors, n_pre=n_pre, ridge=ridge, noise_std=noise_std, reach=reach, xi=xi)
     printed, corrected = (
