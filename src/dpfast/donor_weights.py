@@ -198,6 +198,10 @@ class DonorMechanism(Protocol):
         """The paper's lambda, or what takes its place."""
 
     @property
+    def scales(self) -> dict[str, float]:
+        """Scales of all noise, by what it is added to."""
+
+    @property
     def expected_error(self) -> float:
         """Rough root mean square of what privacy adds to a predicted entry."""
 
@@ -377,6 +381,11 @@ class OutputPerturbation:
         return self.noise_scales.privacy
 
     @property
+    def scales(self) -> dict[str, float]:
+        """Scales of all noise, by what it is added to."""
+        return {"weights": self.noise_scales.weight_scale, "projection": self.noise_scales.projection_scale}
+
+    @property
     def expected_error(self) -> float:
         """Rough root mean square of what privacy adds to a predicted entry."""
         return self.noise_scales.expected_error
@@ -390,7 +399,7 @@ class OutputPerturbation:
             calibrated.mechanism,
             calibrated.privacy,
             {"weights": weights[:, 0], "projection": projections[:, 0]},
-            {"weights": calibrated.weight_scale, "projection": calibrated.projection_scale},
+            self.scales,
             mu=calibrated.mu,
             grid={
                 "weights": noise.default_grid(calibrated.weight_scale),
@@ -488,6 +497,15 @@ class ObjectivePerturbation:
         return self.noise_scales.weights.strong_convexity
 
     @property
+    def scales(self) -> dict[str, float]:
+        """Scales of all noise, by what it is added to."""
+        return {
+            "objective": self.noise_scales.weights.scale,
+            "weights": self.finishing_scale,
+            "projection": self.noise_scales.projection_scale,
+        }
+
+    @property
     def expected_error(self) -> float:
         """Rough root mean square of what privacy adds to a predicted entry."""
         return self.noise_scales.expected_error
@@ -538,11 +556,7 @@ class ObjectivePerturbation:
             f"{own.mechanism} objective",
             self.privacy,
             {"weights": weights, "projection": projection},
-            {
-                "objective": own.scale,
-                "weights": self.finishing_scale,
-                "projection": self.noise_scales.projection_scale,
-            },
+            self.scales,
             grid={"projection": noise.default_grid(self.noise_scales.projection_scale)},
             reproducible=source.reproducible,
         )
@@ -598,6 +612,11 @@ class PrintedOutputPerturbation:
         return cls(bounds, privacy, ridge, printed)
 
     @property
+    def scales(self) -> dict[str, float]:
+        """Scales of all noise, by what it is added to."""
+        return {"weights": self.noise_scales.weight_scale, "donors": self.noise_scales.donor_scale}
+
+    @property
     def expected_error(self) -> float:
         """Rough root mean square of what privacy adds to a predicted entry."""
         n, periods = self.bounds.n_donors, self.bounds.n_post
@@ -615,7 +634,7 @@ class PrintedOutputPerturbation:
             "L2-Laplace",
             self.privacy,
             {"weights": weights, "donors": _noisy_donors(panel, self.noise_scales.donor_scale, source)},
-            {"weights": self.noise_scales.weight_scale, "donors": self.noise_scales.donor_scale},
+            self.scales,
             grid={
                 "weights": noise.default_grid(self.noise_scales.weight_scale),
                 "donors": noise.default_grid(self.noise_scales.donor_scale),
@@ -687,6 +706,11 @@ class PrintedObjectivePerturbation:
         return self.noise_scales.strong_convexity
 
     @property
+    def scales(self) -> dict[str, float]:
+        """Scales of all noise, by what it is added to."""
+        return {"objective": self.noise_scales.scale, "donors": self.noise_scales.donor_scale}
+
+    @property
     def expected_error(self) -> float:
         """Rough root mean square of what privacy adds to a predicted entry."""
         n, periods = self.bounds.n_donors, self.bounds.n_post
@@ -716,7 +740,7 @@ class PrintedObjectivePerturbation:
             f"{self.noise_scales.mechanism} objective",
             self.privacy,
             {"weights": weights, "donors": _noisy_donors(panel, self.noise_scales.donor_scale, source)},
-            {"objective": self.noise_scales.scale, "donors": self.noise_scales.donor_scale},
+            self.scales,
             grid={"donors": noise.default_grid(self.noise_scales.donor_scale)},
             calibration=self.calibration,
             guaranteed=False,

@@ -620,19 +620,16 @@ class SyntheticControl(Persistent):
         half = self._half_width * output_half_width(chosen, self.releases_[0], level)
         return predicted - half, predicted + half
 
-    def _plan_weights(
-        self, n: int, n_pre: int, n_post: int, target: float, spread: float, privacy: Privacy
-    ) -> Plan:
+    def _plan_weights(self, n: int, n_pre: int, n_post: int, target: float, spread: float, privacy: Privacy) -> Plan:
         """Plan for noise on weights, of which there are more with more donors: the error does not fall with them."""
         own = np.full(n_pre, math.sqrt(spread))
 
         def error(count: int) -> float:
             return self._algorithm(count, n_post, own, privacy).expected_error / math.sqrt(spread)
 
-        scales = vars(self._algorithm(n, n_post, own, privacy))["noise_scales"]
-        named = {name: float(value) for name, value in vars(scales).items() if name.endswith("scale")}
+        scales = self._algorithm(n, n_post, own, privacy).scales
         needed = 1 if error(1) <= target else None
-        return Plan(n, min(error(n), 1.0), target, needed, named, "the signal's root mean square")
+        return Plan(n, min(error(n), 1.0), target, needed, scales, "the signal's root mean square")
 
     def _fit_without_noise(self, donors: FloatArray, n_pre: int, privacy: Privacy) -> dict[str, Any]:
         """Fit the textbook estimate of the raw data, about the middle of the range where entries are missing."""
@@ -738,6 +735,7 @@ class SyntheticControl(Persistent):
         self._checked()
         if not hasattr(self, "coef_") and not hasattr(self, "prediction_"):
             return
+        shapes: dict[str, tuple[int, ...]]
         if hasattr(self, "prediction_"):
             shapes = {"prediction_": (self.n_post_,), "weights_": (self._n_donors,)}
         else:

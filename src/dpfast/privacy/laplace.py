@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 
@@ -157,6 +158,11 @@ def l2_laplace_coordinate_quantile(scale: float, dim: int, level: float) -> floa
     level = check.real("level", level)
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie in (0, 1), got {level!r}")
+    return scale * _unit_coordinate_quantile(dim, level)
+
+
+@functools.lru_cache(maxsize=64)
+def _unit_coordinate_quantile(dim: int, level: float) -> float:
     from scipy.integrate import quad  # takes longer to import than all of dpfast.privacy
     from scipy.optimize import brentq
     from scipy.special import gammaincinv
@@ -168,7 +174,7 @@ def l2_laplace_coordinate_quantile(scale: float, dim: int, level: float) -> floa
     high = 1.0
     while tail(high) > 1.0 - level:
         high *= 2.0
-    return scale * float(brentq(lambda t: tail(t) - (1.0 - level), 0.0, high, xtol=1e-9 * high))
+    return float(brentq(lambda t: tail(t) - (1.0 - level), 0.0, high, xtol=1e-9 * high))
 
 
 def laplace_scale(epsilon: float, sensitivity: float = 1.0) -> float:
