@@ -10,6 +10,7 @@ from dpfast.datasets.policy_evaluation import (
     chain_trajectories,
     chain_values,
     gymnasium_values,
+    markov_trajectories,
     table_values,
 )
 
@@ -57,6 +58,31 @@ def test_chain_values_are_the_expected_first_visit_returns():
     values = chain_values(gamma, n_states=6, stay=0.3)
     assert np.abs(means - values).max() <= 5.5 * 0.5 / math.sqrt(m)
     assert values == pytest.approx((gamma * 0.7 / (1 - gamma * 0.3)) ** np.arange(5, -1, -1), rel=1e-14)
+
+
+def test_markov_trajectories_have_the_values_of_their_chain():
+    """5.5 standard errors, returns lying in [0, 1]; a fair share of trajectories starts in each state."""
+    m, transitions = 4000, 0.3 * np.eye(6) + 0.7 * np.eye(6, k=1)
+    transitions[-1] = 0.0
+    data = markov_trajectories(
+        transitions, m, start=np.full(6, 1 / 6), horizon=10_000, rewards=[0, 0, 0, 0, 0, 1], seed=5
+    )
+    means, counts = first_visit_means(data, 0.9)
+    assert counts[5] == m == len(data.offsets) - 1
+    assert (np.abs(means - chain_values(0.9, n_states=6, stay=0.3)) <= 5.5 * 0.5 / np.sqrt(counts)).all()
+    starts = np.bincount(data.states[data.offsets[:-1]], minlength=6)
+    assert np.abs(starts - m / 6).max() <= 5.5 * math.sqrt(m * 5 / 36)
+
+
+def test_markov_trajectories_follow_the_policy_and_stop_at_the_horizon():
+    forwards, nowhere = np.eye(3, k=1), np.zeros((3, 3))
+    forwards[-1, 0] = 1.0
+    both = np.stack([forwards, nowhere], axis=1)
+    data = markov_trajectories(both, 2, start=[0, 1, 0], horizon=5, policy=np.tile([1.0, 0.0], (3, 1)))
+    assert data.states.tolist() == [1, 2, 0, 1, 2] * 2
+    ended = markov_trajectories(both, 3, start=[0, 1, 0], horizon=5, policy=np.tile([0.0, 1.0], (3, 1)))
+    assert ended.states.tolist() == [1, 1, 1]
+    assert ended.rewards.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_aggregation_pairs_neighbours():
@@ -146,6 +172,20 @@ def test_gymnasium_is_loaded_only_when_asked(monkeypatch):
         (lambda: table_values({0: {0: [(1.0, 0, 0.0, False)]}}, 0.9, [[0.5]]), ValueError, "policy must hold"),
         (lambda: table_values({0: {0: [(1.0, 0, 0.0, False)]}}, 0.9, [0.5]), ValueError, "policy must be of shape"),
         (lambda: gymnasium_values("CartPole-v1", 0.9), ValueError, "name must be"),
+        (lambda: markov_trajectories(np.ones((2, 2)), 1, start=[1, 0], horizon=5), ValueError, "transitions must hold"),
+        (lambda: markov_trajectories(np.eye(2), 1, start=[1, 1], horizon=5), ValueError, "start must hold"),
+        (lambda: markov_trajectories(np.eye(2), 1, start=[1, 0, 0], horizon=5), ValueError, "agree on n_states"),
+        (lambda: markov_trajectories(np.eye(2), 1, start=[1, 0], horizon=0), ValueError, "horizon"),
+        (
+            lambda: markov_trajectories(np.eye(2), 1, start=[1, 0], horizon=2, rewards=[1]),
+            ValueError,
+            "rewards must be",
+        ),
+        (
+            lambda: markov_trajectories(np.eye(2), 1, start=[1, 0], horizon=2, policy=np.ones((2, 1))),
+            ValueError,
+            "with a policy",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(call, error, message):

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.spherical import exact_divergence
 
+from dpfast.noise import SeededSource, gaussian, grid_for_scales
 from dpfast.privacy import (
     SmoothGaussian,
     UnsoundCalibrationWarning,
@@ -23,6 +24,8 @@ from dpfast.privacy._spherical import ACCURACY, log_divergence
 # (log of the variance ratio, distance, epsilon, dim), and the divergence in 40 digits: fair and far tails, nearly equal
 # widths, means that agree, many dimensions, deltas near 1. `test_the_table_is_right` recomputes it.
 HARD_POINTS = {
+    (0.1, 0.04, 0.001, 1): "0.02747376300095541351077",
+    (0.1, 0.04, 0.001, 2): "0.03916737720310260797786",
     (0.003683, 0.229, 1.0, 10): "0.000001000171388307429839727",
     (0.02, 0.2, 1.0, 2): "0.000001453446049485971222278",
     (0.00036, 0.002631578947368421, 0.01, 10): "0.0000010639664726216382987",
@@ -67,7 +70,7 @@ def test_the_table_is_right(point):
         assert abs(exact / mp.mpf(HARD_POINTS[point]) - 1) < mp.mpf("1e-18")
 
 
-@given(st.floats(-8.0, 0.4), st.floats(-3.0, 0.7), st.floats(-2.0, 1.3))
+@given(st.floats(-8.0, 0.4), st.floats(-3.0, 0.7), st.floats(-3.0, 1.3))
 @settings(max_examples=200)
 def test_divergence_on_a_line(log_ratio, log_distance, log_epsilon):
     """In one dimension the tails are normal and 40 digits are cheap."""
@@ -118,7 +121,7 @@ def test_no_pair_within_the_conditions_exceeds_delta(epsilon, delta, dim, share)
     rng = np.random.default_rng(dim)
     largest = 0
     with mp.workdps(40):
-        for place, reach in [(1.0, 1.0), (-1.0, 1.0), *rng.uniform((-1.0, 0.8), 1.0, (2, 2))]:
+        for place, reach in [(1.0, 1.0), (-1.0, 1.0), tuple(rng.uniform((-1.0, 0.8), 1.0))]:
             first = mp.exp(mp.mpf(place) * mp.mpf(beta) / 4)
             distance = mp.mpf(reach) * min(first, 1 / first) / mp.mpf(alpha)
             found = exact_divergence(first, 1 / first, distance, epsilon, dim)
@@ -131,7 +134,7 @@ def test_no_pair_within_the_conditions_exceeds_delta(epsilon, delta, dim, share)
 def test_no_pair_anywhere_exceeds_delta():
     rng = np.random.default_rng(0)
     with mp.workdps(40):
-        for _ in range(30):
+        for _ in range(20):
             epsilon, delta = 10 ** rng.uniform(-2, 1.3), 10 ** rng.uniform(-12, -1)
             dim = round(10 ** rng.uniform(0.3, 2.5))
             beta = smooth_gaussian(epsilon, delta, dim).beta * 10 ** rng.uniform(-3, 0)
@@ -333,35 +336,28 @@ def test_bad_types_are_refused():
         smooth_gaussian(1.0, 1e-6, 2, "0.1")
 
 
-class TestMechanism:
-    """A count with a smooth bound: the noise drawn, against the claim, and a broken copy against it."""
+def test_noise_on_the_worst_pair_reaches_delta_and_a_tenth_less_is_caught():
+    """Drawn as a release is: scales from the local bounds, on the grid that suits them all.
 
-    epsilon, delta, dim = 1.0, 0.05, 2
+    The best test of the pair has p - exp(epsilon) q = delta; false-reject rate 1e-6: 4.9 standard errors.
+    """
+    epsilon, delta, dim, n = 1.0, 0.05, 2, 200_000
+    pair = smooth_gaussian(epsilon, delta, dim)
+    source = SeededSource(5)
+    grid = grid_for_scales(pair.scale(1e-3), pair.scale(1.0))
 
-    def losses(self, alpha, beta, n=200_000):
-        """Scores of draws under both neighbours of the worst pair, by the test that tells them apart best."""
-        rng = np.random.default_rng(5)
-        wide = math.exp(beta / 2)
-        mean = np.array([1 / alpha, 0.0])
-        first = wide * rng.standard_normal((n, 2))
-        second = mean + rng.standard_normal((n, 2))
+    def excess(weaken):
+        scales = [pair.scale(bound) / weaken for bound in (0.1 * math.exp(pair.beta / 2), 0.1)]
+        means = np.array([[0.0, 0.0], [0.1, 0.0]])
+        hits = []
+        for scale, mean in zip(scales, means, strict=True):
+            draws = gaussian(scale, (n, dim), source, center=np.tile(mean, (n, 1)), grid=grid)
+            distances = [np.sum(((draws - m) / s) ** 2, axis=1) / 2 for m, s in zip(means, scales, strict=True)]
+            losses = distances[1] - distances[0] - dim * math.log(scales[0] / scales[1])
+            hits.append(np.mean(losses > epsilon))
+        p, q = hits
+        error = math.sqrt((p * (1 - p) + math.exp(2 * epsilon) * q * (1 - q)) / n)
+        return (p - math.exp(epsilon) * q - delta) / error
 
-        def score(z):
-            squares = np.sum((z - mean) ** 2, axis=1) / 2 - np.sum(z**2, axis=1) / (2 * wide**2)
-            return squares - self.dim * math.log(wide)
-
-        return score(first), score(second)
-
-    def exceedance(self, alpha, beta):
-        """Standard errors by which the hockey-stick estimate at epsilon lies above delta."""
-        first, second = self.losses(alpha, beta)
-        p, q = np.mean(first > self.epsilon), np.mean(second > self.epsilon)
-        error = math.sqrt((p * (1 - p) + math.exp(2 * self.epsilon) * q * (1 - q)) / len(first))
-        return (p - math.exp(self.epsilon) * q - self.delta) / error
-
-    def test_worst_pair_reaches_delta_and_a_tenth_less_noise_is_caught(self):
-        """False-reject rate 1e-6: 4.9 standard errors of a normal estimate."""
-        pair = smooth_gaussian(self.epsilon, self.delta, self.dim)
-        assert abs(self.exceedance(pair.alpha, pair.beta)) < 4.9
-        assert self.exceedance(0.9 * pair.alpha, pair.beta) > 4.9
-        assert self.exceedance(pair.alpha, 1.5 * pair.beta) > 4.9
+    assert abs(excess(1.0)) < 4.9
+    assert excess(1.1) > 4.9

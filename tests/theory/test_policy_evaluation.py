@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from dpfast.datasets.policy_evaluation import markov_trajectories
 from dpfast.theory.bound import Bound
 from dpfast.theory.policy_evaluation import (
     Visits,
@@ -34,6 +35,11 @@ def lsl_psi(counts, rho, phi, ridge, beta, m):
     inside = np.sqrt(np.sum(rho * np.minimum(counts + k, m), axis=1))
     phi_k = (norm * rho.max() / math.sqrt(2 * ridge) * inside + np.linalg.norm(rho)) ** 2
     return np.max(np.exp(-beta * k[:, 0]) * phi_k)
+
+
+def chain_visits(n, seed):
+    data = markov_trajectories(CHAIN, n, start=START, horizon=1000, seed=seed)
+    return Visits.observed(data.states, data.offsets, 5)
 
 
 def sample_counts(m, n, rng):
@@ -116,7 +122,7 @@ def test_lemma_12_fails_as_printed():
 def test_lemma_18_against_simulation():
     """False-reject rate below 1e-6: 5.5 standard errors of 65 means."""
     m, n = 6, 4000
-    visits = Visits.simulated(CHAIN, start=START, horizon=1000, n_trajectories=400_000, seed=1)
+    visits = chain_visits(400_000, seed=1)
     counts = sample_counts(m, n, np.random.default_rng(2))
     moments = visits.moments(m)
     found = [
@@ -132,20 +138,15 @@ def test_lemma_18_against_simulation():
 
 def test_visits_of_the_chain_are_exact_where_they_can_be_worked_out():
     """A state leads to the next with probability 0.4/0.5; 5.5 standard errors."""
-    visits = Visits.simulated(CHAIN, start=START, horizon=1000, n_trajectories=100_000, seed=3)
+    visits = chain_visits(100_000, seed=3)
     exact = [0.7, 0.7 * 0.8, 0.3 + 0.7 * 0.64, 0.8 * (0.3 + 0.448), 0.64 * (0.3 + 0.448)]
     assert np.abs(visits.single - exact).max() <= 5.5 * 0.5 / math.sqrt(100_000)
     assert visits.pairs[0, 4] == pytest.approx(0.7 * 0.8**4, abs=5.5 * 0.5 / math.sqrt(100_000))
 
 
-def test_visits_agree_between_their_sources():
-    actions = np.stack([CHAIN, np.zeros((5, 5))], axis=1)
-    policy = np.tile([1.0, 0.0], (5, 1))
-    options = {"start": START, "horizon": 20, "n_trajectories": 500, "seed": 4}
-    plain = Visits.simulated(CHAIN, **options)
-    assert np.array_equal(plain.pairs, Visits.simulated(actions, policy, **options).pairs)
-    assert np.array_equal(Visits.observed([2, 2, 0, 1], np.array([0, 2, 4]), 3).single, [0.5, 0.5, 0.5])
-    assert Visits.simulated(CHAIN, start=START, horizon=1, n_trajectories=50, seed=0).single[1] == 0.0
+def test_visits_observed_count_a_trajectory_once():
+    visits = Visits.observed([2, 2, 0, 1], np.array([0, 2, 4]), 3)
+    assert np.array_equal(visits.pairs, [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.5]])
 
 
 @pytest.mark.parametrize("orthonormal", [False, True])
@@ -153,7 +154,7 @@ def test_theorem_13_holds_as_corrected_and_fails_as_printed(orthonormal):
     """Mean over 300 simulated data sets; the bounds differ from it by far more than its error."""
     rng = np.random.default_rng(5)
     phi, weights = rng.normal(size=(5, 2)), rng.uniform(0.5, 1.0, 5)
-    visits = Visits.simulated(CHAIN, start=START, horizon=1000, n_trajectories=20_000, seed=6)
+    visits = chain_visits(20_000, seed=6)
     root = np.sqrt(weights)[:, None] * phi
     factor = 2 if orthonormal else np.linalg.norm(np.linalg.pinv(root), 2) ** 2 * np.linalg.norm(root) ** 2
     for m, beta, printed_holds in [(100, 0.005, False), (20, 0.2, False), (400, 0.5, True)]:
@@ -187,7 +188,7 @@ def test_lemma_16_against_noise_drawn():
 def test_theorem_19_holds_as_corrected():
     rng = np.random.default_rng(8)
     phi, rho = rng.normal(size=(5, 2)), rng.uniform(0.5, 1.0, 5)
-    visits = Visits.simulated(CHAIN, start=START, horizon=1000, n_trajectories=50_000, seed=9)
+    visits = chain_visits(50_000, seed=9)
     norm = np.linalg.norm(phi, 2)
     for m, beta, ridge in [(100, 0.005, 5.0), (20, 0.2, 50.0), (200, 0.4, 500.0)]:
         unit = 2 * 3.0 * 2.0 * norm / ridge
@@ -205,7 +206,7 @@ def test_theorem_19_as_printed_against_its_own_proof():
     """The line of the proof before expectations are taken, averaged over data sets; printed terms are exact there."""
     rng = np.random.default_rng(10)
     phi, rho = rng.normal(size=(5, 2)), rng.uniform(0.5, 1.0, 5)
-    visits = Visits.simulated(CHAIN, start=START, horizon=1000, n_trajectories=400_000, seed=11)
+    visits = chain_visits(400_000, seed=11)
     m, beta, ridge = 3, 0.1, 60.0
     norm, squares = np.linalg.norm(phi, 2), np.sum(phi**2, axis=1)
     c = 2 * 3.0 * 2.0 * norm / (ridge - norm**2 * rho.max())
@@ -245,9 +246,6 @@ def test_printed_bound_needs_the_printed_floor_on_the_ridge():
         (lambda: Visits.observed([0.5], [0, 1], 2), TypeError, "states must be a one-dimensional array of integers"),
         (lambda: Visits.observed([0, 1], [0, 0, 2], 2), ValueError, "offsets must rise"),
         (lambda: Visits.observed([0, 2], [0, 2], 2), ValueError, r"range\(2\)"),
-        (lambda: Visits.simulated(np.ones((2, 2)), start=[1, 0], horizon=5), ValueError, "transitions must hold"),
-        (lambda: Visits.simulated(np.eye(2), start=[1, 0, 0], horizon=5), ValueError, "agree on n_states"),
-        (lambda: Visits.simulated(np.eye(2), np.ones((2, 1)), start=[1, 0], horizon=5), ValueError, "with a policy"),
         (lambda: largest_decayed_inverse_square(0.5, 1.0), ValueError, "a must be at least 1"),
         (lambda: largest_decayed_count(5.0, 1.0, 4.0), ValueError, "a must be at most m"),
         (lambda: expected_inverse_count(3, 0.0), ValueError, r"p must lie in \(0, 1\]"),

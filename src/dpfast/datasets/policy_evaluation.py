@@ -95,6 +95,90 @@ def chain_trajectories(
     return FlatTrajectories(states, (states == n_states - 1).astype(np.float64), offsets, n_states)
 
 
+def markov_trajectories(
+    transitions: ArrayLike,
+    m: int,
+    *,
+    start: ArrayLike,
+    horizon: int,
+    rewards: ArrayLike | None = None,
+    policy: ArrayLike | None = None,
+    seed: int | np.random.Generator | None = None,
+) -> FlatTrajectories:
+    """Draw trajectories from known transitions, to simulate how often states are visited, say.
+
+    Parameters
+    ----------
+    transitions : array_like (n_states, n_states), or (n_states, n_actions, n_states) with a policy
+        Probabilities of the next state; what a row lacks to 1 is the probability that the trajectory ends there.
+    m : int
+        Number of trajectories, at least 1.
+    start : array_like (n_states,)
+        Probability of each state to be the first, adding up to 1.
+    horizon : int
+        Most states in a trajectory, at least 1.
+    rewards : array_like (n_states,), optional
+        Collected at each state; 0 by default.
+    policy : array_like (n_states, n_actions), optional
+        Probability of each action in each state.
+    seed : int, numpy.random.Generator or None
+        Of the data; None for others each time.
+
+    Returns
+    -------
+    FlatTrajectories
+        m trajectories of 1 to `horizon` steps.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type, or shapes do not fit together.
+
+    Examples
+    --------
+    >>> from dpfast.datasets.policy_evaluation import markov_trajectories
+    >>> data = markov_trajectories([[0, 1], [0, 0]], 2, start=[1, 0], horizon=10)
+    >>> data.states.tolist(), data.offsets.tolist()
+    ([0, 1, 0, 1], [0, 2, 4])
+    """
+    table, first = np.asarray(transitions, np.float64), np.asarray(start, np.float64)
+    if policy is not None:
+        chosen = np.asarray(policy, np.float64)
+        if table.ndim != 3 or chosen.shape != table.shape[:2]:
+            raise ValueError(
+                "with a policy of shape (n_states, n_actions) transitions must be of shape (n_states, n_actions, "
+                f"n_states), got {chosen.shape} and {table.shape}"
+            )
+        table = np.einsum("sa,sat->st", chosen, table)
+    if first.ndim != 1 or table.shape != (len(first), len(first)):
+        raise ValueError(f"transitions and start must agree on n_states, got {table.shape} and {first.shape}")
+    if not (table >= 0.0).all() or not (table.sum(axis=1) <= 1.0 + 1e-9).all():
+        raise ValueError("transitions must hold probabilities that add up to at most 1 in each row")
+    if not (first >= 0.0).all() or abs(first.sum() - 1.0) > 1e-9:
+        raise ValueError("start must hold probabilities that add up to 1")
+    collected = np.zeros(len(first)) if rewards is None else np.asarray(rewards, np.float64)
+    if collected.shape != first.shape:
+        raise ValueError(f"rewards must be of shape {first.shape}, got {collected.shape}")
+    rng = np.random.default_rng(seed)
+    # Beyond all states lies the end; a row or a start that adds up to 1 but for its rounding never goes there by it.
+    cumulative = np.cumsum(table, axis=1)
+    cumulative[cumulative[:, -1] > 1.0 - 1e-9, -1] = 1.0
+    current = rng.choice(len(first), check.positive_integer("m", m), p=first / first.sum())
+    walkers = np.arange(m)
+    steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    for _ in range(check.positive_integer("horizon", horizon)):
+        steps.append((walkers, current))
+        following = (cumulative[current] <= rng.random(len(current))[:, None]).sum(axis=1)
+        going = following < len(first)
+        walkers, current = walkers[going], following[going]
+        if len(walkers) == 0:
+            break
+    owners, states = (np.concatenate(column) for column in zip(*steps, strict=True))
+    states = states[np.argsort(owners, kind="stable")].astype(np.int32)
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=m))))
+    return FlatTrajectories(states, collected[states], offsets, len(first))
+
+
 def chain_values(gamma: float = 0.99, *, n_states: int = 40, stay: float = 0.5) -> FloatArray:
     """Return the true value function of the paper's chain.
 

@@ -17,10 +17,10 @@ b -> 0, where the noncentralities grow without bound, not at delta = 1e-300 and 
 
 The line goes through the saddle point of the integrand and bends to the right on both sides, a hyperbola that encloses
 the branch cut [1/b, inf); the integrand falls off doubly exponentially along it, and the trapezoidal rule converges
-geometrically (Trefethen and Weideman 2014, "The exponentially convergent trapezoidal rule", SIAM Review 56(3)). Twice
-the step used here leaves at most 1e-9 (relative), three times at most 2e-6, as the geometric law would have it: at this
-step rounding is what is left, and `ACCURACY` allows for more than ten times that. Checked against integrals in 40
-digits.
+geometrically (Trefethen and Weideman 2014, "The exponentially convergent trapezoidal rule", SIAM Review 56(3)). Over
+22,000 random arguments with delta above 1e-300 three times the step used here left at most 4e-6 (relative), twice the
+step 3e-8, as the geometric law would have it: at this step what is left is rounding, at most 2e-10 at d = 5e5 and 1e-12
+at usual sizes. `ACCURACY` allows for several times that. Checked against integrals in 40 digits.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from collections.abc import Callable
 import numpy as np
 
 #: Largest error of `log_divergence`, for epsilon up to 100 and 1e6 dimensions.
-ACCURACY = 1e-10
+ACCURACY = 1e-9
 
 _BEYOND_FLOATS = -1000.0
 _STEP = 1.0 / 16.0
-_NODES = _STEP * np.arange(8 * 16)
+_NODES = _STEP * np.arange(12 * 16)
 _COSH_LESS_1, _SINH, _COSH = np.cosh(_NODES) - 1.0, np.sinh(_NODES), np.cosh(_NODES)
 # The integrand is symmetric about the real axis; the node on it counts half.
 _WEIGHTS = np.where(_NODES > 0.0, _STEP, 0.5 * _STEP) / math.pi

@@ -237,7 +237,7 @@ def smooth_gaussian_delta(alpha: float, beta: float, epsilon: float, dim: int) -
     Returns
     -------
     float
-        The smallest delta, rounded up by less than 1e-9 relative; an upper bound on it for ``dim=1`` (that of two
+        The smallest delta, rounded up by less than 1e-8 relative; an upper bound on it for ``dim=1`` (that of two
         coordinates) and for ``alpha < 1/sqrt(2 epsilon)``. 1 for an alpha of 0, 0 for an infinite epsilon.
 
     Raises
@@ -451,7 +451,7 @@ def _largest(function: Callable[[float], float], target: float, guess: float) ->
         high, factor = high * factor, min(factor * factor, 16.0)
         at_high = function(high) - target
     weight_low, weight_high = at_low, at_high
-    while high - low > 1e-12 * low and at_low < -1e-10:
+    while high - low > 1e-12 * low and at_low < -1e-9:
         share = weight_low / (weight_low - weight_high)
         middle = low * (high / low) ** min(max(share, 1e-3), 1.0 - 1e-3)
         at_middle = function(middle) - target

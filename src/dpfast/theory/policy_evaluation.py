@@ -77,6 +77,8 @@ class Visits:
     def observed(cls, states: ArrayLike, offsets: ArrayLike, n_states: int) -> Visits:
         """Take the frequencies in trajectories, simulated or public (those of private ones are private).
 
+        `dpfast.datasets.policy_evaluation.markov_trajectories` simulates from known transitions and a policy.
+
         Parameters
         ----------
         states : array_like of int (n_steps,)
@@ -114,81 +116,6 @@ class Visits:
         visited = np.zeros((len(bounds) - 1, n_states))
         visited[np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)), steps] = 1.0
         return cls(visited.T @ visited / len(visited))
-
-    @classmethod
-    def simulated(
-        cls,
-        transitions: ArrayLike,
-        policy: ArrayLike | None = None,
-        *,
-        start: ArrayLike,
-        horizon: int,
-        n_trajectories: int = 10_000,
-        seed: int | np.random.Generator | None = None,
-    ) -> Visits:
-        """Take the frequencies in trajectories drawn from known transitions.
-
-        Parameters
-        ----------
-        transitions : array_like (n_states, n_states) or (n_states, n_actions, n_states)
-            Probabilities of the next state; what a row lacks to 1 is the probability that the trajectory ends.
-        policy : array_like (n_states, n_actions), optional
-            Probability of each action in each state, for transitions that depend on the action.
-        start : array_like (n_states,)
-            Probability of each state to be the first.
-        horizon : int
-            Most states in a trajectory, at least 1.
-        n_trajectories : int
-            Trajectories drawn: an estimated p_s has a standard error of at most ``0.5/sqrt(n_trajectories)``.
-        seed : int, numpy.random.Generator or None
-            Of the simulation.
-
-        Returns
-        -------
-        Visits
-            The share of trajectories that visit each pair of states.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If shapes do not fit together or a row is no (sub-)distribution.
-
-        Examples
-        --------
-        >>> from dpfast.theory.policy_evaluation import Visits
-        >>> Visits.simulated([[0.5, 0.5], [0, 0]], start=[1, 0], horizon=100, seed=0).single.tolist()
-        [1.0, 1.0]
-        """
-        table = np.asarray(transitions, np.float64)
-        if policy is not None:
-            choices = np.asarray(policy, np.float64)
-            if table.ndim != 3 or choices.shape != table.shape[:2]:
-                raise ValueError(
-                    "with a policy of shape (n_states, n_actions) transitions must be of shape (n_states, n_actions, "
-                    f"n_states), got {choices.shape} and {table.shape}"
-                )
-            table = np.einsum("sa,sat->st", choices, table)
-        first = np.asarray(start, np.float64)
-        if table.ndim != 2 or table.shape != (len(first), len(first)):
-            raise ValueError(f"transitions and start must agree on n_states, got {table.shape} and {first.shape}")
-        for name, rows in (("transitions", table), ("start", first[None])):
-            if not (rows >= 0.0).all() or not (rows.sum(axis=1) <= 1.0 + 1e-9).all():
-                raise ValueError(f"{name} must hold probabilities that add up to at most 1 in each row")
-        rng = np.random.default_rng(seed)
-        visited = np.zeros((check.positive_integer("n_trajectories", n_trajectories), len(first)), bool)
-        alive = np.arange(len(visited))
-        # The end is one more state, beyond all others.
-        cumulative = np.minimum(np.cumsum(table, axis=1), 1.0)
-        current = np.searchsorted(np.cumsum(first), rng.random(len(visited)), side="right")
-        for _ in range(check.positive_integer("horizon", horizon)):
-            going = current < len(first)
-            alive, current = alive[going], current[going]
-            if len(alive) == 0:
-                break
-            visited[alive, current] = True
-            current = (cumulative[current] <= rng.random(len(alive))[:, None]).sum(axis=1)
-        shares = visited.astype(np.float64)
-        return cls(shares.T @ shares / len(visited))
 
     @property
     def single(self) -> FloatArray:
