@@ -69,7 +69,7 @@ def exact_divergence(first, second, distance, epsilon, dim):
             points,
             method="gauss-legendre",
             error=True,
-            maxdegree=6,
+            maxdegree=7,
         )
         total += integral
         assert error < max(abs(total) * mp.mpf("1e-25"), mp.mpf("1e-35")), "the reference itself is not resolved"
