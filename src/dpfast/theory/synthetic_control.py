@@ -20,7 +20,6 @@ Rho, S., Cummings, R., Misra, V. (2023). Differentially Private Synthetic Contro
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from dpfast import _arguments as check
 from dpfast.privacy import (
@@ -30,21 +29,7 @@ from dpfast.privacy import (
     printed_objective_noise,
     printed_output_noise,
 )
-
-
-class Bound(NamedTuple):
-    """An upper bound in two versions.
-
-    Parameters
-    ----------
-    printed : float
-        As the paper has it; it may be too low.
-    corrected : float
-        Proved here.
-    """
-
-    printed: float
-    corrected: float
+from dpfast.theory.bound import Bound
 
 
 def recommended_ridge(n_pre: int) -> float:
