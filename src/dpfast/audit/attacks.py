@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,19 +165,3 @@ def _score(first: Gram, second: Gram, calibration: MomentCalibration) -> Callabl
 def _moments(exact: Gram) -> tuple[FloatArray, FloatArray]:
     assert exact.xy is not None
     return exact.xx, exact.xy
-
-
-def all_attacks(privacy: Privacy, weaken: float = 1.0) -> Iterator[Attack]:
-    """Every mechanism that can make the claim, attacked in turn.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        Claim.
-    weaken : float, default 1.0
-        Divides the noise, to see that a broken mechanism is caught.
-    """
-    yield from primitive_attacks(privacy, weaken)
-    for adjacency in get_args(Adjacency):
-        for delta in (privacy.delta, 0.0):
-            yield moment_attack(Privacy(privacy.epsilon, delta, adjacency), weaken)
