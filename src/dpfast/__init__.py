@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         UnsoundCalibrationWarning,
         UtilityWarning,
     )
+    from dpfast.synthetic_control import SyntheticControl
 
 __version__ = "0.1.0"
 
@@ -27,10 +28,11 @@ _HOMES = {
     "Plan": "dpfast.privacy",
     "Privacy": "dpfast.privacy",
     "Release": "dpfast.privacy",
+    "SyntheticControl": "dpfast.synthetic_control",
     "UnsoundCalibrationWarning": "dpfast.privacy",
     "UtilityWarning": "dpfast.privacy",
 }
-_FOLDERS = ("audit", "io", "noise", "privacy", "solvers", "statistics")
+_FOLDERS = ("audit", "datasets", "effects", "io", "noise", "privacy", "solvers", "statistics", "theory")
 
 __all__ = [
     "BudgetExceeded",
@@ -39,6 +41,7 @@ __all__ = [
     "Plan",
     "Privacy",
     "Release",
+    "SyntheticControl",
     "UnsoundCalibrationWarning",
     "UtilityWarning",
 ]

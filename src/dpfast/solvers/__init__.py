@@ -8,6 +8,7 @@ from dpfast.solvers.constrained import (
     smallest_quadratic_tolerance,
 )
 from dpfast.solvers.constraints import Box, L1Ball, L2Ball, project_onto_simplex
+from dpfast.solvers.damped import DenoisedMoments, components_beyond, damped_solve, noise_edge, noise_floor
 from dpfast.solvers.losses import (
     GeneralisedLinearLoss,
     LogisticLoss,
@@ -26,6 +27,7 @@ from dpfast.solvers.ridge import (
     ridge_from_moments,
     ridge_of_each_outcome,
 )
+from dpfast.solvers.singular import ridge_from_rows
 from dpfast.solvers.smooth import (
     GeneralisedLinear,
     SmoothConvexFunction,
@@ -37,6 +39,7 @@ from dpfast.solvers.sphere import quadratic_over_ball, quadratic_over_sphere
 
 __all__ = [
     "Box",
+    "DenoisedMoments",
     "ElasticNet",
     "FactorMatrix",
     "GeneralisedLinear",
@@ -58,8 +61,12 @@ __all__ = [
     "SmoothedHuber",
     "SquaredLoss",
     "automatic_ridge",
+    "components_beyond",
+    "damped_solve",
     "minimise_quadratic",
     "minimise_smooth",
+    "noise_edge",
+    "noise_floor",
     "positive_semidefinite",
     "project_cross_moments",
     "project_onto_simplex",
@@ -67,6 +74,7 @@ __all__ = [
     "quadratic_over_l1_ball",
     "quadratic_over_sphere",
     "ridge_from_moments",
+    "ridge_from_rows",
     "ridge_of_each_outcome",
     "smallest_quadratic_tolerance",
     "smallest_smooth_tolerance",
