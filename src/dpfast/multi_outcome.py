@@ -98,8 +98,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
     intercept_ : ndarray of shape (n_outcomes,)
         Intercepts; zeros without `fit_intercept`.
     coef_std_ : ndarray of shape (n_outcomes, n_features)
-        Standard deviation of `coef_` from the privacy noise alone (first order; with "projection" from that in X'X
-        only, as the error of a projected X'Y is no longer Gaussian); it says nothing of sampling error.
+        Standard deviation of `coef_` from the privacy noise alone (first order; what `ridge` and "projection" shrink
+        them by is taken as fixed); it says nothing of sampling error.
     ridge_ : float
         The penalty used (the largest over outcomes, for "independent").
     releases_ : tuple of Release
