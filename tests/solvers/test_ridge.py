@@ -108,7 +108,7 @@ def test_coefficient_std_knows_how_x_y_was_shrunk():
     turn = linalg.qr(rng.normal(size=(3, 3)))[0]
     factors = np.array([0.9, 0.5, 0.1])
     s = (turn * factors) @ turn.T
-    noise, shrinkage = MomentNoise(9.0, 5.0, 90.0), Shrinkage(factors, linalg.norm(s, axis=0), 1.0)
+    noise, shrinkage = MomentNoise(9.0, 5.0, 90.0), Shrinkage(factors, linalg.norm(s, axis=0), np.eye(5))
     exact = moments(x, y @ s, noise)
     draws = 4000
 
@@ -125,11 +125,11 @@ def test_coefficient_std_knows_how_x_y_was_shrunk():
 
 
 def test_automatic_ridge_weighs_shrinkage():
-    """Nothing shrunk is as if nothing was said; X'Y cut to half its length needs a smaller penalty, not a larger one."""
+    """Nothing shrunk is as if nothing was said; X'Y cut to half its length needs a smaller penalty."""
     x, y = table()
     exact = moments(x, y, MomentNoise(30.0, 21.0, 30.0))
     plain = automatic_ridge(exact.xx, exact.xy, exact.noise)
-    squared = float(np.sum(exact.xy**2))
+    squared = exact.xy @ exact.xy.T
     same = Shrinkage(np.ones(3), np.ones(3), squared)
     assert automatic_ridge(exact.xx, exact.xy, exact.noise, same) == plain
     half = Shrinkage(np.full(3, 0.5), np.full(3, 0.5), 0.5 * squared)
@@ -186,6 +186,27 @@ def test_automatic_ridge_is_close_to_the_best_penalty_in_hindsight():
         losses.append(risk(ridge_from_moments(noisy).coef))
         best.append(min(risk(ridge_from_moments(noisy, p).coef) for p in np.geomspace(1e-1, 1e5, 60)))
     assert np.sum(losses) < 1.25 * np.sum(best)
+
+
+def test_a_direction_that_all_rows_share_does_not_speak_for_the_others():
+    """Outcomes independent of the common direction: the risk stays within twice that of the best penalty."""
+    rng = np.random.default_rng(13)
+    z = 0.2 * rng.normal(size=(5000, 6))
+    x = np.column_stack([z, np.ones(5000)])
+    xx, truth = x.T @ x, np.append(rng.normal(size=6), 0.0)[:, None]
+    noise = MomentNoise(8.0, 8.0 / 2**0.5, 8.0)
+    losses, best = [], []
+    for _ in range(40):
+        noisy = NoisyMoments(
+            xx + symmetric_noise(rng, 7, noise), xx @ truth + rng.normal(scale=8.0, size=(7, 1)), noise
+        )
+
+        def risk(coef):
+            return float(np.sum((coef.T - truth) * (xx @ (coef.T - truth))))
+
+        losses.append(risk(ridge_from_moments(noisy).coef))
+        best.append(min(risk(ridge_from_moments(noisy, p).coef) for p in np.geomspace(1e-2, 1e4, 60)))
+    assert np.sum(losses) < 2.0 * np.sum(best)
 
 
 def test_an_intercept_needs_the_sums():

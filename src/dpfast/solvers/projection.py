@@ -142,19 +142,19 @@ class LabelFactor:
         NoisyMoments
             With the projected X'Y and its `shrinkage`, or unchanged where X'Y was in K already.
         """
-        projected, multiplier, lengths = self._projected(moments.xy, bound)
+        projected, multiplier, coordinates = self._projected(moments.xy, bound)
         if multiplier == 0.0 and self.rank == self.n_outcomes:
             return moments
-        squares = self.singular_values**2
+        damped = self.singular_values**2 + multiplier
         shrinkage = Shrinkage(
-            squares / (squares + multiplier),
+            self.singular_values**2 / damped,
             self._column_lengths(multiplier),
-            float(np.sum(lengths**2 / (squares + multiplier))),
+            (coordinates / damped) @ coordinates.T,
         )
         return replace(moments, xy=projected, shrinkage=shrinkage)
 
     def _projected(self, xy: ArrayLike, bound: float) -> tuple[FloatArray, float, FloatArray]:
-        """Return the nearest point, the multiplier and the lengths h."""
+        """Return the nearest point, the multiplier and G Y' U."""
         row_bound = check.positive("bound", bound)
         noisy = _real_matrix("xy", xy).astype(np.float64, copy=False)
         if noisy.shape[1] != self.n_outcomes:
@@ -162,7 +162,7 @@ class LabelFactor:
         if not np.isfinite(noisy).all():
             raise ValueError("xy must be finite, got NaN or infinity")
         if self.rank == 0:
-            return np.zeros_like(noisy), 0.0, np.zeros(0)
+            return np.zeros_like(noisy), 0.0, np.zeros((len(noisy), 0))
         squares = self.singular_values**2
         with np.errstate(over="ignore", invalid="ignore"):
             coordinates = self._coordinates(noisy)
@@ -172,8 +172,8 @@ class LabelFactor:
         radius = math.sqrt(self.n_rows) * row_bound
         multiplier = ball_multiplier(squares, lengths, radius)
         if multiplier == 0.0 and self.rank == self.n_outcomes:
-            return noisy.copy(), multiplier, lengths
-        return self._from_coordinates(coordinates / (squares + multiplier)), multiplier, lengths
+            return noisy.copy(), multiplier, coordinates
+        return self._from_coordinates(coordinates / (squares + multiplier)), multiplier, coordinates
 
     def _column_lengths(self, multiplier: float) -> FloatArray:
         """Return the norms of the columns of V diag(s^2/(s^2 + nu)) V' = Y'U diag(s/(s^2 + nu)) V', shape (l,)."""
