@@ -167,7 +167,7 @@ def outcomes(quick):
 
 
 def free(quick):
-    n, d = (20_000, 4) if quick else (100_000, 8)
+    n, d = (20_000, 4) if quick else (50_000, 8)
     counts = (1, 10, 100) if quick else (1, 3, 10, 30, 100, 300, 1000)
     data = table(np.random.default_rng(0), n, d, max(counts), lengths=(0.999, 1.0), shared=0.99)
     rows = with_cost(risks_against_outcomes(data, counts, quick))
@@ -241,15 +241,18 @@ def write(rows: Iterable[dict], path):
 def plot(panels, path):
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.0 * len(panels), 4.4), layout="constrained")
+    figure = Figure(figsize=(4.6 * len(panels), 4.8), layout="constrained")
+    handles = {}
     for axes, panel in zip(np.ravel(figure.subplots(1, len(panels))), panels, strict=True):
-        for label, points in panel.curves.items():
-            axes.loglog(*zip(*points, strict=True), marker="o", markersize=4, label=label)
-        axes.set(title=panel.title, xlabel=panel.horizontal, ylabel=panel.vertical)
+        for (label, points), marker in zip(panel.curves.items(), "osD^vx", strict=False):
+            # The projection coincides with no projection where it does nothing: let both be seen.
+            style = {"linestyle": ":" if label.startswith("projection") else "-", "marker": marker, "markersize": 5}
+            (handles[label],) = axes.loglog(*zip(*points, strict=True), label=label, **style)
         if panel.vertical == RISK:
-            axes.axhline(1.0, color="grey", linestyle="--", linewidth=1, label="predicting zero")
+            handles["predicting zero"] = axes.axhline(1.0, color="grey", linestyle="--", linewidth=1)
+        axes.set(title=panel.title, xlabel=panel.horizontal, ylabel=panel.vertical)
         axes.grid(visible=True, which="major", alpha=0.3)
-        axes.legend(fontsize=8)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, 2 * len(panels)), fontsize=9)
     figure.savefig(path, dpi=120)
 
 
