@@ -252,7 +252,9 @@ def plot(panels, path):
             handles["predicting zero"] = axes.axhline(1.0, color="grey", linestyle="--", linewidth=1)
         axes.set(title=panel.title, xlabel=panel.horizontal, ylabel=panel.vertical)
         axes.grid(visible=True, which="major", alpha=0.3)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, 2 * len(panels)), fontsize=9)
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, 2 * len(panels)), fontsize=9
+    )
     figure.savefig(path, dpi=120)
 
 

@@ -597,6 +597,9 @@ def _dimensions(table: Any) -> int:
 
 def _columns(X: Any) -> dict[str, Any]:
     """Names and number of the features, where a table tells them without being read."""
+    if isinstance(X, io.EncodedTable):
+        names = X.columns.feature_names
+        return {"n_features_in_": len(names), "feature_names_in_": np.array(names, dtype=object)}
     if not hasattr(X, "shape"):
         return {}
     probe = BaseEstimator()

@@ -2,6 +2,7 @@
 
 from dpfast.io.blocks import as_matrix, blocks, in_memory
 from dpfast.io.columns import Boolean, Category, Columns, EncodedTable, Number
+from dpfast.io.owners import RowOwners
 from dpfast.io.partitions import is_dask, reduce_partitions
 from dpfast.io.table import BlockMap, Table, map_block, open_table
 
@@ -12,6 +13,7 @@ __all__ = [
     "Columns",
     "EncodedTable",
     "Number",
+    "RowOwners",
     "Table",
     "as_matrix",
     "blocks",
