@@ -189,7 +189,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         Y : table of shape (n_rows, n_outcomes) or (n_rows,)
             Their outcomes, in the same order.
         groups : array of shape (n_rows,), optional
-            Who owns each row, where people may own several: the person is then the unit of privacy.
+            Who owns each row, where people may own several: the person is then the unit of privacy. For a file,
+            `dpfast.io.RowOwners` reads its column of ids.
         max_rows : int, optional
             Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
 
