@@ -205,8 +205,8 @@ def _laws(
 ) -> list[_Law]:
     """Every law that holds for what is declared.
 
-    A block beyond its bounds has its rows scaled by one factor below 1 and rounded: no entry of them grows, so they stay
-    within the rows' own bounds, and the law of the rows holds too.
+    A block beyond its bounds has its rows, integers on the grid, scaled by one factor below 1 and rounded: no entry of
+    them grows, so they stay within the rows' own bounds, and the law of the rows holds too.
     """
     options: dict[str, Any] = {"adjacency": privacy.adjacency, "nonnegative": nonnegative}
     table = options | {"n_features": shape[0], "n_outcomes": shape[1]}
