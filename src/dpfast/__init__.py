@@ -35,7 +35,7 @@ _HOMES = {
     "UnsoundCalibrationWarning": "dpfast.privacy",
     "UtilityWarning": "dpfast.privacy",
 }
-_FOLDERS = ("audit", "datasets", "effects", "io", "noise", "privacy", "solvers", "statistics")
+_FOLDERS = ("audit", "datasets", "effects", "io", "noise", "privacy", "solvers", "statistics", "theory")
 
 __all__ = [
     "BudgetExceeded",

@@ -53,8 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dpfast", description="Differentially private estimators.")
     commands = parser.add_subparsers(dest="command", required=True)
 
-    demo = commands.add_parser("demo", help="private regression on two real tables, in under a minute")
-    demo.add_argument("--output", type=Path, default=Path(), metavar="DIR", help="where the plot goes (default: here)")
+    demo = commands.add_parser("demo", help="every family on real tables, in a few seconds")
+    demo.add_argument("--output", type=Path, default=Path(), metavar="DIR", help="where the plots go (default: here)")
     demo.set_defaults(run=_demo)
 
     fit = commands.add_parser("fit", help="a batch job: table, bounds, estimator, budget and outputs in a TOML file")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
+
+from dpfast import io
 
 
 def columns_of(X: Any) -> dict[str, Any]:
@@ -28,6 +31,9 @@ def columns_of(X: Any) -> dict[str, Any]:
     >>> columns_of(np.ones((2, 3)))
     {'n_features_in_': 3}
     """
+    if isinstance(X, io.EncodedTable):
+        names = X.columns.feature_names
+        return {"n_features_in_": len(names), "feature_names_in_": np.array(names, dtype=object)}
     if not hasattr(X, "shape"):
         return {}
     probe = BaseEstimator()

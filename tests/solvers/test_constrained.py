@@ -352,3 +352,13 @@ def test_what_overflows_on_the_way_is_not_the_callers_concern(monkeypatch):
     monkeypatch.setattr(constrained, "guesses", huge)
     found = solved(matrix, vector, L1Ball(0.5), None, low, high)
     assert reference.distance(found.x, expected) <= found.distance_bound <= 1e-13
+
+
+@pytest.mark.parametrize("name", ["l1", "l2", "box", "shifted_box"])
+def test_the_guaranteed_way_serves_large_vectors(name, never_certified):
+    rng = np.random.default_rng(12)
+    matrix, low, high = reference.definite_matrix(rng, 3, 100.0)
+    for vector in (1e6 * rng.normal(size=3), np.array([1e60, -1e60, 0.1])):
+        found = solved(matrix, vector, CONSTRAINTS[name], Lasso(0.1), low, high, 1e-12)
+        exact = reference.exact_minimiser(matrix, vector, CONSTRAINTS[name], 0.1)
+        assert reference.distance(found.x, exact) <= found.distance_bound <= 1e-12

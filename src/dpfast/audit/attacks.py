@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from dpfast.moment_release import MomentCalibration, calibrate, calibrate_sample
 from dpfast.privacy import Adjacency, Privacy, Release
 from dpfast.privacy.gaussian import gaussian_epsilon, gaussian_scale
 from dpfast.privacy.laplace import l2_laplace_scale, laplace_scale
+from dpfast.privacy.smooth import smooth_gaussian
 from dpfast.statistics import Gram, gram, rounded_bound, sampled_gram
 
 FloatArray = NDArray[np.float64]
@@ -84,6 +84,34 @@ def primitive_attacks(privacy: Privacy, weaken: float = 1.0) -> Iterator[Attack]
     yield Attack("Gaussian", privacy, gaussian, gaussian=True)
     yield Attack("Laplace", pure, laplace, gaussian=False)
     yield Attack("L2-Laplace in 3 dimensions", pure, l2_laplace, gaussian=False)
+
+
+def smooth_gaussian_attack(privacy: Privacy, weaken: float = 1.0, dim: int = 2) -> Attack:
+    """Attack Gaussian noise with a smooth variance, on neighbours a local sensitivity apart with unlike variances.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Claim; its delta is positive.
+    weaken : float, default 1.0
+        Divides the noise: above 1 the mechanism is broken.
+    dim : int
+        Number of coordinates.
+    """
+    calibration = smooth_gaussian(privacy.epsilon, privacy.delta, dim)
+    narrow, wide = (calibration.scale(bound) / weaken for bound in (1.0, math.exp(0.5 * calibration.beta)))
+    grid = noise.grid_for_scales(narrow, wide)
+    centre = np.eye(dim)[0]
+    source = noise.SecureSource()
+
+    def scores(neighbour: bool, n: int) -> FloatArray:
+        scale, mean = (narrow, centre) if neighbour else (wide, np.zeros(dim))
+        draws = noise.gaussian(scale, (n, dim), source, center=np.tile(mean, (n, 1)), grid=grid)
+        squares = np.sum((draws / wide) ** 2, axis=1) - np.sum(((draws - centre) / narrow) ** 2, axis=1)
+        # The log likelihood ratio of the narrow law to the wide one, up to a constant.
+        return np.asarray(0.5 * squares)
+
+    return Attack(f"Gaussian of smooth variance in {dim} dimensions", privacy, scores, gaussian=False)
 
 
 def moment_attack(privacy: Privacy, weaken: float = 1.0, n_features: int = 2, n_outcomes: int = 1) -> Attack:
@@ -214,20 +242,3 @@ def _score(first: Gram, second: Gram, calibration: MomentCalibration) -> Callabl
 def _moments(exact: Gram) -> tuple[FloatArray, FloatArray]:
     assert exact.xy is not None
     return exact.xx, exact.xy
-
-
-def all_attacks(privacy: Privacy, weaken: float = 1.0) -> Iterator[Attack]:
-    """Every mechanism that can make the claim, attacked in turn.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        Claim.
-    weaken : float, default 1.0
-        Divides the noise, to see that a broken mechanism is caught.
-    """
-    yield from primitive_attacks(privacy, weaken)
-    for adjacency in get_args(Adjacency):
-        for delta in (privacy.delta, 0.0):
-            yield moment_attack(Privacy(privacy.epsilon, delta, adjacency), weaken)
-    yield sampled_moment_attack(Privacy(privacy.epsilon, privacy.delta), weaken)

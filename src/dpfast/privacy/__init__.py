@@ -58,6 +58,13 @@ from dpfast.privacy.sensitivity import (
     xx_sensitivity,
     xy_sensitivity,
 )
+from dpfast.privacy.smooth import (
+    SmoothGaussian,
+    best_beta,
+    printed_smooth_gaussian,
+    smooth_gaussian,
+    smooth_gaussian_delta,
+)
 from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.privacy.subsampling import subsampled_budget
 
@@ -78,8 +85,10 @@ __all__ = [
     "Privacy",
     "Release",
     "Reservation",
+    "SmoothGaussian",
     "UnsoundCalibrationWarning",
     "UtilityWarning",
+    "best_beta",
     "block_moment_mu",
     "block_moment_scales",
     "classic_gaussian_scale",
@@ -116,8 +125,11 @@ __all__ = [
     "printed_objective_noise",
     "printed_objective_perturbation",
     "printed_output_noise",
+    "printed_smooth_gaussian",
     "scale_for_mu",
     "share_of_mu",
+    "smooth_gaussian",
+    "smooth_gaussian_delta",
     "split_mu",
     "subsampled_budget",
     "subsampled_moment_delta",

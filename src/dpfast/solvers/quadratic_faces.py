@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from dpfast.kernels.quadratic_step import QuadraticSteps
+from dpfast.kernels import quadratic_step as kernel
 from dpfast.solvers.constraints import Box, Constraint, L1Ball, L2Ball
 from dpfast.solvers.proximal_bounds import ProximalBounds
 from dpfast.solvers.sphere import ball_multiplier
@@ -45,9 +45,9 @@ class QuadraticProblem:
     bounds: ProximalBounds
     _last_system: dict[bytes, _System] = field(default_factory=dict, init=False)
 
-    def steps(self) -> QuadraticSteps:
+    def steps(self) -> kernel.QuadraticSteps:
         """Return steps of the declared length in twice the precision."""
-        return QuadraticSteps(
+        return kernel.QuadraticSteps(
             self.array,
             self.transposed,
             self.linear,

@@ -21,8 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from dpfast import _arguments as check
-from dpfast.kernels.generalised_linear import LossSums
-from dpfast.kernels.quadratic_step import ProximalSteps, extrapolate
+from dpfast.kernels import generalised_linear, quadratic_step
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.solvers.certificates import Certificate, Minimiser
 from dpfast.solvers.constraints import LARGEST, Constraint, L2Ball, checked_constraint, finite_array, in_range
@@ -244,7 +243,7 @@ class GeneralisedLinear(GeneralisedLinearBounds):
         super().__init__(table.shape[0], table.shape[1], loss, row_bound=row_bound, outcome_bound=outcome_bound)
         if loss.is_classification and not np.isin(labels, (-1.0, 1.0)).all():
             raise ValueError("outcomes must be -1 or 1 for a loss of classification")
-        self._sums = LossSums(
+        self._sums = generalised_linear.LossSums(
             table,
             labels,
             kind=loss.kind,
@@ -512,7 +511,9 @@ class _Steps:
         self._bounds = bounds
         self._ridge = ridge
         self._linear = linear
-        self._proximal = ProximalSteps(bounds.n, **step_arguments(problem.constraint, problem.weight, bounds))
+        self._proximal = quadratic_step.ProximalSteps(
+            bounds.n, **step_arguments(problem.constraint, problem.weight, bounds)
+        )
         self._last: tuple[FloatArray, FloatArray] | None = None
 
     def gradient(self, x: FloatArray, out: FloatArray) -> None:
@@ -536,7 +537,7 @@ class _Steps:
     def accelerate(self, momentum: float, n_steps: int, x: FloatArray, last: FloatArray) -> None:
         ahead = np.empty_like(x)
         for _ in range(n_steps):
-            extrapolate(momentum, x, last, ahead)
+            quadratic_step.extrapolate(momentum, x, last, ahead)
             self.step(ahead, x)
 
     def guesses(self, start: FloatArray) -> Iterator[tuple[FloatArray, Callable[[FloatArray, bool], Face] | None]]:
@@ -568,7 +569,7 @@ class _Steps:
         count = 0
         for burst in _BURSTS:
             for _ in range(burst):
-                extrapolate(count / (count + 3.0), x, last, ahead)
+                quadratic_step.extrapolate(count / (count + 3.0), x, last, ahead)
                 self.step(ahead, x)
                 count = 0 if np.sum((ahead[0] - x[0]) * (x[0] - last[0])) > 0.0 else count + 1
             yield x[0] + x[1]

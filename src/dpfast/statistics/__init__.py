@@ -2,6 +2,7 @@
 
 from dpfast.statistics.accumulator import GramAccumulator, gram
 from dpfast.statistics.gram import Gram, Grid, person_block_bounds, rounded_bound
+from dpfast.statistics.influence import Influence, influence
 from dpfast.statistics.local_sensitivity import SMOOTH_SENSITIVITY_ERROR, smooth_sensitivity, smooth_sensitivity_lsl
 from dpfast.statistics.people import PersonUnit
 from dpfast.statistics.returns import (
@@ -22,6 +23,7 @@ __all__ = [
     "Gram",
     "GramAccumulator",
     "Grid",
+    "Influence",
     "PersonUnit",
     "ReturnGrid",
     "SampledGram",
@@ -32,6 +34,7 @@ __all__ = [
     "every_visit_returns",
     "first_visit_returns",
     "gram",
+    "influence",
     "person_block_bounds",
     "return_range",
     "rounded_bound",
