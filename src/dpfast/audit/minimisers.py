@@ -12,9 +12,9 @@ from scipy.special import log_ndtr
 
 from dpfast import noise
 from dpfast.audit.attacks import Attack
-from dpfast.minimiser_release import ObjectiveBounds, ObjectivePerturbation
+from dpfast.minimiser_release import ObjectiveBounds, ObjectivePerturbation, loss_of_rows
 from dpfast.privacy import Privacy
-from dpfast.solvers import L2Ball, LeastSquares, SquaredLoss
+from dpfast.solvers import L2Ball, SmoothedHinge
 
 FloatArray = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ _BLURRED = 30.0
 
 
 def minimiser_attacks(privacy: Privacy, weaken: float = 1.0) -> Iterator[Attack]:
-    """Attack objective perturbation of a squared loss, Gaussian and pure.
+    """Attack objective perturbation of a hinge, Gaussian and pure.
 
     Parameters
     ----------
@@ -37,7 +37,10 @@ def minimiser_attacks(privacy: Privacy, weaken: float = 1.0) -> Iterator[Attack]
 
 
 def minimiser_attack(privacy: Privacy, weaken: float = 1.0) -> Attack:
-    """Attack the minimiser over [-1, 1] with a row (1, 1) that is there or not.
+    """Attack the minimiser over [-1, 1] with a row of 1/2 that is there or not.
+
+    The hinge, bent from a margin of 1/2 on, has its steepest slope there throughout. In the place of no row is one of
+    0, which adds a constant to the objective.
 
     Parameters
     ----------
@@ -46,22 +49,23 @@ def minimiser_attack(privacy: Privacy, weaken: float = 1.0) -> Attack:
     weaken : float, default 1.0
         Divides the noise.
     """
-    bounds = ObjectiveBounds(SquaredLoss(), 1, 1.0, 1.0, L2Ball(1.0))
+    bounds = ObjectiveBounds(SmoothedHinge(0.5), 1, 0.5, 1.0, L2Ball(1.0))
     chosen = ObjectivePerturbation.calibrate(privacy, bounds)
     own = chosen.noise_scales
     broken = replace(chosen, noise_scales=replace(own, scale=own.scale / weaken))
     gaussian = own.mechanism == "Gaussian"
     end, source = 1.0 - _BLURRED * chosen.finishing_scale, noise.SecureSource()
 
-    def log_density(moment: float, value: float) -> float:
-        return perturbed_log_density(value, moment, moment + own.strong_convexity, own.scale, gaussian, end)
+    def log_density(slope: float, value: float) -> float:
+        return perturbed_log_density(value, slope, own.strong_convexity, own.scale, gaussian, end)
 
     def scores(neighbour: bool, n: int) -> FloatArray:
-        loss = _moments(1.0 if neighbour else 0.0)
+        rows = np.full((1, 1), 0.5 if neighbour else 0.0)
+        loss = loss_of_rows(rows, np.ones(1), bounds.loss, row_bound=0.5, outcome_bound=1.0)
         released = [float(broken.release(loss, source, "audit").values["coef"][0]) for _ in range(n)]
-        return np.array([log_density(1.0, value) - log_density(0.0, value) for value in released])
+        return np.array([log_density(0.5, value) - log_density(0.0, value) for value in released])
 
-    return Attack(f"minimiser of a squared loss, {own.mechanism}", privacy, scores, gaussian=False)
+    return Attack(f"minimiser of a hinge, {own.mechanism}", privacy, scores, gaussian=False)
 
 
 def perturbed_log_density(
@@ -94,8 +98,3 @@ def perturbed_log_density(
     if gaussian:
         return float(log_ndtr(z))
     return (z if z < 0.0 else math.log(2.0 - math.exp(-z))) - math.log(2.0)
-
-
-def _moments(total: float) -> LeastSquares:
-    xx, xy, rests = np.full((1, 1), total), np.full(1, total), (np.zeros((1, 1)), np.zeros(1))
-    return LeastSquares((xx, rests[0]), (xy, rests[1]), n_rows=1, row_bound=1.0, outcome_bound=1.0)
