@@ -238,8 +238,8 @@ class ObjectivePerturbation:
         bounds : ObjectiveBounds
             What is public; its number of rows must be known under "replace_one", and not under "add_remove".
         ridge : float or "auto", default "auto"
-            Strong convexity wanted beyond the penalty's; what is used may be more, as privacy asks for some. "auto" is
-            the one that costs least.
+            Strong convexity wanted beyond the penalty's, at least; "auto" asks for none. Privacy needs some, and more
+            leaves more of epsilon to the noise: what is used minimises what both may add to the objective.
         calibration : {"sound", "paper"}, default "sound"
             Exact, or as printed.
 
@@ -536,7 +536,7 @@ def objective_perturbation(
     penalty : Lasso, ElasticNet, Ridge or another Proximable, optional
         Added to the summed loss.
     ridge : float or "auto", default "auto"
-        (ridge/2) ||theta||^2 is added too, and more where privacy asks for it.
+        (ridge/2) ||theta||^2 is added too, or more where less noise is worth it.
     calibration : {"sound", "paper"}, default "sound"
         "paper" is the printed noise, which is too little under "replace_one".
     source : BitSource, optional

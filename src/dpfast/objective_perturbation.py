@@ -271,7 +271,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
     penalty : Lasso, ElasticNet, Ridge or another Proximable, optional
         Added to the summed loss, not divided by the number of rows. Another Proximable goes with no constraint.
     ridge : float or "auto", default "auto"
-        (ridge/2) ||theta||^2 is added; more where privacy asks for it. "auto" weighs shrinkage against noise.
+        (ridge/2) ||theta||^2 is added, or more where less noise is worth it. "auto" leaves it to that.
     fit_intercept : bool, default False
         Add a constant feature of about the size of `bound_x`, which lengthens rows. Its coefficient, the last one,
         belongs to the constraint and the penalty as any.
@@ -515,7 +515,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
     penalty : Lasso, ElasticNet, Ridge or another Proximable, optional
         Added to the summed loss, not divided by the number of rows. Another Proximable goes with no constraint.
     ridge : float or "auto", default "auto"
-        (ridge/2) ||theta||^2 is added; more where privacy asks for it. "auto" weighs shrinkage against noise.
+        (ridge/2) ||theta||^2 is added, or more where less noise is worth it. "auto" leaves it to that.
     fit_intercept : bool, default False
         Add a constant feature of about the size of `bound_x`, which lengthens rows. Its coefficient, the last one,
         belongs to the constraint and the penalty as any.
