@@ -41,10 +41,13 @@ def test_the_wheel_carries_types_and_declarations():
 
 
 def test_only_noise_draws_randomness():
-    """The import rule sees whole packages; NumPy's generators are a part of one."""
+    """The import rule sees whole packages; NumPy's generators are a part of one.
+
+    Synthetic data may use them, since by the import rule nothing that releases anything imports `datasets`.
+    """
     package = Path(dpfast.__file__).parent
     for path in package.rglob("*.py"):
-        if path.parent.name != "noise":
+        if path.parent.name not in ("noise", "datasets"):
             code = re.sub(r"^ *(>>>|\.\.\.) .*$", "", path.read_text(), flags=re.MULTILINE)
             assert not re.search(r"(np|numpy)\.random|default_rng|urandom", code), path
 

@@ -1,6 +1,6 @@
 """Attacks on our own promises: lower bounds on epsilon, to be held against the claim."""
 
-from dpfast.audit.attacks import Attack, all_attacks, moment_attack, primitive_attacks
+from dpfast.audit.attacks import Attack, all_attacks, moment_attack, primitive_attacks, smooth_gaussian_attack
 from dpfast.audit.lower_bounds import epsilon_lower_bound, mu_lower_bound
 
 __all__ = [
@@ -10,4 +10,5 @@ __all__ = [
     "moment_attack",
     "mu_lower_bound",
     "primitive_attacks",
+    "smooth_gaussian_attack",
 ]

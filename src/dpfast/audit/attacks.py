@@ -16,6 +16,7 @@ from dpfast.moment_release import MomentCalibration, calibrate, draw
 from dpfast.privacy import Adjacency, Privacy, Release
 from dpfast.privacy.gaussian import gaussian_epsilon, gaussian_scale
 from dpfast.privacy.laplace import l2_laplace_scale, laplace_scale
+from dpfast.privacy.smooth import smooth_gaussian
 from dpfast.statistics import Gram, gram, rounded_bound
 
 FloatArray = NDArray[np.float64]
@@ -84,6 +85,34 @@ def primitive_attacks(privacy: Privacy, weaken: float = 1.0) -> Iterator[Attack]
     yield Attack("Gaussian", privacy, gaussian, gaussian=True)
     yield Attack("Laplace", pure, laplace, gaussian=False)
     yield Attack("L2-Laplace in 3 dimensions", pure, l2_laplace, gaussian=False)
+
+
+def smooth_gaussian_attack(privacy: Privacy, weaken: float = 1.0, dim: int = 2) -> Attack:
+    """Attack Gaussian noise with a smooth variance, on neighbours a local sensitivity apart with unlike variances.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Claim; its delta is positive.
+    weaken : float, default 1.0
+        Divides the noise: above 1 the mechanism is broken.
+    dim : int
+        Number of coordinates.
+    """
+    calibration = smooth_gaussian(privacy.epsilon, privacy.delta, dim)
+    narrow, wide = (calibration.scale(bound) / weaken for bound in (1.0, math.exp(0.5 * calibration.beta)))
+    grid = noise.grid_for_scales(narrow, wide)
+    centre = np.eye(dim)[0]
+    source = noise.SecureSource()
+
+    def scores(neighbour: bool, n: int) -> FloatArray:
+        scale, mean = (narrow, centre) if neighbour else (wide, np.zeros(dim))
+        draws = noise.gaussian(scale, (n, dim), source, center=np.tile(mean, (n, 1)), grid=grid)
+        squares = np.sum((draws / wide) ** 2, axis=1) - np.sum(((draws - centre) / narrow) ** 2, axis=1)
+        # The log likelihood ratio of the narrow law to the wide one, up to a constant.
+        return np.asarray(0.5 * squares)
+
+    return Attack(f"Gaussian of smooth variance in {dim} dimensions", privacy, scores, gaussian=False)
 
 
 def moment_attack(privacy: Privacy, weaken: float = 1.0, n_features: int = 2, n_outcomes: int = 1) -> Attack:
@@ -179,6 +208,7 @@ def all_attacks(privacy: Privacy, weaken: float = 1.0) -> Iterator[Attack]:
         Divides the noise, to see that a broken mechanism is caught.
     """
     yield from primitive_attacks(privacy, weaken)
+    yield smooth_gaussian_attack(privacy, weaken)
     for adjacency in get_args(Adjacency):
         for delta in (privacy.delta, 0.0):
             yield moment_attack(Privacy(privacy.epsilon, delta, adjacency), weaken)

@@ -1,7 +1,7 @@
 """The only folder that draws randomness: sources of bits, and exact laws seen through a public grid."""
 
 from .discrete import discrete_gaussian
-from .grid import default_grid
+from .grid import default_grid, grid_for_scales
 from .radial import l2_laplace
 from .samplers import gaussian, laplace
 from .sampling import sample_without_replacement
@@ -14,6 +14,7 @@ __all__ = [
     "default_grid",
     "discrete_gaussian",
     "gaussian",
+    "grid_for_scales",
     "l2_laplace",
     "laplace",
     "resolve_source",

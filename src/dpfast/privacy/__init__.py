@@ -40,6 +40,13 @@ from dpfast.privacy.sensitivity import (
     xx_sensitivity,
     xy_sensitivity,
 )
+from dpfast.privacy.smooth import (
+    SmoothGaussian,
+    best_beta,
+    printed_smooth_gaussian,
+    smooth_gaussian,
+    smooth_gaussian_delta,
+)
 from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.privacy.subsampling import subsampled_budget
 
@@ -55,8 +62,10 @@ __all__ = [
     "Privacy",
     "Release",
     "Reservation",
+    "SmoothGaussian",
     "UnsoundCalibrationWarning",
     "UtilityWarning",
+    "best_beta",
     "block_moment_mu",
     "block_moment_scales",
     "classic_gaussian_scale",
@@ -80,8 +89,11 @@ __all__ = [
     "person_moment_scales",
     "primo_printed_delta",
     "primo_printed_scales",
+    "printed_smooth_gaussian",
     "scale_for_mu",
     "share_of_mu",
+    "smooth_gaussian",
+    "smooth_gaussian_delta",
     "split_mu",
     "subsampled_budget",
     "subsampled_moment_delta",

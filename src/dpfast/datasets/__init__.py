@@ -1,0 +1,1 @@
+"""Data for examples, tests and benchmarks: the papers' generators, and true answers to hold estimates against."""

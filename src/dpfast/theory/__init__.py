@@ -1,0 +1,1 @@
+"""The papers' error bounds as functions of public numbers: as printed, and corrected where they are off."""
