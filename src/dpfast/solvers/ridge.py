@@ -139,8 +139,8 @@ def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise) -> float
 
     Parameters
     ----------
-    xx : ndarray of shape (d, d)
-        Released X'X, symmetric.
+    xx : ndarray of shape (d, d) or (d,)
+        Released X'X, symmetric; or the diagonal of one that is known to be diagonal, and has no noise off it.
     xy : ndarray of shape (d, l)
         Released X'Y.
     noise : MomentNoise
@@ -165,7 +165,7 @@ def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise) -> float
     mean_square = (noise.diagonal**2 + (features - 1) * noise.off_diagonal**2) / features
     if mean_square == 0.0:
         return 0.0
-    values = np.maximum(linalg.eigvalsh(xx), 0.0)
+    values = np.maximum(xx if xx.ndim == 1 else linalg.eigvalsh(xx), 0.0)
     noise_norm = features**2 * mean_square
     squared_norm = max(float(np.sum(xx**2)) - noise_norm, noise_norm / features)
     signals = np.maximum(np.sum(xy**2, axis=0) - features * noise.cross**2, 0.0) / squared_norm
