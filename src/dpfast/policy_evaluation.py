@@ -372,7 +372,7 @@ class PolicyEvaluation(Persistent):
             array: Any = getattr(self, name, self.value_)
             if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.ndim != 1 or not len(array):
                 raise ValueError(f"{name} must be a 1-D array of float64")
-        if getattr(self, "value_std_", self.value_).shape != self.value_.shape:
+        if hasattr(self, "value_std_") and len(self.value_std_) != len(self.value_):
             raise ValueError("value_std_ must have one entry a state")
         if self._states is not None and len(StateEncoder(self._states)) != len(self.value_):
             raise ValueError("there must be as many states as values")
