@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         UnsoundCalibrationWarning,
         UtilityWarning,
     )
+    from dpfast.synthetic_control import SyntheticControl
 
 __version__ = "0.1.0"
 
@@ -29,10 +30,11 @@ _HOMES = {
     "PolicyEvaluation": "dpfast.policy_evaluation",
     "Privacy": "dpfast.privacy",
     "Release": "dpfast.privacy",
+    "SyntheticControl": "dpfast.synthetic_control",
     "UnsoundCalibrationWarning": "dpfast.privacy",
     "UtilityWarning": "dpfast.privacy",
 }
-_FOLDERS = ("audit", "io", "noise", "privacy", "solvers", "statistics")
+_FOLDERS = ("audit", "datasets", "effects", "io", "noise", "privacy", "solvers", "statistics", "theory")
 
 __all__ = [
     "BudgetExceeded",
@@ -42,6 +44,7 @@ __all__ = [
     "PolicyEvaluation",
     "Privacy",
     "Release",
+    "SyntheticControl",
     "UnsoundCalibrationWarning",
     "UtilityWarning",
 ]

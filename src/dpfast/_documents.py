@@ -24,7 +24,7 @@ _OPENING = b'{"sha256": "'
 _DIGEST_END = len(_OPENING) + 2 * hashlib.sha256().digest_size
 
 # What a JSON scalar must be for an array of each kind: lists say nothing of the width of their numbers.
-_SCALARS = {"b": bool, "i": int, "u": int, "f": float, "U": str, "O": str}
+_SCALARS = {"b": bool, "i": int, "u": int, "f": float, "M": int, "U": str, "O": str}
 
 
 def write_document(path: str, kind: str, version: int, content: dict[str, Any], *, temporary: str) -> None:
@@ -130,8 +130,8 @@ def replace_file(path: str, data: bytes, temporary: str) -> None:
 def array_to_lists(array: NDArray[Any]) -> Any:
     """Return an array's entries as nested lists of Python scalars, for `array_from_lists`."""
     if array.dtype.kind not in _SCALARS or (array.dtype.kind == "O" and not all(type(x) is str for x in array.flat)):
-        raise TypeError(f"only arrays of numbers, booleans and strings can be saved, got dtype {array.dtype}")
-    return array.tolist()
+        raise TypeError(f"only arrays of numbers, booleans, dates and strings can be saved, got dtype {array.dtype}")
+    return (array.view(np.int64) if array.dtype.kind == "M" else array).tolist()
 
 
 def array_from_lists(name: str, lists: object, dtype: object, shape: object) -> NDArray[Any]:
@@ -176,7 +176,7 @@ def _dtype(name: str, dtype: object) -> np.dtype[Any]:
     except TypeError:
         wanted = None
     if wanted is None or wanted.kind not in _SCALARS:
-        raise ValueError(f"the dtype of {name} must be the name of a type of numbers, booleans or strings")
+        raise ValueError(f"the dtype of {name} must be the name of a type of numbers, booleans, dates or strings")
     return wanted
 
 

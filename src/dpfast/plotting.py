@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from dpfast import _arguments as check
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+# Told apart by people who do not see red and green alike.
+_OBSERVED, _SYNTHETIC = "black", "#0072b2"
 
 
 def accuracy_curves(epsilons: Sequence[float], curves: Mapping[str, tuple[float, NDArray[np.float64]]]) -> Figure:
@@ -41,6 +46,103 @@ def accuracy_curves(epsilons: Sequence[float], curves: Mapping[str, tuple[float,
     panels[0].set_ylabel("accuracy on held-out people")
     panels[0].set_ylim(0.0, 1.0)
     panels[-1].legend(loc="lower right")
+    return figure
+
+
+def synthetic_control_paths(
+    index: ArrayLike,
+    n_pre: int,
+    observed: ArrayLike,
+    fitted: ArrayLike,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
+) -> Figure:
+    """Draw the target and its synthetic control over time, with the intervention marked.
+
+    Parameters
+    ----------
+    index : array of shape (n_periods,)
+        Labels of the periods: numbers and dates are drawn to scale, other labels evenly spaced.
+    n_pre : int
+        Periods before the intervention.
+    observed : array of shape (n_periods,)
+        The target.
+    fitted : array of shape (n_periods,) or (n_periods - n_pre,)
+        The synthetic control; the shorter one belongs to the last periods.
+    low, high : array of shape (n_periods,) or (n_periods - n_pre,), optional
+        Limits of the synthetic control, drawn as a band.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Made without pyplot, so no window or global state is touched.
+
+    Raises
+    ------
+    ValueError
+        If `n_pre` leaves no period before or after, an array has another length, or only one limit is given.
+
+    Examples
+    --------
+    >>> from dpfast.plotting import synthetic_control_paths
+    >>> figure = synthetic_control_paths([1987, 1988, 1989], 2, [97.0, 90.0, 82.0], [97.0, 90.0, 87.0], [80.0], [94.0])
+    >>> figure.axes[0].get_ylabel()
+    'outcome'
+    """
+    figure, panel, times = _time_panel(index, n_pre)
+    panel.plot(times, _padded("observed", observed, n_pre, times), color=_OBSERVED, linewidth=1.6, label="observed")
+    synthetic = _padded("fitted", fitted, n_pre, times)
+    panel.plot(times, synthetic, color=_SYNTHETIC, linewidth=1.6, linestyle="--", label="synthetic control")
+    _add_band(panel, times, n_pre, low, high)
+    panel.set_ylabel("outcome")
+    panel.legend(frameon=False)
+    return figure
+
+
+def synthetic_control_gaps(
+    index: ArrayLike,
+    n_pre: int,
+    gap: ArrayLike,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
+) -> Figure:
+    """Draw observed minus synthetic over time, with the intervention marked.
+
+    Parameters
+    ----------
+    index : array of shape (n_periods,)
+        Labels of the periods: numbers and dates are drawn to scale, other labels evenly spaced.
+    n_pre : int
+        Periods before the intervention.
+    gap : array of shape (n_periods,) or (n_periods - n_pre,)
+        The difference; the shorter one belongs to the last periods.
+    low, high : array of shape (n_periods,) or (n_periods - n_pre,), optional
+        Limits of the gap, drawn as a band.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Made without pyplot, so no window or global state is touched.
+
+    Raises
+    ------
+    ValueError
+        If `n_pre` leaves no period before or after, an array has another length, or only one limit is given.
+
+    Examples
+    --------
+    >>> from dpfast.plotting import synthetic_control_gaps
+    >>> figure = synthetic_control_gaps([1987, 1988, 1989], 2, [0.0, 0.0, -5.0], [-12.0], [2.0])
+    >>> figure.axes[0].get_ylabel()
+    'observed - synthetic control'
+    """
+    figure, panel, times = _time_panel(index, n_pre)
+    panel.axhline(0.0, color="0.5", linewidth=0.8)
+    panel.plot(times, _padded("gap", gap, n_pre, times), color=_SYNTHETIC, linewidth=1.6, label="gap")
+    _add_band(panel, times, n_pre, low, high)
+    panel.set_ylabel("observed - synthetic control")
+    if low is not None:
+        panel.legend(frameon=False)
     return figure
 
 
@@ -96,3 +198,56 @@ def value_function(
     panel.set_xlabel("state")
     panel.set_ylabel("value")
     return figure
+
+
+def _time_panel(index: ArrayLike, n_pre: int) -> tuple[Figure, Any, NDArray[Any]]:
+    """Return a figure, its axes with the intervention marked between two periods, and the periods' positions."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    labels = np.asarray(index.to_timestamp() if hasattr(index, "to_timestamp") else index)
+    n_pre = check.integer("n_pre", n_pre)
+    if labels.ndim != 1 or not 0 < n_pre < len(labels):
+        raise ValueError(f"n_pre must leave periods before and after the intervention, got {n_pre} of {labels.size}")
+    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    panel = figure.subplots()
+    times = labels if labels.dtype.kind in "iufM" else np.arange(len(labels))
+    if times.dtype.kind == "M":
+        locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+        panel.xaxis.set_major_locator(locator)
+        panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    elif times is not labels:
+        step = -(-len(labels) // 10)
+        panel.set_xticks(times[::step], [str(label) for label in labels[::step]])
+    elif times.dtype.kind in "iu":
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    margin = (times[-1] - times[0]) / 40
+    panel.set_xlim(times[0] - margin, times[-1] + margin)
+    between = times[n_pre - 1] + (times[n_pre] - times[n_pre - 1]) / 2
+    panel.axvline(between, color="0.4", linewidth=1.0, linestyle=":")
+    mark: dict[str, Any] = {"textcoords": "offset points", "va": "top", "fontsize": 8, "color": "0.4"}
+    panel.annotate("intervention", (between, 1.0), xytext=(3, -3), xycoords=("data", "axes fraction"), **mark)
+    panel.spines[["top", "right"]].set_visible(False)
+    return figure, panel, times
+
+
+def _add_band(panel: Any, times: NDArray[Any], n_pre: int, low: ArrayLike | None, high: ArrayLike | None) -> None:
+    if (low is None) != (high is None):
+        raise ValueError("low and high must be given together, or neither")
+    if low is not None and high is not None:
+        limits = (_padded(name, values, n_pre, times) for name, values in (("low", low), ("high", high)))
+        panel.fill_between(times, *limits, color=_SYNTHETIC, alpha=0.2, linewidth=0.0, label="privacy noise")
+
+
+def _padded(name: str, values: ArrayLike, n_pre: int, times: NDArray[Any]) -> NDArray[np.float64]:
+    """Return a value a period: NaN, which is not drawn, where only the last periods are given."""
+    array = np.asarray(values, np.float64)
+    if array.shape == (len(times) - n_pre,):
+        return np.concatenate([np.full(n_pre, np.nan), array])
+    if array.shape != times.shape:
+        raise ValueError(
+            f"{name} must have one value a period ({len(times)}) or one a period after the intervention "
+            f"({len(times) - n_pre}), got shape {array.shape}"
+        )
+    return array

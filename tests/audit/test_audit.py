@@ -7,7 +7,16 @@ import pytest
 from scipy import stats
 
 from dpfast import Privacy
-from dpfast.audit import all_attacks, epsilon_lower_bound, moment_attack, mu_lower_bound, smooth_gaussian_attack
+from dpfast.audit import (
+    all_attacks,
+    epsilon_lower_bound,
+    moment_attack,
+    mu_lower_bound,
+    output_attack,
+    sampled_moment_attack,
+    smooth_gaussian_attack,
+    weight_attacks,
+)
 from dpfast.privacy import gaussian_epsilon, gaussian_mu
 
 CLAIM = Privacy(1.0, 1e-5)
@@ -34,6 +43,25 @@ def test_the_attack_on_moments_is_the_worst_case():
         assert np.mean(there) - np.mean(here) == pytest.approx(mu**2, abs=5.0 * mu * math.sqrt(2 / 4000))
 
 
+@pytest.mark.parametrize("index", [0, 2, *(pytest.param(index, marks=pytest.mark.slow) for index in (1, 3))])
+def test_weights_of_donors_keep_their_claims_and_broken_copies_are_caught(index):
+    """The same rate of false rejects as above; 600 outputs can show an epsilon of 3.6 at most."""
+    claim = Privacy(2.0, 1e-5)
+    attack = list(weight_attacks(claim))[index]
+    broken = list(weight_attacks(claim, weaken=8.0))[index]
+    assert attack.lower_bound(600) <= attack.privacy.epsilon
+    assert broken.lower_bound(600) > broken.privacy.epsilon
+
+
+def test_the_attack_on_weights_is_the_worst_case():
+    """Both parts of output perturbation are at their bounds: the score's mean shift is mu^2."""
+    attack = output_attack(Privacy(4.0, 1e-5))
+    here, there = attack.scores(False, 1500), attack.scores(True, 1500)
+    mu = gaussian_mu(4.0, 1e-5)
+    # The score's variance is its mean shift; five standard errors.
+    assert np.mean(there) - np.mean(here) == pytest.approx(mu**2, abs=5.0 * mu * math.sqrt(2 / 1500))
+
+
 @pytest.mark.slow
 def test_an_audit_of_the_release_is_sharp_and_sound():
     """With 40,000 outputs a release that lacks a fifth of its noise is caught; the real one stays below its claim."""
@@ -43,6 +71,16 @@ def test_an_audit_of_the_release_is_sharp_and_sound():
         assert moment_attack(claim, weaken=1.25).lower_bound(40_000) > 8.0
 
 
+@pytest.mark.slow
+def test_the_release_of_a_sample_keeps_its_claim_and_its_broken_copy_is_caught():
+    """Simulated 300 times, the bound on the broken copy is 2.2 with a standard deviation of 0.24: five above 1."""
+    attack = list(all_attacks(CLAIM))[8]
+    assert "sample" in attack.name
+    assert attack.lower_bound(2 * N) <= 1.0
+    assert sampled_moment_attack(CLAIM, weaken=6.0).lower_bound(2 * N) > 1.0
+
+
+@pytest.mark.slow
 def test_the_attack_on_a_smooth_variance_is_sharp_and_sound():
     """At a delta that outputs can show, a fifth of the noise missing is caught; the bound fails with 1e-6 at most."""
     claim = Privacy(1.0, 0.05)

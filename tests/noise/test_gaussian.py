@@ -97,6 +97,23 @@ def test_fixed_point_and_double_centers_of_one_value_agree():
     assert np.array_equal(*releases)
 
 
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (), (700,)])
+@pytest.mark.parametrize("exponent", [-90, -40, -20, 0, 10])
+def test_a_repeated_center_is_the_center_repeated(exponent, shape):
+    """Below 2**53 cells, beyond them, on grids finer and coarser than the centre's unit, across blocks of words."""
+    rng = np.random.default_rng(3)
+    integers = rng.integers(-(2**62), 2**62, size=shape)
+    center = FixedPoint.from_integers(integers, exponent)
+    size = (30, *shape)
+    tiled = FixedPoint.from_integers(np.broadcast_to(integers, size), exponent)
+    one, other = (gaussian(700.0, size, SeededSource(5), center=c) for c in (center, tiled))
+    assert np.array_equal(one, other)
+    exact = (
+        release(GaussianLaw(), 700.0, size, SeededSource(5), center=center, widening=1.0) if len(shape) == 2 else one
+    )
+    assert np.array_equal(one, exact)
+
+
 def test_a_center_on_a_tie_moves_to_either_side():
     """A centre half way between grid points, noise far below its resolution in double: both cells, never a hang."""
     released = gaussian(2.0**-80, 200, SeededSource(0), center=0.5, grid=1.0)

@@ -1,12 +1,14 @@
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfast.privacy import (
     exponential_mechanism_coefficient,
+    l2_laplace_coordinate_quantile,
     l2_laplace_expected_norm,
     l2_laplace_norm_quantile,
     l2_laplace_scale,
@@ -35,6 +37,23 @@ def test_norm_has_the_gamma_law():
     assert 1 - (1 + r) * math.exp(-r) == pytest.approx(0.9, rel=1e-13)
 
 
+@pytest.mark.parametrize("dim", [1, 2, 3, 30])
+def test_coordinates_have_the_marginal_law(dim):
+    """In three dimensions the tail is closed: exp(-t) (1 + t/2); in one it is Laplace's; else by simulation."""
+    level = 0.9
+    quantile = l2_laplace_coordinate_quantile(2.0, dim, level) / 2.0
+    if dim == 1:
+        assert math.exp(-quantile) == pytest.approx(0.1, rel=1e-7)
+    elif dim == 3:
+        assert math.exp(-quantile) * (1.0 + quantile / 2.0) == pytest.approx(0.1, rel=1e-7)
+    else:
+        rng = np.random.default_rng(0)
+        draws = rng.normal(size=(100_000, dim))
+        coordinates = draws[:, 0] / np.linalg.norm(draws, axis=1) * rng.gamma(dim, size=100_000)
+        # Six standard errors of a binomial share.
+        assert np.mean(np.abs(coordinates) <= quantile) == pytest.approx(level, abs=6.0 * math.sqrt(0.09 / 100_000))
+
+
 def test_infinite_epsilon_means_no_noise():
     assert l2_laplace_scale(math.inf) == laplace_scale(math.inf, 3.0) == 0.0
     assert exponential_mechanism_coefficient(math.inf, 1.0) == math.inf
@@ -52,6 +71,8 @@ def test_infinite_epsilon_means_no_noise():
         (lambda: l2_laplace_expected_norm(1.0, 0), ValueError, "dim"),
         (lambda: l2_laplace_expected_norm(-1.0, 1), ValueError, "scale"),
         (lambda: l2_laplace_norm_quantile(1.0, 1, 1.0), ValueError, "level"),
+        (lambda: l2_laplace_coordinate_quantile(0.0, 1, 0.5), ValueError, "scale"),
+        (lambda: l2_laplace_coordinate_quantile(1.0, 1, 1.0), ValueError, "level"),
         (lambda: l2_laplace_norm_quantile(1.0, 1.5, 0.5), TypeError, "dim"),
         (lambda: exponential_mechanism_coefficient(1.0, -1.0), ValueError, "score_sensitivity"),
         (

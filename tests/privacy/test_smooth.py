@@ -134,9 +134,9 @@ def test_no_pair_within_the_conditions_exceeds_delta(epsilon, delta, dim, share)
 def test_no_pair_anywhere_exceeds_delta():
     rng = np.random.default_rng(0)
     with mp.workdps(40):
-        for _ in range(20):
+        for _ in range(16):
             epsilon, delta = 10 ** rng.uniform(-2, 1.3), 10 ** rng.uniform(-12, -1)
-            dim = round(10 ** rng.uniform(0.3, 2.5))
+            dim = round(10 ** rng.uniform(0.3, 2.0))
             beta = smooth_gaussian(epsilon, delta, dim).beta * 10 ** rng.uniform(-3, 0)
             alpha = smooth_gaussian(epsilon, delta, dim, beta).alpha
             place, reach = (rng.choice([-1.0, 1.0, rng.uniform(-1, 1)]), rng.choice([1.0, rng.uniform(0.5, 1)]))

@@ -1,1 +1,33 @@
-"""Data for examples, tests and benchmarks: the papers' generators, and true answers to hold estimates against."""
+"""Data for examples, tests and benchmarks: the papers' generators, and small real tables.
+
+Nothing here is private. Synthetic data come from NumPy's generators, which is why nothing that releases anything may
+import this package: noise comes from `dpfast.noise` alone.
+"""
+
+from dpfast.datasets.california import Panel, california_prop99
+from dpfast.datasets.panels import SyntheticPanel, synthetic_control_panel
+from dpfast.datasets.policy_evaluation import (
+    GYMNASIUM_ENVIRONMENTS,
+    FlatTrajectories,
+    adjacent_pairs,
+    chain_trajectories,
+    chain_values,
+    gymnasium_values,
+    markov_trajectories,
+    table_values,
+)
+
+__all__ = [
+    "GYMNASIUM_ENVIRONMENTS",
+    "FlatTrajectories",
+    "Panel",
+    "SyntheticPanel",
+    "adjacent_pairs",
+    "california_prop99",
+    "chain_trajectories",
+    "chain_values",
+    "gymnasium_values",
+    "markov_trajectories",
+    "synthetic_control_panel",
+    "table_values",
+]

@@ -14,6 +14,8 @@ from dpfast import _arguments as check
 from dpfast.kernels import gaussian_noise as kernel
 from dpfast.kernels.fixed_point import FixedPoint
 
+from .source import BLOCK_WORDS
+
 #: A default grid has between 2**20 and 2**21 steps per unit of scale: rounding adds 1e-13 of the noise's variance.
 _DEFAULT_STEPS_EXPONENT = 20
 #: At most 2 to this many steps per unit of scale, so that the margins of double arithmetic stay small against a step.
@@ -208,10 +210,19 @@ class _FixedPointCentre(Centre):
         fractions: NDArray[np.float64] = np.ldexp(remainder.astype(np.float64), -self._shift)
         return fractions
 
+    def base_cells(self) -> NDArray[np.float64]:
+        """Return the whole cells that were split off last, to nearest double."""
+        if isinstance(self._cells, FixedPoint):
+            return self._cells.to_float64() / self._grid.step
+        return np.array([_to_double(int(cell), 0) for cell in self._cells])
+
     def fraction(self, index: int) -> Fraction:
-        cells = Fraction(self._values.integer(index)) / Fraction(2) ** self._shift
+        if self._shift <= 0:
+            return Fraction(0)
+        integer, unit = self._values.integer(index), 1 << self._shift
         # The same half-up rounding as the shift's.
-        return cells - math.floor(cells + Fraction(1, 2)) if self._shift > 0 else Fraction(0)
+        cell = (integer + unit // 2) // unit
+        return Fraction(integer - cell * unit, unit)
 
     def join(self, offsets: NDArray[np.float64], start: int, released: NDArray[np.float64]) -> None:
         whole = offsets.astype(np.int64)
@@ -220,6 +231,44 @@ class _FixedPointCentre(Centre):
             released[:] = (self._cells + carried).to_float64()
         else:
             released[:] = [_to_double(c + int(o), self._grid.exponent) for c, o in zip(self._cells, whole, strict=True)]
+
+
+class _RepeatedCentre(Centre):
+    """A short centre over and over: split once, and laid out so that every block of draws finds it in one slice.
+
+    Cells below 2**53 are exact in double, and sums with offsets then rounded as rarely and as correctly as in 128 bits.
+    """
+
+    def __init__(self, centre: Centre, fractions: NDArray[np.float64], cells: NDArray[np.float64], grid: Grid) -> None:
+        self._centre = centre
+        self._grid = grid
+        self._length = len(cells)
+        copies = 1 + -(-BLOCK_WORDS // self._length)
+        self._fractions = np.tile(fractions, copies)
+        self._nearest = np.tile(cells * grid.step, copies)
+
+    def split(self, start: int, stop: int) -> NDArray[np.float64]:
+        self._start = start % self._length
+        return self._fractions[self._start : self._start + stop - start]
+
+    def fraction(self, index: int) -> Fraction:
+        return self._centre.fraction(index % self._length)
+
+    def join(self, offsets: NDArray[np.float64], start: int, released: NDArray[np.float64]) -> None:
+        nearest = self._nearest[self._start : self._start + len(offsets)]
+        kernel.join_cells(nearest, offsets, self._grid.step, released)
+
+
+def _repeated(values: FixedPoint, shape: tuple[int, ...], grid: Grid) -> Centre:
+    """Return a centre of the last axes of a release, the same along the first ones."""
+    flat = FixedPoint(values.high.ravel(), values.low.ravel(), values.exponent)
+    centre = _FixedPointCentre(flat, grid)
+    fractions = centre.split(0, flat.shape[0])
+    cells = centre.base_cells()
+    if np.all(np.abs(cells) < 2.0**53):
+        return _RepeatedCentre(centre, fractions, cells, grid)
+    high, low = np.broadcast_to(values.high, shape).ravel(), np.broadcast_to(values.low, shape).ravel()
+    return _FixedPointCentre(FixedPoint(high, low, values.exponent), grid)
 
 
 def _object_array(integers: list[int]) -> NDArray[np.object_]:
@@ -241,7 +290,8 @@ def as_centre(center: Any, shape: tuple[int, ...], grid: Grid) -> Centre:
     Parameters
     ----------
     center : None, float, array of float64 or FixedPoint
-        Its entries are taken as the exact numbers they are. A scalar stands for an array of it.
+        Its entries are taken as the exact numbers they are. A scalar stands for an array of it, and fixed-point numbers
+        of the release's last axes for what is the same along the first ones.
     shape : tuple of int
         Shape of the release.
     grid : Grid
@@ -255,6 +305,9 @@ def as_centre(center: Any, shape: tuple[int, ...], grid: Grid) -> Centre:
     if center is None:
         return _Origin(grid)
     if isinstance(center, FixedPoint):
+        leading = len(shape) - len(center.shape)
+        if leading > 0 and center.shape == shape[leading:] and 0 not in shape:
+            return _repeated(center, shape, grid)
         _check_center_shape(center.shape, shape)
         return _FixedPointCentre(FixedPoint(center.high.ravel(), center.low.ravel(), center.exponent), grid)
     values = np.asarray(float(center) if type(center) is int and abs(center) <= 2**53 else center)

@@ -9,6 +9,21 @@ from dpfast.privacy.block_moments import (
 )
 from dpfast.privacy.budget import BudgetExceeded, Ledger, Reservation
 from dpfast.privacy.composition import Composition, share_of_mu
+from dpfast.privacy.donors import (
+    DonorObjectiveNoise,
+    OutputNoise,
+    donor_curvature,
+    donor_gradient,
+    donor_objective_noise,
+    output_noise,
+    weight_sensitivity,
+)
+from dpfast.privacy.donors_printed import (
+    PrintedObjectiveNoise,
+    PrintedOutputNoise,
+    printed_objective_noise,
+    printed_output_noise,
+)
 from dpfast.privacy.gaussian import (
     classic_gaussian_scale,
     compose_mu,
@@ -23,14 +38,16 @@ from dpfast.privacy.gaussian import (
 from dpfast.privacy.guarantee import Adjacency, Privacy
 from dpfast.privacy.laplace import (
     exponential_mechanism_coefficient,
+    l2_laplace_coordinate_quantile,
     l2_laplace_expected_norm,
     l2_laplace_norm_quantile,
     l2_laplace_scale,
     laplace_scale,
 )
 from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
+from dpfast.privacy.objective import ObjectiveNoise, objective_delta, objective_noise, objective_scale
 from dpfast.privacy.planning import Plan
-from dpfast.privacy.primo import primo_printed_delta, primo_printed_scales
+from dpfast.privacy.primo import primo_printed_delta, primo_printed_sampled_scales, primo_printed_scales
 from dpfast.privacy.release import Calibration, Release, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.privacy.sensitivity import (
     padded_bound,
@@ -56,9 +73,14 @@ __all__ = [
     "BudgetExceeded",
     "Calibration",
     "Composition",
+    "DonorObjectiveNoise",
     "Ledger",
     "MomentScales",
+    "ObjectiveNoise",
+    "OutputNoise",
     "Plan",
+    "PrintedObjectiveNoise",
+    "PrintedOutputNoise",
     "Privacy",
     "Release",
     "Reservation",
@@ -70,11 +92,15 @@ __all__ = [
     "block_moment_scales",
     "classic_gaussian_scale",
     "compose_mu",
+    "donor_curvature",
+    "donor_gradient",
+    "donor_objective_noise",
     "exponential_mechanism_coefficient",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
     "gaussian_scale",
+    "l2_laplace_coordinate_quantile",
     "l2_laplace_expected_norm",
     "l2_laplace_norm_quantile",
     "l2_laplace_scale",
@@ -82,13 +108,20 @@ __all__ = [
     "least_noise_split",
     "moment_mu",
     "moment_scales",
+    "objective_delta",
+    "objective_noise",
+    "objective_scale",
+    "output_noise",
     "padded_bound",
     "padded_squared_block_bounds",
     "padded_squared_bound",
     "person_moment_mu",
     "person_moment_scales",
     "primo_printed_delta",
+    "primo_printed_sampled_scales",
     "primo_printed_scales",
+    "printed_objective_noise",
+    "printed_output_noise",
     "printed_smooth_gaussian",
     "scale_for_mu",
     "share_of_mu",
@@ -99,6 +132,7 @@ __all__ = [
     "subsampled_moment_delta",
     "subsampled_moment_scales",
     "sum_sensitivity",
+    "weight_sensitivity",
     "xx_sensitivity",
     "xy_sensitivity",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 
@@ -118,6 +119,62 @@ def l2_laplace_norm_quantile(scale: float, dim: int, level: float) -> float:
     from scipy.special import gammaincinv
 
     return check.nonnegative("scale", scale) * float(gammaincinv(check.positive_integer("dim", dim), level))
+
+
+def l2_laplace_coordinate_quantile(scale: float, dim: int, level: float) -> float:
+    """Return the absolute value that a coordinate of L2-Laplace noise stays below with probability ``level``.
+
+    The law is a Gaussian's whose variance is ``2 W scale**2``, W a Gamma((dim + 1)/2) variable, so that the tail is the
+    mean of ``erfc(t/(2 scale sqrt(W)))``: a smooth function of W's distribution function, integrated over [0, 1].
+
+    Parameters
+    ----------
+    scale : float
+        Scale of the noise, positive.
+    dim : int
+        Number of coordinates of the vector, at least 1.
+    level : float
+        Probability in (0, 1).
+
+    Returns
+    -------
+    float
+        In the units of the scale; also for any other direction of unit length.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+    TypeError
+        If an argument is of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import l2_laplace_coordinate_quantile
+    >>> round(l2_laplace_coordinate_quantile(1.0, dim=1, level=0.95), 4)
+    2.9957
+    """
+    scale, dim = check.positive("scale", scale), check.positive_integer("dim", dim)
+    level = check.real("level", level)
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie in (0, 1), got {level!r}")
+    return scale * _unit_coordinate_quantile(dim, level)
+
+
+@functools.lru_cache(maxsize=64)
+def _unit_coordinate_quantile(dim: int, level: float) -> float:
+    from scipy.integrate import quad  # takes longer to import than all of dpfast.privacy
+    from scipy.optimize import brentq
+    from scipy.special import gammaincinv
+
+    def tail(t: float) -> float:
+        shape = 0.5 * (dim + 1)
+        return float(quad(lambda p: math.erfc(0.5 * t / math.sqrt(gammaincinv(shape, p))), 0.0, 1.0, epsabs=1e-12)[0])
+
+    high = 1.0
+    while tail(high) > 1.0 - level:
+        high *= 2.0
+    return float(brentq(lambda t: tail(t) - (1.0 - level), 0.0, high, xtol=1e-9 * high))
 
 
 def laplace_scale(epsilon: float, sensitivity: float = 1.0) -> float:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast._documents import array_from_lists, array_to_lists
 from dpfast.privacy.guarantee import Privacy
+from dpfast.privacy.subsampling import sample_sizes
 
 Calibration = Literal["sound", "paper"]
 
@@ -47,7 +48,7 @@ class Release:
     privacy : Privacy
         The guarantee of all the arrays together.
     values : mapping of str to ndarray
-        The released arrays; copied and made read-only.
+        The released arrays; copied (unless they are read-only and own their memory) and made read-only.
     scales : mapping of str to float
         Noise scale of each array (a standard deviation for Gaussian noise), in the array's units.
     mu : float or None
@@ -64,6 +65,8 @@ class Release:
         When the noise was drawn (ISO 8601, UTC).
     shapes : mapping of str to tuple of int, optional
         Shape of each array; to be given only where the values are not kept, as in a ledger's file.
+    sample : tuple of int, optional
+        Rows in the secret sample that the array "xx" was summed over, and in all; None where none was drawn.
 
     Examples
     --------
@@ -86,15 +89,17 @@ class Release:
     reproducible: bool = False
     time: str = field(default_factory=now)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    sample: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, Privacy):
             raise TypeError(f"privacy must be a dpfast.Privacy, got a {type(self.privacy).__name__}")
         values = {}
         for key, value in self.values.items():
-            array = np.array(value)
-            array.flags.writeable = False
-            values[key] = array
+            # A read-only array that owns its memory was handed over: a large one need not be held twice.
+            kept = isinstance(value, np.ndarray) and value.flags.owndata and not value.flags.writeable
+            values[key] = value if kept else np.array(value)
+            values[key].flags.writeable = False
         shapes = {key: array.shape for key, array in values.items()} or self.shapes
         object.__setattr__(self, "values", MappingProxyType(values))
         object.__setattr__(self, "scales", MappingProxyType(dict(self.scales)))
@@ -125,6 +130,8 @@ class Release:
         """Return a line for a report."""
         scales = ", ".join(f"{name} {scale:.4g}" for name, scale in self.scales.items())
         noise = f"{self.mechanism} noise, scale {scales}" if scales else f"{self.mechanism} noise"
+        if self.sample is not None:
+            noise += "; xx of a secret sample of {:,} of {:,} rows".format(*self.sample)
         return f"{self.time}  {self.name}: {noise}; calibration {self.calibration}; guarantee: {self.guarantee}"
 
     def to_dict(self, *, values: bool = True) -> dict[str, Any]:
@@ -154,6 +161,7 @@ class Release:
             "scales": dict(self.scales),
             "grid": dict(self.grid),
             "time": self.time,
+            "sample": None if self.sample is None else list(self.sample),
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
         }
         if values:
@@ -208,6 +216,8 @@ class Release:
                 reproducible=check.boolean("reproducible", record["reproducible"]),
                 time=check.text("time", record["time"]),
                 shapes=shapes,
+                # Records written before there were samples have no such key.
+                sample=None if record.get("sample") is None else sample_sizes(*record["sample"]),
             )
         except (KeyError, AttributeError) as error:
             raise ValueError("this is not the record of a release: a part is missing or not a mapping") from error

@@ -2,6 +2,7 @@
 
 from dpfast.statistics.accumulator import GramAccumulator, gram
 from dpfast.statistics.gram import Gram, Grid, person_block_bounds, rounded_bound
+from dpfast.statistics.influence import Influence, influence
 from dpfast.statistics.local_sensitivity import SMOOTH_SENSITIVITY_ERROR, smooth_sensitivity, smooth_sensitivity_lsl
 from dpfast.statistics.people import PersonUnit
 from dpfast.statistics.returns import (
@@ -11,6 +12,7 @@ from dpfast.statistics.returns import (
     first_visit_returns,
     return_range,
 )
+from dpfast.statistics.sampled import SampledGram, cross_moments, sampled_gram
 from dpfast.statistics.states import StateEncoder
 from dpfast.statistics.trajectories import Trajectories
 from dpfast.statistics.visit_moments import SufficientStatistics, sufficient_statistics
@@ -21,17 +23,22 @@ __all__ = [
     "Gram",
     "GramAccumulator",
     "Grid",
+    "Influence",
     "PersonUnit",
     "ReturnGrid",
+    "SampledGram",
     "StateEncoder",
     "SufficientStatistics",
     "Trajectories",
+    "cross_moments",
     "every_visit_returns",
     "first_visit_returns",
     "gram",
+    "influence",
     "person_block_bounds",
     "return_range",
     "rounded_bound",
+    "sampled_gram",
     "smooth_sensitivity",
     "smooth_sensitivity_lsl",
     "sufficient_statistics",

@@ -1,0 +1,93 @@
+"""Synthetic panels for synthetic control, as the paper on its private form draws them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from dpfast import _arguments as check
+
+FloatArray = NDArray[np.float64]
+
+SLOPE_MEAN, SLOPE_REACH = 4.0, 1.0
+NOISE_VARIANCE, NOISE_REACH = 0.1, 1.0
+
+
+class SyntheticPanel(NamedTuple):
+    """Donors, a target, and the target's signal, all in [-1, 1].
+
+    Parameters
+    ----------
+    donors : ndarray of shape (n, n_pre + n_post)
+        Donors' outcomes, a row each.
+    target : ndarray of shape (n_pre + n_post,)
+        The target's outcomes.
+    signal : ndarray of shape (n_pre + n_post,)
+        The target's outcomes without their noise: what a prediction is held against.
+    """
+
+    donors: FloatArray
+    target: FloatArray
+    signal: FloatArray
+
+
+def synthetic_control_panel(
+    n: int, n_pre: int, n_post: int = 3, *, seed: int | np.random.Generator | None = None
+) -> SyntheticPanel:
+    """Draw a panel of linear trends with random slopes, without any effect of the intervention.
+
+    Unit i has the signal ``slope_i * t`` at t = 1, ..., T; slopes are Gaussian with mean 4 and variance 1, truncated to
+    [3, 5]. Outcomes add independent Gaussian noise of variance 0.1 truncated to [-1, 1] (mean and variance are those
+    before truncation). All is divided by ``5 T + 1``, which no outcome can exceed: a public number.
+
+    Parameters
+    ----------
+    n : int
+        Number of donors.
+    n_pre, n_post : int
+        Periods before and after the intervention; the paper always takes 3 after it.
+    seed : int, numpy.random.Generator or None
+        Of the data; None for another panel each time.
+
+    Returns
+    -------
+    SyntheticPanel
+        Donors, target and signal.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a size is not a positive integer.
+
+    References
+    ----------
+    Rho, S., Cummings, R., Misra, V. (2023). Differentially Private Synthetic Control. AISTATS. Appendix A.1.
+
+    Examples
+    --------
+    >>> from dpfast.datasets import synthetic_control_panel
+    >>> donors, target, signal = synthetic_control_panel(100, 10, seed=0)
+    >>> donors.shape, target.shape, signal.shape
+    ((100, 13), (13,), (13,))
+    """
+    n = check.positive_integer("n", n)
+    n_periods = check.positive_integer("n_pre", n_pre) + check.positive_integer("n_post", n_post)
+    rng = np.random.default_rng(seed)
+    slopes = SLOPE_MEAN + truncated_gaussian(rng, n + 1, 1.0, SLOPE_REACH)
+    signals = np.outer(slopes, np.arange(1, n_periods + 1))
+    outcomes = signals + truncated_gaussian(rng, signals.shape, NOISE_VARIANCE, NOISE_REACH)
+    most = (SLOPE_MEAN + SLOPE_REACH) * n_periods + NOISE_REACH
+    return SyntheticPanel(outcomes[1:] / most, outcomes[0] / most, signals[0] / most)
+
+
+def truncated_gaussian(
+    rng: np.random.Generator, shape: int | tuple[int, ...], variance: float, reach: float
+) -> FloatArray:
+    """Draw from N(0, variance) given that it lies in [-reach, reach], by inverting its distribution function."""
+    deviation = np.sqrt(variance)
+    low, high = ndtr([-reach / deviation, reach / deviation])
+    drawn: FloatArray = np.clip(deviation * ndtri(rng.uniform(low, high, shape)), -reach, reach)
+    return drawn

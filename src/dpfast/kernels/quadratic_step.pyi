@@ -1,0 +1,23 @@
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+class QuadraticSteps:
+    def __init__(
+        self,
+        matrix: FloatArray,
+        transposed: FloatArray | None,
+        linear: FloatArray,
+        *,
+        diagonal: tuple[float, float],
+        weight: float,
+        step: float,
+        set_name: str,
+        radius: float = 0.0,
+        bounds: tuple[FloatArray, FloatArray] | None = None,
+        level: int = -1,
+    ) -> None: ...
+    def gradient(self, x: FloatArray, out: FloatArray) -> None: ...
+    def step(self, x: FloatArray, out: FloatArray) -> bool: ...
+    def accelerate(self, momentum: float, n_steps: int, x: FloatArray, last: FloatArray) -> None: ...

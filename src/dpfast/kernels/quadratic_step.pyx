@@ -1,0 +1,110 @@
+"""Proximal gradient steps on a quadratic in twice the working precision: the arrays around quadratic_step.c.
+
+Vectors are C-contiguous float64 arrays of shape (2, n), unevaluated sums of their rows. No GIL: other threads go on.
+Shapes, finiteness, symmetry and ranges are checked in dpfast.solvers.constrained.
+"""
+
+import numpy as np
+
+cdef extern from "quadratic_step.h" nogil:
+    ctypedef enum dpfast_set:
+        DPFAST_WHOLE_SPACE
+        DPFAST_BOX
+        DPFAST_L2_BALL
+        DPFAST_L1_BALL
+
+    ctypedef struct dpfast_quadratic:
+        ptrdiff_t n, n_columns
+        const double *matrix
+        const double *transposed
+        double diagonal[2]
+        const double *linear
+        double weight
+        dpfast_set set
+        double radius
+        const double *low
+        const double *high
+        double step
+
+    ctypedef struct dpfast_vector:
+        double *high
+        double *low
+
+    ptrdiff_t dpfast_step_workspace(const dpfast_quadratic *q)
+    void dpfast_quadratic_gradient(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, double *workspace,
+                                   int level)
+    int dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace,
+                             int level)
+    void dpfast_accelerate(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x,
+                           dpfast_vector last, double *workspace, int level)
+
+
+cdef dpfast_vector vector(double[:, ::1] x) noexcept:
+    cdef dpfast_vector parts
+    parts.high, parts.low = &x[0, 0], &x[1, 0]
+    return parts
+
+
+cdef class QuadraticSteps:
+    """x'Ax/2 + linear'x + weight ||x||_1 over a set, A = matrix + diagonal I or 2 F F' + diagonal I.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n) or (n, k)
+        Symmetric; or F, if `transposed` is given.
+    transposed : ndarray of shape (k, n) or None
+        F', contiguous too.
+    linear : ndarray of shape (n,)
+    diagonal : tuple of two floats
+        An unevaluated sum.
+    weight, step : float
+    set_name : {"whole_space", "box", "l2_ball", "l1_ball"}
+    radius : float
+        Of a ball.
+    bounds : tuple of two ndarrays of shape (n,), or None
+        Of a box.
+    level : int, default -1
+        A vector level of cpu.h; a negative one for the best available.
+    """
+
+    cdef dpfast_quadratic q
+    cdef const double[:, ::1] matrix, transposed
+    cdef const double[::1] linear, low, high
+    cdef double[::1] workspace
+    cdef int level
+
+    def __init__(self, const double[:, ::1] matrix, const double[:, ::1] transposed, const double[::1] linear, *, diagonal,
+                 weight, step, set_name, radius=0.0, bounds=None, level=-1):
+        self.matrix, self.transposed, self.linear, self.level = matrix, transposed, linear, level
+        self.q.n, self.q.n_columns = linear.shape[0], 0
+        self.q.matrix, self.q.transposed, self.q.linear = &matrix[0, 0], NULL, &linear[0]
+        if transposed is not None:
+            self.q.n_columns, self.q.transposed = matrix.shape[1], &transposed[0, 0]
+        self.q.diagonal[0], self.q.diagonal[1] = diagonal
+        self.q.weight, self.q.step, self.q.radius = weight, step, radius
+        self.q.set = {"whole_space": DPFAST_WHOLE_SPACE, "box": DPFAST_BOX, "l2_ball": DPFAST_L2_BALL,
+                      "l1_ball": DPFAST_L1_BALL}[set_name]
+        if bounds is not None:
+            self.low, self.high = bounds
+            self.q.low, self.q.high = &self.low[0], &self.high[0]
+        self.workspace = np.empty(dpfast_step_workspace(&self.q))
+
+    def gradient(self, double[:, ::1] x, double[:, ::1] out):
+        """Write Ax + linear to `out`."""
+        cdef dpfast_vector x_parts = vector(x), out_parts = vector(out)
+        with nogil:
+            dpfast_quadratic_gradient(&self.q, x_parts, out_parts, &self.workspace[0], self.level)
+
+    def step(self, double[:, ::1] x, double[:, ::1] out):
+        """Write the proximal gradient step from x to `out`; returns whether it ends on the boundary of a ball."""
+        cdef dpfast_vector x_parts = vector(x), out_parts = vector(out)
+        cdef bint on_boundary
+        with nogil:
+            on_boundary = dpfast_proximal_step(&self.q, x_parts, out_parts, &self.workspace[0], self.level)
+        return on_boundary
+
+    def accelerate(self, double momentum, Py_ssize_t n_steps, double[:, ::1] x, double[:, ::1] last):
+        """Take so many accelerated steps from x and its predecessor `last`, in place."""
+        cdef dpfast_vector x_parts = vector(x), last_parts = vector(last)
+        with nogil:
+            dpfast_accelerate(&self.q, momentum, n_steps, x_parts, last_parts, &self.workspace[0], self.level)

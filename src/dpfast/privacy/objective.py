@@ -1,0 +1,347 @@
+"""Objective perturbation: how much noise in the objective makes its minimiser private.
+
+The mechanism releases ``argmin over F of loss(theta) + regulariser(theta) + (m/2) ||theta||**2 + b'theta``, F closed
+and convex, noise b. Let neighbouring losses differ in gradient by h(theta) with ``||h|| <= L`` on F, and in curvature
+by matrices with at most one negative eigenvalue, of at most c in absolute value. The noise b that gives an output on
+one table and the noise b + h(theta) that gives it on the other have densities nu whose ratio, times a Jacobian of at
+most 1 + c/m, bounds the ratio of the outputs' densities. So with
+
+    epsilon = epsilon_noise + log(1 + c/m)
+
+the noise b has to hide a shift of at most L at epsilon_noise. But the shift depends on b, so a Gaussian b does not have
+the Gaussian mechanism's delta. Where h keeps to one line, the worst shift is always towards b, and the loss is
+u |N(0, 1)| + u**2/2 with u = L/scale; where it keeps to one plane, |N(0, 1)| becomes a Rayleigh variable. With
+z = epsilon_noise/u - u/2 (if that is at least 0) the exact deltas are
+
+    line   2 (Phi(-z) - exp(epsilon_noise) Phi(-z - u)): twice that of the Gaussian mechanism;
+    plane  sqrt(2 pi) u exp(epsilon_noise) Phi(-z - u) = u exp(-z**2/2) M(z + u), M the Mills ratio.
+
+L2-Laplace noise b of scale L/epsilon_noise is pure, and hides any shift.
+
+A solver returns the minimiser only to within some tau, on floating-point noise. Its output is therefore released with
+a little L2-Laplace noise of its own, of scale 2 tau/epsilon_finish: the exact minimiser plus that noise is a
+post-processing of the exact minimiser, and moving the noise's centre by tau changes densities by a factor of at most
+exp(epsilon_finish/2), on either table.
+
+References
+----------
+Chaudhuri, Monteleoni and Sarwate (2011), "Differentially private empirical risk minimization", JMLR 12, Algorithm 2.
+Kifer, Smith and Thakurta (2012), "Private convex empirical risk minimization", COLT, Algorithm 1; the loss as a folded
+variable is that of Redberg, Koskela and Wang (2023), "Improving the privacy and practicality of objective
+perturbation", NeurIPS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from dpfast import _arguments as check
+from dpfast.privacy.gaussian import gaussian_delta
+from dpfast.privacy.guarantee import Privacy
+from dpfast.privacy.laplace import l2_laplace_scale
+
+Geometry = Literal["line", "plane"]
+
+# Relative: more than the rounding of the few operations that each covers.
+_ROUND_DOWN, _ROUND_UP = 1.0 - 2.0**-45, 1.0 + 2.0**-45
+_MAX_TRIES = 48
+# Curvature gets no less of epsilon unless less convexity than that asks for is wanted: beyond, more convexity hardly
+# lowers the noise and only shrinks the parameters.
+_LEAST_CURVATURE_SHARE = 2.0**-5
+
+
+@dataclass(frozen=True)
+class ObjectiveNoise:
+    """The whole calibration of one objective perturbation.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        The guarantee of the released minimiser, finishing noise included.
+    mechanism : {"Gaussian", "L2-Laplace"}
+        Law of the noise b in the objective.
+    scale : float
+        Its scale: the standard deviation of a coordinate, or the scale of the density exp(-||b||/scale).
+    strong_convexity : float
+        m: the objective has ``(m/2) ||theta||**2`` in it.
+    noise_epsilon, curvature_epsilon, finishing_epsilon : float
+        How epsilon is shared.
+    """
+
+    privacy: Privacy
+    mechanism: Literal["Gaussian", "L2-Laplace"]
+    scale: float
+    strong_convexity: float
+    noise_epsilon: float
+    curvature_epsilon: float
+    finishing_epsilon: float
+
+    def finishing_scale(self, tolerance: float) -> float:
+        """Return the scale of the L2-Laplace noise that the solver's minimiser is released with.
+
+        Parameters
+        ----------
+        tolerance : float
+            tau: how far from the exact minimiser the solver's may be, whatever the data and the noise.
+
+        Returns
+        -------
+        float
+            ``2 tau/finishing_epsilon``, rounded up.
+        """
+        return l2_laplace_scale(self.finishing_epsilon, 2.0 * check.positive("tolerance", tolerance))
+
+    def coordinate_scale(self, dim: int) -> float:
+        """Return the standard deviation of a coordinate of b."""
+        return self.scale if self.mechanism == "Gaussian" else self.scale * math.sqrt(dim + 1.0)
+
+
+def objective_delta(scale: float, epsilon: float, gradient: float = 1.0, *, geometry: Geometry) -> float:
+    """Delta that Gaussian noise in an objective provides at an epsilon, curvature aside.
+
+    Parameters
+    ----------
+    scale : float
+        Standard deviation of every coordinate of the noise, positive.
+    epsilon : float
+        What is left of epsilon for the noise, at least 0.
+    gradient : float
+        L: most that one person can change the gradient of the loss, in the L2 norm, anywhere on the constraint set.
+    geometry : {"line", "plane"}
+        What the change of gradient keeps to, whatever the parameters.
+
+    Returns
+    -------
+    float
+        Exact for the worst change of gradient, rounded up by less than 1e-11 relative.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import objective_delta
+    >>> f"{objective_delta(9.0737, 0.5, geometry='plane'):.2e}"
+    '1.00e-06'
+    """
+    scale, gradient = check.positive("scale", scale), check.positive("gradient", gradient)
+    epsilon = check.nonnegative("epsilon", epsilon)
+    check.choice("geometry", geometry, ("line", "plane"))
+    return _delta_up(gradient / scale, epsilon, geometry)
+
+
+def objective_scale(epsilon: float, delta: float, gradient: float = 1.0, *, geometry: Geometry) -> float:
+    """Smallest Gaussian noise in an objective that gives (epsilon, delta), curvature aside.
+
+    Parameters
+    ----------
+    epsilon : float
+        What is left of epsilon for the noise, positive; ``float("inf")`` means no noise.
+    delta : float
+        In (0, 1).
+    gradient : float
+        L: most that one person can change the gradient of the loss, in the L2 norm, anywhere on the constraint set.
+    geometry : {"line", "plane"}
+        What the change of gradient keeps to: one line (add/remove, generalised linear loss) or one plane (replace-one;
+        replacing a donor), whatever the parameters.
+
+    Returns
+    -------
+    float
+        Standard deviation of every coordinate, in the units of the gradient; put back into `objective_delta` it gives
+        at most ``delta``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import objective_scale
+    >>> round(objective_scale(0.5, 1e-6, geometry="plane"), 2), round(objective_scale(0.5, 1e-6, geometry="line"), 2)
+    (9.07, 8.35)
+    """
+    epsilon, gradient = check.positive_or_inf("epsilon", epsilon), check.positive("gradient", gradient)
+    check.choice("geometry", geometry, ("line", "plane"))
+    if epsilon == math.inf:
+        return 0.0
+    delta = check.delta_value(delta)
+    ratio = _largest_ratio(epsilon, delta, geometry)
+    for attempt in range(_MAX_TRIES):
+        scale = gradient / ratio * (1.0 + 2.0 ** (attempt - 52))
+        if not 0.0 < scale < math.inf:
+            break
+        if _delta_up(gradient / scale, epsilon, geometry) <= delta:
+            return scale
+    raise ValueError("epsilon, delta and gradient ask for noise outside the range of floats")
+
+
+def objective_noise(
+    privacy: Privacy,
+    *,
+    gradient: float,
+    curvature: float,
+    strong_convexity: float,
+    geometry: Geometry,
+    dim: int,
+    radius: float = 1.0,
+    cost: Callable[[float, float], float] | None = None,
+    finishing_share: float = 2.0**-7,
+) -> ObjectiveNoise:
+    """Calibrate objective perturbation: noise, convexity and the finishing noise that hides the solver's error.
+
+    More convexity m leaves more of epsilon for the noise, and pulls harder towards 0. The split is free. Unless told
+    otherwise it minimises what both can add to the objective on a ball of the given radius, ``sqrt(dim) * radius *
+    (deviation of a coordinate of b) + (m - strong_convexity) * radius**2/2``.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        The guarantee of the released minimiser. Gaussian noise where its delta is above 0, else L2-Laplace noise.
+    gradient : float
+        L: most that one person can change the gradient of the loss, in the L2 norm, anywhere on the constraint set.
+    curvature : float
+        c: largest eigenvalue, in absolute value, of a change of the loss's Hessian there; the change must have at most
+        one negative eigenvalue.
+    strong_convexity : float
+        Least m wanted, at least 0.
+    geometry : {"line", "plane"}
+        What the change of gradient keeps to.
+    dim : int
+        Number of parameters.
+    radius : float, default 1.0
+        Largest L2 norm of the parameters, or one that is usual if they are not constrained; it only guides the split.
+    cost : callable, optional
+        What to minimise instead: a function of the deviation of a coordinate of b and of m.
+    finishing_share : float, default 2**-7
+        Share of epsilon that hides the solver's error, in (0, 1).
+
+    Returns
+    -------
+    ObjectiveNoise
+        Rounded towards privacy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type, or epsilon is infinite, which needs no calibration.
+
+    Examples
+    --------
+    >>> from dpfast import Privacy
+    >>> from dpfast.privacy import objective_noise
+    >>> noise = objective_noise(
+    ...     Privacy(1.0, 1e-6), gradient=1.0, curvature=0.25, strong_convexity=0.1, geometry="line", dim=5
+    ... )
+    >>> noise.noise_epsilon + noise.curvature_epsilon + noise.finishing_epsilon <= 1.0
+    True
+    """
+    gradient, curvature = check.positive("gradient", gradient), check.positive("curvature", curvature)
+    least = check.nonnegative("strong_convexity", strong_convexity)
+    dim = check.positive_integer("dim", dim)
+    radius = check.positive("radius", radius)
+    share = check.positive("finishing_share", finishing_share)
+    if share >= 1.0:
+        raise ValueError(f"finishing_share must lie in (0, 1), got {share!r}")
+    if math.isinf(privacy.epsilon):
+        raise ValueError("epsilon must be finite: without noise there is nothing to calibrate")
+    epsilon, delta = privacy.target
+    finishing = share * epsilon
+    shared = (epsilon - finishing) * _ROUND_DOWN
+    # The finishing noise multiplies delta by exp(finishing/2): see the top of this module.
+    delta *= math.exp(-0.5 * finishing) * _ROUND_DOWN
+    stretch = 1.0 if delta > 0.0 else math.sqrt(dim + 1.0)
+
+    def noise_epsilon(convexity: float) -> float:
+        return (shared - math.log1p(curvature / convexity) * _ROUND_UP) * _ROUND_DOWN
+
+    def noise_scale(convexity: float) -> float:
+        left = noise_epsilon(convexity)
+        if left <= 0.0:
+            return math.inf
+        return objective_scale(left, delta, gradient, geometry=geometry) if delta > 0.0 else gradient / left
+
+    def excess(deviation: float, convexity: float) -> float:
+        return math.sqrt(dim) * radius * deviation + 0.5 * (convexity - least) * radius**2
+
+    minimised = cost or excess
+    convexity = _best_convexity(lambda m: minimised(stretch * noise_scale(m), m), curvature, least, shared)
+    left = noise_epsilon(convexity)
+    return ObjectiveNoise(
+        privacy=privacy,
+        mechanism="Gaussian" if delta > 0.0 else "L2-Laplace",
+        scale=noise_scale(convexity) if delta > 0.0 else l2_laplace_scale(left, gradient),
+        strong_convexity=convexity,
+        noise_epsilon=left,
+        curvature_epsilon=math.log1p(curvature / convexity) * _ROUND_UP,
+        finishing_epsilon=finishing,
+    )
+
+
+def _best_convexity(cost: Callable[[float], float], curvature: float, least: float, epsilon: float) -> float:
+    """Minimise the cost over the epsilon that curvature gets: all of it, or what the least convexity asks for."""
+    from scipy.optimize import minimize_scalar  # takes longer to import than all of dpfast.privacy
+
+    most = min(epsilon, math.log1p(curvature / least)) if least > 0.0 else epsilon
+    fewest = min(most, _LEAST_CURVATURE_SHARE * epsilon)
+
+    def convexity(curvature_epsilon: float) -> float:
+        return max(least, curvature / math.expm1(curvature_epsilon))
+
+    found = minimize_scalar(lambda part: cost(convexity(part)), bounds=(fewest, most), method="bounded")
+    candidates = [convexity(float(found.x)), convexity(fewest)] + ([least] if most < epsilon else [])
+    return min(candidates, key=cost)
+
+
+def _delta_up(ratio: float, epsilon: float, geometry: Geometry) -> float:
+    """Delta at u = gradient/scale, rounded up."""
+    delta = _delta_on_a_line(ratio, epsilon) if geometry == "line" else _delta_on_a_plane(ratio, epsilon)
+    return min(1.0, math.nextafter(delta, 1.0))
+
+
+def _delta_on_a_line(u: float, epsilon: float) -> float:
+    if epsilon >= 0.5 * u * u:
+        return 2.0 * gaussian_delta(1.0, epsilon, u)
+    # Every draw of b counts: 1 - exp(epsilon) E exp(-u |N| - u**2/2) = 1 - 2 exp(epsilon) Phi(-u).
+    if u < 1.0:
+        return -math.expm1(epsilon + math.log1p(-math.erf(u * math.sqrt(0.5)))) * _ROUND_UP
+    from scipy.special import log_ndtr  # takes longer to import than all of dpfast.privacy
+
+    return -math.expm1(epsilon + math.log(2.0) + float(log_ndtr(-u))) * _ROUND_UP
+
+
+def _delta_on_a_plane(u: float, epsilon: float) -> float:
+    from scipy.special import erfcx  # takes longer to import than all of dpfast.privacy
+
+    half = 0.5 * u
+    mills = math.sqrt(0.5 * math.pi) * float(erfcx(max(epsilon / u + half, u) * math.sqrt(0.5)))
+    z = epsilon / u - half
+    if z < 0.0:
+        # Every draw of b counts: 1 - exp(epsilon) E exp(-u R - u**2/2), R Rayleigh.
+        shifted = epsilon - half * u
+        return (-math.expm1(shifted) + math.exp(shifted) * u * mills) * _ROUND_UP
+    # z has an error of a few 2**-53 (z + u), which moves delta by z times that.
+    return u * math.exp(-0.5 * z * z) * mills * (1.0 + (32.0 + 4.0 * z * (z + u)) * 2.0**-52)
+
+
+def _largest_ratio(epsilon: float, delta: float, geometry: Geometry) -> float:
+    """Return the u = gradient/scale whose delta is the target, to a few units in the last place."""
+    from scipy.optimize import brentq  # takes longer to import than all of dpfast.privacy
+
+    # Both deltas are at most exp(-z**2/2), so the u with z = sqrt(2 log(1/delta)) is small enough.
+    t = math.sqrt(-2.0 * math.log(delta))
+    low = high = 2.0 * epsilon / (t + math.sqrt(t * t + 2.0 * epsilon))
+    while _delta_up(high, epsilon, geometry) <= delta:
+        low, high = high, 2.0 * high
+    target = math.log(delta)
+
+    def excess(log_u: float) -> float:
+        return math.log(_delta_up(math.exp(log_u), epsilon, geometry)) - target
+
+    return math.exp(float(brentq(excess, math.log(low), math.log(high), xtol=1e-300, rtol=1e-15)))

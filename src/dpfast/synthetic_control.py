@@ -1,0 +1,872 @@
+"""Private synthetic control: what would have happened to a target, from donors whose records stay private.
+
+The default mechanism releases moments of donors as rows (cross_section.py); predictions for any number of public
+targets, effects, intervals and placebos are computed from that one release. The paper's own algorithms release the
+donors' weights for one target (donor_weights.py).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from dpfast import _arguments as check
+from dpfast import io, noise
+from dpfast.cross_section import (
+    CrossSection,
+    CrossSectionBatch,
+    DonorRows,
+    kept_components,
+    orthonormal_basis,
+    prediction_interval,
+    with_center,
+)
+from dpfast.donor_weights import (
+    DonorMechanism,
+    Panel,
+    PanelBounds,
+    algorithm,
+    output_half_width,
+    prediction,
+)
+from dpfast.effects import effect_table
+from dpfast.kernels.threads import resolve_n_threads
+from dpfast.moment_release import draw, draw_repeatedly
+from dpfast.persistence import Persistent
+from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, Reservation, UtilityWarning
+from dpfast.solvers import damped_solve, ridge_from_rows
+from dpfast.target_reports import TargetReports
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+FloatArray = NDArray[np.float64]
+
+# Mean square of mapped outcomes that is assumed where nothing is known: as of outcomes around half their bound.
+_SPREAD = 0.25
+# A relative error from which an answer is mostly noise.
+_USELESS = 0.5
+
+
+class SyntheticControl(TargetReports, Persistent):
+    """Differentially private synthetic control.
+
+    Privacy: a person is a donor, with all its periods. One joint release of the donors' moments before the
+    intervention and across it is (epsilon, delta)-differentially private under `adjacency`; every prediction is
+    computed from it. ("output" and "objective" release the donors' weights for the target of the fit, and the
+    prediction made with them, under replace-one.) Targets are public: their own records are not protected.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy of the whole fit; ``inf`` for the textbook estimate from raw data, without noise, clipping or mapping.
+    delta : float, default 0.0
+        0 for pure differential privacy, which asks for much more noise.
+    bound : float or tuple of (low, high), default 1.0
+        Declared range of the outcomes: [-bound, bound], or [low, high]. Entries are clipped to it and mapped to
+        [-1, 1]; predictions shrink towards its middle.
+    ridge : float or "auto", default "auto"
+        The paper's lambda: lambda/2 is added to X'X, in mapped units. "auto" is its number of periods before the
+        intervention [1]_. In either case no eigenvalue of the released X'X counts for less than the floor that the
+        known noise sets (`noise_floor_`).
+    mechanism : {"cross_section", "output", "objective"}, default "cross_section"
+        "cross_section" releases moments, which serve any number of targets, and is far more accurate. "output" adds
+        noise to the ridge weights of one target, "objective" to their objective over the L1 ball ([1]_, Algorithms 2
+        and 3, here with exact calibrations); both then release the prediction.
+    split : tuple of (epsilon_1, epsilon_2), optional
+        For ``calibration="paper"``: the shares of weights and donors; halves by default.
+    curvature, gradient : float, optional
+        For "objective": public constants c (the printed algorithm's too) and L that every panel that could have been
+        keeps to, where they are below the exact worst cases for the declared range. Taken on trust.
+    row_bound : tuple of (pre, post), optional
+        L2 norms of a donor's mapped outcomes before and after the intervention (about `center`, if there is one);
+        longer ones are scaled onto them. By default as long as the range allows: sqrt(n_pre), sqrt(n_post).
+    n_components : int or "noise", optional
+        Keep only the largest eigenvalues of X'X (robust synthetic control [2]_): so many, or those beyond the noise.
+    nonnegative : bool, default False
+        Declares that outcomes are at least 0 (with a single `bound`), which lowers the noise; others are clipped.
+    center : float, array of shape (n_periods,) or "target", optional
+        A public path in input units about which donors are summed, where that lowers the noise: the nearer they are
+        declared to be to it (by `row_bound`), the less is needed. The estimate stays that about the middle of the
+        range.
+    basis : int or array of shape (n_pre, n_features), optional
+        Public paths, in whose span the outcomes before the intervention are looked at: orthonormal columns, or so many
+        polynomials of lowest degree. Fewer features bring less noise.
+    observation_rate : float, optional
+        Declares that entries may be missing (NaN), completely at random, with this public probability of being
+        observed: they are filled with the centre and moments are rescaled. By default missing entries are refused.
+    adjacency : {"replace_one", "add_remove"}, default "replace_one"
+        Whether the number of donors is public (one donor replaced) or private (one donor more or less).
+    calibration : {"sound", "paper"}, default "sound"
+        "paper" is the printed Algorithm 2 for "output", which is private but has 12 to 29 times the noise it takes at
+        10 to 100 donors, and the printed Algorithm 3 for "objective", which is **not private**; there is a warning.
+    random_state : int, optional
+        Seed for a reproducible run, which voids the guarantee against anyone who knows it.
+    n_threads : int, optional
+        Threads that sum rows; the results do not depend on it.
+    ledger : Ledger, optional
+        The budget to pay from; shared by clones and copies.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_post, n_pre)
+        Prediction of each later period from a target's earlier ones, in mapped units.
+    pre_coef_ : ndarray of shape (n_pre, n_pre)
+        The same for the earlier periods themselves.
+    weights_ : ndarray of shape (n_donors,)
+        Released weights of the donors, in the place of coefficients with "output" and "objective".
+    prediction_ : ndarray of shape (n_post,)
+        With those: the prediction for the target of the fit.
+    ridge_ : float
+        The paper's lambda, as used.
+    noise_floor_ : float
+        Least that an eigenvalue of X'X with its penalty counts for; 0 without noise.
+    n_components_ : int or None
+        Number of eigenvalues kept; None for all.
+    n_pre_, n_post_ : int
+        Periods before and after the intervention.
+    periods_ : ndarray of shape (n_periods,)
+        Their labels; 0, 1, ... where the donors have none.
+    target_ : ndarray of shape (n_periods,) or (n_pre,), or None
+        The public target that was passed to the fit.
+    releases_ : tuple of Release
+        All that left the data.
+    privacy_spent_ : Privacy
+        What it cost.
+
+    References
+    ----------
+    .. [1] Rho, S., Cummings, R., Misra, V. (2023). Differentially Private Synthetic Control. AISTATS. Section 4.2.
+    .. [2] Amjad, M., Shah, D., Shen, D. (2018). Robust Synthetic Control. JMLR 19, Algorithm 1.
+
+    Examples
+    --------
+    >>> from dpfast import SyntheticControl
+    >>> from dpfast.datasets import synthetic_control_panel
+    >>> donors, target, signal = synthetic_control_panel(10_000, 10, seed=0)
+    >>> model = SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, n_pre=10)
+    >>> bool(abs(model.predict(target[:10]) - signal[10:]).max() < 0.05)
+    True
+    >>> model.privacy_spent_
+    Privacy(epsilon=1.0, delta=1e-06, adjacency='replace_one')
+    """
+
+    _MECHANISMS: ClassVar[tuple[str, ...]] = ("cross_section", "output", "objective")
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        bound: float | tuple[float, float] = 1.0,
+        ridge: float | Literal["auto"] = "auto",
+        mechanism: Literal["cross_section", "output", "objective"] = "cross_section",
+        split: tuple[float, float] | None = None,
+        curvature: float | None = None,
+        gradient: float | None = None,
+        row_bound: tuple[float, float] | None = None,
+        n_components: int | Literal["noise"] | None = None,
+        nonnegative: bool = False,
+        center: float | ArrayLike | Literal["target"] | None = None,
+        basis: int | ArrayLike | None = None,
+        observation_rate: float | None = None,
+        adjacency: Adjacency = "replace_one",
+        calibration: Calibration = "sound",
+        random_state: int | None = None,
+        n_threads: int | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bound = bound
+        self.ridge = ridge
+        self.mechanism = mechanism
+        self.split = split
+        self.curvature = curvature
+        self.gradient = gradient
+        self.row_bound = row_bound
+        self.n_components = n_components
+        self.nonnegative = nonnegative
+        self.center = center
+        self.basis = basis
+        self.observation_rate = observation_rate
+        self.adjacency = adjacency
+        self.calibration = calibration
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.ledger = ledger
+
+    def fit(self, donors: Any, n_pre: int, target: ArrayLike | None = None) -> Self:
+        """Fit from a panel of donors.
+
+        Parameters
+        ----------
+        donors : array or DataFrame of shape (n_donors, n_periods)
+            Outcomes of units by periods. A frame of periods by units is turned, if its labels say that it is one.
+        n_pre : int
+            Number of periods before the intervention.
+        target : array of shape (n_periods,) or (n_pre,), or several as rows; optional
+            Public series, kept as the one that `effect`, `plot` and the like are about. It must not be a donor's.
+
+        Returns
+        -------
+        self
+            Fitted.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter, a label, a shape or an entry is not accepted. Nothing is spent then, and the estimator is
+            left as it was.
+        BudgetExceeded
+            If the ledger has too little left.
+
+        Warns
+        -----
+        UtilityWarning
+            Where the number of donors is public and says that the answer will be mostly noise; before anything is
+            spent.
+        """
+        self._checked()
+        panel = io.open_panel(donors, n_pre, may_miss=self.observation_rate is not None)
+        io.check_no_donor(target, panel.units)
+        return self._fit_panel(panel, n_pre, target)
+
+    def fit_long(self, frame: Any, unit: str, time: str, value: str, treated: object, n_pre: int) -> Self:
+        """Fit from a panel with a row for each unit and period, the target among the units.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            In any order of rows.
+        unit, time, value : str
+            The columns that hold the unit, the period and the outcome.
+        treated : label
+            The unit that is the target. It is taken out of the donors: its own record is public.
+        n_pre : int
+            Number of periods before the intervention.
+
+        Returns
+        -------
+        self
+            Fitted, with the treated unit as `target_`.
+
+        Raises
+        ------
+        ValueError, TypeError, BudgetExceeded
+            As for `fit`; also if a column is missing, or a unit has a period twice or (unless `observation_rate` is
+            declared) lacks one.
+        """
+        self._checked()
+        may_miss = self.observation_rate is not None
+        panel, target = io.open_long_panel(frame, unit, time, value, treated, n_pre, may_miss=may_miss)
+        return self._fit_panel(panel, n_pre, target)
+
+    def fit_repeatedly(
+        self, donors: Any, n_pre: int, repeats: int, *, epsilons: Sequence[float] | None = None
+    ) -> tuple[CrossSectionBatch, ...]:
+        """Release a panel's moments many times over, for experiments: it is summed once, and costs the noise to draw.
+
+        Privacy: every repetition spends the whole epsilon and delta again, and all are on the ledger.
+
+        Parameters
+        ----------
+        donors, n_pre
+            As for `fit`.
+        repeats : int
+            Releases at each epsilon.
+        epsilons : sequence of float, optional
+            By default the estimator's own.
+
+        Returns
+        -------
+        tuple of CrossSectionBatch
+            One for each epsilon, with a ``predict`` of its own at any ridge. The estimator itself is not fitted.
+
+        Raises
+        ------
+        ValueError, TypeError, BudgetExceeded
+            As for `fit`.
+
+        Examples
+        --------
+        >>> from dpfast import SyntheticControl
+        >>> from dpfast.datasets import synthetic_control_panel
+        >>> donors, target, signal = synthetic_control_panel(1_000, 10, seed=0)
+        >>> model = SyntheticControl(1.0, 1e-6)
+        >>> weak, strong = model.fit_repeatedly(donors, 10, repeats=50, epsilons=[1.0, 4.0])
+        >>> weak.predict(target[:10]).shape
+        (50, 3)
+        >>> bool(weak.predict(target[:10]).std() > strong.predict(target[:10], ridge=20.0).std())
+        True
+        """
+        privacy = self._checked()
+        if self.mechanism != "cross_section":
+            raise ValueError(
+                f"mechanism must be 'cross_section' to release moments repeatedly, got {self.mechanism!r}: "
+                "dpfast.donor_weights repeats releases of weights"
+            )
+        repeats = check.positive_integer("repeats", repeats)
+        targets = [Privacy(one, self.delta, self.adjacency) for one in (epsilons or [self.epsilon])]
+        if any(math.isinf(one.epsilon) for one in targets):
+            raise ValueError("epsilons must be finite: without noise every repetition is the same")
+        if repeats * len(targets) * privacy.delta >= 1.0:
+            raise ValueError("delta times the number of releases must be below 1")
+        panel = io.open_panel(donors, n_pre, may_miss=self.observation_rate is not None)
+        n_periods = panel.values.shape[1]
+        center = self._center_path(n_periods, None)
+        first = self._section(n_pre, n_periods - n_pre, targets[0], center)
+        sections = [first, *(CrossSection.of(first.rows, one) for one in targets[1:])]
+        for section, one in zip(sections, targets, strict=True):
+            error = section.expected_error(len(panel.values), self._lambda(n_pre), _SPREAD)
+            self._warn_of_noise(error, len(panel.values), one)
+        total = math.fsum(repeats * one.epsilon for one in targets)
+        cost = Privacy(total, repeats * len(targets) * privacy.delta, self.adjacency)
+        with (self.ledger or Ledger(cost)).reserve(cost) as held:
+            exact = first.rows.sums(panel.values, self.n_threads)
+            source = noise.resolve_source(self.random_state)
+            releases = [
+                draw_repeatedly(exact, section.calibration, source, self._release_name, repeats) for section in sections
+            ]
+            held.commit(*releases)
+        n_donors = exact.n_rows if self._count_is_public(first) else None
+        return tuple(
+            CrossSectionBatch(section, release, n_donors, self._lambda(n_pre))
+            for section, release in zip(sections, releases, strict=True)
+        )
+
+    def predict(self, target_pre: ArrayLike) -> FloatArray:
+        """Predict what targets would have done without the intervention.
+
+        Parameters
+        ----------
+        target_pre : array of shape (n_pre,) or (n_targets, n_pre)
+            Public outcomes before the intervention, in the units of the donors.
+
+        Returns
+        -------
+        ndarray of shape (n_post,) or (n_targets, n_post)
+            In the same units. It costs no further privacy, for however many targets; with "output" and "objective"
+            there is one for the target of the fit alone.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpfast import SyntheticControl
+        >>> model = SyntheticControl(float("inf"), ridge=0.0).fit([[1.0, 2.0, 3.0], [2.0, 2.0, 4.0]], n_pre=2)
+        >>> model.predict([1.5, 2.0]).round(6)
+        array([3.5])
+        """
+        check_is_fitted(self)
+        pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre")
+        if hasattr(self, "prediction_"):
+            return self._released_prediction(pre)
+        return self._unscaled(self._scaled(pre) @ self.coef_.T)
+
+    def interval(self, target_pre: ArrayLike, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
+        """Limits for the prediction that the same ridge gives without privacy noise.
+
+        They account for the known privacy noise alone. Not covered: chance in the outcomes, donors that do not follow
+        the target, the shrinkage of the ridge, and, where lambda/2 is below `noise_floor_`, whatever part of the
+        prediction rests on directions of the panel that are hidden in the noise; at a ridge of twice that floor or
+        more nothing is.
+
+        With "output" they cover at least `level`: how far the noise in the weights reaches depends on the donors'
+        later outcomes, which are private and taken to be at the ends of the range. They are not offered for
+        "objective", whose minimiser does not lie symmetrically about the one without noise.
+
+        Parameters
+        ----------
+        target_pre : array of shape (n_pre,) or (n_targets, n_pre)
+            As for `predict`.
+        level : float, default 0.9
+            Nominal coverage in each period.
+
+        Returns
+        -------
+        low, high : ndarray of shape (n_post,) or (n_targets, n_post)
+            Equal to the prediction where there is no noise. The same release gives the same limits.
+        """
+        check_is_fitted(self)
+        level = _level(level)
+        pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre")
+        if math.isinf(self.privacy_spent_.epsilon):
+            predicted = self.predict(pre)
+            return predicted, predicted.copy()
+        if hasattr(self, "prediction_"):
+            return self._released_interval(pre, level)
+        section = self._section(self.n_pre_, self.n_post_, self.privacy_spent_, self._center)
+        low, high = prediction_interval(
+            section,
+            self.releases_[0].values,
+            self._n_donors,
+            np.atleast_2d(section.rows.features(self._scaled(pre))),
+            ridge=self.ridge_,
+            n_components=self.n_components_,
+            level=level,
+        )
+        shape = (*pre.shape[:-1], self.n_post_)
+        return self._unscaled(low.reshape(shape)), self._unscaled(high.reshape(shape))
+
+    def placebo(self, n_pre: int, target: ArrayLike | None = None) -> DataFrame:
+        """Tabulate the effect that would be found had the intervention come earlier, where there was none.
+
+        The moments of the periods before the intervention hold those of any shorter history, so that this costs no
+        further privacy. Effects far from 0 speak against the fit, or are the noise's. A donor in the target's place is
+        not offered: its record is private.
+
+        Parameters
+        ----------
+        n_pre : int
+            Number of periods before the placebo, fewer than before the intervention.
+        target : array of shape (n_periods,) or (n_pre_,), or several as rows; optional
+            Public outcomes; by default the target of the fit.
+
+        Returns
+        -------
+        pandas.DataFrame
+            As from `effect`, for the periods from the placebo to the intervention.
+        """
+        check_is_fitted(self)
+        if hasattr(self, "prediction_"):
+            raise ValueError(f"placebo needs moments, which mechanism={self.mechanism!r} does not release")
+        if self.basis is not None:
+            raise ValueError("placebo needs the moments of single periods, which a basis has not: fit without one")
+        rows = self._target(target, {"n_pre": self.n_pre_, "all": self.n_pre_ + self.n_post_})[..., : self.n_pre_]
+        cut = io.check_n_pre(n_pre, self.n_pre_, "the fit before the intervention")
+        xx = self._moments()[0]
+        keep = None if self.n_components_ is None else min(self.n_components_, cut)
+        coef = damped_solve(xx[:cut, :cut], xx[:cut, cut:], self.ridge_ / 2.0, self.noise_floor_, keep)
+        predicted = self._unscaled(self._scaled(rows[..., :cut]) @ coef)
+        return effect_table(rows[..., cut:], predicted, index=self._index()[cut : self.n_pre_])
+
+    @classmethod
+    def plan(
+        cls, n: int, n_pre: int, n_periods: int, *, target: float = 0.1, spread: float = _SPREAD, **parameters: Any
+    ) -> Plan:
+        """Say what error to expect, before any data is touched; nothing is spent.
+
+        Parameters
+        ----------
+        n : int
+            Number of donors.
+        n_pre, n_periods : int
+            Periods before the intervention, and in all.
+        target : float, default 0.1
+            Error wanted, relative to the root mean square of the signal.
+        spread : float, default 0.25
+            Assumed mean square of the mapped outcomes, which lie in [-1, 1]. Donors are taken to vary along one path,
+            which the target shares; where they vary along more, more of them are needed.
+        **parameters
+            The estimator's own: epsilon, delta, bound, ...
+
+        Returns
+        -------
+        Plan
+            Expected error (from noise and from shrinking towards the middle of the range) and the number of donors
+            needed.
+
+        Examples
+        --------
+        >>> from dpfast import SyntheticControl
+        >>> SyntheticControl.plan(38, 19, 31, epsilon=1.0, delta=1e-6).expected_error > 0.7
+        True
+        >>> SyntheticControl.plan(10_000, 10, 13, epsilon=1.0, delta=1e-6).expected_error < 0.05
+        True
+        """
+        n = check.positive_integer("n", n)
+        n_periods = check.positive_integer("n_periods", n_periods)
+        n_pre = io.check_n_pre(n_pre, n_periods, "the plan")
+        target, spread = check.positive("target", target), check.positive("spread", spread)
+        estimator = cls(**parameters)
+        privacy = estimator._checked()
+        signal = "the signal's root mean square"
+        if math.isinf(privacy.epsilon):
+            return replace(Plan.from_error(n, 0.0, target, {}), relative_to=signal)
+        if estimator.mechanism != "cross_section":
+            return estimator._plan_weights(n, n_pre, n_periods - n_pre, target, spread, privacy)
+        if isinstance(estimator.center, str):
+            raise ValueError("center must be given by its values for a plan, got 'target'")
+        center = estimator._center_path(n_periods, None)
+        section = estimator._section(n_pre, n_periods - n_pre, privacy, center)
+        ridge = estimator._lambda(n_pre)
+        error = section.expected_error(n, ridge, spread)
+        scales = {name: float(getattr(section.calibration.scales, name)) for name in section.calibration.blocks}
+        needed = _least(lambda count: section.expected_error(count, ridge, spread) <= target)
+        return Plan(n, min(error, 1.0), target, needed, scales, signal)
+
+    def _fit_panel(self, panel: io.Panel, n_pre: int, target: ArrayLike | None) -> Self:
+        privacy = self._checked()
+        n_pre, n_periods = int(n_pre), panel.values.shape[1]
+        series = None if target is None else io.target_rows(target, {"n_pre": n_pre, "all": n_periods})
+        reservation = (self.ledger or Ledger(privacy)).reserve
+        if math.isinf(privacy.epsilon):
+            with reservation(privacy) as held:
+                fitted = self._fit_without_noise(panel.values, n_pre, privacy)
+                held.commit(*fitted["releases_"])
+        elif self.mechanism != "cross_section":
+            chosen, rows = self._bounded(panel.values, n_pre, series, privacy)
+            self._warn_of_noise(chosen.expected_error / math.sqrt(_SPREAD), len(panel.values), privacy)
+            with reservation(privacy) as held:
+                fitted = self._fit_weights(rows, chosen, held)
+        else:
+            center = self._center_path(n_periods, series)
+            section = self._section(n_pre, n_periods - n_pre, privacy, center)
+            error = section.expected_error(len(panel.values), self._lambda(n_pre), _SPREAD)
+            self._warn_of_noise(error, len(panel.values), privacy)
+            with reservation(privacy) as held:
+                fitted = self._fit_cross_section(panel.values, section, held)
+        periods = np.arange(n_periods) if panel.periods is None else io.period_labels(panel.periods)
+        shape = {"n_pre_": n_pre, "n_post_": n_periods - n_pre, "periods_": periods, "target_": series}
+        for name in ("coef_", "pre_coef_", "weights_", "prediction_"):
+            self.__dict__.pop(name, None)
+        self.__dict__.update(fitted, **shape)
+        return self
+
+    def _fit_cross_section(self, donors: FloatArray, section: CrossSection, reservation: Reservation) -> dict[str, Any]:
+        """Sum the donors, draw the noise, which is paid for there and then, and solve: from there on all is public."""
+        exact = section.rows.sums(donors, self.n_threads)
+        source = noise.resolve_source(self.random_state)
+        release = draw(exact, section.calibration, source, self._release_name)
+        reservation.commit(release)
+        n_donors = exact.n_rows if self._count_is_public(section) else None
+        xx, xy = section.moments(release.values, n_donors)
+        keep = kept_components(xx, self.n_components, section.floor)
+        solved = self._solved(xx, xy, section.rows.basis, section.rows.n_pre, section.floor, keep)
+        private = {"_center": section.rows.center, "_n_donors": n_donors}
+        return solved | _released(release, section.rows.offset, section.rows.half_width) | private
+
+    def _bounded(
+        self, donors: FloatArray, n_pre: int, target: FloatArray | None, privacy: Privacy
+    ) -> tuple[DonorMechanism, Panel]:
+        """Calibrate for one target, and bring the donors within the bounds that this is for."""
+        if target is None or target.ndim != 1:
+            raise ValueError(
+                f"target must be one series with mechanism={self.mechanism!r}: a second target's weights are a "
+                "release of their own, with a budget of their own. mechanism='cross_section' serves any number"
+            )
+        offset, half_width = self._range()
+        own = (target[:n_pre] - offset) / half_width
+        chosen = self._algorithm(len(donors), donors.shape[1] - n_pre, own, privacy)
+        scaled = np.clip((donors - offset) / half_width, -1.0, 1.0)
+        return chosen, Panel.bounded(scaled[:, :n_pre], scaled[:, n_pre:], own, chosen.bounds)
+
+    def _fit_weights(self, panel: Panel, chosen: DonorMechanism, reservation: Reservation) -> dict[str, Any]:
+        """Draw the noise, which is paid for there and then: from there on all is public."""
+        name = f"{type(self).__name__}: weights of donors and the prediction made with them"
+        release = chosen.release(panel, noise.resolve_source(self.random_state), name)
+        reservation.commit(release)
+        offset, half_width = self._range()
+        return _released(release, offset, half_width) | {
+            "weights_": np.array(release.values["weights"]),
+            "prediction_": offset + half_width * prediction(release),
+            "ridge_": chosen.ridge,
+            "noise_floor_": 0.0,
+            "n_components_": None,
+            "_center": None,
+            "_n_donors": chosen.bounds.n_donors,
+        }
+
+    def _algorithm(self, n_donors: int, n_post: int, target: FloatArray, privacy: Privacy) -> DonorMechanism:
+        """Calibrate "output" or "objective" from public numbers; the target is in mapped units."""
+        return algorithm(
+            "output" if self.mechanism == "output" else "objective",
+            self.calibration,
+            privacy,
+            PanelBounds.of(n_donors, n_post, target, (None, None) if self.row_bound is None else self.row_bound),
+            self._lambda(len(target)),
+            split=self.split,
+            curvature=self.curvature,
+            gradient=self.gradient,
+        )
+
+    def _released_prediction(self, pre: FloatArray) -> FloatArray:
+        """Return the prediction that was released, for the target that it was released for."""
+        assert self.target_ is not None
+        rows = np.atleast_2d(pre)
+        if len(rows) != 1 or not np.array_equal(rows[0], self.target_[: self.n_pre_]):
+            raise ValueError(
+                f"target_pre must be that of the fit with mechanism={self.mechanism!r}: its weights were released for "
+                "that target, and another one's are another release. mechanism='cross_section' serves any number"
+            )
+        return np.broadcast_to(self.prediction_, (*pre.shape[:-1], self.n_post_)).copy()
+
+    def _has_interval(self) -> bool:
+        check_is_fitted(self)
+        return not hasattr(self, "prediction_") or self.mechanism == "output"
+
+    def _released_interval(self, pre: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+        if not self._has_interval():
+            raise ValueError("interval is not offered with mechanism='objective': its error is not symmetric noise")
+        predicted = self._released_prediction(pre)
+        assert self.target_ is not None
+        own = self._scaled(self.target_[: self.n_pre_])
+        chosen = self._algorithm(self._n_donors, self.n_post_, own, self.privacy_spent_)
+        half = self._half_width * output_half_width(chosen, self.releases_[0], level)
+        return predicted - half, predicted + half
+
+    def _plan_weights(self, n: int, n_pre: int, n_post: int, target: float, spread: float, privacy: Privacy) -> Plan:
+        """Plan for noise on weights, of which there are more with more donors: the error does not fall with them."""
+        own = np.full(n_pre, math.sqrt(spread))
+
+        def error(count: int) -> float:
+            return self._algorithm(count, n_post, own, privacy).expected_error / math.sqrt(spread)
+
+        scales = self._algorithm(n, n_post, own, privacy).scales
+        needed = 1 if error(1) <= target else None
+        return Plan(n, min(error(n), 1.0), target, needed, scales, "the signal's root mean square")
+
+    def _fit_without_noise(self, donors: FloatArray, n_pre: int, privacy: Privacy) -> dict[str, Any]:
+        """Fit the textbook estimate of the raw data, about the middle of the range where entries are missing."""
+        basis = orthonormal_basis(self.basis, n_pre)
+        n_post = donors.shape[1] - n_pre
+        offset = 0.0
+        if np.any(np.isnan(donors)):
+            offset = self._range()[0]
+            rows = DonorRows(offset, 1.0, n_pre, n_post, 1.0, 1.0, basis=basis, observation_rate=self.observation_rate)
+            filled = np.nan_to_num(donors - offset, nan=0.0)
+            pre, post = rows.features(filled[:, :n_pre]), filled[:, n_pre:]
+            xx, xy = rows.about_origin({"xx": pre.T @ pre, "xy": pre.T @ post}, len(donors))
+            keep = None if isinstance(self.n_components, str) else self.n_components
+            # A floor above zero alone: what rounding leaves of a zero eigenvalue has no inverse worth having.
+            floor = len(xx) * float(np.finfo(np.float64).eps) * float(np.trace(xx))
+            solved = self._solved(xx, xy, basis, n_pre, floor, keep)
+        else:
+            solved = self._solved_exactly(donors, n_pre, basis)
+        release = Release(self._release_name, "no", privacy, {"coef": solved["coef_"]}, {})
+        exact = {"noise_floor_": 0.0, "_center": None, "_n_donors": None}
+        return solved | _released(release, offset, 1.0) | exact
+
+    def _solved_exactly(self, donors: FloatArray, n_pre: int, basis: FloatArray | None) -> dict[str, Any]:
+        pre = donors[:, :n_pre] if basis is None else donors[:, :n_pre] @ basis
+        keep = None if isinstance(self.n_components, str) else self.n_components
+        ridge = self._lambda(n_pre)
+        outcomes = np.concatenate([donors[:, n_pre:], pre], axis=1)
+        theta = ridge_from_rows(pre, outcomes, ridge / 2.0, keep)
+        return _coefficients(theta, basis, donors.shape[1] - n_pre) | {"ridge_": ridge, "n_components_": keep}
+
+    def _solved(
+        self, xx: FloatArray, xy: FloatArray, basis: FloatArray | None, n_pre: int, floor: float, keep: int | None
+    ) -> dict[str, Any]:
+        ridge = self._lambda(n_pre)
+        theta = damped_solve(xx, np.concatenate([xy, xx], axis=1), ridge / 2.0, floor, keep)
+        return _coefficients(theta, basis, xy.shape[1]) | {
+            "ridge_": ridge,
+            "noise_floor_": floor,
+            "n_components_": keep,
+        }
+
+    @property
+    def _release_name(self) -> str:
+        return f"{type(self).__name__}: moments of donors before and across the intervention"
+
+    def _checked(self) -> Privacy:
+        """Refuse bad parameters; the guarantee to spend."""
+        privacy = Privacy(self.epsilon, self.delta, self.adjacency)
+        self._range()
+        if not isinstance(self.ridge, str) or self.ridge != "auto":
+            check.nonnegative("ridge", self.ridge)
+        check.choice("mechanism", self.mechanism, self._MECHANISMS)
+        check.choice("calibration", self.calibration, get_args(Calibration))
+        if self.mechanism == "cross_section":
+            self._check_cross_section()
+        else:
+            self._check_weights(privacy)
+        if self.row_bound is not None:
+            if not isinstance(self.row_bound, tuple | list) or len(self.row_bound) != 2:
+                raise TypeError(f"row_bound must be a pair (pre, post), got {type(self.row_bound).__name__}")
+            check.positives("row_bound", self.row_bound)
+        if isinstance(self.n_components, str):
+            check.choice("n_components", self.n_components, ("noise",))
+        elif self.n_components is not None:
+            check.positive_integer("n_components", self.n_components)
+        check.boolean("nonnegative", self.nonnegative)
+        if self.nonnegative and isinstance(self.bound, tuple | list):
+            raise ValueError("nonnegative needs a single bound: a range (low, high) says itself that low is 0")
+        if isinstance(self.center, str):
+            check.choice("center", self.center, ("target",))
+        if self.observation_rate is not None:
+            rate = check.positive("observation_rate", self.observation_rate)
+            if rate > 1.0:
+                raise ValueError(f"observation_rate must be at most 1, got {rate!r}")
+            if self.basis is not None:
+                raise ValueError("observation_rate cannot go with basis: its coordinates mix periods, missing or not")
+        if self.ledger is not None and not isinstance(self.ledger, Ledger):
+            raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
+        noise.resolve_source(self.random_state)
+        resolve_n_threads(self.n_threads)
+        return privacy
+
+    def _check_cross_section(self) -> None:
+        if self.calibration == "paper":
+            raise ValueError("calibration must be 'sound' with mechanism='cross_section': no paper prints another")
+        for name in ("split", "curvature", "gradient"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} must not be given with mechanism='cross_section', which has none")
+
+    def _check_weights(self, privacy: Privacy) -> None:
+        """Refuse what the paper's algorithms do not have."""
+        for name in ("n_components", "center", "basis", "observation_rate"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} must not be given with mechanism={self.mechanism!r}, which has none")
+        if self.nonnegative:
+            raise ValueError(f"nonnegative must be False with mechanism={self.mechanism!r}: give bound=(0, high)")
+        if privacy.adjacency != "replace_one":
+            raise ValueError(f"adjacency must be 'replace_one' with mechanism={self.mechanism!r}: weights tell n")
+        if self.ridge == 0.0 and (self.mechanism == "output" or self.calibration == "paper"):
+            raise ValueError(f"ridge must be positive with mechanism={self.mechanism!r}, got {self.ridge!r}")
+
+    def _check_loaded(self) -> None:
+        self._checked()
+        if not hasattr(self, "coef_") and not hasattr(self, "prediction_"):
+            return
+        shapes: dict[str, tuple[int, ...]]
+        if hasattr(self, "prediction_"):
+            shapes = {"prediction_": (self.n_post_,), "weights_": (self._n_donors,)}
+        else:
+            shapes = {"coef_": (self.n_post_, self.n_pre_), "pre_coef_": (self.n_pre_, self.n_pre_)}
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
+                raise ValueError(f"{name} must be an array of float64 of shape {shape}")
+        if self.periods_.shape != (self.n_pre_ + self.n_post_,):
+            raise ValueError("periods_ must have a label for each period")
+        for name in ("ridge_", "noise_floor_"):
+            check.nonnegative(name, getattr(self, name))
+        check.real("_offset", self._offset)
+        check.positive("_half_width", self._half_width)
+        if not isinstance(self.privacy_spent_, Privacy):
+            raise ValueError("privacy_spent_ must be a guarantee")
+        if not isinstance(self.releases_, tuple) or not all(isinstance(one, Release) for one in self.releases_):
+            raise ValueError("releases_ must be a tuple of releases")
+
+    def _range(self) -> tuple[float, float]:
+        """Return the middle and the half-width of the declared range."""
+        if not isinstance(self.bound, tuple | list):
+            return 0.0, check.positive("bound", self.bound)
+        if len(self.bound) != 2:
+            raise ValueError(f"bound must be a number or a pair (low, high), got {len(self.bound)} entries")
+        low, high = (check.real(f"bound[{side}]", value) for side, value in enumerate(self.bound))
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError(f"bound must have a finite low below its high, got ({low!r}, {high!r})")
+        return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+
+    def _lambda(self, n_pre: int) -> float:
+        return float(n_pre) if isinstance(self.ridge, str) else float(self.ridge)
+
+    def _center_path(self, n_periods: int, target: FloatArray | None) -> FloatArray | None:
+        """Return the public centre in mapped units."""
+        if self.center is None:
+            return None
+        if isinstance(self.center, str):
+            if target is None or target.shape != (n_periods,):
+                raise ValueError("center='target' needs one target with all its periods")
+            path = target
+        else:
+            path = np.asarray(self.center)
+            if path.dtype.kind not in "iuf" or path.shape not in ((), (n_periods,)) or not np.all(np.isfinite(path)):
+                raise ValueError(f"center must be a finite number or hold one for each of the {n_periods} periods")
+        offset, half_width = self._range()
+        low = 0.0 if self.nonnegative else -1.0
+        scaled: FloatArray = np.clip((np.broadcast_to(path, n_periods) - offset) / half_width, low, 1.0)
+        return scaled
+
+    def _section(self, n_pre: int, n_post: int, privacy: Privacy, center: FloatArray | None) -> CrossSection:
+        """Choose how to sum the donors, from public numbers alone, so that the noise costs least."""
+        offset, half_width = self._range()
+        declared = (math.inf, math.inf) if self.row_bound is None else self.row_bound
+        # Rounded up: a row in the box must not be scaled.
+        longest = (math.nextafter(math.sqrt(length), math.inf) for length in (n_pre, n_post))
+        pre, post = (min(float(given), most) for given, most in zip(declared, longest, strict=True))
+        basis = orthonormal_basis(self.basis, n_pre)
+        rows = DonorRows(
+            offset, half_width, n_pre, n_post, pre, post, self.nonnegative, None, basis, self.observation_rate
+        )
+        candidates = [rows]
+        if center is not None:
+            # A declared row_bound is about the centre; without one the origin may do better.
+            free = replace(rows, bound_pre=float(declared[0]), bound_post=float(declared[1]))
+            candidates = [with_center(free, center), *([rows] if self.row_bound is None else [])]
+        if self.nonnegative and self.row_bound is None:
+            candidates.append(with_center(rows, np.full(n_pre + n_post, 0.5)))
+        return CrossSection.cheapest(candidates, privacy)
+
+    def _count_is_public(self, section: CrossSection) -> bool:
+        """Whether the number of donors is public, and needed to bring moments about a centre back to the origin."""
+        return self.adjacency == "replace_one" and section.rows.center is not None
+
+    def _warn_of_noise(self, error: float, n_donors: int, privacy: Privacy) -> None:
+        """Warn where public sizes say that noise will drown the answer; a private number of donors is not looked at."""
+        if privacy.adjacency != "replace_one" or error < _USELESS:
+            return
+        share = 100.0 * min(error, 1.0)
+        warnings.warn(
+            f"with {n_donors} donors at {privacy}, the prediction is expected to be off by {share:.0f}% of the signal: "
+            "mostly noise, and shrinkage against it. SyntheticControl.plan says how many donors are needed.",
+            UtilityWarning,
+            stacklevel=4,
+        )
+
+    def _moments(self) -> tuple[FloatArray, FloatArray]:
+        """Return the released moments about the origin."""
+        if math.isinf(self.privacy_spent_.epsilon):
+            raise ValueError("placebo needs released moments; at epsilon=inf fit again with the earlier n_pre")
+        section = self._section(self.n_pre_, self.n_post_, self.privacy_spent_, self._center)
+        return section.moments(self.releases_[0].values, self._n_donors)
+
+    def _scaled(self, values: FloatArray) -> FloatArray:
+        scaled: FloatArray = (values - self._offset) / self._half_width
+        return scaled
+
+    def _earlier(self, pre: FloatArray) -> FloatArray:
+        """Return the synthetic control of the earlier periods, which weights alone do not give."""
+        if hasattr(self, "prediction_"):
+            return np.full(self.n_pre_, np.nan)
+        return self._unscaled(self.pre_coef_ @ self._scaled(pre))
+
+    def _unscaled(self, values: FloatArray) -> FloatArray:
+        values = self._offset + self._half_width * values
+        return values
+
+
+def _coefficients(theta: FloatArray, basis: FloatArray | None, n_post: int) -> dict[str, Any]:
+    """Part coefficients on features into those of later and of earlier periods, on the periods themselves."""
+    post, back = np.split(theta, [n_post], axis=1)
+    if basis is not None:
+        post, back = basis @ post, basis @ back @ basis.T
+    return {"coef_": post.T.copy(), "pre_coef_": back.T.copy()}
+
+
+def _released(release: Release, offset: float, half_width: float) -> dict[str, Any]:
+    return {
+        "releases_": (release,),
+        "privacy_spent_": release.privacy,
+        "_offset": offset,
+        "_half_width": half_width,
+    }
+
+
+def _level(level: object) -> float:
+    number = check.real("level", level)
+    if not 0.0 < number < 1.0:
+        raise ValueError(f"level must lie in (0, 1), got {number!r}")
+    return number
+
+
+def _least(holds: Any) -> int:
+    """Return the least count for which a condition holds that holds from there on."""
+    high = 1
+    while not holds(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

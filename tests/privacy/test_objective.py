@@ -1,0 +1,145 @@
+"""The noise of objective perturbation: exact profiles, rounded towards privacy; the split of a budget."""
+
+import math
+from dataclasses import replace
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.objective import exact_objective_delta, integrated_objective_delta
+
+from dpfast import Privacy
+from dpfast.privacy import objective_delta, objective_noise, objective_scale
+
+GEOMETRIES = ["line", "plane"]
+EPSILONS = [1e-3, 0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 100.0]
+DELTAS = [0.1, 1e-3, 1e-6, 1e-15, 1e-30]
+ordinary = st.floats(-3.0, 2.0).map(lambda exponent: 10.0**exponent)
+
+
+def assert_just_below(exact, target):
+    assert mp.mpf(target) * (1 - mp.mpf("1e-11")) <= exact <= mp.mpf(target)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_scale_is_the_smallest_on_a_grid(epsilon, geometry):
+    for delta in DELTAS:
+        assert_just_below(
+            exact_objective_delta(objective_scale(epsilon, delta, geometry=geometry), epsilon, 1.0, geometry), delta
+        )
+
+
+@given(ordinary, st.floats(-30.0, -1.0), st.floats(-6.0, 6.0), st.sampled_from(GEOMETRIES))
+@settings(max_examples=100)
+def test_scale_is_the_smallest(epsilon, log_delta, log_gradient, geometry):
+    delta, gradient = 10.0**log_delta, 10.0**log_gradient
+    scale = objective_scale(epsilon, delta, gradient, geometry=geometry)
+    assert_just_below(exact_objective_delta(scale, epsilon, gradient, geometry), delta)
+    assert objective_delta(scale, epsilon, gradient, geometry=geometry) <= delta
+
+
+@given(ordinary, ordinary, st.sampled_from(GEOMETRIES))
+@settings(max_examples=100)
+def test_delta_is_rounded_up(epsilon, ratio, geometry):
+    exact = exact_objective_delta(1.0, epsilon, ratio, geometry)
+    delta = objective_delta(1.0, epsilon, ratio, geometry=geometry)
+    if exact > 1e-300:
+        assert exact <= mp.mpf(delta) <= min(mp.mpf(1), exact * (1 + mp.mpf("1e-10")))
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+# The last two are below epsilon = u^2/2, where every draw of the noise counts.
+@pytest.mark.parametrize(("scale", "epsilon"), [(9.0, 0.5), (1.0, 1.0), (0.5, 1.0), (3.0, 0.01)])
+def test_the_closed_forms_are_the_integrals(scale, epsilon, geometry):
+    closed, integrated = (f(scale, epsilon, 1.0, geometry) for f in (exact_objective_delta, integrated_objective_delta))
+    assert abs(closed / integrated - 1) < 1e-15
+
+
+def test_known_values():
+    # privacy.md, section 2.
+    assert objective_scale(0.5, 1e-6, geometry="plane") == pytest.approx(9.07, abs=0.005)
+    assert objective_scale(0.5, 1e-6, geometry="line") == pytest.approx(8.35, abs=0.005)
+    assert objective_scale(math.inf, 1e-6, geometry="line") == 0.0
+    # The simple formula of the same section, which bounds the exact scale from above by little.
+    t = math.sqrt(2.0 * math.log(1e6))
+    assert 0.8 < objective_scale(0.5, 1e-6, geometry="plane") / (t + math.sqrt(t * t + 1.0)) < 1.0
+
+
+def calibrated(privacy, **changes):
+    bounds = {"gradient": 80.0, "curvature": 120.0, "strong_convexity": 10.0}
+    sizes = {"geometry": "plane", "dim": 10}
+    return objective_noise(privacy, **(bounds | sizes | changes))
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-9, 1e-3])
+@pytest.mark.parametrize("convexity", [0.0, 10.0, 1e6])
+def test_the_parts_add_up_to_the_guarantee(epsilon, delta, convexity):
+    noise = calibrated(Privacy(epsilon, delta), strong_convexity=convexity)
+    with mp.workdps(60):
+        curvature = mp.log1p(mp.mpf(120.0) / mp.mpf(noise.strong_convexity))
+        finishing = 2 * mp.mpf(1e-9) / mp.mpf(noise.finishing_scale(1e-9))
+        hidden = mp.mpf(noise.noise_epsilon)
+        assert hidden + curvature + finishing <= epsilon
+        # All of it is used, but for the slack that calibrations leave to ledgers.
+        assert hidden + curvature + finishing >= epsilon * (1 - mp.mpf("1e-11"))
+        if delta == 0.0:
+            assert mp.mpf(80.0) / mp.mpf(noise.scale) <= hidden
+        else:
+            exact = exact_objective_delta(noise.scale, noise.noise_epsilon, 80.0, "plane")
+            assert exact * mp.exp(finishing / 2) <= delta
+    assert noise.strong_convexity >= convexity
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_split_is_the_best(delta):
+    """No other convexity does better in what the two parts can add to the objective together."""
+    noise = calibrated(Privacy(1.0, delta))
+
+    def cost(convexity):
+        left = 1.0 - noise.finishing_epsilon - math.log1p(120.0 / convexity)
+        if left <= 0.0:
+            return math.inf
+        scale = objective_scale(left, delta, 80.0, geometry="plane") if delta else 80.0 / left * math.sqrt(11.0)
+        return math.sqrt(10.0) * scale + 0.5 * (convexity - 10.0)
+
+    best = cost(noise.strong_convexity)
+    assert all(cost(convexity) >= best * (1.0 - 1e-5) for convexity in np.geomspace(10.0, 1e6, 400))
+
+
+def test_a_convexity_that_is_large_enough_is_kept():
+    noise = calibrated(Privacy(1.0, 1e-6), strong_convexity=1e6)
+    assert noise.strong_convexity == 1e6
+    assert noise.curvature_epsilon == pytest.approx(120e-6, rel=1e-3)
+
+
+def test_coordinates_of_pure_noise():
+    noise = calibrated(Privacy(1.0))
+    assert noise.mechanism == "L2-Laplace"
+    # ||b||^2 has mean dim (dim + 1) scale^2: the radius is Gamma(dim).
+    assert noise.coordinate_scale(10) == pytest.approx(noise.scale * math.sqrt(11.0))
+    assert replace(noise, mechanism="Gaussian").coordinate_scale(10) == noise.scale
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: objective_scale(0.0, 1e-6, geometry="line"), "epsilon must be positive"),
+        (lambda: objective_scale(1.0, 0.0, geometry="line"), "delta = 0"),
+        (lambda: objective_scale(1.0, 1e-6, geometry="space"), "geometry must be 'line' or 'plane'"),
+        (lambda: objective_scale(1.0, 1e-6, -1.0, geometry="line"), "gradient must be positive"),
+        (lambda: objective_delta(0.0, 1.0, geometry="line"), "scale must be positive"),
+        (lambda: calibrated(Privacy(math.inf)), "epsilon must be finite"),
+        (lambda: calibrated(Privacy(1.0), curvature=0.0), "curvature must be positive"),
+        (lambda: calibrated(Privacy(1.0), strong_convexity=-1.0), "strong_convexity must be at least 0"),
+        (lambda: calibrated(Privacy(1.0)).finishing_scale(0.0), "tolerance must be positive"),
+        (lambda: calibrated(Privacy(1.0), dim=0), "dim must be at least 1"),
+        (lambda: calibrated(Privacy(1.0), finishing_share=1.0), "finishing_share must lie in"),
+    ],
+)
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
