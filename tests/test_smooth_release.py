@@ -219,8 +219,9 @@ def test_the_noise_has_the_calibrated_law_of_the_data(kind):
         scales.append(scale)
         center = statistic.center(sums)
         noises = [
-            (draw(sums, statistic, calibration, PRIVACY, noise.SeededSource(seed), "test", "sound"))
-            .values["coordinates"]
+            (draw(sums, statistic, calibration, PRIVACY, noise.SeededSource(seed), "test", "sound")).values[
+                "coordinates"
+            ]
             for seed in range(1000)
         ]
         standard = ((np.array(noises) - center) / scale).ravel()

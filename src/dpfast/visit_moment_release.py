@@ -198,7 +198,7 @@ def _l2_laplace(
     """Draw one vector for both; the upper triangle is no longer than the symmetric matrix, so its noise suffices."""
     stretch = calibration.stretch
     if abs(xx.exponent - xy.exponent - stretch) > _LARGEST_SPREAD_EXPONENT:
-        raise ValueError("block_bounds are too far apart, relative to what a trajectory can reach, for one joint draw")
+        raise ValueError("bounds and slope ask for noise too unlike in xx and xy for one joint draw")
     unit = min(xx.exponent, xy.exponent + stretch)
     integers = [xx.integer(i) << (xx.exponent - unit) for i in range(xx.shape[0])]
     integers += [xy.integer(i) << (xy.exponent + stretch - unit) for i in range(xy.shape[0])]
