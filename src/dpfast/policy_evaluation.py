@@ -99,7 +99,7 @@ class PolicyEvaluation(Persistent):
     Attributes
     ----------
     value_ : ndarray of shape (n_states,)
-        Value of each state.
+        Value of each state; not clipped to the range of returns, lest the noise shift it to one side.
     coef_ : ndarray of shape (n_features,)
         Coefficients: `value_` is `offset_` plus the features times them.
     offset_ : float
