@@ -143,14 +143,6 @@ def test_the_deviation_of_values_is_that_of_repeated_releases(kind):
     assert np.std(values, axis=0) == pytest.approx(stated, rel=5.0 / math.sqrt(2000.0))
 
 
-def test_automatic_ridge_takes_a_diagonal_for_the_matrix_it_is():
-    from dpfast.solvers import MomentNoise, automatic_ridge
-
-    xx, xy = np.array([3.0, 10.0, 40.0]), np.array([[1.0], [4.0], [20.0]])
-    noisy = MomentNoise(2.0, 0.0, 1.0)
-    assert automatic_ridge(xx, xy, noisy) == automatic_ridge(np.diag(xx), xy, noisy) > 0.0
-
-
 def test_noise_too_unlike_for_one_draw_is_refused():
     sums = example("diagonal")
     with pytest.raises(ValueError, match="too unlike in xx and xy for one joint draw"):

@@ -26,7 +26,7 @@ from dpfast.privacy import (
     gaussian_mu,
     l2_laplace_scale,
 )
-from dpfast.solvers import MomentNoise, NoisyMoments, automatic_ridge, ridge_from_moments
+from dpfast.solvers import MomentNoise, NoisyMoments, automatic_diagonal_ridge, ridge_from_moments
 from dpfast.statistics import SufficientStatistics
 
 FloatArray = NDArray[np.float64]
@@ -234,7 +234,7 @@ def solve(
     if features is None:
         # No noise off the diagonal, where entries are known.
         noisy = MomentNoise(scales.xx, 0.0, scales.xy)
-        penalty = automatic_ridge(xx, xy[:, None], noisy) if ridge is None else ridge
+        penalty = automatic_diagonal_ridge(xx, xy, noisy) if ridge is None else ridge
         visits = np.maximum(xx, 0.0) + penalty
         coef = np.divide(xy, visits, out=np.zeros_like(xy), where=visits > 0.0)
         spread = np.hypot(scales.xy, scales.xx * coef)
