@@ -91,7 +91,7 @@ def ridge_errors(sizes, ridges, runs):
 def expected_squares(name, m, privacy):
     """Mean squares on the chain, where all counts are m: of the error without privacy, and of what privacy adds.
 
-    LSL is held against itself without noise at the same lambda, which shrinks values by a twelfth or so: m/200.
+    LSL is held against itself without noise at the same lambda, which shrinks values by an eleventh: m/200.
     """
     options, weights = METHODS[name], np.full(N, 1 / N)
     if options["method"] == "sufficient_statistics":
