@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpfast.multi_outcome import MultiOutcomeRidge
+    from dpfast.policy_evaluation import PolicyEvaluation
     from dpfast.privacy import (
         BudgetExceeded,
         Ledger,
@@ -26,6 +27,7 @@ _HOMES = {
     "BudgetExceeded": "dpfast.privacy",
     "Ledger": "dpfast.privacy",
     "Plan": "dpfast.privacy",
+    "PolicyEvaluation": "dpfast.policy_evaluation",
     "Privacy": "dpfast.privacy",
     "Release": "dpfast.privacy",
     "SyntheticControl": "dpfast.synthetic_control",
@@ -39,6 +41,7 @@ __all__ = [
     "Ledger",
     "MultiOutcomeRidge",
     "Plan",
+    "PolicyEvaluation",
     "Privacy",
     "Release",
     "SyntheticControl",

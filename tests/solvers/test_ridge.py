@@ -11,6 +11,7 @@ from dpfast.solvers import (
     MomentNoise,
     NoisyMoments,
     Shrinkage,
+    automatic_diagonal_ridge,
     automatic_ridge,
     positive_semidefinite,
     ridge_from_moments,
@@ -220,3 +221,14 @@ def test_inputs_are_not_written_to():
     for array in (exact.xx, exact.xy):
         array.flags.writeable = False
     ridge_from_moments(exact, 1.0)
+
+
+def test_the_penalty_of_a_diagonal_is_that_of_the_matrix():
+    rng = np.random.default_rng(8)
+    for scale in (0.1, 3.0, 40.0):
+        diagonal, xy = rng.uniform(-2.0, 50.0, 12), rng.uniform(0.0, 30.0, 12)
+        noise = MomentNoise(scale, 0.0, 0.5 * scale)
+        penalty = automatic_diagonal_ridge(diagonal, xy, noise)
+        assert penalty == pytest.approx(automatic_ridge(np.diag(diagonal), xy[:, None], noise), rel=1e-12)
+        assert penalty > 0.0
+    assert automatic_diagonal_ridge(diagonal, xy, MomentNoise(0.0, 0.0, 1.0)) == 0.0

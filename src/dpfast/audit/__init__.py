@@ -3,6 +3,7 @@
 from dpfast.audit.attacks import Attack, moment_attack, primitive_attacks, sampled_moment_attack, smooth_gaussian_attack
 from dpfast.audit.lower_bounds import epsilon_lower_bound, mu_lower_bound
 from dpfast.audit.mechanisms import all_attacks
+from dpfast.audit.policy import policy_evaluation_attack
 from dpfast.audit.weights import objective_attack, output_attack, weight_attacks
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "mu_lower_bound",
     "objective_attack",
     "output_attack",
+    "policy_evaluation_attack",
     "primitive_attacks",
     "sampled_moment_attack",
     "smooth_gaussian_attack",

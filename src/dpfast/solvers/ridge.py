@@ -208,16 +208,54 @@ def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise, shrinkag
     >>> automatic_ridge(xx, xy, MomentNoise(1.0, 0.7, 1.0)) < automatic_ridge(xx, xy, MomentNoise(9.0, 6.0, 9.0))
     True
     """
-    features, outcomes = xy.shape
-    mean_square = (noise.diagonal**2 + (features - 1) * noise.off_diagonal**2) / features
-    if mean_square == 0.0:
+    outcomes = xy.shape[1]
+    if noise.diagonal == noise.off_diagonal == 0.0:
         return 0.0
     factors = np.ones(outcomes) if shrinkage is None else shrinkage.factors
     eigenvalues, vectors = linalg.eigh(xx)
     rotated = vectors.T @ xy
     squares = np.einsum("ij,ij->i", rotated, rotated)
     products = squares if shrinkage is None else np.einsum("ji,jk,ki->i", vectors, shrinkage.overlap, vectors)
-    spectrum = features * mean_square
+    return _least_risk_penalty(eigenvalues, squares, products, factors, noise)
+
+
+def automatic_diagonal_ridge(diagonal: FloatArray, xy: FloatArray, noise: MomentNoise) -> float:
+    """Penalty of `automatic_ridge` for one outcome where X'X is known to be diagonal.
+
+    Parameters
+    ----------
+    diagonal : ndarray of shape (d,)
+        Released diagonal of X'X.
+    xy : ndarray of shape (d,)
+        Released X'Y.
+    noise : MomentNoise
+        The known noise; there is none off the diagonal.
+
+    Returns
+    -------
+    float
+        What to add to the diagonal; 0.0 without noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.solvers import MomentNoise, automatic_diagonal_ridge, automatic_ridge
+    >>> diagonal, xy, noise = np.array([30.0, 90.0]), np.array([10.0, 60.0]), MomentNoise(5.0, 0.0, 2.0)
+    >>> automatic_diagonal_ridge(diagonal, xy, noise) == automatic_ridge(np.diag(diagonal), xy[:, None], noise)
+    True
+    """
+    if noise.diagonal == 0.0:
+        return 0.0
+    return _least_risk_penalty(diagonal, xy**2, xy**2, np.ones(1), noise)
+
+
+def _least_risk_penalty(
+    eigenvalues: FloatArray, squares: FloatArray, products: FloatArray, factors: FloatArray, noise: MomentNoise
+) -> float:
+    """Minimise the risk of `automatic_ridge`, from rows of X'Y in the eigenbasis: squared norms, and products."""
+    features = len(eigenvalues)
+    # d times the mean squared entry of the noise in X'X.
+    spectrum = noise.diagonal**2 + (features - 1) * noise.off_diagonal**2
     votes = 1.0 / (eigenvalues**2 + _SQUARED_PROMINENCE * spectrum)
     # The squared norm of the noise, d times that of its spectrum, has standard deviation 2/d of its mean.
     size = float(votes @ (eigenvalues**2 - spectrum))
