@@ -187,7 +187,7 @@ def test_the_release_of_objective_perturbation_records_what_it_cost():
     own = chosen.noise_scales.weights
     assert release.privacy == Privacy(2.0, 1e-6)
     assert set(release.scales) == {"objective", "weights", "projection"}
-    assert release.scales["weights"] == 2.0 * chosen.tolerance / own.finishing_epsilon
+    assert release.scales["weights"] == pytest.approx(2.0 * chosen.tolerance / own.finishing_epsilon, rel=1e-15)
     assert f"epsilon {own.finishing_epsilon:.3g}" in release.name
     assert f"{chosen.tolerance:.3g}" in release.name
     assert np.abs(release.values["weights"]).sum() <= 1.0 + 1e-12

@@ -4,10 +4,17 @@ import math
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dpfast import MultiOutcomeRidge
+from dpfast import MultiOutcomeRidge, ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
+from dpfast.solvers import L2Ball
 
 EXACT = MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0)
 PRIVATE = MultiOutcomeRidge(1000.0, 1e-6, bound_x=100.0, bound_y=100.0)
+PERTURBED = [
+    ObjectivePerturbationRegressor(math.inf, bound_x=1.0, bound_y=1.0),
+    ObjectivePerturbationRegressor(1000.0, 1e-6, bound_x=100.0, bound_y=100.0, constraint=L2Ball(100.0)),
+    ObjectivePerturbationRegressor(1000.0, bound_x=100.0, bound_y=100.0, loss="huber"),
+    ObjectivePerturbationClassifier(math.inf, bound_x=1.0, classes=None),
+]
 
 
 def expected_to_fail(estimator):
@@ -19,6 +26,6 @@ def expected_to_fail(estimator):
     }
 
 
-@parametrize_with_checks([EXACT, PRIVATE], expected_failed_checks=expected_to_fail)
+@parametrize_with_checks([EXACT, PRIVATE, *PERTURBED], expected_failed_checks=expected_to_fail)
 def test_conventions(estimator, check):
     check(estimator)

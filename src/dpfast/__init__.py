@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpfast.multi_outcome import MultiOutcomeRidge
+    from dpfast.objective_perturbation import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
     from dpfast.policy_evaluation import PolicyEvaluation
     from dpfast.privacy import (
         BudgetExceeded,
@@ -26,6 +27,8 @@ _HOMES = {
     "MultiOutcomeRidge": "dpfast.multi_outcome",
     "BudgetExceeded": "dpfast.privacy",
     "Ledger": "dpfast.privacy",
+    "ObjectivePerturbationClassifier": "dpfast.objective_perturbation",
+    "ObjectivePerturbationRegressor": "dpfast.objective_perturbation",
     "Plan": "dpfast.privacy",
     "PolicyEvaluation": "dpfast.policy_evaluation",
     "Privacy": "dpfast.privacy",
@@ -40,6 +43,8 @@ __all__ = [
     "BudgetExceeded",
     "Ledger",
     "MultiOutcomeRidge",
+    "ObjectivePerturbationClassifier",
+    "ObjectivePerturbationRegressor",
     "Plan",
     "PolicyEvaluation",
     "Privacy",

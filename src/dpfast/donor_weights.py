@@ -67,8 +67,6 @@ Law = Literal["Gaussian", "L2-Laplace"]
 _UNIT = 2.0**-53
 # Norms are compared in floating point with their bounds; calibrations allow for rows that exceed them by as much.
 _NORM_SLACK = 2.0**-30
-# Noise in the objective is drawn on the finest grid there is, in units of its scale.
-_FINEST_GRID_EXPONENT = 24
 # Multiplications up to which OpenBLAS computes a product on one thread anyway (its GEMM_MULTITHREAD_THRESHOLD).
 _SERIAL_PRODUCT = 2**18
 # Least tolerance that is asked of the solver, on a ball of radius 1.
@@ -563,7 +561,7 @@ class ObjectivePerturbation:
         """Draw the noise: the only place where the panel turns into something public."""
         own = self.noise_scales.weights
         n = self.bounds.n_donors
-        perturbation = _draw(own.mechanism, own.scale, np.zeros(n), source, grid=_finest_grid(own.scale))
+        perturbation = _draw(own.mechanism, own.scale, np.zeros(n), source, grid=noise.finest_grid(own.scale))
         finished = _draw("L2-Laplace", self.finishing_scale, self.minimise(panel, perturbation), source)
         # Back into the ball, which is public.
         weights = L1Ball(1.0).project(finished)
@@ -788,14 +786,8 @@ def _perturbation(bounds: PanelBounds, calibrated: DonorObjectiveNoise) -> float
     root = math.sqrt(n)
     longest = _LONGEST_NOISE * own.scale * (root if own.mechanism == "Gaussian" else n)
     linear = 2.0 * root * bounds.row_pre * bounds.target_norm
-    rounding = 0.5 * root * _finest_grid(own.scale) + 1.1 * _UNIT * ((bounds.n_pre + 2.0) * linear + longest)
+    rounding = 0.5 * root * noise.finest_grid(own.scale) + 1.1 * _UNIT * ((bounds.n_pre + 2.0) * linear + longest)
     return rounding / own.strong_convexity * (1.0 + 2.0**-45)
-
-
-def _finest_grid(scale: float) -> float:
-    """Return the least power of two that is at least scale/2**24."""
-    mantissa, exponent = math.frexp(scale)
-    return math.ldexp(1.0, exponent - (1 if mantissa == 0.5 else 0) - _FINEST_GRID_EXPONENT)
 
 
 def _draw(law: Law, scale: float, centre: FloatArray, source: noise.BitSource, grid: float | None = None) -> FloatArray:

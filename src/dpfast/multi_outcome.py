@@ -14,11 +14,12 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from dpfast import _arguments as check
 from dpfast import io, noise
+from dpfast.feature_names import columns_of
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.moment_frames import (
     NONNEGATIVE,
@@ -229,7 +230,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         """
         privacy = self._checked()
         self._check_people(groups, max_rows, privacy)
-        columns = _columns(X)
+        columns = columns_of(X)
         with self._reservation(privacy) as reservation:
             if math.isinf(privacy.epsilon):
                 fitted = self._fit_without_noise(X, Y)
@@ -666,15 +667,3 @@ def _dimensions(table: Any) -> int:
     if hasattr(table, "ndim"):
         return int(table.ndim)
     return np.ndim(np.asarray(table)) if isinstance(table, list) or hasattr(table, "__array__") else 2
-
-
-def _columns(X: Any) -> dict[str, Any]:
-    """Names and number of the features, where a table tells them without being read."""
-    if isinstance(X, io.EncodedTable):
-        names = X.columns.feature_names
-        return {"n_features_in_": len(names), "feature_names_in_": np.array(names, dtype=object)}
-    if not hasattr(X, "shape"):
-        return {}
-    probe = BaseEstimator()
-    validate_data(probe, X, skip_check_array=True)
-    return dict(vars(probe))

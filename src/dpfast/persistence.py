@@ -11,7 +11,8 @@ import re
 import threading
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any, Self
+from inspect import signature
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -28,8 +29,11 @@ _ATTRIBUTE = re.compile("_?[a-z][a-z0-9_]*")
 class Persistent(BaseEstimator):
     """An estimator that is saved to and loaded from JSON.
 
-    Subclasses refuse, in `_check_loaded`, attributes that no fit can have produced.
+    Subclasses refuse, in `_check_loaded`, attributes that no fit can have produced. Parameters may be of the classes in
+    `_PARAMETER_TYPES`, which keep what they were made with under the names of their constructors' arguments.
     """
+
+    _PARAMETER_TYPES: ClassVar[tuple[type, ...]] = ()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a JSON file: its parameters and, if it is fitted, all that was released.
@@ -54,7 +58,9 @@ class Persistent(BaseEstimator):
         content = {
             "dpfast": version("dpfast"),
             "estimator": type(self).__name__,
-            "parameters": {name: _encode(name, value) for name, value in parameters.items() if name not in _LEFT_OUT},
+            "parameters": {
+                name: self._encode_parameter(name, value) for name, value in parameters.items() if name not in _LEFT_OUT
+            },
             "fitted": {name: _encode(name, value) for name, value in fitted.items()},
         }
         temporary = f"{target}.{os.getpid()}-{threading.get_ident()}.tmp"
@@ -94,7 +100,7 @@ class Persistent(BaseEstimator):
     def _from_content(cls, content: Mapping[str, Any]) -> Self:
         if content["estimator"] != cls.__name__:
             raise ValueError(f"it is a {content['estimator']!r}")
-        parameters = {name: _decode(name, value) for name, value in content["parameters"].items()}
+        parameters = {name: cls._decode_parameter(name, value) for name, value in content["parameters"].items()}
         expected = set(cls._get_param_names()) - set(_LEFT_OUT)
         if not parameters.keys() <= expected:
             raise ValueError(f"it has parameters that the estimator does not: {sorted(parameters.keys() - expected)}")
@@ -107,6 +113,21 @@ class Persistent(BaseEstimator):
         model.__dict__.update(fitted)
         model._check_loaded()
         return model
+
+    def _encode_parameter(self, name: str, value: object) -> Any:
+        if type(value) not in self._PARAMETER_TYPES:
+            return _encode(name, value)
+        made_with = [argument for argument in signature(type(value)).parameters if hasattr(value, argument)]
+        arguments = {argument: _encode(name, getattr(value, argument)) for argument in made_with}
+        return {"object": {"type": type(value).__name__, "arguments": arguments}}
+
+    @classmethod
+    def _decode_parameter(cls, name: str, value: Any) -> Any:
+        if not isinstance(value, dict) or value.keys() != {"object"}:
+            return _decode(name, value)
+        types = {one.__name__: one for one in cls._PARAMETER_TYPES}
+        arguments = {argument: _decode(name, one) for argument, one in value["object"]["arguments"].items()}
+        return types[value["object"]["type"]](**arguments)
 
     def _check_loaded(self) -> None:
         """Raise ValueError for parameters or attributes that no fit can have produced."""

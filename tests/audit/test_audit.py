@@ -10,6 +10,7 @@ from dpfast import Privacy
 from dpfast.audit import (
     all_attacks,
     epsilon_lower_bound,
+    minimiser_attacks,
     moment_attack,
     mu_lower_bound,
     output_attack,
@@ -49,6 +50,16 @@ def test_weights_of_donors_keep_their_claims_and_broken_copies_are_caught(index)
     claim = Privacy(2.0, 1e-5)
     attack = list(weight_attacks(claim))[index]
     broken = list(weight_attacks(claim, weaken=8.0))[index]
+    assert attack.lower_bound(600) <= attack.privacy.epsilon
+    assert broken.lower_bound(600) > broken.privacy.epsilon
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_minimisers_keep_their_claims_and_broken_copies_are_caught(index):
+    """The same rate of false rejects as above; 600 outputs can show an epsilon of 3.6 at most."""
+    claim = Privacy(2.0, 1e-5, "add_remove")
+    attack = list(minimiser_attacks(claim))[index]
+    broken = list(minimiser_attacks(claim, weaken=8.0))[index]
     assert attack.lower_bound(600) <= attack.privacy.epsilon
     assert broken.lower_bound(600) > broken.privacy.epsilon
 

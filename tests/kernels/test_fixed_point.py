@@ -1,5 +1,7 @@
 """128-bit fixed point against Python's integers."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -52,3 +54,17 @@ def test_different_grids_neither_add_nor_equal():
     assert one != "1"
     with pytest.raises(TypeError):
         hash(one)
+
+
+def test_pairs_of_doubles_hold_twice_the_precision():
+    rng = np.random.default_rng(0)
+    integers = [0, 1, -1, 2**64, -(2**64), 2**64 - 1, 1 - 2**64, 2**53 + 1, -(2**53) - 1, 2**114 - 1, -(2**114) + 3]
+    for bits in (10, 50, 60, 64, 70, 80, 114):
+        draws = rng.integers(0, 2**57, (20, 2)).tolist()
+        integers += [sign * ((a << 57 | b) >> (114 - bits)) for a, b in draws for sign in (1, -1)]
+    exact = FixedPoint.from_integers(integers, -44)
+    high, low = exact.to_float64_pair()
+    assert np.array_equal(high, exact.to_float64())
+    for value, pair in zip(integers, zip(high.tolist(), low.tolist(), strict=True), strict=True):
+        total = sum(Fraction(part) for part in pair) * 2**44
+        assert abs(total - value) <= abs(Fraction(value)) / 2**106

@@ -89,7 +89,7 @@ def test_vectors_are_exact_on_given_bits(dim, scale):
 
 
 @pytest.mark.parametrize("dim", [2, 3, 4, 17])
-@pytest.mark.parametrize("grid", [None, 0.5, 2.0**-23, 2.0**40])
+@pytest.mark.parametrize("grid", [None, 0.5, 2.0**-23, 2.0**-38, 2.0**40])
 def test_widening_the_margin_changes_nothing(dim, grid):
     for seed in range(4):
         center = np.random.default_rng(seed).normal(size=dim) * 100

@@ -3,6 +3,7 @@
 from dpfast.audit.attacks import Attack, moment_attack, primitive_attacks, sampled_moment_attack, smooth_gaussian_attack
 from dpfast.audit.lower_bounds import epsilon_lower_bound, mu_lower_bound
 from dpfast.audit.mechanisms import all_attacks
+from dpfast.audit.minimisers import minimiser_attack, minimiser_attacks
 from dpfast.audit.policy import policy_evaluation_attack
 from dpfast.audit.weights import objective_attack, output_attack, weight_attacks
 
@@ -10,6 +11,8 @@ __all__ = [
     "Attack",
     "all_attacks",
     "epsilon_lower_bound",
+    "minimiser_attack",
+    "minimiser_attacks",
     "moment_attack",
     "mu_lower_bound",
     "objective_attack",

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from dpfast import noise
 from dpfast.audit.attacks import Attack
+from dpfast.audit.minimisers import perturbed_log_density
 from dpfast.donor_weights import ObjectivePerturbation, OutputPerturbation, Panel, PanelBounds
 from dpfast.privacy import Privacy, Release
 
@@ -100,14 +100,7 @@ def objective_attack(privacy: Privacy, weaken: float = 1.0) -> Attack:
         The donor is x in every period, and the target 1.
         """
         curvature, slope = 2.0 * _N_PRE * x * x + own.strong_convexity, 2.0 * _N_PRE * x
-        if abs(weight) < end:
-            z = (slope - curvature * weight) / own.scale
-            return math.log(curvature) - (0.5 * z * z if gaussian else abs(z))
-        # At the upper end b is at most slope - curvature, at the lower one at least slope + curvature.
-        z = ((slope if weight > 0.0 else -slope) - curvature) / own.scale
-        if gaussian:
-            return float(log_ndtr(z))
-        return (z if z < 0.0 else math.log(2.0 - math.exp(-z))) - math.log(2.0)
+        return perturbed_log_density(weight, slope, curvature, own.scale, gaussian, end)
 
     def score(release: Release) -> float:
         weight, projection = float(release.values["weights"][0]), float(release.values["projection"][0])

@@ -98,3 +98,16 @@ class FixedPoint:
         limbs.to_float64(np.ascontiguousarray(self.high).ravel(), np.ascontiguousarray(self.low).ravel(), values)
         result: NDArray[np.float64] = np.ldexp(values, self.exponent).reshape(self.shape)
         return result
+
+    def to_float64_pair(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return doubles whose exact sum is within 2**-106 of each value, relative: rounded values, and what is left.
+
+        For values of fewer than 116 bits.
+        """
+        rounded = self.to_float64()
+        units = np.ldexp(rounded, -self.exponent)
+        # Exact, as a remainder is; of a negative number it is the lower limb's negative.
+        remainder = np.fmod(np.abs(units), float(_WORD)).astype(np.uint64)
+        # What is left fits the lower limb, whose wrap takes care of signs.
+        left = np.where(units < 0.0, self.low + remainder, self.low - remainder).view(np.int64).astype(np.float64)
+        return rounded, np.ldexp(left, self.exponent)

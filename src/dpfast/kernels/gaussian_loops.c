@@ -12,7 +12,7 @@
  *
  * Blocks of BLOCK draws pass through small arrays in the first-level cache: convert, evaluate, round. The same
  * operations in the same order run at every vector level, so the levels agree bit for bit. The caller guarantees
- * |fraction| <= 1/2, steps <= 2^24 and room for n indices; threading is the caller's.
+ * |fraction| <= 1/2, steps <= 2^44 and room for n indices; threading is the caller's.
  */
 #include "gaussian_loops.h"
 

@@ -1,7 +1,7 @@
 """The only folder that draws randomness: sources of bits, and exact laws seen through a public grid."""
 
 from .discrete import discrete_gaussian
-from .grid import default_grid, grid_for_scales
+from .grid import default_grid, finest_grid, grid_for_scales
 from .radial import l2_laplace
 from .samplers import gaussian, laplace
 from .sampling import sample_without_replacement
@@ -13,6 +13,7 @@ __all__ = [
     "SeededSource",
     "default_grid",
     "discrete_gaussian",
+    "finest_grid",
     "gaussian",
     "grid_for_scales",
     "l2_laplace",

@@ -18,9 +18,12 @@ from .source import BLOCK_WORDS
 
 #: A default grid has between 2**20 and 2**21 steps per unit of scale: rounding adds 1e-13 of the noise's variance.
 _DEFAULT_STEPS_EXPONENT = 20
-#: At most 2 to this many steps per unit of scale, so that the margins of double arithmetic stay small against a step.
-MAX_STEPS_EXPONENT = 24
-MAX_STEPS = 2.0**MAX_STEPS_EXPONENT
+#: Up to 2 to this many steps per unit of scale the margins of double arithmetic stay small against a step.
+_FAST_STEPS_EXPONENT = 24
+#: At most this many steps per unit of scale: beyond, double arithmetic would decide few draws. At 2**24 it decides all
+#: but a millionth, at the finest grid all but an eighth of Gaussian ones, in time for the few that need it.
+_FINEST_STEPS_EXPONENT = 38
+MAX_STEPS = 2.0**_FINEST_STEPS_EXPONENT
 #: Exponents of grids whose cells, and their numbers up to 2**53, are normal doubles.
 _EXPONENT_LIMIT = 900
 
@@ -33,7 +36,7 @@ class Grid:
     scale : float
         Scale of the noise, positive and finite.
     step : float, optional
-        A power of two, at least ``scale / 2**24``. Default: one between ``scale / 2**21`` and ``scale / 2**20``.
+        A power of two, at least ``scale / 2**38``. Default: one between ``scale / 2**21`` and ``scale / 2**20``.
     """
 
     def __init__(self, scale: float, step: float | None = None) -> None:
@@ -48,7 +51,7 @@ class Grid:
             raise ValueError(f"grid must lie between 2**-{_EXPONENT_LIMIT} and 2**{_EXPONENT_LIMIT}, not {step!r}")
         self.step: Final = float(step)
         if Fraction(self.scale) > MAX_STEPS * Fraction(self.step):
-            raise ValueError(f"grid must be at least scale / 2**24 = {self.scale / MAX_STEPS!r}, not {step!r}")
+            raise ValueError(f"grid must be at least scale / 2**38 = {self.scale / MAX_STEPS!r}, not {step!r}")
         self.exact_steps: Final = Fraction(self.scale) / Fraction(self.step)
         # Exact but for quotients below 2^-1022, whose error no margin notices.
         self.steps: Final = float(self.exact_steps)
@@ -114,8 +117,31 @@ def grid_for_scales(least_scale: float, greatest_scale: float) -> float:
     if least > greatest:
         raise ValueError(f"least_scale must be at most greatest_scale, {greatest!r}, got {least!r}")
     mantissa, exponent = math.frexp(greatest)
-    coarse_enough = math.ldexp(1.0, exponent - (mantissa == 0.5) - MAX_STEPS_EXPONENT)
+    coarse_enough = math.ldexp(1.0, exponent - (mantissa == 0.5) - _FAST_STEPS_EXPONENT)
     return max(default_grid(least), coarse_enough)
+
+
+def finest_grid(scale: float) -> float:
+    """Return the finest grid that noise of a scale can be seen through, from the scale alone.
+
+    Parameters
+    ----------
+    scale : float
+        Scale of the noise, positive and finite. Public.
+
+    Returns
+    -------
+    float
+        The power of two in ``[scale / 2**38, scale / 2**37)``.
+
+    Examples
+    --------
+    >>> from dpfast.noise import finest_grid
+    >>> finest_grid(3.0) == 2.0**-36
+    True
+    """
+    mantissa, exponent = math.frexp(check.positive("scale", scale))
+    return math.ldexp(1.0, exponent - (mantissa == 0.5) - _FINEST_STEPS_EXPONENT)
 
 
 class Centre(ABC):

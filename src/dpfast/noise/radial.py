@@ -58,7 +58,7 @@ def l2_laplace(
     center : None, ndarray of float64 or FixedPoint, shape (dim,), optional
         What the noise is added to, taken as the exact numbers it holds. Zero if None.
     grid : float, optional
-        A power of two, chosen from public values only; at least ``scale / 2**24``. Default: about ``scale / 2**20``.
+        A power of two, chosen from public values only; at least ``scale / 2**38``. Default: about ``scale / 2**20``.
 
     Returns
     -------

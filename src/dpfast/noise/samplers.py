@@ -126,7 +126,7 @@ def gaussian(
         What the noise is added to, taken as the exact numbers it holds. Zero if None. Fixed-point
         numbers of the shape of the release's last axes are the same along its first ones.
     grid : float, optional
-        A power of two, chosen from public values only; at least ``scale / 2**24``. Default: about ``scale / 2**20``.
+        A power of two, chosen from public values only; at least ``scale / 2**38``. Default: about ``scale / 2**20``.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def laplace(
     center : None, float, ndarray of float64 or FixedPoint, optional
         What the noise is added to, taken as the exact numbers it holds. Zero if None.
     grid : float, optional
-        A power of two, chosen from public values only; at least ``scale / 2**24``. Default: about ``scale / 2**20``.
+        A power of two, chosen from public values only; at least ``scale / 2**38``. Default: about ``scale / 2**20``.
 
     Returns
     -------

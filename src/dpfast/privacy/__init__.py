@@ -46,6 +46,7 @@ from dpfast.privacy.laplace import (
 )
 from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.objective import ObjectiveNoise, objective_delta, objective_noise, objective_scale
+from dpfast.privacy.objective_printed import meets_its_claim, printed_objective_perturbation
 from dpfast.privacy.planning import Plan
 from dpfast.privacy.primo import primo_printed_delta, primo_printed_sampled_scales, primo_printed_scales
 from dpfast.privacy.release import Calibration, Release, UnsoundCalibrationWarning, UtilityWarning
@@ -106,6 +107,7 @@ __all__ = [
     "l2_laplace_scale",
     "laplace_scale",
     "least_noise_split",
+    "meets_its_claim",
     "moment_mu",
     "moment_scales",
     "objective_delta",
@@ -121,6 +123,7 @@ __all__ = [
     "primo_printed_sampled_scales",
     "primo_printed_scales",
     "printed_objective_noise",
+    "printed_objective_perturbation",
     "printed_output_noise",
     "printed_smooth_gaussian",
     "scale_for_mu",

@@ -1,5 +1,6 @@
 """Mathematics on released or public values; knows nothing of privacy."""
 
+from dpfast.solvers.callable_loss import CallableLoss, CallableLossBounds, CallableLossSum
 from dpfast.solvers.certificates import Minimiser
 from dpfast.solvers.constrained import (
     FactorMatrix,
@@ -9,6 +10,7 @@ from dpfast.solvers.constrained import (
 )
 from dpfast.solvers.constraints import Box, L1Ball, L2Ball, project_onto_simplex
 from dpfast.solvers.damped import DenoisedMoments, components_beyond, damped_solve, noise_edge, noise_floor
+from dpfast.solvers.least_squares import LeastSquares, LeastSquaresBounds
 from dpfast.solvers.losses import (
     GeneralisedLinearLoss,
     LogisticLoss,
@@ -18,6 +20,7 @@ from dpfast.solvers.losses import (
 )
 from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
 from dpfast.solvers.projection import LabelFactor, project_cross_moments
+from dpfast.solvers.proximal_point import minimise_convex
 from dpfast.solvers.ridge import (
     MomentNoise,
     NoisyMoments,
@@ -32,6 +35,7 @@ from dpfast.solvers.ridge import (
 from dpfast.solvers.singular import ridge_from_rows
 from dpfast.solvers.smooth import (
     GeneralisedLinear,
+    GeneralisedLinearBounds,
     SmoothConvexFunction,
     SmoothFunction,
     minimise_smooth,
@@ -41,15 +45,21 @@ from dpfast.solvers.sphere import quadratic_over_ball, quadratic_over_sphere
 
 __all__ = [
     "Box",
+    "CallableLoss",
+    "CallableLossBounds",
+    "CallableLossSum",
     "DenoisedMoments",
     "ElasticNet",
     "FactorMatrix",
     "GeneralisedLinear",
+    "GeneralisedLinearBounds",
     "GeneralisedLinearLoss",
     "L1Ball",
     "L2Ball",
     "LabelFactor",
     "Lasso",
+    "LeastSquares",
+    "LeastSquaresBounds",
     "LogisticLoss",
     "Minimiser",
     "MomentNoise",
@@ -67,6 +77,7 @@ __all__ = [
     "automatic_ridge",
     "components_beyond",
     "damped_solve",
+    "minimise_convex",
     "minimise_quadratic",
     "minimise_smooth",
     "noise_edge",

@@ -87,6 +87,11 @@ class Lasso(ElasticNet):
     def __init__(self, weight: float) -> None:
         super().__init__(penalty_weight("weight", weight), 0.0)
 
+    @property
+    def weight(self) -> float:
+        """Factor of the norm."""
+        return self.l1
+
     def __repr__(self) -> str:
         return f"Lasso(weight={self.l1!r})"
 
@@ -109,6 +114,11 @@ class Ridge(ElasticNet):
 
     def __init__(self, weight: float) -> None:
         super().__init__(0.0, penalty_weight("weight", weight))
+
+    @property
+    def weight(self) -> float:
+        """Factor of half the squared norm."""
+        return self.l2
 
     def __repr__(self) -> str:
         return f"Ridge(weight={self.l2!r})"

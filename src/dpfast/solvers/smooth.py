@@ -26,7 +26,7 @@ from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads,
 from dpfast.solvers.certificates import Certificate, Minimiser
 from dpfast.solvers.constraints import LARGEST, Constraint, L2Ball, checked_constraint, finite_array, in_range
 from dpfast.solvers.losses import GeneralisedLinearLoss
-from dpfast.solvers.penalties import ElasticNet, Proximable
+from dpfast.solvers.penalties import ElasticNet, Proximable, penalty_weight
 from dpfast.solvers.proximal_bounds import ROUND_UP, UNIT, ProximalBounds, conditioned, reduced_linear
 from dpfast.solvers.quadratic_faces import (
     Face,
@@ -146,7 +146,58 @@ class SmoothFunction:
         return float(value), np.asarray(gradient), None if self.hessian is None else self.hessian(x)
 
 
-class GeneralisedLinear:
+class GeneralisedLinearBounds:
+    """What is known of a sum of generalised linear losses without its rows: the constants of a `GeneralisedLinear`.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows, or an upper bound on it.
+    n : int
+        Number of features.
+    loss, row_bound, outcome_bound
+        As for `GeneralisedLinear`.
+    """
+
+    def __init__(
+        self, n_rows: int, n: int, loss: GeneralisedLinearLoss, *, row_bound: float, outcome_bound: float = 1.0
+    ) -> None:
+        if not isinstance(loss, GeneralisedLinearLoss):
+            raise TypeError(f"loss must be a GeneralisedLinearLoss, got {type(loss).__name__}")
+        self._n_rows = check.positive_integer("n_rows", n_rows)
+        self.n = check.positive_integer("n", n)
+        self.loss = loss
+        self.row_bound = in_range("row_bound", row_bound)
+        self.outcome_bound = in_range("outcome_bound", outcome_bound)
+
+    @property
+    def strong_convexity(self) -> float:
+        """0: rows may be anything."""
+        return 0.0
+
+    @property
+    def smoothness(self) -> float:
+        """n_rows row_bound^2 times the loss's largest second derivative."""
+        return float(self._n_rows) * self.row_bound**2 * self.loss.second_derivative_bound() * ROUND_UP
+
+    def gradient_bound(self, norm: float) -> float:
+        """n_rows row_bound times the loss's largest derivative."""
+        slope = self.loss.derivative_bound(self.row_bound * norm, self.outcome_bound)
+        return self._n_rows * self.row_bound * slope * ROUND_UP
+
+    def gradient_error(self, norm: float) -> float:
+        """Upper bound on the L2 error of `gradient` where ||x|| <= norm: of predictions, derivatives and sums."""
+        reach = self.row_bound * norm
+        slope = self.loss.derivative_bound(reach, self.outcome_bound)
+        curvature = self.loss.second_derivative_bound()
+        of_predictions = UNIT**2 * 1.1 * ((self.n / 8 + 4) ** 2 + 40) * reach
+        scales = reach + self.outcome_bound + 1.0 + sum(self.loss.parameters().values())
+        of_derivatives = curvature * (of_predictions + 2.0**-100 * scales) + 2.0**-85 * slope
+        of_sums = UNIT**2 * (1.1 * 1026.0**2 + 3.1 * (self._n_rows / 1024 + 2 + _PARTS)) * slope
+        return self._n_rows * self.row_bound * (of_derivatives + of_sums) * ROUND_UP
+
+
+class GeneralisedLinear(GeneralisedLinearBounds):
     """Sum over rows of a generalised linear loss, sum_i l(x_i'theta, y_i).
 
     Parameters
@@ -189,13 +240,9 @@ class GeneralisedLinear:
         table, labels = finite_array("rows", rows, (2,)), finite_array("outcomes", outcomes, (1,))
         if len(table) != len(labels):
             raise ValueError(f"rows and outcomes must be equally many, got {len(table)} and {len(labels)}")
-        if not isinstance(loss, GeneralisedLinearLoss):
-            raise TypeError(f"loss must be a GeneralisedLinearLoss, got {type(loss).__name__}")
+        super().__init__(table.shape[0], table.shape[1], loss, row_bound=row_bound, outcome_bound=outcome_bound)
         if loss.is_classification and not np.isin(labels, (-1.0, 1.0)).all():
             raise ValueError("outcomes must be -1 or 1 for a loss of classification")
-        self.loss = loss
-        self.row_bound = in_range("row_bound", row_bound)
-        self.outcome_bound = in_range("outcome_bound", outcome_bound)
         self._sums = generalised_linear.LossSums(
             table,
             labels,
@@ -203,38 +250,10 @@ class GeneralisedLinear:
             width=loss.parameters().get("width", 1.0),
             threshold=loss.parameters().get("threshold", 1.0),
         )
-        self._n_rows: int = table.shape[0]
-        self.n: int = table.shape[1]
         threads = resolve_n_threads(n_threads)
         self._n_threads = max(1, min(threads, table.size // _DOUBLES_PER_THREAD, _PARTS))
         n_parts = max(1, min(_PARTS, self._n_rows // _ROWS_PER_PART))
         self._parts = [self._n_rows * part // n_parts for part in range(n_parts + 1)]
-
-    @property
-    def strong_convexity(self) -> float:
-        """0: rows may be anything."""
-        return 0.0
-
-    @property
-    def smoothness(self) -> float:
-        """n_rows row_bound^2 times the loss's largest second derivative."""
-        return float(self._n_rows) * self.row_bound**2 * self.loss.second_derivative_bound() * ROUND_UP
-
-    def gradient_bound(self, norm: float) -> float:
-        """n_rows row_bound times the loss's largest derivative."""
-        slope = self.loss.derivative_bound(self.row_bound * norm, self.outcome_bound)
-        return self._n_rows * self.row_bound * slope * ROUND_UP
-
-    def gradient_error(self, norm: float) -> float:
-        """Upper bound on the L2 error of `gradient` where ||x|| <= norm: of predictions, derivatives and sums."""
-        reach = self.row_bound * norm
-        slope = self.loss.derivative_bound(reach, self.outcome_bound)
-        curvature = self.loss.second_derivative_bound()
-        of_predictions = UNIT**2 * 1.1 * ((self.n / 8 + 4) ** 2 + 40) * reach
-        scales = reach + self.outcome_bound + 1.0 + sum(self.loss.parameters().values())
-        of_derivatives = curvature * (of_predictions + 2.0**-100 * scales) + 2.0**-85 * slope
-        of_sums = UNIT**2 * (1.1 * 1026.0**2 + 3.1 * (self._n_rows / 1024 + 2 + _PARTS)) * slope
-        return self._n_rows * self.row_bound * (of_derivatives + of_sums) * ROUND_UP
 
     def gradient(self, x: FloatArray) -> FloatArray:
         """Gradient in twice the working precision, of shape (2, n)."""
@@ -279,7 +298,9 @@ def minimise_smooth(
     linear: ArrayLike | None = None,
     constraint: Constraint | None = None,
     penalty: ElasticNet | Proximable | None = None,
+    ridge: float = 0.0,
     reach: float | None = None,
+    start: ArrayLike | None = None,
     tolerance: float,
 ) -> Minimiser:
     """Minimise function(x) + linear'x + penalty(x) over a convex set, to within a proved distance of the minimiser.
@@ -294,10 +315,14 @@ def minimise_smooth(
     penalty : ElasticNet, Lasso, Ridge or another Proximable, optional
         Ridge, alone or in an ElasticNet, counts as strong convexity. Another Proximable is taken without a constraint
         only: proximal maps of sums have no general form.
+    ridge : float, default 0.0
+        Adds (ridge/2) ||x||^2 to the objective, whatever the penalty.
     reach : float, optional
         Without a constraint, and only then: upper bound on the L2 norm of the minimiser. What is found is the minimiser
         over that ball; with another Proximable, which is not confined to it, the promise is for `linear` no larger than
         16 times the bound on the gradient.
+    start : array_like of shape (n,), optional
+        Where the search begins; 0 if omitted. What is promised does not depend on it.
     tolerance : float
         The largest distance from the minimiser, in the L2 norm. At least what `smallest_smooth_tolerance` returns.
 
@@ -325,7 +350,7 @@ def minimise_smooth(
     >>> found.x
     array([0.25])
     """
-    problem = _Problem.of(function, constraint, penalty, reach)
+    problem = _Problem.of(function, constraint, penalty, reach, ridge)
     vector = np.zeros(function.n) if linear is None else finite_array("linear", linear, (1,))
     if len(vector) != function.n:
         raise ValueError(f"linear must have as many entries as the function, {function.n}, got {len(vector)}")
@@ -345,19 +370,23 @@ def minimise_smooth(
     steps = _Steps(problem, bounds, ridge, vector)
     certificate = Certificate(steps, bounds, vector)
     origin = np.zeros(function.n)
-    start = origin if constraint is None else constraint.project(origin)
+    if start is not None:
+        origin = finite_array("start", start, (1,))
+        if len(origin) != function.n:
+            raise ValueError(f"start must have as many entries as the function, {function.n}, got {len(origin)}")
+    first = origin if constraint is None else constraint.project(origin)
     with single_threaded_blas():
         try:
             # Guesses may overflow; then they are not certified.
             with np.errstate(all="ignore"):
-                for guess, face_at in steps.guesses(start):
+                for guess, face_at in steps.guesses(first):
                     found = certificate.refined(guess, face_at, tolerance)
                     if found is not None:
                         return found
         except linalg.LinAlgError:
             # A system is singular in double precision: the guaranteed way does without.
             pass
-        return certificate.guaranteed(start, tolerance)
+        return certificate.guaranteed(first, tolerance)
 
 
 def smallest_smooth_tolerance(
@@ -365,13 +394,14 @@ def smallest_smooth_tolerance(
     *,
     constraint: Constraint | None = None,
     penalty: ElasticNet | Proximable | None = None,
+    ridge: float = 0.0,
     reach: float | None = None,
 ) -> float:
     """Return the smallest tolerance that `minimise_smooth` promises to meet for every function of these constants.
 
     Parameters
     ----------
-    function, constraint, penalty, reach
+    function, constraint, penalty, ridge, reach
         As for `minimise_smooth`; of the function, its constants and error bounds count, not its data.
 
     Returns
@@ -387,7 +417,7 @@ def smallest_smooth_tolerance(
     >>> smallest_smooth_tolerance(loss, constraint=L2Ball(1.0), penalty=Ridge(0.1)) < 1e-15
     True
     """
-    return _Problem.of(function, constraint, penalty, reach).bounds.smallest_tolerance()
+    return _Problem.of(function, constraint, penalty, reach, ridge).bounds.smallest_tolerance()
 
 
 @dataclass(frozen=True)
@@ -430,14 +460,15 @@ class _Problem:
         constraint: Constraint | None,
         penalty: ElasticNet | Proximable | None,
         reach: float | None,
+        ridge: float = 0.0,
     ) -> _Problem:
         n = check.positive_integer("function.n", function.n)
         constraint = checked_constraint(constraint, n)
         if (constraint is None) != (reach is not None):
             raise TypeError("reach must be given without a constraint, and only then")
-        weight, ridge, other = 0.0, 0.0, None
+        weight, ridge, other = 0.0, penalty_weight("ridge", ridge), None
         if isinstance(penalty, ElasticNet):
-            weight, ridge = penalty.l1, penalty.l2
+            weight, ridge = penalty.l1, ridge + penalty.l2
         elif penalty is not None:
             if not isinstance(penalty, Proximable):
                 raise TypeError(

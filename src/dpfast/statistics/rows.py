@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 
+#: Norms are compared in floating point with their bounds; what is calibrated allows for rows longer by as much.
+NORM_SLACK = 2.0**-30
+
+
 @dataclass(frozen=True)
 class RowMap:
     """Clip the entries of rows to [low, high], scale rows beyond `bound` onto it, subtract `center`.
@@ -79,3 +83,34 @@ def centred(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple
         # Not positive if no row of the box is within the bound: then they are scaled out of it, and held to its size.
         squared = min(squared, cut) if cut > 0.0 else squared
     return RowMap(low, high, bound, center), math.sqrt(squared)
+
+
+def shortened(rows: FloatArray, bound: float) -> FloatArray:
+    """Scale rows that are longer than a bound onto it.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Finite.
+    bound : float
+        L2 norm.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+        Rows of at most ``bound * (1 + NORM_SLACK)``; those that were no longer than `bound` are as they were.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.statistics.rows import shortened
+    >>> shortened(np.array([[3.0, 4.0], [0.0, 1.0]]), 1.0)
+    array([[0.6, 0.8],
+           [0. , 1. ]])
+    """
+    # Entries beyond the bound are cut to a direction first, so that no square overflows.
+    largest = np.maximum(np.abs(rows).max(axis=1, initial=0.0), bound)[:, np.newaxis]
+    with np.errstate(under="ignore"):
+        norms = largest * np.linalg.norm(rows / largest, axis=1, keepdims=True)
+    longer = norms > bound * (1.0 + 0.5 * NORM_SLACK)
+    return rows * np.where(longer, bound / np.maximum(norms, bound), 1.0)

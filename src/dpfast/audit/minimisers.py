@@ -1,0 +1,101 @@
+"""Attacks on the minimisers of perturbed objectives in one dimension, by their exact likelihood."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from dpfast import noise
+from dpfast.audit.attacks import Attack
+from dpfast.minimiser_release import ObjectiveBounds, ObjectivePerturbation
+from dpfast.privacy import Privacy
+from dpfast.solvers import L2Ball, LeastSquares, SquaredLoss
+
+FloatArray = NDArray[np.float64]
+
+# Finishing noise blurs the ends of [-1, 1] by a few of its scales, and by less than e^-30 further.
+_BLURRED = 30.0
+
+
+def minimiser_attacks(privacy: Privacy, weaken: float = 1.0) -> Iterator[Attack]:
+    """Attack objective perturbation of a squared loss, Gaussian and pure.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Claim, under add/remove; its delta is used by the Gaussian one alone.
+    weaken : float, default 1.0
+        Divides the noise: above 1 the mechanism is broken.
+    """
+    for delta in (privacy.delta, 0.0):
+        yield minimiser_attack(replace(privacy, delta=delta), weaken)
+
+
+def minimiser_attack(privacy: Privacy, weaken: float = 1.0) -> Attack:
+    """Attack the minimiser over [-1, 1] with a row (1, 1) that is there or not.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Claim, under add/remove; pure where its delta is 0.
+    weaken : float, default 1.0
+        Divides the noise.
+    """
+    bounds = ObjectiveBounds(SquaredLoss(), 1, 1.0, 1.0, L2Ball(1.0))
+    chosen = ObjectivePerturbation.calibrate(privacy, bounds)
+    own = chosen.noise_scales
+    broken = replace(chosen, noise_scales=replace(own, scale=own.scale / weaken))
+    gaussian = own.mechanism == "Gaussian"
+    end, source = 1.0 - _BLURRED * chosen.finishing_scale, noise.SecureSource()
+
+    def log_density(moment: float, value: float) -> float:
+        return perturbed_log_density(value, moment, moment + own.strong_convexity, own.scale, gaussian, end)
+
+    def scores(neighbour: bool, n: int) -> FloatArray:
+        loss = _moments(1.0 if neighbour else 0.0)
+        released = [float(broken.release(loss, source, "audit").values["coef"][0]) for _ in range(n)]
+        return np.array([log_density(1.0, value) - log_density(0.0, value) for value in released])
+
+    return Attack(f"minimiser of a squared loss, {own.mechanism}", privacy, scores, gaussian=False)
+
+
+def perturbed_log_density(
+    value: float, slope: float, curvature: float, scale: float, gaussian: bool, end: float
+) -> float:
+    """Log density of the minimiser of curvature x^2/2 - slope x + b x over [-1, 1], up to a constant of the noise.
+
+    Parameters
+    ----------
+    value : float
+        Where.
+    slope, curvature : float
+        Of the objective.
+    scale : float
+        Of the noise b.
+    gaussian : bool
+        Whether it is Gaussian, and not Laplace noise.
+    end : float
+        From which on a value is taken to be 1 or, if it is negative, -1; the log mass is returned there.
+
+    Returns
+    -------
+    float
+    """
+    if abs(value) < end:
+        z = (slope - curvature * value) / scale
+        return math.log(curvature) - (0.5 * z * z if gaussian else abs(z))
+    # At the upper end b is at most slope - curvature, at the lower one at least slope + curvature.
+    z = ((slope if value > 0.0 else -slope) - curvature) / scale
+    if gaussian:
+        return float(log_ndtr(z))
+    return (z if z < 0.0 else math.log(2.0 - math.exp(-z))) - math.log(2.0)
+
+
+def _moments(total: float) -> LeastSquares:
+    xx, xy, rests = np.full((1, 1), total), np.full(1, total), (np.zeros((1, 1)), np.zeros(1))
+    return LeastSquares((xx, rests[0]), (xy, rests[1]), n_rows=1, row_bound=1.0, outcome_bound=1.0)

@@ -1,0 +1,384 @@
+"""Regression and classification by objective perturbation, as a user sees them."""
+
+import itertools
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+
+from dpfast import (
+    BudgetExceeded,
+    Ledger,
+    ObjectivePerturbationClassifier,
+    ObjectivePerturbationRegressor,
+    Privacy,
+    UnsoundCalibrationWarning,
+)
+from dpfast.solvers import (
+    Box,
+    CallableLoss,
+    ElasticNet,
+    L1Ball,
+    L2Ball,
+    Lasso,
+    LogisticLoss,
+    Ridge,
+    SmoothedHinge,
+    SmoothedHuber,
+    SquaredLoss,
+)
+
+BALL = L2Ball(2.0)
+
+
+def regressor(epsilon=1.0, delta=1e-6, **parameters):
+    defaults = {"bound_x": 1.0, "bound_y": 1.0, "constraint": BALL, "random_state": 0}
+    return ObjectivePerturbationRegressor(epsilon, delta, **(defaults | parameters))
+
+
+def classifier(epsilon=1.0, delta=1e-6, **parameters):
+    defaults = {"bound_x": 1.0, "classes": [0, 1], "random_state": 0}
+    return ObjectivePerturbationClassifier(epsilon, delta, **(defaults | parameters))
+
+
+def table(n=20_000, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-0.55, 0.55, (n, d))
+    return X, np.clip(X @ np.linspace(-1.0, 1.0, d) + 0.1 * rng.normal(size=n), -1.0, 1.0)
+
+
+def optimum(loss, X, y, constraint, l1, l2):
+    """The least objective by a general solver, each parameter split into its positive and its negative part."""
+    d = X.shape[1]
+    signs = np.hstack([np.eye(d), -np.eye(d)])
+
+    def objective(parts):
+        theta = signs @ parts
+        value = loss.value(X @ theta, y).sum() + l1 * parts.sum() + 0.5 * l2 * theta @ theta
+        return value, signs.T @ (X.T @ loss.derivative(X @ theta, y) + l2 * theta) + l1
+
+    conditions = []
+    if isinstance(constraint, L2Ball):
+        limit = {"fun": lambda p: constraint.radius**2 - (signs @ p) @ (signs @ p)}
+        conditions = [{"type": "ineq", **limit, "jac": lambda p: -2.0 * signs.T @ (signs @ p)}]
+    elif isinstance(constraint, L1Ball):
+        conditions = [{"type": "ineq", "fun": lambda p: constraint.radius - p.sum(), "jac": lambda p: -np.ones(2 * d)}]
+    elif isinstance(constraint, Box):
+        low, high = constraint.bounds(d)
+        conditions = [
+            {"type": "ineq", "fun": lambda p: signs @ p - low, "jac": lambda p: signs},
+            {"type": "ineq", "fun": lambda p: high - signs @ p, "jac": lambda p: -signs},
+        ]
+    start = np.full(2 * d, 0.05)
+    found = minimize(
+        objective, start, jac=True, method="SLSQP", bounds=[(0.0, None)] * (2 * d), constraints=conditions,
+        options={"ftol": 1e-15, "maxiter": 2000},
+    )  # fmt: skip
+    # Its constraints hold to some 1e-9 only.
+    theta = signs @ found.x if constraint is None else constraint.project(signs @ found.x)
+    return loss.value(X @ theta, y).sum() + l1 * np.abs(theta).sum() + 0.5 * l2 * theta @ theta
+
+
+LOSSES = [SquaredLoss(), SmoothedHuber(0.5), LogisticLoss(), SmoothedHinge(0.4)]
+SETS = [None, L2Ball(0.7), L1Ball(0.8), Box(low=[-0.3, 0.0, -1.0, -0.2], high=0.4)]
+PENALTIES = [None, Lasso(2.0), ElasticNet(1.0, 3.0), Ridge(4.0)]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.kind)
+def test_without_noise_it_is_the_optimum(loss):
+    """Within 1e-8 of a general solver's least objective, or below it, for every constraint and penalty."""
+    X, y = table(120, 4)
+    y = np.sign(y) if loss.is_classification else y
+    for constraint, penalty in itertools.product(SETS, PENALTIES):
+        parameters = {"loss": loss, "constraint": constraint, "penalty": penalty}
+        if loss.is_classification:
+            model = classifier(math.inf, 0.0, classes=[-1.0, 1.0], **parameters).fit(X, y)
+        else:
+            model = regressor(math.inf, 0.0, **parameters).fit(X, y)
+        theta = model.coef_.ravel()
+        l1, l2 = (penalty.l1, penalty.l2) if penalty else (0.0, 0.0)
+        value = loss.value(X @ theta, y).sum() + l1 * np.abs(theta).sum() + 0.5 * l2 * theta @ theta
+        assert constraint is None or constraint.contains(theta * (1.0 - 1e-15)), (constraint, penalty)
+        assert value <= optimum(loss, X, y, constraint, l1, l2) + 1e-8, (constraint, penalty)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_a_regression_finds_its_coefficients(loss, delta, adjacency, fit_intercept):
+    X, y = table(100_000)
+    y = y / 2.0 + (0.25 if fit_intercept else 0.0)
+    model = regressor(2.0, delta, loss=loss, adjacency=adjacency, fit_intercept=fit_intercept).fit(X, y)
+    np.testing.assert_allclose(model.coef_, [-0.5, 0.0, 0.5], atol=0.03)
+    assert model.intercept_ == pytest.approx(0.25 if fit_intercept else 0.0, abs=0.02)
+    assert model.privacy_spent_ == Privacy(2.0, delta, adjacency)
+    assert model.score(X, y) > 0.6
+    assert model.releases_[0].guaranteed
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_a_classification_finds_its_classes(loss, delta):
+    X, y = table(20_000)
+    labels = np.where(y > 0.1, "yes", "no")
+    model = classifier(1.0, delta, classes=["yes", "no"], loss=loss, fit_intercept=True).fit(X, labels)
+    assert model.classes_.tolist() == ["no", "yes"]
+    best = LogisticRegression().fit(X, labels).score(X, labels)
+    assert model.score(X, labels) > best - 0.02
+    assert model.decision_function(X).shape == (20_000,)
+    assert model.coef_.shape == (1, 3)
+    if loss == "logistic":
+        probabilities = model.predict_proba(X)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+        assert np.array_equal(probabilities[:, 1] > 0.5, model.predict(X) == "yes")
+    else:
+        assert not hasattr(model, "predict_proba")
+
+
+def test_more_than_two_classes_share_the_budget():
+    X, y = table(60_000)
+    labels = np.digitize(y, [-0.3, 0.3])
+    ledger = Ledger(Privacy(3.0, 3e-6))
+    model = classifier(3.0, 3e-6, classes=[0, 1, 2], fit_intercept=True, ledger=ledger).fit(X, labels)
+    assert len(model.releases_) == 3
+    assert model.coef_.shape == (3, 3)
+    assert model.intercept_.shape == (3,)
+    assert sum(release.privacy.epsilon for release in model.releases_) == pytest.approx(3.0)
+    assert sum(release.privacy.delta for release in model.releases_) == pytest.approx(3e-6)
+    assert model.privacy_spent_ == Privacy(3.0, 3e-6)
+    assert ledger.remaining.epsilon == pytest.approx(0.0)
+    assert model.score(X, labels) > 0.55
+    probabilities = model.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    # Noise of each class is its own.
+    released = [release.values["coef"] for release in model.releases_]
+    assert not np.allclose(released[0] + released[2] + released[1], 0.0)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_any_table_and_any_threads_give_the_same_bits(loss, tmp_path):
+    X, y = table(5000)
+    reference = regressor(loss=loss, fit_intercept=True).fit(X, y)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    np.save(tmp_path / "x.npy", X)
+    fits = [
+        regressor(loss=loss, fit_intercept=True, n_threads=2).fit(X, y),
+        regressor(loss=loss, fit_intercept=True, n_threads=1).fit(np.asfortranarray(X), y),
+        regressor(loss=loss, fit_intercept=True).fit(frame, pd.Series(y)),
+        regressor(loss=loss, fit_intercept=True).fit(tmp_path / "x.npy", y),
+        regressor(loss=loss, fit_intercept=True).fit([X[:100], X[100:]], [y[:100, None], y[100:, None]]),
+    ]
+    for model in fits:
+        assert np.array_equal(model.coef_, reference.coef_)
+        assert model.intercept_ == reference.intercept_
+    assert fits[2].feature_names_in_.tolist() == ["a", "b", "c"]
+
+
+def test_an_intercept_is_a_constant_feature():
+    """The power of two next to the bound, its coefficient last; a fit with that column at hand is the same."""
+    X, y = table(2000)
+    inner = regressor(loss="huber", fit_intercept=True, bound_x=0.9).fit(X, y)
+    outer = regressor(loss="huber", bound_x=math.hypot(0.9, 1.0)).fit(
+        np.column_stack([X * np.minimum(1.0, 0.9 / np.linalg.norm(X, axis=1))[:, None], np.ones(2000)]), y
+    )
+    np.testing.assert_allclose(np.append(inner.coef_, inner.intercept_), outer.coef_, atol=1e-4)
+
+
+def test_rows_and_outcomes_beyond_their_bounds_count_as_those_on_them():
+    X, y = table(3000)
+    long = X.copy()
+    long[:, :] *= 5.0
+    on_the_bound = long * np.minimum(1.0, 1.0 / np.linalg.norm(long, axis=1))[:, None]
+    for loss in ("squared", "huber"):
+        fits = [regressor(loss=loss).fit(rows, y * 3.0) for rows in (long, on_the_bound)]
+        np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, atol=2e-3)
+
+
+def test_a_larger_ridge_is_kept_and_a_small_one_raised():
+    X, y = table(500)
+    assert regressor(ridge=200.0).fit(X, y).ridge_ == 200.0
+    raised = regressor(ridge=1e-9).fit(X, y)
+    assert raised.ridge_ > 1.0
+    assert raised.ridge_ == regressor(ridge="auto").fit(X, y).ridge_
+    assert regressor(math.inf, ridge="auto").fit(X, y).ridge_ == 0.0
+    assert regressor(math.inf, ridge=3.0).fit(X, y).ridge_ == 3.0
+
+
+def test_the_printed_noise_warns_where_it_is_too_little():
+    X, y = table(500)
+    with pytest.warns(UnsoundCalibrationWarning, match="the printed calibration does not give"):
+        assert not regressor(calibration="paper").fit(X, y).releases_[0].guaranteed
+    printed = regressor(calibration="paper", adjacency="add_remove").fit(X, y).releases_[0]
+    assert printed.guaranteed
+    assert printed.scales["objective"] > regressor(adjacency="add_remove").fit(X, y).releases_[0].scales["objective"]
+
+
+def test_the_ledger_pays_once():
+    X, y = table(500)
+    ledger = Ledger(Privacy(1.5, 1e-5))
+    model = regressor(ledger=ledger).fit(X, y)
+    assert ledger.spent.epsilon == pytest.approx(1.0)
+    assert ledger.releases[0].name.startswith("ObjectivePerturbationRegressor: coefficients (epsilon ")
+    before = model.coef_
+    with pytest.raises(BudgetExceeded):
+        clone(model).fit(X, y)
+    bad = y.copy()
+    bad[7] = np.nan
+    for one in (regressor(0.4, ledger=ledger), regressor(0.4, ledger=ledger, loss="huber")):
+        with pytest.raises(ValueError, match="NaN"):
+            one.fit(X, bad)
+        assert not hasattr(one, "coef_")
+    with pytest.raises(ValueError, match="y holds labels outside the declared classes"):
+        classifier(0.4, ledger=ledger).fit(X, np.arange(500) % 3)
+    assert ledger.spent.epsilon == pytest.approx(1.0)
+    assert model.coef_ is before
+
+
+def test_nothing_private_stays_on_a_fitted_model():
+    """What is kept is what was released, and public numbers."""
+    X, y = table(500)
+    model = regressor(fit_intercept=True).fit(X, y)
+    fitted = {name for name in vars(model) if name not in model.get_params()}
+    assert fitted == {"coef_", "intercept_", "ridge_", "releases_", "privacy_spent_", "n_features_in_"}
+    released = model.releases_[0].values["coef"]
+    assert np.array_equal(np.append(model.coef_, model.intercept_), released)
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).coef_, model.coef_)
+
+
+def models():
+    X, y = table(400)
+    labels = (y > 0.0).astype(int)
+    yield regressor(penalty=Lasso(0.5), fit_intercept=True).fit(pd.DataFrame(X, columns=["a", "b", "c"]), y)
+    yield regressor(loss=SmoothedHuber(0.3, 0.1), constraint=Box(low=-1.0, high=[1.0, 2.0, 3.0])).fit(X, y)
+    yield regressor(math.inf, constraint=L1Ball(0.5), penalty=ElasticNet(0.1, 0.2)).fit(X, y)
+    yield classifier(loss=SmoothedHinge(0.2), penalty=Ridge(3.0), constraint=None).fit(X, labels)
+    yield classifier(classes=["a", "b", "c"]).fit(X, np.array(["a", "b", "c"])[np.arange(400) % 3])
+    yield classifier(classes=np.array([3, 4]), loss=LogisticLoss())
+
+
+def test_models_are_saved_to_the_bit(tmp_path):
+    for number, model in enumerate(models()):
+        path = tmp_path / f"{number}.json"
+        model.save(path)
+        loaded = type(model).load(path)
+        assert repr(loaded.get_params()["constraint"]) == repr(model.constraint)
+        assert repr(loaded.loss) == repr(model.loss)
+        assert repr(loaded.penalty) == repr(model.penalty)
+        if hasattr(model, "coef_"):
+            X = np.ones((2, 3))
+            X = pd.DataFrame(X, columns=model.feature_names_in_) if hasattr(model, "feature_names_in_") else X
+            assert np.array_equal(loaded.predict(X), model.predict(X))
+            assert loaded.privacy_spent_ == model.privacy_spent_
+            assert loaded.releases_[0].name == model.releases_[0].name
+
+
+def test_a_model_with_functions_of_its_own_cannot_be_saved(tmp_path):
+    loss = CallableLoss(np.multiply, np.multiply, np.multiply, slope_bound=1.0, curvature_bound=1.0)
+    with pytest.raises(TypeError, match="loss cannot be saved: a CallableLoss"):
+        regressor(loss=loss).save(tmp_path / "model.json")
+
+
+def test_damaged_models_are_refused(tmp_path):
+    X, y = table(400)
+    for name, value in [("coef_", np.full(3, np.nan)), ("ridge_", -1.0), ("n_features_in_", 4), ("releases_", 1.0)]:
+        model = regressor().fit(X, y)
+        setattr(model, name, value)
+        model.save(tmp_path / "model.json")
+        with pytest.raises(ValueError, match="does not hold a valid ObjectivePerturbationRegressor"):
+            ObjectivePerturbationRegressor.load(tmp_path / "model.json")
+    three = classifier().fit(X, (y > 0).astype(int))
+    three.classes_ = np.arange(3)
+    three.save(tmp_path / "model.json")
+    with pytest.raises(ValueError, match="coef_ and intercept_ must have a row for each class"):
+        ObjectivePerturbationClassifier.load(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: regressor(constraint=None), ValueError, r"constraint must be given with SquaredLoss\(\)"),
+        (lambda: regressor(constraint=3.0), TypeError, "constraint must be L2Ball, L1Ball, Box or None"),
+        (lambda: regressor(constraint=L2Ball(0.0)), ValueError, "radius must be positive"),
+        (lambda: regressor(constraint=L1Ball(-1.0)), ValueError, "radius must be positive"),
+        (lambda: regressor(constraint=Box(low=[0.0] * 4, high=[1.0] * 4)), ValueError, "the box has 4 coordinates"),
+        (lambda: regressor(loss="logistic"), ValueError, "loss must be 'squared' or 'huber', got 'logistic'"),
+        (lambda: regressor(loss=LogisticLoss()), ValueError, "loss must be one of 'squared', 'huber' or of their kind"),
+        (lambda: regressor(penalty="l1"), TypeError, "penalty must be Lasso"),
+        (lambda: regressor(ridge=-1.0), ValueError, "ridge must be at least 0"),
+        (lambda: regressor(ridge="best"), TypeError, "ridge must be a real number, got str"),
+        (lambda: regressor(bound_x=0.0), ValueError, "bound_x must be positive"),
+        (lambda: regressor(bound_y=math.inf), ValueError, "bound_y must be positive and finite"),
+        (lambda: regressor(0.0), ValueError, "epsilon must be positive"),
+        (lambda: regressor(delta=1.0), ValueError, "delta must be in"),
+        (lambda: regressor(adjacency="swap"), ValueError, "adjacency must be"),
+        (lambda: regressor(calibration="exact"), ValueError, "calibration must be 'sound' or 'paper'"),
+        (lambda: regressor(fit_intercept=1), TypeError, "fit_intercept must be True or False"),
+        (lambda: regressor(ledger=1.0), TypeError, "ledger must be a dpfast.Ledger or None, got float"),
+        (lambda: classifier(classes=None), ValueError, "classes must be declared"),
+        (lambda: classifier(classes=[1]), ValueError, "classes must be at least 2 different labels, got 1"),
+        (lambda: classifier(classes=[1, 1]), ValueError, "classes must be at least 2 different labels"),
+        (lambda: classifier(classes=[[0, 1]]), ValueError, "classes must be a list of labels"),
+        (lambda: classifier(loss="squared"), ValueError, "loss must be 'logistic' or 'hinge'"),
+        (lambda: classifier(loss=SquaredLoss()), ValueError, "loss must be one of 'logistic', 'hinge'"),
+    ],
+)
+def test_bad_parameters_are_refused_before_anything_is_read(make, error, message):
+    X, y = table(50)
+    with pytest.raises(error, match=message):
+        make().fit(X, (y > 0).astype(int))
+
+
+def test_bad_tables_are_refused():
+    X, y = table(50)
+    labels = (y > 0).astype(int)
+    for model, outcomes in ((regressor(), y), (regressor(loss="huber"), y), (classifier(), labels)):
+        with pytest.raises(ValueError, match="requires y to be passed"):
+            model.fit(X, None)
+        with pytest.raises(ValueError, match="rows"):
+            model.fit(X, outcomes[:-1])
+        with pytest.raises(ValueError, match="rows"):
+            model.fit(X[:0], outcomes[:0])
+    with pytest.raises(ValueError, match="y must have one column, got 2"):
+        regressor().fit(X, pd.DataFrame({"a": y, "b": y}))
+    # No position, no value: a message tells nothing of a person.
+    with pytest.raises(ValueError, match=r"^y holds labels outside the declared classes$"):
+        classifier().fit(X, np.where(np.arange(50) == 9, 7, labels))
+
+
+def test_plans_follow_public_numbers():
+    """Errors fall with the number of people; the number that is needed has the error wanted."""
+    for kind, parameters in (
+        (ObjectivePerturbationRegressor, {"bound_y": 1.0, "constraint": BALL}),
+        (ObjectivePerturbationClassifier, {"classes": [0, 1, 2]}),
+    ):
+        parameters |= {"epsilon": 1.0, "delta": 1e-6, "bound_x": 1.0}
+        plan = kind.plan(10_000, 5, target=0.2, **parameters)
+        assert kind.plan(100_000, 5, **parameters).expected_error < plan.expected_error
+        assert kind.plan(plan.needed_n, 5, **parameters).expected_error == pytest.approx(0.2, rel=1e-3)
+        assert "people privacy adds an error" in str(plan)
+        assert kind.plan(10, 5, **(parameters | {"epsilon": math.inf})).expected_error == 0.0
+        with pytest.raises(ValueError, match="n must be at least 1"):
+            kind.plan(0, 5, **parameters)
+
+
+def test_a_plan_foresees_the_error():
+    """On rows whose size and spread are as assumed, within a factor of two."""
+    n, d = 20_000, 4
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    X *= 0.5 / np.linalg.norm(X, axis=1, keepdims=True)
+    y = X @ np.full(d, 1.0)
+    errors = []
+    for seed in range(20):
+        model = regressor(0.5, constraint=L2Ball(3.0), random_state=seed).fit(X, y)
+        errors.append(np.mean((model.predict(X) - y) ** 2))
+    plan = ObjectivePerturbationRegressor.plan(
+        n, d, epsilon=0.5, delta=1e-6, bound_x=1.0, bound_y=1.0, constraint=L2Ball(3.0)
+    )
+    assert 0.5 < math.sqrt(np.mean(errors)) / plan.expected_error < 2.0
