@@ -2,6 +2,7 @@
 
 from .discrete import discrete_gaussian
 from .grid import default_grid
+from .pick import ExponentialPick
 from .radial import l2_laplace
 from .samplers import gaussian, laplace
 from .sampling import sample_without_replacement
@@ -9,6 +10,7 @@ from .source import BitSource, SecureSource, SeededSource, resolve_source
 
 __all__ = [
     "BitSource",
+    "ExponentialPick",
     "SecureSource",
     "SeededSource",
     "default_grid",

@@ -1,5 +1,6 @@
 """Mathematics on released or public values; knows nothing of privacy."""
 
+from dpfast.solvers.best_subset import SupportScores, score_error
 from dpfast.solvers.constrained import (
     FactorMatrix,
     Minimiser,
@@ -38,6 +39,7 @@ __all__ = [
     "Proximable",
     "Ridge",
     "RidgeSolution",
+    "SupportScores",
     "automatic_ridge",
     "components_beyond",
     "damped_solve",
@@ -53,5 +55,6 @@ __all__ = [
     "ridge_from_moments",
     "ridge_from_rows",
     "ridge_of_each_outcome",
+    "score_error",
     "smallest_quadratic_tolerance",
 ]
