@@ -1,5 +1,6 @@
 """The only folder that draws randomness: sources of bits, and exact laws seen through a public grid."""
 
+from .blocks import random_blocks
 from .discrete import discrete_gaussian
 from .grid import default_grid
 from .pick import ExponentialPick
@@ -18,6 +19,7 @@ __all__ = [
     "gaussian",
     "l2_laplace",
     "laplace",
+    "random_blocks",
     "resolve_source",
     "sample_without_replacement",
 ]

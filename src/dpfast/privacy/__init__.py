@@ -59,6 +59,7 @@ from dpfast.privacy.sensitivity import (
 )
 from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.privacy.subsampling import subsampled_budget
+from dpfast.privacy.supports import VoteNoise, loss_range, score_rate, vote_noise
 
 __all__ = [
     "Adjacency",
@@ -79,6 +80,7 @@ __all__ = [
     "Reservation",
     "UnsoundCalibrationWarning",
     "UtilityWarning",
+    "VoteNoise",
     "block_moment_mu",
     "block_moment_scales",
     "classic_gaussian_scale",
@@ -97,6 +99,7 @@ __all__ = [
     "l2_laplace_scale",
     "laplace_scale",
     "least_noise_split",
+    "loss_range",
     "moment_mu",
     "moment_scales",
     "objective_delta",
@@ -113,12 +116,14 @@ __all__ = [
     "printed_objective_noise",
     "printed_output_noise",
     "scale_for_mu",
+    "score_rate",
     "share_of_mu",
     "split_mu",
     "subsampled_budget",
     "subsampled_moment_delta",
     "subsampled_moment_scales",
     "sum_sensitivity",
+    "vote_noise",
     "weight_sensitivity",
     "xx_sensitivity",
     "xy_sensitivity",
