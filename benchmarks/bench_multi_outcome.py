@@ -7,7 +7,8 @@ import time
 import numpy as np
 from sklearn.linear_model import Ridge
 
-from dpfast import MultiOutcomeRidge
+from dpfast import MultiOutcomeRidge, noise
+from dpfast.statistics import gram, sampled_gram
 
 
 class Fit:
@@ -29,14 +30,36 @@ class Fit:
 
     def track_ratio_to_ridge_without_privacy(self, rows, features, outcomes):
         """Median of scikit-learn's time over ours, alternating: above 1 the private fit is the faster one."""
-        ratios = []
-        for _ in range(7):
-            start = time.perf_counter()
-            self.private.fit(self.x, self.y)
-            middle = time.perf_counter()
-            self.exact.fit(self.x, self.y)
-            ratios.append((time.perf_counter() - middle) / (middle - start))
-        return float(np.median(ratios))
+        return _ratio(lambda: self.private.fit(self.x, self.y), lambda: self.exact.fit(self.x, self.y))
+
+
+class Subsample:
+    """PRIMO's Algorithm 4: X'X of a sample. Its noise and its sampling error are what `plan` says, not timed here."""
+
+    params = ([(1_000_000, 20, 1), (200_000, 100, 5), (40_000, 500, 5)], [0.5, 0.1, 0.02])
+    param_names = ("size", "sampled")
+    timeout = 300
+
+    def setup(self, size, sampled):
+        rows, features, outcomes = size
+        rng = np.random.default_rng(0)
+        self.x = rng.uniform(-1.0, 1.0, size=(rows, features)) / np.sqrt(features)
+        self.y = rng.uniform(-1.0, 1.0, size=(rows, outcomes)) / np.sqrt(outcomes)
+        self.whole = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0)
+        self.sampled = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, n_subsample=round(sampled * rows))
+
+    def time_fit(self, size, sampled):
+        self.sampled.fit(self.x, self.y)
+
+    def track_ratio_to_all_rows(self, size, sampled):
+        """Median time of a fit of all rows over one of the sample, alternating."""
+        return _ratio(lambda: self.sampled.fit(self.x, self.y), lambda: self.whole.fit(self.x, self.y))
+
+    def track_ratio_of_sums(self, size, sampled):
+        """The same of the exact sums alone, without calibration, noise and solution."""
+        rows = noise.sample_without_replacement(len(self.x), self.sampled.n_subsample, noise.SecureSource())
+        bounds = {"bound_x": 1.0, "bound_y": 1.0}
+        return _ratio(lambda: sampled_gram(self.x, self.y, rows, **bounds), lambda: gram(self.x, self.y, **bounds))
 
 
 class Import:
@@ -44,6 +67,18 @@ class Import:
         """Median over seven pairs of fresh processes; the bar is 0.1."""
         base = "import numpy, scipy.linalg"
         return float(np.median([_seconds(f"{base}, dpfast") - _seconds(base) for _ in range(7)]))
+
+
+def _ratio(ours, theirs):
+    """Median over seven alternating rounds of their time over ours."""
+    ratios = []
+    for _ in range(7):
+        start = time.perf_counter()
+        ours()
+        middle = time.perf_counter()
+        theirs()
+        ratios.append((time.perf_counter() - middle) / (middle - start))
+    return float(np.median(ratios))
 
 
 def _seconds(code):

@@ -4,7 +4,8 @@ import math
 import statistics
 import time
 
-from dpfast.privacy import gaussian_mu, gaussian_scale, moment_mu, moment_scales
+from dpfast.privacy import best_beta, gaussian_mu, gaussian_scale, moment_mu, moment_scales, smooth_gaussian
+from dpfast.privacy import smooth as smooth_module
 
 BUDGETS = [(1.0, 1e-6), (1e-3, 1e-12), (1000.0, 1e-30)]
 
@@ -98,3 +99,63 @@ class Moments:
 
     def time_moment_mu(self, blocks):
         moment_mu(self.scales, 1.0, 1.0, **self.options)
+
+
+class SmoothGaussian:
+    """Noise of smooth variance: every call calibrates anew, then a fit's repeated call, which finds the result kept."""
+
+    params = ([(1.0, 1e-6, 10), (0.01, 1e-12, 10_000), (20.0, 0.1, 1)],)
+    param_names = ("budget_and_dim",)
+
+    def setup(self, budget_and_dim):
+        self.beta = 0.5 * smooth_gaussian(*budget_and_dim).beta
+
+    def forget(self):
+        smooth_module._smallest_alpha.cache_clear()
+        smooth_module._largest_beta.cache_clear()
+
+    def time_default_beta(self, budget_and_dim):
+        self.forget()
+        smooth_gaussian(*budget_and_dim)
+
+    def time_given_beta(self, budget_and_dim):
+        self.forget()
+        smooth_gaussian(*budget_and_dim, self.beta)
+
+    def time_kept(self, budget_and_dim):
+        smooth_gaussian(*budget_and_dim)
+
+    def time_best_beta(self, budget_and_dim):
+        self.forget()
+        best_beta(*budget_and_dim, lambda beta: max(1e-6, math.exp(-900.0 * beta)))
+
+
+class SmoothAgainstScipy:
+    """A root, by scipy's brentq, of the textbook difference of two noncentral chi-square tails."""
+
+    def setup(self):
+        from scipy.optimize import brentq
+        from scipy.stats import ncx2
+
+        epsilon, delta, dim, beta = 1.0, 1e-6, 10, 0.0036
+        b = math.expm1(beta)
+
+        def excess(log_alpha):
+            square = math.exp(-2.0 * log_alpha)
+            bound = 2.0 * (1.0 + b) / b * (epsilon + 0.5 * dim * beta + square / (2.0 * b))
+            first = ncx2.sf(bound / (1.0 + b), dim, square * (1.0 + b) / b**2)
+            return math.log(first - math.exp(epsilon) * ncx2.sf(bound, dim, square / b**2)) - math.log(delta)
+
+        self.scipy = lambda: math.exp(brentq(excess, math.log(3.0), math.log(10.0)))
+        assert abs(self.scipy() / smooth_gaussian(epsilon, delta, dim, beta).alpha - 1.0) < 1e-6
+
+        def ours():
+            smooth_module._smallest_alpha.cache_clear()
+            smooth_gaussian(epsilon, delta, dim, beta)
+
+        self.ours = ours
+
+    def track_ratio_scipy_brentq(self):
+        return ratio(self.ours, self.scipy, calls=2)
+
+    track_ratio_scipy_brentq.unit = "times faster"

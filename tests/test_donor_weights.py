@@ -194,6 +194,24 @@ def test_the_release_of_objective_perturbation_records_what_it_cost():
     assert Release.from_dict(release.to_dict()).scales == release.scales
 
 
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_released_weights_of_a_single_donor_have_the_exact_law(delta):
+    """The whole release, solver and finishing noise included, against the closed form of its distribution."""
+    x, t = 0.7, 4
+    rows = Panel(np.full((1, t), x), np.ones((1, 1)), np.ones(t))
+    bounds = PanelBounds.of(1, 1, rows.target)
+    chosen = ObjectivePerturbation.calibrate(Privacy(20.0, delta), bounds, 3.0)
+    own = chosen.noise_scales.weights
+    law = law_of_noise(own.mechanism, own.scale)
+    source = noise.SeededSource(14)
+    n_draws = 1000
+    draws = np.array([chosen.release(rows, source, "").values["weights"][0] for _ in range(n_draws)])
+    for weight in (-0.999, -0.5, 0.0, 0.3, 0.6, 0.999):
+        # f <= w where b is at least 2 x'y - (2 x'x + m) w; the finishing noise moves that by 1e-5 or so.
+        below = law.sf(2.0 * t * x - (2.0 * t * x * x + chosen.ridge) * weight)
+        assert stats.binomtest(int((draws <= weight).sum()), n_draws, below).pvalue > FALSE_REJECT
+
+
 def test_tighter_constants_lower_the_noise_and_looser_ones_are_of_no_use():
     _, bounds = panel()
     usual = ObjectivePerturbation.calibrate(Privacy(2.0, 1e-6), bounds, 3.0)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         UnsoundCalibrationWarning,
         UtilityWarning,
     )
+    from dpfast.sparse_regression import SparseRegression
     from dpfast.synthetic_control import SyntheticControl
 
 __version__ = "0.1.0"
@@ -28,11 +29,12 @@ _HOMES = {
     "Plan": "dpfast.privacy",
     "Privacy": "dpfast.privacy",
     "Release": "dpfast.privacy",
+    "SparseRegression": "dpfast.sparse_regression",
     "SyntheticControl": "dpfast.synthetic_control",
     "UnsoundCalibrationWarning": "dpfast.privacy",
     "UtilityWarning": "dpfast.privacy",
 }
-_FOLDERS = ("audit", "datasets", "effects", "io", "noise", "privacy", "solvers", "statistics")
+_FOLDERS = ("audit", "datasets", "effects", "io", "noise", "privacy", "solvers", "statistics", "theory")
 
 __all__ = [
     "BudgetExceeded",
@@ -41,6 +43,7 @@ __all__ = [
     "Plan",
     "Privacy",
     "Release",
+    "SparseRegression",
     "SyntheticControl",
     "UnsoundCalibrationWarning",
     "UtilityWarning",

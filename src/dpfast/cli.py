@@ -53,8 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dpfast", description="Differentially private estimators.")
     commands = parser.add_subparsers(dest="command", required=True)
 
-    demo = commands.add_parser("demo", help="private regression on two real tables, in under a minute")
-    demo.add_argument("--output", type=Path, default=Path(), metavar="DIR", help="where the plot goes (default: here)")
+    demo = commands.add_parser("demo", help="every family on real tables, in a few seconds")
+    demo.add_argument("--output", type=Path, default=Path(), metavar="DIR", help="where the plots go (default: here)")
     demo.set_defaults(run=_demo)
 
     fit = commands.add_parser("fit", help="a batch job: table, bounds, estimator, budget and outputs in a TOML file")
@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--outcomes", type=int, default=1)
     plan.add_argument("--bound-x", type=float, required=True, help="largest L2 norm of a row of features")
     plan.add_argument("--bound-y", type=float, required=True, help="largest L2 norm of a row of outcomes")
+    plan.add_argument("--subsample", type=int, metavar="S", help="X'X of a secret sample of so many people")
     plan.add_argument("--target", type=float, default=0.1, help="error wanted, as a fraction of bound-y")
     _add_privacy(plan, delta=None)
     plan.set_defaults(run=_plan)
@@ -118,6 +119,7 @@ def _plan(options: argparse.Namespace) -> int:
         delta=options.delta,
         bound_x=options.bound_x,
         bound_y=options.bound_y,
+        n_subsample=options.subsample,
     )
     print(plan)
     return 0

@@ -426,3 +426,39 @@ def with_center(rows: DonorRows, center: FloatArray) -> DonorRows:
     farthest = np.maximum(np.abs(1.0 - center), np.abs(low - center))
     pre, post = (math.nextafter(float(np.linalg.norm(part)), math.inf) for part in np.split(farthest, [rows.n_pre]))
     return replace(rows, center=center, bound_pre=min(rows.bound_pre, pre), bound_post=min(rows.bound_post, post))
+
+
+def orthonormal_basis(basis: object, n_pre: int) -> FloatArray | None:
+    """Return orthonormal columns that span public paths.
+
+    Parameters
+    ----------
+    basis : int, array of shape (n_pre, n_features) or None
+        So many polynomials of lowest degree, or the paths.
+    n_pre : int
+        Number of periods.
+
+    Returns
+    -------
+    ndarray of shape (n_pre, n_features) or None
+
+    Raises
+    ------
+    ValueError
+        If there are no paths, or they are not finite, or not linearly independent.
+    """
+    if basis is None:
+        return None
+    if isinstance(basis, int | np.integer):
+        number = check.positive_integer("basis", basis)
+        if number > n_pre:
+            raise ValueError(f"basis must have at most as many paths as there are periods, {n_pre}, got {number}")
+        paths = np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, n_pre), number - 1)
+    else:
+        paths = np.asarray(basis)
+        if paths.dtype.kind not in "iuf" or paths.ndim != 2 or len(paths) != n_pre or not np.all(np.isfinite(paths)):
+            raise ValueError(f"basis must be a number of paths or a finite array with {n_pre} rows, one a period")
+        if not 1 <= paths.shape[1] <= n_pre or np.linalg.matrix_rank(paths) < paths.shape[1]:
+            raise ValueError("basis must have linearly independent columns, at least one")
+    columns: FloatArray = np.linalg.qr(paths.astype(np.float64))[0]
+    return columns

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast.moment_release import MomentCalibration, calibrate, calibrate_each_outcome, weighted_cost
+from dpfast.moment_release import (
+    MomentCalibration,
+    calibrate,
+    calibrate_each_outcome,
+    calibrate_sampled,
+    printed_primo,
+    printed_sampled_primo,
+    weighted_cost,
+)
 from dpfast.privacy import Adjacency, Composition, Privacy
 from dpfast.statistics import rounded_bound
 from dpfast.statistics.rows import RowMap, centred
@@ -163,6 +171,92 @@ def independent_route(
     weights = {name: costs[name] for name in ("xx", "xy")}
     calibration = calibrate_each_outcome(privacy, radius, bound_y, shape, weights, composition)
     return Route(frame, calibration, outcomes * weighted_cost(calibration, weights))
+
+
+def sampled_route(
+    frame: Frame, privacy: Privacy, bound_y: float, shape: tuple[int, int], sample: tuple[int, int]
+) -> Route:
+    """Calibrate X'X of a secret sample and X'Y of all rows.
+
+    Parameters
+    ----------
+    frame : Frame
+        Rows about the origin, without sums.
+    privacy, bound_y, shape
+        As for `cheapest_route`.
+    sample : tuple of int
+        Rows in the sample and in all.
+
+    Returns
+    -------
+    Route
+        Its cost is that of the noise; the error of sampling comes on top.
+    """
+    features, outcomes = shape
+    radius = rounded_bound(frame.radius, features)
+    costs = _costs(features, outcomes, radius, bound_y, features * (bound_y / radius) ** 2)
+    weights = {name: costs[name] for name in ("xx", "xy")}
+    calibration = calibrate_sampled(privacy, radius, bound_y, shape, weights, sample)
+    return Route(frame, calibration, weighted_cost(calibration, weights))
+
+
+def printed_route(
+    frame: Frame,
+    privacy: Privacy,
+    bound_y: float,
+    shape: tuple[int, int],
+    sample: tuple[int, int] | None = None,
+) -> Route:
+    """Calibrate as PRIMO prints it: Algorithm 1, or 4 where X'X is of a sample.
+
+    Parameters
+    ----------
+    frame, privacy, bound_y, shape
+        As for `sampled_route`.
+    sample : tuple of int, optional
+        Rows in the sample and in all.
+
+    Returns
+    -------
+    Route
+    """
+    features, outcomes = shape
+    radius = rounded_bound(frame.radius, features)
+    if sample is None:
+        calibration = printed_primo(privacy, radius, bound_y)
+    else:
+        calibration = printed_sampled_primo(privacy, radius, bound_y, shape, sample)
+    costs = _costs(features, outcomes, radius, bound_y, features * (bound_y / radius) ** 2)
+    # The printed noise is as large off the diagonal of X'X as on it.
+    weights = {"xx": costs["xx"] * 2.0 * features / (features + 1), "xy": costs["xy"]}
+    return Route(frame, calibration, weighted_cost(calibration, weights))
+
+
+def cost_of_sampling(route: Route, of_all: Route, shape: tuple[int, int]) -> dict[str, float]:
+    """Compare X'X of a sample with that of all rows: what it costs in noise, and saves in arithmetic.
+
+    Parameters
+    ----------
+    route, of_all : Route
+        With a sample, and without.
+    shape : tuple of int
+        Numbers of features and of outcomes.
+
+    Returns
+    -------
+    dict of str to float
+        By what it is, in words.
+    """
+    features, outcomes = shape
+    calibration, scales = route.calibration, of_all.calibration.scales
+    products_of_xx, products_of_xy = features * (features + 1) / 2, features * outcomes
+    return {
+        "noise in xx over that without sampling": calibration.xx_factor * calibration.scales.xx / scales.xx,
+        "noise in xy over that without sampling": calibration.scales.xy / scales.xy,
+        "fraction of the arithmetic saved": (1.0 - 1.0 / calibration.xx_factor)
+        * products_of_xx
+        / (products_of_xx + products_of_xy),
+    }
 
 
 def _costs(features: int, outcomes: int, radius: float, bound_y: float, signal: float) -> dict[str, float]:

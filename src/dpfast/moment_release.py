@@ -2,7 +2,8 @@
 
 Up to five blocks leave together: X'X, X'Y, and where an intercept or a public centre asks for them the sums of rows and
 of outcomes, and under add/remove the number of rows. No row can be worst for all of them at once, so they are
-calibrated jointly (privacy.moments), not one by one.
+calibrated jointly (privacy.moments), not one by one. X'X may also be released of a secret sample of the rows, which
+saves time and costs noise (privacy.subsampled_moments).
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from dpfast.privacy.block_moments import person_moment_mu, person_moment_scales
 from dpfast.privacy.gaussian import gaussian_mu
 from dpfast.privacy.laplace import l2_laplace_scale
 from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
-from dpfast.privacy.primo import primo_printed_delta, primo_printed_scales
+from dpfast.privacy.primo import primo_printed_delta, primo_printed_sampled_scales, primo_printed_scales
+from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.solvers import MomentNoise, NoisyMoments
-from dpfast.statistics import Gram, PersonUnit
+from dpfast.statistics import Gram, PersonUnit, SampledGram
 
 FloatArray = NDArray[np.float64]
 
@@ -57,6 +59,8 @@ class MomentCalibration:
         As in Release.
     unit : PersonUnit, optional
         What was declared of people who own several rows, where the noise protects people and not rows.
+    sample : tuple of int, optional
+        Rows in the secret sample that X'X is summed over, and in all; the scales of X'X are those of that sum.
     """
 
     privacy: Privacy
@@ -68,6 +72,7 @@ class MomentCalibration:
     calibration: Calibration = "sound"
     guaranteed: bool = True
     unit: PersonUnit | None = None
+    sample: tuple[int, int] | None = None
 
     @property
     def blocks(self) -> tuple[str, ...]:
@@ -78,8 +83,17 @@ class MomentCalibration:
     def noise(self) -> MomentNoise:
         """The same scales, for the solvers."""
         scales = {name: getattr(self.scales, name) for name in self.blocks}
-        cross = scales.pop("xy")
-        return MomentNoise(scales.pop("xx"), self.off_diagonal, cross, **scales)
+        cross, factor = scales.pop("xy"), self.xx_factor
+        sampling = 0.0
+        if self.sample is not None:
+            n_sampled, n_total = self.sample
+            sampling = (1.0 - n_sampled / n_total) / n_sampled
+        return MomentNoise(factor * scales.pop("xx"), factor * self.off_diagonal, cross, **scales, sampling=sampling)
+
+    @property
+    def xx_factor(self) -> float:
+        """What the released X'X is multiplied by to stand for all rows: n/s for a sample of s of n."""
+        return 1.0 if self.sample is None else self.sample[1] / self.sample[0]
 
 
 def calibrate(
@@ -197,6 +211,42 @@ def calibrate_each_outcome(
     return MomentCalibration(privacy, scales, off_diagonal, "Gaussian", compose_mu([share] * outcomes))
 
 
+def calibrate_sampled(
+    privacy: Privacy,
+    radius_x: float,
+    radius_y: float,
+    shape: tuple[int, int],
+    weights: Mapping[str, float],
+    sample: tuple[int, int],
+) -> MomentCalibration:
+    """Noise for X'X of a secret sample and X'Y of all rows: PRIMO's Algorithm 4, with noise that suffices.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Target, under replace-one, with a delta above 0.
+    radius_x, radius_y : float
+        Largest L2 norm of a row of X and of Y, as they are summed.
+    shape : tuple of int
+        Numbers of features and of outcomes.
+    weights : mapping of str to float
+        What the squared noise of X'X, once it stands for all rows, and that of X'Y cost.
+    sample : tuple of int
+        Rows in the sample and in all, both public.
+
+    Returns
+    -------
+    MomentCalibration
+        Its `mu` is None: the pair is no Gaussian-DP release.
+    """
+    features, outcomes = shape
+    scales = subsampled_moment_scales(
+        *privacy.target, *sample, radius_x, radius_y, weights, n_features=features, n_outcomes=outcomes
+    )
+    off_diagonal = math.nextafter(scales.xx * math.sqrt(0.5), math.inf)
+    return MomentCalibration(privacy, scales, off_diagonal, "Gaussian", sample=sample)
+
+
 def _check_spread(exponents: Mapping[str, int], radius_x: float, radius_y: float) -> None:
     """Refuse blocks that one joint draw cannot hold: too far apart in what a row contributes once it is stretched."""
     x, y = math.log2(radius_x), math.log2(radius_y)
@@ -232,9 +282,46 @@ def printed_primo(privacy: Privacy, radius_x: float, radius_y: float) -> MomentC
     )
 
 
+def printed_sampled_primo(
+    privacy: Privacy, radius_x: float, radius_y: float, shape: tuple[int, int], sample: tuple[int, int]
+) -> MomentCalibration:
+    """PRIMO's Algorithm 4 as printed: every entry of the upper triangle of the sample's X'X has the same noise.
+
+    Parameters
+    ----------
+    privacy, radius_x, radius_y
+        As for `printed_primo`; the claim is made under replace-one.
+    shape, sample
+        As for `calibrate_sampled`.
+
+    Returns
+    -------
+    MomentCalibration
+        Not `guaranteed` where the delta that can be proved is above the claimed one.
+    """
+    scales = primo_printed_sampled_scales(privacy.epsilon, privacy.delta, *sample, radius_x, radius_y)
+    # Noise of one size on the upper triangle protects as Frobenius noise with that diagonal: primo_printed_delta.
+    features, outcomes = shape
+    delta = subsampled_moment_delta(
+        scales, privacy.epsilon, *sample, radius_x, radius_y, n_features=features, n_outcomes=outcomes
+    )
+    return MomentCalibration(
+        privacy,
+        scales,
+        scales.xx,
+        "Gaussian",
+        calibration="paper",
+        guaranteed=delta <= privacy.delta,
+        sample=sample,
+    )
+
+
 def weighted_cost(calibration: MomentCalibration, weights: Mapping[str, float]) -> float:
-    """Return the weighted sum of squared noise scales."""
-    return math.fsum(weight * getattr(calibration.scales, name) ** 2 for name, weight in weights.items())
+    """Return the weighted sum of squared noise scales, that of X'X as it stands for all rows."""
+    factors = {"xx": calibration.xx_factor}
+    return math.fsum(
+        weight * (factors.get(name, 1.0) * getattr(calibration.scales, name)) ** 2 for name, weight in weights.items()
+    )
 
 
 def _joint_dimension(shape: tuple[int, int], blocks: Iterable[str]) -> int:
@@ -244,12 +331,12 @@ def _joint_dimension(shape: tuple[int, int], blocks: Iterable[str]) -> int:
     return sum(sizes[name] for name in blocks)
 
 
-def draw(gram: Gram, calibration: MomentCalibration, source: noise.BitSource, name: str) -> Release:
+def draw(gram: Gram | SampledGram, calibration: MomentCalibration, source: noise.BitSource, name: str) -> Release:
     """Add the noise to exact sums; the only place where they turn into something public.
 
     Parameters
     ----------
-    gram : Gram
+    gram : Gram or SampledGram
         The data owner's exact sums, with column sums where `calibration` releases them.
     calibration : MomentCalibration
         The noise.
@@ -261,15 +348,19 @@ def draw(gram: Gram, calibration: MomentCalibration, source: noise.BitSource, na
     Returns
     -------
     Release
-        Its values are "xx" (symmetric), "xy" and, where calibrated, "x", "y" and "n".
+        Its values are "xx" (symmetric; of the sample as it is, where it is sampled), "xy" and, where calibrated, "x",
+        "y" and "n".
 
     Raises
     ------
     ValueError
-        If the sums are of people who own several rows, and the noise is not, or the other way about.
+        If the sums are of people who own several rows, or of a sample, and the noise is not, or the other way about.
     """
-    if gram.unit != calibration.unit:
-        raise ValueError(f"gram sums rows of {gram.unit}, the noise was calibrated for {calibration.unit}")
+    unit, sample = (None, gram.sample) if isinstance(gram, SampledGram) else (gram.unit, None)
+    if unit != calibration.unit:
+        raise ValueError(f"gram sums rows of {unit}, the noise was calibrated for {calibration.unit}")
+    if sample != calibration.sample:
+        raise ValueError(f"gram has a sample of {sample} rows, the noise was calibrated for {calibration.sample}")
     exact = _exact_blocks(gram, calibration.blocks)
     if calibration.mechanism == "Gaussian":
         values, grid = _gaussian_blocks(exact, calibration, source)
@@ -286,6 +377,7 @@ def draw(gram: Gram, calibration: MomentCalibration, source: noise.BitSource, na
         calibration=calibration.calibration,
         guaranteed=calibration.guaranteed,
         reproducible=source.reproducible,
+        sample=calibration.sample,
     )
 
 
@@ -338,7 +430,8 @@ def draw_repeatedly(
         Privacy.of_sum(repeats * privacy.epsilon, min(repeats * privacy.delta, 1.0), privacy.adjacency),
         values,
         {key: float(getattr(calibration.scales, key)) for key in calibration.blocks},
-        mu=None if calibration.mu is None else compose_mu([calibration.mu] * repeats),
+        # Rounded up, by more than a square root and a product can have rounded down.
+        mu=None if calibration.mu is None else calibration.mu * math.sqrt(repeats) * (1.0 + 2.0**-50),
         grid=grids,
         reproducible=source.reproducible,
     )
@@ -445,14 +538,15 @@ def _repeated(exact: dict[str, FixedPoint], repeats: int) -> dict[str, FixedPoin
     }
 
 
-def noisy_moments(release: Release, calibration: MomentCalibration, gram: Gram) -> NoisyMoments:
-    """Return the released arrays with their noise, for the solvers."""
+def noisy_moments(release: Release, calibration: MomentCalibration, gram: Gram | SampledGram) -> NoisyMoments:
+    """Return the released arrays with their noise, for the solvers; X'X of a sample as it stands for all rows."""
     values = release.values
     count = values.get("n")
     # Under replace-one the number of rows is public, if a person is a row; else only its release is.
     public = calibration.privacy.adjacency == "replace_one" and calibration.unit is None
     n = float(count) if count is not None else float(gram.n_rows) if public else None
-    return NoisyMoments(values["xx"], values["xy"], calibration.noise, values.get("x"), values.get("y"), n)
+    xx = values["xx"] if calibration.sample is None else calibration.xx_factor * values["xx"]
+    return NoisyMoments(xx, values["xy"], calibration.noise, values.get("x"), values.get("y"), n)
 
 
 def exact_moments(gram: Gram) -> NoisyMoments:
@@ -462,17 +556,13 @@ def exact_moments(gram: Gram) -> NoisyMoments:
     return NoisyMoments(gram.xx, gram.xy, MomentNoise(0.0, 0.0, 0.0), x, y, float(gram.n_rows))
 
 
-def _exact_blocks(gram: Gram, blocks: tuple[str, ...]) -> dict[str, FixedPoint]:
+def _exact_blocks(gram: Gram | SampledGram, blocks: tuple[str, ...]) -> dict[str, FixedPoint]:
     """Return the exact entries of every block, X'X as its upper triangle (diagonal first)."""
     features = gram.exact_xx.shape[0]
     rows, columns = _triangle(features)
-    exact = {
-        "xx": gram.exact_xx[rows, columns],
-        "xy": gram.exact_xy,
-        "x": gram.exact_x_sum,
-        "y": gram.exact_y_sum,
-        "n": FixedPoint.from_integers(gram.n_rows, 0),
-    }
+    exact: dict[str, FixedPoint | None] = {"xx": gram.exact_xx[rows, columns], "xy": gram.exact_xy}
+    if isinstance(gram, Gram):
+        exact |= {"x": gram.exact_x_sum, "y": gram.exact_y_sum, "n": FixedPoint.from_integers(gram.n_rows, 0)}
     return {name: block for name, block in exact.items() if name in blocks and block is not None}
 
 

@@ -1,7 +1,8 @@
 """Private regression of many outcomes on the same features, from one release of their moments.
 
 The covariance of the features is released once and shared by every outcome (PRIMO's ReuseCov), jointly calibrated with
-X'Y. Everything after the release (penalty, coefficients, their errors) is post-processing.
+X'Y. Everything after the release (penalty, coefficients, their errors) is post-processing. To save time, the
+covariance may be that of a secret sample of the rows (PRIMO's SubSampReuseCov).
 """
 
 from __future__ import annotations
@@ -19,13 +20,22 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast.kernels.threads import resolve_n_threads
-from dpfast.moment_frames import NONNEGATIVE, Route, cheapest_route, check_box, independent_route, row_frames
+from dpfast.moment_frames import (
+    NONNEGATIVE,
+    Route,
+    cheapest_route,
+    check_box,
+    cost_of_sampling,
+    independent_route,
+    printed_route,
+    row_frames,
+    sampled_route,
+)
 from dpfast.moment_release import (
     draw,
     draw_each_outcome,
     exact_moments,
     noisy_moments,
-    printed_primo,
 )
 from dpfast.persistence import Persistent
 from dpfast.privacy import (
@@ -40,7 +50,7 @@ from dpfast.privacy import (
     UnsoundCalibrationWarning,
 )
 from dpfast.solvers import LabelFactor, RidgeSolution, ridge_from_moments, ridge_of_each_outcome
-from dpfast.statistics import Gram, gram, rounded_bound
+from dpfast.statistics import Gram, SampledGram, gram, rounded_bound, sampled_gram
 
 FloatArray = NDArray[np.float64]
 
@@ -68,6 +78,13 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         "gaussian" releases X'X once for all outcomes. "projection" further moves the noisy X'Y to the nearest matrix
         that rows within `bound_x` can give with the public labels Y, which lowers the error where outcomes are many.
         "independent" is the naive baseline: one release an outcome, the budget composed over them.
+    n_subsample : int, optional
+        Release X'X of so many rows s, a secret uniform sample of all n, and X'Y of all rows (Algorithm 4 of [1]_): X'X
+        is then estimated by n/s times the sum over the sample. It buys time where features are many, at most the
+        fraction (1 - s/n)(d + 1)/(d + 1 + 2l) of the arithmetic for d features and l outcomes, and costs noise and
+        sampling error: `plan` says how much. Rows must be an array, a .npy file or a frame of one dtype; only for
+        mechanism "gaussian" with delta above 0, under "replace_one", without groups, `fit_intercept`, `box_x` and
+        `nonnegative`. Not used where epsilon is ``inf``.
     public_labels : bool, default False
         Declares that the outcomes are public: only X is protected. "projection" needs it.
     composition : {"mu", "basic", "advanced"}, default "mu"
@@ -82,7 +99,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of rows is public (one row replaced) or private (one row more or less).
     calibration : {"sound", "paper"}, default "sound"
-        "paper" is the printed Algorithm 1 [1]_, with a warning where it misses its own claim.
+        "paper" is the printed Algorithm 1 [1]_, or 4 with `n_subsample`, with a warning where it misses its own claim.
     random_state : int, optional
         Seed for a reproducible run, which voids the guarantee against anyone who knows it. By default noise comes from
         the operating system's cryptographic source.
@@ -99,7 +116,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         Intercepts; zeros without `fit_intercept`.
     coef_std_ : ndarray of shape (n_outcomes, n_features)
         Standard deviation of `coef_` from the privacy noise alone (first order; with "projection" from that in X'X
-        only, as the error of a projected X'Y is no longer Gaussian); it says nothing of sampling error.
+        only, as the error of a projected X'Y is no longer Gaussian); it says nothing of sampling error, that of
+        `n_subsample` included.
     ridge_ : float
         The penalty used (the largest over outcomes, for "independent").
     releases_ : tuple of Release
@@ -113,7 +131,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
 
     References
     ----------
-    .. [1] Neel, S. PRIMO: Private Regression in Multiple Outcomes. Algorithm 1 (ReuseCov) and Theorem 4.1.
+    .. [1] Neel, S. PRIMO: Private Regression in Multiple Outcomes. Algorithm 1 (ReuseCov), Theorem 4.1 and Algorithm 4
+       (SubSampReuseCov); its noise is here that of `dpfast.privacy.subsampled_moment_scales`.
     .. [2] Vu, D., Slavkovic, A. (2009). Differential privacy for clinical trial data: preliminary evaluations.
 
     Examples
@@ -142,6 +161,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         bound_y: float,
         ridge: float | Literal["auto"] = "auto",
         mechanism: Literal["gaussian", "projection", "independent"] = "gaussian",
+        n_subsample: int | None = None,
         public_labels: bool = False,
         composition: Composition = "mu",
         fit_intercept: bool = False,
@@ -159,6 +179,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         self.bound_y = bound_y
         self.ridge = ridge
         self.mechanism = mechanism
+        self.n_subsample = n_subsample
         self.public_labels = public_labels
         self.composition = composition
         self.fit_intercept = fit_intercept
@@ -204,11 +225,15 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
             if math.isinf(privacy.epsilon):
                 fitted = self._fit_without_noise(X, Y)
                 reservation.commit(*fitted["releases_"])
+            elif self.n_subsample is not None:
+                source = noise.resolve_source(self.random_state)
+                route, sampled = self._sampled(self._opened(X, Y), privacy, source)
+                fitted = self._fit_released(sampled, route, reservation, source)
             else:
                 table = self._opened(X, Y)
                 route, exact = self._summed(table, privacy, groups, max_rows)
                 labels = self._public_labels(table) if self.mechanism == "projection" else None
-                fitted = self._fit_released(exact, route, reservation, labels)
+                fitted = self._fit_released(exact, route, reservation, noise.resolve_source(self.random_state), labels)
         return self._keep(fitted, columns, single_outcome=_dimensions(Y) == 1)
 
     def fit_gram(self, gram: Gram) -> Self:
@@ -244,6 +269,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
             raise ValueError("mechanism='projection' needs the labels themselves: use fit")
         if self.box_x is not None or self.nonnegative:
             raise ValueError("box_x and nonnegative need the rows: sums cannot show that they keep to them; use fit")
+        if self.n_subsample is not None:
+            raise ValueError("n_subsample needs the rows: a sample cannot be drawn of their sums; use fit")
         exact = math.isinf(privacy.epsilon)
         if gram.unit is not None and gram.unit.bound_xx is gram.unit.bound_xy is None:
             self._check_people((), gram.unit.max_rows, privacy)
@@ -257,7 +284,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
                 fitted = self._fit_exact_sums(gram)
                 reservation.commit(*fitted["releases_"])
             else:
-                fitted = self._fit_released(gram, route, reservation)
+                fitted = self._fit_released(gram, route, reservation, noise.resolve_source(self.random_state))
         return self._keep(fitted, {}, single_outcome=False)
 
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -307,7 +334,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         Returns
         -------
         Plan
-            Expected error and the number of people needed.
+            Expected error and the number of people needed. With `n_subsample` the error of sampling is part of it, the
+            number is for the same fraction of rows sampled, and `notes` compares with a fit of all rows.
 
         Examples
         --------
@@ -325,11 +353,20 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         privacy = estimator._checked()
         if math.isinf(privacy.epsilon):
             return Plan.from_error(n, 0.0, target, {})
-        route = estimator._route(n_features, n_outcomes, privacy)
+        route = estimator._route(n_features, n_outcomes, privacy, n_rows=n)
         # E r'(X'X)^-1 r / n with X'X = (n spread radius^2 / d) I, r the noise in X'Y - X'X theta; see _costs.
         squared_error = n_features * route.cost / (spread * route.frame.radius * n * estimator.bound_y) ** 2
         scales = {name: float(getattr(route.calibration.scales, name)) for name in route.calibration.blocks}
-        return Plan.from_error(n, math.sqrt(squared_error), target, scales)
+        error, sample = math.sqrt(squared_error), route.calibration.sample
+        if sample is None:
+            return Plan.from_error(n, error, target, scales)
+        # The error of (n/s) X_s'X_s theta is a sum over the sample of rows times predictions. Its mean square in the
+        # norm of (X'X)^-1 is (1 - s/n)(d/s) bound_y^2 a person, for rows whose d directions are equally long.
+        sampling_error = math.sqrt(route.calibration.noise.sampling * n_features)
+        of_all = estimator._route(n_features, n_outcomes, privacy)
+        notes = {"error of the noise": error, "error of sampling": sampling_error}
+        notes |= cost_of_sampling(route, of_all, (n_features, n_outcomes))
+        return Plan.from_error(n, error, target, scales, sampling_error=sampling_error, notes=notes)
 
     @property
     def _release_name(self) -> str:
@@ -364,6 +401,12 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
             check.choice("mechanism", self.mechanism, ("gaussian",))
         if self.mechanism != "gaussian":
             self._check_bare(f"mechanism={self.mechanism!r}", privacy)
+        if self.n_subsample is not None:
+            check.positive_integer("n_subsample", self.n_subsample)
+            self._check_bare("n_subsample", privacy)
+            for name, accepted in (("mechanism", "gaussian"), ("adjacency", "replace_one")):
+                if getattr(self, name) != accepted:
+                    raise ValueError(f"{name} must be {accepted!r} with n_subsample, got {getattr(self, name)!r}")
         return privacy
 
     def _check_loaded(self) -> None:
@@ -412,9 +455,16 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         check.positive_integer("max_rows", max_rows)
         if self.mechanism != "gaussian" or self.calibration != "sound" or math.isinf(privacy.epsilon):
             raise ValueError("groups need mechanism='gaussian', calibration='sound' and a finite epsilon")
+        if self.n_subsample is not None:
+            raise ValueError("groups do not go with n_subsample: rows are sampled, and a person may own several")
 
-    def _route(self, features: int, outcomes: int, privacy: Privacy, max_rows: int | None = None) -> Route:
-        """Choose how to sum the rows, from public numbers alone, so that the noise costs least."""
+    def _route(
+        self, features: int, outcomes: int, privacy: Privacy, max_rows: int | None = None, n_rows: int | None = None
+    ) -> Route:
+        """Choose how to sum the rows, from public numbers alone, so that the noise costs least.
+
+        Their number is needed where a sample is taken of them, and public there.
+        """
         frames = row_frames(
             features,
             None if self.bound_x is None else float(self.bound_x),
@@ -422,16 +472,20 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
             nonnegative=self.nonnegative,
             sums=self.fit_intercept,
         )
-        bound_y = rounded_bound(float(self.bound_y), outcomes)
+        bound_y, shape = rounded_bound(float(self.bound_y), outcomes), (features, outcomes)
+        sample = None if self.n_subsample is None or n_rows is None else (int(self.n_subsample), n_rows)
+        if sample is not None and sample[0] > sample[1]:
+            raise ValueError(f"n_subsample must be at most the number of rows, {sample[1]}, got {sample[0]}")
         if self.calibration == "paper":
-            calibration = printed_primo(privacy, rounded_bound(frames[0].radius, features), bound_y)
-            return Route(frames[0], calibration, math.nan)
+            return printed_route(frames[0], privacy, bound_y, shape, sample)
+        if sample is not None:
+            return sampled_route(frames[0], privacy, bound_y, shape, sample)
         if self.mechanism == "independent":
-            return independent_route(frames[0], privacy, bound_y, (features, outcomes), self.composition)
-        return cheapest_route(frames, privacy, bound_y, (features, outcomes), max_rows)
+            return independent_route(frames[0], privacy, bound_y, shape, self.composition)
+        return cheapest_route(frames, privacy, bound_y, shape, max_rows)
 
     def _opened(self, X: Any, Y: Any) -> io.Table:
-        table = io.open_table(X, Y)
+        table = io.open_table(X, Y, may_copy=self.n_subsample is not None)
         if table.n_outcomes == 0:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         return table
@@ -466,8 +520,26 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
             raise ValueError("X has no rows: at least one is needed")
         return route, exact
 
+    def _sampled(self, table: io.Table, privacy: Privacy, source: noise.BitSource) -> tuple[Route, SampledGram]:
+        """Sum a secret sample, of which nothing but its noisy sum is kept, and x y' over all rows."""
+        if table.arrays is None:
+            raise TypeError("X and Y must be arrays, .npy files or frames of one dtype with n_subsample")
+        if len(table.arrays[0]) == 0:
+            raise ValueError("X has no rows: at least one is needed")
+        route = self._route(table.n_features, table.n_outcomes, privacy, n_rows=len(table.arrays[0]))
+        assert route.calibration.sample is not None
+        n_sampled, n_rows = route.calibration.sample
+        rows = noise.sample_without_replacement(n_rows, n_sampled, source)
+        bounds = {"bound_x": route.frame.radius, "bound_y": float(self.bound_y)}
+        return route, sampled_gram(table, None, rows, **bounds, n_threads=self.n_threads)
+
     def _fit_released(
-        self, exact: Gram, route: Route, reservation: Reservation, labels: LabelFactor | None = None
+        self,
+        exact: Gram | SampledGram,
+        route: Route,
+        reservation: Reservation,
+        source: noise.BitSource,
+        labels: LabelFactor | None = None,
     ) -> dict[str, Any]:
         """Draw the noise, which is paid for there and then, and solve: from here on everything is public."""
         calibration = route.calibration
@@ -478,9 +550,10 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
                 UnsoundCalibrationWarning,
                 stacklevel=3,
             )
-        source = noise.resolve_source(self.random_state)
-        draw_once = draw_each_outcome if self.mechanism == "independent" else draw
-        release = draw_once(exact, calibration, source, self._release_name)
+        if self.mechanism == "independent" and isinstance(exact, Gram):
+            release = draw_each_outcome(exact, calibration, source, self._release_name)
+        else:
+            release = draw(exact, calibration, source, self._release_name)
         reservation.commit(release)
         moments = noisy_moments(release, calibration, exact)
         if self.mechanism == "independent":

@@ -81,6 +81,13 @@ def synthetic_control_paths(
     ------
     ValueError
         If `n_pre` leaves no period before or after, an array has another length, or only one limit is given.
+
+    Examples
+    --------
+    >>> from dpfast.plotting import synthetic_control_paths
+    >>> figure = synthetic_control_paths([1987, 1988, 1989], 2, [97.0, 90.0, 82.0], [97.0, 90.0, 87.0], [80.0], [94.0])
+    >>> figure.axes[0].get_ylabel()
+    'outcome'
     """
     figure, panel, times = _time_panel(index, n_pre)
     panel.plot(times, _padded("observed", observed, n_pre, times), color=_OBSERVED, linewidth=1.6, label="observed")
@@ -121,6 +128,13 @@ def synthetic_control_gaps(
     ------
     ValueError
         If `n_pre` leaves no period before or after, an array has another length, or only one limit is given.
+
+    Examples
+    --------
+    >>> from dpfast.plotting import synthetic_control_gaps
+    >>> figure = synthetic_control_gaps([1987, 1988, 1989], 2, [0.0, 0.0, -5.0], [-12.0], [2.0])
+    >>> figure.axes[0].get_ylabel()
+    'observed - synthetic control'
     """
     figure, panel, times = _time_panel(index, n_pre)
     panel.axhline(0.0, color="0.5", linewidth=0.8)

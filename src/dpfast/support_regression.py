@@ -5,7 +5,8 @@ bounded records, b noise, with a little more noise that hides how far a solver's
 is within tau of it for every table and every b:
 
 - the solver's own tolerance;
-- with u = 2^-53, a change of A by rounding, at most u n B^2 in the L2 norm, changes the gradient by sqrt(s) times that;
+- with u = 2^-53, rounding A and then A + m I changes them by at most u n B^2 and u (n B^2 + m) in the L2 norm, and the
+  gradient by sqrt(s) times that;
 - b - g is drawn at once, about the exact g, and rounded to a grid eta and to double. Where an entry of it exceeds
   K = (n B^2 + m) sqrt(s), which bounds the entries of (A + m I) theta, its coordinate ends at a bound of the box,
   whatever else; up to K rounding moves it by at most eta/2 + u K.
@@ -91,7 +92,7 @@ class SupportRegression:
         """Tau: bound on the distance of the computed coefficients from the exact minimiser."""
         size, rows = math.sqrt(self.bounds.size), self.most_rows * self.bounds.curvature
         reached = (rows + self.noise.strong_convexity) * size
-        moved = size * (0.5 * self._grid + _UNIT * reached + _UNIT * rows)
+        moved = size * (0.5 * self._grid + _UNIT * (2.0 * reached + rows))
         return (moved / self.noise.strong_convexity + self._solver_tolerance) * (1.0 + 2.0**-40)
 
     @property

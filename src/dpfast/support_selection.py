@@ -86,7 +86,7 @@ class RecordBounds:
 
     @classmethod
     def of_top_entries(cls, top: TopEntries, n_columns: int, bound_y: float) -> Self:
-        """Bound records whose rows, of `n_columns`, were mapped by `top` and summed within `top.row_bound`."""
+        """Bound records whose rows, of `n_columns`, were mapped by `top` and summed within `whole_row_bound`."""
         unit = 2.0 ** -Grid.for_bounds(whole_row_bound(top, n_columns)).exponent_x
         length = (top.bound * _SCALED + math.sqrt(top.size) * unit) * (1.0 + 2.0**-50)
         return cls(top.size, length, rounded_bound(bound_y, 1))

@@ -18,12 +18,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
-from dpfast import io, noise, plotting
+from dpfast import io, noise
 from dpfast.cross_section import (
     CrossSection,
     CrossSectionBatch,
     DonorRows,
     kept_components,
+    orthonormal_basis,
     prediction_interval,
     with_center,
 )
@@ -36,15 +37,14 @@ from dpfast.donor_weights import (
     prediction,
 )
 from dpfast.effects import effect_table
-from dpfast.effects import summary as effect_summary
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.moment_release import draw, draw_repeatedly
 from dpfast.persistence import Persistent
 from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, Reservation, UtilityWarning
 from dpfast.solvers import damped_solve, ridge_from_rows
+from dpfast.target_reports import TargetReports
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from pandas import DataFrame
 
 FloatArray = NDArray[np.float64]
@@ -55,7 +55,7 @@ _SPREAD = 0.25
 _USELESS = 0.5
 
 
-class SyntheticControl(Persistent):
+class SyntheticControl(TargetReports, Persistent):
     """Differentially private synthetic control.
 
     Privacy: a person is a donor, with all its periods. One joint release of the donors' moments before the
@@ -236,7 +236,7 @@ class SyntheticControl(Persistent):
         """
         self._checked()
         panel = io.open_panel(donors, n_pre, may_miss=self.observation_rate is not None)
-        _check_no_donor(target, panel.units)
+        io.check_no_donor(target, panel.units)
         return self._fit_panel(panel, n_pre, target)
 
     def fit_long(self, frame: Any, unit: str, time: str, value: str, treated: object, n_pre: int) -> Self:
@@ -415,31 +415,6 @@ class SyntheticControl(Persistent):
         shape = (*pre.shape[:-1], self.n_post_)
         return self._unscaled(low.reshape(shape)), self._unscaled(high.reshape(shape))
 
-    def effect(self, target: ArrayLike | None = None, *, level: float | None = None) -> DataFrame:
-        """Tabulate the effect of the intervention on targets.
-
-        Parameters
-        ----------
-        target : array, Series or DataFrame of shape (n_periods,) or (n_targets, n_periods), optional
-            Public outcomes of all periods; by default the target of the fit.
-        level : float, optional
-            Add limits of the effect, see `interval`.
-
-        Returns
-        -------
-        pandas.DataFrame
-            See `dpfast.effects.effect_table`.
-        """
-        rows = self._whole(target)
-        pre, observed = rows[..., : self.n_pre_], rows[..., self.n_pre_ :]
-        limits = {}
-        if level is not None:
-            low, high = self.interval(pre, level)
-            limits = {"low": observed - high, "high": observed - low}
-        frame: Any = target
-        named = frame.iloc[:, self.n_pre_ :] if observed.ndim == 2 and hasattr(frame, "iloc") else observed
-        return effect_table(named, self.predict(pre), index=self._index()[self.n_pre_ :], **limits)
-
     def placebo(self, n_pre: int, target: ArrayLike | None = None) -> DataFrame:
         """Tabulate the effect that would be found had the intervention come earlier, where there was none.
 
@@ -471,64 +446,6 @@ class SyntheticControl(Persistent):
         coef = damped_solve(xx[:cut, :cut], xx[:cut, cut:], self.ridge_ / 2.0, self.noise_floor_, keep)
         predicted = self._unscaled(self._scaled(rows[..., :cut]) @ coef)
         return effect_table(rows[..., cut:], predicted, index=self._index()[cut : self.n_pre_])
-
-    def plot(self, target: ArrayLike | None = None, *, level: float = 0.9) -> Figure:
-        """Draw a target and its synthetic control, with the limits of `interval` as a band.
-
-        Parameters
-        ----------
-        target : array of shape (n_periods,), optional
-            By default the target of the fit.
-        level : float, default 0.9
-            Nominal coverage of the band, which is about privacy noise alone.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
-        observed, fitted, low, high = self._path(target, level)
-        return plotting.synthetic_control_paths(self._index(), self.n_pre_, observed, fitted, low, high)
-
-    def plot_gap(self, target: ArrayLike | None = None, *, level: float = 0.9) -> Figure:
-        """Draw a target less its synthetic control, with the limits of `interval` as a band.
-
-        Parameters
-        ----------
-        target, level
-            As for `plot`.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
-        observed, fitted, low, high = self._path(target, level)
-        post = observed[self.n_pre_ :]
-        gap = observed - fitted
-        band = (None, None) if low is None or high is None else (post - high, post - low)
-        return plotting.synthetic_control_gaps(self._index(), self.n_pre_, gap, *band)
-
-    def summary(self, target: ArrayLike | None = None, *, level: float = 0.9) -> str:
-        """Say in words what was estimated, at what privacy, and what the limits do not cover.
-
-        Parameters
-        ----------
-        target : array of shape (n_periods,) or (n_targets, n_periods), optional
-            By default the target of the fit.
-        level : float, default 0.9
-            Nominal coverage of the limits.
-
-        Returns
-        -------
-        str
-        """
-        offered = level if self._has_interval() else None
-        table = self.effect(target, level=offered)
-        facts = [
-            f"Synthetic control by {self.mechanism!r}: {self.n_pre_} periods before the intervention, {self.n_post_} "
-            f"after it; ridge lambda = {self.ridge_:.4g}.",
-            f"Guarantee for every donor: {self.releases_[0].guarantee}. The target's own record is not protected.",
-        ]
-        return "\n".join([*facts, effect_summary(table, offered)])
 
     @classmethod
     def plan(
@@ -587,7 +504,7 @@ class SyntheticControl(Persistent):
 
     def _fit_panel(self, panel: io.Panel, n_pre: int, target: ArrayLike | None) -> Self:
         privacy = self._checked()
-        n_periods = panel.values.shape[1]
+        n_pre, n_periods = int(n_pre), panel.values.shape[1]
         series = None if target is None else io.target_rows(target, {"n_pre": n_pre, "all": n_periods})
         reservation = (self.ledger or Ledger(privacy)).reserve
         if math.isinf(privacy.epsilon):
@@ -606,7 +523,7 @@ class SyntheticControl(Persistent):
             self._warn_of_noise(error, len(panel.values), privacy)
             with reservation(privacy) as held:
                 fitted = self._fit_cross_section(panel.values, section, held)
-        periods = np.arange(n_periods) if panel.periods is None else _labels(panel.periods)
+        periods = np.arange(n_periods) if panel.periods is None else io.period_labels(panel.periods)
         shape = {"n_pre_": n_pre, "n_post_": n_periods - n_pre, "periods_": periods, "target_": series}
         for name in ("coef_", "pre_coef_", "weights_", "prediction_"):
             self.__dict__.pop(name, None)
@@ -689,6 +606,7 @@ class SyntheticControl(Persistent):
         if not self._has_interval():
             raise ValueError("interval is not offered with mechanism='objective': its error is not symmetric noise")
         predicted = self._released_prediction(pre)
+        assert self.target_ is not None
         own = self._scaled(self.target_[: self.n_pre_])
         chosen = self._algorithm(self._n_donors, self.n_post_, own, self.privacy_spent_)
         half = self._half_width * output_half_width(chosen, self.releases_[0], level)
@@ -707,7 +625,7 @@ class SyntheticControl(Persistent):
 
     def _fit_without_noise(self, donors: FloatArray, n_pre: int, privacy: Privacy) -> dict[str, Any]:
         """Fit the textbook estimate of the raw data, about the middle of the range where entries are missing."""
-        basis = _orthonormal(self.basis, n_pre)
+        basis = orthonormal_basis(self.basis, n_pre)
         n_post = donors.shape[1] - n_pre
         offset = 0.0
         if np.any(np.isnan(donors)):
@@ -867,7 +785,7 @@ class SyntheticControl(Persistent):
         # Rounded up: a row in the box must not be scaled.
         longest = (math.nextafter(math.sqrt(length), math.inf) for length in (n_pre, n_post))
         pre, post = (min(float(given), most) for given, most in zip(declared, longest, strict=True))
-        basis = _orthonormal(self.basis, n_pre)
+        basis = orthonormal_basis(self.basis, n_pre)
         rows = DonorRows(
             offset, half_width, n_pre, n_post, pre, post, self.nonnegative, None, basis, self.observation_rate
         )
@@ -907,42 +825,15 @@ class SyntheticControl(Persistent):
         scaled: FloatArray = (values - self._offset) / self._half_width
         return scaled
 
+    def _earlier(self, pre: FloatArray) -> FloatArray:
+        """Return the synthetic control of the earlier periods, which weights alone do not give."""
+        if hasattr(self, "prediction_"):
+            return np.full(self.n_pre_, np.nan)
+        return self._unscaled(self.pre_coef_ @ self._scaled(pre))
+
     def _unscaled(self, values: FloatArray) -> FloatArray:
         values = self._offset + self._half_width * values
         return values
-
-    def _target(self, target: ArrayLike | None, lengths: dict[str, int]) -> FloatArray:
-        check_is_fitted(self)
-        if target is None and self.target_ is None:
-            raise ValueError("target must be given: none was passed to the fit")
-        return io.target_rows(self.target_ if target is None else target, lengths)
-
-    def _whole(self, target: ArrayLike | None) -> FloatArray:
-        check_is_fitted(self)
-        return self._target(target, {"all": self.n_pre_ + self.n_post_})
-
-    def _path(
-        self, target: ArrayLike | None, level: float
-    ) -> tuple[FloatArray, FloatArray, FloatArray | None, FloatArray | None]:
-        """Return a target, its synthetic control, and the limits of the later periods where they are offered.
-
-        Earlier periods of it are there where moments were released; their place is NaN otherwise.
-        """
-        observed = self._whole(target)
-        if observed.ndim != 1:
-            raise ValueError(f"target must be one series to be drawn, got shape {observed.shape}")
-        pre = observed[: self.n_pre_]
-        if hasattr(self, "prediction_"):
-            earlier = np.full(self.n_pre_, np.nan)
-        else:
-            earlier = self._unscaled(self.pre_coef_ @ self._scaled(pre))
-        fitted = np.concatenate([earlier, self.predict(pre)])
-        return observed, fitted, *(self.interval(pre, level) if self._has_interval() else (None, None))
-
-    def _index(self) -> Any:
-        import pandas as pd
-
-        return pd.Index(self.periods_)
 
 
 def _coefficients(theta: FloatArray, basis: FloatArray | None, n_post: int) -> dict[str, Any]:
@@ -962,39 +853,6 @@ def _released(release: Release, offset: float, half_width: float) -> dict[str, A
     }
 
 
-def _check_no_donor(target: object, units: Sequence[Any] | None) -> None:
-    """Refuse a target that goes by the name of a donor."""
-    if isinstance(target, str | int) and not isinstance(target, bool):
-        names: list[Any] = [target]
-    elif getattr(target, "ndim", 0) == 2:
-        names = list(getattr(target, "index", []))
-    else:
-        names = [name for name in [getattr(target, "name", None)] if name is not None]
-    if units is not None and not set(names).isdisjoint(units):
-        raise ValueError(
-            "target must not be one of the donors, whose records are private: take it out of them, and pass its series"
-        )
-
-
-def _orthonormal(basis: object, n_pre: int) -> FloatArray | None:
-    """Return orthonormal columns that span the public paths."""
-    if basis is None:
-        return None
-    if isinstance(basis, int | np.integer):
-        number = check.positive_integer("basis", basis)
-        if number > n_pre:
-            raise ValueError(f"basis must have at most as many paths as there are periods, {n_pre}, got {number}")
-        paths = np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, n_pre), number - 1)
-    else:
-        paths = np.asarray(basis)
-        if paths.dtype.kind not in "iuf" or paths.ndim != 2 or len(paths) != n_pre or not np.all(np.isfinite(paths)):
-            raise ValueError(f"basis must be a number of paths or a finite array with {n_pre} rows, one a period")
-        if not 1 <= paths.shape[1] <= n_pre or np.linalg.matrix_rank(paths) < paths.shape[1]:
-            raise ValueError("basis must have linearly independent columns, at least one")
-    columns: FloatArray = np.linalg.qr(paths.astype(np.float64))[0]
-    return columns
-
-
 def _level(level: object) -> float:
     number = check.real("level", level)
     if not 0.0 < number < 1.0:
@@ -1012,9 +870,3 @@ def _least(holds: Any) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
-
-
-def _labels(periods: Any) -> NDArray[Any]:
-    """Return labels of periods as an array that can be saved: numbers, dates or strings."""
-    array = np.asarray(periods)
-    return array if array.dtype.kind in "iufM" else np.asarray([str(label) for label in periods])

@@ -22,11 +22,11 @@ def table(n_columns, bound):
     return n_columns, math.ldexp(1.0, k), math.ldexp(bound, k), padded_squared_bound(bound, k, n_columns)
 
 
-def sums(x, y=None, *, bound_x=1.0, bound_y=1.0, level=2, use_blas=False, block_rows=64, rows=None, pieces=1):
+def sums(x, y=None, *, bound_x=1.0, bound_y=1.0, rows=None, pieces=1, **options):
     """Limbs of all sums (products' upper triangle, columns) of one GramSums."""
     n_y = 0 if y is None else y.shape[1]
     tables = table(x.shape[1], bound_x), table(n_y, bound_y)
-    part = GramSums(*tables, block_rows=block_rows, use_blas=use_blas, with_sums=True, level=level)
+    part = GramSums(*tables, **{"block_rows": 64, "use_blas": False, "with_sums": True, "level": 2} | options)
     n_rows = len(x) if rows is None else len(rows)
     edges = np.linspace(0, n_rows, pieces + 1).astype(int)
     for start, stop in itertools.pairwise(edges):
@@ -53,6 +53,18 @@ def test_levels_blas_and_blocks_agree_to_the_bit(n_features):
             for block_rows in (1, 7, 64, 1000):
                 found = sums(x, y, level=level, use_blas=use_blas, block_rows=block_rows, pieces=3, **bounds)
                 assert_same(found, expected)
+
+
+@pytest.mark.parametrize("n_features", [1, 2, 3, 5, 8, 9, 16, 21, 40])
+@pytest.mark.parametrize("n_outcomes", [1, 4, 7, 8, 30])
+def test_products_between_the_tables_alone(n_features, n_outcomes):
+    rng = np.random.default_rng(n_features)
+    x, y = rng.standard_normal((150, n_features)), rng.standard_normal((150, n_outcomes))
+    *_, high, low, column_high, column_low = sums(x, y)
+    zeros = np.zeros((n_features, n_features), np.int64)
+    for level, use_blas, block_rows in itertools.product(LEVELS, (False, True), (1, 64)):
+        found = sums(x, y, level=level, use_blas=use_blas, block_rows=block_rows, pieces=3, cross_only=True)
+        assert_same(found, (zeros, zeros, high, low, column_high, column_low))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

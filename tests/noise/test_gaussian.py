@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.gaussian_noise import gaussian_offsets, quantile_table, split_cells, vector_level
-from dpfast.noise import SecureSource, SeededSource, default_grid, gaussian, laplace
+from dpfast.noise import SecureSource, SeededSource, default_grid, gaussian, grid_for_scales, laplace
 from dpfast.noise.samplers import GaussianLaw, LaplaceLaw, release
 
 LAWS = {"gaussian": GaussianLaw(), "laplace": LaplaceLaw()}
@@ -95,6 +95,23 @@ def test_fixed_point_and_double_centers_of_one_value_agree():
     as_double = integers * 2.0**-30
     releases = [gaussian(0.3, 20_000, SeededSource(1), center=c, grid=2.0**-20) for c in (as_fixed, as_double)]
     assert np.array_equal(*releases)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (), (700,)])
+@pytest.mark.parametrize("exponent", [-90, -40, -20, 0, 10])
+def test_a_repeated_center_is_the_center_repeated(exponent, shape):
+    """Below 2**53 cells, beyond them, on grids finer and coarser than the centre's unit, across blocks of words."""
+    rng = np.random.default_rng(3)
+    integers = rng.integers(-(2**62), 2**62, size=shape)
+    center = FixedPoint.from_integers(integers, exponent)
+    size = (30, *shape)
+    tiled = FixedPoint.from_integers(np.broadcast_to(integers, size), exponent)
+    one, other = (gaussian(700.0, size, SeededSource(5), center=c) for c in (center, tiled))
+    assert np.array_equal(one, other)
+    exact = (
+        release(GaussianLaw(), 700.0, size, SeededSource(5), center=center, widening=1.0) if len(shape) == 2 else one
+    )
+    assert np.array_equal(one, exact)
 
 
 def test_a_center_on_a_tie_moves_to_either_side():
@@ -209,6 +226,23 @@ def test_the_default_grid_follows_the_scale_alone():
         assert np.array_equal(released, np.rint(released * 2.0**-exponent) * 2.0**exponent)
         odd = np.rint(released * 2.0**-exponent) % 2
         assert 0 < odd.sum() < 50
+
+
+@pytest.mark.parametrize("least", [1.0, 0.3, 2.0**-40, 1e9])
+@pytest.mark.parametrize("ratio", [1.0, 7.9, 8.0, 16.0, 1000.0, 2.0**24, 1e9])
+def test_one_grid_serves_all_scales_between(least, ratio):
+    greatest = least * ratio
+    grid = grid_for_scales(least, greatest)
+    assert grid >= default_grid(least)
+    assert greatest / 2.0**24 <= grid <= max(default_grid(least), 2.0 * greatest / 2.0**24)
+    gaussian(greatest, 4, SeededSource(0), grid=grid)
+
+
+def test_a_grid_for_scales_needs_them_in_order():
+    with pytest.raises(ValueError, match="least_scale must be at most greatest_scale"):
+        grid_for_scales(2.0, 1.0)
+    with pytest.raises(ValueError, match="greatest_scale"):
+        grid_for_scales(1.0, math.inf)
 
 
 def test_the_default_grid_is_public():

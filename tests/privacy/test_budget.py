@@ -213,6 +213,16 @@ def test_a_release_keeps_no_reference_to_the_callers_array():
     assert one.values["sum"][0] == 0.0
 
 
+def test_a_release_takes_over_a_read_only_array_that_owns_its_memory():
+    own = np.ones(3)
+    own.flags.writeable = False
+    view = np.ones(6)[::2]
+    view.flags.writeable = False
+    release = Release("sums", "Gaussian", Privacy(1.0, 1e-6), {"own": own, "view": view}, {})
+    assert np.shares_memory(release.values["own"], own)
+    assert not np.shares_memory(release.values["view"], view)
+
+
 def test_an_exact_release_promises_nothing():
     assert "none" in release(math.inf).guarantee
     ledger = Ledger(Privacy(math.inf))

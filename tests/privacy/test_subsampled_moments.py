@@ -169,10 +169,10 @@ def test_limits():
     assert subsampled_moment_delta(scales, 0.1, *sizes, **SHAPE) <= 0.3
 
 
-def test_splits_of_epsilon_add_up():
+def test_splits_add_up():
     rng = np.random.default_rng(0)
     for epsilon, share in zip(10.0 ** rng.uniform(-6, 3, 200), rng.uniform(0, 1, 200), strict=True):
-        first, second = subsampled_moments._split_epsilon(float(epsilon), float(share))
+        first, second = subsampled_moments._split(float(epsilon), float(share))
         assert Fraction(first) + Fraction(second) <= Fraction(float(epsilon))
         assert min(first, second) > 0.0
 

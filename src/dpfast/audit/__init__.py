@@ -1,7 +1,8 @@
 """Attacks on our own promises: lower bounds on epsilon, to be held against the claim."""
 
-from dpfast.audit.attacks import Attack, all_attacks, moment_attack, primitive_attacks
+from dpfast.audit.attacks import Attack, moment_attack, primitive_attacks, sampled_moment_attack, smooth_gaussian_attack
 from dpfast.audit.lower_bounds import epsilon_lower_bound, mu_lower_bound
+from dpfast.audit.mechanisms import all_attacks
 from dpfast.audit.weights import objective_attack, output_attack, weight_attacks
 
 __all__ = [
@@ -13,5 +14,7 @@ __all__ = [
     "objective_attack",
     "output_attack",
     "primitive_attacks",
+    "sampled_moment_attack",
+    "smooth_gaussian_attack",
     "weight_attacks",
 ]

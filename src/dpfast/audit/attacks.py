@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import noise
 from dpfast.audit.lower_bounds import epsilon_lower_bound, mu_lower_bound
-from dpfast.moment_release import MomentCalibration, calibrate, draw
+from dpfast.moment_release import MomentCalibration, calibrate, calibrate_sampled, draw
 from dpfast.privacy import Adjacency, Privacy, Release
 from dpfast.privacy.gaussian import gaussian_epsilon, gaussian_scale
 from dpfast.privacy.laplace import l2_laplace_scale, laplace_scale
-from dpfast.statistics import Gram, gram, rounded_bound
+from dpfast.privacy.smooth import smooth_gaussian
+from dpfast.statistics import Gram, gram, rounded_bound, sampled_gram
 
 FloatArray = NDArray[np.float64]
 Scores = Callable[[bool, int], FloatArray]
@@ -86,6 +86,34 @@ def primitive_attacks(privacy: Privacy, weaken: float = 1.0) -> Iterator[Attack]
     yield Attack("L2-Laplace in 3 dimensions", pure, l2_laplace, gaussian=False)
 
 
+def smooth_gaussian_attack(privacy: Privacy, weaken: float = 1.0, dim: int = 2) -> Attack:
+    """Attack Gaussian noise with a smooth variance, on neighbours a local sensitivity apart with unlike variances.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Claim; its delta is positive.
+    weaken : float, default 1.0
+        Divides the noise: above 1 the mechanism is broken.
+    dim : int
+        Number of coordinates.
+    """
+    calibration = smooth_gaussian(privacy.epsilon, privacy.delta, dim)
+    narrow, wide = (calibration.scale(bound) / weaken for bound in (1.0, math.exp(0.5 * calibration.beta)))
+    grid = noise.grid_for_scales(narrow, wide)
+    centre = np.eye(dim)[0]
+    source = noise.SecureSource()
+
+    def scores(neighbour: bool, n: int) -> FloatArray:
+        scale, mean = (narrow, centre) if neighbour else (wide, np.zeros(dim))
+        draws = noise.gaussian(scale, (n, dim), source, center=np.tile(mean, (n, 1)), grid=grid)
+        squares = np.sum((draws / wide) ** 2, axis=1) - np.sum(((draws - centre) / narrow) ** 2, axis=1)
+        # The log likelihood ratio of the narrow law to the wide one, up to a constant.
+        return np.asarray(0.5 * squares)
+
+    return Attack(f"Gaussian of smooth variance in {dim} dimensions", privacy, scores, gaussian=False)
+
+
 def moment_attack(privacy: Privacy, weaken: float = 1.0, n_features: int = 2, n_outcomes: int = 1) -> Attack:
     """Attack the joint release of X'X and X'Y with the neighbours that move both together as far as can be.
 
@@ -117,6 +145,54 @@ def moment_attack(privacy: Privacy, weaken: float = 1.0, n_features: int = 2, n_
 
     name = f"moments of rows, {calibration.mechanism}, {privacy.adjacency}"
     return Attack(name, privacy, scores, gaussian=calibration.mechanism == "Gaussian")
+
+
+def sampled_moment_attack(privacy: Privacy, weaken: float = 1.0, n_sampled: int = 8, n_rows: int = 10) -> Attack:
+    """Attack the release of X'X of a secret sample and X'Y of all rows, two features and one outcome.
+
+    One person differs from all others, who are alike, or does not: where they are sampled, X'X tells it.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Claim, under replace-one with a delta above 0.
+    weaken : float, default 1.0
+        Divides the noise: above 1 the mechanism is broken.
+    n_sampled, n_rows : int
+        Rows in the sample, and in all.
+    """
+    bounds = rounded_bound(1.0, 2), rounded_bound(1.0, 1)
+    calibration = calibrate_sampled(privacy, *bounds, (2, 1), {"xx": 1.0, "xy": 1.0}, (n_sampled, n_rows))
+    (x, y), (usual_x, usual_y) = _worst_rows("replace_one", calibration, (2, 1))
+    alike = np.repeat(usual_x, n_rows, axis=0), np.repeat(usual_y, n_rows, axis=0)
+    one_differs = np.vstack([x, alike[0][1:]]), np.vstack([y, alike[1][1:]])
+    broken = _weakened(calibration, weaken)
+    source = noise.SecureSource()
+
+    usual_xx, usual_xy = n_sampled * usual_x.T @ usual_x, alike[0].T @ alike[1]
+    towards_xx, towards_xy = x.T @ x - usual_x.T @ usual_x, x.T @ y - usual_x.T @ usual_y
+    scale_xx, scale_xy = broken.scales.xx, broken.scales.xy
+
+    def score(release: Release) -> float:
+        """Log likelihood ratio of everybody alike against one who differs."""
+        moved = np.sum((release.values["xx"] - usual_xx - towards_xx / 2.0) * towards_xx) / scale_xx**2
+        of_all = np.sum((release.values["xy"] - usual_xy - towards_xy / 2.0) * towards_xy) / scale_xy**2
+        seen = np.logaddexp(math.log1p(-n_sampled / n_rows), math.log(n_sampled / n_rows) + moved)
+        return -float(of_all + seen)
+
+    def scores(neighbour: bool, n: int) -> FloatArray:
+        # All rows but the first are alike: the sums depend on whether that one is sampled, and on nothing else.
+        table_x, table_y = alike if neighbour else one_differs
+        without, seen = (
+            sampled_gram(table_x, table_y, np.arange(n_sampled) + start, bound_x=1.0, bound_y=1.0) for start in (1, 0)
+        )
+        found = np.empty(n)
+        for index in range(n):
+            rows = noise.sample_without_replacement(n_rows, n_sampled, source)
+            found[index] = score(draw(seen if rows[0] == 0 else without, broken, source, "audit"))
+        return found
+
+    return Attack(f"moments of a sample and of all rows, {privacy.adjacency}", privacy, scores, gaussian=False)
 
 
 def _worst_rows(
@@ -166,19 +242,3 @@ def _score(first: Gram, second: Gram, calibration: MomentCalibration) -> Callabl
 def _moments(exact: Gram) -> tuple[FloatArray, FloatArray]:
     assert exact.xy is not None
     return exact.xx, exact.xy
-
-
-def all_attacks(privacy: Privacy, weaken: float = 1.0) -> Iterator[Attack]:
-    """Every mechanism that can make the claim, attacked in turn.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        Claim.
-    weaken : float, default 1.0
-        Divides the noise, to see that a broken mechanism is caught.
-    """
-    yield from primitive_attacks(privacy, weaken)
-    for adjacency in get_args(Adjacency):
-        for delta in (privacy.delta, 0.0):
-            yield moment_attack(Privacy(privacy.epsilon, delta, adjacency), weaken)

@@ -68,7 +68,7 @@ def output_attack(privacy: Privacy, weaken: float = 1.0) -> Attack:
         )
 
     panels = _panel(math.sqrt(0.5), 1.0), _panel(-math.sqrt(0.5), -1.0)
-    name = f"weights of donors, output perturbation, {scales.mechanism}"
+    name = f"donor weights, output perturbation, {scales.mechanism}"
     return Attack(name, privacy, _scores(broken.release, panels, score), gaussian=gaussian)
 
 
@@ -119,7 +119,7 @@ def objective_attack(privacy: Privacy, weaken: float = 1.0) -> Attack:
         return log_density(1.0, weight) - log_density(0.0, weight) + projected
 
     panels = _panel(0.0, 1.0), _panel(1.0, -1.0)
-    name = f"weights of donors, objective perturbation, {own.mechanism}"
+    name = f"donor weights, objective perturbation, {own.mechanism}"
     return Attack(name, privacy, _scores(broken.release, panels, score), gaussian=False)
 
 

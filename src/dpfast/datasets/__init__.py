@@ -6,5 +6,28 @@ import this package: noise comes from `dpfast.noise` alone.
 
 from dpfast.datasets.california import Panel, california_prop99
 from dpfast.datasets.panels import SyntheticPanel, synthetic_control_panel
+from dpfast.datasets.policy_evaluation import (
+    GYMNASIUM_ENVIRONMENTS,
+    FlatTrajectories,
+    adjacent_pairs,
+    chain_trajectories,
+    chain_values,
+    gymnasium_values,
+    markov_trajectories,
+    table_values,
+)
 
-__all__ = ["Panel", "SyntheticPanel", "california_prop99", "synthetic_control_panel"]
+__all__ = [
+    "GYMNASIUM_ENVIRONMENTS",
+    "FlatTrajectories",
+    "Panel",
+    "SyntheticPanel",
+    "adjacent_pairs",
+    "california_prop99",
+    "chain_trajectories",
+    "chain_values",
+    "gymnasium_values",
+    "markov_trajectories",
+    "synthetic_control_panel",
+    "table_values",
+]

@@ -205,6 +205,26 @@ def check_n_pre(n_pre: object, n_periods: int, name: str = "donors") -> int:
     return number
 
 
+def check_no_donor(target: object, units: Sequence[Any] | None) -> None:
+    """Refuse a target that goes by the name of a donor."""
+    if isinstance(target, str | int) and not isinstance(target, bool):
+        names: list[Any] = [target]
+    elif getattr(target, "ndim", 0) == 2:
+        names = list(getattr(target, "index", []))
+    else:
+        names = [name for name in [getattr(target, "name", None)] if name is not None]
+    if units is not None and not set(names).isdisjoint(units):
+        raise ValueError(
+            "target must not be one of the donors, whose records are private: take it out of them, and pass its series"
+        )
+
+
+def period_labels(periods: Any) -> NDArray[Any]:
+    """Return labels of periods as an array that can be saved: numbers, dates or strings."""
+    array = np.asarray(periods)
+    return array if array.dtype.kind in "iufM" else np.asarray([str(label) for label in periods])
+
+
 def check_values(values: FloatArray, name: str, *, may_miss: bool = False) -> None:
     """Refuse infinities, and missing entries unless they are allowed."""
     if np.any(np.isinf(values)):

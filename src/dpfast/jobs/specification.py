@@ -30,6 +30,7 @@ _PARAMETERS = (
     "bound_y",
     "ridge",
     "mechanism",
+    "n_subsample",
     "fit_intercept",
     "nonnegative",
     "adjacency",
@@ -116,15 +117,19 @@ class Job:
         files, is_npy = _input_files(job, here)
         box = estimator.take("box", list, default=None)
         if is_npy:
-            columns, (features, outcomes) = None, _npy_names(job, files)
+            columns, (features, outcomes, n_rows) = None, _npy_layout(job, files)
         else:
             columns, limits = _columns(job, files)
-            features, outcomes = columns.feature_names, columns.outcome_names
+            features, outcomes, n_rows = columns.feature_names, columns.outcome_names, None
             box = _box(box, limits, columns)
             columns.check(files)
         parameters = _parameters(estimator, cost, box)
+        if n_rows is None and "n_subsample" in parameters:
+            raise ValueError(
+                "[estimator] n_subsample needs a pair of .npy files, as [input] x and y: no sample is drawn of a stream"
+            )
         # A plan needs public sizes only, and refuses what a fit would refuse of the parameters.
-        ESTIMATORS[kind].plan(1, len(features), len(outcomes), **parameters)
+        ESTIMATORS[kind].plan(n_rows or 1, len(features), len(outcomes), **parameters)
         return cls(
             path,
             files,
@@ -174,17 +179,19 @@ def _input_files(job: Section, here: Path) -> tuple[list[Path], bool]:
     return files, False
 
 
-def _npy_names(job: Section, files: list[Path]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _npy_layout(job: Section, files: list[Path]) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """Return names for the columns of both arrays, and the number of rows."""
     for key in ("features", "outcomes"):
         if key in job.content:
             raise ValueError(f"[{key}] declares columns by name, which .npy files do not have; leave it out")
     arrays = [in_memory(file, key, is_outcome=key == "y") for file, key in zip(files, ("x", "y"), strict=True)]
-    names = []
+    names, n_rows = [], 0
     for array, file, key in zip(arrays, files, ("x", "y"), strict=True):
         if array is None:
             raise FileNotFoundError(f"[input] {key}: no such file: {str(file)!r}")
         names.append(tuple(f"{key}{column}" for column in range(array.shape[1])))
-    return names[0], names[1]
+        n_rows = len(array)
+    return names[0], names[1], n_rows
 
 
 def _columns(job: Section, files: list[Path]) -> tuple[Columns, dict[str, tuple[float, float]]]:

@@ -226,19 +226,20 @@ int dpfast_pack_rows(int level, const dpfast_table *x, const dpfast_row_grid *x_
     return pack_rows_baseline(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, scratch->row, pack);
 }
 
-void dpfast_add_products(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features, int64_t *totals)
+void dpfast_add_products(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features, ptrdiff_t first,
+                         int64_t *totals)
 {
 #if DPFAST_HAVE_X86_LEVELS
     if (level == DPFAST_AVX512) {
-        add_products_avx512(pack, n_rows, n_features, totals);
+        add_products_avx512(pack, n_rows, n_features, first, totals);
         return;
     }
     if (level == DPFAST_AVX2) {
-        add_products_avx2(pack, n_rows, n_features, totals);
+        add_products_avx2(pack, n_rows, n_features, first, totals);
         return;
     }
 #endif
-    add_products_baseline(pack, n_rows, n_features, totals);
+    add_products_baseline(pack, n_rows, n_features, first, totals);
 }
 
 void dpfast_multiply_rows(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t first, ptrdiff_t end,
@@ -267,9 +268,10 @@ void dpfast_add_columns(const dpfast_pack *pack, ptrdiff_t n_rows, int64_t *tota
     }
 }
 
-void dpfast_add_block(const double *block, ptrdiff_t n_features, ptrdiff_t n_columns, ptrdiff_t stride, int64_t *totals)
+void dpfast_add_block(const double *block, ptrdiff_t n_features, ptrdiff_t first, ptrdiff_t n_columns, ptrdiff_t stride,
+                      int64_t *totals)
 {
     for (ptrdiff_t i = 0; i < n_features; i++)
-        for (ptrdiff_t j = i; j < n_columns; j++)
+        for (ptrdiff_t j = i > first ? i : first; j < n_columns; j++)
             totals[i * stride + j] += (int64_t)block[i * stride + j];
 }

@@ -49,12 +49,15 @@ int dpfast_pack_rows(int level, const dpfast_table *x, const dpfast_row_grid *x_
                      const dpfast_row_grid *y_grid, ptrdiff_t start, ptrdiff_t n_rows,
                      ptrdiff_t n_available, const dpfast_pack_scratch *scratch, const dpfast_pack *pack);
 
-/* totals[i, j] += sum over rows of pack[r, i] pack[r, j], i < n_features, i <= j < n_columns: an array of n_features
- * (rounded up to 8) by pack->n_columns (a multiple of 8). Its other entries are scratch. */
-void dpfast_add_products(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features, int64_t *totals);
+/* totals[i, j] += sum over rows of pack[r, i] pack[r, j], i < n_features, max(i, first) <= j < n_columns: an array of
+ * n_features (rounded up to 8) by pack->n_columns (a multiple of 8). Its other entries are scratch. With `first` at
+ * n_features the products within the first table are left out. */
+void dpfast_add_products(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features, ptrdiff_t first,
+                         int64_t *totals);
 
 /* The same from sums that are already in `block`: doubles, n_columns of them used in every row of `stride`. */
-void dpfast_add_block(const double *block, ptrdiff_t n_features, ptrdiff_t n_columns, ptrdiff_t stride, int64_t *totals);
+void dpfast_add_block(const double *block, ptrdiff_t n_features, ptrdiff_t first, ptrdiff_t n_columns, ptrdiff_t stride,
+                      int64_t *totals);
 
 /* out[i, j] = sum over the columns [first, end), of which there is one at least, of pack[i, column] pack[j, column], for
  * i <= j < n_rows: exact, in doubles. */

@@ -33,11 +33,13 @@ cdef extern from "gram.h":
         const dpfast_row_grid* y_grid, Py_ssize_t start, Py_ssize_t n_rows, Py_ssize_t n_available,
         const dpfast_pack_scratch* scratch, const dpfast_pack* pack) nogil
     void dpfast_add_products(
-        int level, const dpfast_pack* pack, Py_ssize_t n_rows, Py_ssize_t n_features, int64_t* totals) nogil
+        int level, const dpfast_pack* pack, Py_ssize_t n_rows, Py_ssize_t n_features, Py_ssize_t first,
+        int64_t* totals) nogil
     void dpfast_multiply_rows(
         int level, const dpfast_pack* pack, Py_ssize_t n_rows, Py_ssize_t first, Py_ssize_t end, double* out) nogil
     void dpfast_add_block(
-        const double* block, Py_ssize_t n_features, Py_ssize_t n_columns, Py_ssize_t stride, int64_t* totals) nogil
+        const double* block, Py_ssize_t n_features, Py_ssize_t first, Py_ssize_t n_columns, Py_ssize_t stride,
+        int64_t* totals) nogil
     void dpfast_add_columns(const dpfast_pack* pack, Py_ssize_t n_rows, int64_t* totals) nogil
 
 
@@ -49,7 +51,7 @@ cdef class GramSums:
     cdef dpfast_pack pack
     cdef dpfast_pack_scratch scratch
     cdef readonly Py_ssize_t block_rows
-    cdef Py_ssize_t rows_in_block, rows_per_block, total_capacity
+    cdef Py_ssize_t rows_in_block, rows_per_block, total_capacity, first_product
     cdef readonly int level
     cdef bint use_blas, with_sums
     cdef double[::1] pack_buffer, row_buffer, x_staging, y_staging, block

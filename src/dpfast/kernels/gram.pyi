@@ -19,6 +19,7 @@ class GramSums:
         block_rows: int,
         use_blas: bool,
         with_sums: bool,
+        cross_only: bool = False,
         level: int = -1,
     ) -> None: ...
     @property

@@ -78,11 +78,13 @@ cdef class GramSums:
         Whether BLAS forms the products.
     with_sums : bool
         Whether columns are summed too.
+    cross_only : bool, default False
+        Whether products within X are left out: the totals then lack them.
     level : int, default -1
         Vector instructions to use (cpu.h); -1 for the best there are.
     """
 
-    def __init__(self, grid_x, grid_y, *, block_rows, use_blas, with_sums, level=-1):
+    def __init__(self, grid_x, grid_y, *, block_rows, use_blas, with_sums, cross_only=False, level=-1):
         self.x_grid.n_columns, self.x_grid.scale, self.x_grid.bound, self.x_grid.squared_bound = grid_x
         self.y_grid.n_columns, self.y_grid.scale, self.y_grid.bound, self.y_grid.squared_bound = grid_y
         squared_bound = max(int(grid_x[3]), int(grid_y[3]), 1)
@@ -94,6 +96,7 @@ cdef class GramSums:
         self.level = dpfast_resolve_level(level)
         self.use_blas = use_blas
         self.with_sums = with_sums
+        self.first_product = self.x_grid.n_columns if cross_only else 0
         self._allocate()
 
     cdef _allocate(self):
@@ -156,7 +159,8 @@ cdef class GramSums:
         if self.use_blas:
             self._add_block_by_blas(n_rows)
         else:
-            dpfast_add_products(self.level, &self.pack, n_rows, self.x_grid.n_columns, &self.products[0, 0])
+            dpfast_add_products(
+                self.level, &self.pack, n_rows, self.x_grid.n_columns, self.first_product, &self.products[0, 0])
         self.rows_in_totals += n_rows
 
     cdef void _add_block_by_blas(self, Py_ssize_t n_rows) noexcept nogil:
@@ -164,7 +168,8 @@ cdef class GramSums:
         if self.rows_in_block + n_rows > self.rows_per_block:
             self._flush_block()
         cdef double beta = 1.0 if self.rows_in_block > 0 else 0.0
-        add_syrk_upper(self.pack.data, n_rows, d, stride, beta, &self.block[0], stride)
+        if self.first_product == 0:
+            add_syrk_upper(self.pack.data, n_rows, d, stride, beta, &self.block[0], stride)
         if self.y_grid.n_columns > 0:
             add_gemm_transposed(
                 self.pack.data, n_rows, d, stride, self.pack.data + d, self.y_grid.n_columns, stride,
@@ -174,8 +179,8 @@ cdef class GramSums:
     cdef void _flush_block(self) noexcept nogil:
         if self.rows_in_block > 0:
             dpfast_add_block(
-                &self.block[0], self.x_grid.n_columns, self.x_grid.n_columns + self.y_grid.n_columns,
-                self.pack.n_columns, &self.products[0, 0])
+                &self.block[0], self.x_grid.n_columns, self.first_product,
+                self.x_grid.n_columns + self.y_grid.n_columns, self.pack.n_columns, &self.products[0, 0])
         self.rows_in_block = 0
 
     @property
@@ -187,7 +192,7 @@ cdef class GramSums:
         cdef Py_ssize_t i, j, n = self.x_grid.n_columns + self.y_grid.n_columns
         self._flush_block()
         for i in range(self.x_grid.n_columns):
-            for j in range(i, n):
+            for j in range(max(i, self.first_product), n):
                 _add_wide(self.products[i, j], &totals.product_high[i, j], &totals.product_low[i, j])
                 self.products[i, j] = 0
         for j in range(n):

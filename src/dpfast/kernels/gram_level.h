@@ -116,9 +116,9 @@ LEVEL(add_tile)(const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t i, ptrdiff_
 }
 
 static TARGET void LEVEL(add_products)(const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features,
-                                       int64_t *totals)
+                                       ptrdiff_t first_column, int64_t *totals)
 {
-    for (ptrdiff_t j = 0; j < pack->n_columns;) {
+    for (ptrdiff_t j = first_column - first_column % WIDTH; j < pack->n_columns;) {
         /* Three panels to a column of tiles; the last four as two and two. */
         ptrdiff_t panels_left = (pack->n_columns - j) / WIDTH;
         ptrdiff_t end = j + (panels_left == 4 ? 2 : panels_left < 3 ? panels_left : 3) * WIDTH;

@@ -202,6 +202,6 @@ cdef class PersonSums(GramSums):
             if multiplier < 1.0:
                 dpfast_scale_pack(&self.pack, n_rows, multiplier)
             if status == 0:
-                dpfast_add_products(self.level, &self.pack, n_rows, self.x_grid.n_columns, &self.person[0, 0])
+                dpfast_add_products(self.level, &self.pack, n_rows, self.x_grid.n_columns, 0, &self.person[0, 0])
             start += n_rows
         return status

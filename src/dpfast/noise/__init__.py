@@ -2,8 +2,12 @@
 
 from .blocks import random_blocks
 from .discrete import discrete_gaussian
+<<<<<<< HEAD
 from .grid import default_grid
 from .pick import ExponentialPick
+=======
+from .grid import default_grid, grid_for_scales
+>>>>>>> main
 from .radial import l2_laplace
 from .samplers import gaussian, laplace
 from .sampling import sample_without_replacement
@@ -17,6 +21,7 @@ __all__ = [
     "default_grid",
     "discrete_gaussian",
     "gaussian",
+    "grid_for_scales",
     "l2_laplace",
     "laplace",
     "random_blocks",

@@ -18,8 +18,9 @@ from .source import BLOCK_WORDS
 
 #: A default grid has between 2**20 and 2**21 steps per unit of scale: rounding adds 1e-13 of the noise's variance.
 _DEFAULT_STEPS_EXPONENT = 20
-#: At most this many steps per unit of scale, so that the margins of double arithmetic stay small against a step.
-MAX_STEPS = 2.0**24
+#: At most 2 to this many steps per unit of scale, so that the margins of double arithmetic stay small against a step.
+MAX_STEPS_EXPONENT = 24
+MAX_STEPS = 2.0**MAX_STEPS_EXPONENT
 #: Exponents of grids whose cells, and their numbers up to 2**53, are normal doubles.
 _EXPONENT_LIMIT = 900
 
@@ -78,6 +79,43 @@ def default_grid(scale: float) -> float:
     True
     """
     return math.ldexp(1.0, math.frexp(check.positive("scale", scale))[1] - 1 - _DEFAULT_STEPS_EXPONENT)
+
+
+def grid_for_scales(least_scale: float, greatest_scale: float) -> float:
+    """Return a grid for noise whose scale is private, and known to lie between two public numbers.
+
+    A grid taken from the scale itself would tell it. Rounding noise of the least scale to this grid adds 1e-13 of its
+    variance if the greatest is at most 8 times as large, and below 1e-4 up to 2e5 times.
+
+    Parameters
+    ----------
+    least_scale, greatest_scale : float
+        Scales of the noise for the most and the least favourable data that there could be, positive and finite. Public.
+
+    Returns
+    -------
+    float
+        The power of two in ``(least_scale / 2**21, least_scale / 2**20]``, or the smallest one that is at least
+        ``greatest_scale / 2**24`` if that is larger.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a scale is not a positive finite number, or the least is above the greatest.
+
+    Examples
+    --------
+    >>> from dpfast.noise import grid_for_scales
+    >>> grid_for_scales(1.0, 2.0) == 2.0**-20, grid_for_scales(1.0, 1024.0) == 2.0**-14
+    (True, True)
+    """
+    greatest = check.positive("greatest_scale", greatest_scale)
+    least = check.positive("least_scale", least_scale)
+    if least > greatest:
+        raise ValueError(f"least_scale must be at most greatest_scale, {greatest!r}, got {least!r}")
+    mantissa, exponent = math.frexp(greatest)
+    coarse_enough = math.ldexp(1.0, exponent - (mantissa == 0.5) - MAX_STEPS_EXPONENT)
+    return max(default_grid(least), coarse_enough)
 
 
 class Centre(ABC):
@@ -267,7 +305,8 @@ def as_centre(center: Any, shape: tuple[int, ...], grid: Grid) -> Centre:
     if center is None:
         return _Origin(grid)
     if isinstance(center, FixedPoint):
-        if 0 < len(center.shape) < len(shape) and center.shape == shape[-len(center.shape) :] and 0 not in shape:
+        leading = len(shape) - len(center.shape)
+        if leading > 0 and center.shape == shape[leading:] and 0 not in shape:
             return _repeated(center, shape, grid)
         _check_center_shape(center.shape, shape)
         return _FixedPointCentre(FixedPoint(center.high.ravel(), center.low.ravel(), center.exponent), grid)

@@ -47,7 +47,7 @@ from dpfast.privacy.laplace import (
 from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.objective import ObjectiveNoise, objective_delta, objective_noise, objective_scale
 from dpfast.privacy.planning import Plan
-from dpfast.privacy.primo import primo_printed_delta, primo_printed_scales
+from dpfast.privacy.primo import primo_printed_delta, primo_printed_sampled_scales, primo_printed_scales
 from dpfast.privacy.release import Calibration, Release, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.privacy.sensitivity import (
     padded_bound,
@@ -56,6 +56,13 @@ from dpfast.privacy.sensitivity import (
     sum_sensitivity,
     xx_sensitivity,
     xy_sensitivity,
+)
+from dpfast.privacy.smooth import (
+    SmoothGaussian,
+    best_beta,
+    printed_smooth_gaussian,
+    smooth_gaussian,
+    smooth_gaussian_delta,
 )
 from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.privacy.subsampling import subsampled_budget
@@ -78,9 +85,14 @@ __all__ = [
     "Privacy",
     "Release",
     "Reservation",
+    "SmoothGaussian",
     "UnsoundCalibrationWarning",
     "UtilityWarning",
+<<<<<<< HEAD
     "VoteNoise",
+=======
+    "best_beta",
+>>>>>>> main
     "block_moment_mu",
     "block_moment_scales",
     "classic_gaussian_scale",
@@ -112,12 +124,16 @@ __all__ = [
     "person_moment_mu",
     "person_moment_scales",
     "primo_printed_delta",
+    "primo_printed_sampled_scales",
     "primo_printed_scales",
     "printed_objective_noise",
     "printed_output_noise",
+    "printed_smooth_gaussian",
     "scale_for_mu",
     "score_rate",
     "share_of_mu",
+    "smooth_gaussian",
+    "smooth_gaussian_delta",
     "split_mu",
     "subsampled_budget",
     "subsampled_moment_delta",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Plan:
         Noise scale of every released block.
     relative_to : str, default "the outcomes' bound"
         What the errors are fractions of; that is the declared bound on an outcome row.
+    notes : mapping of str to float
+        What the options chosen cost and buy, in words; empty where there is nothing to compare.
     """
 
     n: int
@@ -34,14 +36,44 @@ class Plan:
     needed_n: int | None
     scales: Mapping[str, float]
     relative_to: str = "the outcomes' bound"
+    notes: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def from_error(cls, n: int, error: float, target: float, scales: Mapping[str, float]) -> Plan:
-        """Plan for an error that falls as 1/n, as that of noise on sums does."""
-        return cls(n, min(error, 1.0), target, max(1, math.ceil(n * error / target)), scales)
+    def from_error(
+        cls,
+        n: int,
+        error: float,
+        target: float,
+        scales: Mapping[str, float],
+        *,
+        sampling_error: float = 0.0,
+        notes: Mapping[str, float] | None = None,
+    ) -> Plan:
+        """Plan for an error that falls as 1/n, as that of noise on sums does, and one independent of it.
+
+        Parameters
+        ----------
+        n, target, scales, notes
+            As for `Plan`.
+        error : float
+            Root mean squared error of the noise at `n`.
+        sampling_error : float, default 0.0
+            That of a sample whose size grows with n: it falls as 1/sqrt(n).
+
+        Returns
+        -------
+        Plan
+        """
+        # The positive root n of target^2 = (a/n)^2 + b/n: noise has the error a/n, samples the squared error b/n.
+        a, b = n * error, n * sampling_error**2
+        needed = (b + math.hypot(b, 2.0 * target * a)) / (2.0 * target**2) if b > 0.0 else a / target
+        total = math.hypot(error, sampling_error)
+        return cls(n, min(total, 1.0), target, max(1, math.ceil(needed)), scales, notes=notes or {})
 
     def __str__(self) -> str:
-        error = f"with {self.n:,} people privacy adds an error of {self.expected_error:.2g} of {self.relative_to}; "
+        line = f"with {self.n:,} people privacy adds an error of {self.expected_error:.2g} of {self.relative_to}; "
         if self.needed_n is None:
-            return f"{error}no number of people is enough for {self.target:.2g}"
-        return f"{error}{self.needed_n:,} people are needed for {self.target:.2g}"
+            line += f"no number of people is enough for {self.target:.2g}"
+        else:
+            line += f"{self.needed_n:,} people are needed for {self.target:.2g}"
+        return "\n".join([line, *(f"  {name}: {value:.2g}" for name, value in self.notes.items())])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast._documents import array_from_lists, array_to_lists
 from dpfast.privacy.guarantee import Privacy
+from dpfast.privacy.subsampling import sample_sizes
 
 Calibration = Literal["sound", "paper"]
 
@@ -64,6 +65,8 @@ class Release:
         When the noise was drawn (ISO 8601, UTC).
     shapes : mapping of str to tuple of int, optional
         Shape of each array; to be given only where the values are not kept, as in a ledger's file.
+    sample : tuple of int, optional
+        Rows in the secret sample that the array "xx" was summed over, and in all; None where none was drawn.
 
     Examples
     --------
@@ -86,6 +89,7 @@ class Release:
     reproducible: bool = False
     time: str = field(default_factory=now)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    sample: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, Privacy):
@@ -126,6 +130,8 @@ class Release:
         """Return a line for a report."""
         scales = ", ".join(f"{name} {scale:.4g}" for name, scale in self.scales.items())
         noise = f"{self.mechanism} noise, scale {scales}" if scales else f"{self.mechanism} noise"
+        if self.sample is not None:
+            noise += "; xx of a secret sample of {:,} of {:,} rows".format(*self.sample)
         return f"{self.time}  {self.name}: {noise}; calibration {self.calibration}; guarantee: {self.guarantee}"
 
     def to_dict(self, *, values: bool = True) -> dict[str, Any]:
@@ -155,6 +161,7 @@ class Release:
             "scales": dict(self.scales),
             "grid": dict(self.grid),
             "time": self.time,
+            "sample": None if self.sample is None else list(self.sample),
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
         }
         if values:
@@ -209,6 +216,8 @@ class Release:
                 reproducible=check.boolean("reproducible", record["reproducible"]),
                 time=check.text("time", record["time"]),
                 shapes=shapes,
+                # Records written before there were samples have no such key.
+                sample=None if record.get("sample") is None else sample_sizes(*record["sample"]),
             )
         except (KeyError, AttributeError) as error:
             raise ValueError("this is not the record of a release: a part is missing or not a mapping") from error

@@ -184,13 +184,13 @@ def padded_squared_bound(bound: float, grid_exponent: int, n_features: int) -> i
     >>> padded_squared_bound(1.0, grid_exponent=2, n_features=4)
     26
     """
-    scaled = Fraction(check.positive("bound", bound)) * Fraction(2) ** _checked_exponent(grid_exponent)
+    above, below = check.positive("bound", bound).as_integer_ratio()
+    exponent = _checked_exponent(grid_exponent)
+    above, below = above << max(exponent, 0), below << max(-exponent, 0)
     length = check.positive_integer("n_features", n_features)
-    # (b + sqrt(d)/2)**2 = b**2 + d/4 + sqrt(b**2 d): over a common denominator, integers and the root of an integer.
-    unit = 4 * scaled.denominator**2
-    rational = (scaled**2 + Fraction(length, 4)) * unit
-    squared_root = scaled**2 * length * unit**2
-    return (int(rational) + math.isqrt(int(squared_root))) // unit + 1
+    # (b + sqrt(d)/2)**2 = b**2 + d/4 + sqrt(b**2 d), b = above/below: over a common denominator, integers and a root.
+    squared, unit = above**2, below**2
+    return (4 * squared + length * unit + math.isqrt(16 * squared * unit * length)) // (4 * unit) + 1
 
 
 def padded_bound(squared_bound: int, grid_exponent: int) -> float:

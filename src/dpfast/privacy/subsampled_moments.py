@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from dpfast import _arguments as check
@@ -29,7 +30,7 @@ from dpfast.privacy import _rounding as rounding
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_mu, gaussian_scale
 from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.sensitivity import xx_sensitivity, xy_sensitivity
-from dpfast.privacy.subsampling import subsampled_budget
+from dpfast.privacy.subsampling import inner_epsilon, sample_sizes
 
 # More than the rounding errors of five operations on positive numbers.
 _ROUND_UP = 1.0 + 2.0**-49
@@ -177,9 +178,10 @@ class _Pair:
     joint_mu: Callable[[MomentScales], float]
     joint_scales: Callable[[float, Mapping[str, float]], MomentScales]
 
-    @property
-    def gamma(self) -> Fraction:
-        return Fraction(self.n_sampled, self.n_total)
+    @cached_property
+    def gamma(self) -> float:
+        """The fraction sampled, rounded up."""
+        return rounding.up(Fraction(self.n_sampled, self.n_total))
 
     def delta(self, scales: MomentScales, epsilon: float) -> float:
         if min(scales.xx, scales.xy) == 0.0 and epsilon < math.inf:
@@ -187,14 +189,15 @@ class _Pair:
         return min(1.0, self.conditioned(scales, epsilon), self.amplified(scales, epsilon))
 
     def conditioned(self, scales: MomentScales, epsilon: float) -> float:
-        gamma = float(self.gamma)
-        in_sample = gaussian_delta(1.0, epsilon, self.joint_mu(scales))
+        return self.mixed(epsilon, self.joint_mu(scales), scales.xy)
+
+    def mixed(self, epsilon: float, joint_mu: float, scale_xy: float) -> float:
+        in_sample = gaussian_delta(1.0, epsilon, joint_mu)
         if self.n_sampled == self.n_total:
             return in_sample
-        outside = gaussian_delta(scales.xy, epsilon, self.xy_sensitivity)
+        outside = gaussian_delta(scale_xy, epsilon, self.xy_sensitivity)
         # The pair moves at least as far as one of it alone, so this grows with gamma.
-        gamma = math.nextafter(gamma, 1.0)
-        return (gamma * in_sample + (1.0 - gamma) * outside) * _ROUND_UP
+        return (self.gamma * in_sample + (1.0 - self.gamma) * outside) * _ROUND_UP
 
     def amplified(self, scales: MomentScales, epsilon: float) -> float:
         """Return the least delta over splits of epsilon; whichever split is best, its delta is one that holds."""
@@ -210,11 +213,10 @@ class _Pair:
         return min(deltas[index], self.split_delta(scales, epsilon, share))
 
     def split_delta(self, scales: MomentScales, epsilon: float, share: float) -> float:
-        of_sample, of_all = _split_epsilon(epsilon, share)
-        inner, _ = subsampled_budget(of_sample, 0.0, self.n_sampled, self.n_total)
-        first = gaussian_delta(scales.xx, inner, self.xx_sensitivity)
+        of_sample, of_all = _split(epsilon, share)
+        first = gaussian_delta(scales.xx, inner_epsilon(of_sample, self.gamma), self.xx_sensitivity)
         second = gaussian_delta(scales.xy, of_all, self.xy_sensitivity)
-        return (rounding.up(self.gamma) * first + second) * _ROUND_UP
+        return (self.gamma * first + second) * _ROUND_UP
 
 
 def _pair(
@@ -226,10 +228,7 @@ def _pair(
     n_outcomes: int | None,
     nonnegative: bool,
 ) -> _Pair:
-    sampled = check.positive_integer("n_sampled", n_sampled)
-    total = check.positive_integer("n_total", n_total)
-    if sampled > total:
-        raise ValueError(f"n_sampled must be at most n_total, {total}, got {sampled}")
+    sampled, total = sample_sizes(n_sampled, n_total)
     shape: dict[str, Any] = {"adjacency": "replace_one", "n_features": n_features}
     outcomes: dict[str, Any] = {"n_outcomes": n_outcomes, "nonnegative": nonnegative}
     return _Pair(
@@ -252,10 +251,10 @@ def _costs(weights: Mapping[str, float] | None) -> dict[str, float]:
     return {block: check.positive(f"weights[{block!r}]", weight) for block, weight in weights.items()}
 
 
-def _split_epsilon(epsilon: float, share: float) -> tuple[float, float]:
-    """Return two positive numbers that add up to at most epsilon."""
-    first = epsilon * share
-    return first, rounding.down(Fraction(epsilon) - Fraction(first))
+def _split(total: float, share: float) -> tuple[float, float]:
+    """Return two positive numbers that add up to at most the total."""
+    first = total * share
+    return first, math.nextafter(total - first, 0.0)
 
 
 def _best_conditioned(
@@ -270,12 +269,14 @@ def _best_conditioned(
 
     def at_tilt(tilt: float) -> MomentScales:
         shape = pair.joint_scales(mu, {"xx": weights["xx"], "xy": weights["xy"] * math.exp(tilt)})
+        whole = pair.joint_mu(shape)
         # The shape meets the budget unsampled; noise shrinks by what sampling gives, at most to what xy alone needs.
         low, high = 0.0, 1.0
-        for _ in range(50):
+        for _ in range(32):
             middle = 0.5 * (low + high)
-            smaller = MomentScales(xx=shape.xx * middle, xy=shape.xy * middle)
-            low, high = (low, middle) if pair.conditioned(smaller, epsilon) <= delta else (middle, high)
+            # mu is inverse to the noise.
+            claimed = pair.mixed(epsilon, whole / middle, shape.xy * middle)
+            low, high = (low, middle) if claimed <= delta else (middle, high)
         return MomentScales(xx=shape.xx * high, xy=shape.xy * high)
 
     if pair.n_sampled == pair.n_total:
@@ -287,13 +288,11 @@ def _best_amplified(pair: _Pair, epsilon: float, delta: float, cost: Callable[[M
     """Search over the shares of epsilon and of delta that the release from the sample gets."""
 
     def at(epsilon_share: float, delta_share: float) -> MomentScales:
-        of_sample, of_all = _split_epsilon(epsilon, epsilon_share)
-        first = delta * delta_share
-        second = rounding.down(Fraction(delta) - Fraction(first))
-        inner, _ = subsampled_budget(of_sample, 0.0, pair.n_sampled, pair.n_total)
-        inner_delta = min(rounding.down(Fraction(first) / pair.gamma), 1.0 - 2.0**-53)
+        of_sample, of_all = _split(epsilon, epsilon_share)
+        first, second = _split(delta, delta_share)
+        inner_delta = min(math.nextafter(first / pair.gamma, 0.0), 1.0 - 2.0**-53)
         return MomentScales(
-            xx=gaussian_scale(inner, inner_delta, pair.xx_sensitivity),
+            xx=gaussian_scale(inner_epsilon(of_sample, pair.gamma), inner_delta, pair.xx_sensitivity),
             xy=gaussian_scale(of_all, second, pair.xy_sensitivity),
         )
 
@@ -303,8 +302,8 @@ def _best_amplified(pair: _Pair, epsilon: float, delta: float, cost: Callable[[M
     return least(_golden(lambda share: cost(least(share)), 1e-3, 1.0 - 1e-3))
 
 
-def _golden(function: Callable[[float], float], low: float, high: float, steps: int = 22) -> float:
-    """Return where a function with one minimum is least, to 3e-5 of the interval (golden-section search)."""
+def _golden(function: Callable[[float], float], low: float, high: float, steps: int = 18) -> float:
+    """Return where a function with one minimum is least, to 2e-4 of the interval (golden-section search)."""
     ratio = (math.sqrt(5.0) - 1.0) / 2.0
     left, right = high - ratio * (high - low), low + ratio * (high - low)
     at_left, at_right = function(left), function(right)

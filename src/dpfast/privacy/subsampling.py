@@ -53,16 +53,30 @@ def subsampled_budget(epsilon: float, delta: float, n_sampled: int, n_total: int
     """
     epsilon = check.positive_or_inf("epsilon", epsilon)
     delta = check.nonnegative("delta", delta)
-    sampled = check.positive_integer("n_sampled", n_sampled)
-    total = check.positive_integer("n_total", n_total)
-    if sampled > total:
-        raise ValueError(f"n_sampled must be at most n_total, {total}, got {sampled}")
+    sampled, total = sample_sizes(n_sampled, n_total)
     fraction = Fraction(sampled, total)
     if not Fraction(delta) < fraction:
         raise ValueError(f"delta must be below n_sampled/n_total = {float(fraction):.3g}, got {delta!r}")
     if sampled == total or epsilon == math.inf:
         return epsilon, rounding.down(Fraction(delta) / fraction)
-    return _inverse(epsilon, rounding.up(fraction)) * _ROUND_DOWN, rounding.down(Fraction(delta) / fraction)
+    return inner_epsilon(epsilon, rounding.up(fraction)), rounding.down(Fraction(delta) / fraction)
+
+
+def inner_epsilon(epsilon: float, gamma: float) -> float:
+    """Return the finite epsilon that may be spent on a sample for `epsilon` on the whole, rounded down.
+
+    `gamma` is the fraction sampled, below 1 and not rounded down.
+    """
+    return _inverse(epsilon, gamma) * _ROUND_DOWN
+
+
+def sample_sizes(n_sampled: object, n_total: object) -> tuple[int, int]:
+    """Return the sizes of a sample and of the whole, or raise if there can be no such sample."""
+    sampled = check.positive_integer("n_sampled", n_sampled)
+    total = check.positive_integer("n_total", n_total)
+    if sampled > total:
+        raise ValueError(f"n_sampled must be at most n_total, {total}, got {sampled}")
+    return sampled, total
 
 
 def _inverse(epsilon: float, gamma: float) -> float:

@@ -40,6 +40,9 @@ class MomentNoise:
         Of X'Y.
     x, y, n : float, default 0.0
         Of the sum of rows, the sum of outcomes and the number of rows.
+    sampling : float, default 0.0
+        Where X'X was estimated from s of n rows, sampled without replacement: (1 - s/n)/s, the variance of a mean over
+        such a sample in units of that of one row. It is no standard deviation, and `coef_std` leaves it out.
     """
 
     diagonal: float
@@ -48,6 +51,7 @@ class MomentNoise:
     x: float = 0.0
     y: float = 0.0
     n: float = 0.0
+    sampling: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,10 @@ def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise) -> float
     sum_i s_i (p^2 t + v)/(s_i + p)^2. Estimate t from ||X'Y||^2 = t ||X'X||^2 + l d cross^2, both norms less the
     noise's share.
 
+    Where X'X is n/s times the sum over a sample of s of n rows, the error of X'X theta is a sum of n prediction errors
+    times rows: with rows x whose length along theta says nothing of their length elsewhere, its variance in direction i
+    is (1 - s/n)/s times s_i and the sum of squared predictions, t sum_j s_j. It joins v, direction by direction.
+
     Parameters
     ----------
     xx : ndarray of shape (d, d)
@@ -172,8 +180,9 @@ def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise) -> float
     signal = float(np.sum(signals))
     residual = outcomes * noise.cross**2 + features * mean_square * signal
     weights = np.maximum(values, _EIGENVALUE_FLOOR * features * np.sqrt(mean_square / features))
+    residuals = residual + noise.sampling * signal * np.sum(values) * weights
     penalties = np.sqrt(features * mean_square) * _PENALTIES[:, None]
-    risks = np.sum(weights * (penalties**2 * signal + residual) / (values + penalties) ** 2, axis=1)
+    risks = np.sum(weights * (penalties**2 * signal + residuals) / (values + penalties) ** 2, axis=1)
     return float(penalties[np.argmin(risks), 0])
 
 

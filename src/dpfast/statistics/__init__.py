@@ -1,20 +1,50 @@
-"""Rows to exact sums. What these return is the data owner's: it is not private."""
+"""Rows and trajectories to exact sums. What these return is the data owner's: it is not private."""
 
 from dpfast.statistics.accumulator import GramAccumulator, gram
 from dpfast.statistics.gram import Gram, Grid, person_block_bounds, rounded_bound
+from dpfast.statistics.influence import Influence, influence
+from dpfast.statistics.local_sensitivity import SMOOTH_SENSITIVITY_ERROR, smooth_sensitivity, smooth_sensitivity_lsl
 from dpfast.statistics.people import PersonUnit
+from dpfast.statistics.returns import (
+    FirstVisitReturns,
+    ReturnGrid,
+    every_visit_returns,
+    first_visit_returns,
+    return_range,
+)
+from dpfast.statistics.sampled import SampledGram, cross_moments, sampled_gram
+from dpfast.statistics.states import StateEncoder
+from dpfast.statistics.trajectories import Trajectories
+from dpfast.statistics.visit_moments import SufficientStatistics, sufficient_statistics
 from dpfast.statistics.votes import LassoSelector, Selector, block_votes, check_selector
 
 __all__ = [
+    "SMOOTH_SENSITIVITY_ERROR",
+    "FirstVisitReturns",
     "Gram",
     "GramAccumulator",
     "Grid",
+    "Influence",
     "LassoSelector",
     "PersonUnit",
+    "ReturnGrid",
+    "SampledGram",
     "Selector",
+    "StateEncoder",
+    "SufficientStatistics",
+    "Trajectories",
     "block_votes",
     "check_selector",
+    "cross_moments",
+    "every_visit_returns",
+    "first_visit_returns",
     "gram",
+    "influence",
     "person_block_bounds",
+    "return_range",
     "rounded_bound",
+    "sampled_gram",
+    "smooth_sensitivity",
+    "smooth_sensitivity_lsl",
+    "sufficient_statistics",
 ]

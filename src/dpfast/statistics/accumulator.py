@@ -166,12 +166,12 @@ class GramAccumulator:
         self._add_ranges(
             len(x) if rows is None else len(rows),
             spilled,
-            lambda part, start, stop: _add_range(part, x, y, rows, start, stop),
+            lambda part, start, stop: add_range(part, x, y, rows, start, stop),
         )
 
     def _add_ranges(self, n_rows: int, spilled: kernel.GramTotals, add: AddRange, overhang: int = 0) -> None:
         """Call `add` on ranges of rows, to each of which it may add up to `overhang` rows beyond its end."""
-        products = self.n_features * (self.n_features + 2 * self.n_outcomes) // 2 + 1
+        products = self._products_per_row()
         n_threads = min(resolve_n_threads(self.n_threads), max(1, n_rows * products // _PRODUCTS_PER_THREAD))
         while len(self._parts) < n_threads:
             self._parts.append(self._new_part())
@@ -191,10 +191,10 @@ class GramAccumulator:
                     return status
             return kernel.PACKED
 
-        blas: AbstractContextManager[None] = single_threaded_blas() if _use_blas() else nullcontext()
+        blas: AbstractContextManager[None] = single_threaded_blas() if use_blas() else nullcontext()
         with blas:
             statuses = run_in_threads([partial(add_ranges, part) for part in self._parts[:n_threads]], ranges.stop)
-        for status, name in ((kernel.X_NOT_FINITE, "X"), (kernel.Y_NOT_FINITE, "Y")):
+        for status, name in self._refusals():
             if status in statuses:
                 raise ValueError(f"{name} contains NaN or infinity")
 
@@ -205,6 +205,13 @@ class GramAccumulator:
         else:
             spilled.take(self._parts)
             self._totals.add(spilled)
+
+    def _products_per_row(self) -> int:
+        return self.n_features * (self.n_features + 2 * self.n_outcomes) // 2 + 1
+
+    def _refusals(self) -> list[tuple[int, str]]:
+        """Return the statuses of the kernel that refuse a table, with its name."""
+        return [(kernel.X_NOT_FINITE, "X"), (kernel.Y_NOT_FINITE, "Y")]
 
     def _tables(self) -> list[tuple[int, float, float, int]]:
         return kernel_tables(self.n_features, self.n_outcomes, self.bound_x, self.bound_y, self.grid)
@@ -218,9 +225,7 @@ class GramAccumulator:
         return 64 if self.n_features + self.n_outcomes <= 32 else 255
 
     def _new_part(self) -> kernel.GramSums:
-        return kernel.GramSums(
-            *self._tables(), block_rows=self._block_rows(), use_blas=_use_blas(), with_sums=self.sums
-        )
+        return kernel.GramSums(*self._tables(), block_rows=self._block_rows(), use_blas=use_blas(), with_sums=self.sums)
 
     def _layout(self) -> tuple[object, ...]:
         return self.n_features, self.n_outcomes, self.bound_x, self.bound_y, self.sums
@@ -335,7 +340,7 @@ def people_gram(
             raise TypeError("bound_xx and bound_xy need whole arrays, .npy files or frames of one dtype")
         x, y = io.map_block(*table.arrays, *maps)
         _check_length(owners, len(x))
-        accumulator = _PersonAccumulator(table.n_features, table.n_outcomes, unit, **shape)
+        accumulator = PersonAccumulator(table.n_features, table.n_outcomes, unit, **shape)
         accumulator.add_people(x, y, owners)
     else:
         _add_counting(accumulator, table, owners, maps)
@@ -361,7 +366,7 @@ def _add_counting(
     _check_length(owners, start)
 
 
-class _PersonAccumulator(GramAccumulator):
+class PersonAccumulator(GramAccumulator):
     """Sums people's rows, each person's block held to the bounds of `unit`."""
 
     def __init__(self, n_features: int, n_outcomes: int, unit: PersonUnit, **options: Any) -> None:
@@ -435,7 +440,7 @@ def _partition_gram(x: Any, y: Any, *, options: dict[str, Any], maps: tuple[io.B
     return gram(x, y, **options, map_x=maps[0], map_y=maps[1])
 
 
-def _add_range(
+def add_range(
     part: kernel.GramSums,
     x: NDArray[Any],
     y: NDArray[Any] | None,
@@ -459,7 +464,7 @@ def _is_readable(table: NDArray[Any]) -> bool:
     return table.dtype in _KERNEL_DTYPES and table.dtype.isnative and table.flags.aligned
 
 
-def _use_blas() -> bool:
+def use_blas() -> bool:
     """Without wide vectors the tiles of gram.c are slower than BLAS; with them they beat it at every width measured."""
     return kernel.cpu_level() == kernel.BASELINE
 

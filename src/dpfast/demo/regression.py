@@ -1,4 +1,4 @@
-"""The demonstration: two real tables, accuracy against epsilon beside the fit without privacy."""
+"""Multi-outcome regression on two real tables: accuracy against epsilon beside the fit without privacy."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def accuracy(model: MultiOutcomeRidge, rows: FloatArray, classes: NDArray[np.int
     return float(np.mean(np.argmax(model.predict(rows), axis=1) == np.unique(classes).searchsorted(classes)))
 
 
-def run(output: Path) -> None:
+def show(output: Path) -> None:
     """Fit, print and plot.
 
     Parameters

@@ -1,0 +1,44 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+class FirstVisits:
+    totals: NDArray[np.int64]
+    def __init__(
+        self,
+        n_states: int,
+        gamma: float,
+        horizon: int,
+        longest: int,
+        *,
+        low: float = 0.0,
+        scale: float = 1.0,
+        largest: float = 0.0,
+    ) -> None: ...
+    def add(
+        self, states: NDArray[Any], rewards: NDArray[Any], offsets: NDArray[np.int64], first: int, last: int
+    ) -> None: ...
+    def add_plain(
+        self,
+        states: NDArray[Any],
+        rewards: NDArray[Any],
+        offsets: NDArray[np.int64],
+        every: bool,
+        sums: NDArray[np.float64],
+        counts: NDArray[np.int64],
+    ) -> None: ...
+    def list_units(
+        self,
+        states: NDArray[Any],
+        rewards: NDArray[Any],
+        offsets: NDArray[np.int64],
+        first: int,
+        last: int,
+        visited: NDArray[np.int32],
+        units: NDArray[np.float64],
+        ends: NDArray[np.int64],
+    ) -> int: ...
+    def use_stamps_up_to(self, stamp: int) -> None: ...
+
+def first_bad_step(states: NDArray[Any], rewards: NDArray[Any], n_states: int, most: float) -> int: ...

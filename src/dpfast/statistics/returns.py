@@ -1,0 +1,427 @@
+"""First-visit discounted returns, summed per state on a public grid.
+
+**What privacy rests on.** A trajectory's return at a state is computed in floating point, clipped to the public range
+[low, high] and rounded to a grid: what is summed is an integer from 0 to `ReturnGrid.largest` for each of the at most
+min(horizon, n_states) states it visits, a function of that trajectory alone, of how it is computed in particular. Sums
+of integers are exact. So the sums that were computed, not only those of real numbers, move by at most ``largest`` units
+in each state that a replaced trajectory visits, and ``low + largest * 2**-exponent <= high``: no pad is needed.
+
+How far the computed returns are from those of real numbers is a matter of accuracy alone: with rewards up to R in size
+and c = 1 + gamma + ... + gamma**(horizon - 1), F_t = r_t + gamma F_(t+1) errs by at most ``3 * 2**-53 * R * c**2``, and
+the grid by half a unit, ``high - low`` over 2**31 at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast import _arguments as check
+from dpfast.kernels import first_visits as kernel
+from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
+from dpfast.privacy import _rounding as rounding
+from dpfast.statistics.trajectories import Trajectories
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+# A range has between 2**30 and 2**31 units: so 2**31 trajectories still sum in 64 bits.
+_LOG2_UNITS = 30
+_SUM_RANGE = 1 << 62
+_SMALLEST_WIDTH, _LARGEST_LIMIT = 1e-100, 1e100
+_NO_HORIZON = (1 << 62) - 1
+_STEPS_PER_THREAD = 1 << 17  # below this, starting a thread costs more than it brings
+_STEPS_PER_RANGE = 1 << 22  # some 20 ms of one core: how long an interrupt waits
+# Rounding errors of a few operations are below this many parts of the result.
+_FEW_ROUNDINGS = 4 * 2.0**-53
+
+
+@dataclass(frozen=True)
+class ReturnGrid:
+    """The public grid of returns: ``low + unit * 2**-exponent``, for integer units from 0 to `largest`.
+
+    Parameters
+    ----------
+    low, high : float
+        The public range.
+    exponent : int
+        The smallest k with ``(high - low) * 2**k > 2**30``.
+    largest : int
+        ``floor((high - low) * 2**exponent)``, exactly: no clipped return is beyond `high`.
+
+    Examples
+    --------
+    >>> from dpfast.statistics import ReturnGrid
+    >>> ReturnGrid.for_range(0.0, 1.0)
+    ReturnGrid(low=0.0, high=1.0, exponent=31, largest=2147483648)
+    """
+
+    low: float
+    high: float
+    exponent: int
+    largest: int
+
+    @classmethod
+    def for_range(cls, low: float, high: float) -> ReturnGrid:
+        """Return the grid that belongs to a range; ValueError if it is empty, or too narrow or wide for floats."""
+        low, high = check.real("return_range[0]", low), check.real("return_range[1]", high)
+        if not max(abs(low), abs(high)) <= _LARGEST_LIMIT or not high - low >= _SMALLEST_WIDTH:
+            raise ValueError(
+                "return_range must be a pair (low, high), low below high by 1e-100 or more, within 1e100, "
+                f"got ({low!r}, {high!r})"
+            )
+        width = Fraction(high) - Fraction(low)
+        exponent = _LOG2_UNITS - math.frexp(rounding.up(width))[1]
+        while width * Fraction(2) ** exponent <= 1 << _LOG2_UNITS:
+            exponent += 1
+        return cls(low, high, exponent, int(width * Fraction(2) ** exponent))
+
+    @property
+    def unit(self) -> float:
+        """``2**-exponent``."""
+        return math.ldexp(1.0, -self.exponent)
+
+    @property
+    def width(self) -> float:
+        """``largest`` units, which is at most ``high - low``: how far one return can be from another."""
+        return math.ldexp(self.largest, -self.exponent)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FirstVisitReturns:
+    """First-visit returns summed over trajectories. **Not private**: they belong to the owner of the data.
+
+    Parameters
+    ----------
+    counts : ndarray of int64 (n_states,)
+        Trajectories that visit each state.
+    units : ndarray of int64 (n_states,), or of float64 without a grid
+        Sums of returns, less `grid.low` each, in units of the grid: exact. Without a grid, the sums as they are.
+    n_trajectories : int
+        How many there are.
+    grid : ReturnGrid or None
+        None where returns were neither clipped nor rounded.
+    gamma, horizon : float, int or None
+        As they were given.
+    """
+
+    counts: IntArray
+    units: NDArray[Any]
+    n_trajectories: int
+    grid: ReturnGrid | None
+    gamma: float
+    horizon: int | None = field(default=None)
+
+    @property
+    def sums(self) -> FloatArray:
+        """Sum of the returns at each state, (n_states,), in the units of rewards.
+
+        The exact sums rounded to nearest where `grid.low` is 0, to within a few parts in 1e16 of
+        ``counts * max(abs(low), abs(high))`` where it is not.
+        """
+        if self.grid is None:
+            return self.units.copy()
+        shifted: FloatArray = np.ldexp(self.units.astype(np.float64), -self.grid.exponent)
+        return self.grid.low * self.counts + shifted
+
+    def means(self, default: float | None = None) -> FloatArray:
+        """Return the mean return at each visited state, and `default` elsewhere; (n_states,).
+
+        Parameters
+        ----------
+        default : float, optional
+            Public, within the range; its lower end (0 without a grid) if omitted.
+
+        Returns
+        -------
+        ndarray
+            Within the range, and within `mean_error` of the exact means of the rounded returns.
+        """
+        low, high = (-math.inf, math.inf) if self.grid is None else (self.grid.low, self.grid.high)
+        default = check.real("default", default if default is not None else (0.0 if self.grid is None else low))
+        if not low <= default <= high:
+            raise ValueError(f"default must lie in the range of returns, [{low!r}, {high!r}], got {default!r}")
+        visited = np.maximum(self.counts, 1)
+        if self.grid is None:
+            means = self.units / visited
+        else:
+            # From the exact sums, not from `sums`: low would be added and, in part, taken away again.
+            means = np.ldexp(self.units.astype(np.float64) / visited, -self.grid.exponent) + low
+            means = np.minimum(means, high)
+        return np.where(self.counts > 0, means, default)
+
+    @property
+    def mean_error(self) -> float:
+        """Proved bound on the distance of `means` from the exact means, of every state and for any trajectories."""
+        if self.grid is None:
+            raise ValueError("without a return_range there is no bound on returns, nor on errors of their means")
+        # Conversion, quotient and, unless low is 0, the sum err by 2^-53 of at most the width, the width and the range.
+        reach = max(abs(self.grid.low), abs(self.grid.high)) if self.grid.low != 0.0 else 0.0
+        return _FEW_ROUNDINGS * (self.grid.width + reach)
+
+    def __add__(self, other: object) -> FirstVisitReturns:
+        """Return those of both sets of trajectories; exactly, on a grid.
+
+        ValueError if discount, horizon, grid or number of states differ; OverflowError beyond 2**31 trajectories.
+        """
+        if not isinstance(other, FirstVisitReturns):
+            return NotImplemented
+        if self._layout() != other._layout():
+            raise ValueError(f"{self!r} and {other!r} differ in states, discount, horizon or range of returns")
+        n_trajectories = self.n_trajectories + other.n_trajectories
+        _check_capacity(self.grid, n_trajectories)
+        return FirstVisitReturns(
+            self.counts + other.counts, self.units + other.units, n_trajectories, self.grid, self.gamma, self.horizon
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all that is public, every sum and every count agree."""
+        if not isinstance(other, FirstVisitReturns):
+            return NotImplemented
+        return (
+            (self._layout(), self.n_trajectories) == (other._layout(), other.n_trajectories)
+            and np.array_equal(self.units, other.units)
+            and np.array_equal(self.counts, other.counts)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _layout(self) -> tuple[object, ...]:
+        return len(self.counts), self.gamma, self.horizon, self.grid
+
+    def __repr__(self) -> str:
+        limits = None if self.grid is None else (self.grid.low, self.grid.high)
+        return (
+            f"<FirstVisitReturns of {len(self.counts)} states, gamma={self.gamma}, horizon={self.horizon}, "
+            f"return_range={limits}: not private>"
+        )
+
+
+def return_range(reward_range: tuple[float, float], gamma: float, horizon: int | None = None) -> tuple[float, float]:
+    """Range of discounted returns whose rewards lie in a range: public, from public numbers alone.
+
+    Parameters
+    ----------
+    reward_range : tuple of float
+        Least and largest reward.
+    gamma : float
+        The discount, in (0, 1]; 1 needs a horizon.
+    horizon : int, optional
+        Most recorded states of a trajectory, a terminal one included.
+
+    Returns
+    -------
+    tuple of float
+        With c = (1 - gamma**horizon)/(1 - gamma), the largest is ``c * high``, or ``high`` itself if that is negative,
+        as the last state's return is one reward; the least likewise.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.statistics import return_range
+    >>> return_range((0.0, 1.0), 0.5, horizon=2), return_range((-1.0, 2.0), 0.75)
+    ((0.0, 1.5), (-4.0, 8.0))
+    """
+    gamma, horizon = checked_discount(gamma, horizon)
+    low, high = checked_pair("reward_range", reward_range)
+    if horizon is None:
+        total = 1.0 / (1.0 - gamma)
+    elif gamma == 1.0:
+        total = float(horizon)
+    else:
+        total = -math.expm1(horizon * math.log(gamma)) / (1.0 - gamma)
+    return min(low, low * total), max(high, high * total)
+
+
+def first_visit_returns(
+    trajectories: Trajectories | Iterable[Trajectories],
+    gamma: float,
+    *,
+    return_range: tuple[float, float] | None = None,
+    horizon: int | None = None,
+    n_threads: int | None = None,
+) -> FirstVisitReturns:
+    """Sum the discounted return from the first visit of each state on, over trajectories. **Not private**.
+
+    Parameters
+    ----------
+    trajectories : Trajectories, or iterable of Trajectories
+        Blocks, as of `Trajectories.iter_parquet`, are read one at a time.
+    gamma : float
+        The discount, in (0, 1]; 1 needs a horizon.
+    return_range : tuple of float, optional
+        Public. Each return is clipped to it and rounded to its grid (`ReturnGrid`), and sums are exact. If omitted,
+        returns are summed as they are, in floating point on one thread: for estimates that need no privacy.
+    horizon : int, optional
+        Most steps of a trajectory that count, from its first; longer ones are cut. Public.
+    n_threads : int, optional
+        Default ``OMP_NUM_THREADS``, else the cores this process may use. The result does not depend on it.
+
+    Returns
+    -------
+    FirstVisitReturns
+        With a range, the same to the bit for any order, split into blocks and number of threads: replacing one
+        trajectory moves the sum of a state by at most the width of the range, its count by at most 1, and only of
+        states that the old or the new one visits.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type, or blocks are over different states.
+
+    References
+    ----------
+    Balle, Gomrokchi, Precup (2016), "Differentially private policy evaluation", ICML, section 3.
+
+    Examples
+    --------
+    >>> from dpfast.statistics import Trajectories, first_visit_returns
+    >>> walks = Trajectories([0, 1, 0, 1], [0.0, 1.0, 1.0, 0.25], [0, 3, 4], n_states=2)
+    >>> returns = first_visit_returns(walks, 0.5, return_range=(0.0, 2.0))
+    >>> returns
+    <FirstVisitReturns of 2 states, gamma=0.5, horizon=None, return_range=(0.0, 2.0): not private>
+    >>> returns.sums, returns.counts
+    (array([0.75, 1.75]), array([1, 2]))
+    """
+    gamma, horizon = checked_discount(gamma, horizon)
+    grid = None if return_range is None else ReturnGrid.for_range(*checked_pair("return_range", return_range))
+    resolve_n_threads(n_threads)
+    total: FirstVisitReturns | None = None
+    for block in blocks_of(trajectories):
+        _check_capacity(grid, len(block))
+        units: NDArray[Any]
+        if grid is None:
+            units, counts = _plain_sums(block, gamma, horizon, every=False)
+        else:
+            units, counts = _exact_sums(block, gamma, horizon, grid, n_threads)
+        part = FirstVisitReturns(counts, units, len(block), grid, gamma, horizon)
+        total = part if total is None else total + part
+    if total is None:
+        raise ValueError("trajectories must hold at least one block, got none")
+    return total
+
+
+def every_visit_returns(
+    trajectories: Trajectories, gamma: float, *, horizon: int | None = None
+) -> tuple[FloatArray, IntArray]:
+    """Sum the discounted return from every visit of each state on: for comparison only, as nothing here bounds it.
+
+    Parameters
+    ----------
+    trajectories, gamma, horizon
+        As for `first_visit_returns`.
+
+    Returns
+    -------
+    sums : ndarray of float64 (n_states,)
+        As they are, neither clipped nor rounded. **Not private.**
+    counts : ndarray of int64 (n_states,)
+        Number of visits.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `first_visit_returns`.
+
+    Examples
+    --------
+    >>> from dpfast.statistics import Trajectories, every_visit_returns
+    >>> every_visit_returns(Trajectories([0, 0], [1.0, 1.0], [0, 2], n_states=1), 0.5)
+    (array([2.5]), array([2]))
+    """
+    gamma, horizon = checked_discount(gamma, horizon)
+    if not isinstance(trajectories, Trajectories):
+        raise TypeError(f"trajectories must be Trajectories, got {type(trajectories).__name__}")
+    return _plain_sums(trajectories, gamma, horizon, every=True)
+
+
+def blocks_of(trajectories: object) -> Iterable[Trajectories]:
+    """Iterate over one or several Trajectories; TypeError for anything else."""
+    if isinstance(trajectories, Trajectories):
+        yield trajectories
+        return
+    if not isinstance(trajectories, Iterable):
+        raise TypeError(f"trajectories must be Trajectories or an iterable of them, got {type(trajectories).__name__}")
+    for block in trajectories:
+        if not isinstance(block, Trajectories):
+            raise TypeError(f"trajectories must yield Trajectories, got {type(block).__name__}")
+        yield block
+
+
+def first_visits_kernel(
+    block: Trajectories, gamma: float, horizon: int | None, grid: ReturnGrid | None
+) -> kernel.FirstVisits:
+    """Return a kernel for one thread and the trajectories of a block."""
+    limit = _NO_HORIZON if horizon is None else min(horizon, _NO_HORIZON)
+    longest = min(block.longest, limit)
+    if grid is None:
+        return kernel.FirstVisits(block.n_states, gamma, limit, longest)
+    scale = math.ldexp(1.0, grid.exponent)
+    return kernel.FirstVisits(
+        block.n_states, gamma, limit, longest, low=grid.low, scale=scale, largest=float(grid.largest)
+    )
+
+
+def _exact_sums(
+    block: Trajectories, gamma: float, horizon: int | None, grid: ReturnGrid, n_threads: int | None
+) -> tuple[IntArray, IntArray]:
+    threads = min(resolve_n_threads(n_threads), max(1, block.n_steps // _STEPS_PER_THREAD))
+    parts = [first_visits_kernel(block, gamma, horizon, grid) for _ in range(threads)]
+    ranges = RowRanges(block.n_steps, min(_STEPS_PER_RANGE, block.n_steps // (4 * threads) + 1))
+
+    def add(part: kernel.FirstVisits) -> None:
+        for start, stop in ranges:
+            # The trajectories whose first step is one of start to stop.
+            first, last = np.searchsorted(block.offsets[:-1], (start, stop)).tolist()
+            if first < last:
+                part.add(block.states, block.rewards, block.offsets, first, last)
+
+    run_in_threads([partial(add, part) for part in parts], ranges.stop)
+    totals = parts[0].totals
+    for part in parts[1:]:
+        totals += part.totals
+    return totals[:, 0].copy(), totals[:, 1].copy()
+
+
+def _plain_sums(block: Trajectories, gamma: float, horizon: int | None, *, every: bool) -> tuple[FloatArray, IntArray]:
+    sums, counts = np.zeros(block.n_states), np.zeros(block.n_states, np.int64)
+    part = first_visits_kernel(block, gamma, horizon, None)
+    part.add_plain(block.states, block.rewards, block.offsets, every, sums, counts)
+    return sums, counts
+
+
+def _check_capacity(grid: ReturnGrid | None, n_trajectories: int) -> None:
+    if grid is not None and n_trajectories * grid.largest >= _SUM_RANGE:
+        raise OverflowError("exact sums are kept in 64 bits, which suffice for 2**31 trajectories")
+
+
+def checked_discount(gamma: object, horizon: object) -> tuple[float, int | None]:
+    """Return the discount and the horizon; a discount of 1 needs a horizon."""
+    discount = check.real("gamma", gamma)
+    if not 0.0 < discount <= 1.0:
+        raise ValueError(f"gamma must lie in (0, 1], got {discount!r}")
+    limit = None if horizon is None else check.positive_integer("horizon", horizon)
+    if discount == 1.0 and limit is None:
+        raise ValueError("gamma = 1 needs a horizon: without one, returns are unbounded")
+    return discount, limit
+
+
+def checked_pair(name: str, pair: object) -> tuple[float, float]:
+    """Return a range of rewards or returns as two finite floats, the first not above the second."""
+    if not isinstance(pair, tuple | list | np.ndarray) or len(pair) != 2:
+        raise TypeError(f"{name} must be a pair (low, high), got {type(pair).__name__}")
+    low, high = (check.real(f"{name}[{place}]", value) for place, value in enumerate(pair))
+    if not -math.inf < low <= high < math.inf:
+        raise ValueError(f"{name} must be finite and increasing, got ({low!r}, {high!r})")
+    return low, high

@@ -1,0 +1,191 @@
+"""Moments of which X'X is summed over a sample of the rows and X'Y over all of them (PRIMO's Algorithm 4).
+
+X'Y costs n d l products where X'X costs n d (d + 1)/2, so a sample of s rows saves (1 - s/n)(d + 1)/(d + 1 + 2l) of
+the arithmetic. Every row is still read, and held to its bound, once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpfast import io
+from dpfast.kernels import gram as kernel
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.statistics.accumulator import GramAccumulator, add_range, gram, use_blas
+
+# Small packs: there are few totals to add them to, unlike those of X'X, and the reading of rows goes on meanwhile.
+_PACK_ENTRIES = 1280
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SampledGram:
+    """Exact second moments, X'X over a sample of the rows. **Not private**: it belongs to the owner of the data.
+
+    Parameters
+    ----------
+    exact_xx : FixedPoint of shape (n_features, n_features)
+        Sum of x x' over the sample, as it is.
+    exact_xy : FixedPoint of shape (n_features, n_outcomes)
+        Sum of x y' over all rows.
+    n_sampled, n_rows : int
+        Rows in the sample, and in all.
+    """
+
+    exact_xx: FixedPoint
+    exact_xy: FixedPoint
+    n_sampled: int
+    n_rows: int
+
+    @property
+    def sample(self) -> tuple[int, int]:
+        """Rows in the sample, and in all."""
+        return self.n_sampled, self.n_rows
+
+    def __repr__(self) -> str:
+        features, outcomes = self.exact_xy.shape
+        return (
+            f"<SampledGram of {features} features, {outcomes} outcomes, "
+            f"{self.n_sampled} of {self.n_rows} rows in xx: not private>"
+        )
+
+
+def sampled_gram(
+    X: object,
+    Y: object,
+    rows: ArrayLike,
+    *,
+    bound_x: float,
+    bound_y: float,
+    n_threads: int | None = None,
+) -> SampledGram:
+    """Sum x x' over some rows and x y' over all of them, exactly. **Not private**: see `SampledGram`.
+
+    Parameters
+    ----------
+    X, Y : array_like, .npy files or frames of one dtype
+        Features and outcomes; X may also be a `dpfast.io.Table` that holds both.
+    rows : array_like of int (n_sampled,) or of bool (n_rows,)
+        The sample, as for `GramAccumulator.update`. For a private release it must be secret
+        (`dpfast.noise.sample_without_replacement`); it is not kept.
+    bound_x, bound_y, n_threads
+        As for `GramAccumulator`.
+
+    Returns
+    -------
+    SampledGram
+
+    Raises
+    ------
+    ValueError, TypeError
+        As for `gram`, whichever rows are in the sample: all are read before the sample is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.statistics import sampled_gram
+    >>> moments = sampled_gram(np.eye(3), np.ones(3), [0, 2], bound_x=1.0, bound_y=1.0)
+    >>> moments.exact_xx.to_float64().diagonal(), moments.exact_xy.to_float64().ravel()
+    (array([1., 0., 1.]), array([1., 1., 1.]))
+    """
+    table = X if isinstance(X, io.Table) else io.open_table(X, Y, may_copy=True)
+    if table.arrays is None:
+        raise TypeError("a sample is taken of arrays, .npy files and frames of one dtype only")
+    x = table.arrays[0]
+    exact_xy = cross_moments(table, bound_x=bound_x, bound_y=bound_y, n_threads=n_threads)
+    of_sample = gram(x, bound_x=bound_x, rows=rows, n_threads=n_threads)
+    return SampledGram(of_sample.exact_xx, exact_xy, of_sample.n_rows, len(x))
+
+
+def cross_moments(
+    X: object, Y: object = None, *, bound_x: float, bound_y: float, n_threads: int | None = None
+) -> FixedPoint:
+    """Sum x y' over all rows, exactly, without X'X. **Not private**.
+
+    Parameters
+    ----------
+    X, Y : tables
+        Features and outcomes: anything `dpfast.io.blocks` reads. X may also be a `dpfast.io.Table` that holds both.
+    bound_x, bound_y, n_threads
+        As for `GramAccumulator`.
+
+    Returns
+    -------
+    FixedPoint of shape (n_features, n_outcomes)
+        Equal to the bit to `Gram.exact_xy` of the same rows.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As for `gram`; also if there are no outcomes, or the tables are Dask collections.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.statistics import cross_moments
+    >>> cross_moments(np.eye(2), np.array([0.5, 1.0]), bound_x=1.0, bound_y=1.0).to_float64().ravel()
+    array([0.5, 1. ])
+    """
+    table = X if isinstance(X, io.Table) else io.open_table(X, Y)
+    if table.n_outcomes == 0:
+        raise ValueError("Y is needed: the sum of x y' is one over features and outcomes")
+    if table.collections is not None:
+        raise TypeError("X and Y must not be Dask collections: dpfast.statistics.gram sums those")
+    accumulator = _CrossAccumulator(
+        table.n_features, table.n_outcomes, bound_x=bound_x, bound_y=bound_y, n_threads=n_threads
+    )
+    for x, y in table.blocks():
+        accumulator.update(x, y)
+    return accumulator.exact_xy()
+
+
+class _CrossAccumulator(GramAccumulator):
+    """Sums products between the tables only.
+
+    The kernel gets the narrower table first: its tiles broadcast entries of the first table, and multiply vectors of
+    the second.
+    """
+
+    def exact_xy(self) -> FixedPoint:
+        high, low = self._totals.cross()
+        if self._outcomes_first:
+            high, low = high.T, low.T
+        return FixedPoint(high, low, -(self.grid.exponent_x + (self.grid.exponent_y or 0)))
+
+    @property
+    def _outcomes_first(self) -> bool:
+        return self.n_outcomes < self.n_features
+
+    def _tables(self) -> list[tuple[int, float, float, int]]:
+        tables = super()._tables()
+        return tables[::-1] if self._outcomes_first else tables
+
+    def _refusals(self) -> list[tuple[int, str]]:
+        first, second = ("Y", "X") if self._outcomes_first else ("X", "Y")
+        return [(kernel.X_NOT_FINITE, first), (kernel.Y_NOT_FINITE, second)]
+
+    def _products_per_row(self) -> int:
+        # Reading and rounding an entry counts as one more product.
+        return self.n_features * (self.n_outcomes + 1)
+
+    def _new_totals(self) -> kernel.GramTotals:
+        tables = self._tables()
+        return kernel.GramTotals(tables[0][0], tables[1][0], max(squared for *_, squared in tables))
+
+    def _block_rows(self) -> int:
+        return max(12, min(255, _PACK_ENTRIES // (self.n_features + self.n_outcomes)))
+
+    def _new_part(self) -> kernel.GramSums:
+        return kernel.GramSums(
+            *self._tables(), block_rows=self._block_rows(), use_blas=use_blas(), with_sums=False, cross_only=True
+        )
+
+    def _add_rows(
+        self, x: NDArray[Any], y: NDArray[Any] | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals
+    ) -> None:
+        assert y is not None
+        first, second = (y, x) if self._outcomes_first else (x, y)
+        self._add_ranges(len(x), spilled, lambda part, start, stop: add_range(part, first, second, rows, start, stop))

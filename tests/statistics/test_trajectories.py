@@ -1,0 +1,381 @@
+"""Trajectories from every source, what is refused (by position, never by value), and what selecting keeps."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpfast.statistics import StateEncoder, Trajectories, first_visit_returns
+
+EPISODES = [[("a", 0.5), ("b", 1.0)], [("c", -1.0)], [("b", 2.0), ("a", 0.25), ("b", 0.0)]]
+LETTERS = ["a", "b", "c"]
+EXPECTED = Trajectories([0, 1, 2, 1, 0, 1], [0.5, 1.0, -1.0, 2.0, 0.25, 0.0], [0, 2, 3, 6], 3)
+SECRET = 7_654_321
+
+
+def expected(encoder=None):
+    return Trajectories(EXPECTED.states, EXPECTED.rewards, EXPECTED.offsets, 3, encoder=encoder)
+
+
+def long_frame(*, shuffled=False):
+    rows = [(f"id{j}", t, s, r) for j, episode in enumerate(EPISODES) for t, (s, r) in enumerate(episode)]
+    frame = pd.DataFrame(rows, columns=["who", "when", "where", "gain"])
+    return frame.sample(frac=1.0, random_state=1) if shuffled else frame
+
+
+COLUMNS = {"trajectory": "who", "state": "where", "reward": "gain"}
+
+
+def test_episodes_with_and_without_actions():
+    found = Trajectories.from_episodes(EPISODES, states=LETTERS)
+    assert found == expected(StateEncoder(LETTERS))
+    assert Trajectories.from_episodes([[(s, "left", r) for s, r in e] for e in EPISODES], states=LETTERS) == found
+    numbered = [[(LETTERS.index(s), r) for s, r in e] for e in EPISODES]
+    assert Trajectories.from_episodes(numbered, 3) == expected()
+    assert Trajectories.from_episodes((iter(e) for e in numbered), n_states=3) == expected()
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("kind", ["text", "category", "integer", "nullable"])
+def test_frames(shuffled, kind):
+    frame, options = long_frame(shuffled=shuffled), {"states": LETTERS}
+    if kind == "category":
+        frame["where"] = frame["where"].astype("category")
+    elif kind != "text":
+        options = {"n_states": 3}
+        frame["where"] = frame["where"].map(LETTERS.index).astype("Int64" if kind == "nullable" else "int32")
+    if shuffled:
+        # Trajectories whose rows are scattered come in the order of their ids, where these are numbers.
+        frame["who"] = frame["who"].str[2:].astype(int)
+    found = Trajectories.from_frame(frame, step="when", **COLUMNS, **options)
+    assert found == expected(StateEncoder(LETTERS) if "states" in options else None)
+
+
+def test_frame_rows_without_steps_keep_their_order():
+    assert Trajectories.from_frame(long_frame(), states=LETTERS, **COLUMNS) == expected(StateEncoder(LETTERS))
+
+
+@pytest.mark.parametrize("block_steps", [1, 2, 3, 100])
+@pytest.mark.parametrize("row_group", [1, 2, 4, 100])
+@pytest.mark.parametrize("n_files", [1, 2])
+@pytest.mark.parametrize("kind", ["text", "category", "integer"])
+def test_parquet_in_blocks(tmp_path, block_steps, row_group, n_files, kind):
+    pytest.importorskip("pyarrow")
+    frame, options = long_frame(), {"states": LETTERS}
+    if kind == "category":
+        frame["where"], frame["who"] = frame["where"].astype("category"), frame["who"].astype("category")
+    elif kind == "integer":
+        options = {"n_states": 3}
+        frame["where"] = frame["where"].map(LETTERS.index).astype("int32")
+    for number, part in enumerate(np.array_split(np.arange(len(frame)), n_files)):
+        frame.iloc[part].to_parquet(tmp_path / f"part{number}.parquet", row_group_size=row_group)
+    blocks = list(
+        Trajectories.iter_parquet(tmp_path, step="when", **COLUMNS, **options, block_steps=block_steps),
+    )
+    assert all(block.n_steps >= block_steps for block in blocks[:-1])
+    assert Trajectories.concatenate(blocks) == expected(StateEncoder(LETTERS) if "states" in options else None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f.iloc[::-1], r"trajectory 1 .* does not come after"),
+        (lambda f: f.assign(who=["b", "b", "c", "b", "b", "b"]), r"trajectory 2 .* does not come after"),
+        (lambda f: f.assign(when=[0, 1, 0, 0, 2, 1]), r"trajectory 2 .* is not sorted by 'when'"),
+        (lambda f: f.assign(where=["a", "b", "c", "b", "SECRET", "b"]), r"trajectory 2 .* none of the 3 declared"),
+        (lambda f: f.assign(where=["a", "b", "c", "b", "a", None]), r"trajectory 2 .* none of the 3 declared"),
+        (lambda f: f.assign(gain=[0, 0, np.inf, 0, 0, 0]), r"trajectory 1 .* not finite"),
+        (lambda f: f.assign(who=["a", None, "c", "c", "c", "c"]), "'who' has missing entries"),
+        (lambda f: f.drop(columns="gain"), "no column 'gain'"),
+    ],
+)
+@pytest.mark.parametrize("block_steps", [1, 100])
+def test_parquet_refused(tmp_path, change, message, block_steps):
+    pytest.importorskip("pyarrow")
+    change(long_frame()).to_parquet(tmp_path / "t.parquet", row_group_size=1)
+    options = {"states": LETTERS, "step": "when", "block_steps": block_steps}
+    with pytest.raises(ValueError, match=message) as error:
+        list(Trajectories.iter_parquet(tmp_path / "t.parquet", **COLUMNS, **options))
+    assert "SECRET" not in str(error.value)
+
+
+def test_parquet_column_kinds_refused(tmp_path):
+    pytest.importorskip("pyarrow")
+    long_frame().to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(TypeError, match="'where' must hold integers"):
+        list(Trajectories.iter_parquet(tmp_path / "t.parquet", 3, **COLUMNS))
+    with pytest.raises(TypeError, match="'where' must hold real numbers"):
+        list(Trajectories.iter_parquet(tmp_path / "t.parquet", states=LETTERS, **COLUMNS | {"reward": "where"}))
+    with pytest.raises(TypeError, match="Parquet"):
+        list(Trajectories.iter_parquet(tmp_path / "t.csv", 3, **COLUMNS))
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (lambda f: f.assign(where=["a", "b", "c", "b", "SECRET", "b"]), ValueError, "trajectory 2"),
+        (lambda f: f.assign(gain=[0.0, 1.0, np.nan, 0.0, 0.0, 0.0]), ValueError, "trajectory 1"),
+        (lambda f: f.assign(when=[0, 1, 0, 0, 2, 2]), ValueError, "trajectory 2 .* has the same 'when' twice"),
+        (lambda f: f.assign(who=None), ValueError, "'who' has missing entries"),
+        (lambda f: f.assign(when="now"), TypeError, "'when' must hold numbers or times"),
+        (lambda f: f.assign(gain="much"), TypeError, "'gain' must hold real numbers"),
+        (lambda f: f.drop(columns="where"), ValueError, "no column 'where'"),
+        (lambda f: f.to_numpy(), TypeError, "must be a pandas DataFrame, got ndarray"),
+        (lambda f: f.iloc[:0], ValueError, "one at least"),
+    ],
+)
+def test_frames_refused(change, kind, message):
+    with pytest.raises(kind, match=message) as error:
+        Trajectories.from_frame(change(long_frame()), step="when", states=LETTERS, **COLUMNS)
+    assert "SECRET" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        (([0, 1], [0.0, 1.0], [0, 1, 1, 2], 2), ValueError, "trajectory 1 .* is empty"),
+        (([0, 1], [0.0, 1.0], [0, 2, 1, 2], 2), ValueError, "trajectory 1 .* ends before it begins"),
+        (([0, 1], [0.0, 1.0], [0, 3], 2), ValueError, "end with the number of steps, 2"),
+        (([0, 1], [0.0, 1.0], [1, 2], 2), ValueError, "begin with 0"),
+        (([0, 1], [0.0, 1.0], [0], 2), ValueError, "one at least"),
+        (([], [], [0], 2), TypeError, "states must be integers"),
+        (([0, SECRET], [0.0, 1.0], [0, 1, 2], 2), ValueError, "trajectory 1 .* none of the 2 declared"),
+        (([0, -SECRET], [0.0, 1.0], [0, 1, 2], 2), ValueError, "trajectory 1 .* none of the 2 declared"),
+        ((np.array([0, 2**63 + SECRET], np.uint64), [0.0, 1.0], [0, 1, 2], 2), ValueError, "trajectory 1"),
+        (([0, 1], [0.0, np.nan], [0, 1, 2], 2), ValueError, "trajectory 1 .* not finite"),
+        (([0, 1], [-np.inf, 0.0], [0, 1, 2], 2), ValueError, "trajectory 0 .* not finite"),
+        (([0, 1], [1e201, 0.0], [0, 1, 2], 2), ValueError, "trajectory 0 .* below 1e200"),
+        (([0, 1], np.array([np.inf, 0.0], np.float32), [0, 1, 2], 2), ValueError, "trajectory 0"),
+        (([0, 1], [0.0], [0, 2], 2), ValueError, "different lengths: 2 and 1"),
+        (([0.0, 1.0], [0.0, 1.0], [0, 2], 2), TypeError, "states must be integers"),
+        (([0, 1], ["x", "y"], [0, 2], 2), TypeError, "rewards must be real numbers"),
+        (([0, 1], [0.0, 1.0], [0.0, 2.0], 2), TypeError, "offsets must be integers"),
+        (([[0, 1]], [0.0, 1.0], [0, 2], 2), ValueError, "states must be 1-D"),
+        ((np.ma.array([0, 1]), [0.0, 1.0], [0, 2], 2), TypeError, "masked"),
+        (([0, 1], [0.0, 1.0], [0, 2], 0), ValueError, "n_states must be at least 1"),
+        (([0, 1], [0.0, 1.0], [0, 2], 2.0), TypeError, "n_states must be an integer"),
+        (([0, 1], [0.0, 1.0], [0, 2], 2**31), ValueError, "below 2\\*\\*31"),
+    ],
+)
+def test_refused_by_position(arguments, kind, message):
+    with pytest.raises(kind, match=message) as error:
+        Trajectories(*arguments)
+    assert str(SECRET) not in str(error.value)
+
+
+def test_a_bad_step_is_found_wherever_it_is():
+    states, offsets = np.zeros(30_000, np.int64), np.arange(0, 30_001, 3)
+    for step in (0, 8191, 8192, 20_000, 29_999):
+        for kind in ("states", "rewards"):
+            arrays = {"states": states.copy(), "rewards": np.zeros(30_000)}
+            arrays[kind][step] = 5 if kind == "states" else np.nan
+            with pytest.raises(ValueError, match=rf"trajectory {step // 3} "):
+                Trajectories(**arrays, offsets=offsets, n_states=5)
+
+
+@pytest.mark.parametrize(
+    ("episodes", "declared", "kind", "message"),
+    [
+        ([[(0, 1.0)], [(1,)]], {"n_states": 2}, ValueError, "episode 1 .* not \\(state, reward\\)"),
+        ([[(0, 1.0)], [5]], {"n_states": 2}, ValueError, "episode 1 .* not \\(state, reward\\)"),
+        ([[(0, 1.0)], [("SECRET", 1.0)]], {"n_states": 2}, TypeError, "episode 1 .* not an integer"),
+        ([[(0, 1.0)], [(0, "SECRET")]], {"n_states": 2}, TypeError, "episode 1 .* not a real number"),
+        ([[(0, 1.0)], []], {"n_states": 2}, ValueError, "trajectory 1 .* is empty"),
+        ([[(0, 1.0)], [(10**30, 1.0)]], {"n_states": 2}, ValueError, "trajectory 1 .* none of the 2"),
+        ([[("a", 1.0)], [("SECRET", 1.0)]], {"states": "ab"}, ValueError, "trajectory 1 .* none of the 2"),
+        ([[("a", 1.0)], [(["SECRET"], 1.0)]], {"states": "ab"}, ValueError, "trajectory 1 .* none of the 2"),
+        ([[("a", 1.0)]], {}, ValueError, "either n_states or states"),
+        ([[("a", 1.0)]], {"n_states": 2, "states": "ab"}, ValueError, "either n_states or states"),
+        ([[("a", 1.0)]], {"states": "aba"}, ValueError, "distinct"),
+        ([[("a", 1.0)]], {"states": [[]]}, TypeError, "hashable"),
+        ([[("a", 1.0)]], {"states": []}, ValueError, "at least one"),
+    ],
+)
+def test_episodes_refused(episodes, declared, kind, message):
+    with pytest.raises(kind, match=message) as error:
+        Trajectories.from_episodes(episodes, **declared)
+    assert "SECRET" not in str(error.value)
+
+
+def test_arrays_are_kept_and_read_only():
+    states, rewards = np.array([0, 1], np.int32), np.array([0.0, 1.0], np.float32)
+    one = Trajectories(states, rewards, [0, 2], 2)
+    assert np.shares_memory(one.states, states)
+    assert np.shares_memory(one.rewards, rewards)
+    assert (one.states.dtype, one.rewards.dtype, one.offsets.dtype) == (np.int32, np.float32, np.int64)
+    with pytest.raises(ValueError, match="read-only"):
+        one.states[0] = 1
+    assert states.flags.writeable
+    assert pickle.loads(pickle.dumps(one)) == one
+
+
+def test_the_repr_tells_only_what_is_public():
+    assert repr(expected()) == "<Trajectories over 3 states: not private>"
+    longer = Trajectories.concatenate([expected(), expected()])
+    assert repr(longer) == repr(expected())
+
+
+def test_selecting_and_concatenating_are_exact():
+    rng = np.random.default_rng(0)
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(1, 9, 50))])
+    whole = Trajectories(rng.integers(0, 7, offsets[-1]), rng.normal(size=offsets[-1]), offsets, 7)
+    assert Trajectories.concatenate([whole[:20], whole[20:21], whole[21:]]) == whole
+    assert np.shares_memory(whole[3:9].states, whole.states)
+    order = rng.permutation(50)
+    shuffled = whole[order]
+    assert shuffled[np.argsort(order)] == whole
+    mask = rng.random(50) < 0.5
+    assert whole[mask] == whole[np.flatnonzero(mask).tolist()]
+    assert whole[::-1][::-1] == whole
+    assert whole[-2:] == whole[[48, 49]]
+    assert len(whole[5:7]) == 2
+    assert whole[4:5].longest == offsets[5] - offsets[4]
+    for j in range(50):
+        np.testing.assert_array_equal(shuffled[j : j + 1].rewards, whole[[order[j]]].rewards)
+
+
+@pytest.mark.parametrize(
+    ("selected", "kind", "message"),
+    [
+        ([0, 0], ValueError, "two people"),
+        (slice(2, 2), ValueError, "at least one"),
+        ([False] * 3, ValueError, "at least one"),
+        ([True] * 2, ValueError, "one entry a trajectory, 3, got 2"),
+        ([0.0], TypeError, "slice"),
+        (0, TypeError, "slice"),
+        ([3], IndexError, "3"),
+    ],
+)
+def test_selections_refused(selected, kind, message):
+    with pytest.raises(kind, match=message):
+        expected()[selected]
+
+
+def test_concatenations_refused():
+    with pytest.raises(ValueError, match="at least one"):
+        Trajectories.concatenate([])
+    with pytest.raises(TypeError, match="got list"):
+        Trajectories.concatenate([expected(), []])
+    with pytest.raises(ValueError, match="same states"):
+        Trajectories.concatenate([expected(), expected(StateEncoder(LETTERS))])
+
+
+def test_the_encoder_keeps_the_mapping():
+    encoder = StateEncoder([(0, 1), "x", None])
+    assert [encoder.states[c] for c in encoder.codes([None, (0, 1)])] == [None, (0, 1)]
+    np.testing.assert_array_equal(StateEncoder([5, 3]).codes(np.array([3, 5, 4])), [1, 0, -1])
+    np.testing.assert_array_equal(StateEncoder(["u", "v"]).codes(np.array(["v", "w"])), [1, -1])
+    assert encoder != StateEncoder(["x"])
+    assert repr(encoder) == "<StateEncoder of 3 states>"
+    with pytest.raises(ValueError, match="encoder has 3"):
+        Trajectories([0], [0.0], [0, 1], 2, encoder=encoder)
+
+
+class TestGymnasium:
+    @pytest.fixture
+    def env(self):
+        gymnasium = pytest.importorskip("gymnasium")
+        with gymnasium.make("FrozenLake-v1", is_slippery=True) as env:
+            yield env
+
+    def test_rollouts(self, env):
+        policy = np.arange(16) % 4
+        found = Trajectories.from_gymnasium(env, policy, 20, 7, seed=3)
+        assert found == Trajectories.from_gymnasium(env, lambda seen: policy[seen], 20, 7, seed=3)
+        assert found != Trajectories.from_gymnasium(env, policy, 20, 7, seed=4)
+        assert (len(found), found.n_states, found.longest) == (20, 16, 7)
+        assert np.all(found.states[found.offsets[:-1]] == 0)
+
+    def test_states_and_rewards_are_those_of_actions(self, env):
+        # Without ice: right, right, down, down, down, right reaches the goal, whose entry is rewarded.
+        route = {0: 2, 1: 2, 2: 1, 6: 1, 10: 1, 14: 2}
+        gymnasium = pytest.importorskip("gymnasium")
+        with gymnasium.make("FrozenLake-v1", is_slippery=False) as firm:
+            found = Trajectories.from_gymnasium(firm, route.__getitem__, 2, 100)
+        assert found.states.tolist() == list(route) * 2
+        assert found.rewards.tolist() == [0.0, 0.0, 0.0, 0.0, 0.0, 1.0] * 2
+
+    def test_listed_states(self):
+        gymnasium = pytest.importorskip("gymnasium")
+        cards = [(s, d, a) for s in range(4, 33) for d in range(1, 11) for a in (0, 1)]
+        with gymnasium.make("Blackjack-v1") as env:
+            found = Trajectories.from_gymnasium(env, lambda seen: int(seen[0] < 17), 30, 50, seed=0, states=cards)
+            assert all(found.encoder.states[s][1] <= 10 for s in found.states)
+            with pytest.raises(TypeError, match="not Discrete"):
+                Trajectories.from_gymnasium(env, lambda seen: 0, 1, 1)
+            with pytest.raises(ValueError, match="encode needs states"):
+                Trajectories.from_gymnasium(env, lambda seen: 0, 1, 1, encode=str)
+            sums = range(4, 33)
+            found = Trajectories.from_gymnasium(env, lambda s: 0, 3, 5, states=sums, encode=lambda seen: seen[0])
+            assert found.n_states == 29
+
+    @pytest.mark.parametrize(
+        ("changes", "kind", "message"),
+        [
+            ({"n_trajectories": 0}, ValueError, "n_trajectories"),
+            ({"horizon": 0}, ValueError, "horizon"),
+            ({"policy": [[0]]}, TypeError, "policy"),
+        ],
+    )
+    def test_refused(self, env, changes, kind, message):
+        with pytest.raises(kind, match=message):
+            Trajectories.from_gymnasium(env, **{"policy": [0] * 16, "n_trajectories": 1, "horizon": 1} | changes)
+
+
+class Episode:
+    def __init__(self, observations, rewards):
+        self.observations, self.rewards = observations, np.asarray(rewards)
+
+
+class Dataset:
+    """What `from_minari` uses of a MinariDataset."""
+
+    def __init__(self, space, episodes):
+        self.observation_space, self.episodes = space, episodes
+
+    def iterate_episodes(self):
+        return iter(self.episodes)
+
+
+def test_minari_episodes():
+    spaces = pytest.importorskip("gymnasium").spaces
+    discrete = Dataset(
+        spaces.Discrete(3, start=1), [Episode(np.array([1, 2, 3]), [0.5, 1.0]), Episode(np.array([3, 1]), [-1.0])]
+    )
+    found = Trajectories.from_minari(discrete)
+    assert (found.states.tolist(), found.rewards.tolist()) == ([0, 1, 2], [0.5, 1.0, -1.0])
+    pair = spaces.Tuple((spaces.Discrete(2), spaces.Discrete(2)))
+    columns = (np.array([0, 1, 1]), np.array([1, 1, 0]))
+    grid = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    found = Trajectories.from_minari(Dataset(pair, [Episode(columns, [0.0, 1.0])]), states=grid)
+    assert [found.encoder.states[s] for s in found.states] == [(0, 1), (1, 1)]
+    named = Dataset(None, [Episode({"at": np.array([[0.2], [1.7], [9.9]])}, [0.0, 1.0])])
+    found = Trajectories.from_minari(named, states=range(3), encode=lambda seen: int(seen["at"][0]))
+    assert found.states.tolist() == [0, 1]
+
+
+@pytest.mark.filterwarnings("ignore:.*(set to|is) None:UserWarning")
+def test_minari_itself(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    gymnasium = pytest.importorskip("gymnasium")
+    from minari.data_collector import EpisodeBuffer
+
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    episodes = [EpisodeBuffer(observations=[0, 4, 8], actions=[1, 1], rewards=[0.0, 0.5], terminations=[False, True],
+                              truncations=[False, False])]  # fmt: skip
+    space = gymnasium.spaces.Discrete(16)
+    minari.create_dataset_from_buffers(
+        "lake/test-v0", episodes, action_space=gymnasium.spaces.Discrete(4), observation_space=space,
+        data_format="arrow", eval_env=None, algorithm_name="a", author="a", author_email="a", code_permalink="a",
+        description="a")  # fmt: skip
+    found = Trajectories.from_minari(minari.load_dataset("lake/test-v0"))
+    assert (found.states.tolist(), found.rewards.tolist(), found.n_states) == ([0, 4], [0.0, 0.5], 16)
+
+
+def test_returns_of_streams_and_frames_agree(tmp_path):
+    pytest.importorskip("pyarrow")
+    long_frame().to_parquet(tmp_path / "t.parquet", row_group_size=2)
+    blocks = Trajectories.iter_parquet(tmp_path / "t.parquet", states=LETTERS, **COLUMNS, block_steps=1)
+    options = {"return_range": (-2.0, 3.0)}
+    assert first_visit_returns(blocks, 0.9, **options) == first_visit_returns(expected(), 0.9, **options)

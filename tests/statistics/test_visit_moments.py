@@ -1,0 +1,216 @@
+"""Sufficient statistics: the twin, the sum over people it stands for, and how far one trajectory moves it."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from neighbours import climb
+from reference.trajectories import diagonal_moments, episodes_of, first_visits, to_unit
+
+from dpfast.privacy import MomentScales, block_moment_mu
+from dpfast.statistics import ReturnGrid, Trajectories, first_visit_returns, gram, sufficient_statistics
+
+RANGE = (-1.0, 2.5)
+HORIZON, N_STATES = 6, 5
+WEIGHTS = np.array([0.2, 0.05, 1.0, 0.3, 0.7])
+OPTIONS = {"return_range": RANGE, "horizon": HORIZON, "weights": WEIGHTS}
+TIGHT = {"bound_xx": 0.8, "bound_xy": 1.1}
+BOUNDS = [{}, {"bound_xx": 0.8}, {"bound_xy": 1.1}, TIGHT, {"bound_xx": 1e-3}]
+
+
+def random_trajectories(seed, n=40, most=9):
+    rng = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(1, most + 1, n))])
+    return Trajectories(rng.integers(0, N_STATES, offsets[-1]), 2 * rng.normal(size=offsets[-1]), offsets, N_STATES)
+
+
+def features_of(kind):
+    rng = np.random.default_rng(9)
+    return {
+        None: None,
+        "signed": rng.normal(size=(N_STATES, 3)),
+        "nonnegative": rng.random((N_STATES, 3)),
+        "states": np.eye(N_STATES),
+    }[kind]
+
+
+def exact(fixed):
+    unit = Fraction(2) ** fixed.exponent
+    return [fixed.integer(index) * unit for index in np.ndindex(fixed.shape)]
+
+
+def squared_norm(fixed):
+    return sum(x * x for x in exact(fixed))
+
+
+@pytest.mark.parametrize("bounds", BOUNDS, ids=str)
+def test_diagonal_sums_equal_the_twin(bounds):
+    trajectories = random_trajectories(0)
+    found = sufficient_statistics(trajectories, 0.9, **OPTIONS, **bounds)
+    grid = ReturnGrid.for_range(*RANGE)
+    blocks = diagonal_moments(trajectories, 0.9, grid, WEIGHTS, HORIZON, bounds.get("bound_xx"), bounds.get("bound_xy"))
+    n, largest = len(trajectories), float(WEIGHTS.max())
+    for sums, place, unit in ((found.xx, 0, 2.0**-30), (found.xy, 1, 2.0**-30 * 3.5)):
+        expected = np.sum([block[place] for block in blocks], axis=0)
+        np.testing.assert_allclose(sums, expected, atol=n * unit * largest, rtol=1e-9)
+    assert found.n_trajectories == n
+    assert found.low == -1.0
+
+
+def test_unclipped_diagonals_are_the_counts_times_the_weights():
+    trajectories = random_trajectories(1)
+    found = sufficient_statistics(trajectories, 0.9, **OPTIONS)
+    returns = first_visit_returns(trajectories, 0.9, return_range=RANGE, horizon=HORIZON)
+    grid = Fraction(2) ** found.exact_xx.exponent
+    units = [round(Fraction(float(w)) / grid) * grid for w in WEIGHTS]
+    assert exact(found.exact_xx) == [int(c) * u for c, u in zip(returns.counts, units, strict=True)]
+    np.testing.assert_allclose(found.xy, WEIGHTS * (returns.sums + returns.counts), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["signed", "states"])
+@pytest.mark.parametrize("bounds", BOUNDS, ids=str)
+def test_featured_sums_are_those_of_people_with_a_row_a_visit(kind, bounds):
+    trajectories, phi = random_trajectories(2), features_of(kind)
+    found = sufficient_statistics(trajectories, 0.9, features=phi, **OPTIONS, **bounds)
+    grid = ReturnGrid.for_range(*RANGE)
+    rows, outcomes, groups = [], [], []
+    for j, (states, rewards) in enumerate(episodes_of(trajectories)):
+        for state, value in first_visits(states, rewards, 0.9, HORIZON).items():
+            root = np.sqrt(WEIGHTS[state])
+            rows.append(root * phi[state])
+            outcomes.append(root * grid.unit * to_unit(value, grid))
+            groups.append(j)
+    bound_x = np.sqrt(np.max(WEIGHTS * np.sum(phi**2, axis=1))) * (1 + 2.0**-30)
+    bound_y = np.sqrt(WEIGHTS.max()) * grid.width * (1 + 2.0**-30)
+    people = gram(
+        np.array(rows), np.array(outcomes), bound_x=bound_x, bound_y=bound_y, groups=groups, max_rows=N_STATES, **bounds
+    )
+    np.testing.assert_allclose(found.xx, people.xx, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found.xy, people.xy[:, 0], rtol=1e-6, atol=1e-6)
+    if len(bounds) == 2:
+        assert found.exact_xx == people.exact_xx
+
+
+@pytest.mark.parametrize("bounds", [{}, TIGHT], ids=str)
+def test_one_feature_a_state_agrees_with_the_diagonal(bounds):
+    trajectories = random_trajectories(3)
+    diagonal = sufficient_statistics(trajectories, 0.9, **OPTIONS, **bounds)
+    full = sufficient_statistics(trajectories, 0.9, features=np.eye(N_STATES), **OPTIONS, **bounds)
+    np.testing.assert_allclose(np.diag(full.xx), diagonal.xx, rtol=1e-5)
+    np.testing.assert_array_equal(full.xx - np.diag(np.diag(full.xx)), 0.0)
+    np.testing.assert_allclose(full.xy, diagonal.xy, rtol=1e-5)
+    assert diagonal.bounds.xx <= full.bounds.xx
+
+
+@pytest.mark.parametrize("kind", [None, "signed"])
+@pytest.mark.parametrize("bounds", [{}, TIGHT], ids=str)
+def test_threads_order_and_blocks_change_no_bit(kind, bounds):
+    trajectories, phi = random_trajectories(4, n=300), features_of(kind)
+    options = OPTIONS | bounds | {"features": phi}
+    expected = sufficient_statistics(trajectories, 0.9, **options, n_threads=1)
+    shuffled = trajectories[np.random.default_rng(0).permutation(300)]
+    for other, n_threads in ((shuffled, 2), ([shuffled[:1], shuffled[1:200], shuffled[200:]], 1)):
+        found = sufficient_statistics(other, 0.9, **options, n_threads=n_threads)
+        assert found.exact_xx == expected.exact_xx
+        assert found.exact_xy == expected.exact_xy
+        assert (found.n_trajectories, found.bounds) == (300, expected.bounds)
+
+
+@pytest.mark.parametrize("kind", [None, "signed", "nonnegative"])
+@pytest.mark.parametrize("bounds", BOUNDS, ids=str)
+def test_every_trajectory_is_within_its_bounds(kind, bounds):
+    trajectories, phi = random_trajectories(5), features_of(kind)
+    worst = 0.0
+    for j in range(len(trajectories)):
+        one = sufficient_statistics(trajectories[j : j + 1], 0.9, features=phi, **OPTIONS, **bounds)
+        assert squared_norm(one.exact_xx) <= Fraction(one.bounds.xx) ** 2
+        assert squared_norm(one.exact_xy) <= Fraction(one.bounds.xy) ** 2
+        assert one.nonnegative == (kind != "signed")
+        worst = max(
+            worst,
+            math.sqrt(squared_norm(one.exact_xx)) / one.bounds.xx,
+            math.sqrt(squared_norm(one.exact_xy)) / one.bounds.xy,
+        )
+    if bounds:
+        assert worst > 0.99
+    for name, declared in bounds.items():
+        assert getattr(one.bounds, name[6:]) <= declared * (1 + 2e-4)
+
+
+def test_most_visits_bound_what_is_not_declared():
+    """Two states at most: the two heaviest, not all."""
+    short = sufficient_statistics(random_trajectories(6), 0.9, **OPTIONS | {"horizon": 2})
+    assert short.bounds.xx == pytest.approx(math.hypot(1.0, 0.7), rel=1e-8)
+    assert short.bounds.xy == pytest.approx(3.5 * math.hypot(1.0, 0.7), rel=1e-8)
+
+
+@pytest.mark.parametrize("kind", [None, "signed", "nonnegative"])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_neighbour_is_beyond_the_joint_bound(kind, seed):
+    phi, length = features_of(kind), 3
+    scales = MomentScales(xx=1.0, xy=2.0)
+    options = OPTIONS | TIGHT | {"features": phi, "horizon": length}
+
+    def one(parameters):
+        states = np.clip(np.abs(parameters[:length]) * 2.0, 0, N_STATES - 1).astype(int)
+        return sufficient_statistics(
+            Trajectories(states, 4.0 * parameters[length:], [0, length], N_STATES), 0.8, **options
+        )
+
+    def change(parameters):
+        first, second = one(parameters[: 2 * length]), one(parameters[2 * length :])
+        moved_xx, moved_xy = first.xx - second.xx, first.xy - second.xy
+        return math.sqrt(np.sum(moved_xx**2) / scales.xx**2 + np.sum(moved_xy**2) / scales.xy**2)
+
+    worst, parameters = climb(change, 4 * length, np.random.default_rng(seed), restarts=2, screened=150)
+    some = one(parameters[: 2 * length])
+    mu = block_moment_mu(scales, some.bounds, adjacency="replace_one", nonnegative=some.nonnegative)
+    assert 0.5 * mu <= worst <= mu
+
+
+def test_the_joint_bound_is_attained():
+    """Trajectories of disjoint states with the largest returns: both sums are orthogonal."""
+    pair = [Trajectories([s], [9.0], [0, 1], 2) for s in (0, 1)]
+    first, second = (sufficient_statistics(t, 0.5, return_range=RANGE, horizon=1) for t in pair)
+    scales = MomentScales(xx=1.0, xy=2.0)
+    moved = math.sqrt(np.sum((first.xx - second.xx) ** 2) + np.sum((first.xy - second.xy) ** 2) / 4.0)
+    mu = block_moment_mu(scales, first.bounds, adjacency="replace_one", nonnegative=True)
+    assert moved == pytest.approx(mu, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        ({"gamma": 1.0}, ValueError, "gamma = 1 needs a horizon"),
+        ({"return_range": (1.0, 0.0)}, ValueError, "return_range"),
+        ({"weights": [1.0, 2.0]}, ValueError, "weights must be 5 real numbers"),
+        ({"weights": [-1.0, 1, 1, 1, 1]}, ValueError, "weights must be at least 0"),
+        ({"weights": [0.0] * 5}, ValueError, "not all 0"),
+        ({"weights": [math.nan, 1, 1, 1, 1]}, ValueError, "weights must be at least 0"),
+        ({"features": np.ones((4, 2))}, ValueError, "features must be a 2-D array"),
+        ({"features": np.ones(5)}, ValueError, "features must be a 2-D array"),
+        ({"features": np.full((5, 2), math.inf)}, ValueError, "features must be finite"),
+        ({"features": np.zeros((5, 2))}, ValueError, "features must not all be 0"),
+        ({"bound_xx": 0.0}, ValueError, "bound_xx must be positive"),
+        ({"bound_xy": math.inf}, ValueError, "bound_xy must be positive"),
+        ({"trajectories": []}, ValueError, "at least one block"),
+        ({"trajectories": 3}, TypeError, "Trajectories"),
+        (
+            {"trajectories": [random_trajectories(0), Trajectories([0], [0.0], [0, 1], 2)]},
+            ValueError,
+            "different numbers of states: 5 and 2",
+        ),
+        ({"trajectories": Trajectories([0], [0.0], [0, 1], 1 << 21)}, ValueError, "horizon must be given"),
+        ({"n_threads": -1}, ValueError, "n_threads"),
+    ],
+)
+def test_refused(changes, kind, message):
+    arguments = {"trajectories": random_trajectories(0), "gamma": 0.9, "return_range": RANGE} | changes
+    with pytest.raises(kind, match=message):
+        sufficient_statistics(**arguments)
+
+
+def test_the_repr_tells_only_what_is_public():
+    found = sufficient_statistics(random_trajectories(0), 0.9, features=features_of("signed"), **OPTIONS)
+    assert repr(found) == "<SufficientStatistics, of 3 features: not private>"
