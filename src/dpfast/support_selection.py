@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +58,9 @@ class TopEntries:
         unit = np.maximum(largest.max(axis=1, keepdims=True), self.bound)
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
             norms = unit * np.sqrt(np.square(largest / unit).sum(axis=1, keepdims=True))
-            return np.asarray(np.where(np.isfinite(norms), values * (self.bound / np.maximum(norms, self.bound)), np.nan))
+            return np.asarray(
+                np.where(np.isfinite(norms), values * (self.bound / np.maximum(norms, self.bound)), np.nan)
+            )
 
 
 @dataclass(frozen=True)
@@ -110,21 +112,6 @@ class RecordBounds:
 def whole_row_bound(top: TopEntries, n_columns: int) -> float:
     """Largest L2 norm of a whole row whose top entries are within their bound: all entries are alike then."""
     return top.bound * math.sqrt(n_columns / top.size) * _SCALED
-
-
-class Selection(Protocol):
-    """One way to choose a support, calibrated."""
-
-    @property
-    def privacy(self) -> Privacy:
-        """What is promised of the choice."""
-
-    @property
-    def scales(self) -> dict[str, float]:
-        """Scale of its noise."""
-
-    def failure(self, signal: float, n_features: int) -> float:
-        """Bound the probability that noise alone chooses wrongly; `signal` is what tells right from wrong."""
 
 
 @dataclass(frozen=True)
@@ -225,9 +212,9 @@ class VotedSelection:
         """Scale of the noise in a count, in votes."""
         return {"votes": self.noise.scale}
 
-    def failure(self, signal: float, n_features: int) -> float:
-        """Bound the probability that noise changes the order of features that get all votes, or none, times `signal`."""
-        margin = 0.5 * signal * self.n_blocks / self.noise.scale
+    def failure(self, n_features: int) -> float:
+        """Bound the probability that noise changes the order of features that get all votes and of those without any."""
+        margin = 0.5 * self.n_blocks / self.noise.scale
         one = 0.5 * math.exp(-margin) if self.noise.mechanism == "Laplace" else float(ndtr(-margin))
         return min(1.0, n_features * one)
 

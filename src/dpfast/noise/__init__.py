@@ -2,12 +2,8 @@
 
 from .blocks import random_blocks
 from .discrete import discrete_gaussian
-<<<<<<< HEAD
-from .grid import default_grid
-from .pick import ExponentialPick
-=======
 from .grid import default_grid, grid_for_scales
->>>>>>> main
+from .pick import ExponentialPick
 from .radial import l2_laplace
 from .samplers import gaussian, laplace
 from .sampling import sample_without_replacement

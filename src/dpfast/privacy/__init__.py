@@ -88,11 +88,8 @@ __all__ = [
     "SmoothGaussian",
     "UnsoundCalibrationWarning",
     "UtilityWarning",
-<<<<<<< HEAD
     "VoteNoise",
-=======
     "best_beta",
->>>>>>> main
     "block_moment_mu",
     "block_moment_scales",
     "classic_gaussian_scale",

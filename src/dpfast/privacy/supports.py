@@ -98,7 +98,9 @@ def score_rate(epsilon: float, loss_range: float, error: float = 0.0, *, adjacen
     """
     check.adjacency_value(adjacency)
     records = 2 if adjacency == "replace_one" else 1
-    length = records * Fraction(check.positive("loss_range", loss_range)) + 4 * Fraction(check.nonnegative("error", error))
+    length = records * Fraction(check.positive("loss_range", loss_range)) + 4 * Fraction(
+        check.nonnegative("error", error)
+    )
     epsilon = check.positive("epsilon", epsilon)
     return exponential_mechanism_coefficient(epsilon, rounding.up(length), monotone=True)
 
