@@ -8,6 +8,7 @@ budget by basic composition: objective perturbation is not Gaussian-differential
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal, Self, get_args
 
@@ -21,7 +22,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.persistence import Persistent
-from dpfast.privacy import Adjacency, Ledger, Plan, Privacy, Release
+from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, UnsoundCalibrationWarning
 from dpfast.solvers import SupportScores
 from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
 from dpfast.support_regression import SupportRegression
@@ -65,18 +66,20 @@ class SparseRegression(RegressorMixin, Persistent):
         Largest size of an outcome; larger ones are clipped. By default `n_nonzero`, which ``|x'theta|`` keeps to.
     selector : {"sample_aggregate", "exponential"} or callable, default "sample_aggregate"
         "exponential" scores all supports, and needs no more than a pass over any table. "sample_aggregate" lets random
-        blocks of rows vote by a lasso; it needs the table in memory. A callable ``(X, y, size) -> indices`` votes in the
-        lasso's place: it is called from several threads, sees one block of rows as they are, and must not keep, print or
-        log anything of them; where it fails, the block votes for the first features.
+        blocks of rows vote by a lasso; it needs the table in memory. A callable ``(X, y, size) -> indices`` votes in
+        the lasso's place: it is called from several threads, sees one block of rows as they are, and must not keep,
+        print or log anything of them; where it fails, the block votes for the first features.
     n_blocks : int, optional
-        Blocks of "sample_aggregate"; by default the root of the number of rows, which add/remove keeps private: there it
-        must be given.
+        Blocks of "sample_aggregate"; by default the root of the number of rows, which add/remove keeps private: there
+        it must be given.
     max_supports : int, default 100_000_000
         Most supports that "exponential" scores: some 4 million a second and core for 5 features each.
     selection_share : float, default 0.5
         Share of the budget for the choice of features, in (0, 1).
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of rows is public (one row replaced) or private (one row more or less, of 2**32 at most).
+    calibration : {"sound", "paper"}, default "sound"
+        "paper" takes the printed rate, noise and convexity, with a warning where they miss their own claim.
     random_state : int, optional
         Seed for a reproducible run, which voids the guarantee against anyone who knows it. By default noise comes from
         the operating system's cryptographic source.
@@ -130,6 +133,7 @@ class SparseRegression(RegressorMixin, Persistent):
         max_supports: int = 100_000_000,
         selection_share: float = 0.5,
         adjacency: Adjacency = "replace_one",
+        calibration: Calibration = "sound",
         random_state: int | None = None,
         n_threads: int | None = None,
         ledger: Ledger | None = None,
@@ -144,6 +148,7 @@ class SparseRegression(RegressorMixin, Persistent):
         self.max_supports = max_supports
         self.selection_share = selection_share
         self.adjacency = adjacency
+        self.calibration = calibration
         self.random_state = random_state
         self.n_threads = n_threads
         self.ledger = ledger
@@ -272,14 +277,14 @@ class SparseRegression(RegressorMixin, Persistent):
         selection: ScoredSelection | VotedSelection
         if self.selector == "exponential":
             bounds = self._summed_bounds(n_features)
-            selection = ScoredSelection.calibrate(share, bounds, most_rows)
+            selection = self._by_scores(share, bounds, most_rows)
             # Without one feature of the support, its part of the sum of squares is left.
             wrong = selection.failure(0.5 * n * spread * bounds.curvature / bounds.size * signal**2, n_features)
         else:
             bounds = self._restricted_bounds()
-            selection = VotedSelection.calibrate(share, self.n_nonzero, n_features, self._block_count(n, privacy))
+            selection = self._by_votes(share, self.n_nonzero, n_features, self._block_count(n, privacy))
             wrong = selection.failure(n_features)
-        regression = SupportRegression.calibrate(_rest(privacy, selection.privacy), bounds, most_rows)
+        regression = self._regression(_rest(privacy, selection.privacy), bounds, most_rows)
         error = math.sqrt(regression.error(n, spread) ** 2 / bounds.outcome**2 + wrong)
         return error, selection.scales | regression.scales
 
@@ -301,7 +306,9 @@ class SparseRegression(RegressorMixin, Persistent):
         check.positive_integer("max_supports", self.max_supports)
         if not 0.0 < check.real("selection_share", self.selection_share) < 1.0:
             raise ValueError(f"selection_share must lie in (0, 1), got {self.selection_share!r}")
-        check.choice("adjacency", self.adjacency, get_args(Adjacency))
+        check.choice("calibration", self.calibration, get_args(Calibration))
+        if self.calibration == "paper" and not self.bound_x is self.bound_y is None:
+            raise ValueError("bound_x and bound_y must be left out with calibration='paper', which has its own")
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
             raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
         noise.resolve_source(self.random_state)
@@ -312,7 +319,8 @@ class SparseRegression(RegressorMixin, Persistent):
         self._checked()
         if not hasattr(self, "coef_"):
             return
-        p = self.n_features_in_
+        p = check.positive_integer("n_features_in_", self.n_features_in_)
+        shapes: dict[str, tuple[tuple[int, ...], Any]]
         shapes = {"coef_": ((p,), np.float64), "support_": ((self.n_nonzero,), np.int64)}
         for name, (shape, dtype) in shapes.items():
             array = getattr(self, name)
@@ -336,6 +344,18 @@ class SparseRegression(RegressorMixin, Persistent):
         # The exponential mechanism is pure.
         delta = 0.0 if self.selector == "exponential" else share * privacy.delta
         return Privacy(share * privacy.epsilon, delta, privacy.adjacency)
+
+    @property
+    def _by_scores(self) -> Callable[[Privacy, RecordBounds, int], ScoredSelection]:
+        return ScoredSelection.calibrate if self.calibration == "sound" else ScoredSelection.printed
+
+    @property
+    def _by_votes(self) -> Callable[[Privacy, int, int, int], VotedSelection]:
+        return VotedSelection.calibrate if self.calibration == "sound" else VotedSelection.printed
+
+    @property
+    def _regression(self) -> Callable[[Privacy, RecordBounds, int], SupportRegression]:
+        return SupportRegression.calibrate if self.calibration == "sound" else SupportRegression.printed
 
     @property
     def _outcome_bound(self) -> float:
@@ -364,13 +384,13 @@ class SparseRegression(RegressorMixin, Persistent):
         n_blocks = max(1, round(math.sqrt(n))) if self.n_blocks is None else self.n_blocks
         if privacy.adjacency == "replace_one" and n // n_blocks < self.n_nonzero:
             raise ValueError(
-                f"n_blocks={n_blocks} leaves {n // n_blocks} of {n} rows a block, fewer than n_nonzero={self.n_nonzero}: "
-                "use fewer blocks, or selector='exponential'"
+                f"n_blocks={n_blocks} leaves {n // n_blocks} of {n} rows a block, fewer than "
+                f"n_nonzero={self.n_nonzero}: use fewer blocks, or selector='exponential'"
             )
         return n_blocks
 
     def _most_rows(self, n_rows: int, privacy: Privacy) -> int:
-        """Number of rows where it is public, else what it is below."""
+        """Return the number of rows where it is public, else what it is at most."""
         if n_rows == 0:
             raise ValueError("X has no rows: at least one is needed")
         if privacy.adjacency == "replace_one":
@@ -399,8 +419,8 @@ class SparseRegression(RegressorMixin, Persistent):
             map_x=top,
         )
         bounds, most_rows = self._summed_bounds(p), self._most_rows(exact.n_rows, privacy)
-        selection = ScoredSelection.calibrate(self._selection_budget(privacy), bounds, most_rows)
-        regression = SupportRegression.calibrate(_rest(privacy, selection.privacy), bounds, most_rows)
+        selection = self._by_scores(self._selection_budget(privacy), bounds, most_rows)
+        regression = self._regression(_rest(privacy, selection.privacy), bounds, most_rows)
         source = noise.resolve_source(self.random_state)
         assert exact.xy is not None
         chosen = selection.release(exact.xx, exact.xy[:, 0], source, self._release_names[0], self.n_threads, progress)
@@ -414,9 +434,9 @@ class SparseRegression(RegressorMixin, Persistent):
         rows, outcomes = _in_memory(table)
         p, most_rows = table.n_features, self._most_rows(len(rows), privacy)
         n_blocks = self._block_count(len(rows), privacy)
-        selection = VotedSelection.calibrate(self._selection_budget(privacy), self.n_nonzero, p, n_blocks)
+        selection = self._by_votes(self._selection_budget(privacy), self.n_nonzero, p, n_blocks)
         bounds = self._restricted_bounds()
-        regression = SupportRegression.calibrate(_rest(privacy, selection.privacy), bounds, most_rows)
+        regression = self._regression(_rest(privacy, selection.privacy), bounds, most_rows)
         selector = self._selector(len(rows) // n_blocks if privacy.adjacency == "replace_one" else None, p)
         source = noise.resolve_source(self.random_state)
         chosen = selection.release(rows, outcomes, selector, source, self._release_names[0], self.n_threads)
@@ -474,6 +494,13 @@ def _released_coefficients(
     regression: SupportRegression, exact: Gram, columns: NDArray[np.int64], source: noise.BitSource, name: str
 ) -> Release:
     """Release the coefficients of some columns of exact sums."""
+    if not regression.guaranteed:
+        warnings.warn(
+            f"the printed calibration does not give {regression.privacy}: it is for one record more or less. "
+            "Use calibration='sound' for anything but comparison.",
+            UnsoundCalibrationWarning,
+            stacklevel=4,
+        )
     assert exact.exact_xy is not None
     return regression.release(exact.xx[np.ix_(columns, columns)], exact.exact_xy[columns, 0], source, name)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -17,7 +17,17 @@ from scipy.special import ndtr
 
 from dpfast import _arguments as check
 from dpfast import noise
-from dpfast.privacy import Privacy, Release, VoteNoise, loss_range, score_rate, vote_noise
+from dpfast.privacy import (
+    Calibration,
+    Privacy,
+    Release,
+    VoteNoise,
+    exponential_mechanism_coefficient,
+    laplace_scale,
+    loss_range,
+    score_rate,
+    vote_noise,
+)
 from dpfast.solvers import SupportScores, score_error
 from dpfast.statistics import Grid, Selector, block_votes, rounded_bound
 
@@ -51,7 +61,7 @@ class TopEntries:
     bound: float
 
     def __call__(self, rows: NDArray[np.generic]) -> FloatArray:
-        """Map one block of rows, shape (n, p); rows with NaN or infinity become NaN, to be refused where rows are summed."""
+        """Map one block of rows, shape (n, p); rows with NaN or infinity become NaN, to be refused in their sum."""
         values = np.asarray(rows, np.float64)
         largest = np.partition(np.abs(values), values.shape[1] - self.size, axis=1)[:, -self.size :]
         # In units of the largest entry, so that no square overflows.
@@ -128,6 +138,8 @@ class ScoredSelection:
         Of the exponential mechanism.
     ridge, tolerance : float
         As for `SupportScores`.
+    calibration : {"sound", "paper"}, default "sound"
+        Whether the rate is the proved or the printed one.
     """
 
     privacy: Privacy
@@ -135,6 +147,7 @@ class ScoredSelection:
     rate: float
     ridge: float
     tolerance: float
+    calibration: Calibration = "sound"
 
     @classmethod
     def calibrate(cls, privacy: Privacy, bounds: RecordBounds, most_rows: int) -> Self:
@@ -146,13 +159,20 @@ class ScoredSelection:
         rate = score_rate(privacy.target[0], own, error, adjacency=privacy.adjacency)
         return cls(Privacy(privacy.epsilon, 0.0, privacy.adjacency), bounds, rate, ridge, tolerance)
 
+    @classmethod
+    def printed(cls, privacy: Privacy, bounds: RecordBounds, most_rows: int) -> Self:
+        """Take the printed rate, epsilon/(2 alpha), with the paper's alpha = 4 s^2 (Appendix F.3): never too large."""
+        sound = cls.calibrate(privacy, bounds, most_rows)
+        rate = min(sound.rate, exponential_mechanism_coefficient(privacy.target[0], 4.0 * bounds.size**2))
+        return replace(sound, rate=rate, calibration="paper")
+
     @property
     def scales(self) -> dict[str, float]:
         """Difference of scores, in squared units of the outcome, that multiplies odds by e."""
         return {"support": 1.0 / self.rate}
 
     def failure(self, signal: float, n_features: int) -> float:
-        """Bound the probability of any other support, where the scores of all others are higher by `signal` at least."""
+        """Bound the probability of any other support, where the scores of others are higher by `signal` at least."""
         return min(1.0, math.exp(min(0.0, math.log(math.comb(n_features, self.bounds.size)) - self.rate * signal)))
 
     def release(
@@ -175,6 +195,7 @@ class ScoredSelection:
             self.privacy,
             {"support": scores.support(pick.index)},
             self.scales,
+            calibration=self.calibration,
             reproducible=source.reproducible,
         )
 
@@ -185,37 +206,47 @@ class VotedSelection:
 
     Parameters
     ----------
-    noise : VoteNoise
-        Of each count.
+    calibrated : VoteNoise
+        The noise of each count.
     size : int
         Features of a support, and most votes of a block.
     n_blocks : int
         How many blocks.
+    calibration : {"sound", "paper"}, default "sound"
+        Whether the noise is the least or the printed one.
     """
 
-    noise: VoteNoise
+    calibrated: VoteNoise
     size: int
     n_blocks: int
+    calibration: Calibration = "sound"
 
     @classmethod
     def calibrate(cls, privacy: Privacy, size: int, n_features: int, n_blocks: int) -> Self:
         """Calibrate from public numbers."""
         return cls(vote_noise(privacy, size, n_features), size, n_blocks)
 
+    @classmethod
+    def printed(cls, privacy: Privacy, size: int, n_features: int, n_blocks: int) -> Self:
+        """Take the printed noise: Laplace, of scale 2 s/epsilon in votes, whatever delta would allow."""
+        pure = Privacy(privacy.epsilon, 0.0, privacy.adjacency)
+        scale = laplace_scale(privacy.target[0], 2.0 * size)
+        return cls(VoteNoise(pure, "Laplace", scale), size, n_blocks, "paper")
+
     @property
     def privacy(self) -> Privacy:
         """What is promised: without delta, if the noise does without."""
-        return self.noise.privacy
+        return self.calibrated.privacy
 
     @property
     def scales(self) -> dict[str, float]:
         """Scale of the noise in a count, in votes."""
-        return {"votes": self.noise.scale}
+        return {"votes": self.calibrated.scale}
 
     def failure(self, n_features: int) -> float:
-        """Bound the probability that noise changes the order of features that get all votes and of those without any."""
-        margin = 0.5 * self.n_blocks / self.noise.scale
-        one = 0.5 * math.exp(-margin) if self.noise.mechanism == "Laplace" else float(ndtr(-margin))
+        """Bound the probability that a feature with all votes falls behind one with none."""
+        margin = 0.5 * self.n_blocks / self.calibrated.scale
+        one = 0.5 * math.exp(-margin) if self.calibrated.mechanism == "Laplace" else float(ndtr(-margin))
         return min(1.0, n_features * one)
 
     def release(
@@ -231,15 +262,16 @@ class VotedSelection:
         public_count = self.privacy.adjacency == "replace_one"
         blocks = noise.random_blocks(len(y), self.n_blocks, source, equal=public_count)
         votes = block_votes(X, y, blocks, self.n_blocks, self.size, selector, n_threads=n_threads)
-        draw = noise.laplace if self.noise.mechanism == "Laplace" else noise.gaussian
-        counts = draw(self.noise.scale, votes.shape, source, center=votes.astype(np.float64))
+        draw = noise.laplace if self.calibrated.mechanism == "Laplace" else noise.gaussian
+        counts = draw(self.calibrated.scale, votes.shape, source, center=votes.astype(np.float64))
         return Release(
             name,
-            self.noise.mechanism,
+            self.calibrated.mechanism,
             self.privacy,
             {"votes": counts, "support": most_votes(counts, self.size)},
             self.scales,
-            grid={"votes": noise.default_grid(self.noise.scale)},
+            grid={"votes": noise.default_grid(self.calibrated.scale)},
+            calibration=self.calibration,
             reproducible=source.reproducible,
         )
 
@@ -254,6 +286,6 @@ def check_n_supports(n_features: int, size: int, most: int) -> None:
     n_supports = math.comb(n_features, check.positive_integer("n_nonzero", size))
     if n_supports > most:
         raise ValueError(
-            f"n_nonzero={size} of {n_features} features makes {n_supports:,} supports, max_supports is {most:,}: raise it "
-            "if the time is there, or use selector='sample_aggregate'"
+            f"n_nonzero={size} of {n_features} features makes {n_supports:,} supports, max_supports is {most:,}: raise "
+            "it if the time is there, or use selector='sample_aggregate'"
         )

@@ -14,8 +14,9 @@ from .source import BitSource
 def random_blocks(n_rows: int, n_blocks: int, source: BitSource, *, equal: bool) -> NDArray[np.int64]:
     """Assign every row to one of the blocks.
 
-    Privacy: the assignment depends on nobody's values and may be public. Where the number of rows is private, blocks must
-    not be made equal: then one row more would move others to other blocks. Drawn for each row on its own, it does not.
+    Privacy: the assignment depends on nobody's values and may be public. Where the number of rows is private, blocks
+    must not be made equal: then one row more would move others to other blocks. Drawn for each row on its own, it does
+    not.
 
     Parameters
     ----------

@@ -1,10 +1,11 @@
 """The exponential mechanism's draw: one index of many, in one pass over their scores, with exactly its law.
 
 Each index i runs for a time E_i exp(rate * score_i), E_i standard exponential and independent; the first to arrive is
-index i with probability proportional to exp(-rate * score_i). E = -log(1 - p) for a uniform p in [0, 1) of which 64 bits
-are revealed, so that the small E, of which the winner has one, are known to the most digits. Logarithms of times are
-compared in double where a proved margin decides, else by revealing further bits of both p and sharpening rigorous bounds
-until they part: for the scores given, which are taken as the exact numbers they are, no floating-point gap is left.
+index i with probability proportional to exp(-rate * score_i). E = -log(1 - p) for a uniform p in [0, 1) of which 64
+bits are revealed, so that the small E, of which the winner has one, are known to the most digits. Logarithms of times
+are compared in double where a proved margin decides, else by revealing further bits of both p and sharpening rigorous
+bounds until they part: for the scores given, which are taken as the exact numbers they are, no floating-point gap is
+left.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from .samplers import check_source
 from .source import BLOCK_WORDS, BitSource
 
 # Words outside these give log E in double too poorly, and are always decided exactly. Between them p >= 2^-30 and
-# 1 - p >= 2^-20. log E has the derivative 1/((1 - p) E), at most 2/p for p <= 1/2 and 2^20/log 2 beyond, so the half unit
-# of 2^-65 in p moves it by at most 2^-34; rounding p to 53 bits, by less than 2^-52 p, moves it by at most
+# 1 - p >= 2^-20. log E has the derivative 1/((1 - p) E), at most 2/p for p <= 1/2 and 2^20/log 2 beyond, so the half
+# unit of 2^-65 in p moves it by at most 2^-34; rounding p to 53 bits, by less than 2^-52 p, moves it by at most
 # 2^-52/(1 - p) <= 2^-32, as E >= p.
 _SMALLEST_WORD = 1 << 34
 _LARGEST_WORD = (1 << 64) - (1 << 44)

@@ -8,9 +8,9 @@ all share, the length grows by 4 tau. The exponential mechanism with the rate ep
 exp(-rate * score)/(their sum) changes by at most exp(rate * length). (This needs neither scores that only grow nor a
 bound on each: a common part of the changes cancels.)
 
-*Votes*: each block of rows, to which rows were assigned at random without looking at them, votes for at most s features.
-One person is in one block, or is taken from one or added to one; what one block votes changes the counts by at most 2 s
-in the L1 norm and sqrt(2 s) in the L2 norm. Under replace-one the other record stays in the place of the first.
+*Votes*: each block of rows, to which rows were assigned at random without looking at them, votes for at most s
+features. Whether a person leaves, joins or takes another's place, that is in one block, and what one block votes
+changes the counts by at most 2 s in the L1 norm and sqrt(2 s) in the L2 norm.
 
 References
 ----------
@@ -48,7 +48,8 @@ def loss_range(bound_y: float, reach: float) -> float:
     Returns
     -------
     float
-        ``(bound_y + reach)**2/2``, or where no loss is 0 and the reach below the bound, ``2 bound_y reach``; rounded up.
+        ``(bound_y + reach)**2/2``, or ``2 bound_y reach`` where the reach is below the bound, so that no loss is 0 at
+        the bound; rounded up.
 
     Raises
     ------

@@ -10,8 +10,8 @@ exact rational arithmetic where double arithmetic finds no such point. With C >=
 over any support, u = 2^-53 and the sums rounded to double before:
 
 - rounding X'X, X'y and the added ridge moves the least value by at most 1.01 u (C + G);
-- a computed gradient is off by at most (s + 2) u (C + G) in the L1 norm; so is its half in the value, and the value's own
-  sum adds (s + 2) u (C + 2G)/2; the gap takes twice the gradient's error, and twice as much for its own sum.
+- a computed gradient is off by at most (s + 2) u (C + G) in the L1 norm; its half counts in the value, whose own sum
+  adds (s + 2) u (C + 2G)/2; the gap takes twice the gradient's error, and twice as much for its own sum.
 
 A computed score minus the exact one lies between -e and gap + e with e = 8 (s + 2) u (C + G).
 """
@@ -22,6 +22,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -136,8 +138,7 @@ class SupportScores:
             support = self.support(start + first)
             score_supports(self.xx, self.xy, self.ridge, self.tolerance, support, scores[first:last])
 
-        parts = zip(cuts[:-1], cuts[1:], strict=True)
-        run_in_threads([lambda part=part: score_part(*part) for part in parts], lambda: None)
+        run_in_threads([partial(score_part, *part) for part in pairwise(cuts)], lambda: None)
         for i in np.flatnonzero(np.isnan(scores)):
             scores[i] = self._exact(start + int(i))
         return scores
