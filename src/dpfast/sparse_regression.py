@@ -307,7 +307,7 @@ class SparseRegression(RegressorMixin, Persistent):
         if not 0.0 < check.real("selection_share", self.selection_share) < 1.0:
             raise ValueError(f"selection_share must lie in (0, 1), got {self.selection_share!r}")
         check.choice("calibration", self.calibration, get_args(Calibration))
-        if self.calibration == "paper" and not self.bound_x is self.bound_y is None:
+        if self.calibration == "paper" and (self.bound_x, self.bound_y) != (None, None):
             raise ValueError("bound_x and bound_y must be left out with calibration='paper', which has its own")
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
             raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
@@ -326,8 +326,10 @@ class SparseRegression(RegressorMixin, Persistent):
             array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
                 raise ValueError(f"{name} must be an array of {np.dtype(dtype)} of shape {shape}")
-        if np.any(np.delete(self.coef_, self.support_)) or len(getattr(self, "feature_names_in_", self.coef_)) != p:
-            raise ValueError("coef_ must be 0 outside of support_, and feature_names_in_ as long")
+        if np.setdiff1d(self.support_, np.arange(p)).size or np.setdiff1d(np.flatnonzero(self.coef_), self.support_).size:
+            raise ValueError("support_ must hold features, and coef_ be 0 outside of it")
+        if len(self.__dict__.get("feature_names_in_", self.coef_)) != p:
+            raise ValueError("feature_names_in_ must be as many as coef_")
         if not isinstance(self.privacy_spent_, Privacy):
             raise ValueError("privacy_spent_ must be a guarantee")
         if not isinstance(self.releases_, tuple) or not all(isinstance(one, Release) for one in self.releases_):
@@ -389,11 +391,13 @@ class SparseRegression(RegressorMixin, Persistent):
             )
         return n_blocks
 
-    def _most_rows(self, n_rows: int, privacy: Privacy) -> int:
+    def _most_rows(self, table: io.Table, n_rows: int, privacy: Privacy) -> int:
         """Return the number of rows where it is public, else what it is at most."""
-        if n_rows == 0:
+        public = privacy.adjacency == "replace_one"
+        # Where the number of rows is private, a stream without any is as good as another table.
+        if n_rows == 0 and (public or table.arrays is not None):
             raise ValueError("X has no rows: at least one is needed")
-        if privacy.adjacency == "replace_one":
+        if public:
             return n_rows
         if n_rows > MOST_ROWS:
             raise ValueError("X must have at most 2**32 rows under add_remove")
@@ -418,7 +422,7 @@ class SparseRegression(RegressorMixin, Persistent):
             n_threads=self.n_threads,
             map_x=top,
         )
-        bounds, most_rows = self._summed_bounds(p), self._most_rows(exact.n_rows, privacy)
+        bounds, most_rows = self._summed_bounds(p), self._most_rows(table, exact.n_rows, privacy)
         selection = self._by_scores(self._selection_budget(privacy), bounds, most_rows)
         regression = self._regression(_rest(privacy, selection.privacy), bounds, most_rows)
         source = noise.resolve_source(self.random_state)
@@ -432,7 +436,7 @@ class SparseRegression(RegressorMixin, Persistent):
         """Let blocks of rows as they are vote; then sum the bounded rows of the support."""
         table = self._opened(X, y)
         rows, outcomes = _in_memory(table)
-        p, most_rows = table.n_features, self._most_rows(len(rows), privacy)
+        p, most_rows = table.n_features, self._most_rows(table, len(rows), privacy)
         n_blocks = self._block_count(len(rows), privacy)
         selection = self._by_votes(self._selection_budget(privacy), self.n_nonzero, p, n_blocks)
         bounds = self._restricted_bounds()
@@ -496,7 +500,7 @@ def _released_coefficients(
     """Release the coefficients of some columns of exact sums."""
     if not regression.guaranteed:
         warnings.warn(
-            f"the printed calibration does not give {regression.privacy}: it is for one record more or less. "
+            f"the printed calibration is not known to give {regression.privacy}: it is for one record more or less. "
             "Use calibration='sound' for anything but comparison.",
             UnsoundCalibrationWarning,
             stacklevel=4,

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from dpfast import noise
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.privacy import Calibration, ObjectiveNoise, Privacy, Release, objective_noise
+from dpfast.privacy import Adjacency, Calibration, Geometry, ObjectiveNoise, Privacy, Release, objective_delta, objective_noise
 from dpfast.solvers import Box, minimise_quadratic, smallest_quadratic_tolerance
 from dpfast.support_selection import RecordBounds
 
@@ -73,16 +73,16 @@ class SupportRegression:
     def calibrate(cls, privacy: Privacy, bounds: RecordBounds, most_rows: int) -> Self:
         """Calibrate from public numbers.
 
-        The gradient of one record's loss keeps to the line of x, that of two records' difference to a plane. Noise and
-        convexity share epsilon so that the noise and the pull towards 0 add least to the coefficients' error together.
+        Noise and convexity share epsilon so that the noise and the pull towards 0 add least to the coefficients' error
+        together.
         """
-        replaced = privacy.adjacency == "replace_one"
+        gradient, geometry = _gradient_change(privacy.adjacency, bounds)
         calibrated = objective_noise(
             privacy,
-            gradient=(2.0 if replaced else 1.0) * bounds.gradient,
+            gradient=gradient,
             curvature=bounds.curvature,
             strong_convexity=0.0,
-            geometry="plane" if replaced else "line",
+            geometry=geometry,
             dim=bounds.size,
             cost=lambda deviation, convexity: math.hypot(deviation, _USUAL_COEFFICIENT * convexity),
         )
@@ -105,8 +105,17 @@ class SupportRegression:
 
     @property
     def guaranteed(self) -> bool:
-        """Whether the promise holds: the printed noise is for one record more or less, not for one in another's place."""
-        return self.calibration == "sound" or self.privacy.adjacency == "add_remove"
+        """Whether the promise is proved: printed noise is for one record more or less, not one in another's place."""
+        if self.calibration == "sound":
+            return True
+        own = self.calibrated
+        gradient, geometry = _gradient_change(self.privacy.adjacency, self.bounds)
+        epsilon, delta = self.privacy.target
+        left = epsilon - own.finishing_epsilon - math.log1p(self.bounds.curvature / own.strong_convexity)
+        if own.mechanism == "L2-Laplace":
+            return gradient / own.scale <= left
+        delta *= math.exp(-0.5 * own.finishing_epsilon)
+        return left > 0.0 and objective_delta(own.scale, left, gradient, geometry=geometry) <= delta
 
     @property
     def privacy(self) -> Privacy:
@@ -207,3 +216,15 @@ class SupportRegression:
             self.bounds.size, constraint=Box(1.0), strong_convexity=least, smoothness=largest
         )
         return max(_LEAST_TOLERANCE, attainable)
+
+
+def _gradient_change(adjacency: Adjacency, bounds: RecordBounds) -> tuple[float, Geometry]:
+    """Bound how far one person can move the gradient of the loss on the box, and say what the move keeps to.
+
+    A record's gradient x (x'theta - y) keeps to the line of x. Of two records in turn the difference keeps to a plane:
+    (xx' - zz') theta - (x y - z w). A difference of two positive semidefinite matrices has at most the larger of their
+    L2 norms, so the norm is at most B^2 ||theta|| + 2 B max|y|.
+    """
+    if adjacency == "add_remove":
+        return bounds.gradient, "line"
+    return bounds.length * (bounds.reach + 2.0 * bounds.outcome) * (1.0 + 2.0**-50), "plane"

@@ -270,6 +270,7 @@ class VotedSelection:
             self.privacy,
             {"votes": counts, "support": most_votes(counts, self.size)},
             self.scales,
+            mu=self.calibrated.mu,
             grid={"votes": noise.default_grid(self.calibrated.scale)},
             calibration=self.calibration,
             reproducible=source.reproducible,

@@ -30,7 +30,7 @@ from typing import Literal
 
 from dpfast import _arguments as check
 from dpfast.privacy import _rounding as rounding
-from dpfast.privacy.gaussian import gaussian_scale
+from dpfast.privacy.gaussian import gaussian_mu, scale_for_mu
 from dpfast.privacy.guarantee import Adjacency, Privacy
 from dpfast.privacy.laplace import exponential_mechanism_coefficient, laplace_scale
 
@@ -118,11 +118,14 @@ class VoteNoise:
         The law, drawn for every count.
     scale : float
         Its scale, or standard deviation, in votes.
+    mu : float, optional
+        Gaussian-differential-privacy parameter of Gaussian noise.
     """
 
     privacy: Privacy
     mechanism: Literal["Laplace", "Gaussian"]
     scale: float
+    mu: float | None = None
 
 
 def vote_noise(privacy: Privacy, size: int, n_features: int) -> VoteNoise:
@@ -162,7 +165,8 @@ def vote_noise(privacy: Privacy, size: int, n_features: int) -> VoteNoise:
     epsilon, delta = privacy.target
     laplace = laplace_scale(epsilon, float(moved))
     if delta > 0.0:
-        gaussian = gaussian_scale(epsilon, delta, rounding.sqrt_up(Fraction(moved)))
+        mu = gaussian_mu(epsilon, delta)
+        gaussian = scale_for_mu(mu, rounding.sqrt_up(Fraction(moved)))
         if gaussian < math.sqrt(2.0) * laplace:
-            return VoteNoise(privacy, "Gaussian", gaussian)
+            return VoteNoise(privacy, "Gaussian", gaussian, mu)
     return VoteNoise(Privacy(privacy.epsilon, 0.0, privacy.adjacency), "Laplace", laplace)

@@ -150,11 +150,11 @@ class SupportScores:
         for i, row in enumerate(matrix):
             row[i] += Fraction(self.ridge)
         vector = [Fraction(float(self.xy[i])) for i in chosen]
-        return float(exact_box_minimum(matrix, vector))
+        return float(exact_box_minimum(matrix, vector)[0])
 
 
-def exact_box_minimum(matrix: list[list[Fraction]], vector: list[Fraction]) -> Fraction:
-    """Least value of ``theta'A theta/2 - g'theta`` over ``|theta_j| <= 1``, exactly, by Murty's least-index rule.
+def exact_box_minimum(matrix: list[list[Fraction]], vector: list[Fraction]) -> tuple[Fraction, list[Fraction]]:
+    """Least value of ``theta'A theta/2 - g'theta`` over ``|theta_j| <= 1``, and where, by Murty's least-index rule.
 
     It ends: with theta_j the last coordinate, the least value over the others is convex in theta_j, so once they are
     right for theta_j at a bound or free, and it is not, it moves to where it stays after at most two changes.
@@ -168,7 +168,8 @@ def exact_box_minimum(matrix: list[list[Fraction]], vector: list[Fraction]) -> F
 
     Returns
     -------
-    Fraction
+    tuple of Fraction and list of Fraction
+        The least value and the minimiser, exactly.
 
     References
     ----------
@@ -181,7 +182,7 @@ def exact_box_minimum(matrix: list[list[Fraction]], vector: list[Fraction]) -> F
     >>> from fractions import Fraction
     >>> from dpfast.solvers.best_subset import exact_box_minimum
     >>> exact_box_minimum([[Fraction(1)]], [Fraction(3)])
-    Fraction(-5, 2)
+    (Fraction(-5, 2), [Fraction(1, 1)])
     """
     n = len(vector)
     sides = [0] * n
@@ -201,7 +202,7 @@ def exact_box_minimum(matrix: list[list[Fraction]], vector: list[Fraction]) -> F
                 sides[i] = 0
                 break
         else:
-            return sum((theta[i] * (gradient[i] - vector[i]) for i in range(n)), Fraction(0)) / 2
+            return sum((theta[i] * (gradient[i] - vector[i]) for i in range(n)), Fraction(0)) / 2, theta
 
 
 def _solved(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]:

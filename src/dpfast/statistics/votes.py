@@ -135,7 +135,7 @@ def block_votes(
         # Set once, around all threads: the filters belong to the process.
         warnings.simplefilter("ignore")
         run_in_threads([vote] * max(1, min(resolve_n_threads(n_threads), n_blocks)), ranges.stop)
-    return votes.sum(axis=0, dtype=np.int64)
+    return np.asarray(votes.sum(axis=0, dtype=np.int64))
 
 
 def check_selector(selector: Selector, n_rows: int, n_features: int, size: int) -> None:
