@@ -477,10 +477,9 @@ class SparseRegression(RegressorMixin, Persistent):
             votes = block_votes(rows, outcomes, blocks, n_blocks, self.n_nonzero, selector, n_threads=self.n_threads)
             support = most_votes(votes, self.n_nonzero)
         found = lsq_linear(rows[:, support], outcomes, bounds=(-1.0, 1.0), method="bvls", tol=1e-14)
-        values = {"support": support}, {"coef": np.clip(found.x, -1.0, 1.0)}
-        chosen, coefficients = (
-            Release(name, "no", privacy, value, {}) for name, value in zip(self._release_names, values, strict=True)
-        )
+        first, second = self._release_names
+        chosen = Release(first, "no", Privacy(math.inf, 0.0, self.adjacency), {"support": support}, {})
+        coefficients = Release(second, "no", privacy, {"coef": np.clip(found.x, -1.0, 1.0)}, {})
         return _attributes(p, chosen, coefficients, privacy)
 
     @property

@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from dpfast import noise
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.privacy import Adjacency, Calibration, Geometry, ObjectiveNoise, Privacy, Release, objective_delta, objective_noise
+from dpfast.privacy import Adjacency, Calibration, ObjectiveNoise, Privacy, Release, objective_delta, objective_noise
+from dpfast.privacy.objective import Geometry
 from dpfast.solvers import Box, minimise_quadratic, smallest_quadratic_tolerance
 from dpfast.support_selection import RecordBounds
 
