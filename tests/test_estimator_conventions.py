@@ -4,10 +4,12 @@ import math
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dpfast import MultiOutcomeRidge
+from dpfast import MultiOutcomeRidge, SparseRegression
 
 EXACT = MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0)
 PRIVATE = MultiOutcomeRidge(1000.0, 1e-6, bound_x=100.0, bound_y=100.0)
+SPARSE = SparseRegression(1000.0, 1e-6, n_nonzero=1, bound_x=100.0, bound_y=100.0)
+BEST_SUBSET = SparseRegression(math.inf, n_nonzero=1, selector="exponential")
 
 
 def expected_to_fail(estimator):
@@ -19,6 +21,6 @@ def expected_to_fail(estimator):
     }
 
 
-@parametrize_with_checks([EXACT, PRIVATE], expected_failed_checks=expected_to_fail)
+@parametrize_with_checks([EXACT, PRIVATE, SPARSE, BEST_SUBSET], expected_failed_checks=expected_to_fail)
 def test_conventions(estimator, check):
     check(estimator)

@@ -42,7 +42,9 @@ def test_the_computed_minimiser_is_within_its_tolerance(size, kind):
         exact_xx = [[Fraction(int(rows[:, i] @ rows[:, j])) * unit**2 for j in range(size)] for i in range(size)]
         exact_xy = [sum(row[j] for j in range(size)) * Fraction(truth) for row in exact_xx]
         factor = 1e12 if kind == "huge noise" else 1.0
-        noise = [Fraction(float(b)) * Fraction(1, 3) for b in regression.scales["objective"] * factor * rng.normal(size=size)]
+        noise = [
+            Fraction(float(b)) * Fraction(1, 3) for b in regression.scales["objective"] * factor * rng.normal(size=size)
+        ]
         grid = Fraction(regression._grid)
         linear = np.array([float(round((b - g) / grid) * grid) for b, g in zip(noise, exact_xy, strict=True)])
         xx = np.array([[float(v) for v in row] for row in exact_xx])

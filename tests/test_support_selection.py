@@ -133,7 +133,9 @@ def test_record_bounds_hold_for_rows_as_they_are_summed(size):
     top = TopEntries(size, math.sqrt(size))
     whole = whole_row_bound(top, p)
     mapped_bounds, ball_bounds = RecordBounds.of_top_entries(top, p, 2.0), RecordBounds.of_rows(size, p, 1.5, 2.0)
-    rows = np.concatenate([np.ones((1, p)), rng.choice([-1.0, 1.0], size=(20, p)) * (1 - 1e-9), rng.normal(size=(20, p))])
+    rows = np.concatenate(
+        [np.ones((1, p)), rng.choice([-1.0, 1.0], size=(20, p)) * (1 - 1e-9), rng.normal(size=(20, p))]
+    )
     for row in rows:
         for bounds, options in ((mapped_bounds, {"bound_x": whole, "map_x": top}), (ball_bounds, {"bound_x": 1.5})):
             one = statistics.gram(row[None], np.array([9.0]), bound_y=2.0, **options)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import lsq_linear
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from dpfast import _arguments as check
@@ -326,7 +327,10 @@ class SparseRegression(RegressorMixin, Persistent):
             array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
                 raise ValueError(f"{name} must be an array of {np.dtype(dtype)} of shape {shape}")
-        if np.setdiff1d(self.support_, np.arange(p)).size or np.setdiff1d(np.flatnonzero(self.coef_), self.support_).size:
+        if (
+            np.setdiff1d(self.support_, np.arange(p)).size
+            or np.setdiff1d(np.flatnonzero(self.coef_), self.support_).size
+        ):
             raise ValueError("support_ must hold features, and coef_ be 0 outside of it")
         if len(self.__dict__.get("feature_names_in_", self.coef_)) != p:
             raise ValueError("feature_names_in_ must be as many as coef_")
@@ -405,9 +409,12 @@ class SparseRegression(RegressorMixin, Persistent):
 
     def _opened(self, X: Any, y: Any) -> io.Table:
         table = io.open_table(X, y)
-        if table.n_outcomes != 1:
-            found = "none" if table.n_outcomes == 0 else f"{table.n_outcomes} columns"
-            raise ValueError(f"{type(self).__name__} requires y to be passed as one outcome a row, got {found}")
+        if table.n_outcomes == 0:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        if table.n_outcomes > 1:
+            raise ValueError(f"y must have one outcome a row, got {table.n_outcomes} columns")
+        if getattr(y, "ndim", 1) == 2:
+            warnings.warn("y is a column where a vector was expected", DataConversionWarning, stacklevel=4)
         self._check_features(table.n_features)
         return table
 

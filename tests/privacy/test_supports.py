@@ -53,7 +53,9 @@ def test_the_law_changes_by_no_more_than_epsilon(length, bound_y, adjacency):
     rate = score_rate(1.0, loss_range(bound_y, math.sqrt(SIZE) * length), 1e-9, adjacency=adjacency)
 
     def loss(x, y, record):
-        changed = (x[1:], y[1:]) if record is None else (np.concatenate([record[0], x[1:]]), np.append(record[1], y[1:]))
+        changed = (
+            (x[1:], y[1:]) if record is None else (np.concatenate([record[0], x[1:]]), np.append(record[1], y[1:]))
+        )
         return np.abs(log_probabilities(x, y, rate) - log_probabilities(*changed, rate)).max()
 
     largest = 0.0
@@ -123,7 +125,9 @@ def test_calibrations_are_rounded_towards_privacy(epsilon, bound_y, reach):
         assert Fraction(rate) * (records * Fraction(own) + 1) >= Fraction(epsilon) * (1 - Fraction(1, 2**51))
 
 
-@pytest.mark.parametrize(("size", "features", "mechanism"), [(1, 50, "Laplace"), (3, 60, "Laplace"), (20, 60, "Gaussian")])
+@pytest.mark.parametrize(
+    ("size", "features", "mechanism"), [(1, 50, "Laplace"), (3, 60, "Laplace"), (20, 60, "Gaussian")]
+)
 def test_votes_take_the_lesser_noise(size, features, mechanism):
     noise = vote_noise(Privacy(1.0, 1e-6), size, features)
     assert noise.mechanism == mechanism

@@ -53,7 +53,9 @@ def test_scores_are_least_sums_of_squares():
 def test_threads_and_blocks_do_not_matter(n_threads):
     xx, xy = moments(100, 62, seed=2)
     assert math.comb(62, 4) > 4 * BLOCK_SUPPORTS
-    one, several = (np.concatenate(list(SupportScores(xx, xy, 4, ridge=1e-6, tolerance=1e-8).blocks(n))) for n in (1, n_threads))
+    one, several = (
+        np.concatenate(list(SupportScores(xx, xy, 4, ridge=1e-6, tolerance=1e-8).blocks(n))) for n in (1, n_threads)
+    )
     assert np.array_equal(one, several)
     start, n = 123_456, 1000
     part = np.empty(n)
@@ -70,7 +72,11 @@ def test_supports_are_numbered_in_lexicographic_order():
 def test_progress_is_told():
     xx, xy = moments(100, 62)
     told = []
-    list(SupportScores(xx, xy, 4, ridge=1e-6, tolerance=1e-8).blocks(progress=lambda done, total: told.append((done, total))))
+    list(
+        SupportScores(xx, xy, 4, ridge=1e-6, tolerance=1e-8).blocks(
+            progress=lambda done, total: told.append((done, total))
+        )
+    )
     total = math.comb(62, 4)
     assert told[0] == (BLOCK_SUPPORTS, total)
     assert told[-1] == (total, total)
@@ -93,7 +99,9 @@ def test_the_exact_minimum_is_optimal():
     for n in (1, 2, 3):
         for _ in range(10):
             factor = rng.integers(-3, 4, size=(n, n)).astype(object)
-            matrix = [[Fraction(int(v)) for v in row] for row in factor @ factor.T + np.eye(n, dtype=int).astype(object)]
+            matrix = [
+                [Fraction(int(v)) for v in row] for row in factor @ factor.T + np.eye(n, dtype=int).astype(object)
+            ]
             vector = [Fraction(int(v)) for v in rng.integers(-12, 13, size=n)]
             least, _ = exact_box_minimum(matrix, vector)
             twin = support_scores(np.array(matrix, float), np.array(vector, float), n, 0.0)[0]
@@ -138,7 +146,11 @@ def test_the_error_bound_holds_for_exact_moments(kind):
         (lambda: SupportScores(np.eye(3), np.ones(2), 1, ridge=1.0, tolerance=1.0), ValueError, "xx and xy must have"),
         (lambda: SupportScores(np.eye(3), np.ones((3, 1)), 1, ridge=1.0, tolerance=1.0), ValueError, "xx and xy"),
         (lambda: SupportScores(np.eye(3) * math.nan, np.ones(3), 1, ridge=1.0, tolerance=1.0), ValueError, "finite"),
-        (lambda: SupportScores(np.triu(np.ones((3, 3))), np.ones(3), 1, ridge=1.0, tolerance=1.0), ValueError, "symmetric"),
+        (
+            lambda: SupportScores(np.triu(np.ones((3, 3))), np.ones(3), 1, ridge=1.0, tolerance=1.0),
+            ValueError,
+            "symmetric",
+        ),
         (lambda: SupportScores(np.eye(3), np.ones(3), 4, ridge=1.0, tolerance=1.0), ValueError, "size must be at most"),
         (lambda: SupportScores(np.eye(3), np.ones(3), 0, ridge=1.0, tolerance=1.0), ValueError, "size"),
         (lambda: SupportScores(np.eye(3), np.ones(3), 1, ridge=0.0, tolerance=1.0), ValueError, "ridge"),

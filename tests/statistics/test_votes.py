@@ -31,7 +31,9 @@ def test_zero_coefficients_do_not_vote():
 @pytest.mark.parametrize("n_threads", [1, 2, 4])
 def test_threads_do_not_matter(n_threads):
     x, y, blocks = sparse(seed=1)
-    one = block_votes(x, 0.01 * y + np.random.default_rng(2).normal(size=len(y)), blocks, 10, 4, LassoSelector(), n_threads=1)
+    one = block_votes(
+        x, 0.01 * y + np.random.default_rng(2).normal(size=len(y)), blocks, 10, 4, LassoSelector(), n_threads=1
+    )
     several = block_votes(
         x, 0.01 * y + np.random.default_rng(2).normal(size=len(y)), blocks, 10, 4, LassoSelector(), n_threads=n_threads
     )
