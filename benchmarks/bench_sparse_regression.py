@@ -77,7 +77,7 @@ class Picking:
 
 
 class Fitting:
-    params = ["exponential", "sample_aggregate"]
+    params = ("exponential", "sample_aggregate")
     param_names = ("selector",)
 
     def setup(self, selector):

@@ -1,4 +1,4 @@
-"""SparseRegression as its users see it: the best subset without privacy, calibrated with it, and nothing left behind."""
+"""SparseRegression as its users see it: the best subset without privacy, calibrated with it, nothing left behind."""
 
 import contextlib
 import itertools

@@ -332,7 +332,7 @@ class SparseRegression(RegressorMixin, Persistent):
             or np.setdiff1d(np.flatnonzero(self.coef_), self.support_).size
         ):
             raise ValueError("support_ must hold features, and coef_ be 0 outside of it")
-        if len(self.__dict__.get("feature_names_in_", self.coef_)) != p:
+        if len(vars(self).get("feature_names_in_", self.coef_)) != p:
             raise ValueError("feature_names_in_ must be as many as coef_")
         if not isinstance(self.privacy_spent_, Privacy):
             raise ValueError("privacy_spent_ must be a guarantee")

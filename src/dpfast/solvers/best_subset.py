@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
-from dpfast.kernels.support_scores import score_supports
+from dpfast.kernels import support_scores as kernel
 from dpfast.kernels.threads import resolve_n_threads, run_in_threads
 
 FloatArray = NDArray[np.float64]
@@ -136,7 +136,7 @@ class SupportScores:
 
         def score_part(first: int, last: int) -> None:
             support = self.support(start + first)
-            score_supports(self.xx, self.xy, self.ridge, self.tolerance, support, scores[first:last])
+            kernel.score_supports(self.xx, self.xy, self.ridge, self.tolerance, support, scores[first:last])
 
         run_in_threads([partial(score_part, *part) for part in pairwise(cuts)], lambda: None)
         for i in np.flatnonzero(np.isnan(scores)):
