@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast.moment_release import (
+    DeclaredPeople,
     MomentCalibration,
     calibrate,
     calibrate_each_outcome,
@@ -40,13 +41,13 @@ class Frame:
     nonnegative: bool
     sums: bool
 
-    def blocks(self, adjacency: Adjacency, max_rows: int | None = None) -> list[str]:
+    def blocks(self, adjacency: Adjacency, *, several_rows: bool = False) -> list[str]:
         """Name the blocks of moments that are released under an adjacency."""
         names = ["xx", "xy"]
         if self.sums:
             names += ["x", "y"]
             # Under replace-one the number of people is public, and that of rows if a person is a row.
-            names += ["n"] if adjacency == "add_remove" or max_rows is not None else []
+            names += ["n"] if adjacency == "add_remove" or several_rows else []
         return names
 
 
@@ -108,7 +109,12 @@ def row_frames(
 
 
 def cheapest_route(
-    frames: list[Frame], privacy: Privacy, bound_y: float, shape: tuple[int, int], max_rows: int | None = None
+    frames: list[Frame],
+    privacy: Privacy,
+    bound_y: float,
+    shape: tuple[int, int],
+    max_rows: int | None = None,
+    block_bounds: tuple[float | None, float | None] = (None, None),
 ) -> Route:
     """Calibrate every frame and return the one whose noise costs least.
 
@@ -119,26 +125,30 @@ def cheapest_route(
     privacy : Privacy
         The guarantee wanted.
     bound_y : float
-        Largest L2 norm of an outcome row, as it is summed.
+        L2 norm that outcome rows are held to.
     shape : tuple of int
         Numbers of features and of outcomes.
     max_rows : int, optional
         Most rows of a person, where people may own several.
+    block_bounds : tuple of float or None
+        Goes with `max_rows`: Frobenius norms of a person's X'X and X'Y. Frames that keep sums have none.
 
     Returns
     -------
     Route
     """
     features, outcomes = shape
-    signal = features * (bound_y / min(frame.radius for frame in frames)) ** 2
+    radius_y = rounded_bound(bound_y, outcomes)
+    signal = features * (radius_y / min(frame.radius for frame in frames)) ** 2
     routes = []
     for frame in frames:
         radius = rounded_bound(frame.radius, features)
-        costs = _costs(features, outcomes, radius, bound_y, signal)
-        weights = {name: costs[name] for name in frame.blocks(privacy.adjacency, max_rows)}
-        calibration = calibrate(
-            privacy, radius, bound_y, shape, weights, nonnegative=frame.nonnegative, max_rows=max_rows
-        )
+        people = None
+        if max_rows is not None:
+            people = DeclaredPeople.of(max_rows, block_bounds, frame.radius, bound_y, shape)
+        costs = _costs(features, outcomes, radius, radius_y, signal)
+        weights = {name: costs[name] for name in frame.blocks(privacy.adjacency, several_rows=people is not None)}
+        calibration = calibrate(privacy, radius, radius_y, shape, weights, nonnegative=frame.nonnegative, people=people)
         routes.append(Route(frame, calibration, weighted_cost(calibration, weights)))
     return min(routes, key=lambda route: route.cost)
 

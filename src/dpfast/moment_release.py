@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,20 @@ from numpy.typing import NDArray
 from dpfast import noise
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy import Calibration, Composition, Privacy, Release, compose_mu, share_of_mu
-from dpfast.privacy.block_moments import person_moment_mu, person_moment_scales
+from dpfast.privacy.block_moments import (
+    BlockBounds,
+    block_moment_mu,
+    block_moment_scales,
+    person_moment_mu,
+    person_moment_scales,
+)
 from dpfast.privacy.gaussian import gaussian_mu
 from dpfast.privacy.laplace import l2_laplace_scale
 from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.primo import primo_printed_delta, primo_printed_sampled_scales, primo_printed_scales
 from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.solvers import MomentNoise, NoisyMoments
-from dpfast.statistics import Gram, PersonUnit, SampledGram
+from dpfast.statistics import Gram, PersonUnit, SampledGram, person_block_bounds
 
 FloatArray = NDArray[np.float64]
 
@@ -96,6 +102,40 @@ class MomentCalibration:
         return 1.0 if self.sample is None else self.sample[1] / self.sample[0]
 
 
+@dataclass(frozen=True)
+class DeclaredPeople:
+    """Public bounds on what a person who owns several rows adds to the sums.
+
+    Parameters
+    ----------
+    unit : PersonUnit
+        As declared: what the rows are clipped by.
+    bounds : BlockBounds or None
+        The same once rows are rounded: what to calibrate with. None where a person's block has no bounds of its own.
+    """
+
+    unit: PersonUnit
+    bounds: BlockBounds | None
+
+    @classmethod
+    def of(
+        cls,
+        max_rows: int,
+        block_bounds: tuple[float | None, float | None],
+        bound_x: float,
+        bound_y: float,
+        shape: tuple[int, int],
+    ) -> DeclaredPeople:
+        """Return what is declared of people whose rows are held to `bound_x` and `bound_y`."""
+        unit = PersonUnit.checked(max_rows, *block_bounds, bound_x, bound_y)
+        if not unit.clips_blocks:
+            return cls(unit, None)
+        bounds = person_block_bounds(
+            max_rows, *shape, bound_x=bound_x, bound_y=bound_y, bound_xx=unit.bound_xx, bound_xy=unit.bound_xy
+        )
+        return cls(unit, bounds)
+
+
 def calibrate(
     privacy: Privacy,
     radius_x: float,
@@ -104,7 +144,7 @@ def calibrate(
     weights: Mapping[str, float],
     *,
     nonnegative: bool = False,
-    max_rows: int | None = None,
+    people: DeclaredPeople | None = None,
 ) -> MomentCalibration:
     """Noise for the blocks named in `weights`, the least in their weighted sum of squares.
 
@@ -120,8 +160,9 @@ def calibrate(
         What the squared noise scale of each released block costs.
     nonnegative : bool, default False
         Every entry of X and Y is known to be at least 0.
-    max_rows : int, optional
-        Most rows of a person, where people may own several; the number of rows is private then.
+    people : DeclaredPeople, optional
+        What is declared of people who own several rows; the number of rows is private then. Where their blocks are
+        bounded, the noise is the lesser of what that asks for and what the bounds on their rows do.
 
     Returns
     -------
@@ -135,43 +176,77 @@ def calibrate(
     """
     if privacy.epsilon == math.inf:
         raise ValueError("epsilon must be finite: without noise there is no moment release to calibrate")
-    features, outcomes = shape
-    table: dict[str, Any] = {
-        "adjacency": privacy.adjacency,
-        "n_features": features,
-        "n_outcomes": outcomes,
-        "nonnegative": nonnegative,
-    }
-    unit = None if max_rows is None else PersonUnit(max_rows)
-
-    def least_noise(mu: float) -> MomentScales:
-        if max_rows is None:
-            return moment_scales(mu, radius_x, radius_y, weights, **table)
-        return person_moment_scales(mu, max_rows, radius_x, radius_y, weights, **table)
-
+    laws = _laws(privacy, radius_x, radius_y, shape, weights, nonnegative, people)
+    law = min(laws, key=lambda law: _weighted(law.least_noise(1.0), weights))
+    unit = None if people is None else people.unit
     if privacy.delta > 0.0:
         mu = gaussian_mu(*privacy.target)
-        scales = least_noise(mu)
+        scales = law.least_noise(mu)
         # Frobenius-isotropic noise: half the variance off the diagonal, where every entry stands twice.
         off_diagonal = math.nextafter(scales.xx * math.sqrt(0.5), math.inf)
         return MomentCalibration(privacy, scales, off_diagonal, "Gaussian", mu, unit=unit)
-    best = least_noise(1.0)
+    best = law.least_noise(1.0)
     # One spherical draw for all: each block is stretched by a power of two first, which keeps its exact sums exact.
     exponents = {name: round(math.log2(best.xx) - math.log2(getattr(best, name))) for name in weights}
     _check_spread(exponents, radius_x, radius_y)
     stretch = {name: math.ldexp(1.0, exponent) for name, exponent in exponents.items()}
     stretched = MomentScales(**{name: 1.0 / stretch[name] for name in weights})
-    if max_rows is None:
-        sensitivity = moment_mu(stretched, radius_x, radius_y, **table)
-    else:
-        sensitivity = person_moment_mu(stretched, max_rows, radius_x, radius_y, **table)
-    scale = l2_laplace_scale(privacy.target[0], sensitivity)
+    scale = l2_laplace_scale(privacy.target[0], law.mu(stretched))
     # A coordinate of the draw has variance scale^2 (dim + 1).
     deviation = scale * math.sqrt(_joint_dimension(shape, weights) + 1.0)
     scales = MomentScales(**{name: deviation / stretch[name] for name in weights})
     if not all(sys.float_info.min <= getattr(scales, name) < math.inf for name in weights):
         raise ValueError("epsilon, radius_x and radius_y ask for noise outside the range of floats")
     return MomentCalibration(privacy, scales, scales.xx, "L2-Laplace", joint_scale=scale, unit=unit)
+
+
+@dataclass(frozen=True)
+class _Law:
+    """How much noise makes a joint release mu-GDP, and what mu given noise makes it; at unit noise, its sensitivity."""
+
+    least_noise: Callable[[float], MomentScales]
+    mu: Callable[[MomentScales], float]
+
+
+def _laws(
+    privacy: Privacy,
+    radius_x: float,
+    radius_y: float,
+    shape: tuple[int, int],
+    weights: Mapping[str, float],
+    nonnegative: bool,
+    people: DeclaredPeople | None,
+) -> list[_Law]:
+    """Every law that holds for what is declared.
+
+    A block beyond its bounds has its rows, integers on the grid, scaled by one factor below 1 and rounded: no entry of
+    them grows, so they stay within the rows' own bounds, and the law of the rows holds too.
+    """
+    options: dict[str, Any] = {"adjacency": privacy.adjacency, "nonnegative": nonnegative}
+    table = options | {"n_features": shape[0], "n_outcomes": shape[1]}
+    if people is None:
+        return [
+            _Law(
+                lambda mu: moment_scales(mu, radius_x, radius_y, weights, **table),
+                lambda scales: moment_mu(scales, radius_x, radius_y, **table),
+            )
+        ]
+    rows = people.unit.max_rows
+    laws = [
+        _Law(
+            lambda mu: person_moment_scales(mu, rows, radius_x, radius_y, weights, **table),
+            lambda scales: person_moment_mu(scales, rows, radius_x, radius_y, **table),
+        )
+    ]
+    bounds = people.bounds
+    if bounds is not None:
+        laws.append(
+            _Law(
+                lambda mu: block_moment_scales(mu, bounds, weights, **options),
+                lambda scales: block_moment_mu(scales, bounds, **options),
+            )
+        )
+    return laws
 
 
 def calibrate_each_outcome(
@@ -318,10 +393,11 @@ def printed_sampled_primo(
 
 def weighted_cost(calibration: MomentCalibration, weights: Mapping[str, float]) -> float:
     """Return the weighted sum of squared noise scales, that of X'X as it stands for all rows."""
-    factors = {"xx": calibration.xx_factor}
-    return math.fsum(
-        weight * (factors.get(name, 1.0) * getattr(calibration.scales, name)) ** 2 for name, weight in weights.items()
-    )
+    return _weighted(replace(calibration.scales, xx=calibration.xx_factor * calibration.scales.xx), weights)
+
+
+def _weighted(scales: MomentScales, weights: Mapping[str, float]) -> float:
+    return math.fsum(weight * getattr(scales, name) ** 2 for name, weight in weights.items())
 
 
 def _joint_dimension(shape: tuple[int, int], blocks: Iterable[str]) -> int:

@@ -96,6 +96,13 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         them; rows are summed about the centre of the box where that lowers the noise.
     nonnegative : bool, default False
         Declares that all features and outcomes are at least 0, which lowers the noise; negative entries are clipped.
+    block_bounds : tuple of (bound_xx, bound_xy), optional
+        With `groups`: Frobenius norms of one person's X'X and X'Y, either of them None for no more than the rows' own
+        bounds give, ``max_rows * bound_x**2`` and ``max_rows * bound_x * bound_y``. A person beyond them has all their
+        rows scaled by one factor. The noise is in proportion to what one person may add, so it helps where people own
+        many rows that point in different directions or stay within their bound: rows of mean squared norm
+        ``s * bound_x**2``, spread evenly over d features, add up to ``max_rows * s * bound_x**2 / sqrt(d)`` only. The
+        column sums have no such bound: for an intercept, add a constant column to X.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of rows is public (one row replaced) or private (one row more or less).
     calibration : {"sound", "paper"}, default "sound"
@@ -115,9 +122,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
     intercept_ : ndarray of shape (n_outcomes,)
         Intercepts; zeros without `fit_intercept`.
     coef_std_ : ndarray of shape (n_outcomes, n_features)
-        Standard deviation of `coef_` from the privacy noise alone (first order; with "projection" from that in X'X
-        only, as the error of a projected X'Y is no longer Gaussian); it says nothing of sampling error, that of
-        `n_subsample` included.
+        Standard deviation of `coef_` from the privacy noise alone (first order; what `ridge` and "projection" shrink
+        them by is taken as fixed); it says nothing of sampling error, that of `n_subsample` included.
     ridge_ : float
         The penalty used (the largest over outcomes, for "independent").
     releases_ : tuple of Release
@@ -167,6 +173,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         fit_intercept: bool = False,
         box_x: tuple[ArrayLike, ArrayLike] | None = None,
         nonnegative: bool = False,
+        block_bounds: tuple[float | None, float | None] | None = None,
         adjacency: Adjacency = "replace_one",
         calibration: Calibration = "sound",
         random_state: int | None = None,
@@ -185,6 +192,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         self.fit_intercept = fit_intercept
         self.box_x = box_x
         self.nonnegative = nonnegative
+        self.block_bounds = block_bounds
         self.adjacency = adjacency
         self.calibration = calibration
         self.random_state = random_state
@@ -201,7 +209,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         Y : table of shape (n_rows, n_outcomes) or (n_rows,)
             Their outcomes, in the same order.
         groups : array of shape (n_rows,), optional
-            Who owns each row, where people may own several: the person is then the unit of privacy.
+            Who owns each row, where people may own several: the person is then the unit of privacy. For a file,
+            `dpfast.io.RowOwners` reads its column of ids.
         max_rows : int, optional
             Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
 
@@ -272,13 +281,12 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         if self.n_subsample is not None:
             raise ValueError("n_subsample needs the rows: a sample cannot be drawn of their sums; use fit")
         exact = math.isinf(privacy.epsilon)
-        if gram.unit is not None and gram.unit.bound_xx is gram.unit.bound_xy is None:
-            self._check_people((), gram.unit.max_rows, privacy)
-        elif gram.unit is not None:
-            raise ValueError("gram must not have bounds of its own on a person's block: the estimator has none")
         max_rows = None if gram.unit is None else gram.unit.max_rows
+        self._check_people(None if gram.unit is None else (), max_rows, privacy)
         route = None if exact else self._route(gram.xx.shape[0], gram.xy.shape[1], privacy, max_rows)
         _check_sums(gram, self.bound_x, self.bound_y, self.fit_intercept)
+        if route is not None and gram.unit != route.calibration.unit:
+            raise ValueError("gram must have the bounds on a person's block that the estimator has as block_bounds")
         with self._reservation(privacy) as reservation:
             if route is None:
                 fitted = self._fit_exact_sums(gram)
@@ -313,6 +321,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         *,
         target: float = 0.1,
         spread: float = 0.25,
+        max_rows: int | None = None,
         **parameters: Any,
     ) -> Plan:
         """Say what error privacy will add, before any data is touched; nothing is spent.
@@ -328,6 +337,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         spread : float, default 0.25
             Assumed mean squared norm of the rows (about the centre of their box, if any) as a fraction of their
             squared bound; it is taken to be even over directions, and the outcomes to be explained by the features.
+        max_rows : int, optional
+            Rows of a person, where people own several: everybody is taken to own that many.
         **parameters
             The estimator's own: epsilon, delta, bound_x, bound_y, ...
 
@@ -345,7 +356,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         True
         """
         sizes = {"n": n, "n_features": n_features, "n_outcomes": n_outcomes}
-        for name, value in sizes.items():
+        for name, value in (sizes | ({} if max_rows is None else {"max_rows": max_rows})).items():
             check.positive_integer(name, value)
         check.positive("target", target)
         check.positive("spread", spread)
@@ -353,9 +364,12 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         privacy = estimator._checked()
         if math.isinf(privacy.epsilon):
             return Plan.from_error(n, 0.0, target, {})
-        route = estimator._route(n_features, n_outcomes, privacy, n_rows=n)
+        if max_rows is not None or estimator.block_bounds is not None:
+            estimator._check_people(() if max_rows is not None else None, max_rows, privacy)
+        route = estimator._route(n_features, n_outcomes, privacy, max_rows, n)
+        rows = n * estimator._counting_rows(n_features, spread, route)
         # E r'(X'X)^-1 r / n with X'X = (n spread radius^2 / d) I, r the noise in X'Y - X'X theta; see _costs.
-        squared_error = n_features * route.cost / (spread * route.frame.radius * n * estimator.bound_y) ** 2
+        squared_error = n_features * route.cost / (spread * route.frame.radius * rows * estimator.bound_y) ** 2
         scales = {name: float(getattr(route.calibration.scales, name)) for name in route.calibration.blocks}
         error, sample = math.sqrt(squared_error), route.calibration.sample
         if sample is None:
@@ -367,6 +381,17 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         notes = {"error of the noise": error, "error of sampling": sampling_error}
         notes |= cost_of_sampling(route, of_all, (n_features, n_outcomes))
         return Plan.from_error(n, error, target, scales, sampling_error=sampling_error, notes=notes)
+
+    def _counting_rows(self, features: int, spread: float, route: Route) -> float:
+        """Rows of a person, as planned, less what the bounds on their block scale them down by."""
+        unit = route.calibration.unit
+        if unit is None:
+            return 1.0
+        # Rows even over as many directions as they can be; outcomes at their bound, explained by rows at theirs.
+        norm = unit.max_rows * spread * route.frame.radius / math.sqrt(min(unit.max_rows, features))
+        limits = ((unit.bound_xx, route.frame.radius), (unit.bound_xy, float(self.bound_y)))
+        factors = [bound / (norm * length) for bound, length in limits if bound is not None]
+        return unit.max_rows * min([1.0, *factors])
 
     @property
     def _release_name(self) -> str:
@@ -390,6 +415,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
             raise ValueError("adjacency must be 'replace_one' with mechanism='projection': labels tell how many rows")
         check.boolean("fit_intercept", self.fit_intercept)
         check.boolean("nonnegative", self.nonnegative)
+        if self.block_bounds is not None:
+            self._check_block_bounds(self.block_bounds)
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
             raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
         noise.resolve_source(self.random_state)
@@ -408,6 +435,15 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
                 if getattr(self, name) != accepted:
                     raise ValueError(f"{name} must be {accepted!r} with n_subsample, got {getattr(self, name)!r}")
         return privacy
+
+    def _check_block_bounds(self, bounds: object) -> None:
+        if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+            raise TypeError(f"block_bounds must be a pair (bound_xx, bound_xy), got {type(bounds).__name__}")
+        for name, bound in zip(("bound_xx", "bound_xy"), bounds, strict=True):
+            if bound is not None:
+                check.positive(f"block_bounds' {name}", bound)
+        if self.fit_intercept:
+            raise ValueError("block_bounds have none for the sums that fit_intercept needs: add a constant column to X")
 
     def _check_loaded(self) -> None:
         self._checked()
@@ -449,6 +485,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
 
     def _check_people(self, groups: ArrayLike | None, max_rows: int | None, privacy: Privacy) -> None:
         if groups is None and max_rows is None:
+            if self.block_bounds is not None:
+                raise ValueError("block_bounds go with groups and max_rows: they bound what a person's rows add up to")
             return
         if groups is None or max_rows is None:
             raise ValueError("groups and max_rows go together: whose each row is, and how many of a person's count")
@@ -472,17 +510,21 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
             nonnegative=self.nonnegative,
             sums=self.fit_intercept,
         )
-        bound_y, shape = rounded_bound(float(self.bound_y), outcomes), (features, outcomes)
+        bound_y, shape = float(self.bound_y), (features, outcomes)
         sample = None if self.n_subsample is None or n_rows is None else (int(self.n_subsample), n_rows)
         if sample is not None and sample[0] > sample[1]:
             raise ValueError(f"n_subsample must be at most the number of rows, {sample[1]}, got {sample[0]}")
         if self.calibration == "paper":
-            return printed_route(frames[0], privacy, bound_y, shape, sample)
+            return printed_route(frames[0], privacy, rounded_bound(bound_y, outcomes), shape, sample)
         if sample is not None:
-            return sampled_route(frames[0], privacy, bound_y, shape, sample)
+            return sampled_route(frames[0], privacy, rounded_bound(bound_y, outcomes), shape, sample)
         if self.mechanism == "independent":
-            return independent_route(frames[0], privacy, bound_y, shape, self.composition)
-        return cheapest_route(frames, privacy, bound_y, shape, max_rows)
+            return independent_route(frames[0], privacy, rounded_bound(bound_y, outcomes), shape, self.composition)
+        if self.block_bounds is None:
+            return cheapest_route(frames, privacy, bound_y, shape, max_rows)
+        without_sums = [frame for frame in frames if not frame.sums]
+        bound_xx, bound_xy = self.block_bounds
+        return cheapest_route(without_sums, privacy, bound_y, shape, max_rows, (bound_xx, bound_xy))
 
     def _opened(self, X: Any, Y: Any) -> io.Table:
         table = io.open_table(X, Y, may_copy=self.n_subsample is not None)
@@ -513,6 +555,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
             map_y=NONNEGATIVE if route.frame.nonnegative else None,
             groups=groups,
             max_rows=max_rows,
+            **_block_bounds(route),
         )
         # Where the number of rows is private, a stream without any is as good as another table.
         public = privacy.adjacency == "replace_one" and groups is None
@@ -593,6 +636,11 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         return _attributes(solution, self._exact_release(solution))
 
 
+def _block_bounds(route: Route) -> dict[str, float | None]:
+    unit = route.calibration.unit
+    return {} if unit is None else {"bound_xx": unit.bound_xx, "bound_xy": unit.bound_xy}
+
+
 def _check_sums(exact: Gram, bound_x: float | None, bound_y: float, fit_intercept: bool) -> None:
     """Refuse sums of rows that were clipped otherwise than the estimator's calibration assumes."""
     for name, declared, used in (("bound_x", bound_x, exact.bound_x), ("bound_y", bound_y, exact.bound_y)):
@@ -622,6 +670,9 @@ def _dimensions(table: Any) -> int:
 
 def _columns(X: Any) -> dict[str, Any]:
     """Names and number of the features, where a table tells them without being read."""
+    if isinstance(X, io.EncodedTable):
+        names = X.columns.feature_names
+        return {"n_features_in_": len(names), "feature_names_in_": np.array(names, dtype=object)}
     if not hasattr(X, "shape"):
         return {}
     probe = BaseEstimator()

@@ -100,7 +100,11 @@ def fit_in_memory(frame):
 
 
 def written(folder):
-    return json.loads((folder / "fit" / "model.json").read_text())
+    return MultiOutcomeRidge.load(folder / "fit" / "model.json")
+
+
+def record(folder):
+    return json.loads((folder / "fit" / "report.json").read_text())
 
 
 def left_behind(folder):
@@ -125,8 +129,9 @@ def test_every_kind_of_file_gives_the_bits_of_the_fit_in_memory(frame, folder, c
         job = changed()
         job["input"] = section
         assert main(["fit", str(write_job(folder, job)), "--force"]) == 0
-        assert written(folder)["coefficients"] == expected.coef_.tolist()
-        assert written(folder)["intercept"] == expected.intercept_.tolist()
+        assert np.array_equal(written(folder).coef_, expected.coef_)
+        assert np.array_equal(written(folder).intercept_, expected.intercept_)
+        assert written(folder).feature_names_in_.tolist() == ["age", "smoker", "site=Bern", "site=Basel"]
     assert capsys.readouterr().err == ""
 
 
@@ -138,8 +143,8 @@ def test_a_pair_of_arrays(frame, folder):
     job["input"] = {"x": "x.npy", "y": "y.npy"}
     assert main(["fit", str(write_job(folder, job))]) == 0
     expected = MultiOutcomeRidge(1.0, 1e-6, **PARAMETERS | {"bound_x": 100.0}).fit(x, y)
-    assert written(folder)["coefficients"] == expected.coef_.tolist()
-    assert written(folder)["feature_names"] == ["x0", "x1", "x2", "x3"]
+    assert np.array_equal(written(folder).coef_, expected.coef_)
+    assert record(folder)["feature_names"] == ["x0", "x1", "x2", "x3"]
 
 
 def test_patterns_take_the_columns_that_are_not_named(frame, folder):
@@ -150,18 +155,54 @@ def test_patterns_take_the_columns_that_are_not_named(frame, folder):
     job = changed(estimator={"bound_x": 100.0})
     job["features"], job["outcomes"] = {"lab_*": "number"}, {"y": "boolean", "lab_4": "number"}
     assert main(["fit", str(write_job(folder, job))]) == 0
-    assert written(folder)["feature_names"] == ["lab_1", "lab_2", "lab_3"]
+    assert record(folder)["feature_names"] == ["lab_1", "lab_2", "lab_3"]
 
 
 def test_a_column_may_be_called_as_a_pattern_is_written(frame, folder):
     frame.rename(columns={"age": "a*"}).assign(ab=1.0).to_csv(folder / "table.csv", index=False)
     job = changed(features={"age": None, "a*": BASE["features"]["age"]})
     assert main(["fit", str(write_job(folder, job))]) == 0
-    assert written(folder)["feature_names"] == ["smoker", "site=Bern", "site=Basel", "a*"]
+    assert record(folder)["feature_names"] == ["smoker", "site=Bern", "site=Basel", "a*"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "several"])
+def test_people_with_several_rows(frame, folder, kind):
+    """Rows of a person may lie anywhere, in any of the files."""
+    ids = np.random.default_rng(6).integers(0, 200, len(frame))
+    frame = frame.assign(patient=ids if kind == "parquet" else [f"p{one}" for one in ids])
+    path = {"csv": "table.csv", "parquet": "table.parquet", "several": ["one.csv", "two.csv"]}[kind]
+    frame.to_csv(folder / "table.csv", index=False)
+    frame.to_parquet(folder / "table.parquet", row_group_size=100)
+    frame[:300].to_csv(folder / "one.csv", index=False)
+    frame[300:].to_csv(folder / "two.csv", index=False)
+    job = changed(people={"id": "patient", "max_rows": 4}, input={"path": path})
+    assert main(["fit", str(write_job(folder, job))]) == 0
+    box = (np.zeros(4), np.array([100.0, 1.0, 1.0, 1.0]))
+    expected = MultiOutcomeRidge(1.0, 1e-6, **PARAMETERS, box_x=box).fit(*arrays(frame), groups=ids, max_rows=4)
+    assert np.array_equal(written(folder).coef_, expected.coef_)
+    assert "all rows of one 'patient', 4 at most" in (folder / "fit" / "report.md").read_text()
+
+
+def test_people_without_an_id_are_refused_and_cost_nothing(frame, folder, capsys):
+    frame.assign(patient=["a", *[None] * 699]).to_csv(folder / "table.csv", index=False)
+    assert main(["fit", str(write_job(folder, changed(people={"id": "patient", "max_rows": 4})))]) == 2
+    assert "column 'patient' has missing ids: every row needs a person" in capsys.readouterr().err
+    assert left_behind(folder) == set()
+
+
+def test_budget_of_a_dead_process_is_named(folder, capsys, monkeypatch):
+    ledger = {"path": "budget.json", "epsilon": 1.5, "delta": 1e-5}
+    path = write_job(folder, changed(privacy={"ledger": ledger}))
+    Job.read(path).open_ledger().reserve(Privacy(1.0, 1e-6))
+    assert main(["fit", str(path)]) == 3
+    assert "abandoned" not in capsys.readouterr().err
+    monkeypatch.setattr("dpfast.privacy.holder.Holder.ended", lambda self: True)
+    assert main(["fit", str(path)]) == 3
+    assert "a process that has ended still holds budget: see ledger.abandoned" in capsys.readouterr().err
 
 
 def test_an_interrupt_is_one_line(folder, capsys, monkeypatch):
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(MultiOutcomeRidge, "fit", interrupt)
@@ -181,37 +222,37 @@ def test_what_is_written(frame, folder, capsys):
     assert [row["feature"] for row in rows[:5]] == ["(intercept)", "age", "smoker", "site=Bern", "site=Basel"]
     assert [float(row["coefficient"]) for row in rows[6:]] == expected.coef_[1].tolist()
     assert [float(row["noise_std"]) for row in rows[6:]] == expected.coef_std_[1].tolist()
-    report = json.loads((folder / "fit" / "report.json").read_text())
-    assert report["spent"] == {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace_one"}
+    assert record(folder)["outcome_names"] == ["days", "again"]
+    assert record(folder)["spent"] == {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace_one"}
     assert "Privacy report" in (folder / "fit" / "report.md").read_text()
     # The seed takes the noise off: it is in no output, nor can it be found by trying digests.
     assert not any("random_state" in path.read_text() for path in (folder / "fit").iterdir())
     other = write_job(folder, changed(estimator={"random_state": 12}), "other.toml")
-    assert Job.read(other).digest == written(folder)["job_sha256"]
+    assert Job.read(other).digest == record(folder)["job_sha256"]
 
 
 def test_a_release_that_was_made_is_not_made_again(folder, capsys, monkeypatch):
     job = write_job(folder, changed(estimator={"random_state": None}, output={"overwrite": True}))
     assert main(["fit", str(job)]) == 0
-    first = written(folder)
+    first = (folder / "fit" / "model.json").read_text()
     with monkeypatch.context() as patch:
         patch.setattr(MultiOutcomeRidge, "fit", None)
         assert main(["fit", str(job)]) == 0
     assert "holds the release of this job already; nothing was read or spent" in capsys.readouterr().out
-    assert written(folder) == first
+    assert (folder / "fit" / "model.json").read_text() == first
     assert main(["fit", str(job), "--force"]) == 0
-    assert written(folder)["coefficients"] != first["coefficients"]
+    assert (folder / "fit" / "model.json").read_text() != first
 
 
 def test_outputs_are_replaced_only_if_that_is_asked_for(folder, capsys):
     assert main(["fit", str(write_job(folder, changed()))]) == 0
-    first = written(folder)
+    first = (folder / "fit" / "model.json").read_text()
     assert main(["fit", str(write_job(folder, changed(privacy={"epsilon": 2.0})))]) == 2
     assert "holds the outputs of another job" in capsys.readouterr().err
-    assert written(folder) == first
+    assert (folder / "fit" / "model.json").read_text() == first
     path = write_job(folder, changed(privacy={"epsilon": 2.0}, output={"overwrite": True}))
     assert main(["fit", str(path)]) == 0
-    assert written(folder)["privacy"]["epsilon"] == 2.0
+    assert written(folder).privacy_spent_.epsilon == 2.0
     assert left_behind(folder) == {"fit"}
     (folder / "fit" / "thesis.txt").touch()
     assert main(["fit", str(path), "--force"]) == 2
@@ -221,6 +262,11 @@ def test_outputs_are_replaced_only_if_that_is_asked_for(folder, capsys):
 REFUSED = [
     (changed(estimators={"kind": "x"}), r"\[job\] has an unknown key 'estimators'; did you mean 'estimator'\?"),
     (changed(privacy=None), r"\[job\] lacks the key 'privacy'"),
+    (changed(people={"id": "smoker"}), r"\[people\] lacks the key 'max_rows'"),
+    (changed(people={"id": "smoker", "max_rows": 2}), r"\[people\] id 'smoker' is declared as a feature"),
+    (changed(people={"id": "nobody", "max_rows": 2}), "has no column 'nobody'|names no declared column"),
+    (changed(people={"id": "nobody", "max_rows": 0}), r"\[people\] max_rows must be at least 1, got 0"),
+    (changed(people={"id": "nobody", "max_rows": 2.5}), r"\[people\] max_rows must be an integer, got a number"),
     (changed(privacy={"epsilom": 1.0}), r"\[privacy\] has an unknown key 'epsilom'; did you mean 'epsilon'\?"),
     (changed(privacy={"zzz": 1.0}), r"unknown key 'zzz'; accepted: epsilon, delta, ledger"),
     (changed(privacy={"epsilon": "one"}), r"\[privacy\] epsilon must be an integer or a number, got text"),
@@ -328,7 +374,7 @@ def test_a_budget_that_is_exceeded_is_exit_code_3(folder, capsys, monkeypatch):
 
 
 def test_anything_unexpected_is_exit_code_1_and_quotes_nothing(folder, capsys, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise KeyError("secret")
 
     monkeypatch.setattr(MultiOutcomeRidge, "fit", fail)
@@ -361,7 +407,7 @@ def test_no_permission(folder, capsys, monkeypatch):
 
 
 def test_a_release_that_cannot_be_put_in_place_is_not_lost(folder, capsys, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise OSError("no")
 
     monkeypatch.setattr(outputs, "_put_in_place", fail)

@@ -320,7 +320,7 @@ def test_without_permission_it_fails_before_anything_is_read():
         os.chmod(folder, 0o755)
 
 
-@pytest.mark.parametrize("rounds", [40, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [10, pytest.param(1000, marks=pytest.mark.slow)])
 def test_two_processes_racing_never_overspend_and_never_lose(path, rounds):
     budget = Privacy(1.0, 1e-6)
     cost = Privacy(1.0 / rounds, 1e-6 / rounds)
@@ -332,7 +332,7 @@ def test_two_processes_racing_never_overspend_and_never_lose(path, rounds):
     assert (ledger.remaining.epsilon, ledger.reservations) == (pytest.approx(0.0, abs=1e-12), ())
 
 
-@pytest.mark.parametrize("rounds", [30, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [8, pytest.param(1000, marks=pytest.mark.slow)])
 def test_of_two_processes_making_a_ledger_one_gets_its_budget(tmp_path, rounds):
     first, second = raced(processes.race_for_files, tmp_path, rounds)
     assert sorted(first + second) == list(range(rounds))

@@ -7,7 +7,14 @@ import pytest
 from scipy import linalg
 from sklearn.linear_model import Ridge
 
-from dpfast.solvers import MomentNoise, NoisyMoments, automatic_ridge, positive_semidefinite, ridge_from_moments
+from dpfast.solvers import (
+    MomentNoise,
+    NoisyMoments,
+    Shrinkage,
+    automatic_ridge,
+    positive_semidefinite,
+    ridge_from_moments,
+)
 
 EXACT = MomentNoise(0.0, 0.0, 0.0)
 
@@ -95,6 +102,63 @@ def test_coefficient_std_is_the_spread_under_the_noise(fit_intercept, centred):
     np.testing.assert_allclose(coefs.std(axis=0), expected, rtol=5.0 / np.sqrt(2 * draws) + 0.015)
 
 
+def test_coefficient_std_knows_how_x_y_was_shrunk():
+    rng = np.random.default_rng(11)
+    x, y = table(n=4000, seed=3)
+    turn = linalg.qr(rng.normal(size=(3, 3)))[0]
+    factors = np.array([0.9, 0.5, 0.1])
+    s = (turn * factors) @ turn.T
+    noise, shrinkage = MomentNoise(9.0, 5.0, 90.0), Shrinkage(factors, linalg.norm(s, axis=0), np.eye(5))
+    exact = moments(x, y @ s, noise)
+    draws = 4000
+
+    def fit(xx, xy):
+        return ridge_from_moments(NoisyMoments(xx, xy, noise, shrinkage=shrinkage), 10.0)
+
+    coefs = [
+        fit(exact.xx + symmetric_noise(rng, 5, noise), exact.xy + rng.normal(scale=90.0, size=(5, 3)) @ s).coef
+        for _ in range(draws)
+    ]
+    # As above, for 15 comparisons: false-reject rate 1e-5, and 1.5% for second-order terms.
+    expected = fit(exact.xx, exact.xy).coef_std
+    np.testing.assert_allclose(np.std(coefs, axis=0), expected, rtol=5.0 / np.sqrt(2 * draws) + 0.015)
+
+
+def test_automatic_ridge_weighs_shrinkage():
+    """Nothing shrunk is as if nothing was said; X'Y cut to half its length needs a smaller penalty."""
+    x, y = table()
+    exact = moments(x, y, MomentNoise(30.0, 21.0, 30.0))
+    plain = automatic_ridge(exact.xx, exact.xy, exact.noise)
+    squared = exact.xy @ exact.xy.T
+    same = Shrinkage(np.ones(3), np.ones(3), squared)
+    assert automatic_ridge(exact.xx, exact.xy, exact.noise, same) == plain
+    half = Shrinkage(np.full(3, 0.5), np.full(3, 0.5), 0.5 * squared)
+    assert automatic_ridge(exact.xx, exact.xy / 2.0, exact.noise, half) < plain
+
+
+@pytest.mark.parametrize(("d", "outcomes"), [(4, 1), (4, 300), (20, 1), (20, 300)])
+def test_coefficients_of_nothing_but_noise_are_shrunk(d, outcomes):
+    """In noise 1,000 times the size of a table, no signal shows: most fits are (next to) zero.
+
+    Each is by a probability of some 5/6, so the median of 100 is but for one time in 1e9.
+    """
+    rng = np.random.default_rng(12)
+    x, y = rng.normal(size=(200, d)), rng.normal(size=(200, outcomes))
+    noise = MomentNoise(2e5, 2e5 / 2**0.5, 2e5)
+    exact = moments(x, y)
+    fits = [
+        ridge_from_moments(
+            NoisyMoments(
+                exact.xx + symmetric_noise(rng, d, noise),
+                exact.xy + rng.normal(scale=noise.cross, size=exact.xy.shape),
+                noise,
+            )
+        )
+        for _ in range(100)
+    ]
+    assert np.median([np.sum(fit.coef**2) for fit in fits]) < 1e-6
+
+
 def test_automatic_ridge_is_zero_without_noise_and_grows_with_it():
     x, y = table()
     exact = moments(x, y)
@@ -122,6 +186,27 @@ def test_automatic_ridge_is_close_to_the_best_penalty_in_hindsight():
         losses.append(risk(ridge_from_moments(noisy).coef))
         best.append(min(risk(ridge_from_moments(noisy, p).coef) for p in np.geomspace(1e-1, 1e5, 60)))
     assert np.sum(losses) < 1.25 * np.sum(best)
+
+
+def test_a_direction_that_all_rows_share_does_not_speak_for_the_others():
+    """Outcomes independent of the common direction: the risk stays within twice that of the best penalty."""
+    rng = np.random.default_rng(13)
+    z = 0.2 * rng.normal(size=(5000, 6))
+    x = np.column_stack([z, np.ones(5000)])
+    xx, truth = x.T @ x, np.append(rng.normal(size=6), 0.0)[:, None]
+    noise = MomentNoise(8.0, 8.0 / 2**0.5, 8.0)
+    losses, best = [], []
+    for _ in range(40):
+        noisy = NoisyMoments(
+            xx + symmetric_noise(rng, 7, noise), xx @ truth + rng.normal(scale=8.0, size=(7, 1)), noise
+        )
+
+        def risk(coef):
+            return float(np.sum((coef.T - truth) * (xx @ (coef.T - truth))))
+
+        losses.append(risk(ridge_from_moments(noisy).coef))
+        best.append(min(risk(ridge_from_moments(noisy, p).coef) for p in np.geomspace(1e-2, 1e4, 60)))
+    assert np.sum(losses) < 2.0 * np.sum(best)
 
 
 def test_an_intercept_needs_the_sums():

@@ -2,6 +2,7 @@
 
 from dpfast.io.blocks import as_matrix, blocks, in_memory
 from dpfast.io.columns import Boolean, Category, Columns, EncodedTable, Number
+from dpfast.io.owners import RowOwners
 from dpfast.io.panel import Panel, check_n_pre, check_no_donor, open_long_panel, open_panel, period_labels, target_rows
 from dpfast.io.partitions import is_dask, reduce_partitions
 from dpfast.io.table import BlockMap, Table, map_block, open_table
@@ -14,6 +15,7 @@ __all__ = [
     "EncodedTable",
     "Number",
     "Panel",
+    "RowOwners",
     "Table",
     "as_matrix",
     "blocks",

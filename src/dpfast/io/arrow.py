@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -87,6 +87,14 @@ class ArrowBatch:
         if column.null_count:
             codes[column.is_null().to_numpy(zero_copy_only=False)] = MISSING
         return codes
+
+    def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
+        """Return a column as places in the list of its distinct values; missing entries are `MISSING`."""
+        column = self.batch.column(name)
+        types = sys.modules["pyarrow"].types
+        encoded = column if types.is_dictionary(column.type) else column.dictionary_encode()
+        codes: Codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False).astype(np.int64)
+        return codes, encoded.dictionary.to_pylist()
 
 
 def arrow_families(schema: Any) -> dict[str, Family]:

@@ -242,6 +242,11 @@ class Columns:
     def _all(self) -> tuple[Column, ...]:
         return (*self.features, *self.outcomes)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The table's columns that are declared."""
+        return tuple(column.name for column in self._all)
+
     def encode(self, table: Any, progress: Callable[[int], object] | None = None) -> EncodedTable:
         """Return a table of named columns as blocks of numbers, for an estimator's X (with None for Y).
 
@@ -275,12 +280,8 @@ class Columns:
             self._check_part(part)
 
     def _check_part(self, part: Part) -> None:
-        counts = Counter(part.names)
         for column in self._all:
-            if counts[column.name] != 1:
-                # The first line of a text file that names nothing declared may be a person's.
-                is_header = part.families is not None or any(other.name in counts for other in self._all)
-                raise ValueError(_not_one(column.name, part, is_header))
+            check_named_once(column.name, part, self.names)
             if part.families is None:
                 _check_readable_as_text(column, part)
                 continue
@@ -399,6 +400,14 @@ def _check_readable_as_text(column: Column, part: Part) -> None:
                 raise ValueError(
                     f"level {level!r} of column {column.name!r} is what {part.label} has for missing cells"
                 )
+
+
+def check_named_once(name: str, part: Part, declared: Sequence[str]) -> None:
+    """Refuse a part that does not have exactly one column of that name, which is one of those declared."""
+    if part.names.count(name) != 1:
+        # The first line of a text file that names nothing declared may be a person's.
+        is_header = part.families is not None or any(other in part.names for other in declared)
+        raise ValueError(_not_one(name, part, is_header))
 
 
 def _not_one(name: str, part: Part, is_header: bool) -> str:

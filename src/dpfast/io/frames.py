@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -75,6 +75,11 @@ class FrameBatch:
         codes[codes < 0] = UNDECLARED
         codes[column.isna().to_numpy()] = MISSING
         return codes
+
+    def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
+        """Return a column as places in the list of its distinct values; missing entries are `MISSING`."""
+        codes, values = sys.modules["pandas"].factorize(self.frame[name])
+        return np.where(codes < 0, MISSING, codes).astype(np.int64), values.tolist()
 
 
 def frame_families(frame: Any) -> dict[str, Family]:

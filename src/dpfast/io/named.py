@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -34,3 +34,6 @@ class Batch(Protocol):
 
     def codes(self, name: str, levels: Sequence[str]) -> Codes:
         """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
+
+    def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
+        """Return a column as places in the list of its distinct values; missing entries are `MISSING`."""

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast.jobs.specification import Job
 from dpfast.multi_outcome import MultiOutcomeRidge
 from dpfast.privacy import Privacy, Release
 
-MODEL = "model.json"
-FILES = ("coefficients.csv", MODEL, "report.md", "report.json")
+MODEL, RECORD = "model.json", "report.json"
+FILES = ("coefficients.csv", MODEL, "report.md", RECORD)
 
 
 class OutputError(RuntimeError):
@@ -28,10 +27,10 @@ class OutputError(RuntimeError):
 def is_done(job: Job) -> bool:
     """Whether this very job has made and written its release already."""
     try:
-        model = json.loads((job.folder / MODEL).read_text(encoding="utf-8"))
+        record = json.loads((job.folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(model, dict) and model.get("job_sha256") == job.digest
+    return isinstance(record, dict) and record.get("job_sha256") == job.digest
 
 
 def check_writable(job: Job, *, replace: bool) -> None:
@@ -62,13 +61,14 @@ def write(job: Job, model: MultiOutcomeRidge) -> None:
     OutputError
         If that fails; it says where the outputs are, if they are complete.
     """
-    contents = (_coefficients(job, model), _json(_model(job, model)), _report(job, model), _json(_accounts(job, model)))
+    contents = {FILES[0]: _coefficients(job, model), "report.md": _report(job, model), RECORD: _record(job, model)}
     partial = job.folder.with_name(f".{job.folder.name}.{os.getpid()}.partial")
     place = "lost"
     try:
         partial.mkdir(parents=True)
-        for name, text in zip(FILES, contents, strict=True):
+        for name, text in contents.items():
             _write_through(partial / name, text)
+        model.save(partial / MODEL)
         place = f"in {str(partial)!r}"
         _put_in_place(partial, job.folder)
     except OSError as error:
@@ -104,32 +104,19 @@ def _coefficients(job: Job, model: MultiOutcomeRidge) -> str:
     return text.getvalue()
 
 
-def _model(job: Job, model: MultiOutcomeRidge) -> dict[str, Any]:
-    return {
-        "kind": job.estimator,
-        "job_sha256": job.digest,
-        "parameters": _parameters(job),
-        "feature_names": job.feature_names,
-        "outcome_names": job.outcome_names,
-        "coefficients": _numbers(model.coef_),
-        "intercept": _numbers(model.intercept_),
-        "noise_std": _numbers(model.coef_std_),
-        "ridge": float(model.ridge_),
-        "privacy": _privacy(model.privacy_spent_),
-        "releases": [_record(release) for release in model.releases_],
-    }
-
-
-def _accounts(job: Job, model: MultiOutcomeRidge) -> dict[str, Any]:
+def _record(job: Job, model: MultiOutcomeRidge) -> str:
     ledger = model.ledger
     assert ledger is not None
-    return {
+    content = {
         "job_sha256": job.digest,
-        "this_job": [_record(release) for release in model.releases_],
+        "feature_names": job.feature_names,
+        "outcome_names": job.outcome_names,
+        "this_job": [_without_values(release) for release in model.releases_],
         "budget": _privacy(ledger.budget),
         "spent": _privacy(ledger.spent),
         "remaining": _privacy(ledger.remaining),
     }
+    return json.dumps(content, indent=1) + "\n"
 
 
 def _report(job: Job, model: MultiOutcomeRidge) -> str:
@@ -137,6 +124,11 @@ def _report(job: Job, model: MultiOutcomeRidge) -> str:
         f"- job: `{job.path.name}`, sha256 `{job.digest}`",
         f"- estimator: {job.estimator}",
         *(f"- {name}: {value}" for name, value in _parameters(job).items() if name not in ("epsilon", "delta")),
+        *(
+            []
+            if job.people is None
+            else [f"- a person: all rows of one {job.people.id!r}, {job.people.max_rows} at most"]
+        ),
         f"- features ({len(job.feature_names)}): {', '.join(job.feature_names)}",
         f"- outcomes ({len(job.outcome_names)}): {', '.join(job.outcome_names)}",
         f"- penalty used: {model.ridge_!r}",
@@ -159,27 +151,16 @@ def _report(job: Job, model: MultiOutcomeRidge) -> str:
 
 
 def _parameters(job: Job) -> dict[str, Any]:
-    """Return the parameters as JSON has them; not the seed, with which anybody could take the noise off."""
+    """Return the parameters as text shows them; not the seed, with which anybody could take the noise off."""
     shown = {name: value for name, value in job.parameters.items() if name != "random_state"}
     if "box_x" in shown:
         shown["box_x"] = [np.asarray(side).tolist() for side in shown["box_x"]]
     return shown
 
 
-def _record(release: Release) -> dict[str, Any]:
+def _without_values(release: Release) -> dict[str, Any]:
     return {name: value for name, value in release.to_dict().items() if name != "values"}
 
 
 def _privacy(privacy: Privacy) -> dict[str, Any]:
     return {"epsilon": privacy.epsilon, "delta": privacy.delta, "adjacency": privacy.adjacency}
-
-
-def _numbers(array: NDArray[np.float64]) -> Any:
-    """Return nested lists; JSON has no infinity, null stands for it."""
-    entries = array.astype(object)
-    entries[~np.isfinite(array)] = None
-    return entries.tolist()
-
-
-def _json(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=1) + "\n"

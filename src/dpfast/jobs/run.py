@@ -1,4 +1,6 @@
-"""Run a job: check, read once, release, write.
+"""Run a job: check, read, release, write.
+
+Rows are read once; where people own several, the column of their ids is read before.
 
 A job that stops before its release has spent nothing and is run again from the start. The exact sums it had so far are
 not kept: they are private, and a file of them would be one more thing to protect.
@@ -11,6 +13,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from dpfast.io import RowOwners
 from dpfast.jobs import outputs
 from dpfast.jobs.specification import ESTIMATORS, Job
 
@@ -48,8 +51,11 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
         features, outcomes = job.files
         model.fit(features, outcomes)
     else:
+        owners, max_rows = None, None
+        if job.people is not None:
+            owners, max_rows = RowOwners(job.files, job.people.id), job.people.max_rows
         with _progress(job, progress) as advance:
-            model.fit(job.columns.encode(job.files, advance), None)
+            model.fit(job.columns.encode(job.files, advance), None, groups=owners, max_rows=max_rows)
     outputs.write(job, model)
     return f"spent {model.privacy_spent_}; wrote {str(job.folder)!r}"
 

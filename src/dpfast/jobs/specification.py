@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfast.io import Boolean, Category, Columns, Number
+from dpfast.io import Boolean, Category, Columns, Number, RowOwners
 from dpfast.io.blocks import in_memory
 from dpfast.io.columns import Column
 from dpfast.io.files import FORMATS, file_format, table_files
@@ -24,7 +24,7 @@ from dpfast.privacy import Ledger, Privacy
 
 ESTIMATORS = {"multi_outcome_ridge": MultiOutcomeRidge}
 
-_SECTIONS = ("input", "features", "outcomes", "estimator", "privacy", "output")
+_SECTIONS = ("input", "people", "features", "outcomes", "estimator", "privacy", "output")
 _PARAMETERS = (
     "bound_x",
     "bound_y",
@@ -49,6 +49,22 @@ _COLUMN_KEYS = {
 
 
 @dataclass(frozen=True)
+class People:
+    """Who owns the rows, where people own several.
+
+    Parameters
+    ----------
+    id : str
+        The column that says whose a row is.
+    max_rows : int
+        Most rows of a person that count.
+    """
+
+    id: str
+    max_rows: int
+
+
+@dataclass(frozen=True)
 class Job:
     """A checked job.
 
@@ -60,6 +76,8 @@ class Job:
         Tables with named columns; or those of X and of Y, one after the other, for .npy.
     columns : Columns or None
         What is declared of them; None for .npy.
+    people : People or None
+        Who owns the rows; None where every row is a person of its own.
     feature_names, outcome_names : tuple of str
         Columns of X and of Y.
     estimator : str
@@ -81,6 +99,7 @@ class Job:
     path: Path
     files: list[Path]
     columns: Columns | None
+    people: People | None
     feature_names: tuple[str, ...]
     outcome_names: tuple[str, ...]
     estimator: str
@@ -123,17 +142,20 @@ class Job:
             features, outcomes, n_rows = columns.feature_names, columns.outcome_names, None
             box = _box(box, limits, columns)
             columns.check(files)
+        people = _people(job, files, columns)
         parameters = _parameters(estimator, cost, box)
         if n_rows is None and "n_subsample" in parameters:
             raise ValueError(
                 "[estimator] n_subsample needs a pair of .npy files, as [input] x and y: no sample is drawn of a stream"
             )
         # A plan needs public sizes only, and refuses what a fit would refuse of the parameters.
-        ESTIMATORS[kind].plan(n_rows or 1, len(features), len(outcomes), **parameters)
+        max_rows = None if people is None else people.max_rows
+        ESTIMATORS[kind].plan(n_rows or 1, len(features), len(outcomes), max_rows=max_rows, **parameters)
         return cls(
             path,
             files,
             columns,
+            people,
             features,
             outcomes,
             kind,
@@ -216,6 +238,21 @@ def _columns(job: Section, files: list[Path]) -> tuple[Columns, dict[str, tuple[
     if not columns["outcomes"]:
         raise ValueError("[outcomes] must declare at least one column")
     return Columns(columns["features"], columns["outcomes"]), limits
+
+
+def _people(job: Section, files: list[Path], columns: Columns | None) -> People | None:
+    if "people" not in job.content:
+        return None
+    section = Section("people", job.take("people", dict), ("id", "max_rows"))
+    people = People(section.take("id", str), section.take("max_rows", int))
+    if columns is None:
+        raise ValueError("[people] id names a column, which .npy files do not have")
+    if people.max_rows < 1:
+        raise ValueError(f"[people] max_rows must be at least 1, got {people.max_rows}")
+    if people.id in columns.names:
+        raise ValueError(f"[people] id {people.id!r} is declared as a feature or an outcome, and would be released")
+    RowOwners(files, people.id).check()
+    return people
 
 
 def _column(key: str, name: str, value: object) -> tuple[Column, tuple[float, float] | None]:

@@ -175,7 +175,11 @@ cdef class PersonSums(GramSums):
         cdef double multiplier = self._multiplier()
         while status == 0 and multiplier < 1.0:
             dpfast_move_products(&self.person[0, 0], self.x_grid.n_columns, self.pack.n_columns, NULL)
-            status = self._sum_person(x, y, start, stop, end, multiplier)
+            if step == 0 and stop - start <= self.block_rows:
+                # The pack still holds all of them, as they were rounded.
+                self._add_scaled_pack(stop - start, multiplier)
+            else:
+                status = self._sum_person(x, y, start, stop, end, multiplier)
             if self._multiplier() == 1.0:
                 break
             multiplier *= 1.0 - ldexp(1.0, step - 50)
@@ -199,9 +203,12 @@ cdef class PersonSums(GramSums):
             n_rows = min(self.block_rows, stop - start)
             status = dpfast_pack_rows(
                 self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, end - start, &self.scratch, &self.pack)
-            if multiplier < 1.0:
-                dpfast_scale_pack(&self.pack, n_rows, multiplier)
             if status == 0:
-                dpfast_add_products(self.level, &self.pack, n_rows, self.x_grid.n_columns, 0, &self.person[0, 0])
+                self._add_scaled_pack(n_rows, multiplier)
             start += n_rows
         return status
+
+    cdef void _add_scaled_pack(self, Py_ssize_t n_rows, double multiplier) noexcept nogil:
+        if multiplier < 1.0:
+            dpfast_scale_pack(&self.pack, n_rows, multiplier)
+        dpfast_add_products(self.level, &self.pack, n_rows, self.x_grid.n_columns, 0, &self.person[0, 0])

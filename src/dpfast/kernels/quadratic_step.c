@@ -7,86 +7,15 @@
  * bound on the rounding errors of T, proved there from what is stated here, into a number of accelerated steps that is
  * enough for any input.
  *
- * Arithmetic. Numbers are unevaluated sums of two doubles (u = 2^-53; bounds of Joldes, Muller, Popescu 2017): a sum
- * errs by at most 3.1 u^2 of the result, a product by 5.1 u^2, a quotient by 10 u^2, a square root by 8 u^2. Products of
- * a matrix with a vector are compensated dot products (Ogita, Rump, Oishi 2005): high parts are summed exactly in
- * LANES interleaved chains, what rounding takes from them is summed in doubles. A chain of N terms errs by at most
- * 1.1 (N + 2)^2 u^2 times the sum of magnitudes, so a dot product of length n by ((n/8 + 4)^2 + 40) 1.1 u^2 times it.
- * No input exceeds 2^500 or, unless it is zero or negligible, falls below 2^-400: the caller sees to it.
+ * Arithmetic and its errors are those of pairs.h. No input exceeds 2^500 or, unless it is zero or negligible, falls
+ * below 2^-400: the caller sees to it.
  *
  * The order of operations is fixed, so the vector levels of cpu.h give the same bits. Rows of the matrix, of F and of F'
  * are contiguous; threads and checks are the caller's.
  */
 #include "quadratic_step.h"
 
-#include <math.h>
-
-#include "cpu.h"
-
-#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
-#error "error-free transformations need IEEE double arithmetic without excess precision"
-#endif
-
-enum { LANES = 8 };
-
-typedef struct {
-    double high, low;
-} pair;
-
-static DPFAST_INLINE pair fast_two_sum(double a, double b)
-{
-    double sum = a + b;
-    return (pair){sum, b - (sum - a)};
-}
-
-static DPFAST_INLINE pair two_sum(double a, double b)
-{
-    double sum = a + b, added = sum - a;
-    return (pair){sum, (a - (sum - added)) + (b - added)};
-}
-
-static DPFAST_INLINE pair add(pair a, pair b)
-{
-    pair s = two_sum(a.high, b.high), t = two_sum(a.low, b.low);
-    pair v = fast_two_sum(s.high, s.low + t.high);
-    return fast_two_sum(v.high, t.low + v.low);
-}
-
-static DPFAST_INLINE pair negative(pair a)
-{
-    return (pair){-a.high, -a.low};
-}
-
-static DPFAST_INLINE pair multiply(pair a, pair b)
-{
-    double product = a.high * b.high;
-    double rest = fma(a.high, b.high, -product);
-    return fast_two_sum(product, rest + (a.high * b.low + a.low * b.high));
-}
-
-static DPFAST_INLINE pair divide(pair a, pair b)
-{
-    double quotient = a.high / b.high;
-    pair rest = add(a, negative(multiply(b, (pair){quotient, 0.0})));
-    return fast_two_sum(quotient, rest.high / b.high);
-}
-
-static DPFAST_INLINE pair square_root(pair a)
-{
-    double root = sqrt(a.high);
-    pair rest = add(a, negative(multiply((pair){root, 0.0}, (pair){root, 0.0})));
-    return fast_two_sum(root, rest.high / (2.0 * root));
-}
-
-static DPFAST_INLINE pair magnitude(pair a)
-{
-    return a.high < 0.0 ? negative(a) : a;
-}
-
-static DPFAST_INLINE int is_positive(pair a)
-{
-    return a.high > 0.0;
-}
+#include "pairs.h"
 
 static DPFAST_INLINE pair entry(dpfast_vector x, ptrdiff_t i)
 {
@@ -103,30 +32,8 @@ static DPFAST_INLINE void set_entry(dpfast_vector x, ptrdiff_t i, pair value)
 static DPFAST_INLINE void multiply_vector(const double *matrix, ptrdiff_t n_rows, ptrdiff_t n_columns, dpfast_vector x,
                                           dpfast_vector out)
 {
-    for (ptrdiff_t i = 0; i < n_rows; i++) {
-        const double *row = matrix + i * n_columns;
-        double sums[LANES] = {0.0}, rests[LANES] = {0.0};
-        ptrdiff_t j = 0;
-        for (; j + LANES <= n_columns; j += LANES)
-            for (int lane = 0; lane < LANES; lane++) {
-                double product = row[j + lane] * x.high[j + lane];
-                double rest = fma(row[j + lane], x.high[j + lane], -product) + row[j + lane] * x.low[j + lane];
-                pair sum = two_sum(sums[lane], product);
-                sums[lane] = sum.high;
-                rests[lane] += sum.low + rest;
-            }
-        for (int lane = 0; j + lane < n_columns; lane++) {
-            double product = row[j + lane] * x.high[j + lane];
-            double rest = fma(row[j + lane], x.high[j + lane], -product) + row[j + lane] * x.low[j + lane];
-            pair sum = two_sum(sums[lane], product);
-            sums[lane] = sum.high;
-            rests[lane] += sum.low + rest;
-        }
-        pair total = {0.0, 0.0};
-        for (int lane = 0; lane < LANES; lane++)
-            total = add(total, two_sum(sums[lane], rests[lane]));
-        set_entry(out, i, total);
-    }
+    for (ptrdiff_t i = 0; i < n_rows; i++)
+        set_entry(out, i, inner_product(matrix + i * n_columns, x.high, x.low, n_columns));
 }
 
 static DPFAST_INLINE void gradient_at(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient,
@@ -215,10 +122,9 @@ static DPFAST_INLINE int project_onto_l1_ball(const dpfast_quadratic *q, dpfast_
     return 1;
 }
 
-static DPFAST_INLINE int step_from(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace)
+static DPFAST_INLINE int step_along(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient,
+                                    dpfast_vector next)
 {
-    dpfast_vector gradient = {workspace, workspace + q->n};
-    gradient_at(q, x, gradient, workspace + 2 * q->n);
     pair step = {-q->step, 0.0}, by = multiply((pair){q->weight, 0.0}, (pair){q->step, 0.0});
     for (ptrdiff_t i = 0; i < q->n; i++) {
         pair y = add(entry(x, i), multiply(step, entry(gradient, i)));
@@ -233,17 +139,30 @@ static DPFAST_INLINE int step_from(const dpfast_quadratic *q, dpfast_vector x, d
     return 0;
 }
 
+static DPFAST_INLINE int step_from(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace)
+{
+    dpfast_vector gradient = {workspace, workspace + q->n};
+    gradient_at(q, x, gradient, workspace + 2 * q->n);
+    return step_along(q, x, gradient, next);
+}
+
 /* Scheme of Schmidt, Le Roux and Bach (2011), for strongly convex functions. */
+static DPFAST_INLINE void extrapolate(double momentum, ptrdiff_t n, dpfast_vector x, dpfast_vector last,
+                                      dpfast_vector ahead)
+{
+    for (ptrdiff_t i = 0; i < n; i++) {
+        pair moved = add(entry(x, i), negative(entry(last, i)));
+        set_entry(ahead, i, add(entry(x, i), multiply((pair){momentum, 0.0}, moved)));
+        set_entry(last, i, entry(x, i));
+    }
+}
+
 static DPFAST_INLINE void accelerate_from(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x,
                                           dpfast_vector last, double *workspace)
 {
     dpfast_vector ahead = {workspace, workspace + q->n};
     for (ptrdiff_t k = 0; k < n_steps; k++) {
-        for (ptrdiff_t i = 0; i < q->n; i++) {
-            pair moved = add(entry(x, i), negative(entry(last, i)));
-            set_entry(ahead, i, add(entry(x, i), multiply((pair){momentum, 0.0}, moved)));
-            set_entry(last, i, entry(x, i));
-        }
+        extrapolate(momentum, q->n, x, last, ahead);
         step_from(q, ahead, x, workspace + 2 * q->n);
     }
 }
@@ -257,6 +176,11 @@ static DPFAST_INLINE void accelerate_from(const dpfast_quadratic *q, double mome
     static target int step_##level(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace)  \
     {                                                                                                                  \
         return step_from(q, x, next, workspace);                                                                       \
+    }                                                                                                                  \
+    static target int along_##level(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient,                \
+                                    dpfast_vector next)                                                                \
+    {                                                                                                                  \
+        return step_along(q, x, gradient, next);                                                                       \
     }                                                                                                                  \
     static target void accelerate_##level(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps,               \
                                           dpfast_vector x, dpfast_vector last, double *workspace)                      \
@@ -290,6 +214,16 @@ void dpfast_quadratic_gradient(const dpfast_quadratic *q, dpfast_vector x, dpfas
 int dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace, int level)
 {
     return AT_LEVEL(step)(q, x, next, workspace);
+}
+
+int dpfast_step_along(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, dpfast_vector next, int level)
+{
+    return AT_LEVEL(along)(q, x, gradient, next);
+}
+
+void dpfast_extrapolate(double momentum, ptrdiff_t n, dpfast_vector x, dpfast_vector last, dpfast_vector ahead)
+{
+    extrapolate(momentum, n, x, last, ahead);
 }
 
 void dpfast_accelerate(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x, dpfast_vector last,

@@ -8,7 +8,7 @@ typedef enum { DPFAST_WHOLE_SPACE, DPFAST_BOX, DPFAST_L2_BALL, DPFAST_L1_BALL } 
 /* x'Ax/2 + v'x + weight ||x||_1 over a set, A = matrix + diagonal I or, with a factor F, 2 F F' + diagonal I. */
 typedef struct {
     ptrdiff_t n, n_columns;      /* of F; 0 for a matrix */
-    const double *matrix;        /* n by n, symmetric; or F, n by n_columns */
+    const double *matrix;        /* n by n, symmetric; or F, n by n_columns; unused where gradients are given */
     const double *transposed;    /* F', n_columns by n; NULL for a matrix */
     double diagonal[2];          /* unevaluated sum */
     const double *linear;        /* v */
@@ -34,6 +34,12 @@ void dpfast_quadratic_gradient(const dpfast_quadratic *q, dpfast_vector x, dpfas
 /* next = the proximal gradient step from x; next may be x. Returns whether a ball was left on the way: next is on its
  * boundary. */
 int dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace, int level);
+
+/* The same along a gradient that is given. */
+int dpfast_step_along(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, dpfast_vector next, int level);
+
+/* ahead = x + momentum (x - last), then last = x. */
+void dpfast_extrapolate(double momentum, ptrdiff_t n, dpfast_vector x, dpfast_vector last, dpfast_vector ahead);
 
 /* So many accelerated steps: x and its predecessor `last`, both in and out. */
 void dpfast_accelerate(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x, dpfast_vector last,

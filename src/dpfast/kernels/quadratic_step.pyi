@@ -3,7 +3,23 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-class QuadraticSteps:
+class ProximalSteps:
+    def __init__(
+        self,
+        n: int,
+        *,
+        weight: float,
+        step: float,
+        set_name: str,
+        radius: float = 0.0,
+        bounds: tuple[FloatArray, FloatArray] | None = None,
+        level: int = -1,
+    ) -> None: ...
+    def step_along(self, x: FloatArray, gradient: FloatArray, out: FloatArray) -> bool: ...
+
+def extrapolate(momentum: float, x: FloatArray, last: FloatArray, ahead: FloatArray) -> None: ...
+
+class QuadraticSteps(ProximalSteps):
     def __init__(
         self,
         matrix: FloatArray,

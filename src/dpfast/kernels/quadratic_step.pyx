@@ -35,6 +35,9 @@ cdef extern from "quadratic_step.h" nogil:
                                    int level)
     int dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace,
                              int level)
+    int dpfast_step_along(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, dpfast_vector next,
+                          int level)
+    void dpfast_extrapolate(double momentum, ptrdiff_t n, dpfast_vector x, dpfast_vector last, dpfast_vector ahead)
     void dpfast_accelerate(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x,
                            dpfast_vector last, double *workspace, int level)
 
@@ -45,18 +48,13 @@ cdef dpfast_vector vector(double[:, ::1] x) noexcept:
     return parts
 
 
-cdef class QuadraticSteps:
-    """x'Ax/2 + linear'x + weight ||x||_1 over a set, A = matrix + diagonal I or 2 F F' + diagonal I.
+cdef class ProximalSteps:
+    """Steps for a smooth function + weight ||x||_1 over a set, along gradients that are given.
 
     Parameters
     ----------
-    matrix : ndarray of shape (n, n) or (n, k)
-        Symmetric; or F, if `transposed` is given.
-    transposed : ndarray of shape (k, n) or None
-        F', contiguous too.
-    linear : ndarray of shape (n,)
-    diagonal : tuple of two floats
-        An unevaluated sum.
+    n : int
+        Dimension.
     weight, step : float
     set_name : {"whole_space", "box", "l2_ball", "l1_ball"}
     radius : float
@@ -68,25 +66,61 @@ cdef class QuadraticSteps:
     """
 
     cdef dpfast_quadratic q
-    cdef const double[:, ::1] matrix, transposed
-    cdef const double[::1] linear, low, high
-    cdef double[::1] workspace
+    cdef const double[::1] low, high
     cdef int level
 
-    def __init__(self, const double[:, ::1] matrix, const double[:, ::1] transposed, const double[::1] linear, *, diagonal,
-                 weight, step, set_name, radius=0.0, bounds=None, level=-1):
-        self.matrix, self.transposed, self.linear, self.level = matrix, transposed, linear, level
-        self.q.n, self.q.n_columns = linear.shape[0], 0
-        self.q.matrix, self.q.transposed, self.q.linear = &matrix[0, 0], NULL, &linear[0]
-        if transposed is not None:
-            self.q.n_columns, self.q.transposed = matrix.shape[1], &transposed[0, 0]
-        self.q.diagonal[0], self.q.diagonal[1] = diagonal
+    def __init__(self, Py_ssize_t n, *, weight, step, set_name, radius=0.0, bounds=None, level=-1):
+        self.level = level
+        self.q.n, self.q.n_columns, self.q.matrix, self.q.transposed, self.q.linear = n, 0, NULL, NULL, NULL
         self.q.weight, self.q.step, self.q.radius = weight, step, radius
         self.q.set = {"whole_space": DPFAST_WHOLE_SPACE, "box": DPFAST_BOX, "l2_ball": DPFAST_L2_BALL,
                       "l1_ball": DPFAST_L1_BALL}[set_name]
         if bounds is not None:
             self.low, self.high = bounds
             self.q.low, self.q.high = &self.low[0], &self.high[0]
+
+    def step_along(self, double[:, ::1] x, double[:, ::1] gradient, double[:, ::1] out):
+        """Write the proximal step from x along the gradient to `out`; returns whether it ends on a ball's boundary."""
+        cdef dpfast_vector x_parts = vector(x), gradient_parts = vector(gradient), out_parts = vector(out)
+        cdef bint on_boundary
+        with nogil:
+            on_boundary = dpfast_step_along(&self.q, x_parts, gradient_parts, out_parts, self.level)
+        return on_boundary
+
+
+def extrapolate(double momentum, double[:, ::1] x, double[:, ::1] last, double[:, ::1] ahead):
+    """Write x + momentum (x - last) to `ahead` and x to `last`."""
+    dpfast_extrapolate(momentum, x.shape[1], vector(x), vector(last), vector(ahead))
+
+
+cdef class QuadraticSteps(ProximalSteps):
+    """Steps for x'Ax/2 + linear'x + weight ||x||_1 over a set, A = matrix + diagonal I or 2 F F' + diagonal I.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n) or (n, k)
+        Symmetric; or F, if `transposed` is given.
+    transposed : ndarray of shape (k, n) or None
+        F', contiguous too.
+    linear : ndarray of shape (n,)
+    diagonal : tuple of two floats
+        An unevaluated sum.
+    weight, step, set_name, radius, bounds, level
+        As for `ProximalSteps`.
+    """
+
+    cdef const double[:, ::1] matrix, transposed
+    cdef const double[::1] linear
+    cdef double[::1] workspace
+
+    def __init__(self, const double[:, ::1] matrix, const double[:, ::1] transposed, const double[::1] linear, *,
+                 diagonal, **set_and_step):
+        super().__init__(linear.shape[0], **set_and_step)
+        self.matrix, self.transposed, self.linear = matrix, transposed, linear
+        self.q.matrix, self.q.linear = &matrix[0, 0], &linear[0]
+        if transposed is not None:
+            self.q.n_columns, self.q.transposed = matrix.shape[1], &transposed[0, 0]
+        self.q.diagonal[0], self.q.diagonal[1] = diagonal
         self.workspace = np.empty(dpfast_step_workspace(&self.q))
 
     def gradient(self, double[:, ::1] x, double[:, ::1] out):

@@ -269,9 +269,11 @@ class Ledger:
             epsilon, delta = _sums([*_costs(accounts), privacy])
             if not (epsilon.within(self.budget.epsilon) and delta.within(self.budget.delta)):
                 left = self._remaining(accounts)
+                ended = any(entry.held and entry.holder.ended() for entry in accounts.entries.values())
                 raise BudgetExceeded(
                     f"a release at epsilon {privacy.epsilon!r}, delta {privacy.delta!r} was asked for, but the ledger "
                     f"has epsilon {left.epsilon!r}, delta {left.delta!r} left; nothing was spent"
+                    + ("; a process that has ended still holds budget: see ledger.abandoned" if ended else "")
                 )
             number = accounts.hold(entry)
         return Reservation(self, number, entry)

@@ -1,27 +1,42 @@
 """Mathematics on released or public values; knows nothing of privacy."""
 
 from dpfast.solvers.best_subset import SupportScores, score_error
+from dpfast.solvers.certificates import Minimiser
 from dpfast.solvers.constrained import (
     FactorMatrix,
-    Minimiser,
     minimise_quadratic,
     quadratic_over_l1_ball,
     smallest_quadratic_tolerance,
 )
 from dpfast.solvers.constraints import Box, L1Ball, L2Ball, project_onto_simplex
 from dpfast.solvers.damped import DenoisedMoments, components_beyond, damped_solve, noise_edge, noise_floor
+from dpfast.solvers.losses import (
+    GeneralisedLinearLoss,
+    LogisticLoss,
+    SmoothedHinge,
+    SmoothedHuber,
+    SquaredLoss,
+)
 from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
 from dpfast.solvers.projection import LabelFactor, project_cross_moments
 from dpfast.solvers.ridge import (
     MomentNoise,
     NoisyMoments,
     RidgeSolution,
+    Shrinkage,
     automatic_ridge,
     positive_semidefinite,
     ridge_from_moments,
     ridge_of_each_outcome,
 )
 from dpfast.solvers.singular import ridge_from_rows
+from dpfast.solvers.smooth import (
+    GeneralisedLinear,
+    SmoothConvexFunction,
+    SmoothFunction,
+    minimise_smooth,
+    smallest_smooth_tolerance,
+)
 from dpfast.solvers.sphere import quadratic_over_ball, quadratic_over_sphere
 
 __all__ = [
@@ -29,21 +44,31 @@ __all__ = [
     "DenoisedMoments",
     "ElasticNet",
     "FactorMatrix",
+    "GeneralisedLinear",
+    "GeneralisedLinearLoss",
     "L1Ball",
     "L2Ball",
     "LabelFactor",
     "Lasso",
+    "LogisticLoss",
     "Minimiser",
     "MomentNoise",
     "NoisyMoments",
     "Proximable",
     "Ridge",
     "RidgeSolution",
+    "Shrinkage",
+    "SmoothConvexFunction",
+    "SmoothFunction",
+    "SmoothedHinge",
+    "SmoothedHuber",
+    "SquaredLoss",
     "SupportScores",
     "automatic_ridge",
     "components_beyond",
     "damped_solve",
     "minimise_quadratic",
+    "minimise_smooth",
     "noise_edge",
     "noise_floor",
     "positive_semidefinite",
@@ -57,4 +82,5 @@ __all__ = [
     "ridge_of_each_outcome",
     "score_error",
     "smallest_quadratic_tolerance",
+    "smallest_smooth_tolerance",
 ]

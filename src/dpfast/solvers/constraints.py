@@ -238,6 +238,15 @@ def in_range(name: str, value: object) -> float:
     return number
 
 
+def checked_constraint(constraint: Constraint | None, n: int) -> Constraint | None:
+    """Return a constraint, or None; TypeError or ValueError for anything else and for a box of other dimension."""
+    if constraint is not None and not isinstance(constraint, L2Ball | L1Ball | Box):
+        raise TypeError(f"constraint must be L2Ball, L1Ball, Box or None, got {type(constraint).__name__}")
+    if isinstance(constraint, Box):
+        constraint.bounds(n)
+    return constraint
+
+
 def finite_array(name: str, values: Any, dimensions: tuple[int, ...]) -> FloatArray:
     """Return a contiguous float64 array of finite entries with one of the given numbers of dimensions, not empty."""
     array = np.asarray(values)

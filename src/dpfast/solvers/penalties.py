@@ -24,8 +24,8 @@ class Proximable(Protocol):
     def prox(self, v: FloatArray, step: float) -> FloatArray:
         """Minimiser of ||x - v||^2/2 + step value(x)."""
 
-    def prox_error(self, v: FloatArray, step: float) -> float:
-        """Upper bound on the L2 distance of what `prox` returns from the exact minimiser."""
+    def prox_error(self, norm: float, step: float) -> float:
+        """Upper bound on the L2 distance of what `prox` returns from the exact minimiser, where ||v|| <= norm."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,12 @@ class ElasticNet:
         """Minimiser of ||x - v||^2/2 + step value(x): soft-thresholding, then scaling."""
         return np.sign(v) * np.maximum(np.abs(v) - step * self.l1, 0.0) / (1.0 + step * self.l2)
 
-    def prox_error(self, v: FloatArray, step: float) -> float:
-        """Upper bound on the L2 distance of what `prox` returns from the exact minimiser."""
-        return float(2.0**-50 * (np.linalg.norm(v) + np.sqrt(v.size) * step * self.l1))
+    def prox_error(self, norm: float, step: float) -> float:
+        """Upper bound on the L2 distance of what `prox` returns from the exact minimiser, where ||v|| <= norm.
+
+        Entries that are not zero exceed step l1, so rounding it counts no more than rounding v.
+        """
+        return 2.0**-50 * norm
 
 
 class Lasso(ElasticNet):
@@ -72,6 +75,13 @@ class Lasso(ElasticNet):
     ----------
     weight : float
         At least 0, at most 2**200.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.solvers import Lasso
+    >>> Lasso(2.0).value(np.array([1.0, -2.0]))
+    6.0
     """
 
     def __init__(self, weight: float) -> None:
@@ -88,6 +98,13 @@ class Ridge(ElasticNet):
     ----------
     weight : float
         At least 0, at most 2**200.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.solvers import Ridge
+    >>> Ridge(2.0).value(np.array([1.0, -2.0]))
+    5.0
     """
 
     def __init__(self, weight: float) -> None:

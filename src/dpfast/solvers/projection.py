@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from dpfast import _arguments as check
-from dpfast.solvers.ridge import NoisyMoments
+from dpfast.solvers.ridge import NoisyMoments, Shrinkage
 from dpfast.solvers.sphere import ball_multiplier
 
 FloatArray = NDArray[np.float64]
@@ -122,31 +122,13 @@ class LabelFactor:
 
     def project(self, xy: ArrayLike, bound: float) -> FloatArray:
         """Nearest point to `xy` of {X'Y : ||X||_F <= sqrt(n_rows) bound}; see `project_cross_moments`."""
-        row_bound = check.positive("bound", bound)
-        noisy = _real_matrix("xy", xy).astype(np.float64, copy=False)
-        if noisy.shape[1] != self.n_outcomes:
-            raise ValueError(f"xy must have one column an outcome ({self.n_outcomes}), got shape {noisy.shape}")
-        if not np.isfinite(noisy).all():
-            raise ValueError("xy must be finite, got NaN or infinity")
-        if self.rank == 0:
-            return np.zeros_like(noisy)
-        squares = self.singular_values**2
-        with np.errstate(over="ignore", invalid="ignore"):
-            coordinates = self._coordinates(noisy)
-            lengths = np.sqrt(np.einsum("ij,ij->j", coordinates, coordinates))
-        if not np.isfinite(lengths).all():
-            raise ValueError("xy must be small enough that its products with the labels, squared, do not overflow")
-        radius = math.sqrt(self.n_rows) * row_bound
-        multiplier = ball_multiplier(squares, lengths, radius)
-        if multiplier == 0.0 and self.rank == self.n_outcomes:
-            return noisy.copy()
-        return self._from_coordinates(coordinates / (squares + multiplier))
+        return self._projected(xy, bound)[0]
 
     def project_moments(self, moments: NoisyMoments, bound: float) -> NoisyMoments:
-        """Project X'Y; the projection has shrunk it as far as its own noise asks for.
+        """Project X'Y, and say what that leaves of the noise in it.
 
-        The multiplier is a ridge on the labels' side, in which the radius of K has the last word. What is left for the
-        penalty on X'X is the noise in X'X, so that in X'Y counts as none.
+        With the multiplier nu fixed the projection is linear, G S with S = Y'Y (Y'Y + nu I)^-1: the noise left is
+        known, and the ridge on X'X weighs it as any other.
 
         Parameters
         ----------
@@ -158,12 +140,51 @@ class LabelFactor:
         Returns
         -------
         NoisyMoments
-            With the projected X'Y and no noise in it, or unchanged where X'Y was in K already.
+            With the projected X'Y and its `shrinkage`, or unchanged where X'Y was in K already.
         """
-        projected = self.project(moments.xy, bound)
-        if np.array_equal(projected, moments.xy):
+        projected, multiplier, coordinates = self._projected(moments.xy, bound)
+        if multiplier == 0.0 and self.rank == self.n_outcomes:
             return moments
-        return replace(moments, xy=projected, noise=replace(moments.noise, cross=0.0))
+        damped = self.singular_values**2 + multiplier
+        shrinkage = Shrinkage(
+            self.singular_values**2 / damped,
+            self._column_lengths(multiplier),
+            (coordinates / damped) @ coordinates.T,
+        )
+        return replace(moments, xy=projected, shrinkage=shrinkage)
+
+    def _projected(self, xy: ArrayLike, bound: float) -> tuple[FloatArray, float, FloatArray]:
+        """Return the nearest point, the multiplier and G Y' U."""
+        row_bound = check.positive("bound", bound)
+        noisy = _real_matrix("xy", xy).astype(np.float64, copy=False)
+        if noisy.shape[1] != self.n_outcomes:
+            raise ValueError(f"xy must have one column an outcome ({self.n_outcomes}), got shape {noisy.shape}")
+        if not np.isfinite(noisy).all():
+            raise ValueError("xy must be finite, got NaN or infinity")
+        if self.rank == 0:
+            return np.zeros_like(noisy), 0.0, np.zeros((len(noisy), 0))
+        squares = self.singular_values**2
+        with np.errstate(over="ignore", invalid="ignore"):
+            coordinates = self._coordinates(noisy)
+            lengths = np.sqrt(np.einsum("ij,ij->j", coordinates, coordinates))
+        if not np.isfinite(lengths).all():
+            raise ValueError("xy must be small enough that its products with the labels, squared, do not overflow")
+        radius = math.sqrt(self.n_rows) * row_bound
+        multiplier = ball_multiplier(squares, lengths, radius)
+        if multiplier == 0.0 and self.rank == self.n_outcomes:
+            return noisy.copy(), multiplier, coordinates
+        return self._from_coordinates(coordinates / (squares + multiplier)), multiplier, coordinates
+
+    def _column_lengths(self, multiplier: float) -> FloatArray:
+        """Return the norms of the columns of V diag(s^2/(s^2 + nu)) V' = Y'U diag(s/(s^2 + nu)) V', shape (l,)."""
+        squares = self.singular_values**2
+        if self.labels is None:
+            return np.asarray(np.linalg.norm(self.vectors * (squares / (squares + multiplier)), axis=1))
+        weighted = self.vectors * (self.singular_values / (squares + multiplier))
+        lengths = np.empty(self.n_outcomes)
+        for columns, block in _blocks(self.labels.T):
+            lengths[columns] = np.linalg.norm(block @ weighted, axis=1)
+        return lengths
 
     def _coordinates(self, noisy: FloatArray) -> FloatArray:
         """Return G Y' U = G V diag(s), shape (d, rank)."""

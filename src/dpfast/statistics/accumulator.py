@@ -329,7 +329,10 @@ def people_gram(
 ) -> Gram:
     """Sum the rows of people who own several: `gram` with `groups`."""
     if table.collections is not None:
-        raise TypeError("groups needs all rows of a person in one place: Dask collections are not accepted")
+        raise TypeError(
+            "groups needs all rows of a person in one place, in their order: Dask collections are not accepted; write "
+            "them to Parquet files and give these"
+        )
     owners = people(groups, unit.max_rows, ordered=unit.clips_blocks)
     shape: dict[str, Any] = {"bound_x": bound_x, "bound_y": bound_y, "n_threads": n_threads}
     accumulator = GramAccumulator(table.n_features, table.n_outcomes, **shape, sums=sums)

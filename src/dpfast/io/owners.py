@@ -1,0 +1,77 @@
+"""Whose each row of a table is: a column of ids, read on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dpfast.io.columns import check_named_once
+from dpfast.io.named import MISSING
+from dpfast.io.parts import Part, table_parts
+
+
+class RowOwners:
+    """The owner of each row, as a number; read when an array is made of it. Not private.
+
+    An id is compared as it stands: as text in a CSV file, where " 7" and "07" are two people, as a number or as text
+    where the table has types. It takes an integer of memory for each row, and the distinct ids.
+
+    Parameters
+    ----------
+    table : table
+        As for `Columns.encode`, but for one that can be read once only.
+    name : str
+        The column of ids.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from dpfast.io import RowOwners
+    >>> np.asarray(RowOwners(pd.DataFrame({"patient": ["b", "a", "b"]}), "patient"))
+    array([0, 1, 0])
+    """
+
+    def __init__(self, table: Any, name: str) -> None:
+        self._table = table
+        self._name = name
+
+    def check(self) -> None:
+        """Refuse a table whose parts lack the column, or hold ids of different kinds; no rows are read.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Naming the column, and the part of the table.
+        """
+        kinds = {kind for part in table_parts(self._table) if (kind := self._kind(part)) != "any"}
+        if len(kinds) > 1:
+            raise TypeError(f"column {self._name!r} holds text in some parts of the table and numbers in others")
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """Read the column; ValueError if an id is missing."""
+        self.check()
+        numbers: dict[Hashable, int] = {}
+        found = [np.empty(0, np.int64)]
+        for part in table_parts(self._table):
+            for batch, _ in part.read({self._name: "text"}):
+                places, ids = batch.distinct(self._name)
+                if np.any(places == MISSING) or any(one is None or one != one for one in ids):
+                    raise ValueError(f"column {self._name!r} has missing ids: every row needs a person")
+                found.append(np.array([numbers.setdefault(one, len(numbers)) for one in ids], np.int64)[places])
+        return np.concatenate(found).astype(dtype or np.int64, copy=False)
+
+    def _kind(self, part: Part) -> str:
+        check_named_once(self._name, part, [self._name])
+        if part.families is None:
+            return "text"
+        family = part.families[self._name]
+        if family.name == "other":
+            raise TypeError(f"column {self._name!r} of {part.label} holds {family.dtype}; ids are numbers or text")
+        return family.name
+
+    def __repr__(self) -> str:
+        return f"<RowOwners by {self._name!r}: not private>"

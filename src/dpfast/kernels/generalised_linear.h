@@ -1,0 +1,29 @@
+#ifndef DPFAST_GENERALISED_LINEAR_H
+#define DPFAST_GENERALISED_LINEAR_H
+
+#include <stddef.h>
+
+typedef enum { DPFAST_SQUARED, DPFAST_LOGISTIC, DPFAST_SMOOTHED_HINGE, DPFAST_SMOOTHED_HUBER } dpfast_loss_kind;
+
+/* Parameters: the half-width of the hinge's bend; Huber's threshold and half-width. Formulas: generalised_linear.c. */
+typedef struct {
+    dpfast_loss_kind kind;
+    double width, threshold;
+} dpfast_loss;
+
+/* Rows of a C-contiguous table and their outcomes. */
+typedef struct {
+    const double *rows, *outcomes;
+    ptrdiff_t n_features;
+} dpfast_observations;
+
+/* Add rows [start, stop): losses to *value, their gradients to gradient[n_features]; write each row times the square root
+ * of its second derivative to `scaled`. In double precision. */
+void dpfast_add_model(const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
+                      ptrdiff_t start, ptrdiff_t stop, double *value, double *gradient, double *scaled, int level);
+
+/* gradient = sum over rows [start, stop), in twice the precision; vectors are high parts, then low parts. */
+void dpfast_precise_gradient(const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
+                             ptrdiff_t start, ptrdiff_t stop, double *gradient, double *workspace, int level);
+
+#endif

@@ -1,0 +1,279 @@
+"""Generalised linear losses l(x'theta, y), with the bounds on their derivatives that privacy and solvers need.
+
+All are convex and twice continuously differentiable in z = x'theta: squared, logistic, and the hinge and Huber losses
+with their kinks in the first derivative replaced by bends.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpfast import _arguments as check
+
+FloatArray = NDArray[np.float64]
+
+_ROUND_UP = 1.0 + 2.0**-48
+
+
+class GeneralisedLinearLoss(ABC):
+    """A loss l(z, y) of a prediction z and an outcome y.
+
+    Attributes
+    ----------
+    is_classification : bool
+        Outcomes are -1 and 1.
+    """
+
+    kind: ClassVar[str]
+    is_classification: ClassVar[bool]
+
+    @abstractmethod
+    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Loss of each prediction."""
+
+    @abstractmethod
+    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """First derivative in z."""
+
+    @abstractmethod
+    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Second derivative in z."""
+
+    @abstractmethod
+    def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
+        """Upper bound on the size of the first derivative where |z| <= reach and |y| <= outcome_bound."""
+
+    @abstractmethod
+    def second_derivative_bound(self) -> float:
+        """Upper bound on the second derivative."""
+
+    def parameters(self) -> dict[str, float]:
+        """Return what the kernel has to know besides the kind."""
+        return {}
+
+
+@dataclass(frozen=True)
+class SquaredLoss(GeneralisedLinearLoss):
+    """(z - y)^2/2.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import SquaredLoss
+    >>> SquaredLoss().derivative([2.0, 0.0], 1.0)
+    array([ 1., -1.])
+    """
+
+    kind: ClassVar[str] = "squared"
+    is_classification: ClassVar[bool] = False
+
+    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Loss of each prediction."""
+        return np.asarray(0.5 * np.subtract(z, y) ** 2)
+
+    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """First derivative in z."""
+        return np.asarray(np.subtract(z, y, dtype=np.float64))
+
+    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Second derivative in z."""
+        return np.ones(np.broadcast_shapes(np.shape(z), np.shape(y)))
+
+    def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
+        """Upper bound on the size of the first derivative where |z| <= reach and |y| <= outcome_bound."""
+        return (reach + outcome_bound) * _ROUND_UP
+
+    def second_derivative_bound(self) -> float:
+        """Upper bound on the second derivative."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class LogisticLoss(GeneralisedLinearLoss):
+    """log(1 + exp(-yz)), y in {-1, 1}.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import LogisticLoss
+    >>> LogisticLoss().derivative(0.0, [1.0, -1.0])
+    array([-0.5,  0.5])
+    """
+
+    kind: ClassVar[str] = "logistic"
+    is_classification: ClassVar[bool] = True
+
+    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Loss of each prediction."""
+        return np.asarray(np.logaddexp(0.0, -np.multiply(y, z)))
+
+    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """First derivative in z."""
+        return np.asarray(-np.asarray(y) * _sigmoid(-np.multiply(y, z)))
+
+    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Second derivative in z."""
+        margin = np.multiply(y, z)
+        return np.asarray(_sigmoid(margin) * _sigmoid(-margin))
+
+    def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
+        """Upper bound on the size of the first derivative where |z| <= reach."""
+        return min(1.0, _ROUND_UP / (1.0 + math.exp(-min(reach, 700.0))))
+
+    def second_derivative_bound(self) -> float:
+        """Upper bound on the second derivative."""
+        return 0.25
+
+
+@dataclass(frozen=True)
+class SmoothedHinge(GeneralisedLinearLoss):
+    """The hinge max(0, 1 - yz), bent where it has its kink: twice continuously differentiable.
+
+    With u = yz and t = (u - 1 + width)/(2 width) the slope in u is -(1 - t)^2 (1 + 2t) for t in [0, 1], -1 left of it,
+    0 right of it. Its derivative 3t(1 - t)/width is 0 at both ends, as it is beyond them. Away from the bend it is the
+    hinge itself, for the slope integrates to -width over the bend, as the hinge's does.
+
+    Parameters
+    ----------
+    width : float, default 0.5
+        Half the width of the bend.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import SmoothedHinge
+    >>> SmoothedHinge(0.5).value([0.0, 1.0, 2.0], 1.0)
+    array([1.     , 0.09375, 0.     ])
+    """
+
+    width: float = 0.5
+
+    kind: ClassVar[str] = "smoothed_hinge"
+    is_classification: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", _parameter("width", self.width))
+
+    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Loss of each prediction."""
+        margin, t = self._bend(z, y)
+        return np.where(t <= 0.0, 1.0 - margin, self.width * (1.0 - t) ** 3 * (1.0 + t))
+
+    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """First derivative in z."""
+        _, t = self._bend(z, y)
+        return np.asarray(-np.asarray(y) * (1.0 - t) ** 2 * (1.0 + 2.0 * t))
+
+    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Second derivative in z."""
+        _, t = self._bend(z, y)
+        return np.asarray(3.0 * t * (1.0 - t) / self.width)
+
+    def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
+        """Upper bound on the size of the first derivative."""
+        return 1.0
+
+    def second_derivative_bound(self) -> float:
+        """Upper bound on the second derivative."""
+        return 0.75 / self.width * _ROUND_UP
+
+    def parameters(self) -> dict[str, float]:
+        """Return what the kernel has to know besides the kind."""
+        return {"width": self.width}
+
+    def _bend(self, z: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        margin = np.asarray(np.multiply(y, z), dtype=np.float64)
+        return margin, np.clip((margin - 1.0 + self.width) / (2.0 * self.width), 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class SmoothedHuber(GeneralisedLinearLoss):
+    """Huber's loss, bent where its second derivative jumps: twice continuously differentiable.
+
+    Of the residual r = z - y the second derivative is 1 up to threshold - width, 0 from threshold + width on, and
+    linear between, so it is continuous. The slope beyond is the threshold, as Huber's is.
+
+    Parameters
+    ----------
+    threshold : float, default 1.0
+        Largest slope.
+    width : float, default half the threshold
+        Half the width of the bend, below the threshold.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import SmoothedHuber
+    >>> SmoothedHuber(1.0, 0.5).derivative([0.5, 1.0, 2.0], 0.0)
+    array([0.5  , 0.875, 1.   ])
+    """
+
+    threshold: float = 1.0
+    width: float | None = None
+
+    kind: ClassVar[str] = "smoothed_huber"
+    is_classification: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        threshold = _parameter("threshold", self.threshold)
+        width = _parameter("width", 0.5 * threshold if self.width is None else self.width)
+        if width >= threshold:
+            raise ValueError(f"width must be below threshold, got {width!r} >= {threshold!r}")
+        object.__setattr__(self, "threshold", threshold)
+        object.__setattr__(self, "width", width)
+
+    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Loss of each prediction."""
+        residual, short = self._bend(z, y)
+        width = self._width()
+        size, inner = np.abs(residual), self.threshold - width
+        beyond = 0.5 * inner**2 + self.threshold * (size - inner) - 2.0 * width**2 / 3.0
+        return np.where(short >= 2.0 * width, 0.5 * residual**2, beyond + short**3 / (12.0 * width))
+
+    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """First derivative in z."""
+        residual, short = self._bend(z, y)
+        width = self._width()
+        beyond = np.sign(residual) * (self.threshold - short**2 / (4.0 * width))
+        return np.where(short >= 2.0 * width, residual, beyond)
+
+    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Second derivative in z."""
+        return np.asarray(self._bend(z, y)[1] / (2.0 * self._width()))
+
+    def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
+        """Upper bound on the size of the first derivative where |z| <= reach and |y| <= outcome_bound."""
+        return min(self.threshold, (reach + outcome_bound) * _ROUND_UP)
+
+    def second_derivative_bound(self) -> float:
+        """Upper bound on the second derivative."""
+        return 1.0
+
+    def parameters(self) -> dict[str, float]:
+        """Return what the kernel has to know besides the kind."""
+        return {"threshold": self.threshold, "width": self._width()}
+
+    def _width(self) -> float:
+        assert self.width is not None
+        return self.width
+
+    def _bend(self, z: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Residuals, and how far they are short of the end of the bend, at most its whole width."""
+        residual = np.asarray(np.subtract(z, y), dtype=np.float64)
+        width = self._width()
+        return residual, np.clip(self.threshold + width - np.abs(residual), 0.0, 2.0 * width)
+
+
+def _sigmoid(x: FloatArray) -> FloatArray:
+    """Return 1/(1 + exp(-x)) to full relative accuracy on both sides."""
+    small = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0.0, 1.0, small) / (1.0 + small))
+
+
+def _parameter(name: str, value: object) -> float:
+    number = check.positive(name, value)
+    if not 2.0**-100 <= number <= 2.0**100:
+        raise ValueError(f"{name} must lie between 2**-100 and 2**100, got {number!r}")
+    return number

@@ -1,0 +1,63 @@
+"""A column of ids as numbers: alike for every kind of table, refused where it cannot say whose a row is."""
+
+import numpy as np
+import pytest
+
+from dpfast.io import RowOwners
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+IDS = ["b", "a", "b", "c", "a", "b"]
+NUMBERS = [0, 1, 0, 2, 1, 0]
+
+
+def owners(table):
+    return np.asarray(RowOwners(table, "id")).tolist()
+
+
+@pytest.mark.parametrize("ids", [IDS, [7, 2**60 + 1, 7, 2**60, 2**60 + 1, 7], [0.5, 1.5, 0.5, -1.0, 1.5, 0.5]])
+def test_every_kind_of_table(ids, tmp_path):
+    frame = pd.DataFrame({"x": np.arange(6.0), "id": ids})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    parquet.write_table(pa.table(frame), tmp_path / "t.parquet", row_group_size=2)
+    for table in (
+        frame,
+        frame.astype({"id": str}).astype({"id": "category"}),
+        pa.table(frame),
+        pa.table({"id": pa.array(map(str, ids)).dictionary_encode()}),
+        [frame[:2], frame[2:2], frame[2:]],
+        tmp_path / "t.csv",
+        tmp_path / "t.parquet",
+    ):
+        assert owners(table) == NUMBERS
+    assert owners(frame[:0]) == []
+
+
+def test_ids_of_a_text_file_are_text(tmp_path):
+    (tmp_path / "t.csv").write_text("id\n7\n07\n7.0\n7\n")
+    assert owners(tmp_path / "t.csv") == [0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("ids", [["a", None], [1.0, np.nan]])
+def test_missing_ids_are_refused(ids, tmp_path):
+    frame = pd.DataFrame({"id": ids})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    kinds = [frame, pa.table(frame), pa.table({"id": pa.array(["a", None]).dictionary_encode()}), tmp_path / "t.csv"]
+    kinds += [pa.table({"id": np.array([1.0, np.nan])}), pa.table({"id": pa.nulls(2)})]
+    kinds += [pa.table({"id": pa.DictionaryArray.from_arrays([0, 1], pa.array(["a", None]))})]
+    for table in kinds:
+        with pytest.raises(ValueError, match="column 'id' has missing ids"):
+            owners(table)
+
+
+def test_ids_of_two_kinds_and_no_ids_are_refused():
+    text, numbers = pd.DataFrame({"id": ["1"]}), pd.DataFrame({"id": [1]})
+    with pytest.raises(TypeError, match="text in some parts of the table and numbers in others"):
+        owners([text, numbers])
+    with pytest.raises(TypeError, match=r"column 'id' of the frame holds datetime.*; ids are numbers or text"):
+        owners(pd.DataFrame({"id": pd.to_datetime(["2020-01-01"])}))
+    with pytest.raises(ValueError, match="has no column 'id'"):
+        owners(pd.DataFrame({"x": [1]}))
+    assert repr(RowOwners(text, "id")) == "<RowOwners by 'id': not private>"

@@ -1,0 +1,99 @@
+"""Losses: derivatives, two continuous ones, bounds that hold and are reached."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpfast.solvers import LogisticLoss, SmoothedHinge, SmoothedHuber, SquaredLoss
+
+LOSSES = [
+    SquaredLoss(),
+    LogisticLoss(),
+    SmoothedHinge(0.5),
+    SmoothedHinge(2.0),
+    SmoothedHuber(1.0),
+    SmoothedHuber(2.0, 0.3),
+]
+
+
+def outcome(loss, y):
+    return np.where(y < 0, -1.0, 1.0) if loss.is_classification else y
+
+
+def bends(loss):
+    """Where formulas meet, for y = 1."""
+    if isinstance(loss, SmoothedHinge):
+        return [1.0 - loss.width, 1.0 + loss.width]
+    if isinstance(loss, SmoothedHuber):
+        return [1.0 + s * (loss.threshold + t * loss.width) for s in (1, -1) for t in (1, -1)]
+    return [0.0]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@given(z=st.floats(-20, 20), y=st.floats(-3, 3))
+def test_derivatives_are_those_of_the_value(loss, z, y):
+    y, step = outcome(loss, y), 1e-5
+    slope = (loss.value(z + step, y) - loss.value(z - step, y)) / (2 * step)
+    curvature = (loss.derivative(z + step, y) - loss.derivative(z - step, y)) / (2 * step)
+    assert loss.derivative(z, y) == pytest.approx(slope, abs=1e-8 * (1 + abs(z)) ** 2)
+    # The third derivative is bounded by 6 or so at the bends tried here.
+    assert loss.second_derivative(z, y) == pytest.approx(curvature, abs=1e-4)
+    assert loss.second_derivative(z, y) >= 0.0
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_two_derivatives_are_continuous_where_formulas_meet(loss):
+    for bend in bends(loss):
+        for function, steepest in ((loss.value, 9.0), (loss.derivative, 2.0), (loss.second_derivative, 7.0)):
+            left, right = function(bend - 1e-9, 1.0), function(bend + 1e-9, 1.0)
+            assert abs(left - right) <= 2e-9 * steepest
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_bounds_hold_and_are_reached(loss):
+    z = np.linspace(-3.0, 3.0, 60_001)
+    slopes, curvatures = [], []
+    for y in (-1.0, 1.0):
+        slopes.append(np.abs(loss.derivative(z, y)).max())
+        curvatures.append(loss.second_derivative(z, y).max())
+    assert max(slopes) <= loss.derivative_bound(3.0) <= max(slopes) * (1 + 1e-9)
+    assert max(curvatures) <= loss.second_derivative_bound() <= max(curvatures) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_bounds_at_small_reach(loss):
+    z = np.linspace(-1e-3, 1e-3, 101)
+    bound = loss.derivative_bound(1e-3, outcome_bound=1.0)
+    assert max(np.abs(loss.derivative(z, y)).max() for y in (-1.0, 1.0)) <= bound
+
+
+def test_away_from_their_bends_they_are_hinge_and_huber():
+    hinge, huber = SmoothedHinge(0.5), SmoothedHuber(1.0, 0.5)
+    z = np.array([-3.0, 0.0, 0.5, 1.5, 4.0])
+    np.testing.assert_allclose(hinge.value(z, 1.0), np.maximum(1.0 - z, 0.0), atol=1e-15)
+    assert huber.derivative([-9.0, -0.2, 0.3, 9.0], 0.0).tolist() == [-1.0, -0.2, 0.3, 1.0]
+    assert huber.value(0.3, 0.0) == pytest.approx(0.045)
+
+
+def test_logistic_loss_far_out():
+    loss = LogisticLoss()
+    assert loss.value([1000.0, -1000.0], 1.0).tolist() == [0.0, 1000.0]
+    assert loss.derivative([1000.0, -1000.0], 1.0).tolist() == [0.0, -1.0]
+    assert loss.derivative(-40.0, -1.0) == pytest.approx(np.exp(-40.0), rel=1e-14)
+    assert loss.derivative_bound(1e6) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SmoothedHinge(0.0), "width must be positive"),
+        (lambda: SmoothedHinge(np.inf), "width must be positive"),
+        (lambda: SmoothedHinge(1e-40), "width must lie between"),
+        (lambda: SmoothedHuber(-1.0), "threshold must be positive"),
+        (lambda: SmoothedHuber(1.0, 1.0), "width must be below threshold"),
+    ],
+)
+def test_bad_parameters_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

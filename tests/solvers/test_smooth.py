@@ -1,0 +1,327 @@
+"""Smooth problems: distances against many digits, every loss with every set and penalty against a general solver."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import optimize
+
+from dpfast.solvers import (
+    Box,
+    ElasticNet,
+    GeneralisedLinear,
+    L1Ball,
+    L2Ball,
+    Lasso,
+    LogisticLoss,
+    Ridge,
+    SmoothedHinge,
+    SmoothedHuber,
+    SmoothFunction,
+    SquaredLoss,
+    certificates,
+    minimise_quadratic,
+    minimise_smooth,
+    proximal_bounds,
+    smallest_smooth_tolerance,
+    smooth,
+)
+
+LOSSES = {
+    "squared": SquaredLoss(),
+    "logistic": LogisticLoss(),
+    "hinge": SmoothedHinge(0.5),
+    "huber": SmoothedHuber(0.5, 0.2),
+}
+CONSTRAINTS = {
+    "none": None,
+    "l1": L1Ball(0.5),
+    "l2": L2Ball(0.5),
+    "box": Box(0.2),
+    "shifted_box": Box(low=[0.1, -1.0, -0.2], high=[0.3, 0.0, 0.5]),
+}
+PENALTIES = {"ridge": Ridge(0.5), "elastic_net": ElasticNet(0.7, 0.3)}
+
+
+def observations(loss, n=40, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, d))
+    rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None] * (1 + 1e-12)
+    y = rows @ rng.normal(size=d) + 0.5 * rng.normal(size=n)
+    return rows, np.where(y < 0, -1.0, 1.0) if loss.is_classification else np.clip(y, -1.0, 1.0)
+
+
+def function_of(loss, **sizes):
+    rows, y = observations(loss, **sizes)
+    return GeneralisedLinear(rows, y, loss, row_bound=1.0), rows, y
+
+
+def reach(constraint):
+    return {"reach": 100.0} if constraint is None else {}
+
+
+def objective(rows, y, loss, linear, penalty, x):
+    return loss.value(rows @ x, y).sum() + linear @ x + penalty.value(x)
+
+
+def general_solver(rows, y, loss, linear, penalty, constraint):
+    """SLSQP on x = p - q, p and q nonnegative, from several starts; the best value."""
+    n = rows.shape[1]
+
+    def value(z):
+        x = z[:n] - z[n:]
+        return loss.value(rows @ x, y).sum() + linear @ x + penalty.l1 * z.sum() + 0.5 * penalty.l2 * x @ x
+
+    def gradient(z):
+        x = z[:n] - z[n:]
+        g = rows.T @ loss.derivative(rows @ x, y) + linear + penalty.l2 * x
+        return np.concatenate([g, -g]) + penalty.l1
+
+    both = np.hstack([np.eye(n), -np.eye(n)])
+    limits = []
+    if isinstance(constraint, L1Ball):
+        limits = [{"type": "ineq", "fun": lambda z: constraint.radius - z.sum(), "jac": lambda z: -np.ones(2 * n)}]
+    if isinstance(constraint, L2Ball):
+        limits = [{"type": "ineq", "fun": lambda z: constraint.radius**2 - np.sum((both @ z) ** 2)}]
+    if isinstance(constraint, Box):
+        low, high = constraint.bounds(n)
+        limits = [{"type": "ineq", "fun": lambda z: np.concatenate([both @ z - low, high - both @ z])}]
+    middle = np.full(n, 0.05) if constraint is None else constraint.project(np.full(n, 0.05))
+    found = optimize.minimize(
+        value, np.concatenate([np.maximum(middle, 0), np.maximum(-middle, 0)]), jac=gradient,
+        bounds=[(0, None)] * (2 * n), constraints=limits, method="SLSQP", options={"maxiter": 2000, "ftol": 1e-15},
+    )  # fmt: skip
+    return found.fun
+
+
+@pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES)
+@pytest.mark.parametrize("constraint", CONSTRAINTS.values(), ids=CONSTRAINTS)
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_objective_equals_a_general_solvers(loss, constraint, penalty):
+    function, rows, y = function_of(loss)
+    for scale in (0.0, 3.0):
+        linear = scale * np.random.default_rng(1).normal(size=3)
+        found = minimise_smooth(
+            function, linear=linear, constraint=constraint, penalty=penalty, tolerance=1e-12, **reach(constraint)
+        )
+        assert found.distance_bound <= 1e-12
+        value = objective(rows, y, loss, linear, penalty, found.x)
+        assert value == pytest.approx(general_solver(rows, y, loss, linear, penalty, constraint), abs=1e-8)
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS.values(), ids=CONSTRAINTS)
+def test_squared_loss_is_a_quadratic(constraint):
+    function, rows, y = function_of(SquaredLoss())
+    matrix = rows.T @ rows
+    matrix = (matrix + matrix.T) / 2
+    for penalty in PENALTIES.values():
+        ours = minimise_smooth(function, constraint=constraint, penalty=penalty, tolerance=1e-12, **reach(constraint))
+        quadratic = minimise_quadratic(
+            matrix + 1e-3 * np.eye(3), -rows.T @ y, constraint=constraint,
+            penalty=ElasticNet(penalty.l1, penalty.l2 - 1e-3), strong_convexity=1e-3, smoothness=41.0, tolerance=1e-10,
+        )  # fmt: skip
+        np.testing.assert_allclose(ours.x, quadratic.x, atol=1e-10)
+
+
+def exact_logistic_minimiser(rows, y, linear, ridge):
+    """Newton's method with 60 digits, without a constraint."""
+    with mp.workdps(60):
+        a, x = mp.matrix(rows.tolist()), mp.matrix(rows.shape[1], 1)
+        for _ in range(60):
+            z = a * x
+            wrong = [1 / (1 + mp.exp(mp.mpf(s) * t)) for s, t in zip(y, z, strict=True)]
+            gradient = a.T * mp.matrix([-mp.mpf(s) * w for s, w in zip(y, wrong, strict=True)])
+            gradient += mp.matrix(linear.tolist()) + mp.mpf(ridge) * x
+            weighted = mp.matrix(a.rows, a.cols)
+            for i, w in enumerate(wrong):
+                for j in range(a.cols):
+                    weighted[i, j] = w * (1 - w) * a[i, j]
+            step = mp.lu_solve(a.T * weighted + mp.mpf(ridge) * mp.eye(a.cols), gradient)
+            x -= step
+            if mp.norm(step) < mp.mpf(10) ** -50:
+                return list(x)
+    raise AssertionError("no convergence")
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 1.0])
+def test_the_distance_bound_is_true_without_a_constraint(ridge):
+    function, rows, y = function_of(LogisticLoss(), n=25, d=2)
+    linear = np.array([0.5, -0.25])
+    exact = exact_logistic_minimiser(rows, y, linear, ridge)
+    constants = {"penalty": Ridge(ridge), "reach": 1e3}
+    for tolerance in (1e-3, 1e-8, smallest_smooth_tolerance(function, **constants)):
+        found = minimise_smooth(function, linear=linear, tolerance=tolerance, **constants)
+        with mp.workdps(60):
+            distance = mp.norm(mp.matrix([mp.mpf(float(a)) - b for a, b in zip(found.x, exact, strict=True)]))
+        assert distance <= found.distance_bound <= tolerance
+
+
+def exact_scalar_minimiser(rows, y, linear, ridge, weight, low, high):
+    """Bisection on the subgradient with 60 digits."""
+
+    def slope(x):
+        z = [mp.mpf(float(r)) * x for r in rows[:, 0]]
+        losses = mp.fsum(-s * mp.mpf(float(r)) / (1 + mp.exp(s * t)) for r, s, t in zip(rows[:, 0], y, z, strict=True))
+        return losses + mp.mpf(linear) + mp.mpf(ridge) * x
+
+    with mp.workdps(60):
+        if abs(slope(mp.mpf(0))) <= weight:
+            return min(max(mp.mpf(0), mp.mpf(low)), mp.mpf(high))
+        shift = mp.mpf(weight) * (1 if slope(mp.mpf(0)) < 0 else -1)
+        left, right = mp.mpf(low), mp.mpf(high)
+        for _ in range(200):
+            middle = (left + right) / 2
+            left, right = (middle, right) if slope(middle) + shift < 0 else (left, middle)
+        return right
+
+
+@pytest.mark.parametrize("constraint", [L1Ball(0.5), L2Ball(0.5), Box(0.5)])
+@pytest.mark.parametrize("linear", [0.0, 1.0, -9.0, 100.0, 1e9, -1e60])
+def test_the_distance_bound_is_true_in_one_dimension(constraint, linear):
+    function, rows, y = function_of(LogisticLoss(), n=12, d=1)
+    for weight in (0.0, 2.0):
+        exact = exact_scalar_minimiser(rows, y, linear, 0.25, weight, -0.5, 0.5)
+        found = minimise_smooth(
+            function, linear=[linear], constraint=constraint, penalty=ElasticNet(weight, 0.25), tolerance=1e-14
+        )
+        with mp.workdps(60):
+            assert abs(mp.mpf(float(found.x[0])) - exact) <= found.distance_bound <= 1e-14
+
+
+@pytest.fixture
+def never_certified(monkeypatch):
+    """Leave the guaranteed way alone with its number of steps."""
+    certified = certificates.Certificate.certified
+
+    def blind(self, x):
+        found, on_boundary = certified(self, x)
+        return certificates.Minimiser(found.x, np.inf), on_boundary
+
+    monkeypatch.setattr(smooth._Steps, "guesses", lambda self, start: iter(()))
+    monkeypatch.setattr(certificates.Certificate, "certified", blind)
+
+
+@pytest.mark.parametrize("constraint", [L1Ball(0.5), L2Ball(0.5), Box(0.2), None])
+def test_the_number_of_guaranteed_steps_is_enough(constraint, never_certified, monkeypatch):
+    function, _, _ = function_of(LogisticLoss(), n=25, d=2)
+    arguments = {"constraint": constraint, "penalty": ElasticNet(0.1, 0.1), **reach(constraint)}
+    found = minimise_smooth(function, tolerance=1e-9, **arguments)
+    assert found.distance_bound <= 1e-9
+    monkeypatch.undo()
+    exact = minimise_smooth(function, tolerance=1e-13, **arguments)
+    assert np.linalg.norm(found.x - exact.x) <= 1e-9
+
+
+def test_python_functions_with_and_without_a_hessian():
+    """log(cosh): known in double precision, so the tolerance cannot be below what its errors allow."""
+
+    def value_and_gradient(x):
+        return float(np.log(np.cosh(x - 1.0)).sum()), np.tanh(x - 1.0)
+
+    def hessian(x):
+        return np.diag(1.0 / np.cosh(x - 1.0) ** 2)
+
+    constants = {"evaluation_error": lambda norm: 1e-15 * (norm + 4), "gradient_bound": lambda norm: 2.0}
+    for curvature in (hessian, None):
+        function = SmoothFunction(value_and_gradient, 3, 0.0, 1.0, hessian=curvature, **constants)
+        assert smallest_smooth_tolerance(function, constraint=L2Ball(2.0), penalty=Ridge(0.1)) > 1e-13
+        found = minimise_smooth(function, constraint=L2Ball(2.0), penalty=Ridge(0.1), tolerance=1e-9)
+        root = optimize.brentq(lambda t: np.tanh(t - 1.0) + 0.1 * t, 0.0, 1.0, xtol=1e-14)
+        assert np.linalg.norm(found.x - root) <= found.distance_bound <= 1e-9
+        with pytest.raises(ValueError, match="tolerance must be at least"):
+            minimise_smooth(function, constraint=L2Ball(2.0), penalty=Ridge(0.1), tolerance=1e-15)
+
+
+class GroupLasso:
+    """||x||_2, of whose prox the closed form is known."""
+
+    def value(self, x):
+        return float(np.linalg.norm(x))
+
+    def prox(self, v, step):
+        norm = np.linalg.norm(v)
+        return np.zeros_like(v) if norm <= step else (1.0 - step / norm) * v
+
+    def prox_error(self, norm, step):
+        return 1e-15 * norm
+
+
+def test_any_proximable_penalty():
+    rows, y = observations(SquaredLoss())
+    strong = SmoothFunction(
+        lambda x: (0.5 * np.sum((rows @ x - y) ** 2) + 0.5 * x @ x, rows.T @ (rows @ x - y) + x),
+        3, 1.0, 41.0, evaluation_error=lambda norm: 1e-13 * (1 + norm), gradient_bound=lambda norm: 41.0 * norm + 40.0,
+    )  # fmt: skip
+    found = minimise_smooth(strong, penalty=GroupLasso(), reach=10.0, tolerance=1e-7)
+    gradient = rows.T @ (rows @ found.x - y) + found.x
+    np.testing.assert_allclose(gradient, -found.x / np.linalg.norm(found.x), atol=1e-6)
+    with pytest.raises(TypeError, match="GroupLasso as penalty is supported without a constraint only"):
+        minimise_smooth(strong, penalty=GroupLasso(), constraint=L2Ball(1.0), tolerance=1e-8)
+
+
+def test_constants_are_not_taken_from_the_data():
+    """The tolerance promised and the number of steps are the same for any table of one size."""
+    loss = LogisticLoss()
+    bounds = []
+    for seed in range(3):
+        function, _, _ = function_of(loss, seed=seed)
+        problem = smooth._Problem.of(function, L2Ball(1.0), Ridge(1.0), None)
+        bounds.append((problem.bounds.smallest_tolerance(), problem.bounds.n_guaranteed_steps(1e-9)))
+    assert bounds[0] == bounds[1] == bounds[2]
+    assert isinstance(problem.bounds, proximal_bounds.ProximalBounds)
+
+
+def test_threads_do_not_matter():
+    rows, y = observations(LogisticLoss(), n=30_000, d=20)
+    found = [
+        minimise_smooth(
+            GeneralisedLinear(rows, y, LogisticLoss(), row_bound=1.0, n_threads=k), constraint=L1Ball(3.0),
+            penalty=Ridge(1.0), tolerance=1e-10,
+        )
+        for k in (1, 2)
+    ]  # fmt: skip
+    assert np.array_equal(found[0].x, found[1].x)
+    assert found[0].distance_bound == found[1].distance_bound
+
+
+FUNCTION = function_of(LogisticLoss())[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"constraint": None}, TypeError, "reach must be given without a constraint, and only then"),
+        ({"reach": 1.0}, TypeError, "reach must be given without a constraint, and only then"),
+        ({"penalty": None}, ValueError, "must be strongly convex"),
+        ({"penalty": Lasso(1.0)}, ValueError, "must be strongly convex"),
+        ({"penalty": 1.0}, TypeError, "penalty must be ElasticNet, Lasso, Ridge, another Proximable or None"),
+        ({"penalty": Ridge(1e-20)}, ValueError, "at most 2\\*\\*45 times"),
+        ({"constraint": "l2"}, TypeError, "constraint must be L2Ball, L1Ball, Box or None"),
+        ({"linear": [1.0]}, ValueError, "linear must have as many entries as the function, 3, got 1"),
+        ({"linear": [1.0, np.nan, 0.0]}, ValueError, "linear must be finite"),
+        ({"linear": [1.0, 1e200, 0.0]}, ValueError, "linear must have entries of at most"),
+        ({"tolerance": 1e-18}, ValueError, "tolerance must be at least"),
+        ({"tolerance": -1.0}, ValueError, "tolerance must be positive"),
+    ],
+)
+def test_bad_input_is_named(change, error, message):
+    arguments = {"constraint": L2Ball(1.0), "penalty": Ridge(1.0), "tolerance": 1e-9, **change}
+    with pytest.raises(error, match=message):
+        minimise_smooth(FUNCTION, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"rows": np.ones(3)}, ValueError, "rows must have 2 dimensions"),
+        ({"outcomes": np.ones(2)}, ValueError, "rows and outcomes must be equally many"),
+        ({"outcomes": [1.0, 0.0, -1.0]}, ValueError, "outcomes must be -1 or 1"),
+        ({"rows": [[np.nan], [1.0], [1.0]]}, ValueError, "rows must be finite"),
+        ({"loss": "logistic"}, TypeError, "loss must be a GeneralisedLinearLoss"),
+        ({"row_bound": 0.0}, ValueError, "row_bound must be positive"),
+        ({"n_threads": 0}, ValueError, "n_threads must be a positive integer"),
+    ],
+)
+def test_bad_observations_are_named(change, error, message):
+    arguments = {"rows": np.ones((3, 1)), "outcomes": [1.0, 1.0, -1.0], "loss": LogisticLoss(), "row_bound": 1.0}
+    with pytest.raises(error, match=message):
+        GeneralisedLinear(**{**arguments, **change})
