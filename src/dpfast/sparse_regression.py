@@ -414,7 +414,9 @@ class SparseRegression(RegressorMixin, Persistent):
         if table.n_outcomes > 1:
             raise ValueError(f"y must have one outcome a row, got {table.n_outcomes} columns")
         if getattr(y, "ndim", 1) == 2:
-            warnings.warn("y is a column where a vector was expected", DataConversionWarning, stacklevel=4)
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected", DataConversionWarning, stacklevel=4
+            )
         self._check_features(table.n_features)
         return table
 
