@@ -3,11 +3,13 @@
 from dpfast.audit.attacks import Attack, moment_attack, primitive_attacks, sampled_moment_attack, smooth_gaussian_attack
 from dpfast.audit.lower_bounds import epsilon_lower_bound, mu_lower_bound
 from dpfast.audit.mechanisms import all_attacks
+from dpfast.audit.supports import coefficient_attack, score_attack, support_attacks, vote_attack
 from dpfast.audit.weights import objective_attack, output_attack, weight_attacks
 
 __all__ = [
     "Attack",
     "all_attacks",
+    "coefficient_attack",
     "epsilon_lower_bound",
     "moment_attack",
     "mu_lower_bound",
@@ -15,6 +17,9 @@ __all__ = [
     "output_attack",
     "primitive_attacks",
     "sampled_moment_attack",
+    "score_attack",
     "smooth_gaussian_attack",
+    "support_attacks",
+    "vote_attack",
     "weight_attacks",
 ]

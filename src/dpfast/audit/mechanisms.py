@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from dpfast.audit.attacks import Attack, moment_attack, primitive_attacks, sampled_moment_attack, smooth_gaussian_attack
+from dpfast.audit.supports import support_attacks
 from dpfast.audit.weights import weight_attacks
 from dpfast.privacy import Adjacency, Privacy
 
@@ -27,3 +28,4 @@ def all_attacks(privacy: Privacy, weaken: float = 1.0) -> Iterator[Attack]:
     yield smooth_gaussian_attack(privacy, weaken)
     yield sampled_moment_attack(Privacy(privacy.epsilon, privacy.delta), weaken)
     yield from weight_attacks(privacy, weaken)
+    yield from support_attacks(privacy, weaken)
