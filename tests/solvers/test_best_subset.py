@@ -140,6 +140,26 @@ def test_the_error_bound_holds_for_exact_moments(kind):
         assert abs(error - Fraction(tolerance) / 2) <= Fraction(half)
 
 
+@pytest.mark.parametrize("kind", ["Fortran", "strided", "read-only", "float32", "lists"])
+def test_arrays_of_many_kinds(kind):
+    xx, xy = (np.rint(64.0 * values) for values in moments(50, 6))
+    wanted = all_scores(xx, xy, 3)
+    match kind:
+        case "Fortran":
+            given = np.asfortranarray(xx), xy
+        case "strided":
+            given = np.repeat(np.repeat(xx, 2, axis=0), 3, axis=1)[::2, ::3], np.repeat(xy, 2)[::2]
+        case "read-only":
+            given = xx.copy(), xy.copy()
+            for array in given:
+                array.flags.writeable = False
+        case "float32":
+            given = xx.astype(np.float32), xy.astype(np.float32)
+        case _:
+            given = xx.tolist(), xy.tolist()
+    assert np.array_equal(all_scores(*given, 3), wanted)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
