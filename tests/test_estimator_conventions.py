@@ -4,7 +4,12 @@ import math
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dpfast import MultiOutcomeRidge, ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
+from dpfast import (
+    MultiOutcomeRidge,
+    ObjectivePerturbationClassifier,
+    ObjectivePerturbationRegressor,
+    SparseRegression,
+)
 from dpfast.solvers import L2Ball
 
 EXACT = MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0)
@@ -15,6 +20,8 @@ PERTURBED = [
     ObjectivePerturbationRegressor(1000.0, bound_x=100.0, bound_y=100.0, loss="huber"),
     ObjectivePerturbationClassifier(math.inf, bound_x=1.0, classes=None),
 ]
+SPARSE = SparseRegression(1000.0, 1e-6, n_nonzero=1, bound_x=100.0, bound_y=100.0)
+BEST_SUBSET = SparseRegression(math.inf, n_nonzero=1, selector="exponential")
 
 
 def expected_to_fail(estimator):
@@ -26,6 +33,6 @@ def expected_to_fail(estimator):
     }
 
 
-@parametrize_with_checks([EXACT, PRIVATE, *PERTURBED], expected_failed_checks=expected_to_fail)
+@parametrize_with_checks([EXACT, PRIVATE, *PERTURBED, SPARSE, BEST_SUBSET], expected_failed_checks=expected_to_fail)
 def test_conventions(estimator, check):
     check(estimator)

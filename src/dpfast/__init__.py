@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         UnsoundCalibrationWarning,
         UtilityWarning,
     )
+    from dpfast.sparse_regression import SparseRegression
     from dpfast.synthetic_control import SyntheticControl
 
 __version__ = "0.1.0"
@@ -33,6 +34,7 @@ _HOMES = {
     "PolicyEvaluation": "dpfast.policy_evaluation",
     "Privacy": "dpfast.privacy",
     "Release": "dpfast.privacy",
+    "SparseRegression": "dpfast.sparse_regression",
     "SyntheticControl": "dpfast.synthetic_control",
     "UnsoundCalibrationWarning": "dpfast.privacy",
     "UtilityWarning": "dpfast.privacy",
@@ -49,6 +51,7 @@ __all__ = [
     "PolicyEvaluation",
     "Privacy",
     "Release",
+    "SparseRegression",
     "SyntheticControl",
     "UnsoundCalibrationWarning",
     "UtilityWarning",

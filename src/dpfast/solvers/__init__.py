@@ -1,5 +1,6 @@
 """Mathematics on released or public values; knows nothing of privacy."""
 
+from dpfast.solvers.best_subset import SupportScores, score_error
 from dpfast.solvers.callable_loss import CallableLoss, CallableLossBounds, CallableLossSum
 from dpfast.solvers.certificates import Minimiser
 from dpfast.solvers.constrained import (
@@ -73,6 +74,7 @@ __all__ = [
     "SmoothedHinge",
     "SmoothedHuber",
     "SquaredLoss",
+    "SupportScores",
     "automatic_diagonal_ridge",
     "automatic_ridge",
     "components_beyond",
@@ -91,6 +93,7 @@ __all__ = [
     "ridge_from_moments",
     "ridge_from_rows",
     "ridge_of_each_outcome",
+    "score_error",
     "smallest_quadratic_tolerance",
     "smallest_smooth_tolerance",
 ]
