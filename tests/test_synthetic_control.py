@@ -574,7 +574,7 @@ def test_everything_kept_follows_from_the_release(parameters, adjacency):
     other = model(random_state=0, adjacency=adjacency, **parameters)
     release = fitted.releases_[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpfast.synthetic_control.draw", lambda *_: release)
+        patch.setattr("dpfast.synthetic_control_moments.draw", lambda *_: release)
         other.fit(donors[::-1] * 0.9, 10, target=target)
     for name, value in vars(fitted).items():
         np.testing.assert_array_equal(getattr(other, name), value, err_msg=name)
