@@ -3,6 +3,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast.kernels.columns import ColumnBlock
+
 BASELINE: Final = 0
 PACKED: Final = 0
 X_NOT_FINITE: Final = 1
@@ -31,7 +33,12 @@ class GramSums:
     @property
     def capacity(self) -> int: ...
     def add(
-        self, x: NDArray[Any], y: NDArray[Any] | None, rows: NDArray[np.int64] | None, start: int, stop: int
+        self,
+        x: NDArray[Any] | ColumnBlock,
+        y: NDArray[Any] | ColumnBlock | None,
+        rows: NDArray[np.int64] | None,
+        start: int,
+        stop: int,
     ) -> int: ...
 
 class GramTotals:

@@ -16,6 +16,7 @@ from dpfast import _arguments as check
 from dpfast import io
 from dpfast.kernels import gram as kernel
 from dpfast.kernels import person_gram
+from dpfast.kernels.columns import ColumnBlock
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.statistics.gram import Gram, Grid, checked_bounds, describe, kernel_tables
 from dpfast.statistics.people import People, PersonUnit, block_limits, people
@@ -23,6 +24,7 @@ from dpfast.statistics.people import People, PersonUnit, block_limits, people
 _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
 _PRODUCTS_PER_THREAD = 4_000_000  # below this, starting a thread costs more than it brings
 _LONGEST_RANGE = 16_384
+Rows = NDArray[Any] | ColumnBlock
 AddRange = Callable[[Any, int, int], int]  # adds rows start to stop to a thread's sums, and returns a status
 
 _KERNEL_DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
@@ -147,7 +149,7 @@ class GramAccumulator:
         self._check_block(x, y)
         yield x, y, None if rows is None else _checked_rows(rows, len(x))
 
-    def _check_block(self, x: NDArray[Any], y: NDArray[Any] | None) -> None:
+    def _check_block(self, x: Rows, y: Rows | None) -> None:
         if x.shape[1] != self.n_features:
             raise ValueError(f"X has {x.shape[1]} columns, n_features is {self.n_features}")
         if y is None:
@@ -160,7 +162,7 @@ class GramAccumulator:
             raise ValueError(f"X and Y have different numbers of rows: {len(x)} and {len(y)}")
 
     def _add_rows(
-        self, x: NDArray[Any], y: NDArray[Any] | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals
+        self, x: Rows, y: Rows | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals
     ) -> None:
         """Sum rows in the threads' own parts, which overflow into `spilled` if there are very many."""
         self._add_ranges(
@@ -432,11 +434,13 @@ def _check_length(owners: People, n_rows: int) -> None:
         raise ValueError(f"groups must have one id a row: it has {owners.n_rows} ids, X has {n_rows} rows")
 
 
-def _in_memory(X: object, Y: object, rows: ArrayLike | None) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-    """Both tables as arrays where they are; to select rows of a frame, its array is made."""
+def _in_memory(X: object, Y: object, rows: ArrayLike | None) -> tuple[Rows | None, Rows | None]:
+    """Both tables as the kernel reads them where they are; to select rows of a frame, its array is made."""
     may_copy = rows is not None
-    x = io.in_memory(X, "X", may_copy=may_copy)
-    return x, None if Y is None else io.in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)
+    x = X if isinstance(X, ColumnBlock) else io.in_memory(X, "X", may_copy=may_copy)
+    if Y is None or isinstance(Y, ColumnBlock):
+        return x, Y
+    return x, io.in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)
 
 
 def _partition_gram(x: Any, y: Any, *, options: dict[str, Any], maps: tuple[io.BlockMap | None, ...]) -> Gram:
@@ -445,8 +449,8 @@ def _partition_gram(x: Any, y: Any, *, options: dict[str, Any], maps: tuple[io.B
 
 def add_range(
     part: kernel.GramSums,
-    x: NDArray[Any],
-    y: NDArray[Any] | None,
+    x: Rows,
+    y: Rows | None,
     rows: NDArray[np.int64] | None,
     start: int,
     stop: int,
@@ -458,13 +462,15 @@ def add_range(
     return part.add(_converted(x, selected), None if y is None else _converted(y, selected), None, 0, stop - start)
 
 
-def _converted(table: NDArray[Any], selected: slice | NDArray[np.int64]) -> NDArray[Any]:
+def _converted(table: Rows, selected: slice | NDArray[np.int64]) -> NDArray[Any]:
     """Copy rows to a dtype that the kernel reads in place."""
     return np.ascontiguousarray(table[selected], dtype=table.dtype if _is_readable(table) else np.float64)
 
 
-def _is_readable(table: NDArray[Any]) -> bool:
-    return table.dtype in _KERNEL_DTYPES and table.dtype.isnative and table.flags.aligned
+def _is_readable(table: Rows) -> bool:
+    return isinstance(table, ColumnBlock) or (
+        table.dtype in _KERNEL_DTYPES and table.dtype.isnative and table.flags.aligned
+    )
 
 
 def use_blas() -> bool:
