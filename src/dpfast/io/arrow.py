@@ -16,19 +16,17 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast.io.named import MISSING, UNDECLARED, Codes, Family, FloatArray
-from dpfast.kernels.columns import ColumnBlock
+from dpfast.kernels.columns import ColumnBlock, Rows
 
 T = TypeVar("T")
-Rows = NDArray[Any] | ColumnBlock
 
 # What an empty cell of a CSV file may hold.
 NULL_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
 
-_VALUES_PER_BATCH = 1 << 21
-_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 16
+_VALUES_PER_BATCH = 1 << 22
+_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
 # Column chunks of Parquet are read through buffers, none in advance: a row group need not fit in memory.
 _BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES = 1 << 18, 1 << 26
 _CSV_BLOCK_BYTES = 1 << 22

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast.io.arrow import Rows, arrow_blocks, file_blocks, is_arrow
+from dpfast.io.arrow import arrow_blocks, file_blocks, is_arrow
 from dpfast.io.columns import EncodedTable
 from dpfast.io.files import file_format, is_path, table_files
 from dpfast.io.frames import frame_as_array, frame_blocks, is_frame
 from dpfast.io.partitions import is_dask
-from dpfast.kernels.columns import ColumnBlock
+from dpfast.kernels.columns import ColumnBlock, Rows
 
 Matrix = NDArray[Any]
 Block = tuple[Rows, Rows | None]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast.io.arrow import Rows
 from dpfast.io.blocks import Block, blocks, in_memory
 from dpfast.io.partitions import is_dask
+from dpfast.kernels.columns import Rows
 
 BlockMap = Callable[[NDArray[Any]], NDArray[Any]]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -30,7 +30,7 @@ class ColumnBlock:
 
     def __init__(self, columns: Iterable[NDArray[Any]], dtype: DTypeLike = np.float64) -> None:
         self.dtype = np.dtype(dtype)
-        self._columns = [np.require(column, self.dtype, "CA") for column in columns]
+        self._columns = [np.require(column, self.dtype, ("C", "A")) for column in columns]
         self.shape = len(self._columns[0]), len(self._columns)
         if any(column.shape != self.shape[:1] for column in self._columns):
             raise ValueError("columns must be 1-D and of one length")
@@ -52,3 +52,6 @@ class ColumnBlock:
 
     def __repr__(self) -> str:
         return f"<ColumnBlock of {self.shape[1]} columns: not private>"
+
+
+Rows: TypeAlias = NDArray[Any] | ColumnBlock

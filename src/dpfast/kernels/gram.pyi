@@ -1,9 +1,9 @@
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast.kernels.columns import ColumnBlock
+from dpfast.kernels.columns import Rows
 
 BASELINE: Final = 0
 PACKED: Final = 0
@@ -34,8 +34,8 @@ class GramSums:
     def capacity(self) -> int: ...
     def add(
         self,
-        x: NDArray[Any] | ColumnBlock,
-        y: NDArray[Any] | ColumnBlock | None,
+        x: Rows,
+        y: Rows | None,
         rows: NDArray[np.int64] | None,
         start: int,
         stop: int,

@@ -16,7 +16,7 @@ from dpfast import _arguments as check
 from dpfast import io
 from dpfast.kernels import gram as kernel
 from dpfast.kernels import person_gram
-from dpfast.kernels.columns import ColumnBlock
+from dpfast.kernels.columns import ColumnBlock, Rows
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.statistics.gram import Gram, Grid, checked_bounds, describe, kernel_tables
 from dpfast.statistics.people import People, PersonUnit, block_limits, people
@@ -24,7 +24,6 @@ from dpfast.statistics.people import People, PersonUnit, block_limits, people
 _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
 _PRODUCTS_PER_THREAD = 4_000_000  # below this, starting a thread costs more than it brings
 _LONGEST_RANGE = 16_384
-Rows = NDArray[Any] | ColumnBlock
 AddRange = Callable[[Any, int, int], int]  # adds rows start to stop to a thread's sums, and returns a status
 
 _KERNEL_DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
@@ -161,9 +160,7 @@ class GramAccumulator:
         if len(y) != len(x):
             raise ValueError(f"X and Y have different numbers of rows: {len(x)} and {len(y)}")
 
-    def _add_rows(
-        self, x: Rows, y: Rows | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals
-    ) -> None:
+    def _add_rows(self, x: Rows, y: Rows | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals) -> None:
         """Sum rows in the threads' own parts, which overflow into `spilled` if there are very many."""
         self._add_ranges(
             len(x) if rows is None else len(rows),
@@ -379,7 +376,7 @@ class PersonAccumulator(GramAccumulator):
         self._max_rows = unit.max_rows
         self._limits = block_limits(unit, self._tables())
 
-    def add_people(self, x: NDArray[Any], y: NDArray[Any] | None, owners: People) -> None:
+    def add_people(self, x: Rows, y: Rows | None, owners: People) -> None:
         """Add everybody's rows that count."""
         self._check_block(x, y)
         spilled = self._new_totals()
@@ -404,7 +401,7 @@ class PersonAccumulator(GramAccumulator):
 
 
 def _add_people_range(
-    part: person_gram.PersonSums, x: NDArray[Any], y: NDArray[Any] | None, owners: People, first: int, last: int
+    part: person_gram.PersonSums, x: Rows, y: Rows | None, owners: People, first: int, last: int
 ) -> int:
     """Add a range of people, whose rows are converted first where the kernel does not read a dtype in place."""
     if _is_readable(x) and (y is None or _is_readable(y)):
