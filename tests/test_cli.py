@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -56,11 +57,15 @@ def test_usage_errors_exit_with_2(arguments, capsys):
 def test_demo_runs_and_draws(tmp_path):
     command = [sys.executable, "-m", "dpfast", "demo", "--output", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    for plot in ("dpfast-demo.png", "dpfast-demo-synthetic-control.png"):
+    plots = ["dpfast-demo.png", "dpfast-demo-synthetic-control.png"]
+    games = ["FrozenLake 8x8", "CliffWalking", "Taxi"]
+    for plot in [*plots, "dpfast-demo-policy-evaluation.png"] if find_spec("gymnasium") else plots:
         assert (tmp_path / plot).stat().st_size > 10_000
     for words in ("Handwritten digits", "Breast cancer", "no privacy", "Privacy report", "epsilon 15.5"):
         assert words in done.stdout
     for words in ("10,000 donors", "Error relative to the signal", "exact  -15.4 packs", "mostly noise", "Plan: "):
+        assert words in done.stdout
+    for words in ["chain, lsw", *(games if find_spec("gymnasium") else [])]:
         assert words in done.stdout
     (percent,) = re.findall(r"signal: ([0-9.]+)% at epsilon = 1", done.stdout)
     assert float(percent) < 5.0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpfast.multi_outcome import MultiOutcomeRidge
     from dpfast.objective_perturbation import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
+    from dpfast.policy_evaluation import PolicyEvaluation
     from dpfast.privacy import (
         BudgetExceeded,
         Ledger,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         UnsoundCalibrationWarning,
         UtilityWarning,
     )
+    from dpfast.sparse_regression import SparseRegression
     from dpfast.synthetic_control import SyntheticControl
 
 __version__ = "0.1.0"
@@ -29,8 +31,10 @@ _HOMES = {
     "ObjectivePerturbationClassifier": "dpfast.objective_perturbation",
     "ObjectivePerturbationRegressor": "dpfast.objective_perturbation",
     "Plan": "dpfast.privacy",
+    "PolicyEvaluation": "dpfast.policy_evaluation",
     "Privacy": "dpfast.privacy",
     "Release": "dpfast.privacy",
+    "SparseRegression": "dpfast.sparse_regression",
     "SyntheticControl": "dpfast.synthetic_control",
     "UnsoundCalibrationWarning": "dpfast.privacy",
     "UtilityWarning": "dpfast.privacy",
@@ -44,8 +48,10 @@ __all__ = [
     "ObjectivePerturbationClassifier",
     "ObjectivePerturbationRegressor",
     "Plan",
+    "PolicyEvaluation",
     "Privacy",
     "Release",
+    "SparseRegression",
     "SyntheticControl",
     "UnsoundCalibrationWarning",
     "UtilityWarning",

@@ -146,6 +146,60 @@ def synthetic_control_gaps(
     return figure
 
 
+def value_function(
+    values: NDArray[np.float64], std: NDArray[np.float64] | None = None, shape: tuple[int, int] | None = None
+) -> Figure:
+    """Draw the value of every state: as a curve over their numbers, or as a map of a grid world.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_states,)
+        Value of each state.
+    std : ndarray of shape (n_states,), optional
+        Standard deviations from the privacy noise: the curve gets a band of two on either side.
+    shape : tuple of int, optional
+        Rows and columns of a grid world whose states are numbered row by row.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Made without pyplot, so no window or global state is touched.
+
+    Raises
+    ------
+    ValueError
+        If the shape is not that of so many states.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.plotting import value_function
+    >>> value_function(np.array([0.1, 0.2, 0.4, 1.0]), shape=(2, 2)).axes[0].images[0].get_array().shape
+    (2, 2)
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.6, 3.6), layout="constrained")
+    panel = figure.subplots()
+    if shape is not None:
+        if len(shape) != 2 or shape[0] * shape[1] != len(values):
+            raise ValueError(f"shape must be two numbers whose product is that of the states, {len(values)}")
+        figure.colorbar(panel.imshow(values.reshape(shape), cmap="viridis"), ax=panel, label="value")
+        panel.set_xlabel("column")
+        panel.set_ylabel("row")
+        return figure
+    states = np.arange(len(values))
+    panel.plot(states, values, marker="o" if len(values) <= 50 else None, markersize=3.0)
+    if std is not None:
+        panel.fill_between(
+            states, values - 2.0 * std, values + 2.0 * std, alpha=0.2, linewidth=0.0, label="2 sd of privacy noise"
+        )
+        panel.legend(frameon=False)
+    panel.set_xlabel("state")
+    panel.set_ylabel("value")
+    return figure
+
+
 def _time_panel(index: ArrayLike, n_pre: int) -> tuple[Figure, Any, NDArray[Any]]:
     """Return a figure, its axes with the intervention marked between two periods, and the periods' positions."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter

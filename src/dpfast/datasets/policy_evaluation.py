@@ -6,7 +6,9 @@ dynamic programming, for estimates to be held against.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 
 FloatArray = NDArray[np.float64]
+#: ``table[state][action]`` lists (probability, next state, reward, terminated): Gymnasium's ``env.unwrapped.P``.
+Table = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
 
 #: Environments of Gymnasium whose ``unwrapped.P`` is known: name here -> (Gymnasium's id, options).
 GYMNASIUM_ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -243,7 +247,7 @@ def adjacent_pairs(n_states: int) -> FloatArray:
 
 
 def table_values(
-    table: Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]],
+    table: Table,
     gamma: float,
     policy: ArrayLike | None = None,
 ) -> FloatArray:
@@ -279,27 +283,130 @@ def table_values(
     >>> table_values(table, gamma=1.0).tolist()
     [1.0, 0.0]
     """
-    n_states = len(table)
-    n_actions = len(table[0]) if n_states and 0 in table else 0
-    if n_actions == 0 or any(set(table.get(s, {})) != set(range(n_actions)) for s in range(n_states)):
-        raise ValueError("table must map states 0, 1, ... to mappings of the same actions 0, 1, ...")
-    chosen = np.full((n_states, n_actions), 1.0 / n_actions) if policy is None else np.asarray(policy, np.float64)
-    if chosen.shape != (n_states, n_actions):
-        raise ValueError(f"policy must be of shape ({n_states}, {n_actions}), got {chosen.shape}")
-    if not (chosen >= 0.0).all() or not np.allclose(chosen.sum(axis=1), 1.0, rtol=0.0, atol=1e-9):
-        raise ValueError("policy must hold probabilities that add up to 1 in each state")
-    transitions, rewards = np.zeros((n_states, n_states)), np.zeros(n_states)
-    for state in range(n_states):
-        for action in range(n_actions):
-            outcomes = table[state][action]
-            if abs(sum(probability for probability, *_ in outcomes) - 1.0) > 1e-9:
-                raise ValueError(f"probabilities of table[{state}][{action}] must add up to 1")
-            for probability, successor, reward, terminated in outcomes:
-                weight = chosen[state, action] * probability
-                rewards[state] += weight * reward
-                if not terminated:
-                    transitions[state, successor] += weight
+    moves = _Moves.of(table)
+    weights = _checked_policy(policy, moves)[:, :, None] * moves.probabilities
+    transitions = np.zeros((len(weights), len(weights)))
+    states = np.broadcast_to(np.arange(len(weights))[:, None, None], weights.shape)
+    np.add.at(transitions, (states, moves.successors), np.where(moves.terminated, 0.0, weights))
+    rewards = np.sum(weights * moves.rewards, axis=(1, 2))
     return _solve(transitions, rewards, gamma)
+
+
+def table_trajectories(
+    table: Table,
+    m: int,
+    *,
+    start: ArrayLike,
+    horizon: int,
+    policy: ArrayLike | None = None,
+    seed: int | np.random.Generator | None = None,
+) -> FlatTrajectories:
+    """Draw trajectories of a policy from a table of transitions, all at once: much faster than step by step.
+
+    The states recorded are those an action was taken in, each with the reward of that action, as by
+    `Trajectories.from_gymnasium`.
+
+    Parameters
+    ----------
+    table, policy
+        As for `table_values`.
+    m : int
+        Number of trajectories, at least 1.
+    start : array_like (n_states,)
+        Probability of each state to be the first: Gymnasium's ``env.unwrapped.initial_state_distrib``.
+    horizon : int
+        Most states in a trajectory, at least 1.
+    seed : int, numpy.random.Generator or None
+        Of the data; None for others each time.
+
+    Returns
+    -------
+    FlatTrajectories
+
+    Raises
+    ------
+    ValueError, TypeError
+        As for `table_values`, or if `start` does not hold probabilities of its states.
+
+    Examples
+    --------
+    >>> from dpfast.datasets.policy_evaluation import table_trajectories
+    >>> table = {0: {0: [(1.0, 1, 0.5, False)]}, 1: {0: [(1.0, 0, 1.0, True)]}}
+    >>> data = table_trajectories(table, 2, start=[1, 0], horizon=5)
+    >>> data.states.tolist(), data.rewards.tolist(), data.offsets.tolist()
+    ([0, 1, 0, 1], [0.5, 1.0, 0.5, 1.0], [0, 2, 4])
+    """
+    moves = _Moves.of(table)
+    n_states = len(moves.probabilities)
+    weights = (_checked_policy(policy, moves)[:, :, None] * moves.probabilities).reshape(n_states, -1)
+    successors, rewards, terminated = (
+        part.reshape(n_states, -1) for part in (moves.successors, moves.rewards, moves.terminated)
+    )
+    first = np.asarray(start, np.float64)
+    if first.shape != (n_states,) or not (first >= 0.0).all() or abs(first.sum() - 1.0) > 1e-9:
+        raise ValueError(f"start must hold {n_states} probabilities that add up to 1")
+    rng = np.random.default_rng(seed)
+    cumulative = np.cumsum(weights, axis=1)
+    current = rng.choice(n_states, check.positive_integer("m", m), p=first / first.sum())
+    walkers = np.arange(m)
+    steps: list[tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]] = []
+    for _ in range(check.positive_integer("horizon", horizon)):
+        # Below the last sum, whatever that is rounded to: so no outcome of probability 0 is drawn, nor one beyond all.
+        last = cumulative[current, -1]
+        levels = np.minimum(rng.random(len(current)) * last, np.nextafter(last, 0.0))
+        outcome = (cumulative[current] <= levels[:, None]).sum(axis=1)
+        steps.append((walkers, current, rewards[current, outcome]))
+        going = ~terminated[current, outcome]
+        walkers, current = walkers[going], successors[current, outcome][going]
+        if len(walkers) == 0:
+            break
+    owners, states, collected = (np.concatenate(column) for column in zip(*steps, strict=True))
+    order = np.argsort(owners, kind="stable")
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=m))))
+    return FlatTrajectories(states[order].astype(np.int32), collected[order], offsets, n_states)
+
+
+def exploring_policy(table: Table, gamma: float, explore: float) -> FloatArray:
+    """Return a policy that takes the best action, but for a share of the time any.
+
+    Parameters
+    ----------
+    table : mapping
+        As for `table_values`.
+    gamma : float
+        Discount, in (0, 1), for which actions are best: by value iteration, to within 1e-9 or so.
+    explore : float
+        Probability, in [0, 1], to take any action at random instead.
+
+    Returns
+    -------
+    ndarray of shape (n_states, n_actions)
+        Probability of each action in each state.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As for `table_values`, or if an argument is out of its range.
+
+    Examples
+    --------
+    >>> from dpfast.datasets.policy_evaluation import exploring_policy
+    >>> table = {0: {0: [(1.0, 0, 0.0, True)], 1: [(1.0, 0, 1.0, True)]}}
+    >>> exploring_policy(table, 0.9, explore=0.2).tolist()
+    [[0.1, 0.9]]
+    """
+    moves = _Moves.of(table)
+    gamma, explore = check.positive("gamma", gamma), check.nonnegative("explore", explore)
+    if gamma >= 1.0 or explore > 1.0:
+        raise ValueError(f"gamma must lie in (0, 1) and explore in [0, 1], got {gamma!r} and {explore!r}")
+    values = np.zeros(len(moves.probabilities))
+    for _ in range(math.ceil(math.log(1e-9) / math.log(gamma))):
+        following = np.where(moves.terminated, 0.0, values[moves.successors])
+        actions = np.sum(moves.probabilities * (moves.rewards + gamma * following), axis=2)
+        values = actions.max(axis=1)
+    policy = np.full(actions.shape, explore / actions.shape[1])
+    policy[np.arange(len(policy)), actions.argmax(axis=1)] += 1.0 - explore
+    return policy
 
 
 def gymnasium_values(name: str, gamma: float, policy: ArrayLike | None = None) -> FloatArray:
@@ -341,6 +448,47 @@ def gymnasium_values(name: str, gamma: float, policy: ArrayLike | None = None) -
         return table_values(environment.unwrapped.P, gamma, policy)
     finally:
         environment.close()
+
+
+@dataclass(frozen=True, eq=False)
+class _Moves:
+    """A table of transitions as arrays (n_states, n_actions, n_outcomes), padded with outcomes of probability 0."""
+
+    probabilities: FloatArray
+    successors: NDArray[np.int64]
+    rewards: FloatArray
+    terminated: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, table: Table) -> _Moves:
+        n_states = len(table)
+        n_actions = len(table[0]) if n_states and 0 in table else 0
+        if n_actions == 0 or any(set(table.get(s, {})) != set(range(n_actions)) for s in range(n_states)):
+            raise ValueError("table must map states 0, 1, ... to mappings of the same actions 0, 1, ...")
+        most = max(len(outcomes) for actions in table.values() for outcomes in actions.values())
+        shape = (n_states, n_actions, most)
+        moves = cls(np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape), np.ones(shape, np.bool_))
+        for state, action in np.ndindex(n_states, n_actions):
+            outcomes = table[state][action]
+            if abs(sum(probability for probability, *_ in outcomes) - 1.0) > 1e-9:
+                raise ValueError(f"probabilities of table[{state}][{action}] must add up to 1")
+            for place, outcome in enumerate(outcomes):
+                cell = state, action, place
+                for part, value in zip(
+                    (moves.probabilities, moves.successors, moves.rewards, moves.terminated), outcome, strict=True
+                ):
+                    part[cell] = value
+        return moves
+
+
+def _checked_policy(policy: ArrayLike | None, moves: _Moves) -> FloatArray:
+    n_states, n_actions, _ = moves.probabilities.shape
+    chosen = np.full((n_states, n_actions), 1.0 / n_actions) if policy is None else np.asarray(policy, np.float64)
+    if chosen.shape != (n_states, n_actions):
+        raise ValueError(f"policy must be of shape ({n_states}, {n_actions}), got {chosen.shape}")
+    if not (chosen >= 0.0).all() or not np.allclose(chosen.sum(axis=1), 1.0, rtol=0.0, atol=1e-9):
+        raise ValueError("policy must hold probabilities that add up to 1 in each state")
+    return chosen
 
 
 def _solve(transitions: FloatArray, rewards: FloatArray, gamma: float) -> FloatArray:

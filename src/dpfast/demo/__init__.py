@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpfast.demo import regression, synthetic_control
+from dpfast.demo import policy_evaluation, regression, synthetic_control
 
 
 def run(output: Path) -> None:
@@ -17,3 +17,4 @@ def run(output: Path) -> None:
     """
     regression.show(output)
     synthetic_control.show(output)
+    policy_evaluation.show(output)

@@ -1,7 +1,9 @@
 """The only folder that draws randomness: sources of bits, and exact laws seen through a public grid."""
 
+from .blocks import random_blocks
 from .discrete import discrete_gaussian
 from .grid import default_grid, finest_grid, grid_for_scales
+from .pick import ExponentialPick
 from .radial import l2_laplace
 from .samplers import gaussian, laplace
 from .sampling import sample_without_replacement
@@ -9,6 +11,7 @@ from .source import BitSource, SecureSource, SeededSource, resolve_source
 
 __all__ = [
     "BitSource",
+    "ExponentialPick",
     "SecureSource",
     "SeededSource",
     "default_grid",
@@ -18,6 +21,7 @@ __all__ = [
     "grid_for_scales",
     "l2_laplace",
     "laplace",
+    "random_blocks",
     "resolve_source",
     "sample_without_replacement",
 ]

@@ -67,6 +67,7 @@ from dpfast.privacy.smooth import (
 )
 from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.privacy.subsampling import subsampled_budget
+from dpfast.privacy.supports import VoteNoise, loss_range, score_rate, vote_noise
 
 __all__ = [
     "Adjacency",
@@ -88,6 +89,7 @@ __all__ = [
     "SmoothGaussian",
     "UnsoundCalibrationWarning",
     "UtilityWarning",
+    "VoteNoise",
     "best_beta",
     "block_moment_mu",
     "block_moment_scales",
@@ -107,6 +109,7 @@ __all__ = [
     "l2_laplace_scale",
     "laplace_scale",
     "least_noise_split",
+    "loss_range",
     "meets_its_claim",
     "moment_mu",
     "moment_scales",
@@ -127,6 +130,7 @@ __all__ = [
     "printed_output_noise",
     "printed_smooth_gaussian",
     "scale_for_mu",
+    "score_rate",
     "share_of_mu",
     "smooth_gaussian",
     "smooth_gaussian_delta",
@@ -135,6 +139,7 @@ __all__ = [
     "subsampled_moment_delta",
     "subsampled_moment_scales",
     "sum_sensitivity",
+    "vote_noise",
     "weight_sensitivity",
     "xx_sensitivity",
     "xy_sensitivity",

@@ -1,5 +1,6 @@
 """Mathematics on released or public values; knows nothing of privacy."""
 
+from dpfast.solvers.best_subset import SupportScores, score_error
 from dpfast.solvers.callable_loss import CallableLoss, CallableLossBounds, CallableLossSum
 from dpfast.solvers.certificates import Minimiser
 from dpfast.solvers.constrained import (
@@ -26,6 +27,7 @@ from dpfast.solvers.ridge import (
     NoisyMoments,
     RidgeSolution,
     Shrinkage,
+    automatic_diagonal_ridge,
     automatic_ridge,
     positive_semidefinite,
     ridge_from_moments,
@@ -72,6 +74,8 @@ __all__ = [
     "SmoothedHinge",
     "SmoothedHuber",
     "SquaredLoss",
+    "SupportScores",
+    "automatic_diagonal_ridge",
     "automatic_ridge",
     "components_beyond",
     "damped_solve",
@@ -89,6 +93,7 @@ __all__ = [
     "ridge_from_moments",
     "ridge_from_rows",
     "ridge_of_each_outcome",
+    "score_error",
     "smallest_quadratic_tolerance",
     "smallest_smooth_tolerance",
 ]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
-from dpfast.kernels.generalised_linear import LossSums
+from dpfast.kernels import generalised_linear
 from dpfast.solvers.constraints import finite_array
 from dpfast.solvers.losses import GeneralisedLinearLoss
 from dpfast.solvers.proximal_bounds import ROUND_UP, UNIT
@@ -142,7 +142,9 @@ class CallableLossSum(CallableLossBounds):
         """Gradient at the nearest array of doubles, of shape (2, n)."""
         slopes = self.loss.derivative(self._rows @ (x[0] + x[1]), self._outcomes)
         total = np.empty((2, self.n))
-        LossSums(self._rows, -slopes, kind="squared").precise_gradient(np.zeros((2, self.n)), 0, len(slopes), total)
+        generalised_linear.LossSums(self._rows, -slopes, kind="squared").precise_gradient(
+            np.zeros((2, self.n)), 0, len(slopes), total
+        )
         return total
 
     def local_model(self, x: FloatArray) -> tuple[float, FloatArray, FloatArray]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
-from dpfast.kernels.quadratic_step import QuadraticSteps
+from dpfast.kernels import quadratic_step
 from dpfast.solvers.constraints import finite_array, in_range
 from dpfast.solvers.proximal_bounds import ROUND_UP, UNIT, QuadraticBounds
 from dpfast.solvers.quadratic_faces import normalised
@@ -102,7 +102,7 @@ class LeastSquares(LeastSquaresBounds):
         if self._xx.shape != (n, n) or not np.array_equal(self._xx, self._xx.T):
             raise ValueError(f"xx must be symmetric, of shape ({n}, {n})")
         super().__init__(n_rows, n, row_bound=row_bound, outcome_bound=outcome_bound)
-        self._product = QuadraticSteps(
+        self._product = quadratic_step.QuadraticSteps(
             self._xx, None, -self._xy, diagonal=(0.0, 0.0), weight=0.0, step=1.0, set_name="whole_space"
         )
 

@@ -16,6 +16,7 @@ from dpfast.statistics.sampled import SampledGram, cross_moments, sampled_gram
 from dpfast.statistics.states import StateEncoder
 from dpfast.statistics.trajectories import Trajectories
 from dpfast.statistics.visit_moments import SufficientStatistics, sufficient_statistics
+from dpfast.statistics.votes import LassoSelector, Selector, block_votes, check_selector
 
 __all__ = [
     "SMOOTH_SENSITIVITY_ERROR",
@@ -24,12 +25,16 @@ __all__ = [
     "GramAccumulator",
     "Grid",
     "Influence",
+    "LassoSelector",
     "PersonUnit",
     "ReturnGrid",
     "SampledGram",
+    "Selector",
     "StateEncoder",
     "SufficientStatistics",
     "Trajectories",
+    "block_votes",
+    "check_selector",
     "cross_moments",
     "every_visit_returns",
     "first_visit_returns",

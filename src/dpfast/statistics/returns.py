@@ -93,6 +93,13 @@ class ReturnGrid:
         """``largest`` units, which is at most ``high - low``: how far one return can be from another."""
         return math.ldexp(self.largest, -self.exponent)
 
+    @property
+    def mean_error(self) -> float:
+        """Proved bound on the distance of `FirstVisitReturns.means` from the exact means, of any state and data."""
+        # Conversion, quotient and, unless low is 0, the sum err by 2^-53 of at most the width, the width and the range.
+        reach = max(abs(self.low), abs(self.high)) if self.low != 0.0 else 0.0
+        return _FEW_ROUNDINGS * (self.width + reach)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FirstVisitReturns:
@@ -159,12 +166,10 @@ class FirstVisitReturns:
 
     @property
     def mean_error(self) -> float:
-        """Proved bound on the distance of `means` from the exact means, of every state and for any trajectories."""
+        """The grid's `ReturnGrid.mean_error`."""
         if self.grid is None:
             raise ValueError("without a return_range there is no bound on returns, nor on errors of their means")
-        # Conversion, quotient and, unless low is 0, the sum err by 2^-53 of at most the width, the width and the range.
-        reach = max(abs(self.grid.low), abs(self.grid.high)) if self.grid.low != 0.0 else 0.0
-        return _FEW_ROUNDINGS * (self.grid.width + reach)
+        return self.grid.mean_error
 
     def __add__(self, other: object) -> FirstVisitReturns:
         """Return those of both sets of trajectories; exactly, on a grid.

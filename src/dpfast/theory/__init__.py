@@ -1,6 +1,6 @@
 """The papers' error bounds as functions of public numbers: as printed, and corrected where they are off."""
 
-from dpfast.theory import policy_evaluation, synthetic_control
+from dpfast.theory import policy_evaluation, sparse_regression, synthetic_control
 from dpfast.theory.bound import Bound
 
-__all__ = ["Bound", "policy_evaluation", "synthetic_control"]
+__all__ = ["Bound", "policy_evaluation", "sparse_regression", "synthetic_control"]

@@ -1,0 +1,160 @@
+"""The exponential mechanism's draw: one index of many, in one pass over their scores, with exactly its law.
+
+Each index i runs for a time E_i exp(rate * score_i), E_i standard exponential and independent; the first to arrive is
+index i with probability proportional to exp(-rate * score_i). E = -log(1 - p) for a uniform p in [0, 1) of which 64
+bits are revealed, so that the small E, of which the winner has one, are known to the most digits. Logarithms of times
+are compared in double where a proved margin decides, else by revealing further bits of both p and sharpening rigorous
+bounds until they part: for the scores given, which are taken as the exact numbers they are, no floating-point gap is
+left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpfast import _arguments as check
+
+from .exact import LazyUniform, digits_for
+from .intervals import Interval
+from .samplers import check_source
+from .source import BLOCK_WORDS, BitSource
+
+# Words outside these give log E in double too poorly, and are always decided exactly. Between them p >= 2^-30 and
+# 1 - p >= 2^-20. log E has the derivative 1/((1 - p) E), at most 2/p for p <= 1/2 and 2^20/log 2 beyond, so the half
+# unit of 2^-65 in p moves it by at most 2^-34; rounding p to 53 bits, by less than 2^-52 p, moves it by at most
+# 2^-52/(1 - p) <= 2^-32, as E >= p.
+_SMALLEST_WORD = 1 << 34
+_LARGEST_WORD = (1 << 64) - (1 << 44)
+# That, and two logarithms of at most 24 in size with errors of at most 4 units in the last place.
+_MARGIN = 2.0**-30
+# Of the product of rate and score, of its sum with log E, and of the margin's own rounding.
+_RELATIVE_MARGIN = 2.0**-50
+
+
+@dataclass
+class _Runner:
+    """An index in the race: bounds on the logarithm of its time, and what decides it exactly."""
+
+    index: int
+    score: Fraction
+    low: float
+    high: float
+    uniform: LazyUniform
+
+
+class ExponentialPick:
+    """Pick an index with probability proportional to ``exp(-rate * score)``, in one pass and constant memory.
+
+    Privacy: with the rate of `dpfast.privacy.score_rate` the picked index is an epsilon-DP release, and so is every
+    index picked with scores that one person moves as little. The scores stay with the owner of the data.
+
+    Parameters
+    ----------
+    rate : float
+        In the inverse units of the scores; positive and finite. Public.
+    source : BitSource
+        Where the bits come from.
+    widening : float, default 0.0
+        Added to the margin within which double arithmetic is not trusted; ``inf`` sends every comparison through the
+        exact decision, which does not change what is picked.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong kind or out of its range.
+
+    References
+    ----------
+    McSherry, F., Talwar, K. (2007). Mechanism design via differential privacy. FOCS. Section 3.
+
+    Examples
+    --------
+    >>> from dpfast.noise import ExponentialPick, SeededSource
+    >>> pick = ExponentialPick(1.0, SeededSource(0))
+    >>> for block in ([30.0, 20.0], [0.0, 25.0, 40.0]):
+    ...     pick.update(block)
+    >>> pick.index
+    2
+    """
+
+    def __init__(self, rate: float, source: BitSource, *, widening: float = 0.0) -> None:
+        self._rate = check.positive("rate", rate)
+        self._exact_rate = Fraction(self._rate)
+        self._stream = check_source(source).open()
+        self._widening = check.real("widening", widening)
+        self._n_scores = 0
+        self._first: _Runner | None = None
+
+    def update(self, scores: ArrayLike) -> None:
+        """Let the next scores run; in which blocks they come does not matter.
+
+        Parameters
+        ----------
+        scores : array_like of shape (n,)
+            Finite; low is good.
+        """
+        block = np.asarray(scores, np.float64)
+        if block.ndim != 1 or not np.isfinite(block).all():
+            raise ValueError(f"scores must be a vector of finite numbers, got shape {block.shape} or NaN or infinity")
+        for start in range(0, len(block), BLOCK_WORDS):
+            self._run(block[start : start + BLOCK_WORDS])
+
+    @property
+    def index(self) -> int:
+        """The index picked among all scores so far, counted from the first."""
+        if self._first is None:
+            raise ValueError("scores must come before an index is picked: call update first")
+        return self._first.index
+
+    def _run(self, scores: NDArray[np.float64]) -> None:
+        words = self._stream.words(len(scores))
+        low, high = self._bounds(words, scores)
+        earliest = min(float(high.min()), np.inf if self._first is None else self._first.high)
+        for i in np.flatnonzero(low <= earliest):
+            index = self._n_scores + int(i)
+            uniform = LazyUniform(int(words[i]), 64, self._stream.branch(index))
+            runner = _Runner(index, Fraction(float(scores[i])), float(low[i]), float(high[i]), uniform)
+            if self._first is None or self._is_before(runner, self._first):
+                self._first = runner
+        self._n_scores += len(scores)
+
+    def _bounds(
+        self, words: NDArray[np.uint64], scores: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Bound the logarithms of the times, log E + rate * score."""
+        p = (words.astype(np.float64) + 0.5) * 2.0**-64
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            shifts = self._rate * scores
+            times = np.log(-np.log1p(-p)) + shifts
+            margins = _MARGIN + _RELATIVE_MARGIN * np.abs(shifts) + self._widening
+            low, high = times - margins, times + margins
+        trusted = (words >= _SMALLEST_WORD) & (words < _LARGEST_WORD) & np.isfinite(low) & np.isfinite(high)
+        return np.where(trusted, low, -np.inf), np.where(trusted, high, np.inf)
+
+    def _is_before(self, one: _Runner, other: _Runner) -> bool:
+        if one.high < other.low or other.high < one.low:
+            return one.high < other.low
+        # log E_one - log E_other < rate * (score_other - score_one)
+        lead = self._exact_rate * (other.score - one.score)
+        while True:
+            digits = digits_for(2 * max(one.uniform.n_bits, other.uniform.n_bits)) + len(str(int(abs(lead))))
+            times = [_exponential(runner.uniform, digits) for runner in (one, other)]
+            if all(time.low > 0 for time in times):
+                behind = times[0].ln() - times[1].ln() - Interval.of(lead, digits)
+                if behind.high < 0 or behind.low > 0:
+                    return behind.high < 0
+            for runner in (one, other):
+                runner.uniform.reveal()
+
+
+def _exponential(uniform: LazyUniform, digits: int) -> Interval:
+    """Enclose E = -log(1 - p)."""
+    low, high = uniform.bounds()
+    at_low, at_high = (-(Interval.of(1 - p, digits).ln()) if p < 1 else None for p in (low, high))
+    assert at_low is not None
+    return Interval(at_low.low, Decimal("Infinity") if at_high is None else at_high.high, digits)

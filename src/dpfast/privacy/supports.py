@@ -1,0 +1,172 @@
+"""How much noise makes the choice of a support private: by scores of all supports, or by votes of blocks of rows.
+
+*Scores* are least sums of losses ``(y - x'theta)**2/2`` over the parameters of a support with ``|theta_j| <= 1``. A
+record z added moves the score of a support by an amount between the least and the largest loss of z there. If |y| and
+|x'theta| are bounded, those of all supports lie within one interval of the length R of `loss_range`, and of 2 R
+where one record takes the place of another. If every computed score is within tau of the exact one, up to a shift that
+all share, the length grows by 4 tau. The exponential mechanism with the rate epsilon/length is epsilon-DP, since
+exp(-rate * score)/(their sum) changes by at most exp(rate * length). (This needs neither scores that only grow nor a
+bound on each: a common part of the changes cancels.)
+
+*Votes*: each block of rows, to which rows were assigned at random without looking at them, votes for at most s
+features. Whether a person leaves, joins or takes another's place, that is in one block, and what one block votes
+changes the counts by at most 2 s in the L1 norm and sqrt(2 s) in the L2 norm.
+
+References
+----------
+McSherry, F., Talwar, K. (2007). Mechanism design via differential privacy. FOCS. Section 3.
+Dong, J., Durfee, D., Rogers, R. (2020). Optimal differential privacy composition for exponential mechanisms. ICML, on
+the range of changes as what counts.
+Nissim, K., Raskhodnikova, S., Smith, A. (2007). Smooth sensitivity and sampling in private data analysis. STOC.
+Kifer, D., Smith, A., Thakurta, A. (2012). Private convex empirical risk minimization. COLT. Algorithms 4 and 5.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from dpfast import _arguments as check
+from dpfast.privacy import _rounding as rounding
+from dpfast.privacy.gaussian import gaussian_mu, scale_for_mu
+from dpfast.privacy.guarantee import Adjacency, Privacy
+from dpfast.privacy.laplace import exponential_mechanism_coefficient, laplace_scale
+
+
+def loss_range(bound_y: float, reach: float) -> float:
+    """Most that the losses ``(y - t)**2/2`` of one record differ over |t| <= reach, for |y| <= bound_y.
+
+    Parameters
+    ----------
+    bound_y : float
+        Largest |y|, positive.
+    reach : float
+        Largest |x'theta| over the parameters allowed, positive.
+
+    Returns
+    -------
+    float
+        ``(bound_y + reach)**2/2``, or ``2 bound_y reach`` where the reach is below the bound, so that no loss is 0 at
+        the bound; rounded up.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import loss_range
+    >>> loss_range(3.0, 3.0), loss_range(3.0, 1.0)
+    (18.0, 6.0)
+    """
+    y, t = Fraction(check.positive("bound_y", bound_y)), Fraction(check.positive("reach", reach))
+    return rounding.up(2 * y * t if t <= y else (y + t) ** 2 / 2)
+
+
+def score_rate(epsilon: float, loss_range: float, error: float = 0.0, *, adjacency: Adjacency) -> float:
+    """Rate at which the exponential mechanism may weigh computed scores, ``exp(-rate * score)``, for epsilon-DP.
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive and finite.
+    loss_range : float
+        As `loss_range` gives it.
+    error : float, default 0.0
+        tau: how far a computed score may be from the exact one, up to a shift that all share, whatever the data.
+    adjacency : {"replace_one", "add_remove"}
+        Which tables are neighbours.
+
+    Returns
+    -------
+    float
+        ``epsilon/(2 loss_range + 4 error)`` under replace-one, ``epsilon/(loss_range + 4 error)`` under add/remove,
+        rounded down; in the inverse units of the scores.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import score_rate
+    >>> score_rate(1.0, 18.0, adjacency="add_remove") * 18.0
+    1.0
+    """
+    check.adjacency_value(adjacency)
+    records = 2 if adjacency == "replace_one" else 1
+    length = records * Fraction(check.positive("loss_range", loss_range)) + 4 * Fraction(
+        check.nonnegative("error", error)
+    )
+    epsilon = check.positive("epsilon", epsilon)
+    return exponential_mechanism_coefficient(epsilon, rounding.up(length), monotone=True)
+
+
+@dataclass(frozen=True)
+class VoteNoise:
+    """The noise on counts of votes.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        The guarantee of the noisy counts; its delta is 0 for Laplace noise.
+    mechanism : {"Laplace", "Gaussian"}
+        The law, drawn for every count.
+    scale : float
+        Its scale, or standard deviation, in votes.
+    mu : float, optional
+        Gaussian-differential-privacy parameter of Gaussian noise.
+    """
+
+    privacy: Privacy
+    mechanism: Literal["Laplace", "Gaussian"]
+    scale: float
+    mu: float | None = None
+
+
+def vote_noise(privacy: Privacy, size: int, n_features: int) -> VoteNoise:
+    """Least noise, by its variance, for counts of votes that a person moves by what one block votes.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        The guarantee wanted. Laplace noise does without its delta.
+    size : int
+        Most votes of a block.
+    n_features : int
+        What can be voted for.
+
+    Returns
+    -------
+    VoteNoise
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type, or epsilon is infinite.
+
+    Examples
+    --------
+    >>> from dpfast import Privacy
+    >>> from dpfast.privacy import vote_noise
+    >>> round(vote_noise(Privacy(1.0), 3, 60).scale, 6)
+    6.0
+    >>> vote_noise(Privacy(1.0, 1e-6), 20, 60).mechanism
+    'Gaussian'
+    """
+    size = check.positive_integer("size", size)
+    moved = min(2 * size, check.positive_integer("n_features", n_features))
+    if math.isinf(privacy.epsilon):
+        raise ValueError("epsilon must be finite: without noise there is nothing to calibrate")
+    epsilon, delta = privacy.target
+    laplace = laplace_scale(epsilon, float(moved))
+    if delta > 0.0:
+        mu = gaussian_mu(epsilon, delta)
+        gaussian = scale_for_mu(mu, rounding.sqrt_up(Fraction(moved)))
+        if gaussian < math.sqrt(2.0) * laplace:
+            return VoteNoise(privacy, "Gaussian", gaussian, mu)
+    return VoteNoise(Privacy(privacy.epsilon, 0.0, privacy.adjacency), "Laplace", laplace)

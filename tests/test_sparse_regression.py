@@ -1,0 +1,355 @@
+"""SparseRegression as its users see it: the best subset without privacy, calibrated with it, nothing left behind."""
+
+import contextlib
+import itertools
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import optimize
+from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+
+from dpfast import BudgetExceeded, Ledger, Privacy, SparseRegression, UnsoundCalibrationWarning
+from dpfast.statistics import LassoSelector
+
+TRUTH = {2: 0.9, 5: -0.7, 11: 0.6}
+
+
+def table(n=20_000, p=14, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1.0, 1.0, size=(n, p))
+    return x, x[:, list(TRUTH)] @ list(TRUTH.values()) + 0.2 * rng.normal(size=n)
+
+
+def model(epsilon=4.0, delta=1e-6, **parameters):
+    if parameters.get("adjacency") == "add_remove" and parameters.get("selector") != "exponential":
+        parameters = {"n_blocks": 100} | parameters
+    return SparseRegression(epsilon, delta, **({"n_nonzero": 3} | parameters))
+
+
+SELECTORS = ["exponential", "sample_aggregate"]
+
+
+# Without privacy.
+
+
+def test_infinite_epsilon_is_the_best_subset_in_the_box():
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        x, y = 30.0 * rng.normal(size=(40, 7)), 60.0 * rng.normal(size=40)
+        fits = {one: optimize.lsq_linear(x[:, one], y, (-1.0, 1.0)) for one in itertools.combinations(range(7), 3)}
+        best = min(fits, key=lambda one: fits[one].cost)
+        fitted = model(math.inf, 0.0, selector="exponential").fit(x, y)
+        assert tuple(fitted.support_) == best
+        np.testing.assert_allclose(fitted.coef_[list(best)], fits[best].x, atol=1e-7)
+        assert "none" in fitted.releases_[0].guarantee
+
+
+def test_infinite_epsilon_counts_votes_as_they_are():
+    x, y = table(2000)
+    fitted = model(math.inf, selector="sample_aggregate", random_state=0).fit(100.0 * x, 100.0 * y)
+    assert fitted.support_.tolist() == list(TRUTH)
+    least = np.linalg.lstsq(x[:, list(TRUTH)], y)[0]
+    np.testing.assert_allclose(fitted.coef_[list(TRUTH)], least, atol=1e-8)
+
+
+# With privacy.
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_many_people_give_support_and_coefficients(selector, delta, adjacency):
+    x, y = table()
+    fitted = model(delta=delta, selector=selector, adjacency=adjacency, random_state=0).fit(x, y)
+    assert fitted.support_.tolist() == list(TRUTH)
+    np.testing.assert_allclose(fitted.coef_[list(TRUTH)], list(TRUTH.values()), atol=0.05)
+    assert np.count_nonzero(fitted.coef_) == 3
+    np.testing.assert_allclose(fitted.predict(x[:9]), x[:9] @ fitted.coef_)
+    choice, coefficients = fitted.releases_
+    assert fitted.privacy_spent_ == Privacy(4.0, delta, adjacency)
+    assert choice.privacy.epsilon + coefficients.privacy.epsilon == pytest.approx(4.0)
+    assert choice.privacy.delta + coefficients.privacy.delta == pytest.approx(delta)
+    assert (choice.mechanism == "exponential mechanism") == (selector == "exponential")
+
+
+def test_bounds_are_held_to():
+    """Rows and outcomes a million times beyond their bounds count as rows at them."""
+    x, y = table()
+    far_x, far_y = x.copy(), y.copy()
+    far_x[:5] *= 1e6
+    far_y[:5] = 1e9
+    for selector in SELECTORS:
+        for bounds in ({}, {"bound_x": 2.0, "bound_y": 2.0}):
+            one, other = (
+                model(100.0, selector=selector, random_state=0, **bounds).fit(*data)
+                for data in ((x, y), (far_x, far_y))
+            )
+            assert np.array_equal(one.support_, other.support_)
+            np.testing.assert_allclose(one.coef_, other.coef_, atol=0.02)
+
+
+def test_few_people_get_no_more_than_noise():
+    """One person's outcome at tiny epsilon: the support is any of all, within what chance allows."""
+    x = np.eye(6)[:1] * 6.0
+    picked = [
+        model(1e-3, n_nonzero=1, selector="exponential", random_state=seed).fit(x, [1.0]).support_[0]
+        for seed in range(300)
+    ]
+    # Binomial(300, 1/6): more than 95 of one kind has probability below 1e-8.
+    assert np.bincount(picked, minlength=6).max() < 95
+    assert np.bincount(picked, minlength=6).min() > 10
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_a_seed_repeats_whatever_the_threads_and_secure_noise_does_not(selector):
+    x, y = table(4000)
+    fits = [model(selector=selector, random_state=7, n_threads=n).fit(x, y) for n in (1, 2)]
+    assert np.array_equal(fits[0].coef_, fits[1].coef_)
+    assert fits[0].releases_[0].reproducible
+    secure = [model(selector=selector).fit(x, y) for _ in range(2)]
+    assert not np.array_equal(secure[0].coef_, secure[1].coef_)
+    assert not secure[0].releases_[1].reproducible
+
+
+def test_nothing_but_releases_stays():
+    x, y = table(3000)
+    for selector in SELECTORS:
+        fitted = model(selector=selector).fit(x, y)
+        left = set(vars(fitted)) - set(fitted.get_params())
+        assert left == {"support_", "coef_", "releases_", "privacy_spent_", "n_features_in_"}
+        released = fitted.releases_[1].values["coef"]
+        assert np.array_equal(fitted.coef_[fitted.support_], released)
+
+
+def test_the_budget_may_be_shared_unevenly():
+    choice, coefficients = model(selection_share=0.25).fit(*table(3000)).releases_
+    assert choice.privacy.epsilon == 1.0
+    assert coefficients.privacy.epsilon == 3.0
+    # Laplace noise leaves delta to the coefficients.
+    assert coefficients.privacy.delta == 1e-6
+
+
+def test_another_selector_plugs_in():
+    x, y = table(4000)
+
+    def correlated(x, y, size):
+        return np.argsort(-np.abs(x.T @ y))[:size]
+
+    for selector in (correlated, LassoSelector(penalty=5.0)):
+        assert model(selector=selector, n_blocks=40).fit(x, y).support_.tolist() == list(TRUTH)
+
+
+def test_a_selector_that_fails_on_some_rows_says_nothing(recwarn, capsys):
+    x, y = table(4000)
+
+    def fails(x, y, size):
+        if x[0, 0] < 0.0:
+            warnings.warn(f"rows {x}", stacklevel=1)
+            raise ValueError(f"rows {x}")
+        return [2, 5, 11]
+
+    fitted = model(20.0, selector=fails, n_blocks=40, random_state=0).fit(x, y)
+    votes = np.rint(fitted.releases_[0].values["votes"])
+    assert votes[0] > 5
+    assert votes[11] > 5
+    assert not recwarn
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_the_printed_calibration(selector):
+    x, y = table()
+    fitted = model(calibration="paper", selector=selector, adjacency="add_remove", random_state=0).fit(x, y)
+    assert [one.calibration for one in fitted.releases_] == ["paper", "paper"]
+    assert all(one.guaranteed for one in fitted.releases_)
+    assert fitted.support_.tolist() == list(TRUTH)
+    pure = model(calibration="paper", selector=selector, delta=0.0)
+    with pytest.warns(UnsoundCalibrationWarning, match="not known to give"):
+        pure.fit(x, y)
+    assert "none" in pure.releases_[1].guarantee
+    ours = model(selector=selector, adjacency="add_remove").fit(x, y).releases_
+    for sound, printed in zip(ours, fitted.releases_, strict=True):
+        name = "objective" if "objective" in sound.scales else next(iter(sound.scales))
+        assert sound.scales[name] <= printed.scales[name] * (1 + 1e-12)
+
+
+# As one of the family.
+
+
+@pytest.mark.parametrize("kind", ["frame", "float32", "column", "Fortran"])
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_tables_of_many_kinds(selector, kind):
+    x, y = table(3000)
+    wanted = model(selector=selector, random_state=0).fit(x, y)
+    if kind == "frame":
+        given = pd.DataFrame(x, columns=[f"f{i}" for i in range(14)]), pd.Series(y)
+    else:
+        given = {"float32": (x.astype(np.float32), y), "column": (x, y[:, None]), "Fortran": (np.asfortranarray(x), y)}[
+            kind
+        ]
+    warned = pytest.warns(DataConversionWarning) if kind == "column" else contextlib.nullcontext()
+    with warned:
+        fitted = model(selector=selector, random_state=0).fit(*given)
+    assert np.array_equal(fitted.support_, wanted.support_)
+    np.testing.assert_allclose(fitted.coef_, wanted.coef_, atol=1e-4)
+    if kind == "frame":
+        assert fitted.feature_names_in_.tolist() == list(given[0].columns)
+        np.testing.assert_allclose(fitted.predict(given[0]), x @ fitted.coef_)
+
+
+def test_scores_take_streams_and_votes_say_what_they_take():
+    x, y = table(3000)
+    stream = ((x[i : i + 700], y[i : i + 700]) for i in range(0, 3000, 700))
+    whole = model(selector="exponential", random_state=0).fit(x, y)
+    assert np.array_equal(model(selector="exponential", random_state=0).fit(stream, None).coef_, whole.coef_)
+    with pytest.raises(TypeError, match="in memory"):
+        model().fit(iter([(x, y)]), None)
+
+
+def test_progress_is_told():
+    told = []
+    model(selector="exponential").fit(*table(1000), progress=lambda *counts: told.append(counts))
+    assert told == [(math.comb(14, 3), math.comb(14, 3))]
+
+
+def test_a_ledger_pays_and_a_failed_fit_does_not():
+    ledger = Ledger(Privacy(5.0, 1e-5))
+    x, y = table(2000)
+    estimator = model(ledger=ledger)
+    with pytest.raises(ValueError, match="NaN"):
+        estimator.fit(np.where(x > 0.999, np.nan, x), y)
+    with pytest.raises(ValueError, match=r"NaN|finite"):
+        model(ledger=ledger, selector="exponential").fit(np.where(x > 0.999, np.nan, x), y)
+    assert ledger.remaining == Privacy(5.0, 1e-5)
+    with pytest.raises(NotFittedError):
+        estimator.predict(x)
+    estimator.fit(x, y)
+    assert len(ledger.releases) == 2
+    with pytest.raises(BudgetExceeded):
+        clone(estimator).fit(x, y)
+
+
+def test_saved_and_loaded(tmp_path):
+    for selector in SELECTORS:
+        fitted = model(selector=selector, random_state=0).fit(*table(2000))
+        fitted.save(tmp_path / "model.json")
+        loaded = SparseRegression.load(tmp_path / "model.json")
+        assert np.array_equal(loaded.coef_, fitted.coef_)
+        assert loaded.releases_[0].values["support"].tolist() == fitted.support_.tolist()
+        assert np.array_equal(pickle.loads(pickle.dumps(fitted)).coef_, fitted.coef_)
+    with pytest.raises(TypeError, match="selector cannot be saved"):
+        model(selector=LassoSelector()).save(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("coef_", np.ones(14)),
+        ("support_", np.array([2, 5, 99])),
+        ("support_", np.array([2, 5])),
+        ("privacy_spent_", 1.0),
+        ("releases_", (1,)),
+        ("n_features_in_", 13),
+    ],
+)
+def test_a_model_that_no_fit_can_have_produced_is_refused(tmp_path, name, value):
+    fitted = model(random_state=0).fit(*table(2000))
+    setattr(fitted, name, value)
+    fitted.save(tmp_path / "model.json")
+    with pytest.raises(ValueError, match="does not hold a valid"):
+        SparseRegression.load(tmp_path / "model.json")
+
+
+# Plans.
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_a_plan_is_near_the_truth(selector):
+    """Root mean squared error of predictions beside least squares on the true support, over ten fits."""
+    plan = SparseRegression.plan(20_000, 14, epsilon=2.0, delta=1e-6, n_nonzero=3, selector=selector, spread=1.0 / 3.0)
+    errors = []
+    for seed in range(10):
+        x, y = table(seed=seed)
+        fitted = model(2.0, selector=selector, random_state=seed).fit(x, y)
+        exact = np.zeros(14)
+        exact[list(TRUTH)] = np.linalg.lstsq(x[:, list(TRUTH)], y)[0]
+        errors.append(np.mean((x @ (fitted.coef_ - exact)) ** 2))
+    assert 0.3 < math.sqrt(np.mean(errors)) / (3.0 * plan.expected_error) < 3.0
+    assert set(plan.scales) == ({"support"} if selector == "exponential" else {"votes"}) | {"objective", "coef"}
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_the_number_needed_is_the_least(selector, adjacency):
+    parameters = {"n_nonzero": 3, "selector": selector, "adjacency": adjacency, "epsilon": 1.0, "delta": 1e-6}
+    if adjacency == "add_remove" and selector != "exponential":
+        parameters["n_blocks"] = 200
+    needed = SparseRegression.plan(10_000, 60, **parameters).needed_n
+    assert SparseRegression.plan(needed, 60, **parameters).expected_error <= 0.1
+    assert SparseRegression.plan(needed - 1, 60, **parameters).expected_error > 0.1
+
+
+def test_too_few_blocks_are_never_enough():
+    assert SparseRegression.plan(10_000, 60, epsilon=1.0, n_nonzero=3, n_blocks=5).needed_n is None
+    assert SparseRegression.plan(10, 60, epsilon=math.inf, n_nonzero=3).expected_error == 0.0
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"n_nonzero": 0}, ValueError, "n_nonzero"),
+        ({"n_nonzero": 2.5}, TypeError, "n_nonzero"),
+        ({"n_nonzero": 15}, ValueError, "n_nonzero must be at most the number of features, 14"),
+        ({"bound_x": 0.0}, ValueError, "bound_x"),
+        ({"bound_y": math.inf}, ValueError, "bound_y"),
+        ({"selector": "lasso"}, ValueError, "selector"),
+        ({"selector": 3}, ValueError, "selector"),
+        ({"selector": lambda X, y: [0]}, ValueError, "selector must select features of any table"),
+        ({"n_blocks": 0}, ValueError, "n_blocks"),
+        ({"n_blocks": 100}, ValueError, "n_blocks=100 leaves 2 of 200 rows a block, fewer than n_nonzero=3"),
+        ({"n_blocks": 10, "selector": "exponential"}, ValueError, "n_blocks must not be given"),
+        ({"adjacency": "add_remove", "n_blocks": None}, ValueError, "n_blocks must be given under add_remove"),
+        ({"selector": "exponential", "max_supports": 300}, ValueError, "makes 364 supports, max_supports is 300"),
+        ({"selector": "exponential", "max_supports": 0}, ValueError, "max_supports"),
+        ({"selection_share": 1.0}, ValueError, "selection_share"),
+        ({"selection_share": "half"}, TypeError, "selection_share"),
+        ({"adjacency": "swap"}, ValueError, "adjacency"),
+        ({"calibration": "printed"}, ValueError, "calibration"),
+        ({"calibration": "paper", "bound_x": 1.0}, ValueError, "bound_x and bound_y must be left out"),
+        ({"random_state": 0.5}, TypeError, "random_state"),
+        ({"n_threads": 0}, ValueError, "n_threads"),
+        ({"ledger": Privacy(1.0)}, TypeError, "ledger"),
+        ({"epsilon": 0.0}, ValueError, "epsilon"),
+        ({"delta": 1.0}, ValueError, "delta"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters, error, message):
+    ledger = Ledger(Privacy(10.0, 1e-3, "replace_one"))
+    with pytest.raises(error, match=message):
+        model(**({"ledger": ledger} | parameters)).fit(*table(200))
+    assert not ledger.releases
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_bad_tables_are_refused(selector):
+    x, y = table(200)
+    bad = [
+        ((x, None), "y to be passed"),
+        ((x, np.stack([y, y], axis=1)), "one outcome"),
+        ((x[:100], y), "rows"),
+        ((x[:0], y[:0]), "no rows|minimum of 1"),
+        ((np.where(x > 0.99, np.inf, x), y), "infinity|finite|NaN"),
+        ((x, np.where(y > 1.0, np.nan, y)), "NaN|finite"),
+        ((x[:, :2], y), "n_nonzero must be at most the number of features, 2"),
+    ]
+    for given, message in bad:
+        with pytest.raises(ValueError, match=message):
+            model(selector=selector).fit(*given)
