@@ -78,8 +78,12 @@ _MOST_ROWS = 2**30
 _LARGEST_CONDITION = 2.0**34
 # Without a constraint: predictions up to so many times 1 and the bound on outcomes.
 _REACH_OF_PREDICTIONS = 2.0**20
-# Parameters of usual size make predictions of this many times the bound on outcomes. It only guides the split.
+# Parameters of usual size make predictions of this many times the bound on outcomes, and a loss has this share of the
+# greatest curvature, evenly over directions. They only guide the split.
 _USUAL_PREDICTION = 4.0
+_USUAL_CURVATURE = 2.0**-3
+# Where noise is large, strong convexity is wanted that asks for hardly any of epsilon.
+_LEAST_CURVATURE_SHARE = 2.0**-16
 # Rows that are held to their bound at a time: they stay in the cache.
 _BLOCK_ROWS = 1024
 # The solver is asked for no better than this part of the size of the set.
@@ -167,6 +171,31 @@ class ObjectiveBounds:
         """Norm of parameters of usual size, for weighing noise against convexity."""
         usual = _USUAL_PREDICTION * self.outcome_bound / self.row_bound
         return usual if self.constraint is None else min(usual, self.constraint.norm_bound(self.n_features))
+
+    def expected_excess(self, deviation: float, added: float, convexity: float) -> float:
+        """Bound the expected excess of the objective where parameters and curvature are usual.
+
+        Over a summed loss and penalty of strong convexity eta, noise b and (m/2) ||theta||^2 cost at most
+        (E||b||^2 + m^2 ||theta||^2)/(2 (2m + eta)): Kifer, Smith and Thakurta's Theorem 5, with the constants of
+        dpfast.theory.convex_erm.
+
+        Parameters
+        ----------
+        deviation : float
+            Standard deviation of a coordinate of b.
+        added : float
+            m.
+        convexity : float
+            What eta is at least.
+
+        Returns
+        -------
+        float
+        """
+        rows = 0 if self.n_rows is None else self.n_rows
+        curved = convexity + _USUAL_CURVATURE * rows * self.curvature / self.n_features
+        noise = self.n_features * deviation**2
+        return (noise + (added * self.usual_radius) ** 2) / (2.0 * (2.0 * added + curved))
 
     def reach(self, convexity: float, deviation: float) -> float:
         """Bound the norm of the minimiser where there is no constraint, for all but absurdly long noise.
@@ -272,7 +301,8 @@ class ObjectivePerturbation:
                 strong_convexity=least,
                 geometry=geometry,
                 dim=bounds.n_features,
-                radius=bounds.usual_radius,
+                cost=lambda deviation, convexity: bounds.expected_excess(deviation, convexity - least, least),
+                least_curvature_share=_LEAST_CURVATURE_SHARE,
             )
         own = cls(bounds, scales, 0.0, calibration, meets_its_claim(scales, gradient=gradient, geometry=geometry))
         tolerance = max(smallest_smooth_tolerance(bounds.constants(), **own._problem()), _LEAST_TOLERANCE * own._size())
