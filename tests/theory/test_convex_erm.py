@@ -91,36 +91,36 @@ def test_lemma_3_as_corrected_is_attained(noise, added, theta):
 
 
 @pytest.mark.parametrize("delta", [0.0, DELTA])
-@pytest.mark.parametrize("failure", [0.5, 0.05, 0.001])
-def test_theorem_26(delta, failure):
+@pytest.mark.parametrize("gamma", [0.5, 0.05, 0.001])
+def test_theorem_26(delta, gamma):
     epsilon, gradient, n, dim, added = 0.7, 1.3, 50, 4, 60.0
-    bound = theory.empirical_risk_quantile(
-        epsilon, delta, n=n, n_features=dim, gradient=gradient, strong_convexity=added, norm=0.8, failure=failure
+    bound = theory.empirical_risk_tail(
+        epsilon, delta, n=n, n_features=dim, gradient=gradient, strong_convexity=added, norm=0.8, gamma=gamma
     )
     if delta == 0.0:
-        printed = 8 * gradient**2 * dim**2 * math.log(dim / failure) ** 2 / (n * epsilon**2 * added)
-        longest = stats.gamma(dim, scale=2 * gradient / epsilon).isf(failure)
+        printed = 8 * gradient**2 * dim**2 * math.log(dim / gamma) ** 2 / (n * epsilon**2 * added)
+        longest = stats.gamma(dim, scale=2 * gradient / epsilon).isf(gamma)
     else:
         tail = 8 * math.log(2 / delta) + 4 * epsilon
-        printed = 4 * dim * gradient**2 * tail * math.log(1 / failure) / (n * epsilon**2 * added)
-        longest = gradient * math.sqrt(tail) / epsilon * stats.chi(dim).isf(failure)
+        printed = 4 * dim * gradient**2 * tail * math.log(1 / gamma) / (n * epsilon**2 * added)
+        longest = gradient * math.sqrt(tail) / epsilon * stats.chi(dim).isf(gamma)
     assert bound.printed == pytest.approx(printed + added * 0.8**2 / (2 * n), rel=1e-12)
     assert bound.corrected == pytest.approx((longest + added * 0.8) ** 2 / (4 * added * n), rel=1e-9)
     loss = Quadratic(np.full(dim, added), [0.8, 0.0, 0.0, 0.0])
     noise = printed_noise(np.random.default_rng(2), epsilon, delta, dim, gradient)
     excess = loss.excess(loss.private(noise, added)) / n
-    assert np.sum(excess > bound.corrected) <= most_failures(failure, RUNS)
+    assert np.sum(excess > bound.corrected) <= most_failures(gamma, RUNS)
 
 
 def test_lemma_28_as_it_is_used_fails_at_large_p_and_gamma():
     """Half of the draws should be at most as long as it says; here none is."""
-    dim, failure = 200, 0.9
+    dim, gamma = 200, 0.9
     with_norm_only = {"n": 1, "n_features": dim, "gradient": 1.0, "strong_convexity": 1.0, "norm": 0.0}
-    bound = theory.empirical_risk_quantile(1.0, DELTA, **with_norm_only, failure=failure)
+    bound = theory.empirical_risk_tail(1.0, DELTA, **with_norm_only, gamma=gamma)
     squares = np.sum(printed_noise(np.random.default_rng(3), 1.0, DELTA, dim, 1.0) ** 2, axis=1)
     assert (2.0 * squares > bound.printed).all()
-    assert np.sum(squares / 4.0 > bound.corrected) <= most_failures(failure, RUNS)
-    assert np.sum(squares / 4.0 > bound.corrected) >= stats.binom.ppf(1e-9, RUNS, failure)
+    assert np.sum(squares / 4.0 > bound.corrected) <= most_failures(gamma, RUNS)
+    assert np.sum(squares / 4.0 > bound.corrected) >= stats.binom.ppf(1e-9, RUNS, gamma)
 
 
 @pytest.mark.parametrize("delta", [0.0, DELTA])
@@ -204,19 +204,19 @@ def test_theorem_29(epsilon):
     assert min(corrected, key=corrected.__getitem__) == least
 
 
-@pytest.mark.parametrize("failure", [0.4, 0.01])
-def test_theorems_30_and_31(failure):
+@pytest.mark.parametrize("gamma", [0.4, 0.01])
+def test_theorems_30_and_31(gamma):
     epsilon, gradient, n, dim, added, convexity = 0.9, 0.4, 30, 3, 20.0, 300.0
     noise = printed_noise(np.random.default_rng(7), epsilon, DELTA, dim, gradient)
     # As weak as allowed in one direction, which holds all of theta_hat.
     loss = Quadratic([convexity, 3 * convexity, 2 * convexity], [0.5, 0.0, 0.0])
     sizes = {"n_features": dim, "gradient": gradient, "strong_convexity": added, "loss_convexity": convexity}
-    found = theory.parameter_distance(epsilon, DELTA, **sizes, norm=loss.norm, failure=failure)
-    risk = theory.strongly_convex_risk_quantile(epsilon, DELTA, n=n, **sizes, norm=loss.norm, failure=failure)
+    found = theory.parameter_distance(epsilon, DELTA, **sizes, norm=loss.norm, gamma=gamma)
+    risk = theory.strongly_convex_risk_tail(epsilon, DELTA, n=n, **sizes, norm=loss.norm, gamma=gamma)
 
     scale = gradient * math.sqrt(8 * math.log(2 / DELTA) + 4 * epsilon) / epsilon
-    total, quantile = added + convexity, scale * stats.chi(dim).isf(failure)
-    tail = scale * math.sqrt(2 * dim * math.log(1 / failure))
+    total, quantile = added + convexity, scale * stats.chi(dim).isf(gamma)
+    tail = scale * math.sqrt(2 * dim * math.log(1 / gamma))
     shrunk = math.sqrt(added / total) * 0.5
     assert found.from_ridge == pytest.approx((tail / total, quantile / total))
     both = (quantile + added * 0.5) / total
@@ -231,29 +231,29 @@ def test_theorems_30_and_31(failure):
     )
 
     private, ridge = loss.private(noise, added), loss.private(np.zeros((1, dim)), added)
-    most = most_failures(failure, RUNS)
+    most = most_failures(gamma, RUNS)
     assert np.sum(np.linalg.norm(private - ridge, axis=1) > found.from_ridge.corrected) <= most
     assert np.sum(np.linalg.norm(private - loss.minimiser, axis=1) > found.from_minimiser.corrected) <= most
     assert np.sum(loss.excess(private) / n > risk.corrected) <= most
 
 
 def test_theorem_30_as_corrected_is_attained_in_one_dimension():
-    epsilon, gradient, added, convexity, failure = 1.0, 1.0, 30.0, 100.0, 0.25
+    epsilon, gradient, added, convexity, gamma = 1.0, 1.0, 30.0, 100.0, 0.25
     noise = printed_noise(np.random.default_rng(8), epsilon, DELTA, 1, gradient)
     loss = Quadratic([convexity], [0.0])
     found = theory.parameter_distance(
         epsilon, DELTA, n_features=1, gradient=gradient, strong_convexity=added, loss_convexity=convexity, norm=0.0,
-        failure=failure,
+        gamma=gamma,
     )  # fmt: skip
     failed = np.sum(np.abs(loss.private(noise, added)) > found.from_ridge.corrected)
-    assert stats.binom.ppf(1e-9, RUNS, failure) <= failed <= most_failures(failure, RUNS)
+    assert stats.binom.ppf(1e-9, RUNS, gamma) <= failed <= most_failures(gamma, RUNS)
 
 
 def test_curvature_inside_the_radius_of_theorem_30_is_enough():
     """A loss that is flat beyond it: slope constant outside the radius, in one dimension."""
-    epsilon, gradient, added, convexity, failure = 1.0, 0.5, 10.0, 50.0, 0.02
+    epsilon, gradient, added, convexity, gamma = 1.0, 0.5, 10.0, 50.0, 0.02
     sizes = {"gradient": gradient, "strong_convexity": added, "loss_convexity": convexity}
-    found = theory.parameter_distance(epsilon, DELTA, n_features=1, **sizes, norm=0.3, failure=failure)
+    found = theory.parameter_distance(epsilon, DELTA, n_features=1, **sizes, norm=0.3, gamma=gamma)
     radius = found.radius.corrected
     noise = printed_noise(np.random.default_rng(9), epsilon, DELTA, 1, gradient)[:, 0]
     # Slope of loss + ridge + noise at theta_hat + radius t, t in [-1, 1], and on the flat parts.
@@ -261,7 +261,7 @@ def test_curvature_inside_the_radius_of_theorem_30_is_enough():
     inside = -centre / (added + convexity)
     outside = -(centre - np.sign(centre) * convexity * radius) / added
     moved = np.where(np.abs(inside) <= radius, inside, outside)
-    assert np.sum(np.abs(moved) > found.from_minimiser.corrected) <= most_failures(failure, RUNS)
+    assert np.sum(np.abs(moved) > found.from_minimiser.corrected) <= most_failures(gamma, RUNS)
 
 
 def test_theorem_5():
@@ -326,8 +326,8 @@ SIZES = {"n": 10, "n_features": 2, "gradient": 1.0}
         (lambda: theory.expected_risk(1.0, 2.0, **SIZES, strong_convexity=1.0, norm=1.0), "delta"),
         (lambda: theory.expected_risk(1.0, 0.0, **SIZES, strong_convexity=1.0, norm=-1.0), "norm"),
         (
-            lambda: theory.empirical_risk_quantile(1.0, 0.0, **SIZES, strong_convexity=1.0, norm=1.0, failure=1.0),
-            "failure",
+            lambda: theory.empirical_risk_tail(1.0, 0.0, **SIZES, strong_convexity=1.0, norm=1.0, gamma=1.0),
+            "gamma",
         ),
         (
             lambda: theory.best_strong_convexity(1.0, 0.0, n_features=2, gradient=1.0, curvature=1.0, norm=0.0),

@@ -131,7 +131,7 @@ def empirical_risk(noise_norm: float, *, n: int, strong_convexity: float, norm: 
     return Bound((2.0 * noise**2 / added + 0.5 * added * norm**2) / n, (noise + added * norm) ** 2 / (4.0 * added * n))
 
 
-def empirical_risk_quantile(
+def empirical_risk_tail(
     epsilon: float,
     delta: float,
     *,
@@ -140,7 +140,7 @@ def empirical_risk_quantile(
     gradient: float,
     strong_convexity: float,
     norm: float,
-    failure: float,
+    gamma: float,
 ) -> Bound:
     """Theorem 26: bound on the excess risk, but for a probability.
 
@@ -156,8 +156,8 @@ def empirical_risk_quantile(
         Delta, positive.
     norm : float
         ||theta_hat||.
-    failure : float
-        The paper's gamma, in (0, 1): how often the bound may fail.
+    gamma : float
+        In (0, 1): how often the bound may fail.
 
     Returns
     -------
@@ -171,9 +171,9 @@ def empirical_risk_quantile(
 
     Examples
     --------
-    >>> from dpfast.theory.convex_erm import empirical_risk_quantile
-    >>> bound = empirical_risk_quantile(
-    ...     1.0, 1e-6, n=10_000, n_features=5, gradient=1.0, strong_convexity=25.0, norm=1.0, failure=0.05
+    >>> from dpfast.theory.convex_erm import empirical_risk_tail
+    >>> bound = empirical_risk_tail(
+    ...     1.0, 1e-6, n=10_000, n_features=5, gradient=1.0, strong_convexity=25.0, norm=1.0, gamma=0.05
     ... )
     >>> round(bound.printed, 4), round(bound.corrected, 4)
     (0.03, 0.0038)
@@ -181,7 +181,7 @@ def empirical_risk_quantile(
     noise = _Noise(epsilon, delta, n_features, gradient)
     printed, corrected = (
         empirical_risk(norm_of_noise, n=n, strong_convexity=strong_convexity, norm=norm)
-        for norm_of_noise in noise.quantile(failure)
+        for norm_of_noise in noise.quantile(gamma)
     )
     return Bound(printed.printed, corrected.corrected)
 
@@ -343,7 +343,7 @@ def parameter_distance(
     strong_convexity: float,
     loss_convexity: float,
     norm: float,
-    failure: float,
+    gamma: float,
 ) -> ParameterDistance:
     """Theorem 30: bounds on the distance of the private parameters, but for a probability.
 
@@ -361,8 +361,8 @@ def parameter_distance(
         eta: the summed loss is eta-strongly convex in a ball around theta_hat; at least 0.
     norm : float
         ||theta_hat||.
-    failure : float
-        The paper's gamma, in (0, 1).
+    gamma : float
+        In (0, 1): how often the bounds may fail.
 
     Returns
     -------
@@ -380,7 +380,7 @@ def parameter_distance(
     --------
     >>> from dpfast.theory.convex_erm import parameter_distance
     >>> found = parameter_distance(
-    ...     1.0, 1e-6, n_features=5, gradient=1.0, strong_convexity=0.5, loss_convexity=500.0, norm=1.0, failure=0.05
+    ...     1.0, 1e-6, n_features=5, gradient=1.0, strong_convexity=0.5, loss_convexity=500.0, norm=1.0, gamma=0.05
     ... )
     >>> round(found.from_minimiser.printed, 3), round(found.from_minimiser.corrected, 3)
     (0.151, 0.074)
@@ -388,7 +388,7 @@ def parameter_distance(
     noise = _Noise(epsilon, check.delta_value(delta), n_features, gradient)
     added, norm = check.positive("strong_convexity", strong_convexity), check.nonnegative("norm", norm)
     total = added + check.nonnegative("loss_convexity", loss_convexity)
-    moved = Bound(*(quantile / total for quantile in noise.quantile(failure)))
+    moved = Bound(*(quantile / total for quantile in noise.quantile(gamma)))
     shrunk = Bound(math.sqrt(added / total) * norm, added / total * norm)
     distance = Bound(moved.printed + shrunk.printed, moved.corrected + shrunk.corrected)
     # Here the printed theorem does have the 2 of its equation (18), and doubles all of it.
@@ -396,7 +396,7 @@ def parameter_distance(
     return ParameterDistance(moved, distance, radius)
 
 
-def strongly_convex_risk_quantile(
+def strongly_convex_risk_tail(
     epsilon: float,
     delta: float,
     *,
@@ -406,7 +406,7 @@ def strongly_convex_risk_quantile(
     strong_convexity: float,
     loss_convexity: float,
     norm: float,
-    failure: float,
+    gamma: float,
 ) -> Bound:
     """Theorem 31: bound on the excess risk where the loss is strongly convex, but for a probability.
 
@@ -424,8 +424,8 @@ def strongly_convex_risk_quantile(
         eta: the summed loss is eta-strongly convex in the ball of `parameter_distance`'s radius; at least 0.
     norm : float
         ||theta_hat||.
-    failure : float
-        The paper's gamma, in (0, 1).
+    gamma : float
+        In (0, 1): how often the bounds may fail.
 
     Returns
     -------
@@ -441,10 +441,10 @@ def strongly_convex_risk_quantile(
 
     Examples
     --------
-    >>> from dpfast.theory.convex_erm import strongly_convex_risk_quantile
-    >>> bound = strongly_convex_risk_quantile(
+    >>> from dpfast.theory.convex_erm import strongly_convex_risk_tail
+    >>> bound = strongly_convex_risk_tail(
     ...     1.0, 1e-6, n=10_000, n_features=5, gradient=1.0,
-    ...     strong_convexity=0.5, loss_convexity=500.0, norm=1.0, failure=0.05,
+    ...     strong_convexity=0.5, loss_convexity=500.0, norm=1.0, gamma=0.05,
     ... )
     >>> f"{bound.printed:.1e}, {bound.corrected:.1e}"
     '1.5e-03, 1.4e-04'
@@ -453,7 +453,7 @@ def strongly_convex_risk_quantile(
     n, norm = check.positive_integer("n", n), check.nonnegative("norm", norm)
     added = check.positive("strong_convexity", strong_convexity)
     convexity = check.nonnegative("loss_convexity", loss_convexity)
-    quantile = noise.quantile(failure)
+    quantile = noise.quantile(gamma)
     return Bound(
         (2.0 * quantile.printed**2 / (added + convexity) + 0.5 * added * norm**2) / n,
         (quantile.corrected + added * norm) ** 2 / (2.0 * n * (2.0 * added + convexity)),
@@ -615,13 +615,13 @@ class _Noise:
         p = self.n_features
         return self.scale**2 * (p * (p + 1.0) if self.delta == 0.0 else p)
 
-    def quantile(self, failure: float) -> Bound:
+    def quantile(self, gamma: float) -> Bound:
         """Lemmas 27 and 28 as they are used: bounds on ||b|| that fail with probability gamma; and the quantile."""
         from scipy.special import gammainccinv  # takes longer to import than all of dpfast.privacy
 
-        gamma = check.real("failure", failure)
+        gamma = check.real("gamma", gamma)
         if not 0.0 < gamma < 1.0:
-            raise ValueError(f"failure must lie in (0, 1), got {gamma!r}")
+            raise ValueError(f"gamma must lie in (0, 1), got {gamma!r}")
         p = self.n_features
         if self.delta == 0.0:
             return Bound(p * self.scale * math.log(p / gamma), self.scale * float(gammainccinv(p, gamma)))
