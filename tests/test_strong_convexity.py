@@ -68,10 +68,12 @@ def test_noise_asks_for_more_strong_convexity_and_curvature_for_less():
     assert many < 0.5 * few
 
 
-def test_what_is_asked_for_is_kept_and_counts_as_curvature():
-    assert calibrated(1.0, 1e-6, ridge=1e4).noise_scales.strong_convexity == 1e4
-    auto, asked = (calibrated(1.0, 1e-6, ridge=ridge).noise_scales.strong_convexity for ridge in ("auto", 5.0))
-    assert asked > auto
+def test_what_is_asked_for_is_kept_where_privacy_allows_it():
+    auto = calibrated(1.0, 1e-6).noise_scales.strong_convexity
+    assert auto > 10.0
+    for ridge in (8.0, auto, 1e4):
+        assert calibrated(1.0, 1e-6, ridge=ridge).noise_scales.strong_convexity == ridge
+    assert 0.25 / math.expm1(1.0) < calibrated(1.0, 1e-6, ridge=0.0).noise_scales.strong_convexity < 8.0
 
 
 def test_small_sets_take_more_strong_convexity():

@@ -73,7 +73,7 @@ Penalty = ElasticNet | Proximable
 # Relative: more than the rounding of the few operations that it covers.
 _ROUND_UP = 1.0 + 2.0**-45
 # Most rows of a table whose number of rows is private.
-_MOST_ROWS = 2**30
+MOST_ROWS = 2**30
 # The curvature of all rows together is at most so many times the strong convexity: what the solver takes with ease.
 _LARGEST_CONDITION = 2.0**34
 # Without a constraint: predictions up to so many times 1 and the bound on outcomes.
@@ -159,7 +159,7 @@ class ObjectiveBounds:
     @property
     def most_rows(self) -> int:
         """Number of rows that a table has at most."""
-        return _MOST_ROWS if self.n_rows is None else self.n_rows
+        return MOST_ROWS if self.n_rows is None else self.n_rows
 
     @property
     def least_convexity(self) -> float:
@@ -268,7 +268,7 @@ class ObjectivePerturbation:
             What is public; its number of rows must be known under "replace_one", and not under "add_remove".
         ridge : float or "auto", default "auto"
             Strong convexity wanted beyond the penalty's; what is used may be more, as privacy asks for some. "auto" is
-            the one that costs least.
+            the one of which least is expected to be lost (`ObjectiveBounds.expected_excess`), or the penalty's.
         calibration : {"sound", "paper"}, default "sound"
             Exact, or as printed.
 
@@ -284,6 +284,8 @@ class ObjectivePerturbation:
         if (privacy.adjacency == "replace_one") != (bounds.n_rows is not None):
             raise ValueError("n_rows must be given under adjacency='replace_one', and only there")
         asked = 0.0 if ridge == "auto" else check.nonnegative("ridge", ridge)
+        # A penalty with strong convexity of its own is a choice too.
+        chosen_freely = ridge == "auto" and bounds.penalty_ridge == 0.0
         least = max(asked + bounds.penalty_ridge, bounds.least_convexity)
         replaced = privacy.adjacency == "replace_one"
         gradient = bounds.gradient * (2.0 if replaced else 1.0)
@@ -294,6 +296,10 @@ class ObjectivePerturbation:
                 privacy, gradient=bounds.gradient, curvature=bounds.curvature, strong_convexity=least
             )
         else:
+            free: dict[str, Any] = {
+                "cost": lambda deviation, convexity: bounds.expected_excess(deviation, convexity - least, least),
+                "least_curvature_share": _LEAST_CURVATURE_SHARE,
+            }
             scales = objective_noise(
                 privacy,
                 gradient=gradient,
@@ -301,8 +307,7 @@ class ObjectivePerturbation:
                 strong_convexity=least,
                 geometry=geometry,
                 dim=bounds.n_features,
-                cost=lambda deviation, convexity: bounds.expected_excess(deviation, convexity - least, least),
-                least_curvature_share=_LEAST_CURVATURE_SHARE,
+                **(free if chosen_freely else {"radius": bounds.usual_radius}),
             )
         own = cls(bounds, scales, 0.0, calibration, meets_its_claim(scales, gradient=gradient, geometry=geometry))
         tolerance = max(smallest_smooth_tolerance(bounds.constants(), **own._problem()), _LEAST_TOLERANCE * own._size())
@@ -716,8 +721,8 @@ def public_rows(n_rows: int, privacy: Privacy) -> int | None:
     -------
     int or None
     """
-    if n_rows > _MOST_ROWS:
-        raise ValueError(f"X must have at most {_MOST_ROWS:,} rows for objective perturbation")
+    if n_rows > MOST_ROWS:
+        raise ValueError(f"X must have at most {MOST_ROWS:,} rows for objective perturbation")
     return n_rows if privacy.adjacency == "replace_one" else None
 
 
