@@ -43,14 +43,15 @@ class OutputRepeats:
     def track_ratio_to_drawing_the_noise(self, delta):
         """Against the noise about the same centres, drawn alone; the system is solved once, before."""
         scales = self.chosen.noise_scales
-        weights, projections = self.chosen.repeat(self.rows, self.source, REPEATS)
+        _, projections = self.chosen.repeat(self.rows, self.source, REPEATS)
+        centres = np.repeat(self.exact[:, np.newaxis], REPEATS, axis=1), projections
 
         def alone():
-            for scale, centres in ((scales.weight_scale, weights), (scales.projection_scale, projections)):
+            for scale, about in zip((scales.weight_scale, scales.projection_scale), centres, strict=True):
                 if delta:
-                    noise.gaussian(scale, centres.shape, self.source, center=centres)
+                    noise.gaussian(scale, about.shape, self.source, center=about)
                 else:
-                    for centre in np.ascontiguousarray(centres.T):
+                    for centre in np.ascontiguousarray(about.T):
                         noise.l2_laplace(scale, len(centre), self.source, center=centre)
 
         runs = 40 if delta else 5

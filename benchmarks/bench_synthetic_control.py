@@ -35,11 +35,14 @@ class Repetitions:
         self.donors, self.target, _ = synthetic_control_panel(100, 100, seed=0)
         self.model = SyntheticControl(1.0, 1e-9)
         (batch,) = self.model.fit_repeatedly(self.donors, 100, REPEATS)
-        self.sizes = [value.shape for value in batch.release.values.values()]
+        calibration = batch.section.calibration
+        scales = {name: getattr(calibration.scales, name) for name in calibration.blocks}
+        scales |= {"xx_diagonal": scales["xx"], "xx_above": calibration.off_diagonal}
+        self.draws = [(scales[name], value.shape) for name, value in batch.release.values.items()]
 
     def draw_alone(self):
         source = noise.SecureSource()
-        return [noise.gaussian(100.0, size, source) for size in self.sizes]
+        return [noise.gaussian(scale, size, source) for scale, size in self.draws]
 
     def track_ratio_of_fits_to_their_noise(self):
         """Median over alternating runs, in processor time: the bar is 1.3."""

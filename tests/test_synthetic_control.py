@@ -574,7 +574,7 @@ def test_everything_kept_follows_from_the_release(parameters, adjacency):
     other = model(random_state=0, adjacency=adjacency, **parameters)
     release = fitted.releases_[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpfast.synthetic_control.draw", lambda *_: release)
+        patch.setattr("dpfast.synthetic_control_moments.draw", lambda *_: release)
         other.fit(donors[::-1] * 0.9, 10, target=target)
     for name, value in vars(fitted).items():
         np.testing.assert_array_equal(getattr(other, name), value, err_msg=name)
@@ -653,13 +653,19 @@ def relative_error(n, n_pre, panels, **parameters):
     return float(np.mean(errors))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "n_pre", "bar", "panels"),
-    [(1000, 10, 0.12, 100), (10_000, 10, 0.015, 40), (1000, 100, 0.08, 40), (10_000, 100, 0.015, 20)],
+    [
+        (1000, 10, 0.12, 100),
+        pytest.param(10_000, 10, 0.015, 40, marks=pytest.mark.slow),
+        pytest.param(1000, 100, 0.08, 40, marks=pytest.mark.slow),
+        pytest.param(10_000, 100, 0.015, 20, marks=pytest.mark.slow),
+    ],
 )
 def test_the_default_is_accurate(n, n_pre, bar, panels):
-    # Fixed seeds. The error of one panel scatters by 60% of the mean: 20 panels leave 13%, bars are 25% away or more.
+    # Panels are independent, and the error of one scatters by 60% of the mean. At 1,000 donors and 10 periods, 100 of
+    # them leave 0.0045 around 0.075, and the bar is ten times that away: false-reject rate below 1e-9. At the other
+    # sizes fewer panels leave bars two to six times that away, with fixed seeds.
     assert relative_error(n, n_pre, panels) <= bar
 
 

@@ -432,12 +432,13 @@ class OutputPerturbation:
         """
         if exact is None:
             exact = ridge_weights(panel.pre, panel.target, self.ridge)
-        centres = np.repeat(exact[:, np.newaxis], repeats, axis=1)
-        weights = _draw_columns(self.noise_scales.mechanism, self.noise_scales.weight_scale, centres, source)
-        projections = _draw_columns(
-            self.noise_scales.mechanism, self.noise_scales.projection_scale, _projected(panel.post, weights), source
-        )
-        return weights, projections
+        law, scale = self.noise_scales.mechanism, self.noise_scales.weight_scale
+        if law == "Gaussian":
+            weights = noise.gaussian(scale, (repeats, len(exact)), source, center=exact).T
+        else:
+            weights = np.column_stack([_draw(law, scale, exact, source) for _ in range(repeats)])
+        projected = _projected(panel.post, weights)
+        return weights, _draw_columns(law, self.noise_scales.projection_scale, projected, source)
 
 
 @dataclass(frozen=True)
@@ -773,7 +774,7 @@ def _shortened(rows: FloatArray, bound: float) -> FloatArray:
 
 def _projected(post: FloatArray, weights: FloatArray) -> FloatArray:
     """X_post'f/max|f_i|, for one vector of weights or for every column."""
-    largest = np.maximum(weights.max(axis=0), -weights.min(axis=0))
+    largest = np.abs(weights).max(axis=0)
     # Weights that are all 0 predict 0.
     with nullcontext() if weights.size * post.shape[1] <= _SERIAL_PRODUCT else single_threaded_blas():
         predicted = post.T @ weights

@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -642,11 +643,14 @@ def _exact_blocks(gram: Gram | SampledGram, blocks: tuple[str, ...]) -> dict[str
     return {name: block for name, block in exact.items() if name in blocks and block is not None}
 
 
+@lru_cache(maxsize=4)
 def _triangle(features: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices of the diagonal, then of the entries above it."""
     upper = np.triu_indices(features, 1)
     diagonal = np.arange(features)
-    return np.concatenate([diagonal, upper[0]]), np.concatenate([diagonal, upper[1]])
+    rows, columns = np.concatenate([diagonal, upper[0]]), np.concatenate([diagonal, upper[1]])
+    rows.flags.writeable = columns.flags.writeable = False
+    return rows, columns
 
 
 def _mirrored(entries: FloatArray) -> FloatArray:

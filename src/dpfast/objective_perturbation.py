@@ -793,13 +793,13 @@ def _in_memory(X: Any) -> NDArray[Any]:
     table = io.open_table(X)
     if table.collections is not None:
         raise TypeError("X must be held in memory for classification: compute it first")
-    blocks = [block for block, _ in table.blocks()]
+    blocks = [np.asarray(block) for block, _ in table.blocks()]
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def _gathered(table: io.Table) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return features and the one outcome of a table as arrays."""
-    pairs = [(x, y) for x, y in table.blocks() if y is not None]
+    pairs = [(np.asarray(x), np.asarray(y)) for x, y in table.blocks() if y is not None]
     if len(pairs) == 1:
         return pairs[0][0], pairs[0][1][:, 0]
     return np.concatenate([x for x, _ in pairs]), np.concatenate([y[:, 0] for _, y in pairs])

@@ -74,7 +74,7 @@ class SparseRegression(RegressorMixin, Persistent):
         Blocks of "sample_aggregate"; by default the root of the number of rows, which add/remove keeps private: there
         it must be given.
     max_supports : int, default 100_000_000
-        Most supports that "exponential" scores: some 4 million a second and core for 5 features each.
+        Most supports that "exponential" scores: some 2 million a second and core for 5 features each.
     selection_share : float, default 0.5
         Share of the budget for the choice of features, in (0, 1).
     adjacency : {"replace_one", "add_remove"}, default "replace_one"

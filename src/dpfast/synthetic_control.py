@@ -1,8 +1,8 @@
 """Private synthetic control: what would have happened to a target, from donors whose records stay private.
 
-The default mechanism releases moments of donors as rows (cross_section.py); predictions for any number of public
-targets, effects, intervals and placebos are computed from that one release. The paper's own algorithms release the
-donors' weights for one target (donor_weights.py).
+The default mechanism releases moments of donors as rows (synthetic_control_moments.py); predictions for any number of
+public targets, effects, intervals and placebos are computed from that one release. The paper's own algorithms release
+the donors' weights for one target (synthetic_control_weights.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,26 +22,16 @@ from dpfast import io, noise
 from dpfast.cross_section import (
     CrossSection,
     CrossSectionBatch,
-    DonorRows,
-    kept_components,
-    orthonormal_basis,
     prediction_interval,
-    with_center,
-)
-from dpfast.donor_weights import (
-    DonorMechanism,
-    Panel,
-    PanelBounds,
-    algorithm,
-    output_half_width,
-    prediction,
 )
 from dpfast.effects import effect_table
-from dpfast.kernels.threads import resolve_n_threads
-from dpfast.moment_release import draw, draw_repeatedly
+from dpfast.moment_release import draw_repeatedly
 from dpfast.persistence import Persistent
-from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, Reservation, UtilityWarning
-from dpfast.solvers import damped_solve, ridge_from_rows
+from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, UtilityWarning
+from dpfast.solvers import damped_solve
+from dpfast.synthetic_control_moments import MomentFits
+from dpfast.synthetic_control_parameters import RELATIVE_TO
+from dpfast.synthetic_control_weights import WeightFits
 from dpfast.target_reports import TargetReports
 
 if TYPE_CHECKING:
@@ -55,7 +45,7 @@ _SPREAD = 0.25
 _USELESS = 0.5
 
 
-class SyntheticControl(TargetReports, Persistent):
+class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
     """Differentially private synthetic control.
 
     Privacy: a person is a donor, with all its periods. One joint release of the donors' moments before the
@@ -157,8 +147,6 @@ class SyntheticControl(TargetReports, Persistent):
     >>> model.privacy_spent_
     Privacy(epsilon=1.0, delta=1e-06, adjacency='replace_one')
     """
-
-    _MECHANISMS: ClassVar[tuple[str, ...]] = ("cross_section", "output", "objective")
 
     def __init__(
         self,
@@ -487,20 +475,11 @@ class SyntheticControl(TargetReports, Persistent):
         target, spread = check.positive("target", target), check.positive("spread", spread)
         estimator = cls(**parameters)
         privacy = estimator._checked()
-        signal = "the signal's root mean square"
         if math.isinf(privacy.epsilon):
-            return replace(Plan.from_error(n, 0.0, target, {}), relative_to=signal)
+            return replace(Plan.from_error(n, 0.0, target, {}), relative_to=RELATIVE_TO)
         if estimator.mechanism != "cross_section":
             return estimator._plan_weights(n, n_pre, n_periods - n_pre, target, spread, privacy)
-        if isinstance(estimator.center, str):
-            raise ValueError("center must be given by its values for a plan, got 'target'")
-        center = estimator._center_path(n_periods, None)
-        section = estimator._section(n_pre, n_periods - n_pre, privacy, center)
-        ridge = estimator._lambda(n_pre)
-        error = section.expected_error(n, ridge, spread)
-        scales = {name: float(getattr(section.calibration.scales, name)) for name in section.calibration.blocks}
-        needed = _least(lambda count: section.expected_error(count, ridge, spread) <= target)
-        return Plan(n, min(error, 1.0), target, needed, scales, signal)
+        return estimator._plan_moments(n, n_pre, n_periods - n_pre, target, spread, privacy)
 
     def _fit_panel(self, panel: io.Panel, n_pre: int, target: ArrayLike | None) -> Self:
         privacy = self._checked()
@@ -530,204 +509,15 @@ class SyntheticControl(TargetReports, Persistent):
         self.__dict__.update(fitted, **shape)
         return self
 
-    def _fit_cross_section(self, donors: FloatArray, section: CrossSection, reservation: Reservation) -> dict[str, Any]:
-        """Sum the donors, draw the noise, which is paid for there and then, and solve: from there on all is public."""
-        exact = section.rows.sums(donors, self.n_threads)
-        source = noise.resolve_source(self.random_state)
-        release = draw(exact, section.calibration, source, self._release_name)
-        reservation.commit(release)
-        n_donors = exact.n_rows if self._count_is_public(section) else None
-        xx, xy = section.moments(release.values, n_donors)
-        keep = kept_components(xx, self.n_components, section.floor)
-        solved = self._solved(xx, xy, section.rows.basis, section.rows.n_pre, section.floor, keep)
-        private = {"_center": section.rows.center, "_n_donors": n_donors}
-        return solved | _released(release, section.rows.offset, section.rows.half_width) | private
-
-    def _bounded(
-        self, donors: FloatArray, n_pre: int, target: FloatArray | None, privacy: Privacy
-    ) -> tuple[DonorMechanism, Panel]:
-        """Calibrate for one target, and bring the donors within the bounds that this is for."""
-        if target is None or target.ndim != 1:
-            raise ValueError(
-                f"target must be one series with mechanism={self.mechanism!r}: a second target's weights are a "
-                "release of their own, with a budget of their own. mechanism='cross_section' serves any number"
-            )
-        offset, half_width = self._range()
-        own = (target[:n_pre] - offset) / half_width
-        chosen = self._algorithm(len(donors), donors.shape[1] - n_pre, own, privacy)
-        scaled = np.clip((donors - offset) / half_width, -1.0, 1.0)
-        return chosen, Panel.bounded(scaled[:, :n_pre], scaled[:, n_pre:], own, chosen.bounds)
-
-    def _fit_weights(self, panel: Panel, chosen: DonorMechanism, reservation: Reservation) -> dict[str, Any]:
-        """Draw the noise, which is paid for there and then: from there on all is public."""
-        name = f"{type(self).__name__}: weights of donors and the prediction made with them"
-        release = chosen.release(panel, noise.resolve_source(self.random_state), name)
-        reservation.commit(release)
-        offset, half_width = self._range()
-        return _released(release, offset, half_width) | {
-            "weights_": np.array(release.values["weights"]),
-            "prediction_": offset + half_width * prediction(release),
-            "ridge_": chosen.ridge,
-            "noise_floor_": 0.0,
-            "n_components_": None,
-            "_center": None,
-            "_n_donors": chosen.bounds.n_donors,
-        }
-
-    def _algorithm(self, n_donors: int, n_post: int, target: FloatArray, privacy: Privacy) -> DonorMechanism:
-        """Calibrate "output" or "objective" from public numbers; the target is in mapped units."""
-        return algorithm(
-            "output" if self.mechanism == "output" else "objective",
-            self.calibration,
-            privacy,
-            PanelBounds.of(n_donors, n_post, target, (None, None) if self.row_bound is None else self.row_bound),
-            self._lambda(len(target)),
-            split=self.split,
-            curvature=self.curvature,
-            gradient=self.gradient,
-        )
-
-    def _released_prediction(self, pre: FloatArray) -> FloatArray:
-        """Return the prediction that was released, for the target that it was released for."""
-        assert self.target_ is not None
-        rows = np.atleast_2d(pre)
-        if len(rows) != 1 or not np.array_equal(rows[0], self.target_[: self.n_pre_]):
-            raise ValueError(
-                f"target_pre must be that of the fit with mechanism={self.mechanism!r}: its weights were released for "
-                "that target, and another one's are another release. mechanism='cross_section' serves any number"
-            )
-        return np.broadcast_to(self.prediction_, (*pre.shape[:-1], self.n_post_)).copy()
-
     def _has_interval(self) -> bool:
         check_is_fitted(self)
         return not hasattr(self, "prediction_") or self.mechanism == "output"
-
-    def _released_interval(self, pre: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-        if not self._has_interval():
-            raise ValueError("interval is not offered with mechanism='objective': its error is not symmetric noise")
-        predicted = self._released_prediction(pre)
-        assert self.target_ is not None
-        own = self._scaled(self.target_[: self.n_pre_])
-        chosen = self._algorithm(self._n_donors, self.n_post_, own, self.privacy_spent_)
-        half = self._half_width * output_half_width(chosen, self.releases_[0], level)
-        return predicted - half, predicted + half
-
-    def _plan_weights(self, n: int, n_pre: int, n_post: int, target: float, spread: float, privacy: Privacy) -> Plan:
-        """Plan for noise on weights, of which there are more with more donors: the error does not fall with them."""
-        own = np.full(n_pre, math.sqrt(spread))
-
-        def error(count: int) -> float:
-            return self._algorithm(count, n_post, own, privacy).expected_error / math.sqrt(spread)
-
-        scales = self._algorithm(n, n_post, own, privacy).scales
-        needed = 1 if error(1) <= target else None
-        return Plan(n, min(error(n), 1.0), target, needed, scales, "the signal's root mean square")
-
-    def _fit_without_noise(self, donors: FloatArray, n_pre: int, privacy: Privacy) -> dict[str, Any]:
-        """Fit the textbook estimate of the raw data, about the middle of the range where entries are missing."""
-        basis = orthonormal_basis(self.basis, n_pre)
-        n_post = donors.shape[1] - n_pre
-        offset = 0.0
-        if np.any(np.isnan(donors)):
-            offset = self._range()[0]
-            rows = DonorRows(offset, 1.0, n_pre, n_post, 1.0, 1.0, basis=basis, observation_rate=self.observation_rate)
-            filled = np.nan_to_num(donors - offset, nan=0.0)
-            pre, post = rows.features(filled[:, :n_pre]), filled[:, n_pre:]
-            xx, xy = rows.about_origin({"xx": pre.T @ pre, "xy": pre.T @ post}, len(donors))
-            keep = None if isinstance(self.n_components, str) else self.n_components
-            # A floor above zero alone: what rounding leaves of a zero eigenvalue has no inverse worth having.
-            floor = len(xx) * float(np.finfo(np.float64).eps) * float(np.trace(xx))
-            solved = self._solved(xx, xy, basis, n_pre, floor, keep)
-        else:
-            solved = self._solved_exactly(donors, n_pre, basis)
-        release = Release(self._release_name, "no", privacy, {"coef": solved["coef_"]}, {})
-        exact = {"noise_floor_": 0.0, "_center": None, "_n_donors": None}
-        return solved | _released(release, offset, 1.0) | exact
-
-    def _solved_exactly(self, donors: FloatArray, n_pre: int, basis: FloatArray | None) -> dict[str, Any]:
-        pre = donors[:, :n_pre] if basis is None else donors[:, :n_pre] @ basis
-        keep = None if isinstance(self.n_components, str) else self.n_components
-        ridge = self._lambda(n_pre)
-        outcomes = np.concatenate([donors[:, n_pre:], pre], axis=1)
-        theta = ridge_from_rows(pre, outcomes, ridge / 2.0, keep)
-        return _coefficients(theta, basis, donors.shape[1] - n_pre) | {"ridge_": ridge, "n_components_": keep}
-
-    def _solved(
-        self, xx: FloatArray, xy: FloatArray, basis: FloatArray | None, n_pre: int, floor: float, keep: int | None
-    ) -> dict[str, Any]:
-        ridge = self._lambda(n_pre)
-        theta = damped_solve(xx, np.concatenate([xy, xx], axis=1), ridge / 2.0, floor, keep)
-        return _coefficients(theta, basis, xy.shape[1]) | {
-            "ridge_": ridge,
-            "noise_floor_": floor,
-            "n_components_": keep,
-        }
-
-    @property
-    def _release_name(self) -> str:
-        return f"{type(self).__name__}: moments of donors before and across the intervention"
-
-    def _checked(self) -> Privacy:
-        """Refuse bad parameters; the guarantee to spend."""
-        privacy = Privacy(self.epsilon, self.delta, self.adjacency)
-        self._range()
-        if not isinstance(self.ridge, str) or self.ridge != "auto":
-            check.nonnegative("ridge", self.ridge)
-        check.choice("mechanism", self.mechanism, self._MECHANISMS)
-        check.choice("calibration", self.calibration, get_args(Calibration))
-        if self.mechanism == "cross_section":
-            self._check_cross_section()
-        else:
-            self._check_weights(privacy)
-        if self.row_bound is not None:
-            if not isinstance(self.row_bound, tuple | list) or len(self.row_bound) != 2:
-                raise TypeError(f"row_bound must be a pair (pre, post), got {type(self.row_bound).__name__}")
-            check.positives("row_bound", self.row_bound)
-        if isinstance(self.n_components, str):
-            check.choice("n_components", self.n_components, ("noise",))
-        elif self.n_components is not None:
-            check.positive_integer("n_components", self.n_components)
-        check.boolean("nonnegative", self.nonnegative)
-        if self.nonnegative and isinstance(self.bound, tuple | list):
-            raise ValueError("nonnegative needs a single bound: a range (low, high) says itself that low is 0")
-        if isinstance(self.center, str):
-            check.choice("center", self.center, ("target",))
-        if self.observation_rate is not None:
-            rate = check.positive("observation_rate", self.observation_rate)
-            if rate > 1.0:
-                raise ValueError(f"observation_rate must be at most 1, got {rate!r}")
-            if self.basis is not None:
-                raise ValueError("observation_rate cannot go with basis: its coordinates mix periods, missing or not")
-        if self.ledger is not None and not isinstance(self.ledger, Ledger):
-            raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
-        noise.resolve_source(self.random_state)
-        resolve_n_threads(self.n_threads)
-        return privacy
-
-    def _check_cross_section(self) -> None:
-        if self.calibration == "paper":
-            raise ValueError("calibration must be 'sound' with mechanism='cross_section': no paper prints another")
-        for name in ("split", "curvature", "gradient"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"{name} must not be given with mechanism='cross_section', which has none")
-
-    def _check_weights(self, privacy: Privacy) -> None:
-        """Refuse what the paper's algorithms do not have."""
-        for name in ("n_components", "center", "basis", "observation_rate"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"{name} must not be given with mechanism={self.mechanism!r}, which has none")
-        if self.nonnegative:
-            raise ValueError(f"nonnegative must be False with mechanism={self.mechanism!r}: give bound=(0, high)")
-        if privacy.adjacency != "replace_one":
-            raise ValueError(f"adjacency must be 'replace_one' with mechanism={self.mechanism!r}: weights tell n")
-        if self.ridge == 0.0 and (self.mechanism == "output" or self.calibration == "paper"):
-            raise ValueError(f"ridge must be positive with mechanism={self.mechanism!r}, got {self.ridge!r}")
 
     def _check_loaded(self) -> None:
         self._checked()
         if not hasattr(self, "coef_") and not hasattr(self, "prediction_"):
             return
-        shapes: dict[str, tuple[int, ...]]
+        shapes: dict[str, tuple[int | None, ...]]
         if hasattr(self, "prediction_"):
             shapes = {"prediction_": (self.n_post_,), "weights_": (self._n_donors,)}
         else:
@@ -747,61 +537,6 @@ class SyntheticControl(TargetReports, Persistent):
         if not isinstance(self.releases_, tuple) or not all(isinstance(one, Release) for one in self.releases_):
             raise ValueError("releases_ must be a tuple of releases")
 
-    def _range(self) -> tuple[float, float]:
-        """Return the middle and the half-width of the declared range."""
-        if not isinstance(self.bound, tuple | list):
-            return 0.0, check.positive("bound", self.bound)
-        if len(self.bound) != 2:
-            raise ValueError(f"bound must be a number or a pair (low, high), got {len(self.bound)} entries")
-        low, high = (check.real(f"bound[{side}]", value) for side, value in enumerate(self.bound))
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ValueError(f"bound must have a finite low below its high, got ({low!r}, {high!r})")
-        return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
-
-    def _lambda(self, n_pre: int) -> float:
-        return float(n_pre) if isinstance(self.ridge, str) else float(self.ridge)
-
-    def _center_path(self, n_periods: int, target: FloatArray | None) -> FloatArray | None:
-        """Return the public centre in mapped units."""
-        if self.center is None:
-            return None
-        if isinstance(self.center, str):
-            if target is None or target.shape != (n_periods,):
-                raise ValueError("center='target' needs one target with all its periods")
-            path = target
-        else:
-            path = np.asarray(self.center)
-            if path.dtype.kind not in "iuf" or path.shape not in ((), (n_periods,)) or not np.all(np.isfinite(path)):
-                raise ValueError(f"center must be a finite number or hold one for each of the {n_periods} periods")
-        offset, half_width = self._range()
-        low = 0.0 if self.nonnegative else -1.0
-        scaled: FloatArray = np.clip((np.broadcast_to(path, n_periods) - offset) / half_width, low, 1.0)
-        return scaled
-
-    def _section(self, n_pre: int, n_post: int, privacy: Privacy, center: FloatArray | None) -> CrossSection:
-        """Choose how to sum the donors, from public numbers alone, so that the noise costs least."""
-        offset, half_width = self._range()
-        declared = (math.inf, math.inf) if self.row_bound is None else self.row_bound
-        # Rounded up: a row in the box must not be scaled.
-        longest = (math.nextafter(math.sqrt(length), math.inf) for length in (n_pre, n_post))
-        pre, post = (min(float(given), most) for given, most in zip(declared, longest, strict=True))
-        basis = orthonormal_basis(self.basis, n_pre)
-        rows = DonorRows(
-            offset, half_width, n_pre, n_post, pre, post, self.nonnegative, None, basis, self.observation_rate
-        )
-        candidates = [rows]
-        if center is not None:
-            # A declared row_bound is about the centre; without one the origin may do better.
-            free = replace(rows, bound_pre=float(declared[0]), bound_post=float(declared[1]))
-            candidates = [with_center(free, center), *([rows] if self.row_bound is None else [])]
-        if self.nonnegative and self.row_bound is None:
-            candidates.append(with_center(rows, np.full(n_pre + n_post, 0.5)))
-        return CrossSection.cheapest(candidates, privacy)
-
-    def _count_is_public(self, section: CrossSection) -> bool:
-        """Whether the number of donors is public, and needed to bring moments about a centre back to the origin."""
-        return self.adjacency == "replace_one" and section.rows.center is not None
-
     def _warn_of_noise(self, error: float, n_donors: int, privacy: Privacy) -> None:
         """Warn where public sizes say that noise will drown the answer; a private number of donors is not looked at."""
         if privacy.adjacency != "replace_one" or error < _USELESS:
@@ -814,43 +549,11 @@ class SyntheticControl(TargetReports, Persistent):
             stacklevel=4,
         )
 
-    def _moments(self) -> tuple[FloatArray, FloatArray]:
-        """Return the released moments about the origin."""
-        if math.isinf(self.privacy_spent_.epsilon):
-            raise ValueError("placebo needs released moments; at epsilon=inf fit again with the earlier n_pre")
-        section = self._section(self.n_pre_, self.n_post_, self.privacy_spent_, self._center)
-        return section.moments(self.releases_[0].values, self._n_donors)
-
-    def _scaled(self, values: FloatArray) -> FloatArray:
-        scaled: FloatArray = (values - self._offset) / self._half_width
-        return scaled
-
     def _earlier(self, pre: FloatArray) -> FloatArray:
         """Return the synthetic control of the earlier periods, which weights alone do not give."""
         if hasattr(self, "prediction_"):
             return np.full(self.n_pre_, np.nan)
         return self._unscaled(self.pre_coef_ @ self._scaled(pre))
-
-    def _unscaled(self, values: FloatArray) -> FloatArray:
-        values = self._offset + self._half_width * values
-        return values
-
-
-def _coefficients(theta: FloatArray, basis: FloatArray | None, n_post: int) -> dict[str, Any]:
-    """Part coefficients on features into those of later and of earlier periods, on the periods themselves."""
-    post, back = np.split(theta, [n_post], axis=1)
-    if basis is not None:
-        post, back = basis @ post, basis @ back @ basis.T
-    return {"coef_": post.T.copy(), "pre_coef_": back.T.copy()}
-
-
-def _released(release: Release, offset: float, half_width: float) -> dict[str, Any]:
-    return {
-        "releases_": (release,),
-        "privacy_spent_": release.privacy,
-        "_offset": offset,
-        "_half_width": half_width,
-    }
 
 
 def _level(level: object) -> float:
@@ -858,15 +561,3 @@ def _level(level: object) -> float:
     if not 0.0 < number < 1.0:
         raise ValueError(f"level must lie in (0, 1), got {number!r}")
     return number
-
-
-def _least(holds: Any) -> int:
-    """Return the least count for which a condition holds that holds from there on."""
-    high = 1
-    while not holds(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high

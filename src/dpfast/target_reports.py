@@ -13,6 +13,7 @@ from dpfast import io, plotting
 from dpfast.effects import effect_table
 from dpfast.effects import summary as effect_summary
 from dpfast.privacy import Release
+from dpfast.synthetic_control_parameters import DeclaredParameters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 
 
-class TargetReports:
+class TargetReports(DeclaredParameters):
     """Effect tables, plots and summaries of an estimator that predicts targets from their earlier periods."""
 
-    mechanism: str
     n_pre_: int
     n_post_: int
     periods_: NDArray[Any]

@@ -362,7 +362,7 @@ def test_unfit_rows_spend_and_write_nothing(column, cell, message, frame, folder
 
 
 def test_a_budget_that_is_exceeded_is_exit_code_3(folder, capsys, monkeypatch):
-    monkeypatch.setattr(EncodedTable, "__iter__", lambda _: pytest.fail("rows were read"))
+    monkeypatch.setattr(EncodedTable, "blocks", lambda _: pytest.fail("rows were read"))
     ledger = {"path": "people.ledger", "epsilon": 0.5, "delta": 1e-6}
     path = write_job(folder, changed(privacy={"ledger": ledger}))
     assert Job.read(path).open_ledger().path == str((folder / "people.ledger").resolve())

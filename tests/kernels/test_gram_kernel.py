@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference.gram import grid_exponent, round_rows
 
+from dpfast.kernels.columns import ColumnBlock
 from dpfast.kernels.gram import PACKED, X_NOT_FINITE, Y_NOT_FINITE, GramSums, GramTotals
 from dpfast.privacy.sensitivity import padded_squared_bound
 
@@ -53,6 +54,26 @@ def test_levels_blas_and_blocks_agree_to_the_bit(n_features):
             for block_rows in (1, 7, 64, 1000):
                 found = sums(x, y, level=level, use_blas=use_blas, block_rows=block_rows, pieces=3, **bounds)
                 assert_same(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_features", [1, 7, 8, 9, 20])
+def test_columns_that_lie_apart_are_the_same_rows(dtype, n_features):
+    rng = np.random.default_rng(n_features)
+    x = rng.standard_normal((150, n_features)).astype(dtype)
+    y = rng.standard_normal((150, 3))
+    apart, y_apart = ColumnBlock([column.copy() for column in x.T], dtype), ColumnBlock(list(y.T))
+    index = rng.integers(150, size=90)
+    for rows in (None, index):
+        for options in ({"level": 0, "use_blas": True}, {"level": 2}, {"pieces": 4, "block_rows": 17}):
+            expected = sums(x, y, rows=rows, **options)
+            assert_same(sums(apart, y_apart, rows=rows, **options), expected)
+            assert_same(sums(apart[:], y, rows=rows, **options), expected)
+    assert_same(sums(apart[20:70], y_apart[20:70]), sums(x[20:70], y[20:70]))
+    spoilt = x.copy()
+    spoilt[149, -1] = np.nan
+    part = GramSums(table(n_features, 1.0), table(3, 1.0), block_rows=64, use_blas=False, with_sums=False)
+    assert part.add(ColumnBlock(list(spoilt.T), dtype), y, None, 0, 150) == X_NOT_FINITE
 
 
 @pytest.mark.parametrize("n_features", [1, 2, 3, 5, 8, 9, 16, 21, 40])

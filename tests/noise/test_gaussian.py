@@ -114,6 +114,23 @@ def test_a_repeated_center_is_the_center_repeated(exponent, shape):
     assert np.array_equal(one, exact)
 
 
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (), (9000,)])
+def test_a_repeated_center_of_doubles_is_the_center_repeated(shape):
+    center = np.random.default_rng(3).normal(size=shape) * 1e4
+    size = (30, *shape)
+    tiled = np.array(np.broadcast_to(center, size))
+    one, other = (gaussian(7.0, size, SeededSource(5), center=c) for c in (center, tiled))
+    assert np.array_equal(one, other)
+
+
+def test_a_repeated_center_of_doubles_is_decided_exactly():
+    center = np.random.default_rng(3).normal(size=5) * 1e4
+    drawn, decided = (
+        release(GaussianLaw(), 7.0, (20, 5), SeededSource(5), center=center, widening=w) for w in (0.0, 1.0)
+    )
+    assert np.array_equal(drawn, decided)
+
+
 def test_a_center_on_a_tie_moves_to_either_side():
     """A centre half way between grid points, noise far below its resolution in double: both cells, never a hang."""
     released = gaussian(2.0**-80, 200, SeededSource(0), center=0.5, grid=1.0)

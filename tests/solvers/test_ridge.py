@@ -210,6 +210,33 @@ def test_a_direction_that_all_rows_share_does_not_speak_for_the_others():
     assert np.sum(losses) < 2.0 * np.sum(best)
 
 
+def test_a_column_of_zeros_does_not_drown_the_others():
+    """Small coefficients, known well from many rows: the risk stays within three times that of the best penalty."""
+    rng = np.random.default_rng(14)
+    xx = 2e4 * np.diag([0.0, *np.ones(7)])
+    truth = np.append(0.0, 0.05 * rng.normal(size=7))[:, None]
+    noise = MomentNoise(8.0, 8.0 / 2**0.5, 8.0)
+    losses, best = [], []
+    for _ in range(40):
+        noisy = NoisyMoments(
+            xx + symmetric_noise(rng, 8, noise), xx @ truth + rng.normal(scale=8.0, size=(8, 1)), noise
+        )
+
+        def risk(coef):
+            return float(np.sum((coef.T - truth) * (xx @ (coef.T - truth))))
+
+        losses.append(risk(ridge_from_moments(noisy).coef))
+        best.append(min(risk(ridge_from_moments(noisy, p).coef) for p in np.geomspace(1e-2, 1e4, 60)))
+    assert np.sum(losses) < 3.0 * np.sum(best)
+
+
+def test_moments_that_are_all_zero_are_shrunk():
+    zeros = NoisyMoments(np.zeros((3, 3)), np.zeros((3, 2)), MomentNoise(1.0, 0.7, 1.0))
+    solution = ridge_from_moments(zeros)
+    assert solution.ridge > 0.0
+    assert not solution.coef.any()
+
+
 def test_an_intercept_needs_the_sums():
     with pytest.raises(ValueError, match="sums x and y"):
         ridge_from_moments(NoisyMoments(np.eye(2), np.ones((2, 1)), EXACT), 1.0, fit_intercept=True)

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast.io.named import MISSING, UNDECLARED, Codes, Family, FloatArray
+from dpfast.kernels.columns import ColumnBlock, Rows
 
 T = TypeVar("T")
 
 # What an empty cell of a CSV file may hold.
 NULL_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
 
-_VALUES_PER_BATCH = 1 << 21
-_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 16
+_VALUES_PER_BATCH = 1 << 22
+_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
 # Column chunks of Parquet are read through buffers, none in advance: a row group need not fit in memory.
 _BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES = 1 << 18, 1 << 26
 _CSV_BLOCK_BYTES = 1 << 22
@@ -42,21 +42,21 @@ def is_arrow(table: object) -> bool:
     return isinstance(table, kinds) or (dataset is not None and isinstance(table, dataset.Dataset))
 
 
-def arrow_blocks(table: Any, name: str) -> Iterator[NDArray[Any]]:
-    """Iterate over the record batches of an Arrow object as arrays."""
-    return _arrays(_batches(table, None), table.schema, name)
+def arrow_blocks(table: Any, name: str) -> Iterator[Rows]:
+    """Iterate over the record batches of an Arrow object."""
+    return _rows(_batches(table, None), table.schema, name)
 
 
-def file_blocks(path: Path, name: str) -> Iterator[NDArray[Any]]:
-    """Iterate over a Parquet or CSV file, every column a number, as arrays; one batch in memory at a time."""
+def file_blocks(path: Path, name: str) -> Iterator[Rows]:
+    """Iterate over a Parquet or CSV file, every column a number; two batches in memory at a time."""
     if path.suffix == ".csv":
         names = csv_names(path)
         batches = (batch for batch, _ in csv_batches(path, dict.fromkeys(names, "number")))
         pyarrow = _pyarrow(path)
-        yield from _arrays(batches, pyarrow.schema([(column, pyarrow.float64()) for column in names]), name)
+        yield from _rows(batches, pyarrow.schema([(column, pyarrow.float64()) for column in names]), name)
     else:
         batches = (batch for batch, _ in parquet_batches(path, None))
-        yield from _arrays(batches, parquet_schema(path), name)
+        yield from _rows(batches, parquet_schema(path), name)
 
 
 @dataclass(frozen=True)
@@ -209,8 +209,8 @@ def _batches(table: Any, names: list[str] | None) -> Iterator[Any]:
         yield from table.to_batches(columns=names)
 
 
-def _arrays(batches: Iterable[Any], schema: Any, name: str) -> Iterator[NDArray[Any]]:
-    """Column-major arrays, float32 where every column is, else float64; nulls become NaN."""
+def _rows(batches: Iterable[Any], schema: Any, name: str) -> Iterator[Rows]:
+    """Columns as they are, float32 where every column is, else float64; nulls become NaN. The first has no rows."""
     types = sys.modules["pyarrow"].types
     refused = [f"{field.name} ({field.type})" for field in schema if not _is_number(field.type)]
     if refused:
@@ -218,10 +218,7 @@ def _arrays(batches: Iterable[Any], schema: Any, name: str) -> Iterator[NDArray[
     dtype = np.float32 if len(schema) and all(types.is_float32(field.type) for field in schema) else np.float64
     yield np.empty((0, len(schema)), dtype)
     for batch in batches:
-        block = np.empty((batch.num_rows, batch.num_columns), dtype, order="F")
-        for j, column in enumerate(batch.columns):
-            block[:, j] = column.to_numpy(zero_copy_only=False)
-        yield block
+        yield ColumnBlock((column.to_numpy(zero_copy_only=False) for column in batch.columns), dtype)
 
 
 def _one_ahead(items: Generator[T, None, None]) -> Iterator[T]:

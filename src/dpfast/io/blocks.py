@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast.io.arrow import arrow_blocks, file_blocks, is_arrow
+from dpfast.io.columns import EncodedTable
 from dpfast.io.files import file_format, is_path, table_files
 from dpfast.io.frames import frame_as_array, frame_blocks, is_frame
 from dpfast.io.partitions import is_dask
+from dpfast.kernels.columns import ColumnBlock, Rows
 
 Matrix = NDArray[Any]
-Block = tuple[Matrix, Matrix | None]
+Block = tuple[Rows, Rows | None]
 
 ACCEPTED = (
     "a NumPy array, a pandas DataFrame or Series, an Arrow Table, RecordBatch, RecordBatchReader or Dataset, "
@@ -83,9 +85,9 @@ def blocks(X: object, Y: object = None) -> Iterator[Block]:
 
     Yields
     ------
-    x : ndarray (n_rows, n_features)
-        Any real dtype, any strides.
-    y : ndarray (n_rows, n_outcomes) or None
+    x : ndarray or ColumnBlock (n_rows, n_features)
+        Any real dtype, any strides; Arrow's columns where they lie.
+    y : ndarray or ColumnBlock (n_rows, n_outcomes), or None
         The same rows' outcomes.
 
     Raises
@@ -101,21 +103,22 @@ def blocks(X: object, Y: object = None) -> Iterator[Block]:
 
 
 def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: bool = False) -> Iterator[Any]:
+    if isinstance(table, ColumnBlock):
+        return iter([table])
     whole = in_memory(table, name, is_outcome=is_outcome)
     if whole is not None:
         return iter([whole])
-    parts: Iterable[Any]
     if is_frame(table):
-        parts = frame_blocks(table, name)
-    elif is_arrow(table):
-        parts = arrow_blocks(table, name)
-    elif is_path(table):
+        return (as_matrix(part, name, is_outcome=is_outcome) for part in frame_blocks(table, name))
+    if is_arrow(table):
+        return arrow_blocks(table, name)
+    if is_path(table):
         return chain.from_iterable(_file_stream(file, name, is_outcome=is_outcome) for file in table_files(table, name))
-    elif _is_table_list(table) or isinstance(table, Iterator) or _is_plain_iterable(table):
+    if isinstance(table, EncodedTable):
+        table = table.blocks()
+    if _is_table_list(table) or isinstance(table, Iterator) or _is_plain_iterable(table):
         return _iterable_blocks(table, name, is_outcome=is_outcome, allow_pairs=allow_pairs)
-    else:
-        raise TypeError(f"{name} is a {type(table).__module__}.{type(table).__qualname__}; accepted: {ACCEPTED}")
-    return (as_matrix(part, name, is_outcome=is_outcome) for part in parts)
+    raise TypeError(f"{name} is a {type(table).__module__}.{type(table).__qualname__}; accepted: {ACCEPTED}")
 
 
 def _iterable_blocks(table: Iterable[Any], name: str, *, is_outcome: bool, allow_pairs: bool) -> Iterator[Any]:
@@ -128,7 +131,7 @@ def _iterable_blocks(table: Iterable[Any], name: str, *, is_outcome: bool, allow
             yield from _stream(item, name, is_outcome=is_outcome)
 
 
-def _aligned(xs: Iterator[Matrix], ys: Iterator[Matrix]) -> Iterator[Block]:
+def _aligned(xs: Iterator[Rows], ys: Iterator[Rows]) -> Iterator[Block]:
     """Cut two streams at the ends of either's blocks."""
     x, y = next(xs, None), next(ys, None)
     while x is not None and y is not None:
@@ -141,7 +144,7 @@ def _aligned(xs: Iterator[Matrix], ys: Iterator[Matrix]) -> Iterator[Block]:
         raise ValueError("X and Y have different numbers of rows")
 
 
-def _file_stream(file: Path, name: str, *, is_outcome: bool) -> Iterable[Matrix]:
+def _file_stream(file: Path, name: str, *, is_outcome: bool) -> Iterable[Rows]:
     if file_format(file, name) == "npy":
         array = np.load(file, mmap_mode="r", allow_pickle=False)
         return [as_matrix(array, name, is_outcome=is_outcome)]

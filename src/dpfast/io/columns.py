@@ -20,6 +20,7 @@ from dpfast import _arguments as check
 from dpfast.io.arrow import NULL_WORDS
 from dpfast.io.named import MISSING, UNDECLARED, Batch, Codes, FloatArray
 from dpfast.io.parts import Part, table_parts
+from dpfast.kernels.columns import ColumnBlock
 
 REFUSE: Literal["refuse"] = "refuse"
 _EXACT_INTEGERS = 2**53
@@ -61,9 +62,9 @@ class Number:
         """What the table's column must hold: "number", "boolean" or "text"."""
         return "number"
 
-    def encode(self, batch: Batch, out: FloatArray) -> None:
-        """Write the column into `out`, shape (n_rows, 1)."""
-        _fill(self.name, batch.numbers(self.name), self.missing, out[:, 0])
+    def encode(self, batch: Batch) -> list[FloatArray]:
+        """Return what it becomes: a column, which is the table's own where no entry is missing."""
+        return [_filled(self.name, batch.numbers(self.name), self.missing)]
 
 
 @dataclass(frozen=True)
@@ -96,12 +97,12 @@ class Boolean:
         """What the table's column must hold."""
         return "boolean"
 
-    def encode(self, batch: Batch, out: FloatArray) -> None:
-        """Write the column into `out`, shape (n_rows, 1)."""
-        values = out[:, 0]
-        _fill(self.name, batch.numbers(self.name), self.missing, values)
+    def encode(self, batch: Batch) -> list[FloatArray]:
+        """Return what it becomes: a column."""
+        values = _filled(self.name, batch.numbers(self.name), self.missing)
         if not np.all((values == 0.0) | (values == 1.0)):
             raise ValueError(f"column {self.name!r} is declared boolean, but holds other numbers than 0 and 1")
+        return [values]
 
 
 @dataclass(frozen=True)
@@ -161,8 +162,8 @@ class Category:
         """What the table's column must hold."""
         return "text" if isinstance(self.levels[0], str) else "number"
 
-    def encode(self, batch: Batch, out: FloatArray) -> None:
-        """Write the indicators into `out`, shape (n_rows, n_indicators)."""
+    def encode(self, batch: Batch) -> list[FloatArray]:
+        """Return what it becomes: an indicator for each level."""
         codes = self._codes(batch)
         missing = codes == MISSING
         if missing.any():
@@ -171,10 +172,11 @@ class Category:
             codes[missing] = self.levels.index(self.missing)
         if self.undeclared == REFUSE and np.any(codes == UNDECLARED):
             raise ValueError(f"column {self.name!r} holds a level that is not declared")
-        indicators = codes - self.drop_first
-        (rows,) = np.nonzero(indicators >= 0)
-        out[...] = 0.0
-        out[rows, indicators[rows]] = 1.0
+        indicators = np.zeros((len(self.encoded_names), len(codes)))
+        places = codes - self.drop_first
+        (rows,) = np.nonzero(places >= 0)
+        indicators[places[rows], rows] = 1.0
+        return list(indicators)
 
     def _codes(self, batch: Batch) -> Codes:
         if self.holds == "text":
@@ -292,9 +294,8 @@ class Columns:
                     f"{type(column).__name__}, it must hold {_HOLDS[column.holds]}"
                 )
 
-    def _encode_batch(self, batch: Batch) -> tuple[FloatArray, FloatArray | None]:
-        x = _encode_all(self.features, len(self.feature_names), batch)
-        return x, _encode_all(self.outcomes, len(self.outcome_names), batch) if self.outcomes else None
+    def _encode_batch(self, batch: Batch) -> tuple[ColumnBlock, ColumnBlock | None]:
+        return _encode_all(self.features, batch), _encode_all(self.outcomes, batch) if self.outcomes else None
 
 
 class EncodedTable:
@@ -307,9 +308,14 @@ class EncodedTable:
 
     def __iter__(self) -> Iterator[tuple[FloatArray, FloatArray | None]]:
         """Iterate over (X, Y) blocks; Y is None where no outcomes are declared. The first has no rows."""
+        return ((np.asarray(x), None if y is None else np.asarray(y)) for x, y in self.blocks())
+
+    def blocks(self) -> Iterator[tuple[ColumnBlock, ColumnBlock | None]]:
+        """Iterate over the same blocks, their columns where they lie: what sums read in place."""
         columns = self.columns
-        y = np.empty((0, len(columns.outcome_names))) if columns.outcomes else None
-        yield np.empty((0, len(columns.feature_names))), y
+        no_rows = [np.empty(0)]
+        y = ColumnBlock(no_rows * len(columns.outcome_names)) if columns.outcomes else None
+        yield ColumnBlock(no_rows * len(columns.feature_names)), y
         wanted = {column.name: column.holds for column in columns._all}
         for part in table_parts(self._table):
             columns._check_part(part)
@@ -331,31 +337,24 @@ _HOLDS = {"number": "numbers", "boolean": "booleans, or zeros and ones", "text":
 _MISSING = "column {0!r} has missing entries; declare what stands for them, missing=..."
 
 
-def _encode_all(columns: Sequence[Column], width: int, batch: Batch) -> FloatArray:
-    # Column-major, as tables by columns are: the kernel reads any order.
-    block = np.empty((len(batch), width), order="F")
-    start = 0
-    for column in columns:
-        stop = start + len(column.encoded_names)
-        column.encode(batch, block[:, start:stop])
-        start = stop
-    return block
+def _encode_all(columns: Sequence[Column], batch: Batch) -> ColumnBlock:
+    return ColumnBlock(chain.from_iterable(column.encode(batch) for column in columns))
 
 
-def _fill(name: str, values: FloatArray, missing: float | Literal["refuse"], out: FloatArray) -> None:
-    """Copy numbers, with a constant where they are missing."""
-    out[...] = values
+def _filled(name: str, values: FloatArray, missing: float | Literal["refuse"]) -> FloatArray:
+    """Return numbers with a constant where they are missing; no copy where none is."""
     with np.errstate(invalid="ignore", over="ignore"):
         # A finite sum has finite terms: one pass, in place of a mask for every column.
-        if math.isfinite(out.sum()):
-            return
-    absent = np.isnan(out)
+        if math.isfinite(values.sum()):
+            return values
+    absent = np.isnan(values)
     if absent.any():
         if missing == REFUSE:
             raise ValueError(_MISSING.format(name))
-        out[absent] = missing
-    if not np.isfinite(out).all():
+        values = np.where(absent, missing, values)
+    if not np.isfinite(values).all():
         raise ValueError(f"column {name!r} holds infinite numbers")
+    return values
 
 
 def _declared(argument: str, columns: Iterable[str | Column]) -> tuple[Column, ...]:

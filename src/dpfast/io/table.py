@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dpfast.io.blocks import Block, blocks, in_memory
 from dpfast.io.partitions import is_dask
+from dpfast.kernels.columns import Rows
 
 BlockMap = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -28,15 +30,15 @@ class Table:
         Columns of X and of Y (0 without outcomes).
     arrays : tuple of (ndarray, ndarray or None), optional
         The whole table, where it is in memory or memory-mapped.
-    stream : iterator of (ndarray, ndarray or None), optional
-        Its blocks, to be read once.
+    stream : iterator of (rows, rows or None), optional
+        Its blocks, arrays or ColumnBlocks, to be read once.
     collections : tuple, optional
         X and Y, where they are Dask collections.
     """
 
     n_features: int
     n_outcomes: int
-    arrays: Block | None = None
+    arrays: tuple[NDArray[Any], NDArray[Any] | None] | None = None
     stream: Iterator[Block] | None = None
     collections: tuple[Any, Any] | None = None
 
@@ -58,9 +60,10 @@ class Table:
             yield from self.stream
 
 
-def map_block(x: NDArray[Any], y: NDArray[Any] | None, map_x: BlockMap | None, map_y: BlockMap | None) -> Block:
+def map_block(x: Rows, y: Rows | None, map_x: BlockMap | None, map_y: BlockMap | None) -> Block:
     """Pass one block through the given maps."""
-    return x if map_x is None else map_x(x), y if y is None or map_y is None else map_y(y)
+    mapped_x = x if map_x is None else map_x(np.asarray(x))
+    return mapped_x, y if y is None or map_y is None else map_y(np.asarray(y))
 
 
 def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
@@ -100,7 +103,7 @@ def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
     return Table(*_widths(*first), stream=chain([first], stream))
 
 
-def _widths(x: NDArray[Any], y: NDArray[Any] | None) -> tuple[int, int]:
+def _widths(x: Rows, y: Rows | None) -> tuple[int, int]:
     for name, block in (("X", x), ("Y", y)):
         if block is not None and block.shape[1] == 0:
             raise ValueError(

@@ -188,20 +188,24 @@ static dpfast_table staged_rows(const dpfast_table *table, ptrdiff_t n_columns, 
     else
         from.data += start * from.row_stride;
     ptrdiff_t item = from.is_float32 ? (ptrdiff_t)sizeof(float) : (ptrdiff_t)sizeof(double);
-    if (from.column_stride == item || n_columns <= 1)
+    if (!from.columns && (from.column_stride == item || n_columns <= 1))
         return from;
     for (ptrdiff_t first = 0; first < n_columns; first += STAGED_COLUMNS) {
-        ptrdiff_t last = first + STAGED_COLUMNS < n_columns ? first + STAGED_COLUMNS : n_columns;
-        for (ptrdiff_t r = 0; r < n_rows; r++)
-            for (ptrdiff_t j = first; j < last; j++) {
-                const char *entry = row_address(&from, r) + j * from.column_stride;
+        ptrdiff_t n_staged = n_columns - first < STAGED_COLUMNS ? n_columns - first : STAGED_COLUMNS;
+        const char *tops[STAGED_COLUMNS];
+        for (ptrdiff_t j = 0; j < n_staged; j++)
+            tops[j] = from.columns ? from.columns[first + j] + (from.data - table->data)
+                                   : from.data + (first + j) * from.column_stride;
+        for (ptrdiff_t r = 0; r < n_rows; r++) {
+            ptrdiff_t offset = (from.rows ? (ptrdiff_t)from.rows[r] : r) * from.row_stride;
+            for (ptrdiff_t j = 0; j < n_staged; j++)
                 if (from.is_float32)
-                    ((float *)staging)[r * n_columns + j] = *(const float *)entry;
+                    ((float *)staging)[r * n_columns + first + j] = *(const float *)(tops[j] + offset);
                 else
-                    staging[r * n_columns + j] = *(const double *)entry;
-            }
+                    staging[r * n_columns + first + j] = *(const double *)(tops[j] + offset);
+        }
     }
-    return (dpfast_table){(const char *)staging, n_columns * item, item, NULL, from.is_float32};
+    return (dpfast_table){(const char *)staging, NULL, n_columns * item, item, NULL, from.is_float32};
 }
 
 ptrdiff_t dpfast_panel_width(int level)

@@ -8,6 +8,7 @@
 /* Borrowed rows of doubles or floats: any strides (in bytes), all rows or those an index names. */
 typedef struct {
     const char *data;
+    const char *const *columns; /* where each column begins, in place of `data` and `column_stride`; NULL if unused */
     ptrdiff_t row_stride;
     ptrdiff_t column_stride;
     const int64_t *rows; /* NULL for all */

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 cdef extern from "gram.h":
     ctypedef struct dpfast_table:
         const char* data
+        const char* const* columns
         Py_ssize_t row_stride
         Py_ssize_t column_stride
         const int64_t* rows

@@ -1,7 +1,9 @@
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpfast.kernels.columns import Rows
 
 BASELINE: Final = 0
 PACKED: Final = 0
@@ -31,7 +33,12 @@ class GramSums:
     @property
     def capacity(self) -> int: ...
     def add(
-        self, x: NDArray[Any], y: NDArray[Any] | None, rows: NDArray[np.int64] | None, start: int, stop: int
+        self,
+        x: Rows,
+        y: Rows | None,
+        rows: NDArray[np.int64] | None,
+        start: int,
+        stop: int,
     ) -> int: ...
 
 class GramTotals:

@@ -6,10 +6,12 @@ totals below 2^62.
 
 Products are formed in a register tile, or by BLAS (dsyrk and dgemm, beta = 1, into a block of doubles); either is
 exact, so the choice is one of speed and belongs to the caller. The caller has validated dtypes (native, aligned
-float64 or float32), shapes and row indices, and must keep the arrays alive and unchanged.
+float64 or float32), shapes and row indices, and must keep the arrays, or ColumnBlocks, alive and unchanged.
 """
 
 import numpy as np
+
+from dpfast.kernels.columns import ColumnBlock
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -45,12 +47,19 @@ def _aligned_zeros(n_words, dtype=np.float64):
 
 
 cdef dpfast_table describe_table(object array, const int64_t[::1] rows):
-    """Where the rows of a non-empty float64 or float32 array lie."""
+    """Where the rows of a non-empty float64 or float32 array, or ColumnBlock, lie."""
     cdef const double[:, :] doubles
     cdef const float[:, :] floats
+    cdef const size_t[::1] addresses
     cdef dpfast_table table
     table.is_float32 = array.dtype.itemsize == 4
-    if table.is_float32:
+    table.columns = NULL
+    if isinstance(array, ColumnBlock):
+        addresses = array.addresses
+        table.columns = <const char* const*>&addresses[0]
+        table.data = table.columns[0]
+        table.row_stride, table.column_stride = array.dtype.itemsize, 0
+    elif table.is_float32:
         floats = array
         table.data = <const char*>&floats[0, 0]
         table.row_stride, table.column_stride = floats.strides[0], floats.strides[1]

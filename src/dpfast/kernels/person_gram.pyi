@@ -1,8 +1,7 @@
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast.kernels.columns import Rows
 from dpfast.kernels.gram import GramSums
 
 class PersonSums(GramSums):
@@ -19,8 +18,8 @@ class PersonSums(GramSums):
     ) -> None: ...
     def add_people(
         self,
-        x: NDArray[Any],
-        y: NDArray[Any] | None,
+        x: Rows,
+        y: Rows | None,
         rows: NDArray[np.int64] | None,
         offsets: NDArray[np.int64],
         first: int,

@@ -190,6 +190,11 @@ class _DoubleCentre(Centre):
         self._start = start
         return self._fractions
 
+    def repeated(self) -> Centre:
+        """Return a centre that is this one over and over."""
+        fractions = self.split(0, len(self._values))
+        return _RepeatedCentre(self, fractions, self._nearest, self._grid)
+
     def fraction(self, index: int) -> Fraction:
         left_over = Fraction(float(self._values[index])) - Fraction(float(self._nearest[index - self._start]))
         return left_over / Fraction(self._grid.step)
@@ -236,6 +241,16 @@ class _FixedPointCentre(Centre):
         fractions: NDArray[np.float64] = np.ldexp(remainder.astype(np.float64), -self._shift)
         return fractions
 
+    def repeated(self, copies: int) -> Centre:
+        """Return a centre that is this one so many times over."""
+        fractions = self.split(0, self._values.shape[0])
+        cells = self.base_cells()
+        # Cells below 2**53 are exact in double, and sums with offsets are then rounded as correctly as in 128 bits.
+        if np.all(np.abs(cells) < 2.0**53):
+            return _RepeatedCentre(self, fractions, cells * self._grid.step, self._grid)
+        high, low = np.tile(self._values.high, copies), np.tile(self._values.low, copies)
+        return _FixedPointCentre(FixedPoint(high, low, self._values.exponent), self._grid)
+
     def base_cells(self) -> NDArray[np.float64]:
         """Return the whole cells that were split off last, to nearest double."""
         if isinstance(self._cells, FixedPoint):
@@ -260,18 +275,17 @@ class _FixedPointCentre(Centre):
 
 
 class _RepeatedCentre(Centre):
-    """A short centre over and over: split once, and laid out so that every block of draws finds it in one slice.
+    """A short centre over and over: split once, and laid out so that every block of draws finds it in one slice."""
 
-    Cells below 2**53 are exact in double, and sums with offsets then rounded as rarely and as correctly as in 128 bits.
-    """
-
-    def __init__(self, centre: Centre, fractions: NDArray[np.float64], cells: NDArray[np.float64], grid: Grid) -> None:
+    def __init__(
+        self, centre: Centre, fractions: NDArray[np.float64], nearest: NDArray[np.float64], grid: Grid
+    ) -> None:
         self._centre = centre
         self._grid = grid
-        self._length = len(cells)
+        self._length = len(nearest)
         copies = 1 + -(-BLOCK_WORDS // self._length)
         self._fractions = np.tile(fractions, copies)
-        self._nearest = np.tile(cells * grid.step, copies)
+        self._nearest = np.tile(nearest, copies)
 
     def split(self, start: int, stop: int) -> NDArray[np.float64]:
         self._start = start % self._length
@@ -283,18 +297,6 @@ class _RepeatedCentre(Centre):
     def join(self, offsets: NDArray[np.float64], start: int, released: NDArray[np.float64]) -> None:
         nearest = self._nearest[self._start : self._start + len(offsets)]
         kernel.join_cells(nearest, offsets, self._grid.step, released)
-
-
-def _repeated(values: FixedPoint, shape: tuple[int, ...], grid: Grid) -> Centre:
-    """Return a centre of the last axes of a release, the same along the first ones."""
-    flat = FixedPoint(values.high.ravel(), values.low.ravel(), values.exponent)
-    centre = _FixedPointCentre(flat, grid)
-    fractions = centre.split(0, flat.shape[0])
-    cells = centre.base_cells()
-    if np.all(np.abs(cells) < 2.0**53):
-        return _RepeatedCentre(centre, fractions, cells, grid)
-    high, low = np.broadcast_to(values.high, shape).ravel(), np.broadcast_to(values.low, shape).ravel()
-    return _FixedPointCentre(FixedPoint(high, low, values.exponent), grid)
 
 
 def _object_array(integers: list[int]) -> NDArray[np.object_]:
@@ -316,8 +318,8 @@ def as_centre(center: Any, shape: tuple[int, ...], grid: Grid) -> Centre:
     Parameters
     ----------
     center : None, float, array of float64 or FixedPoint
-        Its entries are taken as the exact numbers they are. A scalar stands for an array of it, and fixed-point numbers
-        of the release's last axes for what is the same along the first ones.
+        Its entries are taken as the exact numbers they are. An array of the release's last axes, such as a scalar,
+        stands for what is the same along the first ones.
     shape : tuple of int
         Shape of the release.
     grid : Grid
@@ -331,20 +333,25 @@ def as_centre(center: Any, shape: tuple[int, ...], grid: Grid) -> Centre:
     if center is None:
         return _Origin(grid)
     if isinstance(center, FixedPoint):
-        leading = len(shape) - len(center.shape)
-        if leading > 0 and center.shape == shape[leading:] and 0 not in shape:
-            return _repeated(center, shape, grid)
-        _check_center_shape(center.shape, shape)
-        return _FixedPointCentre(FixedPoint(center.high.ravel(), center.low.ravel(), center.exponent), grid)
+        copies = _copies(center.shape, shape)
+        exact = _FixedPointCentre(FixedPoint(center.high.ravel(), center.low.ravel(), center.exponent), grid)
+        return exact if copies == 1 else exact.repeated(copies)
     values = np.asarray(float(center) if type(center) is int and abs(center) <= 2**53 else center)
     if values.dtype != np.float64:
         raise TypeError(f"center must be None, float64 or FixedPoint, not {values.dtype}")
-    if values.ndim == 0:
-        values = np.broadcast_to(values, shape)
-    _check_center_shape(values.shape, shape)
+    copies = _copies(values.shape, shape)
     if not np.isfinite(values).all():
         raise ValueError("center must be finite")
-    return _DoubleCentre(np.ascontiguousarray(values).ravel(), grid)
+    doubles = _DoubleCentre(np.ascontiguousarray(values).ravel(), grid)
+    return doubles if copies == 1 else doubles.repeated()
+
+
+def _copies(actual: tuple[int, ...], expected: tuple[int, ...]) -> int:
+    """Return how often a centre of the last axes of a release is repeated along its first ones."""
+    leading = len(expected) - len(actual)
+    if leading < 0 or actual != expected[leading:] or 0 in actual:
+        _check_center_shape(actual, expected)
+    return math.prod(expected[:leading])
 
 
 def _check_center_shape(actual: tuple[int, ...], expected: tuple[int, ...]) -> None:

@@ -123,8 +123,8 @@ def gaussian(
     source : BitSource
         Where the bits come from.
     center : None, float, ndarray of float64 or FixedPoint, optional
-        What the noise is added to, taken as the exact numbers it holds. Zero if None. Fixed-point
-        numbers of the shape of the release's last axes are the same along its first ones.
+        What the noise is added to, taken as the exact numbers it holds. Zero if None. An array of the shape of the
+        release's last axes is the same along its first ones.
     grid : float, optional
         A power of two, chosen from public values only; at least ``scale / 2**38``. Default: about ``scale / 2**20``.
 

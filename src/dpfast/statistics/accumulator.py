@@ -16,6 +16,7 @@ from dpfast import _arguments as check
 from dpfast import io
 from dpfast.kernels import gram as kernel
 from dpfast.kernels import person_gram
+from dpfast.kernels.columns import ColumnBlock, Rows
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.statistics.gram import Gram, Grid, checked_bounds, describe, kernel_tables
 from dpfast.statistics.people import People, PersonUnit, block_limits, people
@@ -147,7 +148,7 @@ class GramAccumulator:
         self._check_block(x, y)
         yield x, y, None if rows is None else _checked_rows(rows, len(x))
 
-    def _check_block(self, x: NDArray[Any], y: NDArray[Any] | None) -> None:
+    def _check_block(self, x: Rows, y: Rows | None) -> None:
         if x.shape[1] != self.n_features:
             raise ValueError(f"X has {x.shape[1]} columns, n_features is {self.n_features}")
         if y is None:
@@ -159,9 +160,7 @@ class GramAccumulator:
         if len(y) != len(x):
             raise ValueError(f"X and Y have different numbers of rows: {len(x)} and {len(y)}")
 
-    def _add_rows(
-        self, x: NDArray[Any], y: NDArray[Any] | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals
-    ) -> None:
+    def _add_rows(self, x: Rows, y: Rows | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals) -> None:
         """Sum rows in the threads' own parts, which overflow into `spilled` if there are very many."""
         self._add_ranges(
             len(x) if rows is None else len(rows),
@@ -377,7 +376,7 @@ class PersonAccumulator(GramAccumulator):
         self._max_rows = unit.max_rows
         self._limits = block_limits(unit, self._tables())
 
-    def add_people(self, x: NDArray[Any], y: NDArray[Any] | None, owners: People) -> None:
+    def add_people(self, x: Rows, y: Rows | None, owners: People) -> None:
         """Add everybody's rows that count."""
         self._check_block(x, y)
         spilled = self._new_totals()
@@ -402,7 +401,7 @@ class PersonAccumulator(GramAccumulator):
 
 
 def _add_people_range(
-    part: person_gram.PersonSums, x: NDArray[Any], y: NDArray[Any] | None, owners: People, first: int, last: int
+    part: person_gram.PersonSums, x: Rows, y: Rows | None, owners: People, first: int, last: int
 ) -> int:
     """Add a range of people, whose rows are converted first where the kernel does not read a dtype in place."""
     if _is_readable(x) and (y is None or _is_readable(y)):
@@ -432,11 +431,13 @@ def _check_length(owners: People, n_rows: int) -> None:
         raise ValueError(f"groups must have one id a row: it has {owners.n_rows} ids, X has {n_rows} rows")
 
 
-def _in_memory(X: object, Y: object, rows: ArrayLike | None) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-    """Both tables as arrays where they are; to select rows of a frame, its array is made."""
+def _in_memory(X: object, Y: object, rows: ArrayLike | None) -> tuple[Rows | None, Rows | None]:
+    """Both tables as the kernel reads them where they are; to select rows of a frame, its array is made."""
     may_copy = rows is not None
-    x = io.in_memory(X, "X", may_copy=may_copy)
-    return x, None if Y is None else io.in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)
+    x = X if isinstance(X, ColumnBlock) else io.in_memory(X, "X", may_copy=may_copy)
+    if Y is None or isinstance(Y, ColumnBlock):
+        return x, Y
+    return x, io.in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)
 
 
 def _partition_gram(x: Any, y: Any, *, options: dict[str, Any], maps: tuple[io.BlockMap | None, ...]) -> Gram:
@@ -445,8 +446,8 @@ def _partition_gram(x: Any, y: Any, *, options: dict[str, Any], maps: tuple[io.B
 
 def add_range(
     part: kernel.GramSums,
-    x: NDArray[Any],
-    y: NDArray[Any] | None,
+    x: Rows,
+    y: Rows | None,
     rows: NDArray[np.int64] | None,
     start: int,
     stop: int,
@@ -458,13 +459,15 @@ def add_range(
     return part.add(_converted(x, selected), None if y is None else _converted(y, selected), None, 0, stop - start)
 
 
-def _converted(table: NDArray[Any], selected: slice | NDArray[np.int64]) -> NDArray[Any]:
+def _converted(table: Rows, selected: slice | NDArray[np.int64]) -> NDArray[Any]:
     """Copy rows to a dtype that the kernel reads in place."""
     return np.ascontiguousarray(table[selected], dtype=table.dtype if _is_readable(table) else np.float64)
 
 
-def _is_readable(table: NDArray[Any]) -> bool:
-    return table.dtype in _KERNEL_DTYPES and table.dtype.isnative and table.flags.aligned
+def _is_readable(table: Rows) -> bool:
+    return isinstance(table, ColumnBlock) or (
+        table.dtype in _KERNEL_DTYPES and table.dtype.isnative and table.flags.aligned
+    )
 
 
 def use_blas() -> bool:

@@ -7,13 +7,13 @@ the arithmetic. Every row is still read, and held to its bound, once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import io
 from dpfast.kernels import gram as kernel
+from dpfast.kernels.columns import Rows
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.statistics.accumulator import GramAccumulator, add_range, gram, use_blas
 
@@ -183,9 +183,7 @@ class _CrossAccumulator(GramAccumulator):
             *self._tables(), block_rows=self._block_rows(), use_blas=use_blas(), with_sums=False, cross_only=True
         )
 
-    def _add_rows(
-        self, x: NDArray[Any], y: NDArray[Any] | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals
-    ) -> None:
+    def _add_rows(self, x: Rows, y: Rows | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals) -> None:
         assert y is not None
         first, second = (y, x) if self._outcomes_first else (x, y)
         self._add_ranges(len(x), spilled, lambda part, start, stop: add_range(part, first, second, rows, start, stop))

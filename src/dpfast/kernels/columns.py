@@ -1,0 +1,57 @@
+"""Rows of a table whose columns lie apart, as Arrow's do: borrowed, so that no row-major copy need be made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+
+class ColumnBlock:
+    """Columns of equal length, and where each of them begins, for kernels that read them in place. Not private.
+
+    Parameters
+    ----------
+    columns : iterable of ndarray (n_rows,)
+        One at least; copied where they are not native, contiguous, aligned numbers of `dtype`. They must not change.
+    dtype : dtype, default float64
+        float64 or float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.kernels.columns import ColumnBlock
+    >>> block = ColumnBlock([np.zeros(3), np.arange(3)])
+    >>> block.shape, np.asarray(block[1:]).tolist()
+    ((3, 2), [[0.0, 1.0], [0.0, 2.0]])
+    """
+
+    def __init__(self, columns: Iterable[NDArray[Any]], dtype: DTypeLike = np.float64) -> None:
+        self.dtype = np.dtype(dtype)
+        self._columns = [np.require(column, self.dtype, ("C", "A")) for column in columns]
+        self.shape = len(self._columns[0]), len(self._columns)
+        if any(column.shape != self.shape[:1] for column in self._columns):
+            raise ValueError("columns must be 1-D and of one length")
+        self.addresses = np.array([column.__array_interface__["data"][0] for column in self._columns], np.uintp)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice | NDArray[Any]) -> ColumnBlock:
+        """Return some of the rows; of a slice of them, without a copy."""
+        return ColumnBlock([column[rows] for column in self._columns], self.dtype)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """Copy to a column-major array."""
+        array = np.empty(self.shape, self.dtype if dtype is None else dtype, order="F")
+        for column, values in zip(array.T, self._columns, strict=True):
+            column[...] = values
+        return array
+
+    def __repr__(self) -> str:
+        return f"<ColumnBlock of {self.shape[1]} columns: not private>"
+
+
+Rows: TypeAlias = NDArray[Any] | ColumnBlock
