@@ -73,13 +73,17 @@ Penalty = ElasticNet | Proximable
 # Relative: more than the rounding of the few operations that it covers.
 _ROUND_UP = 1.0 + 2.0**-45
 # Most rows of a table whose number of rows is private.
-_MOST_ROWS = 2**30
+MOST_ROWS = 2**30
 # The curvature of all rows together is at most so many times the strong convexity: what the solver takes with ease.
 _LARGEST_CONDITION = 2.0**34
 # Without a constraint: predictions up to so many times 1 and the bound on outcomes.
 _REACH_OF_PREDICTIONS = 2.0**20
-# Parameters of usual size make predictions of this many times the bound on outcomes. It only guides the split.
+# Parameters of usual size make predictions of this many times the bound on outcomes, and a loss has this share of the
+# greatest curvature, evenly over directions. They only guide the split.
 _USUAL_PREDICTION = 4.0
+_USUAL_CURVATURE = 2.0**-3
+# Where noise is large, strong convexity is wanted that asks for hardly any of epsilon.
+_LEAST_CURVATURE_SHARE = 2.0**-16
 # Rows that are held to their bound at a time: they stay in the cache.
 _BLOCK_ROWS = 1024
 # The solver is asked for no better than this part of the size of the set.
@@ -155,7 +159,7 @@ class ObjectiveBounds:
     @property
     def most_rows(self) -> int:
         """Number of rows that a table has at most."""
-        return _MOST_ROWS if self.n_rows is None else self.n_rows
+        return MOST_ROWS if self.n_rows is None else self.n_rows
 
     @property
     def least_convexity(self) -> float:
@@ -167,6 +171,31 @@ class ObjectiveBounds:
         """Norm of parameters of usual size, for weighing noise against convexity."""
         usual = _USUAL_PREDICTION * self.outcome_bound / self.row_bound
         return usual if self.constraint is None else min(usual, self.constraint.norm_bound(self.n_features))
+
+    def expected_excess(self, deviation: float, added: float, convexity: float) -> float:
+        """Bound the expected excess of the objective where parameters and curvature are usual.
+
+        Over a summed loss and penalty of strong convexity eta, noise b and (m/2) ||theta||^2 cost at most
+        (E||b||^2 + m^2 ||theta||^2)/(2 (2m + eta)): Kifer, Smith and Thakurta's Theorem 5, with the constants of
+        dpfast.theory.convex_erm.
+
+        Parameters
+        ----------
+        deviation : float
+            Standard deviation of a coordinate of b.
+        added : float
+            m.
+        convexity : float
+            What eta is at least.
+
+        Returns
+        -------
+        float
+        """
+        rows = 0 if self.n_rows is None else self.n_rows
+        curved = convexity + _USUAL_CURVATURE * rows * self.curvature / self.n_features
+        noise = self.n_features * deviation**2
+        return (noise + (added * self.usual_radius) ** 2) / (2.0 * (2.0 * added + curved))
 
     def reach(self, convexity: float, deviation: float) -> float:
         """Bound the norm of the minimiser where there is no constraint, for all but absurdly long noise.
@@ -238,8 +267,8 @@ class ObjectivePerturbation:
         bounds : ObjectiveBounds
             What is public; its number of rows must be known under "replace_one", and not under "add_remove".
         ridge : float or "auto", default "auto"
-            Strong convexity wanted beyond the penalty's, at least; "auto" asks for none. Privacy needs some, and more
-            leaves more of epsilon to the noise: what is used minimises what both may add to the objective.
+            Strong convexity wanted beyond the penalty's; what is used may be more, as privacy asks for some. "auto" is
+            the one of which least is expected to be lost (`ObjectiveBounds.expected_excess`), or the penalty's.
         calibration : {"sound", "paper"}, default "sound"
             Exact, or as printed.
 
@@ -255,6 +284,8 @@ class ObjectivePerturbation:
         if (privacy.adjacency == "replace_one") != (bounds.n_rows is not None):
             raise ValueError("n_rows must be given under adjacency='replace_one', and only there")
         asked = 0.0 if ridge == "auto" else check.nonnegative("ridge", ridge)
+        # A penalty with strong convexity of its own is a choice too.
+        chosen_freely = ridge == "auto" and bounds.penalty_ridge == 0.0
         least = max(asked + bounds.penalty_ridge, bounds.least_convexity)
         replaced = privacy.adjacency == "replace_one"
         gradient = bounds.gradient * (2.0 if replaced else 1.0)
@@ -265,6 +296,10 @@ class ObjectivePerturbation:
                 privacy, gradient=bounds.gradient, curvature=bounds.curvature, strong_convexity=least
             )
         else:
+            free: dict[str, Any] = {
+                "cost": lambda deviation, convexity: bounds.expected_excess(deviation, convexity - least, least),
+                "least_curvature_share": _LEAST_CURVATURE_SHARE,
+            }
             scales = objective_noise(
                 privacy,
                 gradient=gradient,
@@ -272,7 +307,7 @@ class ObjectivePerturbation:
                 strong_convexity=least,
                 geometry=geometry,
                 dim=bounds.n_features,
-                radius=bounds.usual_radius,
+                **(free if chosen_freely else {"radius": bounds.usual_radius}),
             )
         own = cls(bounds, scales, 0.0, calibration, meets_its_claim(scales, gradient=gradient, geometry=geometry))
         tolerance = max(smallest_smooth_tolerance(bounds.constants(), **own._problem()), _LEAST_TOLERANCE * own._size())
@@ -686,8 +721,8 @@ def public_rows(n_rows: int, privacy: Privacy) -> int | None:
     -------
     int or None
     """
-    if n_rows > _MOST_ROWS:
-        raise ValueError(f"X must have at most {_MOST_ROWS:,} rows for objective perturbation")
+    if n_rows > MOST_ROWS:
+        raise ValueError(f"X must have at most {MOST_ROWS:,} rows for objective perturbation")
     return n_rows if privacy.adjacency == "replace_one" else None
 
 

@@ -7,6 +7,7 @@ perturbation (minimiser_release.py). Squared losses are minimised from exact mom
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -23,6 +24,7 @@ from dpfast import io, noise
 from dpfast.feature_names import columns_of
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.minimiser_release import (
+    MOST_ROWS,
     Constraint,
     ObjectiveBounds,
     ObjectivePerturbation,
@@ -233,15 +235,21 @@ class _PerturbedObjective(Persistent):
         bound_x^2 l''/d. Noise b moves the prediction of such a row by sqrt(spread) bound_x |b_i|/(H + m); m shrinks
         one that is as large as the outcomes' bound by m/(H + m).
         """
+
+        def error(people: int) -> float:
+            chosen = self._calibrated(privacy, n_features, people)
+            own, bounds = chosen.noise_scales, chosen.bounds
+            curvature = people * spread * bounds.curvature / bounds.n_features
+            size = bounds.row_bound / bounds.outcome_bound
+            moved = math.sqrt(spread) * size * own.coordinate_scale(bounds.n_features)
+            return math.hypot(moved, own.strong_convexity) / (curvature + own.strong_convexity)
+
         chosen = self._calibrated(privacy, n_features, n)
-        own, bounds = chosen.noise_scales, chosen.bounds
-        curvature = spread * bounds.curvature / bounds.n_features
-        moved = math.sqrt(spread) * bounds.row_bound * own.coordinate_scale(bounds.n_features) / bounds.outcome_bound
-        worst = math.hypot(moved, own.strong_convexity)
-        error = worst / (n * curvature + own.strong_convexity)
-        needed = max(1, math.ceil((worst / target - own.strong_convexity) / curvature))
+        own = chosen.noise_scales
+        too_few = bisect_left(range(1, MOST_ROWS + 1), True, key=lambda people: error(people) <= target)
+        needed = too_few + 1 if too_few < MOST_ROWS else None
         notes = {"strong convexity": own.strong_convexity, "epsilon left for the noise": own.noise_epsilon}
-        return Plan(n, min(error, 1.0), target, needed, chosen.scales, relative_to=unit, notes=notes)
+        return Plan(n, min(error(n), 1.0), target, needed, chosen.scales, relative_to=unit, notes=notes)
 
 
 class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):

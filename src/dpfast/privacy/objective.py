@@ -48,9 +48,6 @@ Geometry = Literal["line", "plane"]
 # Relative: more than the rounding of the few operations that each covers.
 _ROUND_DOWN, _ROUND_UP = 1.0 - 2.0**-45, 1.0 + 2.0**-45
 _MAX_TRIES = 48
-# Curvature gets no less of epsilon unless less convexity than that asks for is wanted: beyond, more convexity hardly
-# lowers the noise and only shrinks the parameters.
-_LEAST_CURVATURE_SHARE = 2.0**-5
 
 
 @dataclass(frozen=True)
@@ -192,6 +189,7 @@ def objective_noise(
     dim: int,
     radius: float = 1.0,
     cost: Callable[[float, float], float] | None = None,
+    least_curvature_share: float = 2.0**-5,
     finishing_share: float = 2.0**-7,
 ) -> ObjectiveNoise:
     """Calibrate objective perturbation: noise, convexity and the finishing noise that hides the solver's error.
@@ -219,6 +217,9 @@ def objective_noise(
         Largest L2 norm of the parameters, or one that is usual if they are not constrained; it only guides the split.
     cost : callable, optional
         What to minimise instead: a function of the deviation of a coordinate of b and of m.
+    least_curvature_share : float, default 2**-5
+        Curvature gets no less than this share of epsilon, in (0, 1), unless less convexity than that asks for is
+        wanted: beyond, more convexity hardly lowers the noise, though it does lower what the noise does.
     finishing_share : float, default 2**-7
         Share of epsilon that hides the solver's error, in (0, 1).
 
@@ -246,9 +247,10 @@ def objective_noise(
     least = check.nonnegative("strong_convexity", strong_convexity)
     dim = check.positive_integer("dim", dim)
     radius = check.positive("radius", radius)
-    share = check.positive("finishing_share", finishing_share)
-    if share >= 1.0:
-        raise ValueError(f"finishing_share must lie in (0, 1), got {share!r}")
+    share, least_share = (
+        _proper_share("finishing_share", finishing_share),
+        _proper_share("least_curvature_share", least_curvature_share),
+    )
     if math.isinf(privacy.epsilon):
         raise ValueError("epsilon must be finite: without noise there is nothing to calibrate")
     epsilon, delta = privacy.target
@@ -271,7 +273,7 @@ def objective_noise(
         return math.sqrt(dim) * radius * deviation + 0.5 * (convexity - least) * radius**2
 
     minimised = cost or excess
-    convexity = _best_convexity(lambda m: minimised(stretch * noise_scale(m), m), curvature, least, shared)
+    convexity = _best_convexity(lambda m: minimised(stretch * noise_scale(m), m), curvature, least, shared, least_share)
     left = noise_epsilon(convexity)
     return ObjectiveNoise(
         privacy=privacy,
@@ -284,12 +286,21 @@ def objective_noise(
     )
 
 
-def _best_convexity(cost: Callable[[float], float], curvature: float, least: float, epsilon: float) -> float:
+def _proper_share(name: str, value: object) -> float:
+    share = check.positive(name, value)
+    if share >= 1.0:
+        raise ValueError(f"{name} must lie in (0, 1), got {share!r}")
+    return share
+
+
+def _best_convexity(
+    cost: Callable[[float], float], curvature: float, least: float, epsilon: float, least_share: float
+) -> float:
     """Minimise the cost over the epsilon that curvature gets: all of it, or what the least convexity asks for."""
     from scipy.optimize import minimize_scalar  # takes longer to import than all of dpfast.privacy
 
     most = min(epsilon, math.log1p(curvature / least)) if least > 0.0 else epsilon
-    fewest = min(most, _LEAST_CURVATURE_SHARE * epsilon)
+    fewest = min(most, least_share * epsilon)
 
     def convexity(curvature_epsilon: float) -> float:
         return max(least, curvature / math.expm1(curvature_epsilon))
