@@ -8,7 +8,14 @@ from dpfast.solvers.constrained import (
     smallest_quadratic_tolerance,
 )
 from dpfast.solvers.constraints import Box, L1Ball, L2Ball, project_onto_simplex
-from dpfast.solvers.damped import DenoisedMoments, components_beyond, damped_solve, noise_edge, noise_floor
+from dpfast.solvers.damped import (
+    DenoisedMoments,
+    components_beyond,
+    damped_solve,
+    hidden_reach,
+    noise_edge,
+    noise_floor,
+)
 from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
 from dpfast.solvers.projection import LabelFactor, project_cross_moments
 from dpfast.solvers.ridge import (
@@ -42,6 +49,7 @@ __all__ = [
     "components_beyond",
     "damped_solve",
     "minimise_quadratic",
+    "hidden_reach",
     "noise_edge",
     "noise_floor",
     "positive_semidefinite",
