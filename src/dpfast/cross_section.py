@@ -24,7 +24,7 @@ from dpfast.io import target_rows
 from dpfast.kernels.threads import single_threaded_blas
 from dpfast.moment_release import MomentCalibration, calibrate, noise_alone, unpacked, weighted_cost
 from dpfast.privacy import Privacy, Release
-from dpfast.solvers import DenoisedMoments, components_beyond, damped_solve, noise_floor
+from dpfast.solvers import DenoisedMoments, components_beyond, damped_solve, hidden_reach, noise_floor
 from dpfast.statistics import Gram, gram, rounded_bound
 
 FloatArray = NDArray[np.float64]
@@ -75,7 +75,9 @@ class DonorRows:
 
     def scaled(self, values: FloatArray) -> FloatArray:
         """Map outcomes to the range that bounds are meant in; nothing is clipped."""
-        return (values - self.offset) / self.half_width
+        # Overflow ends beyond the range, as it should, and a warning would tell of a value.
+        with np.errstate(over="ignore"):
+            return (values - self.offset) / self.half_width
 
     def features(self, pre: FloatArray) -> FloatArray:
         """Return the features of rows before the intervention, each computed from its row alone."""
@@ -300,8 +302,8 @@ def prediction_interval(
     The prediction is not linear in the noise, so its errors are simulated: fresh noise with the known law is added to
     moments from which what does not stand out of the released noise has been removed
     (`dpfast.solvers.DenoisedMoments`), and the errors' quantiles are taken off the prediction (the parametric
-    bootstrap's basic interval [1]_). At a ridge with lambda/2 beyond the edge of the noise this covers on any panel;
-    below it, where what hides in the noise carries little of the prediction.
+    bootstrap's basic interval [1]_). Where the target visibly has a part in directions that do not stand out, the most
+    that they may add is put on either side; at a ridge with lambda/2 beyond the floor there is no such part.
 
     Parameters
     ----------
@@ -348,7 +350,30 @@ def prediction_interval(
     tail = (1.0 - level) / 2.0
     low, high = np.quantile(errors, [tail, 1.0 - tail], axis=0)
     predicted = predictions(xx, xy, targets, ridge, section.floor, n_components)
-    return predicted - high, predicted - low
+    reach = _hidden_reach(section, xx, denoised, targets, ridge, n_components)[:, None]
+    return predicted - high - reach, predicted - low + reach
+
+
+def _hidden_reach(
+    section: CrossSection,
+    xx: FloatArray,
+    denoised: DenoisedMoments,
+    targets: FloatArray,
+    ridge: float,
+    n_components: int | None,
+) -> FloatArray:
+    """Bound what directions that are hidden in the noise add to the prediction of each target without noise.
+
+    What hides is taken to be no larger in a period after the intervention than, on average, in one before: no more
+    than the 95% limit of what is left of the trace of X'X.
+    """
+    if n_components is not None and n_components <= len(denoised.values):
+        return np.zeros(len(targets))
+    features = len(xx)
+    trace = max(float(np.trace(xx)) - float(np.sum(denoised.values)), 0.0)
+    # The diagonal has twice the variance of the entries off it.
+    trace += 1.645 * math.sqrt(2.0 * features) * section.off_diagonal
+    return denoised.hidden(targets.T) * hidden_reach(trace / features, ridge / 2.0, section.floor)
 
 
 @dataclass(frozen=True, repr=False)

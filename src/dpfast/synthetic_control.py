@@ -302,7 +302,11 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
                 "dpfast.donor_weights repeats releases of weights"
             )
         repeats = check.positive_integer("repeats", repeats)
-        targets = [Privacy(one, self.delta, self.adjacency) for one in (epsilons or [self.epsilon])]
+        targets = [
+            Privacy(one, self.delta, self.adjacency) for one in ([self.epsilon] if epsilons is None else epsilons)
+        ]
+        if not targets:
+            raise ValueError("epsilons must hold at least one, got none")
         if any(math.isinf(one.epsilon) for one in targets):
             raise ValueError("epsilons must be finite: without noise every repetition is the same")
         if repeats * len(targets) * privacy.delta >= 1.0:
@@ -362,9 +366,13 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         """Limits for the prediction that the same ridge gives without privacy noise.
 
         They account for the known privacy noise alone. Not covered: chance in the outcomes, donors that do not follow
-        the target, the shrinkage of the ridge, and, where lambda/2 is below `noise_floor_`, whatever part of the
-        prediction rests on directions of the panel that are hidden in the noise; at a ridge of twice that floor or
-        more nothing is.
+        the target, the shrinkage of the ridge.
+
+        Where lambda/2 is below `noise_floor_`, the prediction without noise may rest on directions of the panel that
+        are hidden in the noise. A target that visibly has a part there (more than chance, and 2% of its length, which
+        may be noise of its own) gets wider limits, by the most that this part may add if what hides is no larger
+        after the intervention than before. A weaker part is not seen, and not covered; at a ridge of twice that floor
+        or more nothing hides.
 
         With "output" they cover at least `level`: how far the noise in the weights reaches depends on the donors'
         later outcomes, which are private and taken to be at the ends of the range. They are not offered for

@@ -50,7 +50,9 @@ class WeightFits(DeclaredParameters):
         offset, half_width = self._range()
         own = (target[:n_pre] - offset) / half_width
         chosen = self._algorithm(len(donors), donors.shape[1] - n_pre, own, privacy)
-        scaled = np.clip((donors - offset) / half_width, -1.0, 1.0)
+        # Overflow ends beyond the range, as it should, and a warning would tell of a value.
+        with np.errstate(over="ignore"):
+            scaled = np.clip((donors - offset) / half_width, -1.0, 1.0)
         return chosen, Panel.bounded(scaled[:, :n_pre], scaled[:, n_pre:], own, chosen.bounds)
 
     def _fit_weights(self, panel: Panel, chosen: DonorMechanism, reservation: Reservation) -> dict[str, Any]:

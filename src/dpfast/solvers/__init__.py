@@ -18,6 +18,13 @@ from dpfast.solvers.losses import (
     SmoothedHinge,
     SmoothedHuber,
     SquaredLoss,
+from dpfast.solvers.damped import (
+    DenoisedMoments,
+    components_beyond,
+    damped_solve,
+    hidden_reach,
+    noise_edge,
+    noise_floor,
 )
 from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
 from dpfast.solvers.projection import LabelFactor, project_cross_moments
@@ -82,6 +89,7 @@ __all__ = [
     "minimise_convex",
     "minimise_quadratic",
     "minimise_smooth",
+    "hidden_reach",
     "noise_edge",
     "noise_floor",
     "positive_semidefinite",

@@ -15,12 +15,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtri
 
 FloatArray = NDArray[np.float64]
 
 # Floor in units of the edge of the noise's spectrum: of {0.35, 0.7, 1, 1.4, 2, 3} the best or nearly so over the
 # paper's panels of 1,000 and 10,000 donors and three-factor panels of 300 to 100,000.
 _FLOOR_OF_EDGE = math.sqrt(2.0)
+# 99th percentile of the Tracy-Widom law of real symmetric matrices.
+_TRACY_WIDOM_99 = 2.0233
+# Share of a path's length that is taken to be noise of its own.
+_OWN_SHARE = 0.02
 
 
 def noise_edge(n_features: int, off_diagonal: float) -> float:
@@ -125,26 +130,35 @@ def components_beyond(xx: FloatArray, threshold: float) -> int:
 class DenoisedMoments:
     """What noisy moments most likely came from, where they stand out of the noise.
 
+    Noise of entries' standard deviation sigma moves an eigenvalue k of d by d moments to k + d sigma^2/k, and turns its
+    eigenvector by an angle whose squared cosine is 1 - d sigma^2/k^2, if it stands out of the noise at all
+    (k > sigma sqrt(d)); otherwise both are lost [1]_. Both are undone here, on average.
+
     Parameters
     ----------
     values : ndarray of shape (k,)
         Eigenvalues of X'X that stand out, as they were without noise.
     vectors : ndarray of shape (d, k)
         Their eigenvectors, noisy as they are.
-    off_diagonal : float
-        Standard deviation of the noise in X'X off the diagonal.
+    cosines : ndarray of shape (k,)
+        Of the angles by which noise turned them.
+
+    References
+    ----------
+    .. [1] Benaych-Georges, F., Nadakuditi, R. R. (2011). The eigenvalues and eigenvectors of finite, low rank
+       perturbations of large random matrices. Advances in Mathematics 227, Section 3.1.
     """
 
     values: FloatArray
     vectors: FloatArray
-    off_diagonal: float
+    cosines: FloatArray
 
     @classmethod
     def of(cls, xx: FloatArray, off_diagonal: float) -> DenoisedMoments:
         """Undo what noise does to the spectrum.
 
-        An eigenvalue k of the moments comes out at k + d sigma^2/k on average [1]_, if it stands out of the noise at
-        all (k > sigma sqrt(d)). What does not stand out is taken to be zero.
+        What does not stand out is taken to be zero: eigenvalues no larger than noise alone has with a probability of
+        0.01, by the law of Tracy and Widom [2]_.
 
         Parameters
         ----------
@@ -159,8 +173,8 @@ class DenoisedMoments:
 
         References
         ----------
-        .. [1] Benaych-Georges, F., Nadakuditi, R. R. (2011). The eigenvalues and eigenvectors of finite, low rank
-           perturbations of large random matrices. Advances in Mathematics 227, Section 3.1.
+        .. [2] Tracy, C. A., Widom, H. (1996). On orthogonal and symplectic matrix ensembles. Communications in
+           Mathematical Physics 177.
 
         Examples
         --------
@@ -170,11 +184,13 @@ class DenoisedMoments:
         [[9.8, 0.0], [0.0, 0.0]]
         """
         values, vectors = np.linalg.eigh(xx)
-        edge = noise_edge(len(xx), off_diagonal)
-        stands_out = values > edge
+        features = len(xx)
+        edge = noise_edge(features, off_diagonal)
+        stands_out = values > edge + _TRACY_WIDOM_99 * off_diagonal * features ** (-1.0 / 6.0)
         values = values[stands_out]
         original: FloatArray = (values + np.sqrt(values**2 - edge**2)) / 2.0
-        return cls(original, vectors[:, stands_out], off_diagonal)
+        cosines: FloatArray = np.sqrt(1.0 - features * (off_diagonal / original) ** 2)
+        return cls(original, vectors[:, stands_out], cosines)
 
     @property
     def xx(self) -> FloatArray:
@@ -183,15 +199,12 @@ class DenoisedMoments:
         return matrix
 
     def inside(self, paths: FloatArray) -> FloatArray:
-        """Project columns, such as X'Y, on the directions that stand out."""
-        projected: FloatArray = self.vectors @ (self.vectors.T @ paths)
+        """Take columns, such as X'Y, to the directions that stand out, at the length they have in the true ones."""
+        projected: FloatArray = self.vectors @ (self.vectors.T @ paths / self.cosines[:, None])
         return projected
 
     def turned_back(self, paths: FloatArray) -> FloatArray:
-        """Shorten what columns have outside the directions that stand out by what noise put there.
-
-        Noise turns an eigenvector out of its place by an expected square of sigma^2/k^2 in each other direction, to
-        first order, and a path along it seems to leave it by as much.
+        """Give back to the directions that stand out what of columns seems to lie outside since these were turned.
 
         Parameters
         ----------
@@ -201,13 +214,72 @@ class DenoisedMoments:
         Returns
         -------
         ndarray of shape (d, n)
+            As long as they were, unless that takes more than lies outside.
         """
         coordinates = self.vectors.T @ paths
-        inside = self.vectors @ coordinates
-        outside = paths - inside
-        others = len(paths) - len(self.values)
-        turned = others * self.off_diagonal**2 * np.sum((coordinates / self.values[:, None]) ** 2, axis=0)
+        outside = paths - self.vectors @ coordinates
         length = np.sum(outside**2, axis=0)
-        share = np.sqrt(np.maximum(length - turned, 0.0) / np.where(length > 0.0, length, 1.0))
-        shortened: FloatArray = inside + share * outside
-        return shortened
+        share = np.sqrt(np.maximum(length - self.turned(paths), 0.0) / np.where(length > 0.0, length, 1.0))
+        returned: FloatArray = self.inside(paths) + share * outside
+        return returned
+
+    def turned(self, paths: FloatArray) -> FloatArray:
+        """Return the expected squared length of columns that the turning of directions put outside of them."""
+        coordinates = self.vectors.T @ paths / self.cosines[:, None]
+        squares: FloatArray = np.sum(coordinates**2 * (1.0 - self.cosines[:, None] ** 2), axis=0)
+        return squares
+
+    def hidden(self, paths: FloatArray) -> FloatArray:
+        """Return the length that columns have in hidden directions, as far as it is no chance and not their own noise.
+
+        Of what lies outside of the directions that stand out, the turning of these explains up to the 95% limit of a
+        chi-squared variable, and noise of a column's own a share of 2% of its length.
+
+        Parameters
+        ----------
+        paths : ndarray of shape (d, n)
+            Columns known without noise.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        others = max(len(paths) - len(self.values), 1)
+        outside = np.sum((paths - self.vectors @ (self.vectors.T @ paths)) ** 2, axis=0)
+        explained = self.turned(paths) * (chdtri(others, 0.05) / others) + _OWN_SHARE**2 * np.sum(paths**2, axis=0)
+        length: FloatArray = np.sqrt(np.maximum(outside - explained, 0.0))
+        return length
+
+
+def hidden_reach(energy: float, penalty: float, floor: float) -> float:
+    """Bound what hidden eigenvalues add to a prediction at a penalty, beyond what is left of them at a floor.
+
+    With X = U diag(sqrt(k)) V', a prediction of X_post from a target t is the sum of (V't)_i sqrt(k_i) (U'X_post)_i
+    over k_i + penalty. So for a target of length 1 in hidden directions the difference is at most
+    ``||X_post|| max_k sqrt(k) (1/(k + penalty) - 1/floor)`` there.
+
+    Parameters
+    ----------
+    energy : float
+        Squared length of the outcomes in hidden directions.
+    penalty : float
+        As for `damped_solve`.
+    floor : float
+        As for `damped_solve`; eigenvalues below a millionth of it are taken to be zero.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from dpfast.solvers import hidden_reach
+    >>> hidden_reach(4.0, 1.0, 1e9) - 4.0**0.5 / 2 < 1e-4
+    True
+    >>> hidden_reach(4.0, 10.0, 10.0)
+    0.0
+    """
+    if penalty >= floor:
+        return 0.0
+    eigenvalues = np.geomspace(1e-6 * floor, floor - penalty, 1000)
+    return math.sqrt(energy) * float(np.max(np.sqrt(eigenvalues) * (1.0 / (eigenvalues + penalty) - 1.0 / floor)))
