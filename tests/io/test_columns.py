@@ -5,6 +5,7 @@ import pytest
 
 from dpfast import MultiOutcomeRidge
 from dpfast.io import Boolean, Category, Columns, Number
+from dpfast.statistics import gram
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -223,3 +224,21 @@ def test_csv_cells_that_do_not_parse_are_not_quoted(tmp_path):
 def test_bad_declarations(declare, error, message):
     with pytest.raises(error, match=message):
         declare()
+
+
+def test_arrow_numbers_are_read_where_they_lie():
+    batch = pa.record_batch({"a": np.arange(5.0), "b": np.arange(5), "c": np.ones(5)})
+    (block, _), *rest = [pair for pair in Columns(["a", "c", "b"]).encode(batch).blocks() if len(pair[0])]
+    assert not rest
+    for column, address in zip(("a", "c"), block.addresses, strict=False):
+        assert address == batch.column(column).to_numpy(zero_copy_only=True).ctypes.data
+    assert np.asarray(block).tolist() == [[float(i), 1.0, float(i)] for i in range(5)]
+
+
+def test_arrow_columns_have_the_bits_of_arrays():
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(3000, 4)), rng.normal(size=(3000, 2)).astype(np.float32)
+    batches = pa.Table.from_pandas(pd.DataFrame(x).rename(columns=str)).to_reader(max_chunksize=700)
+    outcomes = pa.Table.from_pandas(pd.DataFrame(y).rename(columns=str)).to_reader(max_chunksize=900)
+    bounds = {"bound_x": 1.5, "bound_y": 1.0, "sums": True}
+    assert gram(batches, outcomes, **bounds) == gram(x, y, **bounds)

@@ -10,14 +10,6 @@ from dpfast.solvers.constrained import (
     smallest_quadratic_tolerance,
 )
 from dpfast.solvers.constraints import Box, L1Ball, L2Ball, project_onto_simplex
-from dpfast.solvers.damped import DenoisedMoments, components_beyond, damped_solve, noise_edge, noise_floor
-from dpfast.solvers.least_squares import LeastSquares, LeastSquaresBounds
-from dpfast.solvers.losses import (
-    GeneralisedLinearLoss,
-    LogisticLoss,
-    SmoothedHinge,
-    SmoothedHuber,
-    SquaredLoss,
 from dpfast.solvers.damped import (
     DenoisedMoments,
     components_beyond,
@@ -25,6 +17,14 @@ from dpfast.solvers.damped import (
     hidden_reach,
     noise_edge,
     noise_floor,
+)
+from dpfast.solvers.least_squares import LeastSquares, LeastSquaresBounds
+from dpfast.solvers.losses import (
+    GeneralisedLinearLoss,
+    LogisticLoss,
+    SmoothedHinge,
+    SmoothedHuber,
+    SquaredLoss,
 )
 from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
 from dpfast.solvers.projection import LabelFactor, project_cross_moments
@@ -86,10 +86,10 @@ __all__ = [
     "automatic_ridge",
     "components_beyond",
     "damped_solve",
+    "hidden_reach",
     "minimise_convex",
     "minimise_quadratic",
     "minimise_smooth",
-    "hidden_reach",
     "noise_edge",
     "noise_floor",
     "positive_semidefinite",
