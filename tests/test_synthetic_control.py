@@ -193,7 +193,7 @@ def test_many_donors_with_missing_entries_give_the_prediction():
     missing = np.where(np.random.default_rng(1).random(donors.shape) < 0.2, np.nan, donors)
     fitted = model(4.0, observation_rate=0.8, random_state=0).fit(missing, 6)
     np.testing.assert_allclose(fitted.predict(target[:6]), signal[6:], rtol=0.05)
-    with pytest.raises(ValueError, match="donors contains NaN: fill it, or declare the share of entries"):
+    with pytest.raises(ValueError, match="donors contains NaN: fill it, or declare the observation_rate"):
         model(4.0).fit(missing, 6)
 
 
@@ -537,10 +537,13 @@ def test_a_bad_parameter_is_refused_by_name_before_anything_is_spent(parameters,
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((np.full((9, 13), np.nan), 10), "donors contains NaN"),
+        ((np.full((9, 13), np.nan), 10), "donors contains NaN: fill it, or declare the observation_rate"),
         ((np.ones((9, 13)), 13), "n_pre must leave a period before and after"),
         ((np.ones((9, 13)), 10, np.ones(12)), "target must have as many periods as the donors"),
-        ((np.ones((9, 13)), 10, np.full(13, np.nan)), "target contains NaN"),
+        (
+            (np.ones((9, 13)), 10, np.full(13, np.nan)),
+            "target contains NaN: a target must be observed throughout",
+        ),
     ],
 )
 def test_a_bad_panel_is_refused_before_anything_is_spent(arguments, words):

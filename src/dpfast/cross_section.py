@@ -373,7 +373,13 @@ def _hidden_reach(
     trace = max(float(np.trace(xx)) - float(np.sum(denoised.values)), 0.0)
     # The diagonal has twice the variance of the entries off it.
     trace += 1.645 * math.sqrt(2.0 * features) * section.off_diagonal
-    return denoised.hidden(targets.T) * hidden_reach(trace / features, ridge / 2.0, section.floor)
+    turning, rows = 1.0, section.rows
+    if rows.center is not None:
+        # Bringing moments back to the origin adds the noise of sums, times the centre's length, along the centre.
+        length = float(np.linalg.norm(rows.features(rows.center[: rows.n_pre])))
+        scale = float(section.calibration.scales.x) / (rows.observation_rate or 1.0)
+        turning += (scale * length / section.off_diagonal) ** 2
+    return denoised.hidden(targets.T, turning) * hidden_reach(trace / features, ridge / 2.0, section.floor)
 
 
 @dataclass(frozen=True, repr=False)

@@ -82,7 +82,7 @@ BAD_PANELS = {
     "a constant": (3.0, 2, r"donors must be 2-D, got an array of shape \(\)"),
     "a series": (wide().loc["a"], 2, "donors must be two-dimensional, units by periods, got a Series"),
     "no unit": (VALUES[:0], 2, "donors must have at least one unit, got none"),
-    "NaN": (NAN, 2, "donors contains NaN: fill it, or declare the share of entries that are observed"),
+    "NaN": (NAN, 2, "donors contains NaN: fill it, or declare the observation_rate"),
     "infinity": (np.where(VALUES == 5.0, np.inf, VALUES), 2, "donors contains infinity"),
     "text": (wide().astype(str), 2, "donors has entries that are not numbers"),
     "unit twice": (wide(index=["a", "b", "a"]), 2, "donors must have each unit and each period once"),

@@ -85,7 +85,7 @@ def open_panel(table: object, n_pre: object, name: str = "donors", *, may_miss: 
     elif isinstance(table, list | tuple) and len({len(row) for row in table if hasattr(row, "__len__")}) > 1:
         raise ValueError(f"{name} must have one value for each unit and period: its rows have different lengths")
     values = as_matrix(table, name).astype(np.float64)
-    check_values(values, name, may_miss=may_miss)
+    check_values(values, name, may_miss=may_miss, cure="fill it, or declare the observation_rate")
     if len(values) == 0:
         raise ValueError(f"{name} must have at least one unit, got none")
     check_n_pre(n_pre, values.shape[1], name)
@@ -225,12 +225,18 @@ def period_labels(periods: Any) -> NDArray[Any]:
     return array if array.dtype.kind in "iufM" else np.asarray([str(label) for label in periods])
 
 
-def check_values(values: FloatArray, name: str, *, may_miss: bool = False) -> None:
+def check_values(
+    values: FloatArray,
+    name: str,
+    *,
+    may_miss: bool = False,
+    cure: str = "a target must be observed throughout",
+) -> None:
     """Refuse infinities, and missing entries unless they are allowed."""
     if np.any(np.isinf(values)):
         raise ValueError(f"{name} contains infinity")
     if not may_miss and np.any(np.isnan(values)):
-        raise ValueError(f"{name} contains NaN: fill it, or declare the share of entries that are observed")
+        raise ValueError(f"{name} contains NaN: {cure}")
 
 
 def _read_frame(frame: Any, name: str) -> tuple[NDArray[Any], Sequence[Any] | None, Any]:

@@ -229,7 +229,7 @@ class DenoisedMoments:
         squares: FloatArray = np.sum(coordinates**2 * (1.0 - self.cosines[:, None] ** 2), axis=0)
         return squares
 
-    def hidden(self, paths: FloatArray) -> FloatArray:
+    def hidden(self, paths: FloatArray, turning: float = 1.0) -> FloatArray:
         """Return the length that columns have in hidden directions, as far as it is no chance and not their own noise.
 
         Of what lies outside of the directions that stand out, the turning of these explains up to the 95% limit of a
@@ -239,6 +239,8 @@ class DenoisedMoments:
         ----------
         paths : ndarray of shape (d, n)
             Columns known without noise.
+        turning : float
+            Variance of the noise that turns directions, in units of that off the diagonal.
 
         Returns
         -------
@@ -246,7 +248,8 @@ class DenoisedMoments:
         """
         others = max(len(paths) - len(self.values), 1)
         outside = np.sum((paths - self.vectors @ (self.vectors.T @ paths)) ** 2, axis=0)
-        explained = self.turned(paths) * (chdtri(others, 0.05) / others) + _OWN_SHARE**2 * np.sum(paths**2, axis=0)
+        by_chance = turning * self.turned(paths) * (chdtri(others, 0.05) / others)
+        explained = by_chance + _OWN_SHARE**2 * np.sum(paths**2, axis=0)
         length: FloatArray = np.sqrt(np.maximum(outside - explained, 0.0))
         return length
 
