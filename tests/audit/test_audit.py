@@ -30,8 +30,10 @@ N = 2000
 def test_claims_hold_and_broken_copies_are_caught(index):
     attack = list(all_attacks(CLAIM))[index]
     broken = list(all_attacks(CLAIM, weaken=6.0))[index]
-    assert attack.lower_bound(N) <= attack.privacy.epsilon
-    assert broken.lower_bound(N) > broken.privacy.epsilon
+    # A variance that depends on the data shows in rare outputs only.
+    n = 10 * N if "smooth" in attack.name else N
+    assert attack.lower_bound(n) <= attack.privacy.epsilon
+    assert broken.lower_bound(n) > broken.privacy.epsilon
 
 
 def test_the_attack_on_moments_is_the_worst_case():

@@ -65,7 +65,7 @@ def test_a_csv_is_cut_into_blocks_and_its_types_are_not_inferred(tmp_path):
 
 
 def test_a_row_group_does_not_lie_in_memory(tmp_path):
-    n_rows = 1 << 20
+    n_rows = 1 << 21
     path = tmp_path / "one-group.parquet"
     frame = pd.DataFrame({f"c{j}": np.random.default_rng(j).random(n_rows) for j in range(8)})
     frame.to_parquet(path, row_group_size=n_rows)
