@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from dpfast import BudgetExceeded, Ledger, PolicyEvaluation, Privacy, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.datasets.policy_evaluation import adjacent_pairs, chain_trajectories, chain_values
-from dpfast.smooth_release import Problem, WeightedMeans, calibrate
+from dpfast.releases.smooth import Problem, WeightedMeans, calibrate
 from dpfast.statistics import ReturnGrid, Trajectories
 
 METHODS = ("lsw", "lsl", "sufficient_statistics")

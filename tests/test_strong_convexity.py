@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpfast import Privacy
-from dpfast.minimiser_release import ObjectiveBounds, ObjectivePerturbation
 from dpfast.privacy import objective_scale
+from dpfast.releases.minimisers import ObjectiveBounds, ObjectivePerturbation
 from dpfast.solvers import Box, LogisticLoss, SmoothedHinge, SquaredLoss
 from dpfast.theory import convex_erm as theory
 

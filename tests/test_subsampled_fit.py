@@ -22,8 +22,8 @@ from dpfast import (
     statistics,
 )
 from dpfast.cli import main
-from dpfast.moment_release import calibrate_sampled
 from dpfast.privacy import primo_printed_sampled_scales, primo_printed_scales, subsampled_moment_delta
+from dpfast.releases.moments import calibrate_sampled
 from dpfast.solvers import MomentNoise, NoisyMoments, automatic_ridge, ridge_from_moments
 from dpfast.statistics import rounded_bound
 

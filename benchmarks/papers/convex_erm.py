@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from dpfast import Privacy, SparseRegression, statistics
-from dpfast.minimiser_release import objective_perturbation
 from dpfast.noise import SeededSource
+from dpfast.releases.minimisers import objective_perturbation
 from dpfast.solvers import L2Ball, SquaredLoss
 from dpfast.theory import convex_erm as theory
 from dpfast.theory import sparse_regression as sparse_theory

@@ -25,7 +25,7 @@ import numpy as np
 
 from dpfast import PolicyEvaluation, Privacy, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.datasets.policy_evaluation import adjacent_pairs, chain_trajectories, chain_values, markov_trajectories
-from dpfast.smooth_release import Problem, RidgeFit, WeightedMeans, calibrate
+from dpfast.releases.smooth import Problem, RidgeFit, WeightedMeans, calibrate
 from dpfast.statistics import ReturnGrid, Trajectories
 
 N, GAMMA, EPSILON, DELTA = 40, 0.99, 0.1, 0.1

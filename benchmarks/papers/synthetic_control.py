@@ -24,7 +24,7 @@ import numpy as np
 
 from dpfast import Privacy, SyntheticControl, UnsoundCalibrationWarning, UtilityWarning, noise
 from dpfast.datasets import synthetic_control_panel
-from dpfast.donor_weights import Panel, PanelBounds, algorithm, prediction, ridge_weights
+from dpfast.releases.donor_weights import Panel, PanelBounds, algorithm, prediction, ridge_weights
 from dpfast.theory import synthetic_control as theory
 
 SIZES = ((10, 10), (10, 100), (100, 10), (100, 100))  # n, T0

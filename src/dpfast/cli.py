@@ -137,7 +137,7 @@ def _audit(options: argparse.Namespace) -> int:
         found, found_broken = (each.lower_bound(options.runs) for each in (attack, broken))
         caught |= found > attack.privacy.epsilon
         print(f"{attack.name:52} {attack.privacy.epsilon:7.3f} {found:7.3f} {found_broken:10.3f}")
-    print("'found' is a 99.9% lower bound on epsilon; with a sixth of the noise it passes the claim, given enough runs.")
+    print("'found' is a 99.9% lower bound on epsilon; with a sixth of the noise enough runs show more than the claim.")
     if caught:
         print("A mechanism loses more privacy than it claims.", file=sys.stderr)
     return int(caught)

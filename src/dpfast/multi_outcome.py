@@ -21,23 +21,6 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast.feature_names import columns_of
 from dpfast.kernels.threads import resolve_n_threads
-from dpfast.moment_frames import (
-    NONNEGATIVE,
-    Route,
-    cheapest_route,
-    check_box,
-    cost_of_sampling,
-    independent_route,
-    printed_route,
-    row_frames,
-    sampled_route,
-)
-from dpfast.moment_release import (
-    draw,
-    draw_each_outcome,
-    exact_moments,
-    noisy_moments,
-)
 from dpfast.persistence import Persistent
 from dpfast.privacy import (
     Adjacency,
@@ -49,6 +32,23 @@ from dpfast.privacy import (
     Release,
     Reservation,
     UnsoundCalibrationWarning,
+)
+from dpfast.releases.frames import (
+    NONNEGATIVE,
+    Route,
+    cheapest_route,
+    check_box,
+    cost_of_sampling,
+    independent_route,
+    printed_route,
+    row_frames,
+    sampled_route,
+)
+from dpfast.releases.moments import (
+    draw,
+    draw_each_outcome,
+    exact_moments,
+    noisy_moments,
 )
 from dpfast.solvers import LabelFactor, RidgeSolution, ridge_from_moments, ridge_of_each_outcome
 from dpfast.statistics import Gram, SampledGram, gram, rounded_bound, sampled_gram

@@ -1,7 +1,7 @@
 """Private convex empirical risk minimisation: regression and classification by noise in the objective.
 
 The minimiser of a summed loss, over a public convex set and with a convex penalty, is released by objective
-perturbation (minimiser_release.py). Squared losses are minimised from exact moments of the rows, others from the rows.
+perturbation (releases/minimisers.py). Squared losses are minimised from exact moments of rows, others from the rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast.feature_names import columns_of
 from dpfast.kernels.threads import resolve_n_threads
-from dpfast.minimiser_release import (
+from dpfast.persistence import Persistent
+from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release
+from dpfast.releases.minimisers import (
     MOST_ROWS,
     Constraint,
     ObjectiveBounds,
@@ -38,8 +40,6 @@ from dpfast.minimiser_release import (
     row_bounds,
     with_constant,
 )
-from dpfast.persistence import Persistent
-from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release
 from dpfast.solvers import (
     Box,
     ElasticNet,

@@ -14,11 +14,12 @@ from scipy import linalg
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
-from dpfast import noise, smooth_release, visit_moment_release
+from dpfast import noise
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.persistence import Persistent
 from dpfast.privacy import Adjacency, Ledger, Plan, Privacy, Release, Reservation, SmoothGaussian, UtilityWarning
-from dpfast.smooth_release import Problem, RidgeFit, Statistic, WeightedMeans
+from dpfast.releases import smooth, visit_moments
+from dpfast.releases.smooth import Problem, RidgeFit, Statistic, WeightedMeans
 from dpfast.statistics import (
     FirstVisitReturns,
     ReturnGrid,
@@ -417,7 +418,7 @@ class PolicyEvaluation(Persistent):
         printed = self.calibration != "sound"
         if self.method == "lsw":
             return WeightedMeans(problem, printed), 0.0
-        ridge = smooth_release.usual_ridge(problem, m, privacy, printed) if self.ridge is None else float(self.ridge)
+        ridge = smooth.usual_ridge(problem, m, privacy, printed) if self.ridge is None else float(self.ridge)
         return RidgeFit(problem, m, ridge, printed), ridge
 
     def _fit_smooth(self, data: Any, problem: Problem, reservation: Reservation) -> dict[str, Any]:
@@ -430,13 +431,11 @@ class PolicyEvaluation(Persistent):
         )
         m = returns.n_trajectories
         statistic, ridge = self._statistic(problem, m, privacy)
-        calibration = smooth_release.calibrate(statistic, m, privacy, self.calibration)
+        calibration = smooth.calibrate(statistic, m, privacy, self.calibration)
         error = self._smooth_error(problem, statistic, calibration, m, 1.0, ridge)
         self._warn_of_noise(error, m, privacy)
         source = noise.resolve_source(self.random_state)
-        release = smooth_release.draw(
-            returns, statistic, calibration, privacy, source, self._release_name, self.calibration
-        )
+        release = smooth.draw(returns, statistic, calibration, privacy, source, self._release_name, self.calibration)
         reservation.commit(release)
         coef = statistic.coefficients(release.values["coordinates"])
         return self._attributes(problem, coef, 0.0 if self.method == "lsw" else grid.low, ridge, release)
@@ -447,12 +446,10 @@ class PolicyEvaluation(Persistent):
         if self.adjacency == "replace_one":
             error = self._moment_error(problem, calibration, sums.n_trajectories, 1.0)
             self._warn_of_noise(error, sums.n_trajectories, reservation.privacy)
-        release = visit_moment_release.draw(
-            sums, calibration, noise.resolve_source(self.random_state), self._release_name
-        )
+        release = visit_moments.draw(sums, calibration, noise.resolve_source(self.random_state), self._release_name)
         reservation.commit(release)
         penalty = None if self.ridge is None else 0.5 * self.ridge
-        solution = visit_moment_release.solve(release, calibration, problem.features, penalty)
+        solution = visit_moments.solve(release, calibration, problem.features, penalty)
         fitted = self._attributes(problem, solution.coef, problem.grid.low, 2.0 * solution.ridge, release)
         return fitted | {"value_std_": solution.value_std}
 
@@ -470,8 +467,8 @@ class PolicyEvaluation(Persistent):
             n_threads=self.n_threads,
         )
 
-    def _moment_noise(self, sums: Any, problem: Problem, privacy: Privacy) -> visit_moment_release.VisitMomentNoise:
-        return visit_moment_release.calibrate(
+    def _moment_noise(self, sums: Any, problem: Problem, privacy: Privacy) -> visit_moments.VisitMomentNoise:
+        return visit_moments.calibrate(
             privacy,
             sums.bounds,
             problem.n_features,
@@ -509,7 +506,7 @@ class PolicyEvaluation(Persistent):
             scales = {"xx": moment_noise.scales.xx, "xy": moment_noise.scales.xy}
             return _Error(self._moment_error(problem, moment_noise, m, visited), scales)
         statistic, ridge = self._statistic(problem, m, privacy)
-        calibration = smooth_release.calibrate(statistic, m, privacy, self.calibration)
+        calibration = smooth.calibrate(statistic, m, privacy, self.calibration)
         return _Error(self._smooth_error(problem, statistic, calibration, m, visited, ridge), {})
 
     def _smooth_error(
@@ -529,7 +526,7 @@ class PolicyEvaluation(Persistent):
         return math.hypot(noisy, shrunk)
 
     def _moment_error(
-        self, problem: Problem, calibration: visit_moment_release.VisitMomentNoise, m: int, visited: float | None
+        self, problem: Problem, calibration: visit_moments.VisitMomentNoise, m: int, visited: float | None
     ) -> float:
         """Root mean square error of the values, as a share of the range, each direction as well visited as others."""
         share = 1.0 if problem.features is None else 0.5 * (problem.n_features + 1)

@@ -24,10 +24,8 @@ from dpfast import io, noise
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.persistence import Persistent
 from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, UnsoundCalibrationWarning
-from dpfast.solvers import SupportScores
-from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
-from dpfast.support_regression import SupportRegression
-from dpfast.support_selection import (
+from dpfast.releases.support_coefficients import SupportRegression
+from dpfast.releases.supports import (
     MOST_ROWS,
     Progress,
     RecordBounds,
@@ -38,6 +36,8 @@ from dpfast.support_selection import (
     most_votes,
     whole_row_bound,
 )
+from dpfast.solvers import SupportScores
+from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
 
 FloatArray = NDArray[np.float64]
 

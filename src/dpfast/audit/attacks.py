@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from dpfast import noise
 from dpfast.audit.lower_bounds import epsilon_lower_bound, mu_lower_bound
-from dpfast.moment_release import MomentCalibration, calibrate, calibrate_sampled, draw
 from dpfast.privacy import Adjacency, Privacy, Release
 from dpfast.privacy.gaussian import gaussian_epsilon, gaussian_scale
 from dpfast.privacy.laplace import l2_laplace_scale, laplace_scale
 from dpfast.privacy.smooth import smooth_gaussian
+from dpfast.releases.moments import MomentCalibration, calibrate, calibrate_sampled, draw
 from dpfast.statistics import Gram, gram, rounded_bound, sampled_gram
 
 FloatArray = NDArray[np.float64]

@@ -12,8 +12,8 @@ from scipy.special import log_ndtr
 
 from dpfast import noise
 from dpfast.audit.attacks import Attack
-from dpfast.minimiser_release import ObjectiveBounds, ObjectivePerturbation, loss_of_rows
 from dpfast.privacy import Privacy
+from dpfast.releases.minimisers import ObjectiveBounds, ObjectivePerturbation, loss_of_rows
 from dpfast.solvers import L2Ball, SmoothedHinge
 
 FloatArray = NDArray[np.float64]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpfast import noise
 from dpfast.audit.attacks import Attack
 from dpfast.privacy import Privacy, SmoothGaussian
-from dpfast.smooth_release import Problem, WeightedMeans, calibrate, draw
+from dpfast.releases.smooth import Problem, WeightedMeans, calibrate, draw
 from dpfast.statistics import FirstVisitReturns, ReturnGrid, Trajectories, first_visit_returns
 
 FloatArray = NDArray[np.float64]

@@ -12,8 +12,8 @@ from dpfast import noise
 from dpfast.audit.attacks import Attack
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy import Privacy
-from dpfast.support_regression import SupportRegression
-from dpfast.support_selection import RecordBounds, ScoredSelection, VotedSelection
+from dpfast.releases.support_coefficients import SupportRegression
+from dpfast.releases.supports import RecordBounds, ScoredSelection, VotedSelection
 
 FloatArray = NDArray[np.float64]
 Records = tuple[FloatArray, FloatArray]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dpfast import noise
 from dpfast.audit.attacks import Attack
 from dpfast.audit.minimisers import perturbed_log_density
-from dpfast.donor_weights import ObjectivePerturbation, OutputPerturbation, Panel, PanelBounds
 from dpfast.privacy import Privacy, Release
+from dpfast.releases.donor_weights import ObjectivePerturbation, OutputPerturbation, Panel, PanelBounds
 
 FloatArray = NDArray[np.float64]
 

@@ -604,7 +604,7 @@ def objective_perturbation(
     --------
     >>> import numpy as np
     >>> from dpfast import Privacy
-    >>> from dpfast.minimiser_release import objective_perturbation
+    >>> from dpfast.releases.minimisers import objective_perturbation
     >>> from dpfast.noise import SeededSource
     >>> from dpfast.solvers import Box, SquaredLoss
     >>> rng = np.random.default_rng(0)

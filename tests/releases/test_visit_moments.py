@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from neighbours import climb
 from scipy import linalg, stats
-from test_smooth_release import FEATURES, WEIGHTS, problem, summed, walks
+from walks import FEATURES, WEIGHTS, problem, summed, walks
 
 from dpfast import Privacy, noise
 from dpfast.privacy import MomentScales, gaussian_mu
+from dpfast.releases.visit_moments import VisitMomentNoise, calibrate, draw, solve
 from dpfast.statistics import sufficient_statistics
-from dpfast.visit_moment_release import VisitMomentNoise, calibrate, draw, solve
 
 PRIVACY = Privacy(1.0, 1e-5)
 KINDS = {"diagonal": None, "nonnegative": np.abs(FEATURES), "signed": FEATURES}

@@ -11,7 +11,8 @@ from reference.perturbed import IntervalLaw, divergences
 from scipy import stats
 
 from dpfast import Privacy, Release, noise
-from dpfast.minimiser_release import (
+from dpfast.privacy import UnsoundCalibrationWarning, objective_noise
+from dpfast.releases.minimisers import (
     ObjectiveBounds,
     ObjectivePerturbation,
     bounded_rows,
@@ -20,7 +21,6 @@ from dpfast.minimiser_release import (
     objective_perturbation,
     row_bounds,
 )
-from dpfast.privacy import UnsoundCalibrationWarning, objective_noise
 from dpfast.solvers import (
     Box,
     CallableLoss,

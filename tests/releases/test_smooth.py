@@ -8,38 +8,16 @@ import pytest
 from mpmath import mp
 from neighbours import climb
 from scipy import stats
+from walks import FEATURES, WEIGHTS, problem, summed, walks
 
 from dpfast import Privacy, noise
 from dpfast.privacy import SmoothGaussian, gaussian_scale, printed_smooth_gaussian, smooth_gaussian_delta
-from dpfast.smooth_release import Problem, RidgeFit, WeightedMeans, calibrate, draw, usual_ridge
-from dpfast.statistics import ReturnGrid, Trajectories, first_visit_returns
+from dpfast.releases.smooth import RidgeFit, WeightedMeans, calibrate, draw, usual_ridge
+from dpfast.statistics import ReturnGrid
 
 PRIVACY = Privacy(1.0, 1e-5)
 # At so large a beta nothing but k = 0 counts: the smooth sensitivity is the local one.
 LOCAL = 80.0
-FEATURES = np.array([[1.0, 0.0], [1.0, 0.5], [0.0, 2.0], [-1.0, 1.0]])
-WEIGHTS = np.array([0.1, 0.4, 0.2, 0.3])
-
-
-def problem(features=None, weights=WEIGHTS, limits=(-0.5, 1.0), horizon=None):
-    return Problem(features, np.asarray(weights, np.float64), ReturnGrid.for_range(*limits), horizon)
-
-
-def walks(visited, values):
-    """Trajectories, undiscounted, that visit states in order of number, with these returns at their first visits."""
-    states, rewards, offsets = [], [], [0]
-    for mask, row in zip(visited, values, strict=True):
-        chosen = np.flatnonzero(mask)
-        states += chosen.tolist()
-        rewards += (row[chosen] - np.append(row[chosen[1:]], 0.0)).tolist()
-        offsets.append(len(states))
-    return Trajectories(states, rewards, offsets, visited.shape[1])
-
-
-def summed(trajectories, public):
-    limits = (public.grid.low, public.grid.high)
-    horizon = public.n_states if public.horizon is None else public.horizon
-    return first_visit_returns(trajectories, 1.0, return_range=limits, horizon=horizon)
 
 
 def statistics_of(m):

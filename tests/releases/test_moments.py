@@ -7,8 +7,8 @@ import pytest
 from neighbours import climb, row_in_ball
 
 from dpfast import Privacy, noise
-from dpfast.moment_release import calibrate, draw, weighted_cost
 from dpfast.privacy import gaussian_delta
+from dpfast.releases.moments import calibrate, draw, weighted_cost
 from dpfast.statistics import gram, rounded_bound
 
 D, L = 3, 2

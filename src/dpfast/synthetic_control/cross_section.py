@@ -22,8 +22,8 @@ from dpfast import _arguments as check
 from dpfast import noise
 from dpfast.io import target_rows
 from dpfast.kernels.threads import single_threaded_blas
-from dpfast.moment_release import MomentCalibration, calibrate, noise_alone, unpacked, weighted_cost
 from dpfast.privacy import Privacy, Release
+from dpfast.releases.moments import MomentCalibration, calibrate, noise_alone, unpacked, weighted_cost
 from dpfast.solvers import DenoisedMoments, components_beyond, damped_solve, hidden_reach, noise_floor
 from dpfast.statistics import Gram, gram, rounded_bound
 
@@ -391,7 +391,7 @@ class CrossSectionBatch:
     section : CrossSection
         The rows and the calibration of each release.
     release : Release
-        All of them; see `dpfast.moment_release.draw_repeatedly`.
+        All of them; see `dpfast.releases.moments.draw_repeatedly`.
     n_donors : int or None
         Number of donors, None where it is private or not needed.
     ridge : float

@@ -15,11 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import noise
-from dpfast.cross_section import CrossSection, DonorRows, kept_components, orthonormal_basis, with_center
-from dpfast.moment_release import draw
 from dpfast.privacy import Plan, Privacy, Release, Reservation
+from dpfast.releases.moments import draw
 from dpfast.solvers import damped_solve, ridge_from_rows
-from dpfast.synthetic_control_parameters import RELATIVE_TO, DeclaredParameters, released_attributes
+from dpfast.synthetic_control.cross_section import (
+    CrossSection,
+    DonorRows,
+    kept_components,
+    orthonormal_basis,
+    with_center,
+)
+from dpfast.synthetic_control.parameters import RELATIVE_TO, DeclaredParameters, released_attributes
 
 FloatArray = NDArray[np.float64]
 

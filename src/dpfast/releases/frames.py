@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast.moment_release import (
+from dpfast.privacy import Adjacency, Composition, Privacy
+from dpfast.releases.moments import (
     DeclaredPeople,
     MomentCalibration,
     calibrate,
@@ -23,7 +24,6 @@ from dpfast.moment_release import (
     printed_sampled_primo,
     weighted_cost,
 )
-from dpfast.privacy import Adjacency, Composition, Privacy
 from dpfast.statistics import rounded_bound
 from dpfast.statistics.rows import RowMap, centred
 

@@ -32,8 +32,8 @@ from dpfast import noise
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy import Adjacency, Calibration, ObjectiveNoise, Privacy, Release, objective_delta, objective_noise
 from dpfast.privacy.objective import Geometry
+from dpfast.releases.supports import RecordBounds
 from dpfast.solvers import Box, minimise_quadratic, smallest_quadratic_tolerance
-from dpfast.support_selection import RecordBounds
 
 FloatArray = NDArray[np.float64]
 Law = Literal["Gaussian", "L2-Laplace"]

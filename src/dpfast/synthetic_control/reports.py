@@ -13,7 +13,7 @@ from dpfast import io, plotting
 from dpfast.effects import effect_table
 from dpfast.effects import summary as effect_summary
 from dpfast.privacy import Release
-from dpfast.synthetic_control_parameters import DeclaredParameters
+from dpfast.synthetic_control.parameters import DeclaredParameters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

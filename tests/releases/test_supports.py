@@ -9,8 +9,7 @@ from scipy import special, stats
 
 from dpfast import Privacy, statistics
 from dpfast.noise import SeededSource
-from dpfast.solvers import SupportScores
-from dpfast.support_selection import (
+from dpfast.releases.supports import (
     MOST_ROWS,
     RecordBounds,
     ScoredSelection,
@@ -19,6 +18,7 @@ from dpfast.support_selection import (
     most_votes,
     whole_row_bound,
 )
+from dpfast.solvers import SupportScores
 
 
 def small_table(n=60, p=5, seed=0):

@@ -11,9 +11,9 @@ from scipy import integrate, stats
 from dpfast import Privacy
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.noise import SeededSource
+from dpfast.releases.support_coefficients import SupportRegression, _gradient_change
+from dpfast.releases.supports import MOST_ROWS, RecordBounds
 from dpfast.solvers.best_subset import exact_box_minimum
-from dpfast.support_regression import SupportRegression, _gradient_change
-from dpfast.support_selection import MOST_ROWS, RecordBounds
 
 
 def calibrated(epsilon=1.0, delta=1e-6, adjacency="replace_one", size=1, n=100, printed=False):

@@ -1,8 +1,8 @@
 """Private synthetic control: what would have happened to a target, from donors whose records stay private.
 
-The default mechanism releases moments of donors as rows (synthetic_control_moments.py); predictions for any number of
+The default mechanism releases moments of donors as rows (synthetic_control/moments.py); predictions for any number of
 public targets, effects, intervals and placebos are computed from that one release. The paper's own algorithms release
-the donors' weights for one target (synthetic_control_weights.py).
+the donors' weights for one target (synthetic_control/weights.py).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast import io, noise
-from dpfast.cross_section import (
+from dpfast.effects import effect_table
+from dpfast.persistence import Persistent
+from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, UtilityWarning
+from dpfast.releases.moments import draw_repeatedly
+from dpfast.solvers import damped_solve
+from dpfast.synthetic_control.cross_section import (
     CrossSection,
     CrossSectionBatch,
     prediction_interval,
 )
-from dpfast.effects import effect_table
-from dpfast.moment_release import draw_repeatedly
-from dpfast.persistence import Persistent
-from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, UtilityWarning
-from dpfast.solvers import damped_solve
-from dpfast.synthetic_control_moments import MomentFits
-from dpfast.synthetic_control_parameters import RELATIVE_TO
-from dpfast.synthetic_control_weights import WeightFits
-from dpfast.target_reports import TargetReports
+from dpfast.synthetic_control.moments import MomentFits
+from dpfast.synthetic_control.parameters import RELATIVE_TO
+from dpfast.synthetic_control.reports import TargetReports
+from dpfast.synthetic_control.weights import WeightFits
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -299,7 +299,7 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         if self.mechanism != "cross_section":
             raise ValueError(
                 f"mechanism must be 'cross_section' to release moments repeatedly, got {self.mechanism!r}: "
-                "dpfast.donor_weights repeats releases of weights"
+                "dpfast.releases.donor_weights repeats releases of weights"
             )
         repeats = check.positive_integer("repeats", repeats)
         targets = [

@@ -14,11 +14,11 @@ from sklearn.exceptions import NotFittedError
 
 from dpfast import BudgetExceeded, Ledger, Privacy, SyntheticControl, UtilityWarning
 from dpfast.audit import epsilon_lower_bound, mu_lower_bound
-from dpfast.cross_section import CrossSection
 from dpfast.datasets import california_prop99, synthetic_control_panel
-from dpfast.moment_release import draw_repeatedly, unpacked
 from dpfast.noise import SeededSource
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from dpfast.releases.moments import draw_repeatedly, unpacked
+from dpfast.synthetic_control.cross_section import CrossSection
 
 N_PRE, N_POST = 4, 2
 T = N_PRE + N_POST
@@ -589,7 +589,7 @@ def test_everything_kept_follows_from_the_release(parameters, adjacency):
     other = model(random_state=0, adjacency=adjacency, **parameters)
     release = fitted.releases_[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpfast.synthetic_control_moments.draw", lambda *_: release)
+        patch.setattr("dpfast.synthetic_control.moments.draw", lambda *_: release)
         other.fit(donors[::-1] * 0.9, 10, target=target)
     for name, value in vars(fitted).items():
         np.testing.assert_array_equal(getattr(other, name), value, err_msg=name)

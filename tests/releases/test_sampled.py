@@ -14,8 +14,8 @@ from scipy import stats
 from scipy.special import ndtr
 
 from dpfast import MultiOutcomeRidge, Privacy, noise
-from dpfast.moment_release import calibrate, calibrate_sampled, draw, noisy_moments, printed_sampled_primo
 from dpfast.privacy import MomentScales, moment_mu, subsampled_moment_delta, xy_sensitivity
+from dpfast.releases.moments import calibrate, calibrate_sampled, draw, noisy_moments, printed_sampled_primo
 from dpfast.statistics import gram, rounded_bound, sampled_gram
 
 WEIGHTS = {"xx": 1.0, "xy": 1.0}

@@ -1,7 +1,7 @@
 """Synthetic control by releasing the donors' weights for one target: the mechanisms "output" and "objective".
 
-The algorithms, in scaled units, are those of donor_weights.py; here a panel in input units is brought to them, and what
-they release is kept, for the target of the fit and no other.
+The algorithms, in scaled units, are those of releases/donor_weights.py; here a panel in input units is brought to them,
+and what they release is kept, for the target of the fit and no other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import noise
-from dpfast.donor_weights import (
+from dpfast.privacy import Plan, Privacy, Release, Reservation
+from dpfast.releases.donor_weights import (
     DonorMechanism,
     Panel,
     PanelBounds,
@@ -21,8 +22,7 @@ from dpfast.donor_weights import (
     output_half_width,
     prediction,
 )
-from dpfast.privacy import Plan, Privacy, Release, Reservation
-from dpfast.synthetic_control_parameters import RELATIVE_TO, DeclaredParameters, released_attributes
+from dpfast.synthetic_control.parameters import RELATIVE_TO, DeclaredParameters, released_attributes
 
 FloatArray = NDArray[np.float64]
 

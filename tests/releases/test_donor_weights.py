@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from dpfast import Privacy, Release, noise
-from dpfast.donor_weights import (
+from dpfast.privacy import UnsoundCalibrationWarning, gaussian_delta, weight_sensitivity
+from dpfast.releases.donor_weights import (
     ObjectivePerturbation,
     OutputPerturbation,
     Panel,
@@ -20,7 +21,6 @@ from dpfast.donor_weights import (
     prediction,
     ridge_weights,
 )
-from dpfast.privacy import UnsoundCalibrationWarning, gaussian_delta, weight_sensitivity
 
 FALSE_REJECT = 1e-7
 N, T0, T = 12, 6, 10

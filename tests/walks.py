@@ -1,0 +1,30 @@
+"""Small problems of policy evaluation, and trajectories with given first-visit returns."""
+
+import numpy as np
+
+from dpfast.releases.smooth import Problem
+from dpfast.statistics import ReturnGrid, Trajectories, first_visit_returns
+
+FEATURES = np.array([[1.0, 0.0], [1.0, 0.5], [0.0, 2.0], [-1.0, 1.0]])
+WEIGHTS = np.array([0.1, 0.4, 0.2, 0.3])
+
+
+def problem(features=None, weights=WEIGHTS, limits=(-0.5, 1.0), horizon=None):
+    return Problem(features, np.asarray(weights, np.float64), ReturnGrid.for_range(*limits), horizon)
+
+
+def walks(visited, values):
+    """Trajectories, undiscounted, that visit states in order of number, with these returns at their first visits."""
+    states, rewards, offsets = [], [], [0]
+    for mask, row in zip(visited, values, strict=True):
+        chosen = np.flatnonzero(mask)
+        states += chosen.tolist()
+        rewards += (row[chosen] - np.append(row[chosen[1:]], 0.0)).tolist()
+        offsets.append(len(states))
+    return Trajectories(states, rewards, offsets, visited.shape[1])
+
+
+def summed(trajectories, public):
+    limits = (public.grid.low, public.grid.high)
+    horizon = public.n_states if public.horizon is None else public.horizon
+    return first_visit_returns(trajectories, 1.0, return_range=limits, horizon=horizon)
