@@ -19,14 +19,19 @@ if TYPE_CHECKING:
         UnsoundCalibrationWarning,
         UtilityWarning,
     )
+    from dpfast.solvers import Box, L1Ball, L2Ball
     from dpfast.sparse_regression import SparseRegression
+    from dpfast.statistics import Trajectories
     from dpfast.synthetic_control import SyntheticControl
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "MultiOutcomeRidge": "dpfast.multi_outcome",
+    "Box": "dpfast.solvers",
     "BudgetExceeded": "dpfast.privacy",
+    "L1Ball": "dpfast.solvers",
+    "L2Ball": "dpfast.solvers",
     "Ledger": "dpfast.privacy",
     "ObjectivePerturbationClassifier": "dpfast.objective_perturbation",
     "ObjectivePerturbationRegressor": "dpfast.objective_perturbation",
@@ -36,13 +41,17 @@ _HOMES = {
     "Release": "dpfast.privacy",
     "SparseRegression": "dpfast.sparse_regression",
     "SyntheticControl": "dpfast.synthetic_control",
+    "Trajectories": "dpfast.statistics",
     "UnsoundCalibrationWarning": "dpfast.privacy",
     "UtilityWarning": "dpfast.privacy",
 }
-_FOLDERS = ("audit", "datasets", "effects", "io", "noise", "privacy", "solvers", "statistics", "theory")
+_FOLDERS = ("audit", "datasets", "effects", "io", "noise", "privacy", "releases", "solvers", "statistics", "theory")
 
 __all__ = [
+    "Box",
     "BudgetExceeded",
+    "L1Ball",
+    "L2Ball",
     "Ledger",
     "MultiOutcomeRidge",
     "ObjectivePerturbationClassifier",
@@ -53,6 +62,7 @@ __all__ = [
     "Release",
     "SparseRegression",
     "SyntheticControl",
+    "Trajectories",
     "UnsoundCalibrationWarning",
     "UtilityWarning",
 ]
