@@ -23,7 +23,7 @@ def calibrated(epsilon, delta, *, loss=None, n_features=30, n_rows=400, constrai
 @pytest.mark.parametrize("loss", [LogisticLoss(), SmoothedHinge()])
 @pytest.mark.parametrize("n_rows", [30, 10**6, None])
 def test_no_other_strong_convexity_has_a_lower_bound(epsilon, delta, loss, n_rows):
-    """Without curvature known of the table the bound is Theorem 4's; predictions of 4 are usual."""
+    """Without curvature known of the table the bound is Theorem 4's; shrinkage counts for predictions of 10."""
     chosen = calibrated(epsilon, delta, loss=loss, n_rows=n_rows)
     own, bounds, p = chosen.noise_scales, chosen.bounds, 30
     left = epsilon - own.finishing_epsilon
@@ -39,10 +39,11 @@ def test_no_other_strong_convexity_has_a_lower_bound(epsilon, delta, loss, n_row
         else:
             geometry = "line" if n_rows is None else "plane"
             moment = objective_scale(noise, delta, person, geometry=geometry) ** 2 * p
-        return (moment + (4.0 * convexity) ** 2) / (2.0 * (2.0 * convexity + curved))
+        return (moment + (10.0 * convexity) ** 2) / (2.0 * (2.0 * convexity + curved))
 
     best = bound(own.strong_convexity)
-    assert all(bound(factor * own.strong_convexity) >= best * (1 - 1e-3) for factor in np.geomspace(0.01, 100, 60))
+    # The search takes shares of the budget from a grid.
+    assert all(bound(factor * own.strong_convexity) >= best * (1 - 1e-2) for factor in np.geomspace(0.01, 100, 60))
 
 
 def test_the_bound_is_theorem_4s_and_5s():
@@ -50,13 +51,11 @@ def test_the_bound_is_theorem_4s_and_5s():
     p, n, added, gradient = 7, 90, 3.0, 2.0
     bounds = ObjectiveBounds(LogisticLoss(), p, 1.0, 1.0, None, None, None)
     deviation = 2 * gradient / 0.5 * math.sqrt(p + 1)
-    expected = theory.expected_risk(
-        0.5, 0.0, n=n, n_features=p, gradient=gradient, strong_convexity=added, norm=bounds.usual_radius
-    )
+    expected = theory.expected_risk(0.5, 0.0, n=n, n_features=p, gradient=gradient, strong_convexity=added, norm=10.0)
     assert bounds.expected_excess(deviation, added, 0.0) == pytest.approx(n * expected.corrected, rel=1e-12)
     deviation = gradient * math.sqrt(8 * math.log(2e6) + 4 * 0.5) / 0.5
     refined = theory.expected_strongly_convex_risk(
-        0.5, 1e-6, n=n, n_features=p, gradient=gradient, curvature=added * 0.25, loss_convexity=40.0, norm=4.0
+        0.5, 1e-6, n=n, n_features=p, gradient=gradient, curvature=added * 0.25, loss_convexity=40.0, norm=10.0
     )
     assert bounds.expected_excess(deviation, added, 40.0) == pytest.approx(n * refined.corrected, rel=1e-12)
 
@@ -70,10 +69,10 @@ def test_noise_asks_for_more_strong_convexity_and_curvature_for_less():
 
 def test_what_is_asked_for_is_kept_where_privacy_allows_it():
     auto = calibrated(1.0, 1e-6).noise_scales.strong_convexity
-    assert auto > 10.0
-    for ridge in (8.0, auto, 1e4):
+    assert auto > 5.0
+    for ridge in (4.0, auto, 1e4):
         assert calibrated(1.0, 1e-6, ridge=ridge).noise_scales.strong_convexity == ridge
-    assert 0.25 / math.expm1(1.0) < calibrated(1.0, 1e-6, ridge=0.0).noise_scales.strong_convexity < 8.0
+    assert 0.25 / math.expm1(1.0) < calibrated(1.0, 1e-6, ridge=0.0).noise_scales.strong_convexity < 4.0
 
 
 def test_small_sets_take_more_strong_convexity():

@@ -82,6 +82,8 @@ _REACH_OF_PREDICTIONS = 2.0**20
 # greatest curvature, evenly over directions. They only guide the split.
 _USUAL_PREDICTION = 4.0
 _USUAL_CURVATURE = 2.0**-3
+# What shrinkage costs is weighed with longer parameters: an intercept, or a mean off the centre, suffers most from it.
+_SHRUNK_PREDICTION = 10.0
 # Where noise is large, strong convexity is wanted that asks for hardly any of epsilon.
 _LEAST_CURVATURE_SHARE = 2.0**-16
 # Rows that are held to their bound at a time: they stay in the cache.
@@ -169,8 +171,12 @@ class ObjectiveBounds:
     @property
     def usual_radius(self) -> float:
         """Norm of parameters of usual size, for weighing noise against convexity."""
-        usual = _USUAL_PREDICTION * self.outcome_bound / self.row_bound
-        return usual if self.constraint is None else min(usual, self.constraint.norm_bound(self.n_features))
+        return self._radius(_USUAL_PREDICTION)
+
+    def _radius(self, prediction: float) -> float:
+        """Norm of parameters that predict so much of the longest row, within the constraint."""
+        radius = prediction * self.outcome_bound / self.row_bound
+        return radius if self.constraint is None else min(radius, self.constraint.norm_bound(self.n_features))
 
     def expected_excess(self, deviation: float, added: float, convexity: float) -> float:
         """Bound the expected excess of the objective where parameters and curvature are usual.
@@ -195,7 +201,8 @@ class ObjectiveBounds:
         rows = 0 if self.n_rows is None else self.n_rows
         curved = convexity + _USUAL_CURVATURE * rows * self.curvature / self.n_features
         noise = self.n_features * deviation**2
-        return (noise + (added * self.usual_radius) ** 2) / (2.0 * (2.0 * added + curved))
+        shrinkage = (added * self._radius(_SHRUNK_PREDICTION)) ** 2
+        return (noise + shrinkage) / (2.0 * (2.0 * added + curved))
 
     def reach(self, convexity: float, deviation: float) -> float:
         """Bound the norm of the minimiser where there is no constraint, for all but absurdly long noise.
