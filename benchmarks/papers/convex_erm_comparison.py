@@ -28,6 +28,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
@@ -118,7 +119,7 @@ def _descend(x, y, epsilon, run, steps, speed):
     size = speed * 4.0 / (len(x) * BOUND**2)
     theta, late = np.zeros(x.shape[1]), []
     for step in range(steps):
-        slopes = -y / (1.0 + np.exp(y * (x @ theta)))
+        slopes = -y * expit(-y * (x @ theta))
         theta = theta - size * (slopes @ x + noise[step])
         late.append(theta)
     return np.mean(late[steps // 2 :], axis=0)
