@@ -71,7 +71,7 @@ def effect_table(
     if (low is None) != (high is None):
         raise ValueError("low and high must be given together, or neither")
     rows = np.asarray(observed, np.float64)
-    periods = pd.Index(index)  # type: ignore[arg-type]
+    periods = pd.Index(index)
     if rows.ndim not in (1, 2) or rows.shape[-1] == 0 or rows.shape[-1] != len(periods):
         raise ValueError(
             "observed must have one value for each of the periods of index, of which there is at least one: "
