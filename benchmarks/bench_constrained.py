@@ -157,7 +157,7 @@ class Dense:
 
     def track_ratio_scipy_or_sklearn(self, n, problem):
         if n > 100 and problem in ("l1", "l2"):
-            raise NotImplementedError("too large for SLSQP")
+            return float("nan")  # SLSQP would take minutes
         return median_ratio(self.solve, lambda: self.theirs(problem), rounds=3)
 
     track_ratio_scipy_or_sklearn.unit = "times faster"

@@ -9,10 +9,10 @@ from dpfast.datasets import synthetic_control_panel
 from dpfast.statistics import influence
 
 
-def refits(donors, n_pre, target_pre, ridge):
-    """Predictions without each donor, as one would write it."""
-    changes = np.empty((len(donors), donors.shape[1] - n_pre))
-    for donor in range(len(donors)):
+def refits(donors, n_pre, target_pre, ridge, left_out):
+    """Predictions without each of the first donors, as one would write it."""
+    changes = np.empty((left_out, donors.shape[1] - n_pre))
+    for donor in range(left_out):
         kept = np.delete(donors, donor, axis=0)
         pre = kept[:, :n_pre]
         kernel = pre.T @ pre + ridge / 2 * np.eye(n_pre)
@@ -38,8 +38,9 @@ class Influence:
         influence(*self.arguments)
 
     def track_ratio_refits_over_ours(self, n, n_pre):
-        ratios = []
+        """Of all n refits, which take the same time each: a tenth of them are made."""
+        ratios, left_out = [], n // 10
         for _ in range(3):
-            theirs = seconds(lambda: refits(*self.arguments, ridge=float(n_pre)))
+            theirs = seconds(lambda: refits(*self.arguments, ridge=float(n_pre), left_out=left_out)) * n / left_out
             ratios.append(theirs / min(seconds(lambda: influence(*self.arguments)) for _ in range(5)))
         return float(np.median(ratios))
