@@ -42,8 +42,7 @@ def test_no_other_strong_convexity_has_a_lower_bound(epsilon, delta, loss, n_row
         return (moment + (10.0 * convexity) ** 2) / (2.0 * (2.0 * convexity + curved))
 
     best = bound(own.strong_convexity)
-    # The search takes shares of the budget from a grid.
-    assert all(bound(factor * own.strong_convexity) >= best * (1 - 1e-2) for factor in np.geomspace(0.01, 100, 60))
+    assert all(bound(factor * own.strong_convexity) >= best * (1 - 1e-3) for factor in np.geomspace(0.01, 100, 60))
 
 
 def test_the_bound_is_theorem_4s_and_5s():

@@ -305,8 +305,10 @@ def _best_convexity(
     def convexity(curvature_epsilon: float) -> float:
         return max(least, curvature / math.expm1(curvature_epsilon))
 
-    found = minimize_scalar(lambda part: cost(convexity(part)), bounds=(fewest, most), method="bounded")
-    candidates = [convexity(float(found.x)), convexity(fewest)] + ([least] if most < epsilon else [])
+    # On a logarithmic scale: where epsilon is large the best part is a tiny one.
+    parts = math.log(fewest), math.log(most)
+    found = minimize_scalar(lambda part: cost(convexity(math.exp(part))), bounds=parts, method="bounded")
+    candidates = [convexity(math.exp(found.x)), convexity(fewest)] + ([least] if most < epsilon else [])
     return min(candidates, key=cost)
 
 

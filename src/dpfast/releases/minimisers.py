@@ -304,7 +304,7 @@ class ObjectivePerturbation:
             )
         else:
             free: dict[str, Any] = {
-                "cost": lambda deviation, convexity: bounds.expected_excess(deviation, convexity - least, least),
+                "cost": lambda deviation, convexity: bounds.expected_excess(deviation, convexity, 0.0),
                 "least_curvature_share": _LEAST_CURVATURE_SHARE,
             }
             scales = objective_noise(
