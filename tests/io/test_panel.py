@@ -34,34 +34,91 @@ def long():
     ids=lambda periods: f"{type(periods).__name__}-{periods[0]}",
 )
 @pytest.mark.parametrize("units", [["a", "b", "c"], [17, 3, 290], [0.5, 1.5, 9.0]], ids=str)
-def test_a_frame_is_read_either_way_round(periods, units):
+def test_a_table_lies_as_the_caller_says_whatever_its_labels(periods, units):
     frame = wide(index=units, columns=periods)
-    for given in (frame, frame.T):
-        panel = open_panel(given, 2)
+    for given, orientation in ((frame, "units_by_periods"), (frame.T, "periods_by_units")):
+        panel = open_panel(given, 2, orientation=orientation)
         assert np.array_equal(panel.values, VALUES)
-        assert panel.units == units
         assert list(panel.periods) == list(periods)
+        assert np.array_equal(open_panel(given.to_numpy(), 2, orientation=orientation).values, VALUES)
+    assert np.array_equal(open_panel(frame.set_axis(periods[:3]), 2).values, VALUES)
+    assert np.array_equal(open_panel(frame.set_axis([units[0]] * 3), 2).values, VALUES)
 
 
 @pytest.mark.parametrize("given", [VALUES, VALUES.tolist(), np.asfortranarray(VALUES), VALUES.astype(np.float32)])
 def test_arrays_have_no_labels(given):
     panel = open_panel(given, 2)
     assert np.array_equal(panel.values, VALUES)
-    assert panel.units is panel.periods is None
-
-
-def test_frames_without_labels_are_arrays():
-    panel = open_panel(pd.DataFrame(VALUES), 2)
-    assert panel.units is panel.periods is None
-    assert open_panel(wide(columns=range(4)), 2).units == ["a", "b", "c"]
-    assert list(open_panel(wide(index=range(3)), 2).periods) == YEARS
+    assert panel.periods is None
 
 
 def test_a_long_frame_is_a_wide_one():
-    panel, target = open_long_panel(long(), "who", "year", "sales", "b", 2)
+    frame = long()
+    panel, target = open_long_panel(frame, "who", "year", "sales", "b", 2)
+    first_rows = frame.drop_duplicates("who").who
+    order = [{"a": 0, "c": 2}[who] for who in first_rows if who != "b"]
+    assert np.array_equal(panel.values, VALUES[order])
+    assert np.array_equal(target, VALUES[1])
+    assert list(panel.periods) == YEARS
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [list, lambda months: pd.Categorical(months, categories=["May", "June", "July", "August"], ordered=True)],
+)
+def test_text_is_in_the_order_of_its_letters_unless_categories_are_declared_to_be_ordered(declared):
+    months = ["June", "May", "August", "July"]
+    frame = pd.DataFrame({"who": ["a"] * 4 + ["b"] * 4, "month": declared(2 * months), "sales": np.arange(8.0)})
+    panel, target = open_long_panel(frame, "who", "month", "sales", "b", 2)
+    expected = sorted(months) if declared is list else ["May", "June", "July", "August"]
+    assert list(panel.periods) == expected
+    assert target.tolist() == [4.0 + months.index(month) for month in expected]
+
+
+def test_periods_are_those_of_the_treated_unit():
+    strange = pd.DataFrame({"who": "a", "year": [1989, 1994, 1995, 1995], "sales": [np.inf, 1.0, 2.0, 3.0]})
+    panel, target = open_long_panel(pd.concat([strange, long()]), *LONG, 2)
+    assert list(panel.periods) == YEARS
     assert np.array_equal(panel.values, VALUES[[0, 2]])
     assert np.array_equal(target, VALUES[1])
-    assert (panel.units, list(panel.periods)) == (["a", "c"], YEARS)
+    nowhere = pd.concat([long(), strange.iloc[:1].assign(who="d")])
+    with pytest.raises(ValueError, match="a pair of them is missing"):
+        open_long_panel(nowhere, *LONG, 2)
+    panel, _ = open_long_panel(nowhere, *LONG, 2, may_miss=True)
+    assert len(panel.values) == 3
+    assert np.isnan(panel.values[-1]).all()
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        YEARS,
+        [1990.25, 1990.5, 1990.75, 1991.0],
+        ["t1", "t2", "t3", "t4"],
+        list(pd.date_range("1990-01-31", periods=4, freq="D").as_unit("s")),
+        list(pd.period_range("1990", periods=4, freq="Y")),
+    ],
+    ids=lambda times: f"{type(times[0]).__name__}-{times[0]}",
+)
+@pytest.mark.parametrize(
+    "odd", [None, 2.5, "soon", True, pd.Timestamp("1990-01-31 00:00:00.000000001"), ("a", 1)], ids=repr
+)
+def test_a_time_of_one_donor_decides_nothing_of_the_others(times, odd):
+    frame = (
+        wide(columns=times).rename_axis("who").reset_index().melt(id_vars="who", var_name="time", value_name="sales")
+    )
+    frame["time"] = frame["time"].infer_objects()
+    own = pd.DataFrame({"who": ["a"], "time": pd.Series([odd], dtype=object), "sales": [1.0]})
+    other = pd.concat([own, frame.astype({"time": object})], ignore_index=True)
+    inferred = other.assign(time=other["time"].infer_objects())
+    expected, target = open_long_panel(frame, "who", "time", "sales", "b", 2)
+    assert np.array_equal(expected.values, VALUES[[0, 2]])
+    for given in (other, inferred):
+        panel, same_target = open_long_panel(given, "who", "time", "sales", "b", 2)
+        assert np.array_equal(panel.values, expected.values)
+        assert np.array_equal(same_target, target)
+        assert panel.periods.equals(expected.periods)
+        assert panel.periods.dtype == expected.periods.dtype
 
 
 def test_missing_entries_where_they_are_allowed():
@@ -85,23 +142,12 @@ BAD_PANELS = {
     "NaN": (NAN, 2, "donors contains NaN: fill it, or declare the observation_rate"),
     "infinity": (np.where(VALUES == 5.0, np.inf, VALUES), 2, "donors contains infinity"),
     "text": (wide().astype(str), 2, "donors has entries that are not numbers"),
-    "unit twice": (wide(index=["a", "b", "a"]), 2, "donors must have each unit and each period once"),
-    "period twice": (wide(columns=[1990, 1991, 1991, 1992]), 2, "donors must have each unit and each period once"),
+    "period twice": (wide(columns=[1990, 1991, 1991, 1992]), 2, "donors must have each period once: .* columns occurs"),
     "periods out of order": (wide(columns=[1993, 1992, 1991, 1990]), 2, "donors must have its periods in order"),
-    "a column of years": (
-        wide().T.rename_axis("Year").reset_index(),
-        2,
-        "donors has labels of periods neither for its rows nor for its columns: pass units by periods, or label",
-    ),
-    "periods on both sides": (
-        wide(index=[1990, 1991, 1992]),
-        2,
-        "donors has labels that may be periods both for its rows and for its columns: pass units by periods",
-    ),
     "levels": (
-        wide(index=pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)])),
+        wide(columns=pd.MultiIndex.from_product([["a", "b"], [1, 2]])),
         2,
-        "donors must have labels of one level: use fit_long",
+        "donors must have periods labelled on one level: use fit_long",
     ),
     "n_pre of 0": (VALUES, 0, "n_pre must leave a period before and after .* below the 4 periods of donors, got 0"),
     "n_pre of all": (VALUES, 4, "n_pre must leave a period before and after .* below the 4 periods of donors, got 4"),
@@ -127,12 +173,27 @@ BAD_LONG = {
     ),
     "no such column": (long(), ("name", "year", "sales", "b"), "unit must be a column of frame, got 'name'"),
     "one column for two": (long(), ("who", "who", "sales", "b"), "unit, time and value must be three columns"),
-    "no unit": (long().replace({"who": {"a": None}}), LONG, "frame has rows without a unit or a time"),
+    "no unit": (long().replace({"who": {"a": None}}), LONG, "frame has rows without a unit$"),
+    "no time": (long().replace({"year": {1991: None}}), LONG, "the treated unit has a row without a time"),
+    "times of two kinds": (long().replace({"year": {1991: "then"}}), LONG, "the treated unit has times .* in order"),
+    "treated twice": (
+        pd.concat([long(), long().query("who == 'b'").iloc[:1]]),
+        LONG,
+        "a pair of them occurs more than once",
+    ),
+    "a list for a unit": (long().assign(who=[["a"]] * 12), LONG, "column 'who' has entries that are not hashable"),
     "text": (long().astype({"sales": str}), LONG, "column 'sales' has entries that are not numbers"),
     "NaN": (long().replace({"sales": {0.0: np.nan}}), LONG, "column 'sales' contains NaN"),
     "treated NaN": (long().replace({"sales": {5.0: np.nan}}), LONG, "the treated unit in column 'sales' contains NaN"),
     "an array": (VALUES, LONG, "frame must be a pandas DataFrame, got ndarray"),
 }
+
+
+def test_an_orientation_is_one_of_two():
+    with pytest.raises(ValueError, match="orientation must be 'units_by_periods' or 'periods_by_units', got 'wide'"):
+        open_panel(VALUES, 2, orientation="wide")
+    with pytest.raises(ValueError, match="in order: sort its rows first"):
+        open_panel(wide().T[::-1], 2, orientation="periods_by_units")
 
 
 @pytest.mark.parametrize("case", BAD_LONG)

@@ -3,7 +3,15 @@
 from dpfast.io.blocks import as_matrix, blocks, in_memory
 from dpfast.io.columns import Boolean, Category, Columns, EncodedTable, Number
 from dpfast.io.owners import RowOwners
-from dpfast.io.panel import Panel, check_n_pre, check_no_donor, open_long_panel, open_panel, period_labels, target_rows
+from dpfast.io.panel import (
+    Orientation,
+    Panel,
+    check_n_pre,
+    open_long_panel,
+    open_panel,
+    period_labels,
+    target_rows,
+)
 from dpfast.io.partitions import is_dask, reduce_partitions
 from dpfast.io.table import BlockMap, Table, map_block, open_table
 
@@ -14,13 +22,13 @@ __all__ = [
     "Columns",
     "EncodedTable",
     "Number",
+    "Orientation",
     "Panel",
     "RowOwners",
     "Table",
     "as_matrix",
     "blocks",
     "check_n_pre",
-    "check_no_donor",
     "in_memory",
     "is_dask",
     "map_block",

@@ -1,33 +1,28 @@
 """Panels, tables of units by periods, as arrays with labels: from an array, a wide frame or a long one.
 
-Which way round a frame lies is decided by its labels alone, never by its values, and where labels do not tell it is
-refused. No message says anything of a value, or names a donor: who is in the panel may be what is protected.
+Which way round a table lies is said by the caller, and a long frame's periods are those of its treated unit, which is
+public. Labels of donors are only told apart: they decide nothing, are not kept, and no message names one or says
+anything of a value: who is in the panel may be what is protected.
 """
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast.io.blocks import as_matrix
-from dpfast.io.frames import frame_blocks, is_frame
+from dpfast.io.frames import FrameBatch, frame_blocks, is_frame
+from dpfast.io.named import MISSING
 
 FloatArray = NDArray[np.float64]
-
-# A year, a date, a year with its quarter, month or week, or a counted period.
-_PERIOD = re.compile(
-    r"\d{1,4}([-/. ]?(q[1-4]|[hmw]?\d{1,2})([-/.]\d{1,4})?)?"
-    r"|(t|p|y|q|m|w|d|day|week|month|quarter|year|period|time)[ _-]?\d+",
-    re.IGNORECASE,
-)
-_WAYS = "pass units by periods, or label the periods by years, dates or 't1', 't2', ... so that it can be turned"
+Index = NDArray[np.int64]
+Orientation: TypeAlias = Literal["units_by_periods", "periods_by_units"]
 
 
 @dataclass(frozen=True)
@@ -38,28 +33,34 @@ class Panel:
     ----------
     values : ndarray of shape (n_units, n_periods)
         A row a unit; NaN where an entry is missing and that was allowed.
-    units : sequence of labels, optional
-        Names of the units, where the table has any.
     periods : index of length n_periods, optional
         Labels of the periods, in order: a pandas Index, where the table has any.
     """
 
     values: FloatArray
-    units: Sequence[Any] | None = None
     periods: Any = None
 
 
-def open_panel(table: object, n_pre: object, name: str = "donors", *, may_miss: bool = False) -> Panel:
+def open_panel(
+    table: object,
+    n_pre: object,
+    name: str = "donors",
+    *,
+    orientation: Orientation = "units_by_periods",
+    may_miss: bool = False,
+) -> Panel:
     """Read a panel of units by periods.
 
     Parameters
     ----------
     table : array or DataFrame
-        Units by periods; a frame of periods by units is turned, if its labels say that it is one.
+        A row a unit, or a column a unit, as `orientation` says. Labels of units are not looked at.
     n_pre : int
         Number of periods before the intervention: at least one, and fewer than there are.
     name : str
         What messages call the table.
+    orientation : {"units_by_periods", "periods_by_units"}
+        Which way round the table lies; never inferred.
     may_miss : bool
         Whether missing entries (NaN) are allowed.
 
@@ -70,26 +71,31 @@ def open_panel(table: object, n_pre: object, name: str = "donors", *, may_miss: 
     Raises
     ------
     ValueError, TypeError
-        If the table is ragged, has entries that are no finite numbers, labels twice or out of order, or labels that
-        do not tell units from periods; if `n_pre` leaves no period on one side.
+        If the table is ragged, has entries that are no finite numbers, or labels of periods that come twice or out of
+        order; if `n_pre` leaves no period on one side.
 
     Examples
     --------
     >>> from dpfast.io import open_panel
     >>> open_panel([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], 2).values.shape
     (2, 3)
+    >>> open_panel([[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]], 2, orientation="periods_by_units").values.shape
+    (2, 3)
     """
-    units, periods = None, None
+    check.choice("orientation", orientation, get_args(Orientation))
+    turned = orientation == "periods_by_units"
+    periods = None
     if is_frame(table):
-        table, units, periods = _read_frame(table, name)
+        table, periods = _read_frame(table, name, turned)
     elif isinstance(table, list | tuple) and len({len(row) for row in table if hasattr(row, "__len__")}) > 1:
         raise ValueError(f"{name} must have one value for each unit and period: its rows have different lengths")
-    values = as_matrix(table, name).astype(np.float64)
+    matrix = as_matrix(table, name)
+    values = np.array(matrix.T if turned else matrix, np.float64, order="C")
     check_values(values, name, may_miss=may_miss, cure="fill it, or declare the observation_rate")
     if len(values) == 0:
         raise ValueError(f"{name} must have at least one unit, got none")
     check_n_pre(n_pre, values.shape[1], name)
-    return Panel(values, units, periods)
+    return Panel(values, periods)
 
 
 def open_long_panel(
@@ -104,22 +110,23 @@ def open_long_panel(
     unit, time, value : str
         The columns that hold the unit, the period and the outcome.
     treated : label
-        The unit that is the target.
+        The unit that is the target. Its periods are those of the panel, in the order of their values (of their
+        categories, where these are declared to be ordered); a donor's rows of other periods are left out.
     n_pre, may_miss
         As for `open_panel`; where entries may be missing, a pair that is not listed is missing.
 
     Returns
     -------
     Panel
-        The donors.
+        The donors, in the order of their first rows.
     ndarray of shape (n_periods,)
         The target.
 
     Raises
     ------
     ValueError, TypeError
-        If a column is missing or is not of numbers, a pair of unit and period occurs twice or (unless entries may be
-        missing) not at all, or `treated` is no unit.
+        If a column is missing or is not of numbers, a row has no unit, a pair of unit and period occurs twice or
+        (unless entries may be missing) not at all, or `treated` is no unit.
 
     Examples
     --------
@@ -137,22 +144,29 @@ def open_long_panel(
             raise ValueError(f"{argument} must be a column of frame, got {column!r}")
     if len({unit, time, value}) < 3:
         raise ValueError("unit, time and value must be three columns")
-    if bool(frame[[unit, time]].isna().to_numpy().any()):
-        raise ValueError("frame has rows without a unit or a time")
-    if bool(frame.duplicated([unit, time]).any()):
-        raise ValueError("frame must have one row for each unit and period: a pair of them occurs more than once")
     if isinstance(treated, list | tuple | set | np.ndarray):
         raise TypeError(f"treated must be the label of one unit, got {type(treated).__name__}")
-    wide = frame.pivot(index=unit, columns=time, values=value)
-    if len(frame) < wide.size and not may_miss:
-        raise ValueError("frame must have one row for each unit and period: a pair of them is missing")
-    if treated not in wide.index:
+    rows, names = _distinct(frame, unit)
+    if np.any(rows == MISSING):
+        raise ValueError("frame has rows without a unit")
+    if treated not in names:
         raise ValueError(f"treated must be one of the units in column {unit!r}, got {treated!r}")
-    values = _numbers(wide, f"column {value!r}")
-    row = wide.index.get_loc(treated)
+    row = names.index(treated)
+    periods = _periods_of(frame.loc[(rows == row), time], time)
+    shape = len(names), len(periods)
+    columns = _places(frame, time, periods)
+    read = columns >= 0
+    cells = (rows * shape[1] + columns)[read]
+    times_listed = np.bincount(cells, minlength=shape[0] * shape[1])
+    if times_listed.max() > 1:
+        raise ValueError("frame must have one row for each unit and period: a pair of them occurs more than once")
+    if not may_miss and times_listed.min() == 0:
+        raise ValueError("frame must have one row for each unit and period of the treated: a pair of them is missing")
+    values = np.full(shape, np.nan)
+    values.ravel()[cells] = _numbers(frame[[value]], f"column {value!r}")[read, 0]
     check_values(values[row], f"the treated unit in column {value!r}")
     donors = open_panel(np.delete(values, row, axis=0), n_pre, f"column {value!r}", may_miss=may_miss)
-    return Panel(donors.values, list(wide.index.delete(row)), wide.columns), values[row]
+    return Panel(donors.values, periods), values[row]
 
 
 def target_rows(target: ArrayLike, lengths: dict[str, int], name: str = "target") -> FloatArray:
@@ -205,20 +219,6 @@ def check_n_pre(n_pre: object, n_periods: int, name: str = "donors") -> int:
     return number
 
 
-def check_no_donor(target: object, units: Sequence[Any] | None) -> None:
-    """Refuse a target that goes by the name of a donor."""
-    if isinstance(target, str | int) and not isinstance(target, bool):
-        names: list[Any] = [target]
-    elif getattr(target, "ndim", 0) == 2:
-        names = list(getattr(target, "index", []))
-    else:
-        names = [name for name in [getattr(target, "name", None)] if name is not None]
-    if units is not None and not set(names).isdisjoint(units):
-        raise ValueError(
-            "target must not be one of the donors, whose records are private: take it out of them, and pass its series"
-        )
-
-
 def period_labels(periods: Any) -> NDArray[Any]:
     """Return labels of periods as an array that can be saved: numbers, dates or strings."""
     array = np.asarray(periods)
@@ -239,31 +239,25 @@ def check_values(
         raise ValueError(f"{name} contains NaN: {cure}")
 
 
-def _read_frame(frame: Any, name: str) -> tuple[NDArray[Any], Sequence[Any] | None, Any]:
-    """Return values of units by periods, with names of units and labels of periods."""
+def _read_frame(frame: Any, name: str, turned: bool) -> tuple[FloatArray, Any]:
+    """Return values as they lie, with labels of periods; those of units are not looked at."""
     if frame.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, units by periods, got a Series")
     values = _numbers(frame, name)
-    rows, columns = frame.index, frame.columns
-    for labels in (rows, columns):
-        if labels.nlevels > 1:
-            raise ValueError(f"{name} must have labels of one level: use fit_long for a panel in rows")
-    if not rows.is_unique or not columns.is_unique:
-        raise ValueError(f"{name} must have each unit and each period once: a label occurs more than once")
-    rows_tell, columns_tell = _evidence_of_periods(rows), _evidence_of_periods(columns)
-    if _is_unlabelled(columns) and not rows_tell:
-        return values, None if _is_unlabelled(rows) else list(rows), None
-    if rows_tell == columns_tell:
-        which = (
-            "that may be periods both for its rows and for" if rows_tell else "of periods neither for its rows nor for"
-        )
-        raise ValueError(f"{name} has labels {which} its columns: {_WAYS}")
-    periods, units = columns, rows
-    if rows_tell > columns_tell:
-        periods, units, values = rows, columns, values.T
+    periods = frame.index if turned else frame.columns
+    if periods.nlevels > 1:
+        raise ValueError(f"{name} must have periods labelled on one level: use fit_long for a panel in rows")
+    if not periods.is_unique:
+        raise ValueError(f"{name} must have each period once: a label of its {_AXIS[turned]} occurs more than once")
     if not periods.is_monotonic_increasing and not all(isinstance(label, str) for label in periods):
-        raise ValueError(f"{name} must have its periods in order: sort them first")
-    return values, None if _is_unlabelled(units) else list(units), periods
+        raise ValueError(
+            f"{name} must have its periods in order: sort its {_AXIS[turned]} first (or say in orientation that the "
+            "other axis holds periods)"
+        )
+    return values, periods
+
+
+_AXIS = {False: "columns", True: "rows"}
 
 
 def _numbers(frame: Any, name: str) -> FloatArray:
@@ -274,21 +268,42 @@ def _numbers(frame: Any, name: str) -> FloatArray:
         raise TypeError(f"{name} has entries that are not numbers") from None
 
 
-def _is_unlabelled(labels: Any) -> bool:
-    """Whether labels are what pandas gives a table without any: 0, 1, 2, ..."""
-    return isinstance(labels, sys.modules["pandas"].RangeIndex) and labels.start == 0 and labels.step == 1
+def _distinct(frame: Any, column: str) -> tuple[Index, list[Hashable]]:
+    try:
+        return FrameBatch(frame).distinct(column)
+    except TypeError:
+        raise TypeError(f"column {column!r} has entries that are not hashable") from None
 
 
-def _evidence_of_periods(labels: Any) -> int:
-    """Return 2 for dates, years and text that reads like them, 1 for other evenly spaced integers, 0 for the rest."""
+def _periods_of(column: Any, name: str) -> Any:
+    """Return the periods of one unit's rows as an index, in order: the same whatever other units made of the dtype."""
     pandas = sys.modules["pandas"]
-    if _is_unlabelled(labels) or len(labels) == 0:
-        return 0
-    if isinstance(labels, pandas.DatetimeIndex | pandas.PeriodIndex):
-        return 2
-    if pandas.api.types.is_integer_dtype(labels):
-        numbers = labels.to_numpy()
-        if len(np.unique(np.diff(numbers))) > 1:
-            return 0
-        return 2 if numbers.min() >= 1000 and numbers.max() < 3000 else 1
-    return 2 * all(isinstance(label, str) and _PERIOD.fullmatch(label.strip()) is not None for label in labels)
+    if column.isna().any():
+        raise ValueError(f"the treated unit has a row without a time in column {name!r}")
+    is_ordered = isinstance(column.dtype, pandas.CategoricalDtype) and column.dtype.ordered
+    labels = pandas.Index(_labels(column.sort_values() if is_ordered else column), tupleize_cols=False)
+    if not is_ordered:
+        try:
+            labels = labels.sort_values()
+        except TypeError:
+            raise TypeError(f"the treated unit has times in column {name!r} that cannot be put in order") from None
+    if not labels.is_unique:
+        raise ValueError("frame must have one row for each unit and period: a pair of them occurs more than once")
+    if isinstance(labels, pandas.DatetimeIndex):
+        # Columns of dates differ in resolution, and what one entry needs would show in all.
+        labels = labels.as_unit("ns" if labels.nanosecond.any() else "us")
+    return labels
+
+
+def _labels(column: Any) -> list[Hashable]:
+    """Return the entries of a column; whole numbers are integers, also where a gap elsewhere made floats of them."""
+    return [int(one) if isinstance(one, float) and one.is_integer() else one for one in column.tolist()]
+
+
+def _places(frame: Any, time: str, periods: Any) -> Index:
+    """Return which of the periods each row is of, -1 for none: each found by its own entry alone."""
+    number = {period: place for place, period in enumerate(periods.tolist())}
+    codes, labels = _distinct(frame, time)
+    places = np.array([*(number.get(label, -1) for label in labels), -1], np.int64)
+    found: Index = places[np.where(codes == MISSING, len(labels), codes)]
+    return found

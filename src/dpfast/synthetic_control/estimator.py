@@ -111,7 +111,8 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
     pre_coef_ : ndarray of shape (n_pre, n_pre)
         The same for the earlier periods themselves.
     weights_ : ndarray of shape (n_donors,)
-        Released weights of the donors, in the place of coefficients with "output" and "objective".
+        Released weights of the donors, in the place of coefficients with "output" and "objective": in the order of the
+        table, after `fit_long` in that of the donors' first rows.
     prediction_ : ndarray of shape (n_post,)
         With those: the prediction for the target of the fit.
     ridge_ : float
@@ -123,7 +124,7 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
     n_pre_, n_post_ : int
         Periods before and after the intervention.
     periods_ : ndarray of shape (n_periods,)
-        Their labels; 0, 1, ... where the donors have none.
+        Their labels; 0, 1, ... where there are none.
     target_ : ndarray of shape (n_periods,) or (n_pre,), or None
         The public target that was passed to the fit.
     releases_ : tuple of Release
@@ -191,17 +192,29 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         self.n_threads = n_threads
         self.ledger = ledger
 
-    def fit(self, donors: Any, n_pre: int, target: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        donors: Any,
+        n_pre: int,
+        target: ArrayLike | None = None,
+        *,
+        orientation: io.Orientation = "units_by_periods",
+    ) -> Self:
         """Fit from a panel of donors.
 
         Parameters
         ----------
         donors : array or DataFrame of shape (n_donors, n_periods)
-            Outcomes of units by periods. A frame of periods by units is turned, if its labels say that it is one.
+            Outcomes: a row a donor, a column a period. The columns of a frame label the periods and are public; its
+            rows' labels are the donors' own and are not looked at.
         n_pre : int
             Number of periods before the intervention.
         target : array of shape (n_periods,) or (n_pre,), or several as rows; optional
-            Public series, kept as the one that `effect`, `plot` and the like are about. It must not be a donor's.
+            Public series, kept as the one that `effect`, `plot` and the like are about. Take it out of the donors: it
+            is not looked for among them.
+        orientation : {"units_by_periods", "periods_by_units"}, default "units_by_periods"
+            Which axis of `donors` holds people. It is never inferred, for labels of people must not decide it: pass
+            "periods_by_units" where rows are periods and columns donors.
 
         Returns
         -------
@@ -211,8 +224,8 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         Raises
         ------
         ValueError, TypeError
-            If a parameter, a label, a shape or an entry is not accepted. Nothing is spent then, and the estimator is
-            left as it was.
+            If a parameter, a label of a period, a shape or an entry is not accepted. Nothing is spent then, and the
+            estimator is left as it was.
         BudgetExceeded
             If the ledger has too little left.
 
@@ -223,8 +236,7 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
             spent.
         """
         self._checked()
-        panel = io.open_panel(donors, n_pre, may_miss=self.observation_rate is not None)
-        io.check_no_donor(target, panel.units)
+        panel = io.open_panel(donors, n_pre, orientation=orientation, may_miss=self.observation_rate is not None)
         return self._fit_panel(panel, n_pre, target)
 
     def fit_long(self, frame: Any, unit: str, time: str, value: str, treated: object, n_pre: int) -> Self:
@@ -237,7 +249,9 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         unit, time, value : str
             The columns that hold the unit, the period and the outcome.
         treated : label
-            The unit that is the target. It is taken out of the donors: its own record is public.
+            The unit that is the target. It is taken out of the donors: its own record is public. Its periods are
+            those of the panel, put in the order of their values (of their categories, where these are declared to be
+            ordered); rows of donors in other periods are left out.
         n_pre : int
             Number of periods before the intervention.
 
@@ -249,8 +263,8 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         Raises
         ------
         ValueError, TypeError, BudgetExceeded
-            As for `fit`; also if a column is missing, or a unit has a period twice or (unless `observation_rate` is
-            declared) lacks one.
+            As for `fit`; also if a column is missing, a row has no unit, or a unit has a period of the target's twice
+            or (unless `observation_rate` is declared) lacks one.
         """
         self._checked()
         may_miss = self.observation_rate is not None
@@ -258,7 +272,13 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         return self._fit_panel(panel, n_pre, target)
 
     def fit_repeatedly(
-        self, donors: Any, n_pre: int, repeats: int, *, epsilons: Sequence[float] | None = None
+        self,
+        donors: Any,
+        n_pre: int,
+        repeats: int,
+        *,
+        epsilons: Sequence[float] | None = None,
+        orientation: io.Orientation = "units_by_periods",
     ) -> tuple[CrossSectionBatch, ...]:
         """Release a panel's moments many times over, for experiments: it is summed once, and costs the noise to draw.
 
@@ -272,6 +292,8 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
             Releases at each epsilon.
         epsilons : sequence of float, optional
             By default the estimator's own.
+        orientation
+            As for `fit`.
 
         Returns
         -------
@@ -311,7 +333,7 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
             raise ValueError("epsilons must be finite: without noise every repetition is the same")
         if repeats * len(targets) * privacy.delta >= 1.0:
             raise ValueError("delta times the number of releases must be below 1")
-        panel = io.open_panel(donors, n_pre, may_miss=self.observation_rate is not None)
+        panel = io.open_panel(donors, n_pre, orientation=orientation, may_miss=self.observation_rate is not None)
         n_periods = panel.values.shape[1]
         center = self._center_path(n_periods, None)
         first = self._section(n_pre, n_periods - n_pre, targets[0], center)
