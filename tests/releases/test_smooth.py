@@ -5,6 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from mpmath import mp
 from neighbours import climb
 from scipy import stats
@@ -12,7 +14,7 @@ from walks import FEATURES, WEIGHTS, problem, summed, walks
 
 from dpfast import Privacy, noise
 from dpfast.privacy import SmoothGaussian, gaussian_scale, printed_smooth_gaussian, smooth_gaussian_delta
-from dpfast.releases.smooth import RidgeFit, WeightedMeans, calibrate, draw, usual_ridge
+from dpfast.releases.smooth import Problem, RidgeFit, WeightedMeans, calibrate, draw, usual_ridge
 from dpfast.statistics import ReturnGrid
 
 PRIVACY = Privacy(1.0, 1e-5)
@@ -270,3 +272,28 @@ def test_refused():
         WeightedMeans(problem(np.ones((4, 2))), printed=True)
     with pytest.raises(ValueError, match="features must not be 0 in all states that have a weight"):
         WeightedMeans(problem(np.eye(4)[:, :1], weights=[0.0, 1.0, 1.0, 1.0]))
+
+
+@given(st.floats(-1e90, 1e90), st.floats(1e-9, 2.0), st.booleans())
+@example(-1.0, 1.0, False)
+@example(-20.0, 1.0, False)
+@example(-1.0 / 3.0, 1.0, True)
+@example(-3.0, 0.3, False)
+@example(0.0, 1.0, True)
+@example(7.0, 0.5, False)
+def test_the_default_of_unvisited_states_is_no_further_than_a_return_can_be(low, share, printed):
+    """In exact arithmetic: from the default to any return on the grid it is at most the width that is calibrated."""
+    high = low + max(share * abs(low), 1e-90)
+    if not high - low >= 1e-100:
+        return
+    grid = ReturnGrid.for_range(low, high)
+    default = WeightedMeans(Problem(None, np.ones(2), grid, None), printed).default
+    least, greatest = Fraction(grid.low), Fraction(grid.low) + Fraction(grid.width)
+    assert least <= Fraction(default) <= greatest
+    # 0 where it is within, else the nearest end, to the last bit.
+    if least <= 0 <= greatest:
+        assert default == 0.0
+    elif default < 0.0:
+        assert Fraction(math.nextafter(default, math.inf)) > greatest
+    else:
+        assert default == grid.low

@@ -90,6 +90,8 @@ def test_logistic_loss_far_out():
         (lambda: SmoothedHinge(0.0), "width must be positive"),
         (lambda: SmoothedHinge(np.inf), "width must be positive"),
         (lambda: SmoothedHinge(1e-40), "width must lie between"),
+        (lambda: SmoothedHinge(np.nextafter(2.0**-7, 0.0)), r"width must lie between 2\*\*-7 and"),
+        (lambda: SmoothedHuber(4.0, np.nextafter(2.0**-5, 0.0)), "width must be at least 0.0078125 of threshold, 4.0"),
         (lambda: SmoothedHuber(-1.0), "threshold must be positive"),
         (lambda: SmoothedHuber(1.0, 1.0), "width must be below threshold"),
     ],
@@ -97,3 +99,8 @@ def test_logistic_loss_far_out():
 def test_bad_parameters_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_the_narrowest_bends_are_accepted():
+    assert SmoothedHinge(2.0**-7).width == 2.0**-7
+    assert SmoothedHuber(4.0, 2.0**-5).width == 2.0**-5

@@ -211,6 +211,34 @@ def test_the_number_of_guaranteed_steps_is_enough(constraint, never_certified, m
     assert np.linalg.norm(found.x - exact.x) <= 1e-9
 
 
+@pytest.mark.parametrize("loss", [SmoothedHinge(2.0**-7), SmoothedHuber(1.0, 2.0**-7), LogisticLoss()], ids=repr)
+@pytest.mark.parametrize("constraint", [L1Ball(2.0), L2Ball(2.0), Box(1.0)], ids=repr)
+def test_no_vector_takes_more_steps_than_the_public_constants_say(loss, constraint, monkeypatch):
+    """Vectors that put the minimiser on a corner of bends: what the fast way does is limited, and so is the other."""
+    rng = np.random.default_rng(11)
+    rows, y = observations(loss, n=12, d=2)
+    penalty, tolerance, worst = ElasticNet(0.05, 0.1), 1e-10, 0
+    function = GeneralisedLinear(rows, y, loss, row_bound=1.0)
+    count = []
+    gradient = GeneralisedLinear.gradient
+    monkeypatch.setattr(GeneralisedLinear, "gradient", lambda self, x: count.append(1) or gradient(self, x))
+    # Each guess is refined so many times, with two gradients each.
+    most_fast = 2 * (smooth._NEWTON_STEPS + 1) * certificates._REFINEMENTS
+    steps = smooth._Problem.of(function, constraint, penalty, None).bounds.n_guaranteed_steps(tolerance)
+    most = most_fast + steps + steps // certificates._STEPS_PER_CERTIFICATE + 3
+    assert most < 20_000
+    for case in range(40):
+        corner = np.linalg.solve(rows[rng.choice(12, 2, replace=False)] + 1e-9 * np.eye(2), rng.choice([-1.0, 1.0], 2))
+        corner = constraint.project(corner + 2.0**-7 * rng.normal(size=2))
+        bent = gradient(function, np.array([corner, np.zeros(2)])).sum(axis=0) + 0.1 * corner
+        linear = [-bent, -bent + 0.05 * rng.uniform(-1, 1, 2), np.zeros(2), 1e100 * rng.normal(size=2)][case % 4]
+        count.clear()
+        found = minimise_smooth(function, linear=linear, constraint=constraint, penalty=penalty, tolerance=tolerance)
+        assert found.distance_bound <= tolerance
+        worst = max(worst, len(count))
+    assert 0 < worst <= most
+
+
 def test_python_functions_with_and_without_a_hessian():
     """log(cosh): known in double precision, so the tolerance cannot be below what its errors allow."""
 

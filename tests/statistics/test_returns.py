@@ -117,13 +117,13 @@ def test_the_grid_keeps_within_the_range_and_means_within_their_error(low, width
     rewards = rng.uniform(low - width, low + 2 * width, n)
     trajectories = Trajectories(rng.integers(0, 3, n), rewards, np.arange(n + 1), 3)
     found = first_visit_returns(trajectories, 0.5, return_range=(grid.low, grid.high))
-    for state, mean in enumerate(found.means(grid.high)):
+    for state, mean in enumerate(found.means(grid.top)):
         if found.counts[state] == 0:
-            assert mean == grid.high
+            assert mean == grid.top
             continue
         exact = Fraction(grid.low) + int(found.units[state]) * unit / int(found.counts[state])
         assert abs(Fraction(float(mean)) - exact) <= Fraction(found.mean_error)
-        assert grid.low <= mean <= grid.high
+        assert grid.low <= mean <= grid.top <= grid.high
         total = exact * int(found.counts[state])
         slack = 2.0**-51 * int(found.counts[state]) * max(abs(grid.low), abs(grid.high))
         assert abs(Fraction(float(found.sums[state])) - total) <= Fraction(slack)
@@ -257,8 +257,9 @@ def test_refused(arguments, options, kind, message):
 
 def test_means_and_sums_refused():
     found = first_visit_returns(ONE, 0.5, return_range=RANGE)
-    with pytest.raises(ValueError, match="default must lie in the range"):
-        found.means(3.0)
+    for default in (3.0, math.nextafter(found.grid.top, math.inf), math.nextafter(RANGE[0], -math.inf)):
+        with pytest.raises(ValueError, match="default must lie in the rounded range"):
+            found.means(default)
     with pytest.raises(ValueError, match="differ"):
         found + first_visit_returns(ONE, 0.6, return_range=RANGE)
     with pytest.raises(ValueError, match="no bound"):

@@ -36,6 +36,7 @@ from dpfast.privacy.subsampling import inner_epsilon, sample_sizes
 _ROUND_UP = 1.0 + 2.0**-49
 _SPLITS_TRIED = 33
 _MAX_TRIES = 60
+_SHRINKAGES = 26
 
 
 def subsampled_moment_delta(
@@ -162,7 +163,7 @@ def subsampled_moment_scales(
     for attempt in range(_MAX_TRIES):
         scales = MomentScales(xx=best.xx * growth, xy=best.xy * growth)
         if pair.delta(scales, epsilon) <= delta:
-            return scales
+            return _tightened(pair, epsilon, delta, scales)
         growth = 1.0 + 2.0 ** (attempt - 50)
     raise ValueError("the arguments ask for noise beyond the range of floats")
 
@@ -300,6 +301,23 @@ def _best_amplified(pair: _Pair, epsilon: float, delta: float, cost: Callable[[M
         return at(epsilon_share, _golden(lambda share: cost(at(epsilon_share, share)), 1e-3, 1.0 - 1e-3))
 
     return least(_golden(lambda share: cost(least(share)), 1e-3, 1.0 - 1e-3))
+
+
+def _tightened(pair: _Pair, epsilon: float, delta: float, scales: MomentScales) -> MomentScales:
+    """Shrink both noises by one factor as far as the target allows.
+
+    They were found for one bound and one split, by searches that end early; the other bound or a better split may leave
+    some of delta unused.
+    """
+    low, high, tightest = 0.5, 1.0, scales
+    for _ in range(_SHRINKAGES):
+        middle = 0.5 * (low + high)
+        shrunk = MomentScales(xx=scales.xx * middle, xy=scales.xy * middle)
+        if pair.delta(shrunk, epsilon) <= delta:
+            high, tightest = middle, shrunk
+        else:
+            low = middle
+    return tightest
 
 
 def _golden(function: Callable[[float], float], low: float, high: float, steps: int = 18) -> float:

@@ -210,9 +210,8 @@ class WeightedMeans(Statistic):
     def __init__(self, problem: Problem, printed: bool = False) -> None:
         super().__init__(problem)
         self._top = None if printed else 2 * problem.most_visited
-        low, high = problem.grid.low, problem.grid.high
-        #: Of states that nobody visits: 0, or the end of the range that is nearest to it.
-        self.default = min(max(0.0, low), high)
+        #: Of states that nobody visits: 0, or the end of the rounded range that is nearest to it.
+        self.default = min(max(0.0, problem.grid.low), problem.grid.top)
         self._root = np.sqrt(problem.weights)
         self._used = problem.weights > 0.0
         if problem.features is None:

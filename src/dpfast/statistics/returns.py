@@ -94,6 +94,13 @@ class ReturnGrid:
         return math.ldexp(self.largest, -self.exponent)
 
     @property
+    def top(self) -> float:
+        """The largest float within the rounded range: at most ``low + width``, which `high` itself may be beyond."""
+        exact = Fraction(self.low) + Fraction(self.largest) / Fraction(2) ** self.exponent
+        nearest = float(exact)
+        return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, -math.inf)
+
+    @property
     def mean_error(self) -> float:
         """Proved bound on the distance of `FirstVisitReturns.means` from the exact means, of any state and data."""
         # Conversion, quotient and, unless low is 0, the sum err by 2^-53 of at most the width, the width and the range.
@@ -144,24 +151,25 @@ class FirstVisitReturns:
         Parameters
         ----------
         default : float, optional
-            Public, within the range; its lower end (0 without a grid) if omitted.
+            Public, within the rounded range, from `ReturnGrid.low` to `ReturnGrid.top`: otherwise a state that loses
+            its only visitor would move by more than the grid's width. The lower end (0 without a grid) if omitted.
 
         Returns
         -------
         ndarray
             Within the range, and within `mean_error` of the exact means of the rounded returns.
         """
-        low, high = (-math.inf, math.inf) if self.grid is None else (self.grid.low, self.grid.high)
+        low, top = (-math.inf, math.inf) if self.grid is None else (self.grid.low, self.grid.top)
         default = check.real("default", default if default is not None else (0.0 if self.grid is None else low))
-        if not low <= default <= high:
-            raise ValueError(f"default must lie in the range of returns, [{low!r}, {high!r}], got {default!r}")
+        if not low <= default <= top:
+            raise ValueError(f"default must lie in the rounded range of returns, [{low!r}, {top!r}], got {default!r}")
         visited = np.maximum(self.counts, 1)
         if self.grid is None:
             means = self.units / visited
         else:
             # From the exact sums, not from `sums`: low would be added and, in part, taken away again.
             means = np.ldexp(self.units.astype(np.float64) / visited, -self.grid.exponent) + low
-            means = np.minimum(means, high)
+            means = np.minimum(means, top)
         return np.where(self.counts > 0, means, default)
 
     @property
