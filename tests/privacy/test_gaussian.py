@@ -104,6 +104,13 @@ def test_scale_put_back_in_keeps_its_promise(epsilon, delta, sensitivity):
     assert gaussian_delta(scale, back, sensitivity) <= delta
 
 
+@given(log_uniform_mu, log_uniform_sensitivity)
+def test_the_scale_for_mu_is_the_least_float_that_is_enough(mu, sensitivity):
+    scale = scale_for_mu(mu, sensitivity)
+    below = math.nextafter(scale, 0.0)
+    assert Fraction(below) * Fraction(mu) < Fraction(sensitivity) <= Fraction(scale) * Fraction(mu)
+
+
 def test_known_values():
     # privacy.md, section 0: two equal releases share mu**2.
     mu = split_mu(gaussian_mu(1.0, 1e-6), [1, 1])[0]

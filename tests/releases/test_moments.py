@@ -1,14 +1,25 @@
 """The shared release: sums of real neighbours move as far as the calibration says, and no further."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from neighbours import climb, row_in_ball
+from scipy import stats
 
 from dpfast import Privacy, noise
 from dpfast.privacy import gaussian_delta
-from dpfast.releases.moments import calibrate, draw, weighted_cost
+from dpfast.releases.moments import (
+    calibrate,
+    calibrate_each_outcome,
+    draw,
+    draw_each_outcome,
+    draw_repeatedly,
+    noise_alone,
+    unpacked,
+    weighted_cost,
+)
 from dpfast.statistics import gram, rounded_bound
 
 D, L = 3, 2
@@ -187,3 +198,81 @@ def test_noise_for_rows_is_not_added_to_sums_over_people():
     calibration = calibrate(privacy, 2.1, 1.1, (2, 1), {"xx": 1.0, "xy": 1.0})
     with pytest.raises(ValueError, match="calibrated for None"):
         draw(exact, calibration, noise.SeededSource(0), "test")
+
+
+WIDE, REPEATS = 24, 30
+
+
+def repeated_draws(path, delta, adjacency="add_remove"):
+    """Release sums that are all 0 by one of the paths; return the calibration and the noise, draws along axis 0."""
+    privacy, shape, radii = Privacy(1.3, delta, adjacency), (WIDE, 2), (rounded_bound(1.0, WIDE), rounded_bound(1.0, 2))
+    zeros = gram(np.zeros((1, WIDE)), np.zeros((1, 2)), bound_x=1.0, bound_y=1.0, sums=True)
+    weights = {"xx": 1.0, "x": 0.5, "xy": 3.0, "y": 0.7}
+    if path == "each outcome":
+        calibrated = calibrate_each_outcome(privacy, *radii, shape, {"xx": 1.0, "xy": 3.0}, "mu")
+        values = [draw_each_outcome(zeros, calibrated, noise.SeededSource(k), "").values for k in range(REPEATS)]
+        parts = {"xx": np.concatenate([one["xx"] for one in values]), "xy": np.array([one["xy"] for one in values])}
+        return calibrated, parts
+    calibrated = calibrate(privacy, *radii, shape, weights)
+    if path == "once":
+        values = [draw(zeros, calibrated, noise.SeededSource(k), "").values for k in range(REPEATS)]
+        return calibrated, {name: np.array([one[name] for one in values]) for name in weights}
+    if path == "repeatedly":
+        return calibrated, unpacked(draw_repeatedly(zeros, calibrated, noise.SeededSource(0), "", REPEATS).values)
+    return calibrated, noise_alone(calibrated, shape, REPEATS, noise.SeededSource(0))
+
+
+def in_parts(values):
+    """Split X'X into its diagonal and what is above it; every part as (draws, entries)."""
+    rows, columns = np.triu_indices(values["xx"].shape[-1], 1)
+    assert np.array_equal(values["xx"], values["xx"].transpose(0, 2, 1))
+    parts = {"diagonal": np.diagonal(values["xx"], axis1=1, axis2=2), "above": values["xx"][:, rows, columns]}
+    parts |= {name: value for name, value in values.items() if name != "xx"}
+    return {name: value.reshape(len(value), -1) for name, value in parts.items()}
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("path", ["once", "repeatedly", "each outcome", "noise alone"])
+def test_every_block_has_gaussian_noise_of_the_variance_that_is_charged(path, adjacency):
+    """On the diagonal of X'X, and half of it above: a chi-square of each part, false-reject rate 1e-6."""
+    calibrated, values = repeated_draws(path, 1e-6, adjacency)
+    # What the guarantee counts is the Frobenius norm, in which an entry above the diagonal stands twice.
+    assert Fraction(calibrated.off_diagonal) ** 2 >= Fraction(calibrated.scales.xx) ** 2 / 2
+    deviations = {"diagonal": calibrated.scales.xx, "above": calibrated.scales.xx * math.sqrt(0.5)}
+    for name, part in in_parts(values).items():
+        deviation = deviations.get(name) or getattr(calibrated.scales, name)
+        low, high = stats.chi2.ppf([5e-7, 1.0 - 5e-7], part.size)
+        assert low < np.sum((part / deviation) ** 2) < high, name
+
+
+@pytest.mark.parametrize("path", ["once", "repeatedly", "noise alone"])
+def test_l2_laplace_noise_is_one_vector_over_all_blocks(path):
+    """Stretched as calibrated, its radius is Gamma and the share of each part in its square is Beta: 1e-6 each."""
+    calibrated, values = repeated_draws(path, 0.0)
+    stretched = {}
+    for name, part in in_parts(values).items():
+        scale = calibrated.scales.xx if name in ("diagonal", "above") else getattr(calibrated.scales, name)
+        stretched[name] = part * 2.0 ** round(math.log2(calibrated.scales.xx / scale))
+    squares = {name: np.sum(part**2, axis=1) for name, part in stretched.items()}
+    dim, whole = sum(part.shape[1] for part in stretched.values()), sum(squares.values())
+    assert stats.kstest(np.sqrt(whole) / calibrated.joint_scale, "gamma", args=(dim,)).pvalue > 1e-6
+    for name, square in squares.items():
+        size = stretched[name].shape[1]
+        assert stats.kstest(square / whole, "beta", args=(size / 2, (dim - size) / 2)).pvalue > 1e-6, name
+
+
+@pytest.mark.parametrize("skew", [2.0**-40, 1.0, 2.0**40])
+def test_a_joint_draw_is_calibrated_for_its_blocks_as_they_are_stretched(skew):
+    """One row at its bounds comes: the stretched sums move by epsilon times the joint scale, and no more."""
+    radii = rounded_bound(BOUND_X, D), rounded_bound(BOUND_Y, L)
+    calibrated = calibrate(Privacy(1.3, 0.0, "add_remove"), *radii, (D, L), {"xx": 1.0, "xy": skew})
+    x, y = np.eye(D)[:1] * BOUND_X, np.eye(L)[:1] * BOUND_Y
+    assert 1.0 - 1e-6 < moved(sums(x, y), sums(x[:0], y[:0]), calibrated) / 1.3 <= 1.0
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 3, 10, 1000])
+def test_repetitions_cost_what_they_add_up_to(repeats):
+    calibrated, _ = calibration(Privacy(1.0, 1e-6), BLOCKS["pair"])
+    release = draw_repeatedly(sums(np.ones((2, D)), np.ones((2, L))), calibrated, noise.SeededSource(0), "", repeats)
+    assert repeats * Fraction(calibrated.mu) ** 2 <= Fraction(release.mu) ** 2
+    assert release.mu == pytest.approx(calibrated.mu * math.sqrt(repeats), rel=1e-12)
