@@ -126,7 +126,9 @@ static DPFAST_INLINE pair exponential(pair a)
     for (int doubling = 0; doubling < 9; doubling++)
         sum = add((pair){2.0 * sum.high, 2.0 * sum.low}, multiply(sum, sum));
     sum = add(ONE, sum);
-    return (pair){ldexp(sum.high, (int)multiple), ldexp(sum.low, (int)multiple)};
+    /* A NaN, of rows or theta whose product overflows, fits no integer. */
+    int power = isnan(multiple) ? 0 : (int)multiple;
+    return (pair){ldexp(sum.high, power), ldexp(sum.low, power)};
 }
 
 static DPFAST_INLINE pair precise_derivative(const dpfast_loss *loss, pair z, double y)

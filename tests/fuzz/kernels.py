@@ -1,0 +1,367 @@
+"""Kernels at their own entry points: sizes that their callers guarantee, values and layouts that nobody does.
+
+Where it is cheap, results are compared: with those of other vector levels, to the bit, or with exact arithmetic.
+"""
+
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+
+from dpfast.kernels import (
+    diagonal_moments,
+    discrete_noise,
+    first_visits,
+    gaussian_noise,
+    gram,
+    inverse_squares,
+    normal,
+    person_gram,
+    projections,
+    sampling,
+    secular,
+    support_scores,
+)
+from dpfast.kernels.columns import ColumnBlock
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.generalised_linear import LossSums
+from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapolate
+from dpfast.noise.discrete import column_table
+from dpfast.statistics.gram import Grid, kernel_tables
+from dpfast.statistics.people import PersonUnit, block_limits
+from fuzz import Draw, target
+
+LEVELS = (-1, 0, 1, 2)
+
+
+def same(first, second):
+    return np.array_equal(np.asarray(first), np.asarray(second), equal_nan=True)
+
+
+def rows_of(draw, n, n_columns, bound):
+    values = draw.reals(n, n_columns, scale=bound * draw.positive(1e-4, 1e4), finite=False)
+    if draw.flag(0.3):
+        values = values.astype(np.float32)
+    match draw.integer(0, 4):
+        case 0:
+            return np.asfortranarray(values)
+        case 1:
+            wide = np.zeros((2 * n, n_columns + 3), values.dtype)
+            wide[::2, 1:-2] = values
+            return wide[::2, 1:-2]
+        case 2:
+            return np.ascontiguousarray(values[::-1])[::-1]
+        case 3:
+            return ColumnBlock(values.T, values.dtype)
+    values.flags.writeable = False
+    return values
+
+
+def tables_of(draw):
+    d, m = draw.choice((1, 2, 3, 5, 7, 8, 9, 16, 17, 33)), draw.choice((0, 0, 1, 2, 8, 9))
+    bound_x, bound_y = draw.positive(1e-60, 1e60), draw.positive(1e-60, 1e60) if m else None
+    return d, m, bound_x, bound_y, kernel_tables(d, m, bound_x, bound_y, Grid.for_bounds(bound_x, bound_y))
+
+
+@target("kernels.gram", "kernels.blas", "kernels.columns", "kernels.threads", accepts=(IndexError, OverflowError))
+def gram_sums(draw: Draw) -> None:
+    d, m, bound_x, bound_y, tables = tables_of(draw)
+    n = draw.choice((1, 2, 3, 7, 8, 9, 40, 65, 130))
+    x, y = rows_of(draw, n, d, bound_x), rows_of(draw, n, m, bound_y) if m else None
+    rows = draw.rng.integers(0, n, draw.integer(1, 80)) if draw.flag(0.3) else None
+    n_available = n if rows is None else len(rows)
+    start, stop = sorted((draw.integer(0, n_available), draw.integer(0, n_available)))
+    if draw.flag(0.05):
+        stop = draw.integer(-2, n_available + 2)
+    options = {"with_sums": draw.flag(), "cross_only": m > 0 and draw.flag(0.2)}
+    found = []
+    for _ in range(2):
+        sums = gram.GramSums(
+            *tables,
+            block_rows=draw.choice((1, 2, 8, 64, 255)),
+            use_blas=draw.flag(),
+            level=draw.choice(LEVELS),
+            **options,
+        )
+        status = sums.add(x, y, rows, start, stop)
+        if status != gram.PACKED:
+            return
+        totals = gram.GramTotals(d, m, max(table[3] for table in tables))
+        totals.take([sums])
+        found.append(totals)
+    assert found[0].equals(found[1])
+    assert pickle.loads(pickle.dumps(found[0])).equals(found[1])
+    doubled = found[0].copy()
+    doubled.add(found[1])
+    high, low = doubled.symmetric()
+    assert same(high, high.T)
+    assert same(FixedPoint(high, low, 0).to_float64(), doubled.symmetric_as_float64(1.0))
+    doubled.cross(), doubled.columns()
+
+
+@target("kernels.person_gram", accepts=(OverflowError,))
+def person_sums(draw: Draw) -> None:
+    d, m, bound_x, bound_y, tables = tables_of(draw)
+    lengths = [draw.choice((0, 1, 1, 2, 3, 5, 12, 70)) for _ in range(draw.integer(1, 8))]
+    offsets = np.cumsum([0, *lengths])
+    n = max(1, int(offsets[-1]))
+    share = draw.positive(1e-9, 2.0)
+    bound_xy = draw.positive(1e-9, 2.0) * bound_x * bound_y if m and draw.flag() else None
+    unit = PersonUnit.checked(max(1, *lengths), share * bound_x**2, bound_xy, bound_x, bound_y)
+    limits = block_limits(unit, tables)
+    x, y = rows_of(draw, n, d, bound_x), rows_of(draw, n, m, bound_y) if m else None
+    rows = draw.rng.permutation(n) if draw.flag(0.3) else None
+    found = []
+    for _ in range(2):
+        sums = person_gram.PersonSums(
+            *tables,
+            bounds_xx=limits.xx,
+            bounds_xy=limits.xy,
+            safe_rows=limits.safe_rows,
+            block_rows=draw.choice((1, 8, 64, 255)),
+            level=draw.choice(LEVELS),
+        )
+        first = draw.integer(0, len(lengths))
+        if any(
+            sums.add_people(x, y, rows, offsets, *part) != gram.PACKED for part in ((0, first), (first, len(lengths)))
+        ):
+            return
+        totals = gram.GramTotals(d, m, max(table[3] for table in tables))
+        totals.take([sums])
+        found.append(totals)
+    assert found[0].equals(found[1])
+
+
+@target("kernels.first_visits", "kernels.diagonal_moments")
+def visits(draw: Draw) -> None:
+    n_states = draw.choice((1, 2, 3, 10, 1000))
+    lengths = [draw.choice((1, 1, 2, 3, 9, 30, 9000)) if draw.flag(0.02) else draw.integer(1, 12) for _ in range(12)]
+    offsets = np.cumsum([0, *lengths[: draw.integer(1, 12)]])
+    n = int(offsets[-1])
+    states = draw.rng.integers(0, n_states, n).astype(draw.choice((np.int32, np.int64)))
+    rewards = np.clip(draw.reals(n), -1e200, 1e200).astype(draw.choice((np.float64, np.float32)))
+    if not np.isfinite(rewards).all():
+        rewards = np.zeros_like(rewards)
+    horizon = draw.choice((1, 2, 5, 100, 10_000, 2**62))
+    longest = int(min(horizon, np.diff(offsets).max()))
+    gamma = draw.choice((1.0, 0.5, 0.99, 1e-300))
+    grid = {"low": -1.0, "scale": draw.positive(1e-3, 1e6), "largest": float(draw.integer(1, 2**32 - 1))}
+    assert first_visits.first_bad_step(states, rewards, n_states, 1e308) == -1
+    sums = [first_visits.FirstVisits(n_states, gamma, horizon, longest, **grid) for _ in range(2)]
+    if draw.flag(0.2):
+        sums[1].use_stamps_up_to(2**31 - draw.integer(2, 20))
+    sums[0].add(states, rewards, offsets, 0, len(offsets) - 1)
+    cut = draw.integer(0, len(offsets) - 1)
+    sums[1].add(states, rewards, offsets, cut, len(offsets) - 1)
+    sums[1].add(states, rewards, offsets, 0, cut)
+    assert same(sums[0].totals, sums[1].totals)
+    sums[0].add_plain(states, rewards, offsets, draw.flag(), np.zeros(n_states), np.zeros(n_states, np.int64))
+    visited, units, ends = np.empty(n, np.int32), np.empty(n), np.empty(len(offsets) - 1, np.int64)
+    n_listed = sums[0].list_units(states, rewards, offsets, 0, len(offsets) - 1, visited, units, ends)
+    assert n_listed == ends[-1] == sums[0].totals[:, 1].sum()
+    totals = np.zeros((n_states, 2), np.int64)
+    weights = draw.rng.integers(0, 2**16, n_states).astype(np.float64)
+    bounds = [draw.choice((math.inf, draw.positive(1e-3, 1e6))) for _ in range(2)]
+    diagonal_moments.add_diagonal(
+        visited[:n_listed], units[:n_listed], ends, len(ends), weights, 2.0**-20, *bounds, totals
+    )
+
+
+@target("kernels.first_visits")
+def bad_steps(draw: Draw) -> None:
+    n, n_states = draw.integer(0, 40), draw.choice((1, 5, 2**31 - 1))
+    states = draw.rng.integers(0, min(n_states, 100), n)
+    rewards = draw.reals(n, finite=False)
+    if n and draw.flag():
+        states[draw.integer(0, n - 1)] = draw.choice((-1, n_states, 2**31, 2**62, -(2**63), 2**63 - 1))
+    expected = [i for i in range(n) if not (0 <= states[i] < n_states and abs(rewards[i]) <= 1e200)]
+    assert first_visits.first_bad_step(states, rewards, n_states, 1e200) == (expected or [-1])[0]
+
+
+@target("kernels.secular")
+def quadratics(draw: Draw) -> None:
+    n, p = draw.integer(1, 6), draw.choice((1, 2, 3, 8, 33))
+    shapes = [(draw.choice((1, n)), p) for _ in range(2)]
+    eigenvalues, coefficients = (np.clip(draw.reals(*shape), -1e100, 1e100) for shape in shapes)
+    if draw.flag(0.3):
+        coefficients[:, draw.integer(0, p - 1)] = 0.0
+    radii = np.array([draw.positive(1e-100, 1e100) for _ in range(draw.choice((1, n)))])
+    start, stop = sorted((draw.integer(0, n), draw.integer(0, n)))
+    evaluations = np.zeros(n, np.intc) if draw.flag() else None
+    secular.solve_quadratics(
+        eigenvalues, coefficients, radii, draw.flag(), start, stop, np.zeros((n, p)), np.zeros(n), evaluations,
+        draw.choice(LEVELS),
+    )  # fmt: skip
+
+
+@target("kernels.gaussian_noise", accepts=(IndexError,))
+def gaussian_cells(draw: Draw) -> None:
+    n = draw.choice((0, 1, 2, 7, 8, 9, 15, 64, 300))
+    words = draw.rng.integers(0, 2**64, n, dtype=np.uint64, endpoint=False)
+    if draw.flag(0.3):
+        words[draw.rng.random(n) < 0.5] = draw.choice((0, 1, 2**63, 2**63 - 1, 2**64 - 1, 2**53))
+    fractions = draw.rng.uniform(-0.5, 0.5, n) if draw.flag() else None
+    steps, margin = draw.positive(1e-3, 2.0**40), draw.choice((0.0, 2.0**-20, 0.4, 1.0))
+    found = []
+    for level in (0, draw.choice(LEVELS)):
+        offsets, ambiguous = np.zeros(n), np.zeros(n + draw.choice((0, 0, 3)), np.intp)
+        count = gaussian_noise.gaussian_offsets(words, fractions, steps, margin, offsets, ambiguous, level)
+        assert 0 <= count <= n
+        found.append((offsets, ambiguous[:count]))
+    assert same(found[0][0], found[1][0])
+    assert same(found[0][1], found[1][1])
+    values, grid = draw.reals(n, finite=False), math.ldexp(1.0, draw.integer(-1022, 1000))
+    nearest, rest = np.empty(n), np.empty(n)
+    gaussian_noise.split_cells(values, grid, nearest, rest)
+    gaussian_noise.join_cells(draw.choice((None, nearest)), rest, grid, np.empty(n))
+
+
+@target("kernels.discrete_noise", accepts=(IndexError,))
+def discrete_draws(draw: Draw) -> None:
+    scale = draw.choice((1.0, 0.01, 63.9, 64.0, 1e6, 2.0**57, draw.positive(1e-3, 2.0**57)))
+    table = column_table(scale)
+    n = draw.choice((0, 1, 2, 3, 4, 50))
+    words = draw.rng.integers(0, 2**64, n, dtype=np.uint64, endpoint=False)
+    if draw.flag(0.3):
+        words[draw.rng.random(n) < 0.5] = draw.choice((0, 2**63, 2**63 - 1, 2**64 - 1, int(table.thresholds[0])))
+    draws = np.zeros(draw.choice((0, 1, 5, 60)), np.int64)
+    position = draw.integer(-1, n + 1)
+    made, position, _ = discrete_noise.discrete_gaussian(
+        table.thresholds, table.sure, table.guide, 12, table.shift, scale, draw.choice((2.0**-46, 1e-3, 1.0)), words,
+        position, draws,
+    )  # fmt: skip
+    assert 0 <= made <= len(draws)
+
+
+@target("kernels.normal")
+def normal_curves(draw: Draw) -> None:
+    scale, sensitivity = (draw.positive(1e-300, 1e300) for _ in range(2))
+    if draw.flag(0.7):
+        sensitivity = scale * draw.positive(1e-6, 1e3)
+    epsilon = draw.choice((0.0, draw.positive(1e-300, 1e300), draw.positive(1e-3, 1e3)))
+    target_log = -draw.choice((draw.positive(1e-17, 745.0), draw.positive(1e-3, 700.0)))
+    delta = normal.gaussian_delta(scale, epsilon, sensitivity)
+    assert 0.0 <= delta <= 1.0
+    assert normal.solve_mu(epsilon, target_log) >= 0.0
+    assert normal.solve_epsilon(scale, sensitivity, target_log) >= 0.0
+
+
+@target("kernels.quadratic_step")
+def proximal_steps(draw: Draw) -> None:
+    n, k = draw.choice((1, 2, 3, 7, 8, 9, 33)), draw.choice((0, 0, 1, 5, 9))
+    name = draw.choice(("whole_space", "box", "l2_ball", "l1_ball"))
+    arguments = {
+        "weight": draw.choice((0.0, draw.positive(1e-9, 1e9))),
+        "step": draw.positive(1e-12, 1e6),
+        "set_name": name,
+        "radius": draw.positive(1e-100, 1e100),
+        "bounds": (np.full(n, -0.3), np.full(n, 0.4)) if name == "box" else None,
+    }
+    matrix = np.clip(draw.reals(n, k or n), -1e90, 1e90)
+    matrix = matrix if k else (matrix + matrix.T) / 2
+    transposed = np.ascontiguousarray(matrix.T) if k else None
+    linear, diagonal = np.clip(draw.reals(n), -1e90, 1e90), (draw.positive(1e-9, 1e9), 0.0)
+    point, gradient = np.clip(draw.reals(2, n), -1e90, 1e90), draw.reals(2, n)
+    found = []
+    for level in (0, draw.choice(LEVELS)):
+        out, ahead, x = np.zeros((2, n)), np.zeros((2, n)), point.copy()
+        ProximalSteps(n, level=level, **arguments).step_along(x, gradient, out)
+        steps = QuadraticSteps(matrix, transposed, linear, diagonal=diagonal, level=level, **arguments)
+        steps.gradient(x, out)
+        steps.step(x, out)
+        extrapolate(0.5, x, out.copy(), ahead)
+        steps.accelerate(0.5, draw.integer(0, 3) if level else 2, x, ahead)
+        found.append(out)
+    assert same(*found)
+
+
+@target("kernels.generalised_linear", "kernels.blas")
+def loss_sums(draw: Draw) -> None:
+    n, p = draw.choice((1, 2, 9, 70)), draw.choice((1, 2, 7, 8, 9, 40))
+    rows, outcomes = draw.reals(n, p), draw.rng.choice([-1.0, 1.0], n)
+    kind = draw.choice(("squared", "logistic", "smoothed_hinge", "smoothed_huber"))
+    widths = {"width": draw.positive(1e-9, 1e9), "threshold": draw.positive(1e-9, 1e9)}
+    theta = draw.reals(2, p)
+    start, stop = sorted((draw.integer(0, n), draw.integer(0, n)))
+    for level in (0, draw.choice(LEVELS)):
+        sums = LossSums(rows, outcomes, kind=kind, level=level, **widths)
+        sums.model(theta[0], start, stop, np.empty(p), np.empty((p, p)))
+        sums.precise_gradient(theta, start, stop, np.empty((2, p)))
+
+
+@target("kernels.support_scores")
+def scores_of_supports(draw: Draw) -> None:
+    p = draw.integer(1, 8)
+    size = draw.integer(1, p)
+    half = draw.reals(p, p)
+    xx = half @ half.T if draw.flag() else half + half.T
+    first = np.sort(draw.rng.permutation(p)[:size])
+    support_scores.score_supports(
+        np.nan_to_num(np.ascontiguousarray(xx)), draw.reals(p), draw.positive(1e-12, 1e6), draw.positive(1e-12, 1e6),
+        first, np.empty(draw.choice((0, 1, 5, 90))),
+    )  # fmt: skip
+
+
+@target("kernels.sampling")
+def bitmaps(draw: Draw) -> None:
+    n_total = draw.choice((1, 2, 63, 64, 65, 127, 128, 1000))
+    bitmap = np.zeros(-(-n_total // 64), np.uint64)
+    largest, n_wanted, n_set = (1 << 64) // n_total * n_total - 1, draw.integer(0, n_total), 0
+    for _ in range(3):
+        words = draw.rng.integers(0, 2**64, draw.choice((0, 1, 23, 24, 25, 80)), dtype=np.uint64, endpoint=False)
+        if len(words) and draw.flag(0.3):
+            words[draw.integer(0, len(words) - 1)] = draw.choice((0, 2**64 - 1))
+        n_set += sampling.insert(words, n_total, largest, bitmap, n_wanted - n_set)
+    indices = np.empty(n_set, np.int64)
+    sampling.selected(bitmap, n_total, False, indices)
+    others = np.empty(n_total - n_set, np.int64)
+    sampling.selected(bitmap, n_total, True, others)
+    assert same(np.sort(np.concatenate([indices, others])), np.arange(n_total))
+
+
+@target("kernels.projections")
+def projected_rows(draw: Draw) -> None:
+    n, p = draw.integer(1, 4), draw.choice((1, 2, 3, 17, 200))
+    points, simplex, radius = np.clip(draw.reals(n, p), -1e300, 1e300), draw.flag(), draw.positive(1e-300, 1e300)
+    start, stop = sorted((draw.integer(0, n), draw.integer(0, n)))
+    out = np.zeros((n, p))
+    projections.project(points, simplex, radius, start, stop, np.empty(p), out)
+    assert np.all(np.abs(out) <= radius * (1.0 + 1e-12))
+
+
+@target("kernels.inverse_squares")
+def squares_of_counts(draw: Draw) -> None:
+    n = draw.choice((0, 1, 7, 8, 9, 511, 512, 513, 1030))
+    weights = np.where(draw.rng.random(n) < 0.5, draw.positive(1e-100, 1e100), 0.0)
+    counts = draw.rng.integers(0, draw.choice((2, 100, 2**53)), n).astype(np.float64)
+    k = float(draw.choice((0, 1, 50, 2**52)))
+    found = inverse_squares.sum_inverse_squares(weights, counts, k)
+    with np.errstate(under="ignore"):
+        assert math.isclose(found, np.sum(weights / np.maximum(counts - k, 1.0) ** 2), rel_tol=1e-12)
+
+
+@target("kernels.limbs", "kernels.fixed_point", accepts=(OverflowError,))
+def limbs_to_doubles(draw: Draw) -> None:
+    values = [
+        draw.choice((-1, 1)) * ((draw.integer(0, 2**62) << draw.integer(0, 64)) + draw.integer(-2, 2)) for _ in range(5)
+    ]
+    values += [draw.choice((0, -(1 << 127), (1 << 127) - 1, 1 << 64, (1 << 53) + 1, -(1 << 64) + 1))]
+    exponent = draw.integer(-200, 200)
+    fixed = FixedPoint.from_integers(values, exponent)
+    assert [fixed.integer(i) for i in range(6)] == values
+    unit = Fraction(2) ** exponent
+    assert fixed.to_float64().tolist() == [float(value * unit) for value in values]
+    total = fixed + FixedPoint.from_integers(values[::-1], exponent)
+    assert [total.integer(i) for i in range(6)] == [a + b for a, b in zip(values, values[::-1], strict=True)]
+
+
+@target("kernels.columns", accepts=(ValueError,))
+def column_blocks(draw: Draw) -> None:
+    n = draw.integer(0, 9)
+    columns = [draw.laid_out(draw.reals(n)) for _ in range(draw.integer(1, 5))]
+    if draw.flag(0.1):
+        columns[0] = draw.choice((np.zeros(n + 1), np.zeros((n, 2)), np.zeros(0)))
+    block = ColumnBlock(columns, draw.choice((np.float64, np.float32)))
+    part = block[draw.integer(-3, 12) : draw.integer(-3, 12)]
+    assert np.asarray(part).shape == part.shape

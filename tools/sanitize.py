@@ -1,0 +1,96 @@
+"""Build dpfast with its kernels under AddressSanitizer and UndefinedBehaviorSanitizer, and run Python on that build.
+
+    python tools/sanitize.py -m pytest -q tests/kernels tests/noise
+    python tools/sanitize.py tools/fuzz.py --seconds 5
+
+The build lives in a folder of its own, build/sanitized, and is brought up to date each time; it needs meson, ninja and
+Cython beside the package's requirements, and gcc. Fails if the command does, or if any process left a report.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "build" / "sanitized"
+SITE = FOLDER / "site"
+REPORTS = FOLDER / "reports"
+
+# An editable install of the same package would come first. UBSan's own log_path ends at AddressSanitizer, whose
+# function of the same name is found before its own.
+SITE_CUSTOMIZATION = f"""\
+import ctypes, sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "MesonpyMetaFinder"]
+ctypes.CDLL("libubsan.so.1").__sanitizer_set_report_path({str(REPORTS / "ubsan").encode()!r})
+"""
+
+
+def build() -> None:
+    """Configure, compile and install into SITE."""
+    compiled = FOLDER / "compiled"
+    # Meson, ninja and Cython are found beside this Python.
+    tools = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+    shutil.rmtree(SITE, ignore_errors=True)
+    steps = [
+        ["meson", "compile", "-C", compiled],
+        ["meson", "install", "-C", compiled, "--no-rebuild", "--quiet"],
+    ]
+    if not (compiled / "build.ninja").exists():
+        places = [f"-Dpython.{kind}libdir={SITE}" for kind in ("pure", "plat")]
+        python = FOLDER / "python.ini"
+        python.parent.mkdir(parents=True, exist_ok=True)
+        python.write_text(f"[binaries]\npython = '{sys.executable}'\n")
+        options = [f"--native-file={python}", "--buildtype=plain", "-Dsanitize=true", *places]
+        steps.insert(0, ["meson", "setup", compiled, ROOT, *options])
+    for step in steps:
+        done = subprocess.run(step, check=False, env=tools, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode != 0:
+            raise SystemExit(done.stdout)
+    (SITE / "sitecustomize.py").write_text(SITE_CUSTOMIZATION)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment in which Python runs on the build."""
+    runtime = subprocess.run(
+        ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    return {
+        **os.environ,
+        "PYTHONPATH": str(SITE),
+        "PYTHONMALLOC": "malloc",  # each object in an allocation of its own, whose ends are guarded
+        "LD_PRELOAD": runtime,
+        # Python leaks what it keeps to its end; an allocation too large is a MemoryError, as without sanitizers.
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=8192:"
+        f"log_path={REPORTS / 'asan'}",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+
+
+def read_reports() -> list[str]:
+    """Return what sanitizers wrote, save for refused allocations."""
+    texts = [path.read_text(errors="replace") for path in sorted(REPORTS.iterdir())]
+    return [text for text in texts if "ERROR: " in text or "runtime error: " in text]
+
+
+def main() -> int:
+    """Build, run, report."""
+    if len(sys.argv) < 2:
+        print(__doc__)
+        return 2
+    build()
+    shutil.rmtree(REPORTS, ignore_errors=True)
+    REPORTS.mkdir(parents=True)
+    status = subprocess.run([sys.executable, *sys.argv[1:]], env=environment(), check=False).returncode
+    reports = read_reports()
+    for report in reports:
+        print(report, file=sys.stderr)
+    print(f"sanitizers: {len(reports)} reports", file=sys.stderr)
+    return 1 if reports else status
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
