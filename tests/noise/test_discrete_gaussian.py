@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpfast.kernels import discrete_noise as kernel
 from dpfast.noise import SecureSource, SeededSource, discrete, discrete_gaussian
 
 FALSE_REJECT = 1e-7
@@ -109,6 +110,68 @@ def test_an_acceptance_on_a_knifes_edge_is_decided_exactly(scale):
         assert position == 3
         outcomes.append(value)
     assert outcomes == [(column << table.shift) + t, None]
+
+
+def loop(scale, words):
+    """Run the loop for one draw: (draws made, value, words used, whether it stopped undecided)."""
+    table = discrete.column_table(scale)
+    draws = np.zeros(1, np.int64)
+    made, position, undecided = kernel.discrete_gaussian(
+        table.thresholds, table.sure, table.guide, discrete._GUIDE_BITS, table.shift, scale,
+        discrete._ACCEPTANCE_ERROR, np.array([*words, 0, 0, 0], np.uint64), 0, draws,
+    )  # fmt: skip
+    return made, int(draws[0]), position, undecided
+
+
+@pytest.mark.parametrize("scale", [1.0, 64.0, 1000.0])
+def test_the_loop_leaves_a_uniform_on_a_threshold_undecided_and_no_other(scale):
+    table = discrete.column_table(scale)
+    for column, threshold in enumerate(table.thresholds[:8].tolist()):
+        assert loop(scale, [threshold]) == (0, 0, 0, True)
+        for u, expected in ((threshold - 1, column), (threshold + 1, column + 1)):
+            # The first of a column is always accepted.
+            made, value, _, undecided = loop(scale, [u])
+            assert (made, value, undecided) == (1, expected << table.shift, False)
+
+
+@pytest.mark.parametrize("scale", [64.0, 1000.0, 2.0**57])
+def test_the_loop_accepts_with_the_exact_probability(scale):
+    """Of the integers at the start, in the middle and at the end of a column: up to it, not beyond, on it undecided."""
+    table = discrete.column_table(scale)
+    length, h_bits = 1 << table.shift, 64 - table.shift
+    for column in (0, 1, 5, 40, 150):
+        u = int(table.thresholds[column]) - 1
+        for t in {1, length // 2, length - 1} - {0}:
+            with mp.workprec(400):
+                exponent = t * (2 * mp.mpf(column << table.shift) + t) / (2 * mp.mpf(scale) ** 2)
+                probability = mp.exp(-exponent)
+                digits = int(mp.floor(probability * mp.mpf(2) ** (h_bits + 64)))
+            # Twice the margin, in the last of the digits.
+            step = int(2.0 * discrete._ACCEPTANCE_ERROR * 2.0 ** (h_bits + 64))
+            outcomes = []
+            for number in (digits - step, digits, digits + step):
+                h, third = number >> 64, number & (2**64 - 1)
+                if h >> h_bits:
+                    continue  # the uniform would be above 1
+                outcomes.append(loop(scale, [u, h << table.shift | t, third]))
+            value = (column << table.shift) + t
+            accepted, undecided, *rejected = outcomes
+            assert (accepted[0], accepted[1], accepted[3]) == (1, value, False)
+            assert undecided == (0, 0, 0, True)
+            # The words that follow, zeros, make the next proposal.
+            assert all(one[1] == 0 for one in rejected)
+
+
+@pytest.mark.parametrize("scale", [64.0, 1000.0, 2.0**57])
+def test_quick_acceptance_ends_below_its_bound(scale):
+    """A second word at the bound has a third word decide with it: the last of the column might be rejected."""
+    table = discrete.column_table(scale)
+    for column in (0, 3, 40):
+        u, sure = int(table.thresholds[column]) - 1, int(table.sure[column])
+        assert loop(scale, [u, (sure - 1) << table.shift, 0])[2] == 2
+        if not sure >> (64 - table.shift):
+            # The first of the column is accepted, but not before its third word was seen.
+            assert loop(scale, [u, sure << table.shift, 0])[2] == 3
 
 
 def probabilities(scale, radius):
