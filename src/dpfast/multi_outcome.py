@@ -83,7 +83,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         Release X'X of so many rows s, a secret uniform sample of all n, and X'Y of all rows (Algorithm 4 of [1]_): X'X
         is then estimated by n/s times the sum over the sample. It buys time where features are many, at most the
         fraction (1 - s/n)(d + 1)/(d + 1 + 2l) of the arithmetic for d features and l outcomes, and costs noise and
-        sampling error: `plan` says how much. Rows must be an array, a .npy file or a frame of one dtype; only for
+        sampling error: `plan` says how much. Rows must be an array, a .npy file or a frame; only for
         mechanism "gaussian" with delta above 0, under "replace_one", without groups, `fit_intercept`, `box_x` and
         `nonnegative`. Not used where epsilon is ``inf``.
     public_labels : bool, default False
@@ -528,7 +528,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         return cheapest_route(without_sums, privacy, bound_y, shape, max_rows, (bound_xx, bound_xy))
 
     def _opened(self, X: Any, Y: Any) -> io.Table:
-        table = io.open_table(X, Y, may_copy=self.n_subsample is not None)
+        needs_arrays = (self.n_subsample, self.block_bounds) != (None, None) or self.mechanism == "projection"
+        table = io.open_table(X, Y, may_copy=needs_arrays)
         if table.n_outcomes == 0:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         return table
@@ -567,7 +568,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
     def _sampled(self, table: io.Table, privacy: Privacy, source: noise.BitSource) -> tuple[Route, SampledGram]:
         """Sum a secret sample, of which nothing but its noisy sum is kept, and x y' over all rows."""
         if table.arrays is None:
-            raise TypeError("X and Y must be arrays, .npy files or frames of one dtype with n_subsample")
+            raise TypeError("X and Y must be arrays, .npy files or frames with n_subsample")
         if len(table.arrays[0]) == 0:
             raise ValueError("X has no rows: at least one is needed")
         route = self._route(table.n_features, table.n_outcomes, privacy, n_rows=len(table.arrays[0]))

@@ -55,7 +55,7 @@ from dpfast.solvers import (
     SquaredLoss,
     minimise_convex,
 )
-from dpfast.statistics import gram, rounded_bound
+from dpfast.statistics import StateEncoder, gram, rounded_bound
 
 __all__ = ["ObjectivePerturbationClassifier", "ObjectivePerturbationRegressor", "objective_perturbation"]
 
@@ -634,7 +634,9 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
                     self._exact_release(self._minimiser_without_noise(rows, signs)) for signs in _signs(labels, classes)
                 )
             else:
-                classes, labels = self._declared_classes(None), column_or_1d(y, warn=True)
+                classes = self._declared_classes(None)
+                # Entries of a list stay as they are: one among them must not make text, or doubles, of all.
+                labels = column_or_1d(np.asarray(y, object) if isinstance(y, list | tuple) else y, warn=True)
                 signs = _signs(labels, classes)
                 rows, _ = bounded_rows(_in_memory(X), signs[0], float(self.bound_x), 1.0, self._constant)
                 k = len(signs)
@@ -782,10 +784,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
 
 def _signs(labels: NDArray[Any], classes: NDArray[Any]) -> FloatArray:
     """Return rows of -1 and 1: of the second class against the first, or of each class against the rest."""
-    if not np.isin(labels, classes).all():
+    places = StateEncoder(classes).codes(labels)
+    if np.any(places < 0):
         raise ValueError("y holds labels outside the declared classes")
-    positive = classes[1:] if len(classes) == 2 else classes
-    return np.where(labels == positive[:, np.newaxis], 1.0, -1.0)
+    positive = np.arange(len(classes))[1 if len(classes) == 2 else 0 :]
+    return np.where(places == positive[:, np.newaxis], 1.0, -1.0)
 
 
 def _in_memory(X: Any) -> NDArray[Any]:

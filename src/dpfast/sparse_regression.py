@@ -408,7 +408,7 @@ class SparseRegression(RegressorMixin, Persistent):
         return MOST_ROWS
 
     def _opened(self, X: Any, y: Any) -> io.Table:
-        table = io.open_table(X, y)
+        table = io.open_table(X, y, may_copy=self.selector == "sample_aggregate")
         if table.n_outcomes == 0:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if table.n_outcomes > 1:

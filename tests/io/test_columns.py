@@ -242,3 +242,21 @@ def test_arrow_columns_have_the_bits_of_arrays():
     outcomes = pa.Table.from_pandas(pd.DataFrame(y).rename(columns=str)).to_reader(max_chunksize=900)
     bounds = {"bound_x": 1.5, "bound_y": 1.0, "sums": True}
     assert gram(batches, outcomes, **bounds) == gram(x, y, **bounds)
+
+
+@pytest.mark.parametrize(
+    ("column", "entries", "expected"),
+    [
+        (Boolean("a", missing=True), [True, None, False, 0], [1.0, 1.0, 0.0, 0.0]),
+        (Number("a", missing=7.0), [1, None, 2.5, True], [1.0, 7.0, 2.5, 1.0]),
+    ],
+)
+def test_what_is_declared_for_a_missing_entry_holds_where_that_entry_makes_objects_of_a_column(
+    column, entries, expected
+):
+    frame = pd.DataFrame({"a": pd.Series(entries, dtype=object)})
+    (x,) = (x for x, _ in Columns([column]).encode(frame) if len(x))
+    assert x.ravel().tolist() == expected
+    for odd, error, words in (("77", TypeError, "entries that are not numbers$"), (10**400, ValueError, "infinite")):
+        with pytest.raises(error, match=f"column 'a' holds {words}"):
+            list(Columns([column]).encode(pd.concat([frame, pd.DataFrame({"a": [odd]}, dtype=object)])))

@@ -107,12 +107,18 @@ def test_values_that_are_not_finite_are_refused_in_and_out_of_the_sample(bad, pl
     assert len(messages) == 1
 
 
+def test_the_dtypes_of_a_frame_decide_nothing():
+    X, Y = data()
+    mixed = pd.DataFrame(X).astype({0: "float32"})
+    one, other = (sampled_gram(x, Y, [1, 7], **BOUNDS) for x in (mixed, mixed.to_numpy(float)))
+    np.testing.assert_array_equal(one.exact_xx.to_float64(), other.exact_xx.to_float64())
+    np.testing.assert_array_equal(one.exact_xy.to_float64(), other.exact_xy.to_float64())
+
+
 def test_what_cannot_be_sampled_is_refused():
     X, Y = data()
     with pytest.raises(TypeError, match="arrays"):
         sampled_gram(iter([X]), iter([Y]), [1], **BOUNDS)
-    with pytest.raises(TypeError, match="arrays"):
-        sampled_gram(pd.DataFrame(X).astype({0: "float32"}), Y, [1], **BOUNDS)
     with pytest.raises(ValueError, match="Y is needed"):
         cross_moments(X, **BOUNDS)
     with pytest.raises(ValueError, match="rows must lie"):

@@ -60,7 +60,7 @@ def as_matrix(values: object, name: str, *, is_outcome: bool = False) -> Matrix:
 def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: bool = False) -> Matrix | None:
     """Return a table that is one array already, or None.
 
-    A memory map is one, and so is a frame of one dtype (of one block, unless `may_copy`).
+    A memory map is one, and so is a frame of one dtype and one block; of another a copy is made, if `may_copy`.
     """
     if is_path(table) and Path(table).suffix == ".npy" and Path(table).exists():
         table = np.load(table, mmap_mode="r", allow_pickle=False)

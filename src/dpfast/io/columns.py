@@ -288,7 +288,7 @@ class Columns:
                 _check_readable_as_text(column, part)
                 continue
             family = part.families[column.name]
-            if family.name not in ("any", "text" if column.holds == "text" else "number"):
+            if family.name not in ("any", "object", "text" if column.holds == "text" else "number"):
                 raise TypeError(
                     f"column {column.name!r} of {part.label} holds {family.dtype}; declared as "
                     f"{type(column).__name__}, it must hold {_HOLDS[column.holds]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -22,10 +23,11 @@ def is_frame(table: object) -> bool:
 
 
 def frame_as_array(frame: Any, name: str, *, may_copy: bool) -> NDArray[Any] | None:
-    """Return a frame whose columns share one NumPy dtype as an array, or None; a copy only if `may_copy`."""
+    """Return a frame as an array, or None; a copy only if `may_copy`, as if not all columns share one NumPy dtype."""
     dtypes = _checked_dtypes(frame, name)
     if not all(isinstance(dtype, np.dtype) and dtype == dtypes[0] for dtype in dtypes):
-        return None
+        # One entry may have made the dtype of its column: what is done with the table must not depend on it.
+        return np.concatenate(list(frame_blocks(frame, name))) if may_copy else None
     # A frame of several blocks has no array behind it: to_numpy copies, and two copies share no memory.
     has_array = np.may_share_memory(frame.iloc[:1].to_numpy(), frame.iloc[:1].to_numpy())
     if not (has_array or may_copy or len(frame) == 0):
@@ -64,7 +66,10 @@ class FrameBatch:
 
     def numbers(self, name: str) -> FloatArray:
         """Return a column of numbers or booleans; missing entries are NaN."""
-        values: FloatArray = self.frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        column = self.frame[name]
+        if column.dtype == object:
+            return _numbers_among(column, name)
+        values: FloatArray = column.to_numpy(dtype=np.float64, na_value=np.nan)
         return values
 
     def codes(self, name: str, levels: Sequence[str]) -> Codes:
@@ -95,9 +100,26 @@ def frame_batches(frame: Any, names: list[str]) -> Iterator[FrameBatch]:
         yield FrameBatch(frame.iloc[start : start + step])
 
 
-def _family(dtype: Any) -> Literal["number", "text", "other"]:
+def _numbers_among(column: Any, name: str) -> FloatArray:
+    """Return numbers and booleans that lie beside missing entries, which make objects of them; nothing else."""
+    values = np.full(len(column), np.nan)
+    for row, (entry, missing) in enumerate(zip(column, column.isna(), strict=True)):
+        if missing:
+            continue
+        if not isinstance(entry, Real | np.bool_):
+            raise TypeError(f"column {name!r} holds entries that are not numbers")
+        try:
+            values[row] = float(entry)
+        except OverflowError:
+            values[row] = np.inf
+    return values
+
+
+def _family(dtype: Any) -> Literal["number", "text", "object", "other"]:
     types = sys.modules["pandas"].api.types
     if types.is_any_real_numeric_dtype(dtype) or types.is_bool_dtype(dtype):
         return "number"
+    if types.is_object_dtype(dtype):
+        return "object"
     kind = dtype.categories.dtype if isinstance(dtype, sys.modules["pandas"].CategoricalDtype) else dtype
     return "text" if types.is_string_dtype(kind) or types.is_object_dtype(kind) else "other"

@@ -18,9 +18,9 @@ UNDECLARED, MISSING = -1, -2
 
 @dataclass(frozen=True)
 class Family:
-    """What a column holds, as its type says; "any" where the type leaves it open."""
+    """What a column holds, as its type says; "any" where nothing is in it, "object" where each entry has its own."""
 
-    name: Literal["number", "text", "any", "other"]
+    name: Literal["number", "text", "object", "any", "other"]
     dtype: str
 
 

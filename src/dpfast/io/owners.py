@@ -71,7 +71,7 @@ class RowOwners:
         family = part.families[self._name]
         if family.name == "other":
             raise TypeError(f"column {self._name!r} of {part.label} holds {family.dtype}; ids are numbers or text")
-        return family.name
+        return "text" if family.name == "object" else family.name
 
     def __repr__(self) -> str:
         return f"<RowOwners by {self._name!r}: not private>"

@@ -76,7 +76,7 @@ def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
     Y : table or iterable, optional
         Outcomes.
     may_copy : bool, default False
-        Whether a frame of several blocks may be copied into one array.
+        Whether a frame of several blocks or dtypes may be copied into one array.
 
     Returns
     -------

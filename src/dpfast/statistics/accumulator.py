@@ -89,7 +89,7 @@ class GramAccumulator:
         Y : array_like (n_rows,) or (n_rows, n_outcomes), or a table
             Outcomes, if there are any.
         rows : array_like of int (n_selected,) or of bool (n_rows,), optional
-            Add these rows only, of arrays or frames of one dtype; an index named twice counts twice.
+            Add these rows only, of arrays or frames; an index named twice counts twice.
 
         Returns
         -------
@@ -140,7 +140,7 @@ class GramAccumulator:
         x, y = _in_memory(X, Y, rows)
         if x is None or (Y is not None and y is None):
             if rows is not None:
-                raise TypeError("rows selects from arrays, .npy files and frames of one dtype only")
+                raise TypeError("rows selects from arrays, .npy files and frames only")
             for x_block, y_block in io.blocks(X, Y):
                 self._check_block(x_block, y_block)
                 yield x_block, y_block, None
@@ -299,7 +299,7 @@ def gram(
     needs_arrays = rows is not None or (unit is not None and unit.clips_blocks)
     table = X if isinstance(X, io.Table) else io.open_table(X, Y, may_copy=needs_arrays)
     if rows is not None and (table.arrays is None or map_x is not None or map_y is not None):
-        raise TypeError("rows selects from arrays, .npy files and frames of one dtype only, and without maps")
+        raise TypeError("rows selects from arrays, .npy files and frames only, and without maps")
     if unit is not None and groups is not None:
         return people_gram(
             table, groups, unit, bound_x=bound_x, bound_y=bound_y, n_threads=n_threads, sums=sums, maps=(map_x, map_y)
@@ -339,7 +339,7 @@ def people_gram(
         if sums:
             raise ValueError("sums are not kept with bound_xx or bound_xy: add a constant column to X instead")
         if table.arrays is None:
-            raise TypeError("bound_xx and bound_xy need whole arrays, .npy files or frames of one dtype")
+            raise TypeError("bound_xx and bound_xy need whole arrays, .npy files or frames")
         x, y = io.map_block(*table.arrays, *maps)
         _check_length(owners, len(x))
         accumulator = PersonAccumulator(table.n_features, table.n_outcomes, unit, **shape)

@@ -149,7 +149,8 @@ def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
     Parameters
     ----------
     groups : array_like (n_rows,)
-        The person each row belongs to: integers, floats, strings, dates or any hashable objects.
+        The person each row belongs to: integers, floats, strings, dates or any hashable objects. They are only told
+        apart: people come in the order of their first rows.
     max_rows : int
         Rows of a person beyond the first so many do not count.
     ordered : bool, default True
@@ -175,7 +176,7 @@ def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
     else:
         numbers = _numbered(codes)
         counts = np.bincount(numbers)
-        offsets = np.concatenate([[0], np.cumsum(counts[counts > 0])]).astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         if ordered or counts.max() > max_rows:
             order = _stable_order(numbers)
     return _capped(People(n_rows, order, offsets), max_rows)
@@ -255,9 +256,16 @@ def _stable_order(numbers: Index) -> Index:
 
 
 def _numbered(codes: NDArray[Any]) -> Index:
-    """Return a number from 0 for each id."""
+    """Return a number from 0 for each id, in the order in which they come first: that of ids decides nothing."""
     numbers = _narrow(codes)
-    return np.unique(codes, return_inverse=True)[1].astype(np.int64, copy=False) if numbers is None else numbers
+    if numbers is None:
+        numbers = np.unique(codes, return_inverse=True)[1].astype(np.int64, copy=False)
+    rows = np.arange(len(numbers))
+    first = np.empty(numbers.max() + 1, np.int64)
+    first[numbers[::-1]] = rows[::-1]
+    comes_first = first[numbers] == rows
+    ranks: Index = (np.cumsum(comes_first) - 1)[first[numbers]]
+    return ranks
 
 
 def _narrow(codes: NDArray[Any]) -> Index | None:

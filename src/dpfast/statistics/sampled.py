@@ -66,7 +66,7 @@ def sampled_gram(
 
     Parameters
     ----------
-    X, Y : array_like, .npy files or frames of one dtype
+    X, Y : array_like, .npy files or frames
         Features and outcomes; X may also be a `dpfast.io.Table` that holds both.
     rows : array_like of int (n_sampled,) or of bool (n_rows,)
         The sample, as for `GramAccumulator.update`. For a private release it must be secret
@@ -93,7 +93,7 @@ def sampled_gram(
     """
     table = X if isinstance(X, io.Table) else io.open_table(X, Y, may_copy=True)
     if table.arrays is None:
-        raise TypeError("a sample is taken of arrays, .npy files and frames of one dtype only")
+        raise TypeError("a sample is taken of arrays, .npy files and frames only")
     x = table.arrays[0]
     exact_xy = cross_moments(table, bound_x=bound_x, bound_y=bound_y, n_threads=n_threads)
     of_sample = gram(x, bound_x=bound_x, rows=rows, n_threads=n_threads)

@@ -184,8 +184,7 @@ class Trajectories:
         Returns
         -------
         Trajectories
-            In the order of the frame if the rows of every trajectory are consecutive; else in that of their ids, or of
-            their first rows where ids are objects.
+            In the order of their first rows.
 
         Raises
         ------
