@@ -160,11 +160,11 @@ def test_unfit_columns_are_named_without_their_values(column, table, error, mess
 def test_a_csv_without_names_is_not_quoted(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("secret,34\nother,35\n")
-    with pytest.raises(ValueError, match="names no declared column in its first line: not 'secrets'") as raised:
+    with pytest.raises(ValueError, match="no column 'secrets' in its first line, nor any other") as raised:
         Columns(["secrets", "age"]).check(path)
     assert "34" not in str(raised.value)
     path.write_text("age,wieght\n34,3\n")
-    with pytest.raises(ValueError, match=r"did you mean 'wieght'\?\); its columns: 'age', 'wieght'"):
+    with pytest.raises(ValueError, match=r"no column 'weight' in its first line$") as raised:
         Columns(["age", "weight"]).check(path)
     path.write_text("age,age\n34,3\n")
     with pytest.raises(ValueError, match="two columns alike"):

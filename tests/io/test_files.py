@@ -1,5 +1,6 @@
 """Files, globs and folders of them: the bits of the table in memory, or an error that quotes none of it."""
 
+import subprocess
 import sys
 import threading
 
@@ -78,14 +79,20 @@ def test_a_row_group_does_not_lie_in_memory(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.csv", "a,b\n1,secret\n", "in column 'b', cells that are not numbers"),
+        ("t.csv", "a,b\n1,secret\n", "in column number 2, cells that are not numbers"),
+        ("t.csv", "a,secret,c\n1,2,3\n1,other,3\n", "in column number 2, cells that are not numbers"),
+        ("t.csv", "a,b,c,d,e\n1,secret,1,secret,1\n", "in column number 2, cells that are not numbers"),
         ("t.csv", "a,b\n1,2\n1,secret,3\n", "not every line has as many cells"),
+        ("t.csv", "secret,34\n0.5,0.1\n", "holds values in its first line"),
+        ("t.csv", "secret,nan\n0.5,0.1\n", "holds values in its first line"),
+        ("t.csv", "secret,\n0.5,0.1\n", "holds values in its first line"),
+        ("t.csv", "secret,secret\n0.5,0.1\n", "names two columns alike"),
         ("t.csv", "a,b\n1,\xff\xfe\n", "not a CSV file in UTF-8"),
         ("t.csv", "a,b\n" + "1,2\n" * 10_000 + "1,\xff\n", "cells that are not numbers"),
         ("t.csv", "", "is empty"),
         ("t.csv", "a,b\n1,\n", "X contains NaN"),
         ("t.parquet", "secret", "not a Parquet file"),
-        ("t.npy", "secret", "pickled|magic|allow_pickle"),
+        ("t.npy", "secret", "not a .npy file"),
     ],
 )
 def test_unreadable_files_are_not_quoted(name, content, message, tmp_path):
@@ -94,6 +101,42 @@ def test_unreadable_files_are_not_quoted(name, content, message, tmp_path):
     with pytest.raises(ValueError, match=message) as raised:
         gram(path, bound_x=1.0)
     assert "secret" not in str(raised.value)
+    assert raised.value.__context__ is None
+
+
+@pytest.mark.parametrize("bad", [1, 300_000])
+def test_one_cpu_or_many_a_bad_cell_is_told_alike_and_the_process_ends_well(bad, tmp_path):
+    """The serial reader of pyarrow words its errors otherwise, and its threads outlive the reading of a long file."""
+    lines = ["0.25,0.5"] * 400_000
+    lines[bad] = "0.25,secret"
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + "\n".join(lines))
+    code = """
+import os, sys
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(sys.argv[2])])
+from dpfast.statistics import gram
+try:
+    gram(sys.argv[1], bound_x=1.0)
+except ValueError as error:
+    print(error, error.__context__)
+"""
+    done = [
+        subprocess.run([sys.executable, "-c", code, path, str(cpus)], capture_output=True, text=True, timeout=120)
+        for cpus in (1, 1, 2)
+    ]
+    assert {(one.returncode, one.stderr) for one in done} == {(0, "")}
+    message = f"{str(path)!r} holds, in column number 2, cells that are not numbers None\n"
+    assert {one.stdout for one in done} == {message}
+
+
+def test_a_dataset_is_not_quoted(tmp_path):
+    import pyarrow.dataset as dataset
+
+    (tmp_path / "t.csv").write_text("a,b\n0.1,0.2\n0.3,secret\n")
+    schema = pa.schema([("a", pa.float64()), ("b", pa.float64())])
+    with pytest.raises(ValueError, match="X cannot be read to its end") as raised:
+        gram(dataset.dataset(tmp_path / "t.csv", format="csv", schema=schema), bound_x=1.0)
+    assert raised.value.__context__ is None
 
 
 def test_a_damaged_page_is_not_quoted(frame, tmp_path):

@@ -135,8 +135,8 @@ NAN = np.where(VALUES == 5.0, np.nan, VALUES)
 
 BAD_PANELS = {
     "ragged": ([[1.0, 2.0], [1.0]], 1, "donors must have one value for each unit and period: its rows have different"),
-    "one dimension": (VALUES[0], 2, r"donors must be 2-D, got an array of shape \(4,\)"),
-    "a constant": (3.0, 2, r"donors must be 2-D, got an array of shape \(\)"),
+    "one dimension": (VALUES[0], 2, r"donors must be 2-D, got an array of 1 dimension"),
+    "a constant": (3.0, 2, r"donors must be 2-D, got an array of 0 dimension"),
     "a series": (wide().loc["a"], 2, "donors must be two-dimensional, units by periods, got a Series"),
     "no unit": (VALUES[:0], 2, "donors must have at least one unit, got none"),
     "NaN": (NAN, 2, "donors contains NaN: fill it, or declare the observation_rate"),

@@ -60,7 +60,26 @@ def test_what_does_not_fit_is_refused(arrays):
         gram(x, bound_x=-1.0)
     with pytest.raises(ValueError, match=r"^X contains NaN or infinity"):
         gram(da.where(x > 2, np.nan, x), bound_x=1.0)
-    with pytest.raises(ValueError, match="4 partitions and Y has 3"):
+    with pytest.raises(ValueError, match="different numbers of partitions"):
         gram(x, dd.from_pandas(pd.DataFrame(Y), npartitions=3), **BOUNDS)
     with pytest.raises(TypeError, match="accepted"):
         GramAccumulator(4, bound_x=1.0).update(x)
+
+
+def test_what_tasks_of_dask_say_is_not_quoted(capfd):
+    import dask
+
+    frame = dask.delayed(lambda cell: pd.DataFrame({"a": [float(cell)]}))
+    parts = dd.from_delayed([frame("0.5"), frame("secret")], meta=pd.DataFrame({"a": [0.5]}), verify_meta=False)
+    with pytest.raises(ValueError, match="a task of the Dask collections failed") as raised:
+        gram(parts, bound_x=1.0)
+    assert raised.value.__context__ is None
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("bad", range(5))
+def test_a_refused_partition_refuses_the_table(arrays, bad):
+    X = np.where(np.arange(len(arrays[0]))[:, None] == 400 * bad, np.nan, arrays[0])
+    with pytest.raises(ValueError, match=r"^X contains NaN or infinity$") as raised:
+        gram(da.from_array(X, chunks=(400, 4)), bound_x=1.0)
+    assert raised.value.__context__ is None

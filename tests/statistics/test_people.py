@@ -434,7 +434,7 @@ def test_no_people_at_all():
         ({"bound_xx": 5.0, "sums": True}, ValueError, "add a constant column"),
         ({"rows": np.arange(3)}, ValueError, "rows and groups do not go together"),
         ({"groups": np.zeros((200, 1))}, ValueError, "groups must be 1-D"),
-        ({"groups": np.zeros(3)}, ValueError, "groups must have one id a row: it has 3 ids, X has"),
+        ({"groups": np.zeros(3)}, ValueError, "groups must have one id a row"),
         ({"groups": "abc"}, TypeError, "groups must be a 1-D array of ids, got str"),
         ({"groups": 7}, TypeError, "groups must be a 1-D array of ids, got int"),
         ({"groups": np.zeros(200, complex)}, TypeError, "groups has dtype complex128"),

@@ -1,23 +1,25 @@
 """Arrow tables, Parquet files and CSV files as blocks of rows. pyarrow is imported when a file is opened, not before.
 
-Messages of pyarrow may quote what stands in a file. They are replaced by ones that name the file and the column.
+Messages of pyarrow quote cells and count rows, in words that differ between its readers. They are never read: an error
+of pyarrow's is replaced by one that names the file and, where that was declared, the column.
 """
 
 from __future__ import annotations
 
 import csv
-import re
 import sys
 from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from dpfast.io.named import MISSING, UNDECLARED, Codes, Family, FloatArray
+from dpfast.io.own_words import in_own_words
 from dpfast.kernels.columns import ColumnBlock, Rows
 
 T = TypeVar("T")
@@ -30,6 +32,9 @@ _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
 # Column chunks of Parquet are read through buffers, none in advance: a row group need not fit in memory.
 _BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES = 1 << 18, 1 << 26
 _CSV_BLOCK_BYTES = 1 << 22
+
+_DAMAGED_PARQUET = "{0!r} is not a Parquet file, is damaged, or uses a feature not supported"
+_HOLDS = {"number": "numbers", "boolean": "true, false, 1 or 0", "text": "text in UTF-8"}
 
 
 def is_arrow(table: object) -> bool:
@@ -44,14 +49,15 @@ def is_arrow(table: object) -> bool:
 
 def arrow_blocks(table: Any, name: str) -> Iterator[Rows]:
     """Iterate over the record batches of an Arrow object."""
-    return _rows(_batches(table, None), table.schema, name)
+    return _rows(_batches(table, None, name), table.schema, name)
 
 
 def file_blocks(path: Path, name: str) -> Iterator[Rows]:
     """Iterate over a Parquet or CSV file, every column a number; two batches in memory at a time."""
     if path.suffix == ".csv":
         names = csv_names(path)
-        batches = (batch for batch, _ in csv_batches(path, dict.fromkeys(names, "number")))
+        _check_header(path, names)
+        batches = (batch for batch, _ in csv_batches(path, dict.fromkeys(names, "number"), declared=False))
         pyarrow = _pyarrow(path)
         yield from _rows(batches, pyarrow.schema([(column, pyarrow.float64()) for column in names]), name)
     else:
@@ -114,16 +120,14 @@ def arrow_families(schema: Any) -> dict[str, Family]:
 
 def arrow_batches(table: Any, names: list[str]) -> Iterator[ArrowBatch]:
     """Iterate over some columns of an Arrow object."""
-    return (ArrowBatch(batch) for batch in _batches(table, names))
+    return (ArrowBatch(batch) for batch in _batches(table, names, "the table"))
 
 
 def parquet_schema(path: Path) -> Any:
     """Read a Parquet file's schema from its footer."""
     parquet = _pyarrow(path).parquet
-    with path.open("rb"):  # the plain error of a file that is missing or forbidden
-        pass
-    with _parquet_errors(path):
-        return parquet.read_schema(path)
+    _check_openable(path)
+    return in_own_words(partial(parquet.read_schema, path), _DAMAGED_PARQUET.format(str(path)))
 
 
 def parquet_batches(path: Path, names: list[str] | None) -> Iterator[tuple[Any, float]]:
@@ -135,27 +139,24 @@ def _parquet_batches(path: Path, names: list[str] | None) -> Generator[tuple[Any
     parquet = _pyarrow(path).parquet
     n_columns = len(parquet_schema(path) if names is None else names)
     buffer_size = max(1, min(_BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES // max(1, n_columns)))
-    with _parquet_errors(path):
-        file = parquet.ParquetFile(path, pre_buffer=False, buffer_size=buffer_size)
+    damaged = _DAMAGED_PARQUET.format(str(path))
+    options = {"pre_buffer": False, "buffer_size": buffer_size}
+    file = in_own_words(partial(parquet.ParquetFile, path, **options), damaged)
     with file:
         batches = file.iter_batches(batch_size=_batch_rows(n_columns), columns=names)
-        n_read, n_rows = 0, file.metadata.num_rows
-        while True:
-            with _parquet_errors(path):
-                batch = next(batches, None)
-            if batch is None:
-                return
+        n_read, n_rows = 0, max(1, file.metadata.num_rows)
+        while (batch := in_own_words(partial(next, batches, None), damaged)) is not None:
             n_read += batch.num_rows
             yield batch, n_read / n_rows
 
 
 def csv_names(path: Path) -> list[str]:
-    """Read the first line of a CSV file: the names of its columns."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        try:
-            names = next(csv.reader(file), [])
-        except (UnicodeDecodeError, csv.Error):
-            raise ValueError(f"{str(path)!r} is not a CSV file in UTF-8") from None
+    """Read the first line of a CSV file: the names of its columns, unless it has none and that is somebody's row.
+
+    No message quotes it.
+    """
+    _check_openable(path)
+    names = in_own_words(partial(_first_line, path), f"{str(path)!r} is not a CSV file in UTF-8")
     if not names:
         raise ValueError(f"{str(path)!r} is empty: the first line of a CSV file must name its columns")
     if len(set(names)) < len(names):
@@ -163,7 +164,7 @@ def csv_names(path: Path) -> list[str]:
     return names
 
 
-def csv_batches(path: Path, families: Mapping[str, str]) -> Iterator[tuple[Any, float]]:
+def csv_batches(path: Path, families: Mapping[str, str], *, declared: bool = True) -> Iterator[tuple[Any, float]]:
     """Iterate over record batches of some columns of a CSV file, and the share of the file that has been read.
 
     Parameters
@@ -172,11 +173,30 @@ def csv_batches(path: Path, families: Mapping[str, str]) -> Iterator[tuple[Any, 
         Commas between cells, names in the first line, UTF-8.
     families : mapping of str to {"number", "boolean", "text"}
         The columns wanted and what they hold: types are declared, never inferred from rows.
+    declared : bool, default True
+        Whether the names are the caller's, and may stand in messages; otherwise columns go by their place.
     """
+    try:
+        yield from _csv_batches(path, families)
+        return
+    except _UnreadableError:
+        pass
+    raise ValueError(f"{str(path)!r} {_csv_problem(path, families, declared)}")
+
+
+class _UnreadableError(Exception):
+    """Stands for an error of pyarrow's until it is known which column is to blame."""
+
+
+def _csv_batches(path: Path, families: Mapping[str, str]) -> Iterator[tuple[Any, float]]:
     pyarrow = _pyarrow(path)
-    reader = pyarrow.csv
-    arrow_types = {"number": pyarrow.float64(), "boolean": pyarrow.bool_(), "text": pyarrow.string()}
-    convert = reader.ConvertOptions(
+    arrow_types = {
+        "number": pyarrow.float64(),
+        "boolean": pyarrow.bool_(),
+        "text": pyarrow.string(),
+        "bytes": pyarrow.binary(),
+    }
+    convert = pyarrow.csv.ConvertOptions(
         column_types={name: arrow_types[family] for name, family in families.items()},
         include_columns=list(families),
         null_values=list(NULL_WORDS),
@@ -184,29 +204,78 @@ def csv_batches(path: Path, families: Mapping[str, str]) -> Iterator[tuple[Any, 
         false_values=["false", "False", "FALSE", "0", "0.0"],
         strings_can_be_null=True,
     )
-    names = csv_names(path)
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        with _csv_errors(path, names):
-            batches = reader.open_csv(file, reader.ReadOptions(block_size=_CSV_BLOCK_BYTES), convert_options=convert)
-        while True:
-            with _csv_errors(path, names):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch, file.tell() / size
+    # A file of pyarrow's own: its threads read ahead, and would need the interpreter's lock for a file of Python's, so
+    # that a process which ends meanwhile aborts. For that reason too it is not closed here, but by its last user.
+    file = pyarrow.OSFile(str(path))
+    size = max(1, file.size())
+    options = pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES)
+    open_csv = partial(pyarrow.csv.open_csv, file, options, convert_options=convert)
+    batches = in_own_words(open_csv, "", _UnreadableError)
+    while (batch := in_own_words(partial(next, batches, None), "", _UnreadableError)) is not None:
+        yield batch, file.tell() / size
 
 
-def _batches(table: Any, names: list[str] | None) -> Iterator[Any]:
+def _csv_problem(path: Path, families: Mapping[str, str], declared: bool) -> str:
+    """Find the column to blame by reading the file again, half of the columns at a time."""
+
+    def is_readable(chosen: Mapping[str, str]) -> bool:
+        try:
+            for _ in _csv_batches(path, chosen):
+                pass
+        except _UnreadableError:
+            return False
+        return True
+
+    suspects = list(families)
+    if not is_readable(dict.fromkeys(suspects, "bytes")):
+        return "is damaged: not every line has as many cells as the first"
+    while len(suspects) > 1:
+        half = suspects[: len(suspects) // 2]
+        suspects = half if not is_readable({name: families[name] for name in half}) else suspects[len(half) :]
+    (name,) = suspects
+    place = repr(name) if declared else f"number {1 + list(families).index(name)}"
+    return f"holds, in column {place}, cells that are not {_HOLDS[families[name]]}"
+
+
+def _first_line(path: Path) -> list[str]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        return next(csv.reader(file), [])
+
+
+def _check_header(path: Path, names: Sequence[str]) -> None:
+    """Refuse a first line that holds values: it is somebody's row, and its words are not the caller's."""
+    if any(name in NULL_WORDS or _reads_as_number(name) for name in names):
+        raise ValueError(f"{str(path)!r} holds values in its first line: that of a CSV file must name its columns")
+
+
+def _reads_as_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_openable(path: Path) -> None:
+    """Raise the plain error of a file that is missing or forbidden."""
+    with path.open("rb"):
+        pass
+
+
+def _batches(table: Any, names: list[str] | None, label: str) -> Iterator[Any]:
+    """Record batches of some columns; errors of what stands behind them, files for instance, are not quoted."""
     pyarrow = sys.modules["pyarrow"]
-    if isinstance(table, pyarrow.RecordBatch | pyarrow.Table):
-        part = table if names is None else table.select(names)
-        yield from [part] if isinstance(part, pyarrow.RecordBatch) else part.to_batches()
+    if isinstance(table, pyarrow.RecordBatch):
+        batches = iter([table])
+    elif isinstance(table, pyarrow.Table):
+        batches = iter(table.to_batches())
     elif isinstance(table, pyarrow.RecordBatchReader):
-        for batch in table:
-            yield batch if names is None else batch.select(names)
+        batches = iter(table)
     else:
-        yield from table.to_batches(columns=names)
+        batches = iter(table.to_batches(columns=names))
+    problem = f"{label} cannot be read to its end: a file of it is damaged, or holds other values than its schema says"
+    while (batch := in_own_words(partial(next, batches, None), problem)) is not None:
+        yield batch if names is None else batch.select(names)
 
 
 def _rows(batches: Iterable[Any], schema: Any, name: str) -> Iterator[Rows]:
@@ -247,27 +316,3 @@ def _pyarrow(path: Path) -> Any:
     except ImportError:
         raise ImportError(f"reading {str(path)!r} needs pyarrow: pip install 'dpfast[arrow]'") from None
     return pyarrow
-
-
-@contextmanager
-def _parquet_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (sys.modules["pyarrow"].ArrowException, OSError):
-        raise ValueError(f"{str(path)!r} is not a Parquet file, is damaged, or uses a feature not supported") from None
-
-
-@contextmanager
-def _csv_errors(path: Path, names: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except (sys.modules["pyarrow"].ArrowException, UnicodeDecodeError) as error:
-        place = re.match(r"In CSV column #(\d+): CSV conversion error to (\w+)", str(error))
-        if place is None:
-            problem = "is damaged: not every line has as many cells as the first, or it is not UTF-8"
-        else:
-            wanted = "true, false, 1 or 0" if place[2] == "bool" else "numbers"
-            problem = f"holds, in column {names[int(place[1])]!r}, cells that are not {wanted}"
-    else:
-        return
-    raise ValueError(f"{str(path)!r} {problem}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from dpfast.io.arrow import arrow_blocks, file_blocks, is_arrow
 from dpfast.io.columns import EncodedTable
 from dpfast.io.files import file_format, is_path, table_files
 from dpfast.io.frames import frame_as_array, frame_blocks, is_frame
+from dpfast.io.own_words import in_own_words
 from dpfast.io.partitions import is_dask
 from dpfast.kernels.columns import ColumnBlock, Rows
 
@@ -41,20 +43,25 @@ def as_matrix(values: object, name: str, *, is_outcome: bool = False) -> Matrix:
     """
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; drop or fill its missing values first")
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        raise ValueError(f"{name} has rows of different lengths") from None
+    array: Matrix = in_own_words(
+        partial(np.asarray, values), f"{name} has rows of different lengths, or is no array of numbers"
+    )
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} has dtype {array.dtype}; real numbers are needed (float, integer or bool)")
+        raise TypeError(f"{name} has dtype {dtype_name(array)}; real numbers are needed (float, integer or bool)")
     if is_outcome and array.ndim == 1:
         return array[:, np.newaxis]
     if array.ndim != 2:
+        # How long it is may be private.
         dimensions = "1-D or 2-D" if is_outcome else "2-D"
-        raise ValueError(f"{name} must be {dimensions}, got an array of shape {array.shape}")
+        raise ValueError(f"{name} must be {dimensions}, got an array of {array.ndim} dimension(s)")
     return array
+
+
+def dtype_name(array: Matrix) -> str:
+    """Name a dtype; that of text without the length of the longest, which is somebody's."""
+    return {"U": "str", "S": "bytes", "V": "void"}.get(array.dtype.kind) or str(array.dtype)
 
 
 def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: bool = False) -> Matrix | None:
@@ -63,7 +70,7 @@ def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: b
     A memory map is one, and so is a frame of one dtype and one block; of another a copy is made, if `may_copy`.
     """
     if is_path(table) and Path(table).suffix == ".npy" and Path(table).exists():
-        table = np.load(table, mmap_mode="r", allow_pickle=False)
+        table = _load_npy(Path(table))
     if is_frame(table):
         table = frame_as_array(table, name, may_copy=may_copy)
     if isinstance(table, np.ndarray) or _is_nested_numbers(table) or _becomes_array(table):
@@ -146,9 +153,16 @@ def _aligned(xs: Iterator[Rows], ys: Iterator[Rows]) -> Iterator[Block]:
 
 def _file_stream(file: Path, name: str, *, is_outcome: bool) -> Iterable[Rows]:
     if file_format(file, name) == "npy":
-        array = np.load(file, mmap_mode="r", allow_pickle=False)
-        return [as_matrix(array, name, is_outcome=is_outcome)]
+        return [as_matrix(_load_npy(file), name, is_outcome=is_outcome)]
     return file_blocks(file, name)
+
+
+def _load_npy(file: Path) -> Matrix:
+    with file.open("rb"):  # the plain error of a file that is missing or forbidden
+        pass
+    load = partial(np.load, file, mmap_mode="r", allow_pickle=False)
+    array: Matrix = in_own_words(load, f"{str(file)!r} is not a .npy file of numbers, or is damaged")
+    return array
 
 
 def _is_table_list(table: object) -> bool:

@@ -259,7 +259,8 @@ class Columns:
             ``.csv`` file, a glob or a folder of them, or an iterable of these. Columns that are not declared are not
             read.
         progress : callable, optional
-            Called with the number of bytes read since it was last called.
+            Called with the number of bytes read since it was last called. For the owner of the data: batches have a
+            fixed number of rows, so the steps tell how many there are.
 
         Returns
         -------
@@ -403,19 +404,16 @@ def _check_readable_as_text(column: Column, part: Part) -> None:
 
 def check_named_once(name: str, part: Part, declared: Sequence[str]) -> None:
     """Refuse a part that does not have exactly one column of that name, which is one of those declared."""
-    if part.names.count(name) != 1:
-        # The first line of a text file that names nothing declared may be a person's.
-        is_header = part.families is not None or any(other in part.names for other in declared)
-        raise ValueError(_not_one(name, part, is_header))
-
-
-def _not_one(name: str, part: Part, is_header: bool) -> str:
+    if part.names.count(name) == 1:
+        return
     if name in part.names:
-        return f"{part.label} has more than one column {name!r}"
-    if not is_header:
-        return f"{part.label} names no declared column in its first line: not {name!r}, nor any other"
+        raise ValueError(f"{part.label} has more than one column {name!r}")
+    if part.families is None:
+        # The first line of a text file may be a person's: none of it is quoted.
+        others = ", nor any other that is declared" if not any(other in part.names for other in declared) else ""
+        raise ValueError(f"{part.label} has no column {name!r} in its first line{others}")
     strings = [other for other in part.names if isinstance(other, str)]
     shown = ", ".join(map(repr, strings[:20])) + (f" and {len(strings) - 20} more" if len(strings) > 20 else "")
     near = difflib.get_close_matches(name, strings, 1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"{part.label} has no column {name!r}{hint}; its columns: {shown}"
+    raise ValueError(f"{part.label} has no column {name!r}{hint}; its columns: {shown}")

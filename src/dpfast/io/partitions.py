@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+from dpfast.io.own_words import in_own_words
+
+_FAILED = "a task of the Dask collections failed; what it said may quote them: compute them by themselves to see"
 
 
 def is_dask(table: object) -> bool:
@@ -31,7 +37,8 @@ def reduce_partitions(X: Any, Y: Any, function: Callable[[Any, Any], Any], combi
     Raises
     ------
     TypeError, ValueError
-        If one of X and Y is not a Dask collection, or their partitions differ in number.
+        If one of X and Y is not a Dask collection, or their partitions differ in number; what `function` raises, and
+        a ValueError in the place of anything that the collections' own tasks raise.
     """
     from dask.delayed import delayed
 
@@ -39,12 +46,35 @@ def reduce_partitions(X: Any, Y: Any, function: Callable[[Any, Any], Any], combi
         raise TypeError(f"X is a Dask collection, so Y must be one too; got {type(Y).__qualname__}")
     xs, ys = _row_partitions(X, None), _row_partitions(Y, X) if Y is not None else None
     if ys is not None and len(ys) != len(xs):
-        raise ValueError(f"X has {len(xs)} partitions and Y has {len(ys)}; repartition one like the other")
-    level = [delayed(function)(x, y) for x, y in zip(xs, ys or [None] * len(xs), strict=True)]
+        raise ValueError("X and Y have different numbers of partitions; repartition one like the other")
+    reduce_one, reduce_two = delayed(partial(_reduce, function)), delayed(partial(_combine, combine))
+    level = [reduce_one(x, y) for x, y in zip(xs, ys or [None] * len(xs), strict=True)]
     while len(level) > 1:
-        pairs = [delayed(combine)(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
+        pairs = [reduce_two(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
         level = pairs + level[2 * len(pairs) :]
-    return level[0].compute()
+    result = in_own_words(level[0].compute, _FAILED)
+    if isinstance(result, _Refusal):
+        raise result.error
+    return result
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """An error of ours as a result: raised in a worker, it would be logged there with the partition that it is of."""
+
+    error: Exception
+
+
+def _reduce(function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
+    try:
+        return function(x, y)
+    except (TypeError, ValueError) as error:
+        return _Refusal(type(error)(str(error)))
+
+
+def _combine(combine: Callable[[Any, Any], Any], first: Any, second: Any) -> Any:
+    refusals = [one for one in (first, second) if isinstance(one, _Refusal)]
+    return refusals[0] if refusals else combine(first, second)
 
 
 def _row_partitions(table: Any, like: Any) -> list[Any]:

@@ -94,7 +94,7 @@ def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
     y = None if Y is None else in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)
     if x is not None and (Y is None or y is not None):
         if y is not None and len(y) != len(x):
-            raise ValueError(f"X and Y have different numbers of rows: {len(x)} and {len(y)}")
+            raise ValueError("X and Y have different numbers of rows")
         return Table(*_widths(x, y), arrays=(x, y))
     stream = blocks(X, Y)
     first = next(stream, None)
@@ -107,7 +107,8 @@ def _widths(x: Rows, y: Rows | None) -> tuple[int, int]:
     for name, block in (("X", x), ("Y", y)):
         if block is not None and block.shape[1] == 0:
             raise ValueError(
-                f"{name} must have columns, got 0 feature(s) (shape={block.shape}) while a minimum of 1 is required."
+                # The words that scikit-learn's checks ask for, without the number of rows.
+                f"{name} must have columns, got 0 feature(s) (shape=(, 0)) while a minimum of 1 is required."
             )
     return x.shape[1], 0 if y is None else y.shape[1]
 

@@ -28,7 +28,8 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
     force : bool, default False
         Replace outputs, and make a new release even if this very job has made one: it costs its budget again.
     progress : bool, default True
-        Show the bytes read, where tqdm is installed and a terminal is watching.
+        Show the bytes read, where tqdm is installed and a terminal is watching; under add/remove only that something
+        is read, and for how long.
 
     Returns
     -------
@@ -62,12 +63,16 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
 
 @contextmanager
 def _progress(job: Job, wanted: bool) -> Iterator[Callable[[int], object] | None]:
-    """Count bytes, which are as public as the files' sizes; rows are private under add/remove."""
+    """Count bytes, of fixed numbers of rows at a time; where these are private, only show that they are read."""
     if not wanted or find_spec("tqdm") is None:
         yield None
         return
     from tqdm import tqdm
 
+    if job.budget.adjacency == "add_remove":
+        with tqdm(bar_format="{desc}: {elapsed}", desc="reading", disable=None, leave=False) as bar:
+            yield lambda _: bar.update()
+        return
     size = sum(file.stat().st_size for file in job.files)
     with tqdm(total=size, unit="B", unit_scale=True, desc="reading", disable=None, leave=False) as bar:
         yield bar.update

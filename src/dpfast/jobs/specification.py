@@ -220,13 +220,17 @@ def _columns(job: Section, files: list[Path]) -> tuple[Columns, dict[str, tuple[
     """Return the declared columns, and the limits of those that have any."""
     declared = {key: job.take(key, dict) for key in ("features", "outcomes")}
     explicit = {name for section in declared.values() for name in section}
-    present = next(table_parts(files)).names
+    first = next(table_parts(files))
+    present = first.names
     names = [name for name in present if name not in explicit]
     limits: dict[str, tuple[float, float]] = {}
     columns: dict[str, list[Column]] = {"features": [], "outcomes": []}
     for key, section in declared.items():
         for name, value in section.items():
             is_pattern = any(sign in name for sign in "*?[") and name not in present
+            if is_pattern and first.families is None and explicit.isdisjoint(present):
+                # What a pattern matches is released, and the first line of a text file may be a person's.
+                raise ValueError(f"[{key}] {name!r} is a pattern: name one column of {first.label} at least in full")
             matches = fnmatch.filter(names, name) if is_pattern else [name]
             if not matches:
                 raise ValueError(f"[{key}] {name!r} matches no column of the table that is not declared by name")

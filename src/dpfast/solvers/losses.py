@@ -143,7 +143,7 @@ class SmoothedHinge(GeneralisedLinearLoss):
     Parameters
     ----------
     width : float, default 0.5
-        Half the width of the bend, from 2**-7 on: how long minimising takes would tell of the rows where it is narrower.
+        Half the width of the bend, from 2**-7 on: were it narrower, the time that minimising takes would tell of rows.
 
     Examples
     --------

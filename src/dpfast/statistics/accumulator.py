@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast import io
+from dpfast.io.blocks import dtype_name
 from dpfast.kernels import gram as kernel
 from dpfast.kernels import person_gram
 from dpfast.kernels.columns import ColumnBlock, Rows
@@ -158,7 +159,7 @@ class GramAccumulator:
         if y.shape[1] != self.n_outcomes:
             raise ValueError(f"Y has {y.shape[1]} columns, n_outcomes is {self.n_outcomes}")
         if len(y) != len(x):
-            raise ValueError(f"X and Y have different numbers of rows: {len(x)} and {len(y)}")
+            raise ValueError("X and Y have different numbers of rows")
 
     def _add_rows(self, x: Rows, y: Rows | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals) -> None:
         """Sum rows in the threads' own parts, which overflow into `spilled` if there are very many."""
@@ -362,7 +363,7 @@ def _add_counting(
     for x, y in table.blocks(*maps):
         stop = start + len(x)
         if stop > owners.n_rows:
-            raise ValueError(f"X has more rows than groups has ids, {owners.n_rows}")
+            raise ValueError("groups must have one id a row: X has another number of rows")
         accumulator.update(x, y, None if kept is None else kept[start:stop])
         start = stop
     _check_length(owners, start)
@@ -428,7 +429,7 @@ def _checked_unit(
 
 def _check_length(owners: People, n_rows: int) -> None:
     if n_rows != owners.n_rows:
-        raise ValueError(f"groups must have one id a row: it has {owners.n_rows} ids, X has {n_rows} rows")
+        raise ValueError("groups must have one id a row: X has another number of rows")
 
 
 def _in_memory(X: object, Y: object, rows: ArrayLike | None) -> tuple[Rows | None, Rows | None]:
@@ -478,15 +479,15 @@ def use_blas() -> bool:
 def _checked_rows(rows: ArrayLike, n_rows: int) -> NDArray[np.int64]:
     index = np.asarray(rows)
     if index.ndim != 1:
-        raise ValueError(f"rows must be 1-D, got shape {index.shape}")
+        raise ValueError(f"rows must be 1-D, got {index.ndim} dimensions")
     if index.dtype == np.bool_:
         if len(index) != n_rows:
-            raise ValueError(f"rows is a mask of length {len(index)} for {n_rows} rows")
+            raise ValueError("rows is a mask of another length than the table")
         return np.flatnonzero(index).astype(np.int64)
     if index.size == 0:
         return np.empty(0, np.int64)
     if index.dtype.kind not in "iu":
-        raise TypeError(f"rows must hold integers or be a boolean mask, got dtype {index.dtype}")
+        raise TypeError(f"rows must hold integers or be a boolean mask, got dtype {dtype_name(index)}")
     if index.min() < 0 or index.max() >= n_rows:
-        raise ValueError(f"rows must lie between 0 and {n_rows - 1}")
+        raise ValueError("rows must lie between 0 and one below the number of rows of the table")
     return np.ascontiguousarray(index, dtype=np.int64)

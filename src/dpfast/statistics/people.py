@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast.io.blocks import dtype_name
 from dpfast.privacy import _rounding as rounding
 from dpfast.privacy.block_moments import BlockBounds
 from dpfast.privacy.sensitivity import padded_squared_block_bounds
@@ -205,11 +206,11 @@ def _comparable(groups: object) -> NDArray[Any]:
         return _numbered_objects(groups)
     ids = np.asarray(groups)
     if ids.ndim != 1:
-        raise ValueError(f"groups must be 1-D, with one id a row, got shape {ids.shape}")
+        raise ValueError(f"groups must be 1-D, with one id a row, got {ids.ndim} dimensions")
     if ids.dtype.kind == "O":
         return _numbered_objects(ids)
     if ids.dtype.kind not in "biufSUmM":
-        raise TypeError(f"groups has dtype {ids.dtype}; integers, floats, strings, dates or objects are needed")
+        raise TypeError(f"groups has dtype {dtype_name(ids)}; integers, floats, strings, dates or objects are needed")
     if (ids.dtype.kind == "f" and np.isnan(ids).any()) or (ids.dtype.kind in "mM" and np.isnat(ids).any()):
         raise ValueError("groups has missing ids: every row needs a person")
     return ids
