@@ -52,6 +52,7 @@ from dpfast.releases.moments import (
 )
 from dpfast.solvers import LabelFactor, RidgeSolution, ridge_from_moments, ridge_of_each_outcome
 from dpfast.statistics import Gram, SampledGram, gram, rounded_bound, sampled_gram
+from dpfast.statistics.rows import shortened
 
 FloatArray = NDArray[np.float64]
 
@@ -538,9 +539,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         """Decompose the labels as they were summed: rows beyond the bound scaled onto it."""
         if table.arrays is None or table.arrays[1] is None:
             raise TypeError("Y must be an array or a data frame with mechanism='projection': it is used as a whole")
-        labels = np.asarray(table.arrays[1], np.float64)
-        lengths = np.linalg.norm(labels, axis=1)[:, None]
-        return LabelFactor.from_labels(labels * np.minimum(1.0, self.bound_y / np.maximum(lengths, self.bound_y)))
+        return LabelFactor.from_labels(shortened(table.arrays[1], float(self.bound_y)))
 
     def _summed(
         self, table: io.Table, privacy: Privacy, groups: ArrayLike | None = None, max_rows: int | None = None

@@ -486,7 +486,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
             return loss_of_moments(exact, self._constant), exact.n_rows
         if table.collections is not None:
             raise TypeError("X and y must be held in memory for a loss that is not squared: compute them first")
-        rows, outcomes = bounded_rows(*_gathered(table), bound_x, bound_y, self._constant)
+        rows, outcomes = bounded_rows(*_gathered(table), bound_x, bound_y, self._constant, self.n_threads)
         return self._loss_of(rows, outcomes), len(rows)
 
 
@@ -638,7 +638,9 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
                 # Entries of a list stay as they are: one among them must not make text, or doubles, of all.
                 labels = column_or_1d(np.asarray(y, object) if isinstance(y, list | tuple) else y, warn=True)
                 signs = _signs(labels, classes)
-                rows, _ = bounded_rows(_in_memory(X), signs[0], float(self.bound_x), 1.0, self._constant)
+                rows, _ = bounded_rows(
+                    _in_memory(X), signs[0], float(self.bound_x), 1.0, self._constant, self.n_threads
+                )
                 k = len(signs)
                 share = Privacy(privacy.epsilon / k, privacy.delta / k, privacy.adjacency)
                 chosen = self._calibrated(share, rows.shape[1] - self.fit_intercept, len(rows))

@@ -19,6 +19,7 @@ from dpfast.kernels import (
     normal,
     person_gram,
     projections,
+    row_maps,
     sampling,
     secular,
     support_scores,
@@ -328,6 +329,30 @@ def projected_rows(draw: Draw) -> None:
     out = np.zeros((n, p))
     projections.project(points, simplex, radius, start, stop, np.empty(p), out)
     assert np.all(np.abs(out) <= radius * (1.0 + 1e-12))
+
+
+@target("kernels.row_maps")
+def mapped_rows(draw: Draw) -> None:
+    n, d = draw.choice((1, 2, 3, 63, 64, 65, 130)), draw.choice((1, 2, 3, 7, 8, 9, 17, 600))
+    bound = draw.positive(2.0**-1022, 1e308) if draw.flag(0.7) else math.inf
+    options = {"bound": bound, "top": draw.integer(1, d) if draw.flag() else None, "fills": draw.flag(0.3)}
+    if draw.flag():
+        options |= {"low": np.full(draw.choice((1, d)), -draw.positive(1e-300, 1e300)), "high": np.ones(1)}
+        if draw.flag():
+            options |= {"offset": draw.positive(1e-300, 1e300), "unit": draw.positive(1e-300, 1e300)}
+    if draw.flag(0.3):
+        options["center"] = np.clip(draw.reals(d), -1e300, 1e300)
+    if draw.flag(0.3):
+        options["basis"] = np.clip(draw.reals(d, draw.choice((1, 2, 9))), -1.0, 1.0)
+    rows = rows_of(draw, n, d, min(bound, 1e100))
+    start, stop = sorted((draw.integer(0, n), draw.integer(0, n)))
+    found = []
+    for level in (0, draw.choice(LEVELS)):
+        kernel = row_maps.RowMapKernel(d, **options, level=level)
+        out = np.zeros((n, kernel.n_features + 1))[:, draw.choice((0, 1)) :][:, : kernel.n_features]
+        kernel.map_rows(rows, out, start, stop)
+        found.append(out)
+    assert same(*found)
 
 
 @target("kernels.inverse_squares")

@@ -55,3 +55,22 @@ class ColumnBlock:
 
 
 Rows: TypeAlias = NDArray[Any] | ColumnBlock
+
+_READ_IN_PLACE = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+def is_readable(table: Rows) -> bool:
+    """Whether kernels read a table where it is: native, aligned float64 or float32."""
+    return isinstance(table, ColumnBlock) or (
+        table.dtype in _READ_IN_PLACE and table.dtype.isnative and table.flags.aligned
+    )
+
+
+def readable(table: Rows) -> Rows:
+    """Return a table that kernels read where it is, or a copy that they do."""
+    if is_readable(table):
+        return table
+    dtype = table.dtype.newbyteorder("=")
+    # What does not fit becomes infinity, to be refused; a warning would tell of a value.
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(table, dtype=dtype if dtype in _READ_IN_PLACE else np.float64)

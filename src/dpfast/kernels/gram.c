@@ -7,7 +7,7 @@
  * products. The bits therefore depend on nothing but the rows: not on vector width, blocks or threads.
  *
  * Rows above M are first scaled onto the bound. That is ordinary floating-point arithmetic, so it keeps to one order of
- * operations (eight partial sums) at every vector width, and its result is tested against M again.
+ * operations (rows.h) at every vector width, and its result is tested against M again.
  *
  * Packed rows lie in panels as wide as a vector, so that the products of two panels stream through contiguous memory,
  * held in a tile of registers. The tile's sums, integers below 2^53, are added straight into 64-bit totals.
@@ -29,46 +29,7 @@
  * Larger values stay larger than any bound. */
 #define ROUND_TO_INTEGER 6755399441055744.0 /* 1.5 * 2^52 */
 
-enum { PARTIAL_SUMS = 8, CACHE_LINE = 64, READ_AHEAD_BYTES = 16384, STAGED_COLUMNS = 8 };
-
-static inline double load_scalar(const char *row, ptrdiff_t column, int is_float32)
-{
-    return is_float32 ? (double)((const float *)row)[column] : ((const double *)row)[column];
-}
-
-static int is_finite_row(const char *row, ptrdiff_t n_columns, int is_float32)
-{
-    for (ptrdiff_t j = 0; j < n_columns; j++)
-        if (!isfinite(load_scalar(row, j, is_float32)))
-            return 0;
-    return 1;
-}
-
-/* The power of two that brings the largest entry of a row near 1: where the grid's own scale overflows. */
-static double scale_to_unit(const char *row, ptrdiff_t n_columns, int is_float32)
-{
-    double largest = 0.0;
-    for (ptrdiff_t j = 0; j < n_columns; j++)
-        largest = fmax(largest, fabs(load_scalar(row, j, is_float32)));
-    return ldexp(1.0, -ilogb(largest));
-}
-
-static DPFAST_INLINE double squared_norm_of(const char *row, ptrdiff_t n_columns, int is_float32, double scale)
-{
-    double partial[PARTIAL_SUMS] = {0.0};
-    ptrdiff_t j = 0;
-    for (; j + PARTIAL_SUMS <= n_columns; j += PARTIAL_SUMS)
-        for (int lane = 0; lane < PARTIAL_SUMS; lane++) {
-            double entry = load_scalar(row, j + lane, is_float32) * scale;
-            partial[lane] += entry * entry;
-        }
-    for (int lane = 0; j + lane < n_columns; lane++) {
-        double entry = load_scalar(row, j + lane, is_float32) * scale;
-        partial[lane] += entry * entry;
-    }
-    return ((partial[0] + partial[1]) + (partial[2] + partial[3])) +
-           ((partial[4] + partial[5]) + (partial[6] + partial[7]));
-}
+enum { CACHE_LINE = 64, READ_AHEAD_BYTES = 16384 };
 
 static double squared_norm(const char *row, ptrdiff_t n_columns, int is_float32, double scale)
 {
@@ -87,11 +48,6 @@ static double multiplier_onto_bound(const char *row, int is_float32, const dpfas
         squared = squared_norm(row, grid->n_columns, is_float32, scale);
     }
     return scale * (grid->bound / sqrt(squared));
-}
-
-static inline const char *row_address(const dpfast_table *table, ptrdiff_t r)
-{
-    return table->data + (table->rows ? (ptrdiff_t)table->rows[r] : r) * table->row_stride;
 }
 
 static inline ptrdiff_t row_bytes(const dpfast_table *table, ptrdiff_t n_columns)
@@ -176,37 +132,6 @@ static const int32_t avx2_masks_f32[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
 #include "gram_level.h"
 
 #endif
-
-/* The rows from `start` on of a table, copied to `staging` if their entries are not adjacent: a few columns at a time,
- * so that both sides stay in cache. */
-static dpfast_table staged_rows(const dpfast_table *table, ptrdiff_t n_columns, ptrdiff_t start, ptrdiff_t n_rows,
-                                double *staging)
-{
-    dpfast_table from = *table;
-    if (from.rows)
-        from.rows += start;
-    else
-        from.data += start * from.row_stride;
-    ptrdiff_t item = from.is_float32 ? (ptrdiff_t)sizeof(float) : (ptrdiff_t)sizeof(double);
-    if (!from.columns && (from.column_stride == item || n_columns <= 1))
-        return from;
-    for (ptrdiff_t first = 0; first < n_columns; first += STAGED_COLUMNS) {
-        ptrdiff_t n_staged = n_columns - first < STAGED_COLUMNS ? n_columns - first : STAGED_COLUMNS;
-        const char *tops[STAGED_COLUMNS];
-        for (ptrdiff_t j = 0; j < n_staged; j++)
-            tops[j] = from.columns ? from.columns[first + j] + (from.data - table->data)
-                                   : from.data + (first + j) * from.column_stride;
-        for (ptrdiff_t r = 0; r < n_rows; r++) {
-            ptrdiff_t offset = (from.rows ? (ptrdiff_t)from.rows[r] : r) * from.row_stride;
-            for (ptrdiff_t j = 0; j < n_staged; j++)
-                if (from.is_float32)
-                    ((float *)staging)[r * n_columns + first + j] = *(const float *)(tops[j] + offset);
-                else
-                    staging[r * n_columns + first + j] = *(const double *)(tops[j] + offset);
-        }
-    }
-    return (dpfast_table){(const char *)staging, NULL, n_columns * item, item, NULL, from.is_float32};
-}
 
 ptrdiff_t dpfast_panel_width(int level)
 {

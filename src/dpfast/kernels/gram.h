@@ -2,18 +2,7 @@
 #ifndef DPFAST_GRAM_H
 #define DPFAST_GRAM_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-/* Borrowed rows of doubles or floats: any strides (in bytes), all rows or those an index names. */
-typedef struct {
-    const char *data;
-    const char *const *columns; /* where each column begins, in place of `data` and `column_stride`; NULL if unused */
-    ptrdiff_t row_stride;
-    ptrdiff_t column_stride;
-    const int64_t *rows; /* NULL for all */
-    int is_float32;
-} dpfast_table;
+#include "rows.h"
 
 /* The public grid of one table's rows; lengths are in grid units. */
 typedef struct {

@@ -60,13 +60,12 @@ from dpfast.privacy import (
     weight_sensitivity,
 )
 from dpfast.solvers import FactorMatrix, L1Ball, quadratic_over_l1_ball
+from dpfast.statistics.rows import NORM_SLACK, shortened
 
 FloatArray = NDArray[np.float64]
 Law = Literal["Gaussian", "L2-Laplace"]
 
 _UNIT = 2.0**-53
-# Norms are compared in floating point with their bounds; calibrations allow for rows that exceed them by as much.
-_NORM_SLACK = 2.0**-30
 # Multiplications up to which OpenBLAS computes a product on one thread anyway (its GEMM_MULTITHREAD_THRESHOLD).
 _SERIAL_PRODUCT = 2**18
 # Least tolerance that is asked of the solver, on a ball of radius 1.
@@ -122,7 +121,7 @@ class PanelBounds:
             root if bound is None else min(root, check.positive("row_bound", bound))
             for bound, root in zip(row_bound, roots, strict=True)
         )
-        slack = 1.0 + _NORM_SLACK
+        slack = 1.0 + NORM_SLACK
         return cls(n_donors, len(target), n_post, norm, pre * slack, post * slack)
 
     def weight_error(self, ridge: float) -> float:
@@ -173,7 +172,8 @@ class Panel:
     @classmethod
     def bounded(cls, pre: FloatArray, post: FloatArray, target: FloatArray, bounds: PanelBounds) -> Self:
         """Return the panel with rows beyond their bounds scaled onto them."""
-        return cls(_shortened(pre, bounds.row_pre), _shortened(post, bounds.row_post), target)
+        slack = 1.0 + NORM_SLACK
+        return cls(shortened(pre, bounds.row_pre / slack), shortened(post, bounds.row_post / slack), target)
 
     def __repr__(self) -> str:
         return "Panel(not private)"
@@ -762,14 +762,6 @@ class PrintedObjectivePerturbation:
             guaranteed=False,
             reproducible=source.reproducible,
         )
-
-
-def _shortened(rows: FloatArray, bound: float) -> FloatArray:
-    """Scale rows longer than a bound, which has its slack, onto the bound."""
-    allowed = bound / (1.0 + _NORM_SLACK)
-    norms = np.linalg.norm(rows, axis=1)
-    longer = norms > allowed * (1.0 + 0.5 * _NORM_SLACK)
-    return rows * np.where(longer, allowed / np.maximum(norms, allowed), 1.0)[:, np.newaxis]
 
 
 def _projected(post: FloatArray, weights: FloatArray) -> FloatArray:

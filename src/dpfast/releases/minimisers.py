@@ -64,7 +64,7 @@ from dpfast.solvers import (
     smallest_smooth_tolerance,
 )
 from dpfast.statistics import Gram, gram, rounded_bound
-from dpfast.statistics.rows import NORM_SLACK, shortened
+from dpfast.statistics.rows import NORM_SLACK, RowMap
 
 FloatArray = NDArray[np.float64]
 Constraint = L2Ball | L1Ball | Box
@@ -86,8 +86,6 @@ _USUAL_CURVATURE = 2.0**-3
 _SHRUNK_PREDICTION = 10.0
 # Where noise is large, strong convexity is wanted that asks for hardly any of epsilon.
 _LEAST_CURVATURE_SHARE = 2.0**-16
-# Rows that are held to their bound at a time: they stay in the cache.
-_BLOCK_ROWS = 1024
 # The solver is asked for no better than this part of the size of the set.
 _LEAST_TOLERANCE = 2.0**-48
 
@@ -643,7 +641,7 @@ def objective_perturbation(
         function = loss_of_moments(exact)
     else:
         assert bound_x is not None
-        rows, outcomes = bounded_rows(np.asarray(X), np.asarray(y), bound_x, bound_y)
+        rows, outcomes = bounded_rows(np.asarray(X), np.asarray(y), bound_x, bound_y, n_threads=n_threads)
         (n_rows, n_features), sizes = rows.shape, row_bounds(bound_x, bound_y)
         function = loss_of_rows(rows, outcomes, loss, **sizes, n_threads=n_threads)
     bounds = ObjectiveBounds(
@@ -671,7 +669,12 @@ def row_bounds(bound_x: float, bound_y: float, constant: float = 0.0) -> dict[st
 
 
 def bounded_rows(
-    rows: NDArray[Any], outcomes: NDArray[Any], bound_x: float, bound_y: float, constant: float = 0.0
+    rows: NDArray[Any],
+    outcomes: NDArray[Any],
+    bound_x: float,
+    bound_y: float,
+    constant: float = 0.0,
+    n_threads: int | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Return rows scaled onto their bound where they are longer, and outcomes clipped to theirs.
 
@@ -683,6 +686,8 @@ def bounded_rows(
         L2 norm of a row and size of an outcome, at most.
     constant : float, default 0.0
         Value of a last feature that is appended; 0 for none.
+    n_threads : int, optional
+        The result does not depend on it.
 
     Returns
     -------
@@ -703,15 +708,12 @@ def bounded_rows(
     bound_x, n_features = check.positive("bound_x", bound_x), rows.shape[1]
     bounded = np.empty((len(rows), n_features + (constant > 0.0)))
     bounded[:, n_features:] = constant
-    for start in range(0, len(rows), _BLOCK_ROWS):
-        block = np.asarray(rows[start : start + _BLOCK_ROWS], np.float64)
-        if not np.isfinite(block).all():
-            raise ValueError("X must be finite: it holds NaN or infinity")
-        bounded[start : start + _BLOCK_ROWS, :n_features] = shortened(block, bound_x)
-    clipped = np.clip(np.asarray(outcomes, np.float64), -bound_y, bound_y)
-    if not np.isfinite(outcomes).all():
+    if not RowMap(bound=bound_x).into(rows, bounded[:, :n_features], n_threads):
+        raise ValueError("X must be finite: it holds NaN or infinity")
+    limit, clipped = np.full(1, bound_y), np.empty((len(outcomes), 1))
+    if not RowMap(-limit, limit).into(outcomes[:, np.newaxis], clipped, n_threads):
         raise ValueError("y must be finite: it holds NaN or infinity")
-    return bounded, clipped
+    return bounded, clipped[:, 0]
 
 
 def public_rows(n_rows: int, privacy: Privacy) -> int | None:

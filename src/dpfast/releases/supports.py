@@ -17,6 +17,7 @@ from scipy.special import ndtr
 
 from dpfast import _arguments as check
 from dpfast import noise
+from dpfast.kernels.columns import Rows
 from dpfast.privacy import (
     Calibration,
     Privacy,
@@ -30,6 +31,7 @@ from dpfast.privacy import (
 )
 from dpfast.solvers import SupportScores, score_error
 from dpfast.statistics import Grid, Selector, block_votes, rounded_bound
+from dpfast.statistics.rows import NORM_SLACK, RowMap
 
 FloatArray = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -38,8 +40,6 @@ Progress = Callable[[int, int], None]
 MOST_ROWS = 2**32
 # Shares of a record's largest loss: the ridge that makes minimisers unique, and the gap that a score may have.
 _RIDGE, _GAP = 2.0**-20, 2.0**-14
-# More than what scaling a row in floating point can leave of it beyond its bound.
-_SCALED = 1.0 + 2.0**-30
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,9 @@ class TopEntries:
     size: int
     bound: float
 
-    def __call__(self, rows: NDArray[np.generic]) -> FloatArray:
+    def __call__(self, rows: Rows) -> FloatArray:
         """Map one block of rows, shape (n, p); rows with NaN or infinity become NaN, to be refused in their sum."""
-        values = np.asarray(rows, np.float64)
-        largest = np.partition(np.abs(values), values.shape[1] - self.size, axis=1)[:, -self.size :]
-        # In units of the largest entry, so that no square overflows.
-        unit = np.maximum(largest.max(axis=1, keepdims=True), self.bound)
-        with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-            norms = unit * np.sqrt(np.square(largest / unit).sum(axis=1, keepdims=True))
-            return np.asarray(
-                np.where(np.isfinite(norms), values * (self.bound / np.maximum(norms, self.bound)), np.nan)
-            )
+        return RowMap(bound=self.bound, top=self.size)(rows)
 
 
 @dataclass(frozen=True)
@@ -100,7 +92,7 @@ class RecordBounds:
     def of_top_entries(cls, top: TopEntries, n_columns: int, bound_y: float) -> Self:
         """Bound records whose rows, of `n_columns`, were mapped by `top` and summed within `whole_row_bound`."""
         unit = 2.0 ** -Grid.for_bounds(whole_row_bound(top, n_columns)).exponent_x
-        length = (top.bound * _SCALED + math.sqrt(top.size) * unit) * (1.0 + 2.0**-50)
+        length = (top.bound * (1.0 + NORM_SLACK) + math.sqrt(top.size) * unit) * (1.0 + 2.0**-50)
         return cls(top.size, length, rounded_bound(bound_y, 1))
 
     @property
@@ -121,7 +113,7 @@ class RecordBounds:
 
 def whole_row_bound(top: TopEntries, n_columns: int) -> float:
     """Largest L2 norm of a whole row whose top entries are within their bound: all entries are alike then."""
-    return top.bound * math.sqrt(n_columns / top.size) * _SCALED
+    return top.bound * math.sqrt(n_columns / top.size) * (1.0 + NORM_SLACK)
 
 
 @dataclass(frozen=True)

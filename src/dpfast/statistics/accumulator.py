@@ -17,7 +17,7 @@ from dpfast import io
 from dpfast.io.blocks import dtype_name
 from dpfast.kernels import gram as kernel
 from dpfast.kernels import person_gram
-from dpfast.kernels.columns import ColumnBlock, Rows
+from dpfast.kernels.columns import ColumnBlock, Rows, is_readable, readable
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.statistics.gram import Gram, Grid, checked_bounds, describe, kernel_tables
 from dpfast.statistics.people import People, PersonUnit, block_limits, people
@@ -26,8 +26,6 @@ _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interru
 _PRODUCTS_PER_THREAD = 4_000_000  # below this, starting a thread costs more than it brings
 _LONGEST_RANGE = 16_384
 AddRange = Callable[[Any, int, int], int]  # adds rows start to stop to a thread's sums, and returns a status
-
-_KERNEL_DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 class GramAccumulator:
@@ -405,13 +403,13 @@ def _add_people_range(
     part: person_gram.PersonSums, x: Rows, y: Rows | None, owners: People, first: int, last: int
 ) -> int:
     """Add a range of people, whose rows are converted first where the kernel does not read a dtype in place."""
-    if _is_readable(x) and (y is None or _is_readable(y)):
+    if is_readable(x) and (y is None or is_readable(y)):
         return part.add_people(x, y, owners.order, owners.offsets, first, last)
     offsets = owners.offsets[first : last + 1]
     selected: Any = slice(offsets[0], offsets[-1])
     selected = selected if owners.order is None else owners.order[selected]
-    y_rows = None if y is None else _converted(y, selected)
-    return part.add_people(_converted(x, selected), y_rows, None, offsets - offsets[0], 0, last - first)
+    y_rows = None if y is None else readable(y[selected])
+    return part.add_people(readable(x[selected]), y_rows, None, offsets - offsets[0], 0, last - first)
 
 
 def _checked_unit(
@@ -454,21 +452,10 @@ def add_range(
     stop: int,
 ) -> int:
     """Add a range of rows, converted first where the kernel does not read a dtype in place."""
-    if _is_readable(x) and (y is None or _is_readable(y)):
+    if is_readable(x) and (y is None or is_readable(y)):
         return part.add(x, y, rows, start, stop)
     selected = slice(start, stop) if rows is None else rows[start:stop]
-    return part.add(_converted(x, selected), None if y is None else _converted(y, selected), None, 0, stop - start)
-
-
-def _converted(table: Rows, selected: slice | NDArray[np.int64]) -> NDArray[Any]:
-    """Copy rows to a dtype that the kernel reads in place."""
-    return np.ascontiguousarray(table[selected], dtype=table.dtype if _is_readable(table) else np.float64)
-
-
-def _is_readable(table: Rows) -> bool:
-    return isinstance(table, ColumnBlock) or (
-        table.dtype in _KERNEL_DTYPES and table.dtype.isnative and table.flags.aligned
-    )
+    return part.add(readable(x[selected]), None if y is None else readable(y[selected]), None, 0, stop - start)
 
 
 def use_blas() -> bool:

@@ -1,51 +1,115 @@
-"""Public maps of rows, applied block by block before they are summed: clip to a declared box, subtract its centre.
+"""Public maps of rows, applied before they are summed: clip to a declared box, scale onto a norm, subtract a centre.
 
 Rows known to lie in a box lie closer to its centre than to the origin: for [0, 1]^d the bound on the squared norm falls
 from d to d/4, and the noise with it. The map depends on declared numbers alone, so it costs no privacy.
+
+What becomes of a row depends on that row alone, to the bit: not on the rows beside it, nor on how the table lies in
+memory. Every norm and every product of rows on their way to a sum is taken here, by one kernel (row_map.c), in one
+order of operations. NumPy's own reductions add in another order where a block has one row, or its columns are
+contiguous: then one person more would move the rounded rows of others.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast.kernels import row_maps
+from dpfast.kernels.columns import Rows, readable
+from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
+
 FloatArray = NDArray[np.float64]
 
-
-#: Norms are compared in floating point with their bounds; what is calibrated allows for rows longer by as much.
+#: Norms are compared in floating point with their bounds; what is calibrated allows for rows longer by as much. The
+#: kernel keeps to three quarters of it, for rows of up to MOST_COLUMNS entries: row_map.c has the proof.
 NORM_SLACK = 2.0**-30
+MOST_COLUMNS = 2**24
+#: Bounds below this would be lost in the rounding of the smallest doubles.
+SMALLEST_BOUND = 2.0**-1022
+_ENTRIES_PER_THREAD = 1 << 19  # below this, starting a thread costs more than it brings
+_ROWS_PER_RANGE = 4096
 
 
 @dataclass(frozen=True)
 class RowMap:
-    """Clip the entries of rows to [low, high], scale rows beyond `bound` onto it, subtract `center`.
+    """A public map of rows, each on its own.
+
+    In this order: entries v become (v - offset)/unit and are clipped to [low, high], those missing put at the centre;
+    rows whose norm exceeds `bound` are scaled onto it; `center` is subtracted; products with `basis` are taken.
 
     Parameters
     ----------
-    low, high : ndarray of shape (d,)
-        Entrywise limits; may be infinite.
+    low, high : ndarray of shape (d,) or (1,), optional
+        Entrywise limits, both or neither; they may be infinite.
     bound : float, default inf
-        L2 norm of a row before the centre is subtracted.
+        L2 norm of a row before the centre is subtracted: of all its entries, or of the `top` largest. What comes out is
+        at most ``bound * (1 + NORM_SLACK)``, and a row no longer than `bound` stays as it is. At least 2**-1022.
     center : ndarray of shape (d,), optional
-        Subtracted last.
+        Subtracted.
+    top : int, optional
+        How many of a row's largest entries `bound` is for.
+    basis : ndarray of shape (d, n_features), optional
+        What rows are multiplied by.
+    offset, unit : float, default 0 and 1
+        Subtracted from every entry, which is then divided; with finite limits.
+    fills : bool, default False
+        Whether NaN stands for an entry that is missing, which becomes that of the centre (0 without one).
     """
 
-    low: FloatArray
-    high: FloatArray
+    low: FloatArray | None = None
+    high: FloatArray | None = None
     bound: float = math.inf
     center: FloatArray | None = None
+    top: int | None = None
+    basis: FloatArray | None = None
+    offset: float = 0.0
+    unit: float = 1.0
+    fills: bool = False
 
-    def __call__(self, rows: NDArray[np.generic]) -> FloatArray:
-        """Map one block of rows, shape (n, d); NaN and infinity become NaN, to be refused where rows are summed."""
-        values = np.asarray(rows, np.float64)
-        clipped: FloatArray = np.where(np.isfinite(values), np.clip(values, self.low, self.high), np.nan)
-        if math.isfinite(self.bound):
-            norms = np.sqrt(np.einsum("ij,ij->i", clipped, clipped))
-            clipped *= np.minimum(1.0, self.bound / np.maximum(norms, self.bound))[:, None]
-        return clipped if self.center is None else clipped - self.center
+    def __post_init__(self) -> None:
+        if not self.bound >= SMALLEST_BOUND:
+            raise ValueError(f"bound must be at least {SMALLEST_BOUND!r}, got {self.bound!r}")
+
+    def __call__(self, rows: Rows) -> FloatArray:
+        """Map one block of rows, shape (n, d); those with NaN or infinity become NaN, to be refused in their sum."""
+        out = np.empty((len(rows), rows.shape[1] if self.basis is None else self.basis.shape[1]))
+        self.into(rows, out)
+        return out
+
+    def into(self, rows: Rows, out: FloatArray, n_threads: int | None = 1) -> bool:
+        """Map rows into the first of `out`, whose columns are adjacent; returns whether all of them were finite."""
+        n_rows, n_columns = rows.shape
+        if n_columns > MOST_COLUMNS:
+            raise ValueError(f"rows must have at most {MOST_COLUMNS:,} entries to be held to a norm, got {n_columns:,}")
+        kernel = row_maps.RowMapKernel(
+            n_columns,
+            low=self.low,
+            high=self.high,
+            bound=self.bound,
+            top=self.top,
+            center=self.center,
+            basis=self.basis,
+            offset=self.offset,
+            unit=self.unit,
+            fills=self.fills,
+        )
+        source = readable(rows)
+        n_workers = min(resolve_n_threads(n_threads), max(1, n_rows * n_columns // _ENTRIES_PER_THREAD))
+        if n_workers == 1:
+            return kernel.map_rows(source, out, 0, n_rows)
+        ranges = RowRanges(n_rows, _ROWS_PER_RANGE)
+        return all(run_in_threads([partial(_map_ranges, kernel, source, out, ranges)] * n_workers, ranges.stop))
+
+
+def _map_ranges(kernel: row_maps.RowMapKernel, rows: Rows, out: FloatArray, ranges: RowRanges) -> bool:
+    all_finite = True
+    for start, stop in ranges:
+        all_finite &= kernel.map_rows(rows, out, start, stop)
+    return all_finite
 
 
 def centred(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple[RowMap, float]:
@@ -85,15 +149,15 @@ def centred(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple
     return RowMap(low, high, bound, center), math.sqrt(squared)
 
 
-def shortened(rows: FloatArray, bound: float) -> FloatArray:
+def shortened(rows: Rows, bound: float) -> FloatArray:
     """Scale rows that are longer than a bound onto it.
 
     Parameters
     ----------
     rows : ndarray of shape (n, d)
-        Finite.
+        Those that are not finite become NaN.
     bound : float
-        L2 norm.
+        L2 norm, at least 2**-1022.
 
     Returns
     -------
@@ -108,9 +172,4 @@ def shortened(rows: FloatArray, bound: float) -> FloatArray:
     array([[0.6, 0.8],
            [0. , 1. ]])
     """
-    # Entries beyond the bound are cut to a direction first, so that no square overflows.
-    largest = np.maximum(np.abs(rows).max(axis=1, initial=0.0), bound)[:, np.newaxis]
-    with np.errstate(under="ignore"):
-        norms = largest * np.linalg.norm(rows / largest, axis=1, keepdims=True)
-    longer = norms > bound * (1.0 + 0.5 * NORM_SLACK)
-    return rows * np.where(longer, bound / np.maximum(norms, bound), 1.0)
+    return RowMap(bound=bound)(rows)

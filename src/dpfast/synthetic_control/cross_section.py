@@ -26,6 +26,7 @@ from dpfast.privacy import Privacy, Release
 from dpfast.releases.moments import MomentCalibration, calibrate, noise_alone, unpacked, weighted_cost
 from dpfast.solvers import DenoisedMoments, components_beyond, damped_solve, hidden_reach, noise_floor
 from dpfast.statistics import Gram, gram, rounded_bound
+from dpfast.statistics.rows import RowMap
 
 FloatArray = NDArray[np.float64]
 
@@ -76,18 +77,27 @@ class DonorRows:
     def scaled(self, values: FloatArray) -> FloatArray:
         """Map outcomes to the range that bounds are meant in; nothing is clipped."""
         # Overflow ends beyond the range, as it should, and a warning would tell of a value.
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             return (values - self.offset) / self.half_width
 
     def features(self, pre: FloatArray) -> FloatArray:
         """Return the features of rows before the intervention, each computed from its row alone."""
         if self.basis is None:
             return pre
-        total = np.zeros((*pre.shape[:-1], self.basis.shape[1]))
-        # Not a matrix product: how BLAS groups the additions may depend on how many rows there are.
-        for period, weights in enumerate(self.basis):
-            total += pre[..., period, None] * weights
-        return total
+        features = RowMap(basis=self.basis)(pre.reshape(-1, self.n_pre))
+        return features.reshape(*pre.shape[:-1], self.basis.shape[1])
+
+    @property
+    def row_map(self) -> RowMap:
+        """How a donor's outcomes become a row about the centre, all periods of it."""
+        return RowMap(
+            low=np.full(1, 0.0 if self.nonnegative else -1.0),
+            high=np.ones(1),
+            center=self.center,
+            offset=self.offset,
+            unit=self.half_width,
+            fills=True,
+        )
 
     def sums(self, donors: FloatArray, n_threads: int | None) -> Gram:
         """Sum the donors' rows exactly.
@@ -104,13 +114,10 @@ class DonorRows:
         Gram
             The data owner's.
         """
-        rows = np.clip(self.scaled(donors), 0.0 if self.nonnegative else -1.0, 1.0)
-        if self.center is not None:
-            rows -= self.center
-        rows = np.nan_to_num(rows, nan=0.0)
+        rows = self.row_map(donors)
         return gram(
             self.features(rows[:, : self.n_pre]),
-            np.ascontiguousarray(rows[:, self.n_pre :]),
+            rows[:, self.n_pre :],
             bound_x=self.bound_pre,
             bound_y=self.bound_post,
             sums=self.center is not None,

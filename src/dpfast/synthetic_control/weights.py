@@ -22,6 +22,7 @@ from dpfast.releases.donor_weights import (
     output_half_width,
     prediction,
 )
+from dpfast.statistics.rows import RowMap
 from dpfast.synthetic_control.parameters import RELATIVE_TO, DeclaredParameters, released_attributes
 
 FloatArray = NDArray[np.float64]
@@ -50,9 +51,7 @@ class WeightFits(DeclaredParameters):
         offset, half_width = self._range()
         own = (target[:n_pre] - offset) / half_width
         chosen = self._algorithm(len(donors), donors.shape[1] - n_pre, own, privacy)
-        # Overflow ends beyond the range, as it should, and a warning would tell of a value.
-        with np.errstate(over="ignore"):
-            scaled = np.clip((donors - offset) / half_width, -1.0, 1.0)
+        scaled = RowMap(-np.ones(1), np.ones(1), offset=offset, unit=half_width)(donors)
         return chosen, Panel.bounded(scaled[:, :n_pre], scaled[:, n_pre:], own, chosen.bounds)
 
     def _fit_weights(self, panel: Panel, chosen: DonorMechanism, reservation: Reservation) -> dict[str, Any]:

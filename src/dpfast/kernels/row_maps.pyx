@@ -1,0 +1,101 @@
+"""Public maps of rows: the arrays around row_map.c, whose comment gives the design.
+
+float64 or float32 arrays of any strides, or ColumnBlocks, in; no GIL, so threads may map ranges of rows. The caller has
+validated dtypes (native, aligned), finite public numbers, and a bound of 2**-1022 at least.
+"""
+
+import numpy as np
+
+from dpfast.kernels.gram cimport describe_table, dpfast_table
+
+cdef extern from "cpu.h":
+    int dpfast_resolve_level(int requested) nogil
+
+cdef extern from "row_map.h":
+    ctypedef struct dpfast_row_map:
+        Py_ssize_t n_columns
+        double offset
+        double unit
+        const double* low
+        const double* high
+        int fills
+        double bound
+        Py_ssize_t top
+        const double* center
+        const double* basis
+        Py_ssize_t n_features
+
+    ctypedef struct dpfast_map_scratch:
+        Py_ssize_t block_rows
+        double* staging
+        double* largest
+        double* row
+
+    int dpfast_map_rows(
+        int level, const dpfast_row_map* map, const dpfast_table* table, Py_ssize_t start, Py_ssize_t stop,
+        const dpfast_map_scratch* scratch, double* out, Py_ssize_t out_stride) nogil
+
+# Doubles that are staged at a time, and at most so many rows: they stay in the cache.
+_STAGED_DOUBLES, _STAGED_ROWS = 32768, 64
+
+
+cdef class RowMapKernel:
+    """What is done to rows of so many columns; see `dpfast.statistics.rows.RowMap` for the parameters."""
+
+    cdef dpfast_row_map map
+    cdef const double[::1] low, high, center
+    cdef const double[:, ::1] basis
+    cdef int level
+
+    def __init__(self, Py_ssize_t n_columns, *, low=None, high=None, double bound=np.inf, top=None, center=None,
+                 basis=None, double offset=0.0, double unit=1.0, bint fills=False, int level=-1):
+        if n_columns < 1 or (top is not None and not 1 <= top <= n_columns):
+            raise ValueError("there must be columns, and top must be one of their numbers")
+        self.map.n_columns = self.map.n_features = n_columns
+        self.map.top = n_columns if top is None else top
+        self.map.bound, self.map.offset, self.map.unit, self.map.fills = bound, offset, unit, fills
+        self.map.low = self.map.high = self.map.center = self.map.basis = NULL
+        if low is not None:
+            self.low, self.high = _row(low, n_columns), _row(high, n_columns)
+            self.map.low, self.map.high = &self.low[0], &self.high[0]
+        if center is not None:
+            self.center = _row(center, n_columns)
+            self.map.center = &self.center[0]
+        if basis is not None:
+            self.basis = np.ascontiguousarray(basis, np.float64)
+            if self.basis.shape[0] != n_columns or self.basis.shape[1] < 1:
+                raise ValueError("a basis must have one row for each column")
+            self.map.basis, self.map.n_features = &self.basis[0, 0], self.basis.shape[1]
+        self.level = dpfast_resolve_level(level)
+
+    @property
+    def n_features(self):
+        """Columns of what comes out."""
+        return self.map.n_features
+
+    def map_rows(self, rows, double[:, :] out, Py_ssize_t start, Py_ssize_t stop):
+        """Map rows start to stop into those of `out`; returns whether all were finite, else they become NaN."""
+        if not 0 <= start <= stop <= min(len(rows), out.shape[0]):
+            raise IndexError("start and stop must lie within the rows, and as many be there to take them")
+        if rows.shape[1] != self.map.n_columns or out.shape[1] != self.map.n_features:
+            raise ValueError("rows have other numbers of columns than the map")
+        if out.shape[1] > 1 and out.strides[1] != sizeof(double):
+            raise ValueError("entries of a row of `out` must be adjacent")
+        if start == stop:
+            return True
+        cdef dpfast_table table = describe_table(rows, None)
+        cdef dpfast_map_scratch scratch
+        scratch.block_rows = max(1, min(_STAGED_ROWS, _STAGED_DOUBLES // self.map.n_columns))
+        cdef double[::1] staging = np.empty(scratch.block_rows * self.map.n_columns)
+        cdef double[::1] largest = np.empty(self.map.top), row = np.empty(self.map.n_columns)
+        scratch.staging, scratch.largest, scratch.row = &staging[0], &largest[0], &row[0]
+        cdef bint all_finite
+        with nogil:
+            all_finite = dpfast_map_rows(
+                self.level, &self.map, &table, start, stop, &scratch, &out[0, 0],
+                out.strides[0] // <Py_ssize_t>sizeof(double))
+        return all_finite
+
+
+def _row(values, n_columns):
+    return np.ascontiguousarray(np.broadcast_to(np.asarray(values, np.float64), (n_columns,)))

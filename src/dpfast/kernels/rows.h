@@ -1,0 +1,118 @@
+/* Rows of a borrowed table, and the norm of one of them: what kernels share that read people's rows.
+ *
+ * A reduction over a row is done here, in one order of operations whatever the table's layout, its length and the vector
+ * width, so that what becomes of a person's row depends on that row alone.
+ */
+#ifndef DPFAST_ROWS_H
+#define DPFAST_ROWS_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cpu.h"
+
+enum { PARTIAL_SUMS = 8, STAGED_COLUMNS = 8 };
+
+/* Borrowed rows of doubles or floats: any strides (in bytes), all rows or those an index names. */
+typedef struct {
+    const char *data;
+    const char *const *columns; /* where each column begins, in place of `data` and `column_stride`; NULL if unused */
+    ptrdiff_t row_stride;
+    ptrdiff_t column_stride;
+    const int64_t *rows; /* NULL for all */
+    int is_float32;
+} dpfast_table;
+
+static inline double load_scalar(const char *row, ptrdiff_t column, int is_float32)
+{
+    return is_float32 ? (double)((const float *)row)[column] : ((const double *)row)[column];
+}
+
+static inline int is_finite_row(const char *row, ptrdiff_t n_columns, int is_float32)
+{
+    for (ptrdiff_t j = 0; j < n_columns; j++)
+        if (!isfinite(load_scalar(row, j, is_float32)))
+            return 0;
+    return 1;
+}
+
+/* A power of two, and a normal number, that brings a positive size into [2^-22, 2^24). */
+static inline double unit_scale(double size)
+{
+    int exponent = -ilogb(size);
+    return ldexp(1.0, exponent < -1000 ? -1000 : exponent > 1000 ? 1000 : exponent);
+}
+
+static DPFAST_INLINE double folded(const double partial[PARTIAL_SUMS])
+{
+    return ((partial[0] + partial[1]) + (partial[2] + partial[3])) +
+           ((partial[4] + partial[5]) + (partial[6] + partial[7]));
+}
+
+/* The power of two that brings the largest entry of a row near 1, where another scale overflows. It is a normal number,
+ * so that it scales in threads that flush others to zero too. */
+static inline double scale_to_unit(const char *row, ptrdiff_t n_columns, int is_float32)
+{
+    double largest = 0.0;
+    for (ptrdiff_t j = 0; j < n_columns; j++)
+        largest = fmax(largest, fabs(load_scalar(row, j, is_float32)));
+    return unit_scale(largest);
+}
+
+/* Squared L2 norm of row * scale, of which eight partial sums are taken, entry j into that of j % 8, and folded in pairs:
+ * this one order at every vector width, so that the bits depend on the row alone. It errs by at most gamma_k of itself,
+ * k = n_columns/8 + 8, if nothing overflows. */
+static DPFAST_INLINE double squared_norm_of(const char *row, ptrdiff_t n_columns, int is_float32, double scale)
+{
+    double partial[PARTIAL_SUMS] = {0.0};
+    ptrdiff_t j = 0;
+    for (; j + PARTIAL_SUMS <= n_columns; j += PARTIAL_SUMS)
+        for (int lane = 0; lane < PARTIAL_SUMS; lane++) {
+            double entry = load_scalar(row, j + lane, is_float32) * scale;
+            partial[lane] += entry * entry;
+        }
+    for (int lane = 0; j + lane < n_columns; lane++) {
+        double entry = load_scalar(row, j + lane, is_float32) * scale;
+        partial[lane] += entry * entry;
+    }
+    return folded(partial);
+}
+
+static inline const char *row_address(const dpfast_table *table, ptrdiff_t r)
+{
+    return table->data + (table->rows ? (ptrdiff_t)table->rows[r] : r) * table->row_stride;
+}
+
+/* The rows from `start` on of a table, copied to `staging` if their entries are not adjacent: a few columns at a time,
+ * so that both sides stay in cache. */
+static inline dpfast_table staged_rows(const dpfast_table *table, ptrdiff_t n_columns, ptrdiff_t start, ptrdiff_t n_rows,
+                                double *staging)
+{
+    dpfast_table from = *table;
+    if (from.rows)
+        from.rows += start;
+    else
+        from.data += start * from.row_stride;
+    ptrdiff_t item = from.is_float32 ? (ptrdiff_t)sizeof(float) : (ptrdiff_t)sizeof(double);
+    if (!from.columns && (from.column_stride == item || n_columns <= 1))
+        return from;
+    for (ptrdiff_t first = 0; first < n_columns; first += STAGED_COLUMNS) {
+        ptrdiff_t n_staged = n_columns - first < STAGED_COLUMNS ? n_columns - first : STAGED_COLUMNS;
+        const char *tops[STAGED_COLUMNS];
+        for (ptrdiff_t j = 0; j < n_staged; j++)
+            tops[j] = from.columns ? from.columns[first + j] + (from.data - table->data)
+                                   : from.data + (first + j) * from.column_stride;
+        for (ptrdiff_t r = 0; r < n_rows; r++) {
+            ptrdiff_t offset = (from.rows ? (ptrdiff_t)from.rows[r] : r) * from.row_stride;
+            for (ptrdiff_t j = 0; j < n_staged; j++)
+                if (from.is_float32)
+                    ((float *)staging)[r * n_columns + first + j] = *(const float *)(tops[j] + offset);
+                else
+                    staging[r * n_columns + first + j] = *(const double *)(tops[j] + offset);
+        }
+    }
+    return (dpfast_table){(const char *)staging, NULL, n_columns * item, item, NULL, from.is_float32};
+}
+
+#endif
