@@ -201,17 +201,17 @@ def _lines(value: Any, depth: int) -> str:
     try:
         return json.dumps(value, allow_nan=False)
     except ValueError:
-        return json.dumps(_spell_out(value), allow_nan=False)
+        return json.dumps(spelled_out(value), allow_nan=False)
 
 
-def _spell_out(value: Any) -> Any:
+def spelled_out(value: Any) -> Any:
     """Replace the floats that JSON has no number for."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": repr(float(value))}
     if isinstance(value, dict):
-        return {key: _spell_out(member) for key, member in value.items()}
+        return {key: spelled_out(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_spell_out(member) for member in value]
+        return [spelled_out(member) for member in value]
     return value
 
 

@@ -51,6 +51,7 @@ from dpfast.releases.moments import (
     noisy_moments,
 )
 from dpfast.solvers import LabelFactor, RidgeSolution, ridge_from_moments, ridge_of_each_outcome
+from dpfast.spending import reserve
 from dpfast.statistics import Gram, SampledGram, gram, rounded_bound, sampled_gram
 from dpfast.statistics.rows import shortened
 
@@ -110,8 +111,9 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
     calibration : {"sound", "paper"}, default "sound"
         "paper" is the printed Algorithm 1 [1]_, or 4 with `n_subsample`, with a warning where it misses its own claim.
     random_state : int, optional
-        Seed for a reproducible run, which voids the guarantee against anyone who knows it. By default noise comes from
-        the operating system's cryptographic source.
+        Seed for a reproducible run, which voids the guarantee, for anybody: from two releases of one seed the noise can
+        be subtracted without knowing it. A ledger takes each seed once. By default noise comes from the operating
+        system's cryptographic source.
     n_threads : int, optional
         Threads that sum rows; the results do not depend on it.
     ledger : Ledger, optional
@@ -232,7 +234,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         privacy = self._checked()
         self._check_people(groups, max_rows, privacy)
         columns = columns_of(X)
-        with self._reservation(privacy) as reservation:
+        with reserve(self, privacy, "row" if groups is None else "person") as reservation:
             if math.isinf(privacy.epsilon):
                 fitted = self._fit_without_noise(X, Y)
                 reservation.commit(*fitted["releases_"])
@@ -289,7 +291,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         _check_sums(gram, self.bound_x, self.bound_y, self.fit_intercept)
         if route is not None and gram.unit != route.calibration.unit:
             raise ValueError("gram must have the bounds on a person's block that the estimator has as block_bounds")
-        with self._reservation(privacy) as reservation:
+        with reserve(self, privacy, "row" if gram.unit is None else "person") as reservation:
             if route is None:
                 fitted = self._fit_exact_sums(gram)
                 reservation.commit(*fitted["releases_"])
@@ -482,9 +484,6 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         self.__dict__.update(fitted, **({"n_features_in_": n_features} | columns), _single_outcome=single_outcome)
         return self
 
-    def _reservation(self, privacy: Privacy) -> Reservation:
-        return (self.ledger or Ledger(privacy)).reserve(privacy)
-
     def _check_people(self, groups: ArrayLike | None, max_rows: int | None, privacy: Privacy) -> None:
         if groups is None and max_rows is None:
             if self.block_bounds is not None:
@@ -573,7 +572,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         route = self._route(table.n_features, table.n_outcomes, privacy, n_rows=len(table.arrays[0]))
         assert route.calibration.sample is not None
         n_sampled, n_rows = route.calibration.sample
-        rows = noise.sample_without_replacement(n_rows, n_sampled, source)
+        sampling = source.bound(f"{self._release_name}: sample", route.calibration)
+        rows = noise.sample_without_replacement(n_rows, n_sampled, sampling)
         bounds = {"bound_x": route.frame.radius, "bound_y": float(self.bound_y)}
         return route, sampled_gram(table, None, rows, **bounds, n_threads=self.n_threads)
 

@@ -55,6 +55,7 @@ from dpfast.solvers import (
     SquaredLoss,
     minimise_convex,
 )
+from dpfast.spending import reserve
 from dpfast.statistics import StateEncoder, gram, rounded_bound
 
 __all__ = ["ObjectivePerturbationClassifier", "ObjectivePerturbationRegressor", "objective_perturbation"]
@@ -288,7 +289,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
     calibration : {"sound", "paper"}, default "sound"
         "paper" is the printed noise of [1]_: valid under "add_remove", too little under "replace_one", with a warning.
     random_state : int, optional
-        Seed for a reproducible run, which voids the guarantee against anyone who knows it.
+        Seed for a reproducible run, which voids the guarantee, for anybody. A ledger takes each seed once.
     n_threads : int, optional
         Threads that go through the rows; the results do not depend on it.
     ledger : Ledger, optional
@@ -399,7 +400,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         columns = columns_of(X)
-        with (self.ledger or Ledger(privacy)).reserve(privacy) as reservation:
+        with reserve(self, privacy) as reservation:
             if math.isinf(privacy.epsilon):
                 rows, outcomes = check_X_y(X, y, dtype=np.float64, y_numeric=True)
                 ridge = self._given_ridge
@@ -624,7 +625,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         columns = columns_of(X)
-        with (self.ledger or Ledger(privacy)).reserve(privacy) as reservation:
+        with reserve(self, privacy) as reservation:
             if math.isinf(privacy.epsilon):
                 rows, labels = check_X_y(X, y, dtype=np.float64)
                 check_classification_targets(labels)

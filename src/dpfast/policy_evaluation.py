@@ -20,6 +20,7 @@ from dpfast.persistence import Persistent
 from dpfast.privacy import Adjacency, Ledger, Plan, Privacy, Release, Reservation, SmoothGaussian, UtilityWarning
 from dpfast.releases import smooth, visit_moments
 from dpfast.releases.smooth import Problem, RidgeFit, Statistic, WeightedMeans
+from dpfast.spending import reserve
 from dpfast.statistics import (
     FirstVisitReturns,
     ReturnGrid,
@@ -91,7 +92,7 @@ class PolicyEvaluation(Persistent):
         "paper" and "icml" are the algorithms of "lsw" and "lsl" as printed, with the constants of the supplement and of
         the conference; they warn where the constants miss their claim.
     random_state : int, optional
-        Seed for a reproducible run, which voids the guarantee against anyone who knows it.
+        Seed for a reproducible run, which voids the guarantee, for anybody. A ledger takes each seed once.
     n_threads : int, optional
         Threads that sum returns; the results do not depend on it.
     ledger : Ledger, optional
@@ -202,7 +203,7 @@ class PolicyEvaluation(Persistent):
             If printed constants miss their claim.
         """
         privacy = self._checked()
-        with (self.ledger or Ledger(privacy)).reserve(privacy) as reservation:
+        with reserve(self, privacy) as reservation:
             blocks = iter(blocks_of(trajectories))
             first = next(blocks, None)
             if first is None:
@@ -434,11 +435,14 @@ class PolicyEvaluation(Persistent):
         calibration = smooth.calibrate(statistic, m, privacy, self.calibration)
         error = self._smooth_error(problem, statistic, calibration, m, 1.0, ridge)
         self._warn_of_noise(error, m, privacy)
-        source = noise.resolve_source(self.random_state)
+        source = self._source(problem)
         release = smooth.draw(returns, statistic, calibration, privacy, source, self._release_name, self.calibration)
         reservation.commit(release)
         coef = statistic.coefficients(release.values["coordinates"])
         return self._attributes(problem, coef, 0.0 if self.method == "lsw" else grid.low, ridge, release)
+
+    def _source(self, problem: Problem) -> noise.BitSource:
+        return noise.resolve_source(self.random_state).bound(float(self.gamma), problem.features, problem.weights)
 
     def _fit_moments(self, data: Any, problem: Problem, reservation: Reservation) -> dict[str, Any]:
         sums = self._sums(data, problem)
@@ -446,7 +450,7 @@ class PolicyEvaluation(Persistent):
         if self.adjacency == "replace_one":
             error = self._moment_error(problem, calibration, sums.n_trajectories, 1.0)
             self._warn_of_noise(error, sums.n_trajectories, reservation.privacy)
-        release = visit_moments.draw(sums, calibration, noise.resolve_source(self.random_state), self._release_name)
+        release = visit_moments.draw(sums, calibration, self._source(problem), self._release_name)
         reservation.commit(release)
         penalty = None if self.ridge is None else 0.5 * self.ridge
         solution = visit_moments.solve(release, calibration, problem.features, penalty)

@@ -37,6 +37,7 @@ from dpfast.releases.supports import (
     whole_row_bound,
 )
 from dpfast.solvers import SupportScores
+from dpfast.spending import reserve
 from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
 
 FloatArray = NDArray[np.float64]
@@ -82,8 +83,9 @@ class SparseRegression(RegressorMixin, Persistent):
     calibration : {"sound", "paper"}, default "sound"
         "paper" takes the printed rate, noise and convexity, with a warning where they miss their own claim.
     random_state : int, optional
-        Seed for a reproducible run, which voids the guarantee against anyone who knows it. By default noise comes from
-        the operating system's cryptographic source.
+        Seed for a reproducible run, which voids the guarantee, for anybody: from two releases of one seed the noise can
+        be subtracted without knowing it. A ledger takes each seed once. By default noise comes from the operating
+        system's cryptographic source.
     n_threads : int, optional
         Threads that score, select and sum; the results do not depend on it.
     ledger : Ledger, optional
@@ -182,7 +184,7 @@ class SparseRegression(RegressorMixin, Persistent):
         """
         privacy = self._checked()
         columns = _columns(X)
-        with (self.ledger or Ledger(privacy)).reserve(privacy) as reservation:
+        with reserve(self, privacy) as reservation:
             if math.isinf(privacy.epsilon):
                 fitted = self._fit_without_noise(X, y)
             elif self.selector == "exponential":

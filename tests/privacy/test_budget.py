@@ -186,10 +186,14 @@ def test_the_report_says_it_all_in_words():
     ledger.spend(release(0.5, reproducible=True))
     ledger.spend(release(0.5, calibration="paper", guaranteed=False))
     report = ledger.report()
-    said = ("replaced by any other", "epsilon 2", "epsilon 1.5", "at most 4.49", "void", "guarantee: none")
+    said = ("replaced by any other", "epsilon 2", "epsilon 1.5", "no guarantee", "void", "guarantee: none")
     for words in (*said, "release 2: its noise came from a seed", "release 3: its printed calibration"):
         assert words in report
     assert "release 1:" not in report
+    assert "odds" not in report
+    sound = Ledger(Privacy(2.0, 1e-6))
+    sound.spend(release(1.5))
+    assert "at most 4.49" in sound.report()
     assert "1.5 of 2" in repr(ledger)
 
 

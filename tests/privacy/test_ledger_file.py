@@ -69,6 +69,7 @@ def test_everything_is_there_for_the_next_process(path):
         | {
             "mu": 0.2,
             "reproducible": True,
+            "epsilon": np.inf,
             "guarantee": here.guarantee,
             "time": here.time,
         }

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dpfast.io.columns import check_named_once
+from dpfast.io.ids import numbered
 from dpfast.io.named import MISSING
 from dpfast.io.parts import Part, table_parts
 
@@ -52,16 +53,16 @@ class RowOwners:
             raise TypeError(f"column {self._name!r} holds text in some parts of the table and numbers in others")
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        """Read the column; ValueError if an id is missing."""
+        """Read the column; ValueError if an id is missing, TypeError if one is not to be compared."""
         self.check()
         numbers: dict[Hashable, int] = {}
         found = [np.empty(0, np.int64)]
         for part in table_parts(self._table):
             for batch, _ in part.read({self._name: "text"}):
                 places, ids = batch.distinct(self._name)
-                if np.any(places == MISSING) or any(one is None or one != one for one in ids):
+                if np.any(places == MISSING):
                     raise ValueError(f"column {self._name!r} has missing ids: every row needs a person")
-                found.append(np.array([numbers.setdefault(one, len(numbers)) for one in ids], np.int64)[places])
+                found.append(numbered(ids, numbers, f"column {self._name!r}")[places])
         return np.concatenate(found).astype(dtype or np.int64, copy=False)
 
     def _kind(self, part: Part) -> str:

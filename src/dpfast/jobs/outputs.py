@@ -12,12 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from dpfast._documents import spelled_out
 from dpfast.jobs.specification import Job
 from dpfast.multi_outcome import MultiOutcomeRidge
 from dpfast.privacy import Privacy, Release
 
 MODEL, RECORD = "model.json", "report.json"
 FILES = ("coefficients.csv", MODEL, "report.md", RECORD)
+
+
+#: What a job says that sets a seed.
+VOID = "The noise came from a seed: its guarantee is void, for anybody"
 
 
 class OutputError(RuntimeError):
@@ -114,9 +119,11 @@ def _record(job: Job, model: MultiOutcomeRidge) -> str:
         "this_job": [_without_values(release) for release in model.releases_],
         "budget": _privacy(ledger.budget),
         "spent": _privacy(ledger.spent),
+        "promised": _privacy(ledger.promised),
+        "unit": ledger.unit,
         "remaining": _privacy(ledger.remaining),
     }
-    return json.dumps(content, indent=1) + "\n"
+    return json.dumps(spelled_out(content), indent=1, allow_nan=False) + "\n"
 
 
 def _report(job: Job, model: MultiOutcomeRidge) -> str:

@@ -58,7 +58,8 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
         with _progress(job, progress) as advance:
             model.fit(job.columns.encode(job.files, advance), None, groups=owners, max_rows=max_rows)
     outputs.write(job, model)
-    return f"spent {model.privacy_spent_}; wrote {str(job.folder)!r}"
+    void = "" if model.random_state is None else f". {outputs.VOID}"
+    return f"spent {model.privacy_spent_}; wrote {str(job.folder)!r}{void}"
 
 
 @contextmanager

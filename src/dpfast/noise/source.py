@@ -7,6 +7,9 @@ BLAKE2b stream indexed by (call, sample). Taking them elsewhere keeps the main s
 arithmetic finds ambiguous.
 
 No two streams are ever the same: a secure source makes new keys in a forked child, and when it is copied or unpickled.
+Seeded streams are the same wherever the seed is: so that one seed does not repeat noise over two budgets, releases or
+parameters, every release draws from a source *bound* to them (`BitSource.bound`), whose keys are hashed with them. That
+restores no guarantee: over two tables that differ in one person a seeded release has the same noise, which cancels.
 """
 
 from __future__ import annotations
@@ -17,14 +20,17 @@ import numbers
 import os
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+
+from .context import digest
 
 #: Words (of 64 bits) asked of the cipher at a time: 64 KiB run at full speed and stay in the second-level cache.
 BLOCK_WORDS = 8192
@@ -116,7 +122,8 @@ class BitSource(ABC):
     Attributes
     ----------
     reproducible : bool
-        Whether the bits follow from a seed, in which case noise made of them protects nobody who knows the seed.
+        Whether the bits follow from a seed, in which case noise made of them protects nobody: two releases of one seed
+        can be subtracted from each other without knowing it.
     """
 
     reproducible: bool
@@ -131,6 +138,23 @@ class BitSource(ABC):
     @abstractmethod
     def _after_fork(self) -> _Numbering:
         """Return the numbering to go on with in a child, leaving the parent's streams to the parent."""
+
+    @abstractmethod
+    def bound(self, *context: Any) -> BitSource:
+        """Return the source to draw one release from.
+
+        Parameters
+        ----------
+        *context
+            The release's label and everything public that decides its noise or what it is added to: parameters,
+            calibration, shapes.
+
+        Returns
+        -------
+        BitSource
+            A secure source returns itself. Of a seed, one whose keys follow from the seed, the context, and how often
+            this source was bound to that context before.
+        """
 
     def open(self) -> Stream:
         """Open the stream of one call, which no other call, thread or process shares."""
@@ -174,6 +198,10 @@ class SecureSource(BitSource):
 
     reproducible = False
 
+    def bound(self, *context: Any) -> Self:
+        """Return this source: its streams are never the same."""
+        return self
+
     def _make_keys(self) -> tuple[bytes, bytes]:
         return os.urandom(_KEY_BYTES), os.urandom(_KEY_BYTES)
 
@@ -188,7 +216,7 @@ class SecureSource(BitSource):
 
 
 class SeededSource(BitSource):
-    """Bits that follow from a seed: for tests and for reproducing a run. Noise made of them gives no guarantee.
+    """Bits that follow from a seed: for tests and for reproducing a run. Noise made of them gives no guarantee at all.
 
     Parameters
     ----------
@@ -213,12 +241,33 @@ class SeededSource(BitSource):
 
     def __init__(self, seed: int) -> None:
         self._seed: int = check.integer_of_at_least("seed", seed, 0)
+        self._start(b"")
+
+    def _start(self, path: bytes) -> None:
+        self._path = path
+        self._times_bound: Counter[bytes] = Counter()
+        self._lock = threading.Lock()
         super().__init__()
+
+    def bound(self, *context: Any) -> SeededSource:
+        """Return a source whose keys follow from the seed, the context and how often it was bound to that before."""
+        own = digest(*context)
+        with self._lock:
+            counter = self._times_bound[own]
+            self._times_bound[own] += 1
+        source = object.__new__(SeededSource)
+        source._seed = self._seed
+        source._start(self._path + own + counter.to_bytes(8, "little"))
+        return source
 
     def _make_keys(self) -> tuple[bytes, bytes]:
         seed_bytes = self._seed.to_bytes((self._seed.bit_length() + 7) // 8, "little")
-        digest = hashlib.sha512(b"dpfast.noise.SeededSource:1:" + seed_bytes).digest()
-        return digest[:_KEY_BYTES], digest[_KEY_BYTES:]
+        if self._path:
+            message = b"dpfast.noise.SeededSource.bound:1:" + digest(seed_bytes, self._path)
+        else:
+            message = b"dpfast.noise.SeededSource:1:" + seed_bytes
+        keys = hashlib.sha512(message).digest()
+        return keys[:_KEY_BYTES], keys[_KEY_BYTES:]
 
     def _after_fork(self) -> NoReturn:
         raise RuntimeError("a SeededSource was carried across a fork: give every process a seed of its own")
@@ -227,7 +276,7 @@ class SeededSource(BitSource):
         raise TypeError("a SeededSource is neither copied nor pickled: give every worker a seed of its own")
 
     def __repr__(self) -> str:
-        return f"SeededSource({self._seed})"
+        return f"SeededSource({self._seed})" + (".bound(...)" if self._path else "")
 
 
 def resolve_source(random_state: Any) -> BitSource:

@@ -49,7 +49,7 @@ from dpfast.privacy.objective import ObjectiveNoise, objective_delta, objective_
 from dpfast.privacy.objective_printed import meets_its_claim, printed_objective_perturbation
 from dpfast.privacy.planning import Plan
 from dpfast.privacy.primo import primo_printed_delta, primo_printed_sampled_scales, primo_printed_scales
-from dpfast.privacy.release import Calibration, Release, UnsoundCalibrationWarning, UtilityWarning
+from dpfast.privacy.release import Calibration, Release, Unit, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.privacy.sensitivity import (
     padded_bound,
     padded_squared_block_bounds,
@@ -87,6 +87,7 @@ __all__ = [
     "Release",
     "Reservation",
     "SmoothGaussian",
+    "Unit",
     "UnsoundCalibrationWarning",
     "UtilityWarning",
     "VoteNoise",

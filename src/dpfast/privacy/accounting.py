@@ -69,14 +69,12 @@ def composed_event(accounts: Accounts) -> Any:
         if entry.releases:
             events += [_release_event(dp_accounting, release) for release in entry.releases]
         else:
-            events.append(_cost_event(dp_accounting, entry.privacy))
+            events.append(_cost_event(dp_accounting, entry.promised))
     return dp_accounting.ComposedDpEvent(events)
 
 
 def _release_event(dp_accounting: Any, release: Release) -> Any:
-    if not release.guaranteed:
-        return dp_accounting.NonPrivateDpEvent()
-    return _cost_event(dp_accounting, release.privacy, release.mu)
+    return _cost_event(dp_accounting, release.promised, release.mu)
 
 
 def _cost_event(dp_accounting: Any, cost: Privacy, mu: float | None = None) -> Any:

@@ -6,18 +6,19 @@ are written once against that (privacy.budget), for the memory of one process as
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from dpfast.privacy.holder import Holder
 
 if TYPE_CHECKING:
     from dpfast.privacy.guarantee import Privacy
-    from dpfast.privacy.release import Release
+    from dpfast.privacy.release import Release, Unit
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,26 @@ class Entry:
         When it did (ISO 8601, UTC).
     releases : tuple of Release or None
         What it paid for; None while it is only held, empty if it was forfeited.
+    unit : {"row", "person"}
+        Whose data the cost is for.
+    seed : str or None
+        What is remembered of the seed that its noise comes from, if it comes from one.
     """
 
     privacy: Privacy
     holder: Holder
     since: str
     releases: tuple[Release, ...] | None = None
+    unit: Unit = "row"
+    seed: str | None = None
+
+    @property
+    def promised(self) -> Privacy:
+        """What is promised of it: its cost, or an infinite epsilon where any of its noise came from a seed or so."""
+        promises = [release.promised for release in self.releases or ()]
+        if self.seed is None and not any(math.isinf(one.epsilon) for one in promises):
+            return self.privacy
+        return replace(self.privacy, epsilon=math.inf)
 
     @property
     def held(self) -> bool:
@@ -49,7 +64,10 @@ class Entry:
 
 @dataclass
 class Accounts:
-    """All entries, spent ones in the order in which they were committed. Numbers are never used twice."""
+    """All entries, in the order in which they were reserved. Numbers are never used twice.
+
+    Not in the order of commitment: of two fits at once, that tells which one had less to read.
+    """
 
     entries: dict[int, Entry] = field(default_factory=dict)
     next_number: int = 1
@@ -67,8 +85,12 @@ class Accounts:
 
     def spend(self, number: int, releases: tuple[Release, ...]) -> None:
         """Turn a held entry into a spent one."""
-        held = self.entries.pop(number)
-        self.entries[number] = Entry(held.privacy, held.holder, held.since, releases)
+        self.entries[number] = replace(self.entries[number], releases=releases)
+
+    @property
+    def unit(self) -> Unit | None:
+        """Whose data everything here is for; None as long as there is nothing."""
+        return next((entry.unit for entry in self.entries.values()), None)
 
     def draft(self) -> Accounts:
         """Return a copy to change."""
@@ -84,6 +106,9 @@ class Storage(Protocol):
 
     def read(self) -> Accounts:
         """Return a snapshot, not to be changed."""
+
+    def seed_mark(self, seed: int) -> str:
+        """Return what is remembered of a seed: the same for the same seed, and for no other."""
 
     def transaction(self) -> AbstractContextManager[Accounts]:
         """Enter with a draft that nobody else can change; it is kept if the block raises nothing."""
@@ -102,6 +127,10 @@ class MemoryStorage:
     def read(self) -> Accounts:
         """Return a snapshot, not to be changed."""
         return self._accounts
+
+    def seed_mark(self, seed: int) -> str:
+        """Return the seed itself, which never leaves the process that it was given to."""
+        return str(seed)
 
     @contextmanager
     def transaction(self) -> Iterator[Accounts]:

@@ -18,12 +18,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from dpfast import _arguments as check
 from dpfast.privacy.accounts import Accounts, Entry, MemoryStorage, Storage
 from dpfast.privacy.guarantee import SLACK, Privacy
 from dpfast.privacy.holder import Holder
-from dpfast.privacy.release import Release, now
+from dpfast.privacy.release import Release, Unit, now
 
 if TYPE_CHECKING:
     from dpfast.privacy.ledger_file import LedgerFile
@@ -88,6 +89,11 @@ class Reservation:
         return self._entry.privacy
 
     @property
+    def unit(self) -> Unit:
+        """Whose data it is held for."""
+        return self._entry.unit
+
+    @property
     def abandoned(self) -> bool:
         """Whether the process that made the reservation has certainly ended."""
         return self._entry.holder.ended()
@@ -98,12 +104,13 @@ class Reservation:
         Parameters
         ----------
         *releases : Release
-            What the cost was for; together they cost no more than what is held.
+            What the cost was for; together they cost no more than what is held. Their time is set to that of the
+            reservation: the time of the commitment would tell how long the data took to read.
 
         Raises
         ------
         ValueError
-            If the reservation is no longer open, or the releases cost more or have another adjacency.
+            If the reservation is no longer open, or the releases cost more or have another adjacency or unit.
         TypeError
             If one is not a Release.
         RuntimeError
@@ -164,14 +171,20 @@ class Ledger:
         All that may ever be spent.
     path : path-like, optional
         The ledger's file. It is made if it does not exist; if it does, its budget must be `budget`. Beside it a file
-        ``path.lock`` is kept. The file is the only memory of what was spent: do not restore an older copy of it.
+        ``path.lock`` is kept. The file is the only memory of what was spent: do not restore an older copy of it, and
+        give it no second name: symbolic links are followed, a hard-linked file is refused.
+    unit : {"row", "person"}, optional
+        Whose data all guarantees are for, by default that of the first reservation: guarantees for rows and for persons
+        who own several do not add up. "row" is a row of the tables that are fitted, of a panel a donor, of trajectories
+        one of them; "person" is what `groups` makes of rows. One ledger is for one table of people, each of them a row
+        of it, or each of them a group: which rows are the same person's is for its owner to know.
 
     Raises
     ------
     TypeError
         If the budget is not a Privacy, or the path not a path.
     ValueError
-        If the file is damaged, is no ledger or has another budget; it is then left as it is.
+        If the file is damaged, is no ledger, is hard-linked, or has another budget or unit; it is then left as it is.
     OSError
         If the file cannot be read, or not be made.
 
@@ -186,11 +199,18 @@ class Ledger:
     1.0
     """
 
-    def __init__(self, budget: Privacy, path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, budget: Privacy, path: str | os.PathLike[str] | None = None, *, unit: Unit | None = None
+    ) -> None:
         if not isinstance(budget, Privacy):
             raise TypeError(f"budget must be a dpfast.Privacy, got a {type(budget).__name__}")
         self._budget = budget
+        if unit is not None:
+            check.choice("unit", unit, get_args(Unit))
+        self._unit = unit
         self._storage: Storage = MemoryStorage() if path is None else _ledger_file().create(_real(path), budget)
+        if unit is not None:
+            self._check_unit(self._storage.read(), unit)
 
     @property
     def budget(self) -> Privacy:
@@ -204,8 +224,18 @@ class Ledger:
 
     @property
     def spent(self) -> Privacy:
-        """Sum of all committed costs."""
+        """Sum of all committed costs: what the budget is charged, whether or not it bought a guarantee (`promised`)."""
         return self._spent(self._storage.read())
+
+    @property
+    def promised(self) -> Privacy:
+        """What holds of all releases together: `spent`, or an infinite epsilon once a seed has voided one of them."""
+        return self._promised(self._storage.read())
+
+    @property
+    def unit(self) -> Unit | None:
+        """Whose data all guarantees are for; None as long as neither a reservation nor the caller has said."""
+        return self._unit or self._storage.read().unit
 
     @property
     def remaining(self) -> Privacy:
@@ -233,13 +263,18 @@ class Ledger:
         """
         return tuple(reservation for reservation in self.reservations if reservation.abandoned)
 
-    def reserve(self, privacy: Privacy) -> Reservation:
+    def reserve(self, privacy: Privacy, *, unit: Unit = "row", random_state: int | None = None) -> Reservation:
         """Hold a cost before data is read.
 
         Parameters
         ----------
         privacy : Privacy
             The whole cost of the release to come, under the ledger's adjacency.
+        unit : {"row", "person"}, default "row"
+            Whose data it is for: the ledger's unit.
+        random_state : int, optional
+            The seed that the noise will come from, if it comes from one. It buys no guarantee, and a second release of
+            the same seed would let anybody subtract the noise: a ledger takes each seed once.
 
         Returns
         -------
@@ -251,7 +286,7 @@ class Ledger:
         BudgetExceeded
             If less than that is left.
         ValueError
-            If the adjacency is not the ledger's, or the ledger's file is damaged.
+            If the adjacency or the unit is not the ledger's, the seed has been used, or the ledger's file is damaged.
         TypeError
             If the cost is not a Privacy.
         OSError
@@ -264,8 +299,13 @@ class Ledger:
                 f"adjacency must be the ledger's, {self.budget.adjacency!r}, got {privacy.adjacency!r}: "
                 "guarantees under different adjacencies do not add up"
             )
-        entry = Entry(privacy, Holder.here(), now())
+        check.choice("unit", unit, get_args(Unit))
+        mark = None
+        if random_state is not None:
+            mark = self._storage.seed_mark(check.integer_of_at_least("random_state", random_state, 0))
+        entry = Entry(privacy, Holder.here(), now(), unit=unit, seed=mark)
         with self._storage.transaction() as accounts:
+            self._check_unit(accounts, unit)
             epsilon, delta = _sums([*_costs(accounts), privacy])
             if not (epsilon.within(self.budget.epsilon) and delta.within(self.budget.delta)):
                 left = self._remaining(accounts)
@@ -274,6 +314,12 @@ class Ledger:
                     f"a release at epsilon {privacy.epsilon!r}, delta {privacy.delta!r} was asked for, but the ledger "
                     f"has epsilon {left.epsilon!r}, delta {left.delta!r} left; nothing was spent"
                     + ("; a process that has ended still holds budget: see ledger.abandoned" if ended else "")
+                )
+            if mark is not None and any(other.seed == mark for other in accounts.entries.values()):
+                raise ValueError(
+                    "random_state must be a seed that this ledger has not seen: noise of one seed cancels between two "
+                    "releases. Leave it None, as for any release that is to be private; clones that are meant to be "
+                    "alike need a ledger each"
                 )
             number = accounts.hold(entry)
         return Reservation(self, number, entry)
@@ -291,7 +337,9 @@ class Ledger:
         BudgetExceeded
             If less than that is left; the release is then not recorded.
         """
-        with self.reserve(release.privacy) as reservation:
+        if not isinstance(release, Release):
+            raise TypeError(f"release must be a dpfast.Release, got a {type(release).__name__}")
+        with self.reserve(release.privacy, unit=release.unit) as reservation:
             reservation.commit(release)
 
     def to_dp_accounting(self) -> Any:
@@ -326,13 +374,15 @@ class Ledger:
         """
         accounts = self._storage.read()
         spent, left, releases = self._spent(accounts), self._remaining(accounts), _releases(accounts)
+        promised, unit = self._promised(accounts), self._unit or accounts.unit
         lines = [
             "Privacy report",
             f"  neighbours   {_NEIGHBOURS[self.budget.adjacency]}",
+            *([] if unit is None else [f"  unit         {_UNITS[unit]}"]),
             f"  budget       epsilon {self.budget.epsilon:.6g}, delta {self.budget.delta:.6g}",
             f"  spent        epsilon {spent.epsilon:.6g}, delta {spent.delta:.6g}",
             f"  remaining    epsilon {left.epsilon:.6g}, delta {left.delta:.6g}",
-            "  meaning      " + plain_words(spent),
+            "  meaning      " + (plain_words(spent) if promised == spent else _VOID),
             *(f"  but          release {number}: {exception}" for number, exception in _exceptions(releases)),
             *_unrecorded(accounts),
             f"  releases     {len(releases)}",
@@ -344,6 +394,22 @@ class Ledger:
         epsilon, delta = _sums(entry.privacy for entry in accounts.entries.values() if not entry.held)
         return Privacy.of_sum(float(epsilon), float(delta), self.budget.adjacency)
 
+    def _promised(self, accounts: Accounts) -> Privacy:
+        spent = self._spent(accounts)
+        if any(math.isinf(entry.promised.epsilon) for entry in accounts.entries.values() if not entry.held):
+            return Privacy.of_sum(math.inf, spent.delta, spent.adjacency)
+        return spent
+
+    def _check_unit(self, accounts: Accounts, unit: Unit) -> None:
+        """Refuse to add up guarantees for rows and for persons."""
+        for own in (self._unit, accounts.unit):
+            if own not in (None, unit):
+                raise ValueError(
+                    f"unit must be the ledger's, {own!r}, got {unit!r}: guarantees for single rows and for persons who "
+                    "own several rows do not add up. Fit everything with groups and max_rows (max_rows=1 where each "
+                    "person has one row), or everything without; or keep one ledger for rows and one for persons"
+                )
+
     def _remaining(self, accounts: Accounts) -> Privacy:
         epsilon, delta = _sums(_costs(accounts))
         return Privacy.of_sum(
@@ -354,7 +420,10 @@ class Ledger:
         with self._storage.transaction() as accounts:
             if not accounts.holds(number):
                 raise ValueError("this reservation has already been committed or given back")
-            _check_paid(releases, accounts.entries[number].privacy)
+            entry = accounts.entries[number]
+            _check_paid(releases, entry)
+            for release in releases:
+                release._recorded_at(entry.since)
             accounts.spend(number, releases)
 
     def _give_back(self, number: int) -> None:
@@ -409,13 +478,16 @@ def _unrecorded(accounts: Accounts) -> Iterator[str]:
             yield f"  forfeited    {entry.privacy}, reserved at {entry.since} by {entry.holder}"
 
 
-def _check_paid(releases: tuple[Release, ...], cost: Privacy) -> None:
-    """Refuse to record what the reserved cost does not cover."""
+def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:
+    """Refuse to record what was not reserved: a cost, an adjacency, a unit."""
+    cost = entry.privacy
     for release in releases:
         if not isinstance(release, Release):
             raise TypeError(f"releases must be of type dpfast.Release, got {type(release).__name__}")
         if release.privacy.adjacency != cost.adjacency:
             raise ValueError(f"a release under {release.privacy.adjacency!r} was reserved under {cost.adjacency!r}")
+        if release.unit != entry.unit:
+            raise ValueError(f"a release for a {release.unit} was reserved for a {entry.unit}")
     epsilon, delta = _sums(release.privacy for release in releases)
     if not (epsilon.within(cost.epsilon) and delta.within(cost.delta)):
         raise ValueError(f"the releases cost more than the reserved {cost}")
@@ -426,13 +498,21 @@ def _exceptions(releases: Iterable[Release]) -> Iterator[tuple[int, str]]:
         if not release.guaranteed:
             yield number, "its printed calibration does not give what it claims"
         elif release.reproducible:
-            yield number, "its noise came from a seed and hides nothing from anyone who knows it"
+            yield number, "its noise came from a seed: its guarantee is void, for anybody"
 
 
 _SUBJECTS = {
     "replace_one": "what a person's record says",
     "add_remove": "whether a person's record is in the table, and what it says,",
 }
+
+
+_UNITS = {
+    "row": "a row of the table that was fitted: of a panel a donor, of trajectories one of them",
+    "person": "a person, with all of their rows",
+}
+
+_VOID = "no guarantee: what follows voids that of all releases together"
 
 
 def plain_words(spent: Privacy) -> str:

@@ -12,19 +12,21 @@ Releases are recorded without their values: everything that says what was promis
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 from dpfast import _arguments as check
 from dpfast._documents import read_document, write_document
 from dpfast.privacy.accounts import Accounts, Entry
 from dpfast.privacy.guarantee import Privacy
 from dpfast.privacy.holder import Holder
-from dpfast.privacy.release import Release
+from dpfast.privacy.release import Release, Unit
 
 _KIND = "dpfast ledger"
 _VERSION = 1
@@ -77,6 +79,15 @@ class LedgerFile:
         """Return a snapshot, not to be changed."""
         return self._accounts(self._content())
 
+    def seed_mark(self, seed: int) -> str:
+        """Return a hash of a seed: slow, and salted with this ledger's identity.
+
+        Whoever reads the file can still try seeds out, and a small one is found. What that gives away was never
+        protected: a release of a seed has no guarantee.
+        """
+        digits, salt = str(seed).encode(), str(self.identity).encode()
+        return hashlib.scrypt(digits, salt=salt, n=1 << 14, r=8, p=1, dklen=16).hex()
+
     @contextmanager
     def transaction(self) -> Iterator[Accounts]:
         """Enter with a draft that nobody else can change; it is written if the block raises nothing."""
@@ -88,6 +99,7 @@ class LedgerFile:
 
     def _content(self) -> dict[str, Any]:
         try:
+            _refuse_links(self.path)
             content = read_document(self.path, _KIND, _VERSION)
         except FileNotFoundError:
             raise FileNotFoundError(
@@ -120,6 +132,9 @@ class LedgerFile:
             Holder(**record["holder"]),
             check.text("since", record["since"]),
             None if releases is None else tuple(Release.from_dict(release) for release in releases),
+            # Entries written before there were units and marks of seeds have no such keys.
+            _unit(record.get("unit", "row")),
+            None if record.get("seed") is None else check.text("seed", record["seed"]),
         )
         self._known[number] = record, entry
         return entry
@@ -132,10 +147,28 @@ class LedgerFile:
         return {
             "epsilon": entry.privacy.epsilon,
             "delta": entry.privacy.delta,
+            "unit": entry.unit,
+            "seed": entry.seed,
             "since": entry.since,
             "holder": asdict(entry.holder),
             "releases": None if releases is None else [release.to_dict(values=False) for release in releases],
         }
+
+
+def _unit(value: Any) -> Unit:
+    check.choice("unit", value, get_args(Unit))
+    unit: Unit = value
+    return unit
+
+
+def _refuse_links(path: str) -> None:
+    """Refuse a file of several names: a transaction replaces one of them, the others would keep the old accounts."""
+    found = os.stat(path)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+        raise ValueError(
+            f"path must be the ledger file's only name, but {path!r} is hard-linked: each of its names would spend the "
+            "whole budget. Remove the others, after seeing that they hold the same accounts; a symbolic link is no harm"
+        )
 
 
 @contextmanager

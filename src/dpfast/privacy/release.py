@@ -19,6 +19,9 @@ from dpfast.privacy.subsampling import sample_sizes
 
 Calibration = Literal["sound", "paper"]
 
+#: Whose data a guarantee is for: a row of the table that was fitted, or all that one person owns in it.
+Unit = Literal["row", "person"]
+
 
 class UnsoundCalibrationWarning(UserWarning):
     """A printed algorithm that was asked for misses the guarantee printed with it."""
@@ -46,7 +49,8 @@ class Release:
     mechanism : str
         The law of the noise.
     privacy : Privacy
-        The guarantee of all the arrays together.
+        What the noise of all the arrays together was calibrated for, and what it costs a ledger; `promised` says
+        whether it is a guarantee.
     values : mapping of str to ndarray
         The released arrays; copied (unless they are read-only and own their memory) and made read-only.
     scales : mapping of str to float
@@ -60,13 +64,18 @@ class Release:
     guaranteed : bool
         False where the printed calibration does not meet its claim: `privacy` is then what was claimed.
     reproducible : bool
-        True if the noise came from a seed; there is no guarantee against anyone who knows it.
+        True if the noise came from a seed, which voids the guarantee, for anybody: from two releases of one seed the
+        noise can be subtracted without knowing it.
     time : str
-        When the noise was drawn (ISO 8601, UTC).
+        When the budget for it was reserved (ISO 8601, UTC), set by the ledger; before, when it was made. What lies
+        between the two is the time that reading the data took, which depends on the data.
     shapes : mapping of str to tuple of int, optional
         Shape of each array; to be given only where the values are not kept, as in a ledger's file.
     sample : tuple of int, optional
         Rows in the secret sample that the array "xx" was summed over, and in all; None where none was drawn.
+    unit : {"row", "person"}, default "row"
+        Whose data `privacy` is for: a row of the table that was fitted (of a panel a donor, of trajectories one of
+        them), or all rows that one person owns, where `groups` said whose rows are whose.
 
     Examples
     --------
@@ -90,6 +99,7 @@ class Release:
     time: str = field(default_factory=now)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     sample: tuple[int, int] | None = None
+    unit: Unit = "row"
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, Privacy):
@@ -106,6 +116,10 @@ class Release:
         object.__setattr__(self, "grid", MappingProxyType(dict(self.grid)))
         object.__setattr__(self, "shapes", MappingProxyType(dict(shapes)))
 
+    def _recorded_at(self, time: str) -> None:
+        """Take the time of the reservation that pays for it: the ledger's part, when it records a release."""
+        object.__setattr__(self, "time", time)
+
     def __reduce__(self) -> tuple[Any, ...]:
         # mappingproxy does not pickle; the constructor rebuilds it, and with it the read-only arrays.
         fields = (getattr(self, name) for name in self.__dataclass_fields__)
@@ -116,6 +130,13 @@ class Release:
         return f"Release({self.name!r}: {shapes}; {self.privacy})"
 
     @property
+    def promised(self) -> Privacy:
+        """The guarantee as a number: `privacy`, or an infinite epsilon where that is not reached, or void."""
+        if self.guaranteed and not self.reproducible:
+            return self.privacy
+        return Privacy.of_sum(math.inf, self.privacy.delta, self.privacy.adjacency)
+
+    @property
     def guarantee(self) -> str:
         """What is promised of this release, in one line."""
         if math.isinf(self.privacy.epsilon):
@@ -123,7 +144,7 @@ class Release:
         if not self.guaranteed:
             return f"none: the printed calibration does not reach its claim of {self.privacy}"
         if self.reproducible:
-            return f"{self.privacy}; void against anyone who knows the seed"
+            return f"none: void, the noise came from a seed; calibrated for {self.privacy}"
         return str(self.privacy)
 
     def summary(self) -> str:
@@ -132,6 +153,8 @@ class Release:
         noise = f"{self.mechanism} noise, scale {scales}" if scales else f"{self.mechanism} noise"
         if self.sample is not None:
             noise += "; xx of a secret sample of {:,} of {:,} rows".format(*self.sample)
+        if self.unit == "person":
+            noise += "; for a person's rows together"
         return f"{self.time}  {self.name}: {noise}; calibration {self.calibration}; guarantee: {self.guarantee}"
 
     def to_dict(self, *, values: bool = True) -> dict[str, Any]:
@@ -145,14 +168,17 @@ class Release:
         Returns
         -------
         dict
-            What `from_dict` takes, and the guarantee in words.
+            What `from_dict` takes, and the guarantee in words. "epsilon" is that of `promised`, so infinite where a
+            seed or a printed calibration leaves no guarantee; "calibrated_epsilon" is that of `privacy`.
         """
         record = {
             "name": self.name,
             "mechanism": self.mechanism,
-            "epsilon": self.privacy.epsilon,
+            "epsilon": self.promised.epsilon,
             "delta": self.privacy.delta,
             "adjacency": self.privacy.adjacency,
+            "unit": self.unit,
+            "calibrated_epsilon": self.privacy.epsilon,
             "guarantee": self.guarantee,
             "guaranteed": self.guaranteed,
             "calibration": self.calibration,
@@ -199,11 +225,14 @@ class Release:
         """
         try:
             check.choice("calibration", record["calibration"], get_args(Calibration))
+            # Records written before there were units, and promises apart from calibrations, have no such keys.
+            unit, epsilon = record.get("unit", "row"), record.get("calibrated_epsilon", record["epsilon"])
+            check.choice("unit", unit, get_args(Unit))
             shapes = {name: tuple(shape) for name, shape in record["shapes"].items()}
-            return cls(
+            release = cls(
                 name=check.text("name", record["name"]),
                 mechanism=check.text("mechanism", record["mechanism"]),
-                privacy=Privacy(record["epsilon"], record["delta"], record["adjacency"]),
+                privacy=Privacy(epsilon, record["delta"], record["adjacency"]),
                 values={
                     name: array_from_lists(name, lists, record["dtypes"][name], shapes[name])
                     for name, lists in record.get("values", {}).items()
@@ -218,6 +247,11 @@ class Release:
                 shapes=shapes,
                 # Records written before there were samples have no such key.
                 sample=None if record.get("sample") is None else sample_sizes(*record["sample"]),
+                unit=unit,
             )
+            stated = Privacy(record["epsilon"], record["delta"], record["adjacency"])
         except (KeyError, AttributeError) as error:
             raise ValueError("this is not the record of a release: a part is missing or not a mapping") from error
+        if stated not in (release.promised, release.privacy):
+            raise ValueError("this is not the record of a release: it states an epsilon that is not its own")
+        return release

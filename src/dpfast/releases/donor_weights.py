@@ -393,7 +393,7 @@ class OutputPerturbation:
 
     def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
         """Draw the noise: the only place where the panel turns into something public."""
-        weights, projections = self.repeat(panel, source, 1)
+        weights, projections = self.repeat(panel, source.bound(name), 1)
         calibrated = self.noise_scales
         return Release(
             name,
@@ -432,6 +432,7 @@ class OutputPerturbation:
         """
         if exact is None:
             exact = ridge_weights(panel.pre, panel.target, self.ridge)
+        source = source.bound(self, repeats)
         law, scale = self.noise_scales.mechanism, self.noise_scales.weight_scale
         if law == "Gaussian":
             weights = noise.gaussian(scale, (repeats, len(exact)), source, center=exact).T
@@ -560,6 +561,7 @@ class ObjectivePerturbation:
 
     def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
         """Draw the noise: the only place where the panel turns into something public."""
+        source = source.bound(name, self)
         own = self.noise_scales.weights
         n = self.bounds.n_donors
         perturbation = _draw(own.mechanism, own.scale, np.zeros(n), source, grid=noise.finest_grid(own.scale))
@@ -643,6 +645,7 @@ class PrintedOutputPerturbation:
 
     def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
         """Draw the noise: the only place where the panel turns into something public."""
+        source = source.bound(name, self)
         exact = ridge_weights(panel.pre, panel.target, self.ridge)
         weights = _draw("L2-Laplace", self.noise_scales.weight_scale, exact, source)
         return Release(
@@ -744,6 +747,7 @@ class PrintedObjectivePerturbation:
             UnsoundCalibrationWarning,
             stacklevel=2,
         )
+        source = source.bound(name, self)
         perturbation = _draw(
             self.noise_scales.mechanism, self.noise_scales.scale, np.zeros(self.bounds.n_donors), source
         )

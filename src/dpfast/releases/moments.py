@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpfast import noise
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.privacy import Calibration, Composition, Privacy, Release, compose_mu, share_of_mu
+from dpfast.privacy import Calibration, Composition, Privacy, Release, Unit, compose_mu, share_of_mu
 from dpfast.privacy.block_moments import (
     BlockBounds,
     block_moment_mu,
@@ -85,6 +85,11 @@ class MomentCalibration:
     def blocks(self) -> tuple[str, ...]:
         """Names of the blocks that are released."""
         return self.scales.released
+
+    @property
+    def released_unit(self) -> Unit:
+        """Whose data the noise protects, as a release records it."""
+        return "row" if self.unit is None else "person"
 
     @property
     def noise(self) -> MomentNoise:
@@ -439,6 +444,7 @@ def draw(gram: Gram | SampledGram, calibration: MomentCalibration, source: noise
     if sample != calibration.sample:
         raise ValueError(f"gram has a sample of {sample} rows, the noise was calibrated for {calibration.sample}")
     exact = _exact_blocks(gram, calibration.blocks)
+    source = source.bound(name, calibration, _shapes(exact))
     if calibration.mechanism == "Gaussian":
         values, grid = _gaussian_blocks(exact, calibration, source)
     else:
@@ -455,6 +461,7 @@ def draw(gram: Gram | SampledGram, calibration: MomentCalibration, source: noise
         guaranteed=calibration.guaranteed,
         reproducible=source.reproducible,
         sample=calibration.sample,
+        unit=calibration.released_unit,
     )
 
 
@@ -478,6 +485,7 @@ def draw_repeatedly(
         them cost is added up.
     """
     exact = _exact_blocks(gram, calibration.blocks)
+    source = source.bound(name, calibration, _shapes(exact), repeats)
     side = _side(exact["xx"].shape[0])
     if calibration.mechanism == "Gaussian":
         values, grids = {}, {}
@@ -511,6 +519,7 @@ def draw_repeatedly(
         mu=None if calibration.mu is None else calibration.mu * math.sqrt(repeats) * (1.0 + 2.0**-50),
         grid=grids,
         reproducible=source.reproducible,
+        unit=calibration.released_unit,
     )
 
 
@@ -552,6 +561,7 @@ def draw_each_outcome(gram: Gram, calibration: MomentCalibration, source: noise.
         "xx" of shape (n_outcomes, n_features, n_features) and "xy" of shape (n_features, n_outcomes).
     """
     exact = _exact_blocks(gram, calibration.blocks)
+    source = source.bound(name, calibration, _shapes(exact))
     draws = []
     for column in range(gram.n_outcomes):
         one = exact | {"xy": exact["xy"][:, [column]]}
@@ -568,6 +578,7 @@ def draw_each_outcome(gram: Gram, calibration: MomentCalibration, source: noise.
         mu=calibration.mu,
         grid=draws[0][1],
         reproducible=source.reproducible,
+        unit=calibration.released_unit,
     )
 
 
@@ -660,6 +671,10 @@ def _mirrored(entries: FloatArray) -> FloatArray:
     matrix[..., rows, columns] = entries
     matrix[..., columns, rows] = entries
     return matrix
+
+
+def _shapes(exact: Mapping[str, FixedPoint]) -> dict[str, tuple[int, ...]]:
+    return {name: sums.shape for name, sums in exact.items()}
 
 
 def _side(n_entries: int) -> int:

@@ -458,7 +458,9 @@ def draw(
     Release
         Its values are "coordinates".
     """
-    grid = noise.grid_for_scales(*statistic.scales(calibration, returns.n_trajectories))
+    least_and_most = statistic.scales(calibration, returns.n_trajectories)
+    source = source.bound(name, calibration, privacy, constants, least_and_most, statistic.dim)
+    grid = noise.grid_for_scales(*least_and_most)
     released = noise.gaussian(
         statistic.scale(calibration, returns.counts),
         statistic.dim,

@@ -176,6 +176,7 @@ class SupportRegression:
 
     def release(self, xx: FloatArray, xy: FixedPoint, source: noise.BitSource, name: str) -> Release:
         """Draw the noise on exact moments of the support: A rounded to double, and g."""
+        source = source.bound(name, self)
         size, mechanism = self.bounds.size, self.calibrated.mechanism
         negative = FixedPoint.from_integers([-xy.integer(i) for i in range(size)], xy.exponent)
         if mechanism == "Gaussian":

@@ -178,7 +178,7 @@ class ScoredSelection:
     ) -> Release:
         """Score all supports on exact moments, rounded to double, and pick one."""
         scores = SupportScores(xx, xy, self.bounds.size, ridge=self.ridge, tolerance=self.tolerance)
-        pick = noise.ExponentialPick(self.rate, source)
+        pick = noise.ExponentialPick(self.rate, source.bound(name, self, len(xx)))
         for block in scores.blocks(n_threads, progress):
             pick.update(block)
         return Release(
@@ -251,6 +251,7 @@ class VotedSelection:
         n_threads: int | None = None,
     ) -> Release:
         """Let the blocks vote, and release the counts."""
+        source = source.bound(name, self, X.shape[1])
         public_count = self.privacy.adjacency == "replace_one"
         blocks = noise.random_blocks(len(y), self.n_blocks, source, equal=public_count)
         votes = block_votes(X, y, blocks, self.n_blocks, self.size, selector, n_threads=n_threads)

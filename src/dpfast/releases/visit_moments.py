@@ -154,6 +154,7 @@ def draw(sums: SufficientStatistics, calibration: VisitMomentNoise, source: nois
     d, diagonal = sums.exact_xy.shape[0], len(sums.exact_xx.shape) == 1
     rows, columns = (np.arange(d), np.arange(d)) if diagonal else np.triu_indices(d)
     entries = sums.exact_xx if diagonal else sums.exact_xx[rows, columns]
+    source = source.bound(name, calibration, diagonal, d)
     drawn = _gaussian if calibration.mu is not None else _l2_laplace
     (upper, xy), grid = drawn(entries, sums.exact_xy, rows == columns, calibration, source)
     xx = upper

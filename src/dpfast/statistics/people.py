@@ -7,16 +7,18 @@ these are depends on that person's rows alone, so another person's rows never ch
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast.io.blocks import dtype_name
+from dpfast.io.ids import numbered
 from dpfast.privacy import _rounding as rounding
 from dpfast.privacy.block_moments import BlockBounds
 from dpfast.privacy.sensitivity import padded_squared_block_bounds
@@ -150,8 +152,10 @@ def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
     Parameters
     ----------
     groups : array_like (n_rows,)
-        The person each row belongs to: integers, floats, strings, dates or any hashable objects. They are only told
-        apart: people come in the order of their first rows.
+        The person each row belongs to: integers, floats, strings, dates or hashable objects, compared as Python
+        compares them: 1 and 1.0 are one person, "1" is another. An array's ids are of its dtype; those of a list or
+        another sequence stay as they are, whatever they are side by side with. They are only told apart: people come in
+        the order of their first rows.
     max_rows : int
         Rows of a person beyond the first so many do not count.
     ordered : bool, default True
@@ -164,7 +168,8 @@ def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
     Raises
     ------
     ValueError, TypeError
-        If ids are not 1-D, are missing, or are of a kind that cannot name people.
+        If ids are not 1-D, are missing, or are of a kind that cannot name people: NaN, or an object that is equal to
+        nothing but itself.
     """
     codes = _comparable(groups)
     n_rows = len(codes)
@@ -199,42 +204,24 @@ def _comparable(groups: object) -> NDArray[Any]:
     """Return the ids, or numbers in their place, as an array that can be compared and sorted."""
     if isinstance(groups, np.ma.MaskedArray):
         raise TypeError("groups is a masked array; every row needs a person")
-    if isinstance(groups, (str, bytes)) or not (hasattr(groups, "__array__") or hasattr(groups, "__len__")):
+    is_array = hasattr(groups, "__array__") or isinstance(groups, (array, memoryview))
+    if isinstance(groups, (Mapping, Set)):
+        raise ValueError(f"groups must be 1-D, with one id a row, got a {type(groups).__qualname__}")
+    if isinstance(groups, (str, bytes)) or not (is_array or hasattr(groups, "__len__")):
         raise TypeError(f"groups must be a 1-D array of ids, got {type(groups).__qualname__}")
-    if isinstance(groups, (list, tuple)):
-        # As they are: NumPy would turn a NaN among strings into text.
-        return _numbered_objects(groups)
+    if not is_array:
+        # As they are: NumPy would turn 1 into text where somebody else's id is text.
+        return numbered(cast("Iterable[Any]", groups), {}, "groups")
     ids = np.asarray(groups)
     if ids.ndim != 1:
         raise ValueError(f"groups must be 1-D, with one id a row, got {ids.ndim} dimensions")
     if ids.dtype.kind == "O":
-        return _numbered_objects(ids)
+        return numbered(ids, {}, "groups")
     if ids.dtype.kind not in "biufSUmM":
         raise TypeError(f"groups has dtype {dtype_name(ids)}; integers, floats, strings, dates or objects are needed")
     if (ids.dtype.kind == "f" and np.isnan(ids).any()) or (ids.dtype.kind in "mM" and np.isnat(ids).any()):
         raise ValueError("groups has missing ids: every row needs a person")
     return ids
-
-
-def _numbered_objects(ids: Iterable[Any]) -> Index:
-    numbers: dict[Any, int] = {}
-    try:
-        codes = np.array([numbers.setdefault(one, len(numbers)) for one in ids], np.int64)
-    except TypeError:
-        raise TypeError("groups holds an id that is not hashable") from None
-    if any(_is_missing(one) for one in numbers):
-        raise ValueError("groups has missing ids: every row needs a person")
-    return codes
-
-
-def _is_missing(one: object) -> bool:
-    if one is None:
-        return True
-    try:
-        return bool(one != one)
-    except TypeError:
-        # pandas.NA compares as neither.
-        return True
 
 
 def _are_distinct(first: NDArray[Any]) -> bool:

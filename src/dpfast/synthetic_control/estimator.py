@@ -18,12 +18,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
-from dpfast import io, noise
+from dpfast import io
 from dpfast.effects import effect_table
 from dpfast.persistence import Persistent
 from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, UtilityWarning
 from dpfast.releases.moments import draw_repeatedly
 from dpfast.solvers import damped_solve
+from dpfast.spending import reserve
 from dpfast.synthetic_control.cross_section import (
     CrossSection,
     CrossSectionBatch,
@@ -98,7 +99,7 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         "paper" is the printed Algorithm 2 for "output", which is private but has 12 to 29 times the noise it takes at
         10 to 100 donors, and the printed Algorithm 3 for "objective", which is **not private**; there is a warning.
     random_state : int, optional
-        Seed for a reproducible run, which voids the guarantee against anyone who knows it.
+        Seed for a reproducible run, which voids the guarantee, for anybody. A ledger takes each seed once.
     n_threads : int, optional
         Threads that sum rows; the results do not depend on it.
     ledger : Ledger, optional
@@ -343,9 +344,9 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
             self._warn_of_noise(error, len(panel.values), one)
         total = math.fsum(repeats * one.epsilon for one in targets)
         cost = Privacy(total, repeats * len(targets) * privacy.delta, self.adjacency)
-        with (self.ledger or Ledger(cost)).reserve(cost) as held:
+        with reserve(self, cost) as held:
             exact = first.rows.sums(panel.values, self.n_threads)
-            source = noise.resolve_source(self.random_state)
+            source = self._source(first.rows)
             releases = [
                 draw_repeatedly(exact, section.calibration, source, self._release_name, repeats) for section in sections
             ]
@@ -515,22 +516,21 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         privacy = self._checked()
         n_pre, n_periods = int(n_pre), panel.values.shape[1]
         series = None if target is None else io.target_rows(target, {"n_pre": n_pre, "all": n_periods})
-        reservation = (self.ledger or Ledger(privacy)).reserve
         if math.isinf(privacy.epsilon):
-            with reservation(privacy) as held:
+            with reserve(self, privacy) as held:
                 fitted = self._fit_without_noise(panel.values, n_pre, privacy)
                 held.commit(*fitted["releases_"])
         elif self.mechanism != "cross_section":
             chosen, rows = self._bounded(panel.values, n_pre, series, privacy)
             self._warn_of_noise(chosen.expected_error / math.sqrt(_SPREAD), len(panel.values), privacy)
-            with reservation(privacy) as held:
+            with reserve(self, privacy) as held:
                 fitted = self._fit_weights(rows, chosen, held)
         else:
             center = self._center_path(n_periods, series)
             section = self._section(n_pre, n_periods - n_pre, privacy, center)
             error = section.expected_error(len(panel.values), self._lambda(n_pre), _SPREAD)
             self._warn_of_noise(error, len(panel.values), privacy)
-            with reservation(privacy) as held:
+            with reserve(self, privacy) as held:
                 fitted = self._fit_cross_section(panel.values, section, held)
         periods = np.arange(n_periods) if panel.periods is None else io.period_labels(panel.periods)
         shape = {"n_pre_": n_pre, "n_post_": n_periods - n_pre, "periods_": periods, "target_": series}

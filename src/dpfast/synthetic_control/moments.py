@@ -63,7 +63,7 @@ class MomentFits(DeclaredParameters):
     def _fit_cross_section(self, donors: FloatArray, section: CrossSection, reservation: Reservation) -> dict[str, Any]:
         """Sum the donors, draw the noise, which is paid for there and then, and solve: from there on all is public."""
         exact = section.rows.sums(donors, self.n_threads)
-        source = noise.resolve_source(self.random_state)
+        source = self._source(section.rows)
         release = draw(exact, section.calibration, source, self._release_name)
         reservation.commit(release)
         n_donors = exact.n_rows if self._count_is_public(section) else None
@@ -72,6 +72,10 @@ class MomentFits(DeclaredParameters):
         solved = self._solved(xx, xy, section.rows.basis, section.rows.n_pre, section.floor, keep)
         private = {"_center": section.rows.center, "_n_donors": n_donors}
         return solved | released_attributes(release, section.rows.offset, section.rows.half_width) | private
+
+    def _source(self, rows: DonorRows) -> noise.BitSource:
+        # In mapped units: the noise does not depend on those of the panel.
+        return noise.resolve_source(self.random_state).bound(rows.n_pre, rows.center, rows.basis, rows.observation_rate)
 
     def _plan_moments(self, n: int, n_pre: int, n_post: int, target: float, spread: float, privacy: Privacy) -> Plan:
         """Plan for noise in moments, which weighs the less the more donors there are."""

@@ -57,7 +57,7 @@ class WeightFits(DeclaredParameters):
     def _fit_weights(self, panel: Panel, chosen: DonorMechanism, reservation: Reservation) -> dict[str, Any]:
         """Draw the noise, which is paid for there and then: from there on all is public."""
         name = f"{type(self).__name__}: weights of donors and the prediction made with them"
-        release = chosen.release(panel, noise.resolve_source(self.random_state), name)
+        release = chosen.release(panel, noise.resolve_source(self.random_state).bound(panel.target), name)
         reservation.commit(release)
         offset, half_width = self._range()
         return released_attributes(release, offset, half_width) | {

@@ -1,0 +1,72 @@
+"""Ids of people: two rows are one person's if their ids are equal, as Python compares them, and nothing else decides.
+
+So 1, 1.0 and True are one person, and "1" is another, whoever else is in the table: ids are never converted to a common
+type, which would be chosen by all of them together. An id must therefore be equal to itself, and equal to its copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def numbered(ids: Iterable[Any], numbers: dict[Hashable, int], name: str) -> NDArray[np.int64]:
+    """Return the number of each id.
+
+    Parameters
+    ----------
+    ids : iterable of objects
+        Each names a person.
+    numbers : dict
+        Of the ids seen before; new ones are added.
+    name : str
+        What holds the ids, for the message of an error.
+
+    Returns
+    -------
+    ndarray of int64
+
+    Raises
+    ------
+    ValueError
+        If an id is missing: None, NaN, NaT or NA, or a tuple or dataclass that holds one.
+    TypeError
+        If one is not hashable, or is equal to nothing but the very object that it is.
+    """
+    known = len(numbers)
+    try:
+        codes = np.array([numbers.setdefault(one, len(numbers)) for one in ids], np.int64)
+    except TypeError:
+        raise TypeError(f"{name} holds an id that is not hashable") from None
+    for one in list(numbers)[known:]:
+        _check(one, name)
+    return codes
+
+
+def _check(one: object, name: str) -> None:
+    if isinstance(one, tuple | frozenset):
+        for part in one:
+            _check(part, name)
+    elif is_dataclass(one) and type(one).__eq__ is not object.__eq__:
+        for field in fields(one):
+            _check(getattr(one, field.name), name)
+    elif one is None or not _equals_itself(one):
+        raise ValueError(f"{name} has missing ids: every row needs a person")
+    elif type(one).__eq__ is object.__eq__ and not isinstance(one, Enum):
+        raise TypeError(
+            f"{name} holds an id that equals no copy of itself: ids are numbers, strings, bytes, dates, tuples of "
+            "these, or objects with an equality of their own"
+        )
+
+
+def _equals_itself(one: object) -> bool:
+    try:
+        return bool(one == one)
+    except TypeError:
+        # pandas.NA compares as neither.
+        return False

@@ -1,0 +1,35 @@
+"""What every fit does before it reads any data: it reserves its cost."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from dpfast.privacy import Ledger, Privacy, Reservation, Unit
+
+
+class Spender(Protocol):
+    """An estimator: its ledger and its seed."""
+
+    ledger: Ledger | None
+    random_state: int | None
+
+
+def reserve(model: Spender, privacy: Privacy, unit: Unit = "row") -> Reservation:
+    """Hold what a fit costs, in the ledger of the estimator or, where it has none, in one of its own.
+
+    Parameters
+    ----------
+    model : Spender
+        The estimator. A fit without noise draws nothing from its seed.
+    privacy : Privacy
+        The cost.
+    unit : {"row", "person"}, default "row"
+        Whose data the guarantee is for.
+
+    Returns
+    -------
+    Reservation
+    """
+    seed = None if math.isinf(privacy.epsilon) else model.random_state
+    return (model.ledger or Ledger(privacy)).reserve(privacy, unit=unit, random_state=seed)

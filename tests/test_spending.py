@@ -1,0 +1,323 @@
+"""What every fit of every family owes its ledger and its seed: every release on record, noise that nothing repeats."""
+
+import functools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpfast import (
+    Ledger,
+    MultiOutcomeRidge,
+    ObjectivePerturbationClassifier,
+    ObjectivePerturbationRegressor,
+    PolicyEvaluation,
+    Privacy,
+    Release,
+    SparseRegression,
+    SyntheticControl,
+)
+from dpfast.datasets import chain_trajectories, synthetic_control_panel
+from dpfast.noise import SeededSource
+from dpfast.noise.source import Stream
+from dpfast.solvers import L2Ball
+from dpfast.statistics import Trajectories, gram
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dpfast.UnsoundCalibrationWarning"),
+    pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning"),
+]
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.uniform(-0.4, 0.4, (80, 3)), RNG.uniform(-0.4, 0.4, (80, 2))
+SIGNS, CLASSES = np.where(X[:, 0] > 0, 1, 0), np.digitize(X[:, 0], (-0.1, 0.1))
+PEOPLE = np.arange(80) // 2
+DONORS, TARGET, _ = synthetic_control_panel(12, 6, seed=0)
+WALKS = Trajectories(*chain_trajectories(40, seed=0))
+
+
+def ridge(epsilon, *, fit=lambda model: model.fit(X, Y), delta=1e-6, **parameters):
+    return fit(MultiOutcomeRidge(epsilon, delta, **({"bound_x": 1.0, "bound_y": 1.0} | parameters))).releases_
+
+
+def perturbed(epsilon, delta=1e-6, **parameters):
+    model = ObjectivePerturbationRegressor(
+        epsilon, delta, bound_x=1.0, bound_y=1.0, constraint=L2Ball(1.0), **parameters
+    )
+    return model.fit(X, Y[:, 0]).releases_
+
+
+def classified(epsilon, labels=SIGNS, classes=(0, 1), **parameters):
+    model = ObjectivePerturbationClassifier(epsilon, 1e-6, bound_x=1.0, classes=classes, **parameters)
+    return model.fit(X, labels).releases_
+
+
+def evaluated(epsilon, delta=1e-6, **parameters):
+    return PolicyEvaluation(epsilon, delta, gamma=0.5, horizon=4, **parameters).fit(WALKS).releases_
+
+
+def sparse(epsilon, selector="exponential", delta=1e-6, **parameters):
+    model = SparseRegression(
+        epsilon, delta, n_nonzero=1, bound_x=1.0, bound_y=1.0, selector=selector, n_blocks=None, **parameters
+    )
+    return model.fit(X, Y[:, 0]).releases_
+
+
+def controlled(epsilon, mechanism, delta=1e-6, **parameters):
+    return SyntheticControl(epsilon, delta, mechanism=mechanism, **parameters).fit(DONORS, 6, TARGET).releases_
+
+
+def repeated(epsilon, **parameters):
+    batches = SyntheticControl(epsilon, 1e-6, **parameters).fit_repeatedly(DONORS, 6, 3, epsilons=[epsilon, epsilon])
+    return tuple(batch.release for batch in batches)
+
+
+BY_PERSON = {"fit": lambda model: model.fit(X, Y, groups=PEOPLE, max_rows=2)}
+VISITS = {"method": "sufficient_statistics"}
+OF_SUMS = {"fit": lambda model: model.fit_gram(gram(X, Y, bound_x=1.0, bound_y=1.0))}
+
+# By name: what fits, with which parameters, how many releases it makes, and for whom.
+FITS = {
+    "ridge": (ridge, {}, 1, "row"),
+    "ridge, pure": (ridge, {"delta": 0.0}, 1, "row"),
+    "ridge, intercept, box": (ridge, {"fit_intercept": True, "box_x": (-1.0, 1.0), "bound_x": None}, 1, "row"),
+    "ridge, add or remove": (ridge, {"adjacency": "add_remove"}, 1, "row"),
+    "ridge of sums": (ridge, OF_SUMS, 1, "row"),
+    "ridge, projection": (ridge, {"mechanism": "projection", "public_labels": True}, 1, "row"),
+    "ridge, independent": (ridge, {"mechanism": "independent"}, 1, "row"),
+    "ridge, as printed": (ridge, {"calibration": "paper"}, 1, "row"),
+    "ridge of a sample": (ridge, {"n_subsample": 40}, 1, "row"),
+    "ridge of people": (ridge, BY_PERSON, 1, "person"),
+    "ridge of people, clipped": (ridge, BY_PERSON | {"block_bounds": (0.5, 0.5)}, 1, "person"),
+    "perturbed objective": (perturbed, {}, 1, "row"),
+    "perturbed objective, pure": (perturbed, {"delta": 0.0}, 1, "row"),
+    "perturbed objective, as printed": (perturbed, {"calibration": "paper", "adjacency": "add_remove"}, 1, "row"),
+    "two classes": (classified, {}, 1, "row"),
+    "three classes": (classified, {"labels": CLASSES, "classes": (0, 1, 2)}, 3, "row"),
+    "visits": (evaluated, VISITS, 1, "row"),
+    "visits, pure": (evaluated, VISITS | {"delta": 0.0}, 1, "row"),
+    "visits, features": (evaluated, VISITS | {"features": np.ones((WALKS.n_states, 2))}, 1, "row"),
+    "DP-LSW": (evaluated, {"method": "lsw"}, 1, "row"),
+    "DP-LSW, as printed": (evaluated, {"method": "lsw", "calibration": "paper"}, 1, "row"),
+    "DP-LSL": (evaluated, {"method": "lsl"}, 1, "row"),
+    "supports by scores": (sparse, {}, 2, "row"),
+    "supports by votes": (sparse, {"selector": "sample_aggregate"}, 2, "row"),
+    "supports by votes, pure": (sparse, {"selector": "sample_aggregate", "delta": 0.0}, 2, "row"),
+    "cross section": (controlled, {"mechanism": "cross_section"}, 1, "row"),
+    "cross section, pure": (controlled, {"mechanism": "cross_section", "delta": 0.0}, 1, "row"),
+    "cross section, repeated": (repeated, {}, 2, "row"),
+    "weights": (controlled, {"mechanism": "output"}, 1, "row"),
+    "weights, pure": (controlled, {"mechanism": "output", "delta": 0.0}, 1, "row"),
+    "weights, as printed": (controlled, {"mechanism": "output", "delta": 0.0, "calibration": "paper"}, 1, "row"),
+    "weights by objective": (controlled, {"mechanism": "objective"}, 1, "row"),
+    "weights by objective, as printed": (controlled, {"mechanism": "objective", "calibration": "paper"}, 1, "row"),
+}
+every_fit = pytest.mark.parametrize("name", FITS)
+
+
+def fitted(name, epsilon=1.0, **parameters):
+    fit, declared, _, _ = FITS[name]
+    return fit(epsilon, **(declared | parameters))
+
+
+def budget(name, most=50.0):
+    return Privacy(most, 1e-3, FITS[name][1].get("adjacency", "replace_one"))
+
+
+def same_values(one, other):
+    return one.values.keys() == other.values.keys() and all(
+        np.array_equal(one.values[key], other.values[key]) for key in one.values
+    )
+
+
+@every_fit
+def test_every_release_of_a_fit_is_on_record_and_paid_for(name, tmp_path):
+    _, _, count, unit = FITS[name]
+    for ledger in (Ledger(budget(name)), Ledger(budget(name), tmp_path / "ledger.json")):
+        releases = fitted(name, ledger=ledger)
+        assert len(releases) == count
+        assert [one.to_dict(values=False) for one in ledger.releases] == [one.to_dict(values=False) for one in releases]
+        if ledger.path is None:
+            assert all(one is other for one, other in zip(ledger.releases, releases, strict=True))
+        # Never less than the releases; more by what a mechanism needs no delta for, and by the rounding of sums.
+        for spent, costs in (
+            (ledger.spent.epsilon, [one.privacy.epsilon for one in releases]),
+            (ledger.spent.delta, [one.privacy.delta for one in releases]),
+        ):
+            assert spent >= math.fsum(costs) * (1.0 - 2.0**-40)
+        assert ledger.spent.epsilon == pytest.approx(math.fsum(one.privacy.epsilon for one in releases), rel=1e-12)
+        assert ledger.unit == unit
+        assert {one.unit for one in releases} == {unit}
+        assert not any(one.reproducible for one in releases)
+        assert (ledger.promised == ledger.spent) == all(one.guaranteed for one in releases)
+
+
+@every_fit
+def test_a_seeded_release_is_marked_and_promises_nothing(name):
+    ledger = Ledger(budget(name))
+    releases = fitted(name, ledger=ledger, random_state=3)
+    for one in releases:
+        assert one.reproducible
+        assert one.promised.epsilon == math.inf == one.to_dict()["epsilon"]
+        assert one.guarantee.startswith("none")
+        assert Release.from_dict(one.to_dict()).privacy == one.privacy
+    assert ledger.promised.epsilon == math.inf
+    assert ledger.spent.epsilon < math.inf
+    assert "no guarantee" in ledger.report()
+    assert "changes the odds" not in ledger.report()
+
+
+@every_fit
+def test_a_seed_gives_the_same_release_again_and_a_ledger_refuses_it(name, tmp_path):
+    first, again = fitted(name, random_state=3), fitted(name, random_state=3)
+    assert all(same_values(one, other) for one, other in zip(first, again, strict=True))
+    for ledger in (Ledger(budget(name)), Ledger(budget(name), tmp_path / "ledger.json")):
+        fitted(name, ledger=ledger, random_state=3)
+        before = ledger.remaining
+        with pytest.raises(ValueError, match="random_state must be a seed that this ledger has not seen"):
+            fitted(name, 0.5, ledger=ledger, random_state=3)
+        assert ledger.remaining == before
+        fitted(name, 0.5, ledger=ledger, random_state=4)
+        fitted(name, 0.5, ledger=ledger)
+
+
+@pytest.fixture
+def streams(monkeypatch):
+    """Every stream that is opened, by its key and number."""
+    opened, start = [], Stream.__init__
+
+    def noted(self, cipher_key, branch_key, call):
+        opened.append((cipher_key, call))
+        start(self, cipher_key, branch_key, call)
+
+    monkeypatch.setattr(Stream, "__init__", noted)
+
+    def of(action):
+        opened.clear()
+        action()
+        return list(opened)
+
+    return of
+
+
+@every_fit
+def test_seeded_noise_is_bound_to_its_release(name, streams):
+    unbound = streams(lambda: SeededSource(3).words(1))[0][0]
+    one = streams(lambda: fitted(name, random_state=3))
+    assert one
+    assert len(set(one)) == len(one)
+    keys = {key for key, _ in one}
+    assert unbound not in keys
+    # Each release has keys of its own, and so has each budget and each seed.
+    assert len(keys) >= FITS[name][2]
+    for epsilon, seed in ((0.5, 3), (1.0, 4)):
+        other = streams(functools.partial(fitted, name, epsilon, random_state=seed))
+        assert keys.isdisjoint(key for key, _ in other)
+
+
+@every_fit
+def test_noise_of_no_seed_never_repeats(name, streams):
+    one, other = (streams(lambda: fitted(name)) for _ in range(2))
+    assert not set(one) & set(other)
+
+
+def test_releases_of_two_budgets_do_not_solve_for_the_sums():
+    one, other = (ridge(epsilon, random_state=3)[0] for epsilon in (1.0, 0.5))
+    exact = gram(X, Y, bound_x=1.0, bound_y=1.0).xx
+    draws = [(release.values["xx"] - exact) / release.scales["xx"] for release in (one, other)]
+    # Independent normal variables: a difference below 1e-3 in 3 of 3 has a probability of 2e-10.
+    assert np.abs(np.diag(draws[0] - draws[1])).max() > 1e-3
+
+
+def test_a_source_is_bound_by_label_calibration_and_count():
+    def words(*contexts, seed=1):
+        source = SeededSource(seed)
+        return [bytes(source.bound(*context).words(4)) for context in contexts]
+
+    contexts = [
+        ("a",),
+        ("b",),
+        ("a", 1.0),
+        ("a", 1.5),
+        ("a", (1.0, 2.0)),
+        ("a", 1.0, 2.0),
+        ("a", {"xx": 1.0}),
+        ("a", {"xy": 1.0}),
+        ("a", Privacy(1.0)),
+        ("a", Privacy(1.0, adjacency="add_remove")),
+        ("a", np.array([1.0, 2.0])),
+        ("a", np.array([[1.0, 2.0]])),
+        ("a", None),
+        ("a", "1.0"),
+        ("a", True),
+        ("a", abs),
+        ("a1.0",),
+        (("a",),),
+    ]
+    found = words(*contexts, ("a",), ("a",))
+    assert len(set(found)) == len(found)
+    assert words(*contexts) == words(*contexts)
+    assert not set(found) & set(words(*contexts, seed=2))
+    assert words(("a", np.float64(1.5), [np.int64(2)])) == words(("a", 1.5, (2,)))
+    once, twice = SeededSource(1).bound("a"), SeededSource(1).bound("a").bound("b")
+    assert not np.array_equal(once.words(4), twice.words(4))
+    assert not np.array_equal(SeededSource(1).words(4), SeededSource(1).bound().words(4))
+
+
+class Untouchable:
+    """Data that nobody may look at."""
+
+    def __getattr__(self, name):
+        raise AssertionError(f"looked at {name}")
+
+
+def test_a_seed_is_refused_before_data_is_read():
+    ledger = Ledger(Privacy(2.0, 1e-5))
+    ledger.reserve(Privacy(0.1), random_state=7)
+    with pytest.raises(ValueError, match="random_state"):
+        MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, ledger=ledger, random_state=7).fit(iter([()]), None)
+    with pytest.raises(ValueError, match="random_state"):
+        ledger.reserve(Privacy(0.1), random_state=np.int64(7))
+
+
+def test_a_failed_fit_gives_its_seed_back():
+    ledger = Ledger(Privacy(2.0, 1e-5))
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, ledger=ledger, random_state=7)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full((3, 2), np.nan), np.ones((3, 1)))
+    assert model.fit(X, Y).releases_ == ledger.releases
+
+
+def test_rows_and_people_are_not_added_up(tmp_path):
+    paths = (None, tmp_path / "ledger.json")
+    for path in paths:
+        ledger = Ledger(Privacy(5.0, 1e-4), path)
+        assert ledger.unit is None
+        fitted("ridge", ledger=ledger)
+        for name in ("ridge of people", "ridge of people, clipped"):
+            with pytest.raises(ValueError, match="unit must be the ledger's, 'row', got 'person'"):
+                fitted(name, ledger=ledger)
+        assert (len(ledger.releases), ledger.spent) == (1, Privacy(1.0, 1e-6))
+    again = Ledger(Privacy(5.0, 1e-4), paths[1])
+    assert again.unit == "row"
+    assert again.report() == ledger.report()
+    with pytest.raises(ValueError, match="unit must be the ledger's, 'row'"):
+        Ledger(Privacy(5.0, 1e-4), paths[1], unit="person")
+    declared = Ledger(Privacy(5.0, 1e-4), unit="person")
+    assert declared.unit == "person"
+    with pytest.raises(ValueError, match="unit must be the ledger's, 'person', got 'row'"):
+        fitted("cross section", ledger=declared)
+    assert fitted("ridge of people", ledger=declared) == declared.releases
+    with pytest.raises(ValueError, match="unit must be"):
+        Ledger(Privacy(1.0), unit="household")
+
+
+def test_a_reservation_for_rows_does_not_record_people():
+    ledger = Ledger(Privacy(5.0, 1e-4))
+    release = replace(fitted("ridge")[0], unit="person")
+    with ledger.reserve(release.privacy) as held, pytest.raises(ValueError, match="a release for a person"):
+        held.commit(release)
+    assert ledger.releases == ()
+    ledger.spend(release)
+    assert ledger.unit == "person"
