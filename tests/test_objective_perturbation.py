@@ -19,6 +19,7 @@ from dpfast import (
     Privacy,
     UnsoundCalibrationWarning,
 )
+from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.solvers import (
     Box,
     CallableLoss,
@@ -387,3 +388,31 @@ def test_a_plan_foresees_the_error():
         n, d, epsilon=0.5, delta=1e-6, bound_x=1.0, bound_y=1.0, constraint=L2Ball(3.0)
     )
     assert 0.5 < math.sqrt(np.mean(errors)) / plan.expected_error < 2.0
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", ["squared", "huber", "logistic"])
+def test_rows_with_their_intercept_are_within_the_bound_that_noise_is_for(loss, fit_intercept, monkeypatch):
+    """A single row at its bound, as it enters the loss: neither noise nor solver may take it for shorter."""
+    taken = []
+    release = ObjectivePerturbation.release
+
+    def recorded(self, function, source, name):
+        taken.append((self.bounds, function))
+        return release(self, function, source, name)
+
+    monkeypatch.setattr(ObjectivePerturbation, "release", recorded)
+    row = np.array([[0.48, 0.64]])
+    make = classifier if loss == "logistic" else regressor
+    label = [1] if loss == "logistic" else [0.5]
+    make(bound_x=0.8, loss=loss, fit_intercept=fit_intercept).fit(row, label)
+    ((bounds, function),) = taken
+    origin = np.zeros((2, bounds.n_features))
+    # The gradient at 0 is the slope there times the row.
+    slope = 0.5 if loss != "huber" else SmoothedHuber().derivative(np.zeros(1), np.array([0.5]))[0]
+    length = np.linalg.norm(function.gradient(origin)[0]) / abs(slope)
+    # The constant feature is the power of two nearest to the bound on rows.
+    assert length == pytest.approx(math.hypot(0.8, 1.0 if fit_intercept else 0.0), rel=1e-5)
+    assert length <= bounds.row_bound * (1.0 + 1e-12)
+    if loss != "squared":
+        assert function.row_bound == bounds.row_bound

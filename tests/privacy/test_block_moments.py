@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -333,3 +334,11 @@ def mu(**change):
 
 def scales_of(**change):
     return block_moment_scales(**{"mu": 1.0, "bounds": BlockBounds(1.0, 1.0, 1.0), "adjacency": "replace_one"} | change)
+
+
+@given(st.integers(1, 1000), st.floats(0.01, 100.0), st.floats(0.01, 100.0))
+def test_many_rows_cost_so_many_times_one_row_rounded_up(rows, xx, xy):
+    scales = MomentScales(xx=xx, xy=xy)
+    options = {"adjacency": "replace_one", "n_features": 3, "n_outcomes": 2}
+    one = Fraction(moment_mu(scales, 1.0, 1.0, **options))
+    assert Fraction(person_moment_mu(scales, rows, 1.0, 1.0, **options)) >= rows * one

@@ -12,6 +12,7 @@ from dpfast.privacy import (
     MomentScales,
     moment_mu,
     padded_bound,
+    padded_squared_block_bounds,
     padded_squared_bound,
     sum_sensitivity,
     xx_sensitivity,
@@ -141,3 +142,28 @@ def test_a_flag_that_lowers_the_sensitivity_is_a_boolean(adjacency, flag):
         sum_sensitivity(1.0, adjacency=adjacency, n_coordinates=2, nonnegative=flag)
     with pytest.raises(TypeError, match="nonnegative must be True or False"):
         xy_sensitivity(1.0, 1.0, adjacency=adjacency, n_features=2, nonnegative=flag)
+
+
+@given(
+    k=st.integers(1, 40),
+    d=st.integers(1, 9),
+    outcomes=st.integers(1, 5),
+    block=st.fractions(min_value=1, max_value=10**9, max_denominator=100),
+)
+def test_bounds_of_a_rounded_block_hold_in_exact_arithmetic(k, d, outcomes, block):
+    """The largest integer that a squared norm can be: what is declared, and rounding at its worst."""
+    m_x, m_y = 10**9, 10**8
+    xx, xy = padded_squared_block_bounds(k, m_x, m_y, n_features=d, n_outcomes=outcomes, block_xx=block, block_xy=block)
+    with mp.workdps(60):
+        a, half = mp.mpf(block.numerator) / block.denominator, mp.mpf(1) / 2
+        x = a + mp.mpf(k * d) / 4 + mp.sqrt(a * k * d)
+        y = (
+            a
+            + half * (mp.sqrt(mp.mpf(k * d) * k * m_y) + mp.sqrt(a * k * outcomes))
+            + mp.mpf(k) / 4 * mp.sqrt(mp.mpf(d * outcomes))
+        )
+        assert xx >= min(mp.floor(x**2), (k * m_x) ** 2)
+        assert xy >= min(mp.floor(y**2), k * k * m_x * m_y)
+        # And hardly more.
+        assert xx <= (x + 2) ** 2
+        assert xy <= (y + 2 + y * mp.mpf(2) ** -40) ** 2

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
@@ -354,3 +355,47 @@ def test_half_widths_cover_at_least_their_level(delta, printed):
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("declared", [(0.5, None), (None, 0.5), (0.3, 0.4)])
+def test_no_row_is_longer_than_what_noise_is_for(declared):
+    """Before and after the intervention, in exact arithmetic."""
+    rows, bounds = panel(n=400, row_bound=declared)
+    for part, limit, own in ((rows.pre, bounds.row_pre, declared[0]), (rows.post, bounds.row_post, declared[1])):
+        lengths = [sum(Fraction(entry) ** 2 for entry in row) for row in part.tolist()]
+        assert max(lengths) <= Fraction(limit) ** 2
+        if own is not None:
+            assert math.sqrt(max(lengths)) == pytest.approx(own)
+    assert bounds.projection_sensitivity >= 2.0 * bounds.row_post
+
+
+@pytest.mark.parametrize("ridge", [1e-6, 1.0])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_output_noise_is_for_computed_weights(delta, ridge):
+    """Both tables' weights may be off by the solver's error: in exact arithmetic, epsilon pays for that too."""
+    bounds = panel()[1]
+    scales = OutputPerturbation.calibrate(Privacy(2.0, delta), bounds, ridge).noise_scales
+    weights = Fraction(weight_sensitivity(ridge, bounds.target_norm, n_donors=N, row_norm=bounds.row_pre))
+    weights += 2 * Fraction(bounds.weight_error(ridge))
+    parts = [weights / Fraction(scales.weight_scale)]
+    parts.append(Fraction(bounds.projection_sensitivity) / Fraction(scales.projection_scale))
+    if delta:
+        assert sum(part**2 for part in parts) <= Fraction(scales.mu) ** 2
+    else:
+        assert sum(parts) <= 2
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_the_tolerance_of_objective_perturbation_covers_every_rounding_before_the_solver(delta):
+    """In exact arithmetic: half a grid an entry of b, and sums with noise that is absurdly long; all of it over m."""
+    for epsilon, row in ((1e-3, None), (1.0, None), (1.0, 1e-3)):
+        bounds = panel(row_bound=(row, None))[1]
+        chosen = ObjectivePerturbation.calibrate(Privacy(epsilon, delta), bounds, 0.0)
+        own = chosen.noise_scales.weights
+        root = Fraction(math.sqrt(N))
+        longest = 2**20 * Fraction(own.scale) * (root if delta else N)
+        linear = 2 * root * Fraction(bounds.row_pre) * Fraction(bounds.target_norm)
+        sums = Fraction(11, 10) / 2**53 * ((T0 + 2) * linear + longest)
+        rounded = root / 2 * Fraction(noise.finest_grid(own.scale)) + sums
+        # The other half of the tolerance is the solver's.
+        assert Fraction(chosen.tolerance) / 2 >= rounded / Fraction(own.strong_convexity)

@@ -18,6 +18,7 @@ from dpfast.releases.minimisers import (
     bounded_rows,
     loss_of_moments,
     loss_of_rows,
+    moment_bounds,
     objective_perturbation,
     row_bounds,
 )
@@ -434,3 +435,38 @@ def test_rows_beyond_their_bound_are_scaled_onto_it():
     assert np.linalg.norm(rows[:, :2], axis=1).max() <= 1.0 + 2.0**-30
     assert rows[3, :2].tolist() == X[3].tolist()
     assert y.tolist() == [1.0, -0.5, -1.0, 0.0]
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.5])
+def test_no_row_is_longer_than_the_bound_that_noise_is_for(constant):
+    """In exact arithmetic, for rows within a few roundings of their bound and far beyond it."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2000, 3))
+    near = 1.0 + rng.uniform(-1.0, 1.0, (2000, 1)) * 10.0 ** rng.uniform(-16.0, 2.0, (2000, 1))
+    rows *= 0.7 * near / np.linalg.norm(rows, axis=1, keepdims=True)
+    bounded, _ = bounded_rows(rows, np.zeros(2000), 0.7, 1.0, constant)
+    limit = Fraction(row_bounds(0.7, 1.0, constant)["row_bound"]) ** 2
+    lengths = [sum(Fraction(entry) ** 2 for entry in row) for row in bounded.tolist()]
+    assert max(lengths) <= limit
+    # A bound without slack would not hold: some are beyond it.
+    assert max(lengths) > Fraction(0.7) ** 2 + Fraction(constant) ** 2
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.5])
+def test_no_row_or_outcome_of_moments_is_beyond_the_bounds_that_noise_is_for(constant):
+    """One row's exact moments give it back, on its grid, where it may have been rounded upwards."""
+    rng, beyond = np.random.default_rng(1), 0
+    for _ in range(200):
+        bound_x, bound_y = rng.uniform(0.5, 2.0, 2)
+        x = rng.normal(size=(1, 2))
+        one = gram(10.0 * x, [10.0], bound_x=bound_x, bound_y=bound_y, sums=True)
+        bounds = moment_bounds(one, constant)
+        row, outcome = (
+            [total.integer(i) * Fraction(2) ** total.exponent for i in range(total.shape[0])]
+            for total in (one.exact_x_sum, one.exact_y_sum)
+        )
+        length = sum(entry**2 for entry in row) + Fraction(constant) ** 2
+        assert length <= Fraction(bounds["row_bound"]) ** 2
+        assert abs(outcome[0]) <= Fraction(bounds["outcome_bound"])
+        beyond += abs(outcome[0]) > Fraction(bound_y)
+    assert beyond > 20

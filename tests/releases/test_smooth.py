@@ -297,3 +297,27 @@ def test_the_default_of_unvisited_states_is_no_further_than_a_return_can_be(low,
         assert Fraction(math.nextafter(default, math.inf)) > greatest
     else:
         assert default == grid.low
+
+
+@pytest.mark.parametrize("kind", ["lsw", "lsl"])
+def test_one_who_goes_and_one_who_comes_may_visit_twice_as_many_states(kind):
+    """A trajectory of one state, with the largest return, is replaced by one of another: both states move."""
+    public = problem(weights=np.full(4, 0.25), limits=(0.0, 1.0), horizon=1)
+    statistic = WeightedMeans(public) if kind == "lsw" else RidgeFit(public, 3, 1e9)
+    visited = np.eye(4, dtype=bool)[[2, 2, 0, 1]]
+    one, other = (summed(walks(visited[kept], np.ones((3, 4))), public) for kept in ([0, 1, 2], [0, 1, 3]))
+    moved = np.linalg.norm(statistic.center(one) - statistic.center(other))
+    for counts in (one.counts, other.counts):
+        assert 0.7 < moved / (statistic.smooth_sensitivity(counts, LOCAL) + 2.0 * statistic.tau) <= 1.0
+
+
+@pytest.mark.parametrize("features", [None, FEATURES])
+def test_tau_of_weighted_means_covers_every_rounding(features):
+    """In exact arithmetic: that of each mean, of its product with an entry of a row, and of their sum."""
+    statistic = WeightedMeans(problem(features))
+    grid, n_terms = statistic.problem.grid, 1 if features is None else 4
+    rows = statistic._rows[:, None] if features is None else statistic._rows
+    norm = math.sqrt(math.fsum(math.fsum(abs(row)) ** 2 for row in rows))
+    reach = max(abs(grid.low), abs(grid.high))
+    a_mean = (n_terms + 1) * Fraction(1, 2**53) * Fraction(reach) + Fraction(grid.mean_error)
+    assert Fraction(statistic.tau) >= a_mean * Fraction(norm)

@@ -172,3 +172,17 @@ def test_the_gradient_moves_no_more_than_it_is_calibrated_for(adjacency, length,
     assert largest <= bound
     assert largest > (0.7 if adjacency == "replace_one" else 1.0 - 1e-6) * bound
     assert geometry == {"replace_one": "plane", "add_remove": "line"}[adjacency]
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_tolerance_counts_every_rounding_before_the_solver(adjacency, size):
+    """In exact arithmetic, as the head of the module derives it: those of A, of A + m I and of b - g, over m."""
+    most = 10**6 if adjacency == "replace_one" else MOST_ROWS
+    regression = calibrated(0.5, 1e-6, adjacency, size, most)
+    m, unit = Fraction(regression.calibrated.strong_convexity), Fraction(1, 2**53)
+    rows = most * Fraction(regression.bounds.curvature)
+    reached = (rows + m) * Fraction(math.sqrt(size))
+    moved = Fraction(math.sqrt(size)) * (Fraction(regression._grid) / 2 + unit * (2 * reached + rows))
+    assert Fraction(regression.tolerance) >= moved / m
+    assert Fraction(regression.scales["coef"]) * Fraction(regression.calibrated.finishing_epsilon) >= 2 * moved / m

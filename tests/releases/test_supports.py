@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy import special, stats
 
 from dpfast import Privacy, statistics
 from dpfast.noise import SeededSource
+from dpfast.privacy import loss_range
 from dpfast.releases.supports import (
     MOST_ROWS,
     RecordBounds,
@@ -18,7 +20,7 @@ from dpfast.releases.supports import (
     most_votes,
     whole_row_bound,
 )
-from dpfast.solvers import SupportScores
+from dpfast.solvers import SupportScores, score_error
 
 
 def small_table(n=60, p=5, seed=0):
@@ -154,3 +156,34 @@ def test_a_support_release_says_what_it_is():
     assert release.reproducible
     assert release.scales["support"] == pytest.approx(1.0 / scored().rate)
     assert replace(release, reproducible=False).guarantee == str(Privacy(4.0))
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_the_rate_allows_for_the_error_of_scores(adjacency, size):
+    """In exact arithmetic: epsilon pays for what records change, and for the error of both scores on both tables."""
+    bounds, most = RecordBounds(size, math.sqrt(size), float(size)), 10**7
+    selection = ScoredSelection.calibrate(Privacy(1.0, 0.0, adjacency), bounds, most)
+    curvature = most * bounds.reach**2 + size * selection.ridge
+    error = score_error(size, curvature, most * bounds.outcome * bounds.reach, selection.tolerance)
+    # A score is anywhere within its gap; up to a shift that all share, half of it to either side.
+    assert error >= 0.5 * selection.tolerance > 0.0
+    records = 2 if adjacency == "replace_one" else 1
+    own = loss_range(bounds.outcome, bounds.reach)
+    assert Fraction(selection.rate) * (records * Fraction(own) + 4 * Fraction(error)) <= 1
+
+
+@pytest.mark.parametrize(("adjacency", "alike"), [("replace_one", True), ("add_remove", False)])
+def test_blocks_are_of_one_size_only_where_the_number_of_rows_is_public(adjacency, alike):
+    """Under add/remove each row picks its block: blocks of one size would tell their number, and tie rows together."""
+    x, y = small_table(n=24)
+    selection = VotedSelection.calibrate(Privacy(1.0, 0.0, adjacency), 1, 5, 4)
+    sizes = []
+
+    def selector(rows, outcomes, size):
+        sizes.append(len(rows))
+        return [0]
+
+    for seed in range(5):
+        selection.release(x, y, selector, SeededSource(seed), "votes", n_threads=1)
+    assert (set(sizes) == {6}) == alike

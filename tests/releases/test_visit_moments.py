@@ -156,3 +156,12 @@ def test_means_and_moments_count_alike():
     sums = moments(walks(visited, values), None)
     assert sums.xx == pytest.approx(WEIGHTS * returns.counts, rel=1e-8)
     assert sums.xy == pytest.approx(WEIGHTS * (returns.sums - sums.low * returns.counts), rel=1e-8)
+
+
+@pytest.mark.parametrize("slope", [1e-4, 0.5, 1e4])
+def test_a_joint_draw_is_calibrated_for_sums_as_they_are_stretched(slope):
+    """A whole trajectory comes: both sums, stretched, move by epsilon times the joint scale, and no more."""
+    calibration = noise_for(example("diagonal"), Privacy(1.0, 0.0, "add_remove"), slope)
+    alone = moments(walks(np.ones((1, 4), bool), np.ones((1, 4))), None)
+    moved = math.hypot(np.linalg.norm(alone.xx), np.linalg.norm(alone.xy) * 2.0**calibration.stretch)
+    assert 1.0 - 1e-6 < moved / calibration.joint_scale <= 1.0

@@ -182,3 +182,12 @@ def test_arrays_of_many_kinds(kind):
 def test_bad_input_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("tolerance", [1e-1, 1e-3, 1e-5])
+def test_no_score_is_further_from_its_minimum_than_the_tolerance(tolerance):
+    """A point that is merely brought into the box may be anywhere: it counts only where its gap certifies it."""
+    xx, xy = moments(50, 12)
+    above = all_scores(xx, 1.5 * xy, 4, tolerance=tolerance) - support_scores(xx, 1.5 * xy, 4, 1e-6)
+    assert above.min() >= -1e-9
+    assert above.max() <= tolerance * (1.0 + 1e-9)

@@ -3,6 +3,7 @@
 import itertools
 import math
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -465,3 +466,19 @@ def test_streams_that_do_not_fit_are_refused():
         gram(iter([(X, Y)]), **BOUNDS, **TIGHT, groups=groups, max_rows=3)
     with pytest.raises(ValueError, match="no outcomes"):
         gram(X, bound_x=1.0, groups=groups, max_rows=3, bound_xy=1.0)
+
+
+@pytest.mark.parametrize("beyond", [2.0**-7, 2.0**-12, 2.0**-18])
+@pytest.mark.parametrize("n_rows", [3, 40, 3000])
+def test_a_block_a_little_beyond_its_bound_is_scaled_onto_it(n_rows, beyond):
+    """Wherever it is tested: packed, or row by row for a person of many rows; each bound alone."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.uniform(0.1, 0.4, (n_rows, 3)), rng.uniform(0.1, 0.4, (n_rows, 2))
+    declared = {"bound_x": 1.0, "bound_y": 1.0, "groups": np.zeros(n_rows, np.int64), "max_rows": n_rows}
+    for name, free in (("bound_xx", np.linalg.norm(X.T @ X)), ("bound_xy", np.linalg.norm(X.T @ Y))):
+        moments = gram(X, Y, **declared, **{name: free / (1.0 + beyond)})
+        total = moments.exact_xx if name == "bound_xx" else moments.exact_xy
+        limit = moments.block_bounds.xx if name == "bound_xx" else moments.block_bounds.xy
+        squared = sum(total.integer(index) ** 2 for index in np.ndindex(total.shape)) * Fraction(4) ** total.exponent
+        assert squared <= Fraction(limit) ** 2
+        assert squared > Fraction(limit) ** 2 * (1 - Fraction(1, 1000))

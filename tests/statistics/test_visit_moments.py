@@ -214,3 +214,19 @@ def test_refused(changes, kind, message):
 def test_the_repr_tells_only_what_is_public():
     found = sufficient_statistics(random_trajectories(0), 0.9, features=features_of("signed"), **OPTIONS)
     assert repr(found) == "<SufficientStatistics, of 3 features: not private>"
+
+
+def test_returns_that_rounding_lengthens_stay_within_their_bound():
+    """One trajectory through all states with the largest return: its rounded outcomes follow from its exact moments."""
+    rng, beyond = np.random.default_rng(0), 0
+    walk = Trajectories(np.arange(N_STATES), np.full(N_STATES, 100.0), [0, N_STATES], N_STATES)
+    for _ in range(40):
+        weights = rng.uniform(0.1, 1.0, N_STATES)
+        found = sufficient_statistics(
+            walk, 1.0, return_range=RANGE, horizon=N_STATES, weights=weights, features=np.eye(N_STATES)
+        )
+        xx, xy = exact(found.exact_xx)[:: N_STATES + 1], exact(found.exact_xy)
+        squared = sum(product**2 / square for square, product in zip(xx, xy, strict=True))
+        assert squared <= Fraction(found.bounds.outcomes) ** 2
+        beyond += squared > sum(map(Fraction, weights)) * Fraction(RANGE[1] - RANGE[0]) ** 2
+    assert beyond > 5

@@ -771,3 +771,30 @@ def test_intervals_cover_about_right():
         hits.append((low <= exact) & (exact <= high))
     # As 40 independent fits at worst: below 6 or above 34 of them with probability 2e-6 together.
     assert 6 / 40 < np.mean(hits) < 34 / 40
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"nonnegative": True},
+        {"center": "target"},
+        {"row_bound": (0.7, 0.5)},
+        {"mechanism": "output"},
+        {"mechanism": "objective"},
+    ],
+    ids=str,
+)
+def test_entries_beyond_the_declared_range_count_as_its_ends(parameters, adjacency, quiet):
+    """Of every mechanism and way to sum rows: the release of donors ten times as large is that of clipped ones."""
+    if adjacency == "add_remove" and "mechanism" in parameters:
+        pytest.skip("the number of donors is public there")
+    donors, low = 10.0 * small() - 3.0, 0.0 if "nonnegative" in parameters else -1.0
+    target = np.linspace(0.1, 0.9, T)
+    releases = [
+        model(**parameters, adjacency=adjacency, random_state=1).fit(rows, N_PRE, target).releases_[0]
+        for rows in (donors, np.clip(donors, low, 1.0))
+    ]
+    for name, value in releases[0].values.items():
+        assert np.array_equal(value, releases[1].values[name])
