@@ -479,10 +479,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
 
     def _keep(self, fitted: dict[str, Any], columns: dict[str, Any], *, single_outcome: bool) -> Self:
         """Set what was fitted, all at once; names of an earlier table's columns go."""
-        self.__dict__.pop("feature_names_in_", None)
-        n_features = fitted["coef_"].shape[1]
-        self.__dict__.update(fitted, **({"n_features_in_": n_features} | columns), _single_outcome=single_outcome)
-        return self
+        table = {"n_features_in_": fitted["coef_"].shape[1]} | columns
+        return self._set_fitted(fitted | table | {"_single_outcome": single_outcome}, ("feature_names_in_",))
 
     def _check_people(self, groups: ArrayLike | None, max_rows: int | None, privacy: Privacy) -> None:
         if groups is None and max_rows is None:

@@ -205,9 +205,9 @@ class _PerturbedObjective(Persistent):
 
     def _keep(self, fitted: dict[str, Any], columns: dict[str, Any]) -> Self:
         """Set what was fitted, all at once; names of an earlier table's columns go."""
-        self.__dict__.pop("feature_names_in_", None)
-        self.__dict__.update(fitted, **({"n_features_in_": fitted["coef_"].shape[-1]} | columns))
-        return self
+        return self._set_fitted(
+            fitted | {"n_features_in_": fitted["coef_"].shape[-1]} | columns, ("feature_names_in_",)
+        )
 
     def _check_loaded(self) -> None:
         self._checked()

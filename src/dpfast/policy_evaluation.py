@@ -216,10 +216,9 @@ class PolicyEvaluation(Persistent):
                 fitted = self._fit_moments(data, problem, reservation)
             else:
                 fitted = self._fit_smooth(data, problem, reservation)
-        self.__dict__.pop("value_std_", None)
         states = None if first.encoder is None else first.encoder.states
-        self.__dict__.update(fitted, privacy_spent_=fitted["releases_"][0].privacy, _states=states)
-        return self
+        cost = {"privacy_spent_": fitted["releases_"][0].privacy}
+        return self._set_fitted(fitted | cost | {"_states": states}, ("value_std_",))
 
     def predict(self, states: Any) -> FloatArray:
         """Return the value of states.

@@ -41,6 +41,7 @@ from dpfast.spending import reserve
 from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
 
 FloatArray = NDArray[np.float64]
+Drawn = tuple[int, Release, Release]  # number of features, the support and the coefficients on it
 
 # Of a made-up table, where the number of rows of a block is private.
 _REHEARSAL_ROWS = 200
@@ -186,15 +187,14 @@ class SparseRegression(RegressorMixin, Persistent):
         columns = _columns(X)
         with reserve(self, privacy) as reservation:
             if math.isinf(privacy.epsilon):
-                fitted = self._fit_without_noise(X, y)
+                releases = self._fit_without_noise(X, y)
             elif self.selector == "exponential":
-                fitted = self._fit_scored(X, y, privacy, progress)
+                releases = self._fit_scored(X, y, privacy, progress)
             else:
-                fitted = self._fit_voted(X, y, privacy)
-            reservation.commit(*fitted["releases_"])
-        self.__dict__.pop("feature_names_in_", None)
-        self.__dict__.update(fitted, **({"n_features_in_": len(fitted["coef_"])} | columns))
-        return self
+                releases = self._fit_voted(X, y, privacy)
+            reservation.commit(*releases[1:])
+        fitted = _attributes(*releases, privacy)
+        return self._set_fitted(fitted | {"n_features_in_": len(fitted["coef_"])} | columns, ("feature_names_in_",))
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """Predict the outcomes of new rows.
@@ -422,7 +422,7 @@ class SparseRegression(RegressorMixin, Persistent):
         self._check_features(table.n_features)
         return table
 
-    def _fit_scored(self, X: Any, y: Any, privacy: Privacy, progress: Progress | None) -> dict[str, Any]:
+    def _fit_scored(self, X: Any, y: Any, privacy: Privacy, progress: Progress | None) -> Drawn:
         """Sum whole rows once; choose by the scores of all supports; fit the same sums on the one chosen."""
         table = self._opened(X, y)
         top, p = self._top(), table.n_features
@@ -440,10 +440,9 @@ class SparseRegression(RegressorMixin, Persistent):
         assert exact.xy is not None
         chosen = selection.release(exact.xx, exact.xy[:, 0], source, self._release_names[0], self.n_threads, progress)
         support = chosen.values["support"]
-        coefficients = _released_coefficients(regression, exact, support, source, self._release_names[1])
-        return _attributes(p, chosen, coefficients, privacy)
+        return p, chosen, _released_coefficients(regression, exact, support, source, self._release_names[1])
 
-    def _fit_voted(self, X: Any, y: Any, privacy: Privacy) -> dict[str, Any]:
+    def _fit_voted(self, X: Any, y: Any, privacy: Privacy) -> Drawn:
         """Let blocks of rows as they are vote; then sum the bounded rows of the support."""
         table = self._opened(X, y)
         rows, outcomes = _in_memory(table)
@@ -464,8 +463,7 @@ class SparseRegression(RegressorMixin, Persistent):
             n_threads=self.n_threads,
         )
         everything = np.arange(self.n_nonzero)
-        coefficients = _released_coefficients(regression, exact, everything, source, self._release_names[1])
-        return _attributes(p, chosen, coefficients, privacy)
+        return p, chosen, _released_coefficients(regression, exact, everything, source, self._release_names[1])
 
     def _selector(self, block_rows: int | None, n_features: int) -> Selector:
         """Return what votes, tried out on made-up numbers."""
@@ -473,7 +471,7 @@ class SparseRegression(RegressorMixin, Persistent):
         check_selector(selector, block_rows or _REHEARSAL_ROWS, n_features, self.n_nonzero)
         return selector
 
-    def _fit_without_noise(self, X: Any, y: Any) -> dict[str, Any]:
+    def _fit_without_noise(self, X: Any, y: Any) -> Drawn:
         """Best subset, or plain votes; then exact least squares over the box."""
         rows, outcomes = check_X_y(X, y, dtype=np.float64, y_numeric=True)
         n, p = rows.shape
@@ -490,8 +488,7 @@ class SparseRegression(RegressorMixin, Persistent):
         found = lsq_linear(rows[:, support], outcomes, bounds=(-1.0, 1.0), method="bvls", tol=1e-14)
         first, second = self._release_names
         chosen = Release(first, "no", Privacy(math.inf, 0.0, self.adjacency), {"support": support}, {})
-        coefficients = Release(second, "no", privacy, {"coef": np.clip(found.x, -1.0, 1.0)}, {})
-        return _attributes(p, chosen, coefficients, privacy)
+        return p, chosen, Release(second, "no", privacy, {"coef": np.clip(found.x, -1.0, 1.0)}, {})
 
     @property
     def _release_names(self) -> tuple[str, str]:

@@ -16,7 +16,7 @@ class Spender(Protocol):
 
 
 def reserve(model: Spender, privacy: Privacy, unit: Unit = "row") -> Reservation:
-    """Hold what a fit costs, in the ledger of the estimator or, where it has none, in one of its own.
+    """Hold, from ``with`` on, what a fit costs, in the ledger of the estimator or, where it has none, in one of its own.
 
     Parameters
     ----------
@@ -32,4 +32,4 @@ def reserve(model: Spender, privacy: Privacy, unit: Unit = "row") -> Reservation
     Reservation
     """
     seed = None if math.isinf(privacy.epsilon) else model.random_state
-    return (model.ledger or Ledger(privacy)).reserve(privacy, unit=unit, random_state=seed)
+    return (model.ledger or Ledger(privacy)).reserving(privacy, unit=unit, random_state=seed)

@@ -76,3 +76,6 @@ cdef class GramTotals:
     cdef uint64_t[:, ::1] product_low
     cdef int64_t[::1] column_high
     cdef uint64_t[::1] column_low
+
+    cdef _n_rows_with(self, n_more)
+    cdef void _add(self, GramTotals other) noexcept

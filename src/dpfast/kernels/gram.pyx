@@ -13,6 +13,7 @@ import numpy as np
 
 from dpfast.kernels.columns import ColumnBlock
 
+cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
 from dpfast.kernels.blas cimport add_gemm_transposed, add_syrk_upper
@@ -224,7 +225,8 @@ cdef inline void _add_limbs(int64_t other_high, uint64_t other_low, int64_t* hig
 cdef class GramTotals:
     """Two-limb 128-bit totals: products (n_x, n_x + n_y), of which only j >= i are used, and columns (n_x + n_y,).
 
-    `take` and `add` are single calls that hold the GIL: an interrupt comes before or after them, never halfway.
+    `take` and `add` are single calls, which hold the GIL or else the object's own lock: an interrupt, and another thread
+    that reads, come before or after them, never halfway. They fail before they change anything, or not at all.
 
     Parameters
     ----------
@@ -243,24 +245,31 @@ cdef class GramTotals:
         self.column_high = np.zeros(n_x + n_y, np.int64)
         self.column_low = np.zeros(n_x + n_y, np.uint64)
 
-    def _check_room(self, n_more):
-        if (self.n_rows + n_more) * self.squared_bound >= 1 << 127:
+    cdef _n_rows_with(self, n_more):
+        n_rows = self.n_rows + n_more
+        if n_rows * self.squared_bound >= 1 << 127:
             raise OverflowError("the sums of so many rows do not fit 128 bits")
+        return n_rows
 
-    def take(self, list parts):
+    @cython.critical_section
+    def take(self, list parts not None):
         """Move what the threads' GramSums hold here."""
         cdef GramSums part
-        n_more = sum([(<GramSums?>part).rows_in_totals for part in parts])
-        self._check_room(n_more)
+        n_rows = self._n_rows_with(sum([(<GramSums?>part).rows_in_totals for part in parts]))
         for part in parts:
             part._move_to(self)
-        self.n_rows += n_more
+        self.n_rows = n_rows
 
     def add(self, GramTotals other not None):
         """Add the totals of other rows, of the same shape."""
         if (other.n_x, other.n_y) != (self.n_x, self.n_y):
             raise ValueError("totals of different shapes")
-        self._check_room(other.n_rows)
+        with cython.critical_section(self, other):
+            n_rows = self._n_rows_with(other.n_rows)
+            self._add(other)
+            self.n_rows = n_rows
+
+    cdef void _add(self, GramTotals other) noexcept:
         cdef Py_ssize_t i, j
         for i in range(self.n_x):
             for j in range(i, self.n_x + self.n_y):
@@ -269,7 +278,6 @@ cdef class GramTotals:
                     &self.product_low[i, j])
         for j in range(self.n_x + self.n_y):
             _add_limbs(other.column_high[j], other.column_low[j], &self.column_high[j], &self.column_low[j])
-        self.n_rows += other.n_rows
 
     def copy(self):
         """Independent totals of the same rows."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from dpfast.kernels.transaction import Bracket, Turn
 from dpfast.privacy.holder import Holder
 
 if TYPE_CHECKING:
@@ -120,33 +119,42 @@ class MemoryStorage:
     path = None
 
     def __init__(self) -> None:
-        self._accounts = Accounts()
-        self._lock = threading.Lock()
+        self.accounts = Accounts()
+        self.turn = Turn()
         self._process = os.getpid()
 
     def read(self) -> Accounts:
         """Return a snapshot, not to be changed."""
-        return self._accounts
+        return self.accounts
 
     def seed_mark(self, seed: int) -> str:
         """Return the seed itself, which never leaves the process that it was given to."""
         return str(seed)
 
-    @contextmanager
-    def transaction(self) -> Iterator[Accounts]:
+    def transaction(self) -> AbstractContextManager[Accounts]:
         """Enter with a draft that nobody else can change; it is kept if the block raises nothing."""
         if os.getpid() != self._process:
             raise RuntimeError(
                 "this ledger was made in another process, whose budget a copy would spend again; fit in that process, "
                 "or share a ledger file: Ledger(budget, path)"
             )
-        with self._lock:
-            draft = self._accounts.draft()
-            yield draft
-            self._accounts = draft
+        return _MemoryTransaction(self)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "an in-memory ledger cannot be pickled: every copy could spend the whole budget; fit in one process, or "
             "share a ledger file: Ledger(budget, path)"
         )
+
+
+class _MemoryTransaction(Bracket[Accounts]):
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage.turn)
+        self._storage = storage
+
+    def _open(self) -> Accounts:
+        self._draft = self._storage.accounts.draft()
+        return self._draft
+
+    def _keep(self) -> None:
+        self._storage.accounts = self._draft

@@ -17,10 +17,11 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
+from weakref import WeakValueDictionary
 
 from dpfast import _arguments as check
+from dpfast.kernels.transaction import Bracket, entered
 from dpfast.privacy.accounts import Accounts, Entry, MemoryStorage, Storage
 from dpfast.privacy.guarantee import SLACK, Privacy
 from dpfast.privacy.holder import Holder
@@ -69,17 +70,19 @@ def _sums(costs: Iterable[Privacy]) -> tuple[_Sum, _Sum]:
     return _Sum(cost.epsilon for cost in terms), _Sum(cost.delta for cost in terms)
 
 
-class Reservation:
+class Reservation(Bracket["Reservation"]):
     """Part of a ledger's budget, held while a release is made: committed once, or given back.
 
     Used as a context manager it gives back what was not committed, whatever was raised. In a forked copy of the process
     that holds it, it cannot be committed and is not given back.
     """
 
-    def __init__(self, ledger: Ledger, number: int, entry: Entry) -> None:
+    def __init__(self, ledger: Ledger, entry: Entry, number: int | None = None) -> None:
+        super().__init__()
         self._ledger = ledger
-        self._number = number
         self._entry = entry
+        self._number = number
+        self._is_own = number is None
         self._process = os.getpid()
         self._settled = False
 
@@ -118,6 +121,8 @@ class Reservation:
         """
         if os.getpid() != self._process:
             raise RuntimeError("this reservation was made in another process: commit it there")
+        if self._number is None:
+            raise ValueError("this reservation is not made before `with` has entered it")
         self._ledger._commit(self._number, releases)
         self._settled = True
 
@@ -134,16 +139,16 @@ class Reservation:
         Giving back another process's reservation is sound only if nothing that was drawn under it has left that
         process.
         """
-        if os.getpid() == self._process and not self._settled:
-            self._ledger._give_back(self._number)
+        if os.getpid() == self._process and self._number is not None and not self._settled:
+            self._ledger._give_back(self._number, self)
             self._settled = True
 
-    def __enter__(self) -> Reservation:
+    def _open(self) -> Reservation:
+        if self._number is None:
+            self._ledger._hold(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _close(self) -> None:
         self.give_back()
 
     def __repr__(self) -> str:
@@ -251,7 +256,7 @@ class Ledger:
     def reservations(self) -> tuple[Reservation, ...]:
         """What is held at the moment, by any thread or process, oldest first."""
         entries = self._storage.read().entries
-        return tuple(Reservation(self, number, entry) for number, entry in entries.items() if entry.held)
+        return tuple(Reservation(self, entry, number) for number, entry in entries.items() if entry.held)
 
     @property
     def abandoned(self) -> tuple[Reservation, ...]:
@@ -263,8 +268,12 @@ class Ledger:
         """
         return tuple(reservation for reservation in self.reservations if reservation.abandoned)
 
+    @entered
     def reserve(self, privacy: Privacy, *, unit: Unit = "row", random_state: int | None = None) -> Reservation:
         """Hold a cost before data is read.
+
+        An interrupt between this call and what is done with its value leaves the cost reserved, and among
+        `reservations`; `reserving` has no such moment.
 
         Parameters
         ----------
@@ -292,6 +301,37 @@ class Ledger:
         OSError
             If the ledger's file cannot be written.
         """
+        return self.reserving(privacy, unit=unit, random_state=random_state)
+
+    def reserving(self, privacy: Privacy, *, unit: Unit = "row", random_state: int | None = None) -> Reservation:
+        """Prepare a reservation that ``with`` makes, and gives back if it is not committed: whatever interrupts it.
+
+        Parameters
+        ----------
+        privacy, unit, random_state
+            As for `reserve`.
+
+        Returns
+        -------
+        Reservation
+            Not made before ``with`` enters it, which raises what `reserve` does.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `reserve`.
+
+        Examples
+        --------
+        >>> from dpfast import Ledger, Privacy
+        >>> ledger = Ledger(Privacy(1.0, 1e-6))
+        >>> prepared = ledger.reserving(Privacy(0.25))
+        >>> ledger.remaining.epsilon
+        1.0
+        >>> with prepared as reservation:
+        ...     ledger.remaining.epsilon
+        0.75
+        """
         if not isinstance(privacy, Privacy):
             raise TypeError(f"privacy must be a dpfast.Privacy, got a {type(privacy).__name__}")
         if privacy.adjacency != self.budget.adjacency:
@@ -303,9 +343,12 @@ class Ledger:
         mark = None
         if random_state is not None:
             mark = self._storage.seed_mark(check.integer_of_at_least("random_state", random_state, 0))
-        entry = Entry(privacy, Holder.here(), now(), unit=unit, seed=mark)
+        return Reservation(self, Entry(privacy, Holder.here(), now(), unit=unit, seed=mark))
+
+    def _hold(self, reservation: Reservation) -> None:
+        privacy, mark = reservation.privacy, reservation._entry.seed
         with self._storage.transaction() as accounts:
-            self._check_unit(accounts, unit)
+            self._check_unit(accounts, reservation._entry.unit)
             epsilon, delta = _sums([*_costs(accounts), privacy])
             if not (epsilon.within(self.budget.epsilon) and delta.within(self.budget.delta)):
                 left = self._remaining(accounts)
@@ -321,8 +364,10 @@ class Ledger:
                     "releases. Leave it None, as for any release that is to be private; clones that are meant to be "
                     "alike need a ledger each"
                 )
-            number = accounts.hold(entry)
-        return Reservation(self, number, entry)
+            number = accounts.hold(reservation._entry)
+            # Known before it is written: an interrupt right after that must find what to give back.
+            _claims[self._claim(number)] = reservation
+            reservation._number = number
 
     def spend(self, release: Release) -> None:
         """Reserve and commit a release's own cost at once, for mechanisms made outside the estimators.
@@ -339,7 +384,7 @@ class Ledger:
         """
         if not isinstance(release, Release):
             raise TypeError(f"release must be a dpfast.Release, got a {type(release).__name__}")
-        with self.reserve(release.privacy, unit=release.unit) as reservation:
+        with self.reserving(release.privacy, unit=release.unit) as reservation:
             reservation.commit(release)
 
     def to_dp_accounting(self) -> Any:
@@ -426,10 +471,14 @@ class Ledger:
                 release._recorded_at(entry.since)
             accounts.spend(number, releases)
 
-    def _give_back(self, number: int) -> None:
+    def _give_back(self, number: int, reservation: Reservation) -> None:
         with self._storage.transaction() as accounts:
-            if accounts.holds(number):
+            is_its = not reservation._is_own or _claims.get(self._claim(number)) is reservation
+            if is_its and accounts.entries.get(number) == reservation._entry:
                 del accounts.entries[number]
+
+    def _claim(self, number: int) -> tuple[object, int]:
+        return self.path or id(self._storage), number
 
     def __copy__(self) -> Ledger:
         return self
@@ -444,6 +493,11 @@ class Ledger:
             f"Ledger(epsilon {spent.epsilon:.6g} of {self.budget.epsilon:.6g}, "
             f"delta {spent.delta:.6g} of {self.budget.delta:.6g}, {len(_releases(accounts))} releases)"
         )
+
+
+# Which of this process's reservations a number was given to last. One that was interrupted before it was written leaves
+# its number to the next, and must not give that one back.
+_claims: WeakValueDictionary[tuple[object, int], Reservation] = WeakValueDictionary()
 
 
 def _ledger_file() -> type[LedgerFile]:

@@ -17,12 +17,14 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
-from typing import Any, get_args
+from io import FileIO
+from typing import Any, TypeVar, get_args
 
 from dpfast import _arguments as check
 from dpfast._documents import read_document, write_document
+from dpfast.kernels.transaction import Bracket, Turn
 from dpfast.privacy.accounts import Accounts, Entry
 from dpfast.privacy.guarantee import Privacy
 from dpfast.privacy.holder import Holder
@@ -30,6 +32,8 @@ from dpfast.privacy.release import Release, Unit
 
 _KIND = "dpfast ledger"
 _VERSION = 1
+
+Opened = TypeVar("Opened")
 
 
 class LedgerFile:
@@ -56,6 +60,7 @@ class LedgerFile:
         self.path = path
         self.budget = budget
         self.identity = identity
+        self.turn = Turn()
         # Entries as they were last read, with their records: most are the same next time.
         self._known: dict[int, tuple[dict[str, Any], Entry]] = {}
         self.identity = self._content()["identity"]
@@ -64,7 +69,7 @@ class LedgerFile:
     def create(cls, path: str, budget: Privacy) -> LedgerFile:
         """Open a ledger, first making an empty one if there is none."""
         if not os.path.exists(path):
-            with _lock(path):
+            with _Lock[None](path):
                 # Another process may have been first.
                 if not os.path.exists(path):
                     holder = Holder.here()
@@ -88,14 +93,14 @@ class LedgerFile:
         digits, salt = str(seed).encode(), str(self.identity).encode()
         return hashlib.scrypt(digits, salt=salt, n=1 << 14, r=8, p=1, dklen=16).hex()
 
-    @contextmanager
-    def transaction(self) -> Iterator[Accounts]:
+    def transaction(self) -> AbstractContextManager[Accounts]:
         """Enter with a draft that nobody else can change; it is written if the block raises nothing."""
-        with _lock(self.path):
-            draft = self.read()
-            yield draft
-            records = {str(number): self._record(number, entry) for number, entry in draft.entries.items()}
-            _write(self.path, self.budget, self.identity, draft.next_number, records)
+        return _FileTransaction(self)
+
+    def write(self, accounts: Accounts) -> None:
+        """Replace the file; the caller holds its lock."""
+        records = {str(number): self._record(number, entry) for number, entry in accounts.entries.items()}
+        _write(self.path, self.budget, self.identity, accounts.next_number, records)
 
     def _content(self) -> dict[str, Any]:
         try:
@@ -191,30 +196,45 @@ def _write(path: str, budget: Privacy, identity: str | None, next_number: int, r
     write_document(path, _KIND, _VERSION, content, temporary=f"{path}.tmp")
 
 
-@contextmanager
-def _lock(path: str) -> Iterator[None]:
-    """Hold the lock of a ledger file; released by the system if the process dies."""
-    descriptor = _locked_descriptor(f"{path}.lock")
-    try:
-        yield
-    finally:
-        # Not by closing alone: a child forked meanwhile by another thread has the descriptor too.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+class _Lock(Bracket[Opened]):
+    """Holds the lock of a ledger file; released by the system if the process dies."""
+
+    def __init__(self, path: str, turn: Turn | None = None) -> None:
+        super().__init__(turn)
+        self._name = f"{path}.lock"
+        self._file: FileIO | None = None
+
+    def _open(self) -> Opened:
+        while True:
+            # Opened anew each time: locks belong to the opening, so threads exclude each other as processes do.
+            self._file = FileIO(self._name, "a")
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            if _is(self._file.fileno(), self._name):
+                return self._locked()
+            self._file.close()
+
+    def _locked(self) -> Opened:
+        """Return what the block gets."""
+        return None  # type: ignore[return-value]
+
+    def _close(self) -> None:
+        if self._file is not None and not self._file.closed:
+            # Not by closing alone: a child forked meanwhile by another thread has the descriptor too.
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            self._file.close()
 
 
-def _locked_descriptor(name: str) -> int:
-    while True:
-        # Opened anew each time: locks belong to the opening, so threads exclude each other as processes do.
-        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if _is(descriptor, name):
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+class _FileTransaction(_Lock[Accounts]):
+    def __init__(self, ledger: LedgerFile) -> None:
+        super().__init__(ledger.path, ledger.turn)
+        self._ledger = ledger
+
+    def _locked(self) -> Accounts:
+        self._draft = self._ledger.read()
+        return self._draft
+
+    def _keep(self) -> None:
+        self._ledger.write(self._draft)
 
 
 def _is(descriptor: int, name: str) -> bool:

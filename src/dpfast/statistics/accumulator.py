@@ -19,6 +19,7 @@ from dpfast.kernels import gram as kernel
 from dpfast.kernels import person_gram
 from dpfast.kernels.columns import ColumnBlock, Rows, is_readable, readable
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
+from dpfast.kernels.transaction import Additions, transactional
 from dpfast.statistics.gram import Gram, Grid, checked_bounds, describe, kernel_tables
 from dpfast.statistics.people import People, PersonUnit, block_limits, people
 
@@ -30,6 +31,8 @@ AddRange = Callable[[Any, int, int], int]  # adds rows start to stop to a thread
 
 class GramAccumulator:
     """Accumulates exact second moments of bounded rows, block by block. **Not private**: see `Gram`.
+
+    A call that raises has added nothing. Several threads may call: each waits for its turn.
 
     Parameters
     ----------
@@ -76,8 +79,18 @@ class GramAccumulator:
         self.sums = bool(sums)
         self.grid = Grid.for_bounds(self.bound_x, self.bound_y)
         self._totals = self._new_totals()
-        self._parts: list[kernel.GramSums] = []
+        self._additions = Additions()
 
+    @property
+    def n_updates(self) -> int:
+        """Calls of `update` and `merge` that have been added.
+
+        An interrupt that comes after the rows were added is raised by the caller's own code, where the call has
+        returned: whoever catches it around the call sees here whether to repeat it.
+        """
+        return self._additions.n_made
+
+    @transactional
     def update(self, X: object, Y: object = None, rows: ArrayLike | None = None) -> GramAccumulator:
         """Add rows.
 
@@ -93,23 +106,22 @@ class GramAccumulator:
         Returns
         -------
         GramAccumulator
-            This accumulator. If anything raises, an interrupt included, it is left as it was.
+            This accumulator. If this raises, an interrupt included, it is left as it was; see `n_updates`.
 
         Raises
         ------
         ValueError, TypeError
             If shapes or kinds do not fit, a value is NaN or infinite, or `rows` is out of range.
+        RuntimeError
+            If a signal handler, or the iterable of blocks itself, calls while this thread is in a call already.
         """
-        try:
-            spilled = self._new_totals()
-            for x, y, selected in self._checked_blocks(X, Y, rows):
-                self._add_rows(x, y, selected, spilled)
-            self._commit(spilled)
-        except BaseException:
-            self._parts = []  # they hold a part of the rows
-            raise
+        spilled = self._new_totals()
+        for x, y, selected in self._checked_blocks(X, Y, rows):
+            self._add_rows(x, y, selected, spilled)
+        self._gathered(spilled)
         return self
 
+    @transactional
     def merge(self, other: GramAccumulator) -> GramAccumulator:
         """Add what another accumulator of the same shape and bounds has seen; returns this one.
 
@@ -117,12 +129,14 @@ class GramAccumulator:
         ------
         TypeError, ValueError
             If `other` is not an accumulator, or differs in shape, bounds or `sums`.
+        RuntimeError
+            As for `update`.
         """
         if not isinstance(other, GramAccumulator):
             raise TypeError(f"other must be a GramAccumulator, got {type(other).__qualname__}")
         if self._layout() != other._layout():
             raise ValueError(f"{self!r} and {other!r} differ in shape, bounds or sums kept")
-        self._totals.add(other._totals)
+        self._additions.change = self._totals.add, other._totals
         return self
 
     def gram(self) -> Gram:
@@ -171,9 +185,10 @@ class GramAccumulator:
         """Call `add` on ranges of rows, to each of which it may add up to `overhang` rows beyond its end."""
         products = self._products_per_row()
         n_threads = min(resolve_n_threads(self.n_threads), max(1, n_rows * products // _PRODUCTS_PER_THREAD))
-        while len(self._parts) < n_threads:
-            self._parts.append(self._new_part())
-        shortest = self._parts[0].block_rows
+        parts = self._additions.parts
+        while len(parts) < n_threads:
+            parts.append(self._new_part())
+        shortest = parts[0].block_rows
         longest = max(shortest, min(_LONGEST_RANGE, _PRODUCTS_PER_RANGE // products))
         ranges = RowRanges(n_rows, min(longest, max(shortest, n_rows // (8 * n_threads))))
         lock = threading.Lock()
@@ -191,18 +206,19 @@ class GramAccumulator:
 
         blas: AbstractContextManager[None] = single_threaded_blas() if use_blas() else nullcontext()
         with blas:
-            statuses = run_in_threads([partial(add_ranges, part) for part in self._parts[:n_threads]], ranges.stop)
+            statuses = run_in_threads([partial(add_ranges, part) for part in parts[:n_threads]], ranges.stop)
         for status, name in self._refusals():
             if status in statuses:
                 raise ValueError(f"{name} contains NaN or infinity")
 
-    def _commit(self, spilled: kernel.GramTotals) -> None:
-        """Add to the totals in one call, which no interrupt can split."""
+    def _gathered(self, spilled: kernel.GramTotals) -> None:
+        """Say how to add what the threads' parts hold, and `spilled`, by one call."""
+        additions = self._additions
         if spilled.n_rows == 0:
-            self._totals.take(self._parts)
+            additions.change = self._totals.take, additions.parts
         else:
-            spilled.take(self._parts)
-            self._totals.add(spilled)
+            spilled.take(additions.parts)
+            additions.change = self._totals.add, spilled
 
     def _products_per_row(self) -> int:
         return self.n_features * (self.n_features + 2 * self.n_outcomes) // 2 + 1
@@ -229,7 +245,11 @@ class GramAccumulator:
         return self.n_features, self.n_outcomes, self.bound_x, self.bound_y, self.sums
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_parts": [], "_totals": self._totals.copy()}
+        return self.__dict__ | {"_additions": None, "_totals": self._totals.copy(), "_n_updates": self.n_updates}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._additions = Additions(self.__dict__.pop("_n_updates"))
 
     def __repr__(self) -> str:
         return f"<GramAccumulator of {describe(self)}: not private>"
@@ -375,6 +395,7 @@ class PersonAccumulator(GramAccumulator):
         self._max_rows = unit.max_rows
         self._limits = block_limits(unit, self._tables())
 
+    @transactional
     def add_people(self, x: Rows, y: Rows | None, owners: People) -> None:
         """Add everybody's rows that count."""
         self._check_block(x, y)
@@ -386,7 +407,7 @@ class PersonAccumulator(GramAccumulator):
             return _add_people_range(part, x, y, owners, first, last)
 
         self._add_ranges(int(owners.offsets[-1]), spilled, add, overhang=self._max_rows)
-        self._commit(spilled)
+        self._gathered(spilled)
 
     def _new_part(self) -> person_gram.PersonSums:
         limits = self._limits

@@ -534,10 +534,7 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
                 fitted = self._fit_cross_section(panel.values, section, held)
         periods = np.arange(n_periods) if panel.periods is None else io.period_labels(panel.periods)
         shape = {"n_pre_": n_pre, "n_post_": n_periods - n_pre, "periods_": periods, "target_": series}
-        for name in ("coef_", "pre_coef_", "weights_", "prediction_"):
-            self.__dict__.pop(name, None)
-        self.__dict__.update(fitted, **shape)
-        return self
+        return self._set_fitted(fitted | shape, ("coef_", "pre_coef_", "weights_", "prediction_"))
 
     def _has_interval(self) -> bool:
         check_is_fitted(self)

@@ -1,0 +1,185 @@
+"""Steps that no interrupt parts: what must happen together is called from C, one thing right after the other.
+
+CPython runs signal handlers between the bytecodes of the main thread, so a Python function can be interrupted after
+the last thing it did and before it has returned, and a `with` statement before its block has begun. The callers'
+functions are called from here instead: once the last of them has returned, control is back with whoever called the
+whole step before any handler runs.
+"""
+
+import threading
+from functools import update_wrapper
+from types import GenericAlias
+
+from cpython.exc cimport PyErr_CheckSignals
+from posix.unistd cimport getpid
+
+cdef extern from "pythread.h":
+    unsigned long PyThread_get_thread_ident()
+
+
+cdef class Turn:
+    """A lock for one call at a time: other threads wait, and the thread that has it is refused.
+
+    That thread comes again from a signal handler, or from an iterable that the call reads: it would wait for itself.
+    A forked child starts with a lock of its own, as whoever held it lives on in the parent only.
+    """
+
+    cdef object lock
+    cdef unsigned long holder
+    cdef int process
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.process = getpid()
+
+    cdef begin(self):
+        cdef unsigned long own = PyThread_get_thread_ident()
+        if self.process != getpid():
+            self.lock, self.holder, self.process = threading.Lock(), 0, getpid()
+        if self.holder == own:
+            raise RuntimeError(
+                "this object is in the midst of a call by this thread: neither a signal handler nor an iterable that "
+                "the call reads may use it before that has returned")
+        self.lock.acquire()
+        self.holder = own
+
+    cdef end(self):
+        if self.holder == PyThread_get_thread_ident():
+            self.holder = 0
+            self.lock.release()
+
+
+cdef class Bracket:
+    """A context manager that closes whatever it has opened, even if it is interrupted before its block or after it.
+
+    Subclasses define `_open`, whose value `with` binds; `_keep`, called if the block raised nothing; and `_close`,
+    called in any case, also after an `_open` that raised half-way. A `_close` that raises, as an interrupt may, is
+    called once more: it goes on where it was, or has nothing left to do.
+
+    Parameters
+    ----------
+    turn : Turn, optional
+        Held from before `_open` until after `_close`.
+    """
+
+    cdef Turn turn
+    cdef bint has_turn
+
+    __class_getitem__ = classmethod(GenericAlias)
+
+    def __init__(self, Turn turn=None):
+        self.turn = turn
+
+    def __enter__(self):
+        if self.turn is not None:
+            self.turn.begin()
+            self.has_turn = True
+        try:
+            return self._open()
+        except BaseException:
+            self._finish()
+            raise
+
+    def __exit__(self, kind, error, trace):
+        try:
+            if kind is None:
+                self._keep()
+        finally:
+            self._finish()
+
+    def _keep(self):
+        """Nothing, by default."""
+
+    def _close(self):
+        """Nothing, by default."""
+
+    cdef _finish(self):
+        try:
+            try:
+                self._close()
+            except BaseException:
+                self._close()
+                raise
+        finally:
+            self._end_turn()
+
+    cdef _end_turn(self):
+        if self.has_turn:
+            self.has_turn = False
+            self.turn.end()
+
+    def __del__(self):
+        # A debugger can raise where no signal does, between a block and its __exit__.
+        self._end_turn()
+
+
+def entered(make):
+    """Turn a method that makes a Bracket into one that returns what entering it gives."""
+
+    def method(*arguments, **named):
+        return (<Bracket?>make(*arguments, **named)).__enter__()
+
+    return update_wrapper(method, make)
+
+
+cdef class Additions:
+    """What calls add to an accumulator's totals, one call at a time: see `transactional`.
+
+    Attributes
+    ----------
+    parts : list
+        Buffers of the threads, which are used again unless a call that filled them has failed.
+    change : tuple of (callable, object) or None
+        What adds them: a function of C, which neither fails nor runs Python once it has begun, and its argument.
+    n_made : int
+        Calls that have been added.
+    """
+
+    cdef Turn turn
+    cdef public list parts
+    cdef public object change
+    cdef readonly long long n_made
+
+    def __init__(self, n_made=0):
+        self.turn = Turn()
+        self.parts = []
+        self.n_made = n_made
+
+
+def transactional(gather):
+    """Let a method of an accumulator change its totals as the last thing it does, or not at all.
+
+    The method gathers what it adds in ``self._additions``, and leaves the totals alone. They are changed when it has
+    returned; if it raises, whatever it raises, what it has gathered is dropped. Other threads wait meanwhile.
+    """
+
+    def method(accumulator, *arguments, **named):
+        cdef Additions additions = accumulator._additions
+        additions.turn.begin()
+        try:
+            result = gather(accumulator, *arguments, **named)
+            # A handler that raises does so now, or in the caller, after the call.
+            PyErr_CheckSignals()
+            function, argument = additions.change
+            function(argument)
+            additions.n_made += 1
+        except BaseException:
+            additions.parts = []
+            raise
+        finally:
+            additions.change = None
+            additions.turn.end()
+        return result
+
+    return update_wrapper(method, gather)
+
+
+def insist(act):
+    """Return act(); once more if it is interrupted, and only then let the interrupt through."""
+    try:
+        return act()
+    except Exception:
+        raise
+    except BaseException:
+        act()
+        raise
