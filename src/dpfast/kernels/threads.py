@@ -8,13 +8,15 @@ a forked child but the BLAS limiter.
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
+
+from dpfast.kernels.transaction import Bracket, RowRanges, Turn
+
+__all__ = ["RowRanges", "resolve_n_threads", "run_in_threads", "single_threaded_blas"]
 
 Result = TypeVar("Result")
 
@@ -47,31 +49,6 @@ def resolve_n_threads(n_threads: int | None = None) -> int:
     return os.cpu_count() or 1
 
 
-class RowRanges:
-    """Consecutive ranges of rows handed out to several threads, until none is left or `stop` is called."""
-
-    def __init__(self, n_rows: int, step: int) -> None:
-        self._n_rows = n_rows
-        self._step = step
-        self._next = 0
-        self._lock = threading.Lock()
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        while True:
-            with self._lock:
-                start = self._next
-                self._next = min(start + self._step, self._n_rows)
-                stop = self._next
-            if start >= stop:
-                return
-            yield start, stop
-
-    def stop(self) -> None:
-        """Hand out no more rows."""
-        with self._lock:
-            self._n_rows = self._next = 0
-
-
 def run_in_threads(tasks: Sequence[Callable[[], Result]], stop: Callable[[], None]) -> list[Result]:
     """Run the first task here and each other one in a thread of its own; return their results in order.
 
@@ -80,17 +57,28 @@ def run_in_threads(tasks: Sequence[Callable[[], Result]], stop: Callable[[], Non
     """
     if len(tasks) == 1:
         return [tasks[0]()]
-    with ThreadPoolExecutor(len(tasks) - 1) as pool:
-        try:
-            futures = [pool.submit(task) for task in tasks[1:]]
-            return [tasks[0]()] + [future.result() for future in futures]
-        except BaseException:
-            stop()
-            raise
+    with _Pool(len(tasks) - 1, stop) as pool:
+        futures = [pool.submit(task) for task in tasks[1:]]
+        return [tasks[0]()] + [future.result() for future in futures]
+
+
+class _Pool(Bracket[ThreadPoolExecutor]):
+    def __init__(self, n_threads: int, stop: Callable[[], None]) -> None:
+        super().__init__()
+        self._pool = ThreadPoolExecutor(n_threads)
+        self._stop = stop
+
+    def _open(self) -> ThreadPoolExecutor:
+        return self._pool
+
+    def _close(self) -> None:
+        # Of no effect where all has been done.
+        self._stop()
+        self._pool.shutdown()
 
 
 class _BlasLimiter:
-    """Counts who needs BLAS on one thread: the first in sets the limit, the last out lifts it.
+    """Knows who needs BLAS on one thread: the first in sets the limit, the last out lifts it.
 
     Limits are process-wide, so contexts that overlap without a count would restore each other's limit for good. The
     controller is cached because finding the libraries takes 200 times longer than setting the limit. Newer versions of
@@ -99,31 +87,33 @@ class _BlasLimiter:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
+        self._turn = Turn()
+        self._users: set[object] = set()
         self._controller: Any = None
         self._limit: Any = None
 
-    def acquire(self) -> None:
-        with self._lock:
-            if self._users == 0:
+    def acquire(self, user: object) -> None:
+        with Bracket[None](self._turn):
+            self._users.add(user)
+            if self._limit is None:
                 if self._controller is None:
                     self._controller = ThreadpoolController()
                 self._give_up_claims()
                 self._limit = self._controller.limit(limits=1, user_api="blas")
                 self._give_up_claims()
-            self._users += 1
 
-    def release(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
+    def release(self, user: object) -> None:
+        with Bracket[None](self._turn):
+            self._users.discard(user)
+            if not self._users:
                 self._restore()
 
     def _restore(self) -> None:
-        self._give_up_claims()
-        self._limit.restore_original_limits()
-        self._give_up_claims()
+        if self._limit is not None:
+            self._give_up_claims()
+            self._limit.restore_original_limits()
+            self._give_up_claims()
+            self._limit = None
 
     def _give_up_claims(self) -> None:
         for library in self._controller.lib_controllers:
@@ -132,11 +122,10 @@ class _BlasLimiter:
                 give_up(force=True)
 
     def reset_after_fork(self) -> None:
-        """Only the forking thread lives on in a child: whoever held the lock or the limit is gone."""
-        self._lock = threading.Lock()
-        if self._users > 0:
-            self._restore()
-        self._users = 0
+        """Only the forking thread lives on in a child: whoever held the limit is gone."""
+        self._turn = Turn()
+        self._users.clear()
+        self._restore()
 
 
 _limiter = _BlasLimiter()
@@ -144,11 +133,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _limiter.reset_after_fork())
 
 
-@contextmanager
-def single_threaded_blas() -> Iterator[None]:
+class single_threaded_blas(Bracket[None]):
     """Hold every BLAS library of this process to one thread; contexts may overlap and nest."""
-    _limiter.acquire()
-    try:
-        yield
-    finally:
-        _limiter.release()
+
+    def _open(self) -> None:
+        _limiter.acquire(self)
+
+    def _close(self) -> None:
+        _limiter.release(self)

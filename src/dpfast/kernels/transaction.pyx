@@ -10,6 +10,7 @@ import threading
 from functools import update_wrapper
 from types import GenericAlias
 
+cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from posix.unistd cimport getpid
 
@@ -86,6 +87,9 @@ cdef class Bracket:
                 self._keep()
         finally:
             self._finish()
+
+    def _open(self):
+        """Nothing, by default: there is a turn to hold then."""
 
     def _keep(self):
         """Nothing, by default."""
@@ -183,3 +187,31 @@ def insist(act):
     except BaseException:
         act()
         raise
+
+
+cdef class RowRanges:
+    """Consecutive ranges of rows handed out to several threads, until none is left or `stop` is called.
+
+    Each is handed out by one call of C, so there is no lock that an interrupt could leave behind.
+    """
+
+    cdef Py_ssize_t n_rows, step, first
+
+    def __init__(self, Py_ssize_t n_rows, Py_ssize_t step):
+        self.n_rows, self.step = n_rows, step
+
+    def __iter__(self):
+        return self
+
+    @cython.critical_section
+    def __next__(self):
+        cdef Py_ssize_t start = self.first
+        if start >= self.n_rows:
+            raise StopIteration
+        self.first = min(start + self.step, self.n_rows)
+        return start, self.first
+
+    @cython.critical_section
+    def stop(self):
+        """Hand out no more rows."""
+        self.n_rows = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -191,13 +190,11 @@ class GramAccumulator:
         shortest = parts[0].block_rows
         longest = max(shortest, min(_LONGEST_RANGE, _PRODUCTS_PER_RANGE // products))
         ranges = RowRanges(n_rows, min(longest, max(shortest, n_rows // (8 * n_threads))))
-        lock = threading.Lock()
 
         def add_ranges(part: kernel.GramSums) -> int:
             for start, stop in ranges:
                 if part.capacity < stop - start + overhang:
-                    with lock:
-                        spilled.take([part])
+                    spilled.take([part])
                 status = add(part, start, stop)
                 if status != kernel.PACKED:
                     ranges.stop()

@@ -1,0 +1,423 @@
+"""Interrupt everything that changes something, before each bytecode it runs; ``python tests/interrupts.py`` tabulates.
+
+A trace function raises KeyboardInterrupt before the k-th bytecode within dpfast, so before and after every call of a
+kernel too. A signal comes at some of these points only, of which CPython has fewer: what holds here holds there.
+"""
+
+import gc
+import os
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+import dpfast
+from dpfast import (
+    Ledger,
+    MultiOutcomeRidge,
+    ObjectivePerturbationClassifier,
+    ObjectivePerturbationRegressor,
+    PolicyEvaluation,
+    Privacy,
+    Release,
+    SparseRegression,
+    SyntheticControl,
+)
+from dpfast.solvers import L2Ball
+from dpfast.statistics import GramAccumulator, Trajectories
+from dpfast.statistics.accumulator import PersonAccumulator
+from dpfast.statistics.people import People, PersonUnit
+
+PACKAGE = os.path.dirname(dpfast.__file__) + os.sep
+BUDGET = Privacy(1e3, 0.5)
+COST = Privacy(1.0, 1e-6)
+
+
+class Interrupter:
+    """Counts bytecodes of the package, and raises before one of them."""
+
+    def __init__(self, place=None):
+        self.place = place
+        self.n_seen = 0
+
+    def __enter__(self):
+        sys.settrace(self._enter_frame)
+        return self
+
+    def __exit__(self, kind, error, trace):
+        sys.settrace(None)
+
+    def _enter_frame(self, frame, event, argument):
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self._step
+
+    def _step(self, frame, event, argument):
+        if event == "opcode":
+            self.n_seen += 1
+            if self.n_seen == self.place:
+                raise KeyboardInterrupt
+        return self._step
+
+
+@dataclass
+class Scenario:
+    """Something that changes a state.
+
+    `make` returns a new state, `act` changes it, `look` describes it, and `allowed` says whether what an interrupted
+    act left is right, given what it was before and what a whole act makes of it.
+    """
+
+    name: str
+    make: object
+    act: object
+    look: object
+    allowed: object = None
+    again: object = None
+    differences: list = field(default_factory=list)
+
+    def states(self):
+        state = self.make()
+        before = self.look(state)
+        self.act(state)
+        return before, self.look(state)
+
+    def length(self):
+        """Bytecodes of a whole act."""
+        state = self.make()
+        with Interrupter() as interrupter:
+            self.act(state)
+        return interrupter.n_seen
+
+    def places(self, n_final, n_before):
+        """Return the last bytecodes, and so many before them, evenly spread; all if there are no more."""
+        length = self.length()
+        first_of_final = max(1, length - n_final + 1)
+        spread = np.unique(np.linspace(1, first_of_final, min(n_before, first_of_final)).astype(int))
+        return sorted({*spread.tolist(), *range(first_of_final, length + 1)})
+
+    def try_at(self, places):
+        """Interrupt at each place; returns how many interrupts came, and keeps what was wrong in `differences`."""
+        before, after = self.states()
+        n_raised = 0
+        for place in places:
+            state, raised = self.make(), False
+            try:
+                with Interrupter(place):
+                    self.act(state)
+            except KeyboardInterrupt:
+                raised = True
+            n_raised += raised
+            left = self.look(state)
+            fine = self.allowed(before, after, left) if raised else left == after
+            if not fine:
+                self.differences.append((place, left))
+            elif self.again is not None and raised:
+                try:
+                    self.again(state, left)
+                except Exception as error:
+                    self.differences.append((place, repr(error)))
+        return n_raised
+
+
+def only_before(before, after, left):
+    return left == before
+
+
+def before_or_after(before, after, left):
+    return left in (before, after)
+
+
+def table(n_rows, n_columns, seed=0):
+    return np.random.default_rng(seed).uniform(-0.4, 0.4, (n_rows, n_columns))
+
+
+# Accumulators
+
+
+def accumulated(accumulator):
+    moments = accumulator.gram()
+    return moments.n_rows, moments.xx.tobytes(), None if moments.xy is None else moments.xy.tobytes()
+
+
+def accumulators():
+    X, Y = table(60, 5), table(60, 2, 1)
+
+    def new(n_threads=1):
+        made = GramAccumulator(5, 2, bound_x=1.0, bound_y=1.0, n_threads=n_threads)
+        return made.update(X[:20], Y[:20])
+
+    def merged(state):
+        state[0].merge(state[1])
+
+    def adding(act):
+        def again(accumulator, left):
+            act(accumulator)
+            whole = new()
+            act(whole)
+            assert accumulated(accumulator) == accumulated(whole)
+
+        return Scenario("", new, act, accumulated, only_before, again)
+
+    acts = {
+        "arrays": lambda made: made.update(X, Y),
+        "selected rows": lambda made: made.update(X, Y, np.arange(7)),
+        "converted rows": lambda made: made.update(X.astype("f2"), Y),
+        "a stream": lambda made: made.update(((X[i : i + 9], Y[i : i + 9]) for i in range(0, 60, 9)), None),
+    }
+    for name, act in acts.items():
+        scenario = adding(act)
+        scenario.name = f"update: {name}"
+        yield scenario
+
+    wide, wide_y = table(6_000, 40), table(6_000, 2)
+
+    def two_threads():
+        return GramAccumulator(40, 2, bound_x=3.0, bound_y=1.0, n_threads=2)
+
+    yield Scenario("update: two threads", two_threads, lambda made: made.update(wide, wide_y), accumulated, only_before)
+    yield Scenario("merge", lambda: (new(), new()), merged, lambda state: accumulated(state[0]), only_before)
+
+    owners = People(60, None, np.arange(0, 61, 3))
+
+    def person():
+        return PersonAccumulator(5, 2, PersonUnit(3, 1.0, 1.0), bound_x=1.0, bound_y=1.0, n_threads=1)
+
+    yield Scenario("add people", person, lambda made: made.add_people(X, Y, owners), accumulated, only_before)
+
+
+# Ledgers
+
+
+def release(privacy=COST):
+    return Release("a sum", "Laplace", privacy, {"sum": np.arange(3.0)}, {"sum": 2.5})
+
+
+def books(ledger):
+    """Return what a ledger holds: what was spent, on what, and what is left and reserved."""
+    return ledger.spent.epsilon, len(ledger.releases), ledger.remaining.epsilon, len(ledger.reservations)
+
+
+def settled(before, after, left):
+    """Whether nothing is reserved, and what was spent is on record: none of it, or all."""
+    return left in (before, after) and left[3] == before[3]
+
+
+def still_works(state, left):
+    ledger = state[0] if isinstance(state, tuple) else state
+    ledger.spend(release(Privacy(0.5, 1e-7)))
+    assert ledger.spent.epsilon == left[0] + 0.5
+
+
+def ledgers(folder):
+    def of(where):
+        numbers = iter(range(10**9))
+
+        def new():
+            return Ledger(BUDGET, None if where == "memory" else folder / f"{next(numbers)}.json")
+
+        return new
+
+    def hold(ledger):
+        with ledger.reserving(COST):
+            pass
+
+    def fail(ledger):
+        try:
+            with ledger.reserving(COST):
+                raise ValueError
+        except ValueError:
+            pass
+
+    for where in ("memory", "file"):
+        new = of(where)
+
+        def held(new=new):
+            ledger = new()
+            return ledger, ledger.reserve(COST)
+
+        kept = []
+
+        def reserve(ledger, kept=kept):
+            kept[:] = [ledger.reserve(COST)]
+
+        def look(state):
+            return books(state[0])
+
+        yield Scenario(f"reserve: {where}", new, reserve, books, only_before, still_works)
+        yield Scenario(f"with reserving: {where}", new, hold, books, settled, still_works)
+        yield Scenario(f"with reserving, which fails: {where}", new, fail, books, settled, still_works)
+        yield Scenario(f"spend: {where}", new, lambda one: one.spend(release()), books, settled, still_works)
+        yield Scenario(
+            f"commit: {where}", held, lambda one: one[1].commit(release()), look, before_or_after, still_works
+        )
+        yield Scenario(f"give back: {where}", held, lambda one: one[1].give_back(), look, before_or_after, still_works)
+        yield Scenario(f"forfeit: {where}", held, lambda one: one[1].forfeit(), look, before_or_after, still_works)
+
+
+# Fits
+
+
+def attributes(model):
+    """Return what a model knows, as it can be compared."""
+    return {name: _plain(value) for name, value in vars(model).items() if name != "ledger"}
+
+
+def _plain(value):
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, Release):
+        return value.privacy, {name: _plain(array) for name, array in value.values.items()}
+    return value if isinstance(value, int | float | str | bool | None | Privacy) else repr(value)
+
+
+def fitted_or_paid(before, after, left):
+    """Whether a model is as it was, paid for or not, or fitted and paid for; and nothing is left reserved."""
+    (model, ledger), unpaid, paid = left, before[1], after[1]
+    return (model == before[0] and ledger in (unpaid, paid)) or (model == after[0] and ledger == paid)
+
+
+def families():
+    """Return every family's fit on a small table, by name: an estimator without a ledger, and how to fit it."""
+    X, Y, y = table(120, 3), table(120, 2, 1), table(120, 1, 2)[:, 0]
+    named = pd.DataFrame(X, columns=["a", "b", "c"])
+    groups = np.arange(120) // 4
+    labels = np.where(y > 0, "yes", "no")
+    private = {"epsilon": 1.0, "delta": 1e-6, "random_state": 3, "n_threads": 1}
+    rows = {"bound_x": 1.0, "bound_y": 1.0}
+    walks = Trajectories(np.tile([0, 1, 2], 30), np.tile([0.0, 1.0, 0.5], 30), np.arange(0, 91, 3), n_states=3)
+    walking = {"gamma": 0.5, "return_range": (0.0, 2.0)}
+    panel = table(30, 7)
+    box = (np.full(3, -1.0), np.ones(3))
+    ridge, perturbed = MultiOutcomeRidge, ObjectivePerturbationRegressor
+    made = {
+        "ridge": (ridge(**private, **rows), lambda one: one.fit(named, Y)),
+        "ridge, intercept and box": (
+            ridge(**private, **rows, fit_intercept=True, box_x=box),
+            lambda one: one.fit(X, Y),
+        ),
+        "ridge, projection": (
+            ridge(**private, **rows, mechanism="projection", public_labels=True),
+            lambda one: one.fit(X, Y),
+        ),
+        "ridge, independent": (ridge(**private, **rows, mechanism="independent"), lambda one: one.fit(X, Y)),
+        "ridge, sample": (ridge(**private, **rows, n_subsample=60), lambda one: one.fit(X, Y)),
+        "ridge, people": (ridge(**private, **rows), lambda one: one.fit(X, Y, groups=groups, max_rows=4)),
+        "ridge, people's blocks": (
+            ridge(**private, **rows, block_bounds=(1.0, 1.0)),
+            lambda one: one.fit(X, Y, groups=groups, max_rows=4),
+        ),
+        "ridge, sums": (
+            ridge(**private, **rows),
+            lambda one: one.fit_gram(GramAccumulator(3, 2, **rows, n_threads=1).update(X, Y).gram()),
+        ),
+        "ridge, pure": (ridge(**(private | {"delta": 0.0}), **rows), lambda one: one.fit(X, Y)),
+        "perturbed squared": (perturbed(**private, **rows, constraint=L2Ball(1.0)), lambda one: one.fit(named, y)),
+        "perturbed Huber": (
+            perturbed(**private, **rows, loss="huber", constraint=L2Ball(1.0)),
+            lambda one: one.fit(X, y),
+        ),
+        "perturbed classes": (
+            ObjectivePerturbationClassifier(**private, bound_x=1.0, classes=["no", "yes"]),
+            lambda one: one.fit(X, labels),
+        ),
+        "perturbed, three classes": (
+            ObjectivePerturbationClassifier(**private, bound_x=1.0, classes=["no", "yes", "maybe"]),
+            lambda one: one.fit(X, labels),
+        ),
+        "sparse, scores": (
+            SparseRegression(**private, n_nonzero=1, selector="exponential"),
+            lambda one: one.fit(named, y),
+        ),
+        "sparse, votes": (SparseRegression(**private, n_nonzero=1, n_blocks=10), lambda one: one.fit(X, y)),
+        "policy, means": (PolicyEvaluation(**private, **walking, method="lsw"), lambda one: one.fit(walks)),
+        "policy, ridge": (PolicyEvaluation(**private, **walking, method="lsl"), lambda one: one.fit(walks)),
+        "policy, sums": (
+            PolicyEvaluation(**private, **walking, method="sufficient_statistics"),
+            lambda one: one.fit(walks),
+        ),
+        "policy, featured sums": (
+            PolicyEvaluation(
+                **private,
+                **walking,
+                method="sufficient_statistics",
+                features=np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
+                horizon=3,
+            ),
+            lambda one: one.fit(walks),
+        ),
+        "control, moments": (SyntheticControl(**private), lambda one: one.fit(panel, 4)),
+        "control, output": (
+            SyntheticControl(**private, mechanism="output"),
+            lambda one: one.fit(panel, 4, target=np.full(7, 0.1)),
+        ),
+        "control, objective": (
+            SyntheticControl(**private, mechanism="objective"),
+            lambda one: one.fit(panel, 4, target=np.full(7, 0.1)),
+        ),
+    }
+    return made
+
+
+def fits(folder):
+    numbers = iter(range(10**9))
+    for name, (model, fit) in families().items():
+        for earlier in (False, True):
+            where = "file" if earlier else "memory"
+
+            def make(model=model, fit=fit, earlier=earlier):
+                made = clone(model)
+                if earlier:
+                    # What an earlier fit with other settings left must not be seen beside what this one sets.
+                    made.random_state = 4
+                    fit(made)
+                    made.random_state = model.random_state
+                made.ledger = Ledger(BUDGET, folder / f"fit{next(numbers)}.json" if earlier else None)
+                return made
+
+            def look(made):
+                return attributes(made), books(made.ledger)
+
+            yield Scenario(f"fit, {where}: {name}", make, fit, look, fitted_or_paid, None)
+
+
+def scenarios(folder):
+    yield from accumulators()
+    yield from ledgers(folder)
+    yield from fits(folder)
+
+
+def main():
+    n_final, n_before = (int(argument) for argument in (sys.argv[1:] or (300, 300)))
+    warnings.simplefilter("ignore")
+    total, n_wrong = 0, 0
+    print(f"{'what was interrupted':50} {'bytecodes':>10} {'interrupts':>10} {'differences':>11} {'seconds':>8}")
+    with tempfile.TemporaryDirectory() as folder:
+        for scenario in scenarios(Path(folder)):
+            start = time.perf_counter()
+            scenario.states()
+            n_raised = scenario.try_at(scenario.places(n_final, n_before))
+            total, n_wrong = total + n_raised, n_wrong + len(scenario.differences)
+            print(
+                f"{scenario.name:50} {scenario.length():10} {n_raised:10} {len(scenario.differences):11} "
+                f"{time.perf_counter() - start:8.1f}",
+                flush=True,
+            )
+            for place, left in scenario.differences[:2]:
+                print(f"    before bytecode {place}: {str(left)[:300]}")
+            gc.collect()
+    print(f"{'all':50} {'':10} {total:10} {n_wrong:11}")
+    sys.exit(n_wrong > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Whatever is interrupted leaves what was before, or what comes after; and other threads see nothing else."""
+
+import pytest
+from interrupts import accumulators, fits, ledgers
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dpfast.privacy.UtilityWarning"),
+    # An interrupt right after a file was opened leaves closing it to the collector.
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+]
+
+_SLOW = ("sample",)  # a million bytecodes, most of them to calibrate
+
+
+def interrupted(scenarios, n_final, n_before, left_out=()):
+    for scenario in scenarios:
+        if not any(name in scenario.name for name in left_out):
+            scenario.states()
+            assert scenario.try_at(scenario.places(n_final, n_before)) > 0
+            assert scenario.differences == [], scenario.name
+
+
+def test_an_interrupted_update_or_merge_has_added_nothing():
+    interrupted(accumulators(), 120, 60)
+
+
+def test_an_interrupted_ledger_in_memory_has_the_state_before_or_after(tmp_path):
+    interrupted(ledgers(tmp_path), 120, 60, left_out=("file",))
+
+
+def test_an_interrupted_ledger_file_has_the_state_before_or_after(tmp_path):
+    interrupted(ledgers(tmp_path), 15, 25, left_out=("memory",))
+
+
+def test_an_interrupted_fit_is_as_it_was_or_fitted_and_paid_for(tmp_path):
+    interrupted(fits(tmp_path), 12, 10, left_out=("file", *_SLOW))
+
+
+@pytest.mark.slow
+def test_no_bytecode_splits_an_update_or_a_merge():
+    interrupted(accumulators(), 10**6, 0)
+
+
+@pytest.mark.slow
+def test_no_bytecode_splits_a_step_of_a_ledger(tmp_path):
+    interrupted(ledgers(tmp_path), 10**6, 0, left_out=("file",))
+    interrupted(ledgers(tmp_path), 300, 300, left_out=("memory",))
+
+
+@pytest.mark.slow
+def test_few_bytecodes_split_a_fit(tmp_path):
+    interrupted(fits(tmp_path), 200, 100, left_out=_SLOW)
+    interrupted((one for one in fits(tmp_path) if _SLOW[0] in one.name), 5, 3)
