@@ -16,7 +16,7 @@ class Spender(Protocol):
 
 
 def reserve(model: Spender, privacy: Privacy, unit: Unit = "row") -> Reservation:
-    """Hold, from ``with`` on, what a fit costs, in the ledger of the estimator or, where it has none, in one of its own.
+    """Hold, from ``with`` on, what a fit costs, in the estimator's ledger or, where it has none, in one of its own.
 
     Parameters
     ----------

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from dpfast.kernels.transaction import Bracket, RowRanges, Turn
+from dpfast.kernels import transaction
 
 __all__ = ["RowRanges", "resolve_n_threads", "run_in_threads", "single_threaded_blas"]
 
+RowRanges = transaction.RowRanges
 Result = TypeVar("Result")
 
 
@@ -62,7 +63,7 @@ def run_in_threads(tasks: Sequence[Callable[[], Result]], stop: Callable[[], Non
         return [tasks[0]()] + [future.result() for future in futures]
 
 
-class _Pool(Bracket[ThreadPoolExecutor]):
+class _Pool(transaction.Bracket[ThreadPoolExecutor]):
     def __init__(self, n_threads: int, stop: Callable[[], None]) -> None:
         super().__init__()
         self._pool = ThreadPoolExecutor(n_threads)
@@ -87,13 +88,13 @@ class _BlasLimiter:
     """
 
     def __init__(self) -> None:
-        self._turn = Turn()
+        self._turn = transaction.Turn()
         self._users: set[object] = set()
         self._controller: Any = None
         self._limit: Any = None
 
     def acquire(self, user: object) -> None:
-        with Bracket[None](self._turn):
+        with transaction.Bracket[None](self._turn):
             self._users.add(user)
             if self._limit is None:
                 if self._controller is None:
@@ -103,7 +104,7 @@ class _BlasLimiter:
                 self._give_up_claims()
 
     def release(self, user: object) -> None:
-        with Bracket[None](self._turn):
+        with transaction.Bracket[None](self._turn):
             self._users.discard(user)
             if not self._users:
                 self._restore()
@@ -123,7 +124,7 @@ class _BlasLimiter:
 
     def reset_after_fork(self) -> None:
         """Only the forking thread lives on in a child: whoever held the limit is gone."""
-        self._turn = Turn()
+        self._turn = transaction.Turn()
         self._users.clear()
         self._restore()
 
@@ -133,7 +134,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _limiter.reset_after_fork())
 
 
-class single_threaded_blas(Bracket[None]):
+class single_threaded_blas(transaction.Bracket[None]):
     """Hold every BLAS library of this process to one thread; contexts may overlap and nest."""
 
     def _open(self) -> None:

@@ -127,7 +127,7 @@ def entered(make):
 
 
 cdef class Additions:
-    """What calls add to an accumulator's totals, one call at a time: see `transactional`.
+    """What calls add to an accumulator's totals, one call at a time: see `atomic`.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ cdef class Additions:
         self.n_made = n_made
 
 
-def transactional(gather):
+def atomic(gather):
     """Let a method of an accumulator change its totals as the last thing it does, or not at all.
 
     The method gathers what it adds in ``self._additions``, and leaves the totals alone. They are changed when it has

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from dpfast.kernels.transaction import Bracket, Turn
+from dpfast.kernels import transaction
 from dpfast.privacy.holder import Holder
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self.accounts = Accounts()
-        self.turn = Turn()
+        self.turn = transaction.Turn()
         self._process = os.getpid()
 
     def read(self) -> Accounts:
@@ -147,7 +147,7 @@ class MemoryStorage:
         )
 
 
-class _MemoryTransaction(Bracket[Accounts]):
+class _MemoryTransaction(transaction.Bracket[Accounts]):
     def __init__(self, storage: MemoryStorage) -> None:
         super().__init__(storage.turn)
         self._storage = storage

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from weakref import WeakValueDictionary
 
 from dpfast import _arguments as check
-from dpfast.kernels.transaction import Bracket, entered
+from dpfast.kernels import transaction
 from dpfast.privacy.accounts import Accounts, Entry, MemoryStorage, Storage
 from dpfast.privacy.guarantee import SLACK, Privacy
 from dpfast.privacy.holder import Holder
@@ -70,7 +70,7 @@ def _sums(costs: Iterable[Privacy]) -> tuple[_Sum, _Sum]:
     return _Sum(cost.epsilon for cost in terms), _Sum(cost.delta for cost in terms)
 
 
-class Reservation(Bracket["Reservation"]):
+class Reservation(transaction.Bracket["Reservation"]):
     """Part of a ledger's budget, held while a release is made: committed once, or given back.
 
     Used as a context manager it gives back what was not committed, whatever was raised. In a forked copy of the process
@@ -268,7 +268,7 @@ class Ledger:
         """
         return tuple(reservation for reservation in self.reservations if reservation.abandoned)
 
-    @entered
+    @transaction.entered
     def reserve(self, privacy: Privacy, *, unit: Unit = "row", random_state: int | None = None) -> Reservation:
         """Hold a cost before data is read.
 

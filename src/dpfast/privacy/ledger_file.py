@@ -24,7 +24,7 @@ from typing import Any, TypeVar, get_args
 
 from dpfast import _arguments as check
 from dpfast._documents import read_document, write_document
-from dpfast.kernels.transaction import Bracket, Turn
+from dpfast.kernels import transaction
 from dpfast.privacy.accounts import Accounts, Entry
 from dpfast.privacy.guarantee import Privacy
 from dpfast.privacy.holder import Holder
@@ -60,7 +60,7 @@ class LedgerFile:
         self.path = path
         self.budget = budget
         self.identity = identity
-        self.turn = Turn()
+        self.turn = transaction.Turn()
         # Entries as they were last read, with their records: most are the same next time.
         self._known: dict[int, tuple[dict[str, Any], Entry]] = {}
         self.identity = self._content()["identity"]
@@ -196,10 +196,10 @@ def _write(path: str, budget: Privacy, identity: str | None, next_number: int, r
     write_document(path, _KIND, _VERSION, content, temporary=f"{path}.tmp")
 
 
-class _Lock(Bracket[Opened]):
+class _Lock(transaction.Bracket[Opened]):
     """Holds the lock of a ledger file; released by the system if the process dies."""
 
-    def __init__(self, path: str, turn: Turn | None = None) -> None:
+    def __init__(self, path: str, turn: transaction.Turn | None = None) -> None:
         super().__init__(turn)
         self._name = f"{path}.lock"
         self._file: FileIO | None = None

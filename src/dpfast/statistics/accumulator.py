@@ -15,10 +15,9 @@ from dpfast import _arguments as check
 from dpfast import io
 from dpfast.io.blocks import dtype_name
 from dpfast.kernels import gram as kernel
-from dpfast.kernels import person_gram
+from dpfast.kernels import person_gram, transaction
 from dpfast.kernels.columns import ColumnBlock, Rows, is_readable, readable
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
-from dpfast.kernels.transaction import Additions, transactional
 from dpfast.statistics.gram import Gram, Grid, checked_bounds, describe, kernel_tables
 from dpfast.statistics.people import People, PersonUnit, block_limits, people
 
@@ -78,7 +77,7 @@ class GramAccumulator:
         self.sums = bool(sums)
         self.grid = Grid.for_bounds(self.bound_x, self.bound_y)
         self._totals = self._new_totals()
-        self._additions = Additions()
+        self._additions = transaction.Additions()
 
     @property
     def n_updates(self) -> int:
@@ -89,7 +88,7 @@ class GramAccumulator:
         """
         return self._additions.n_made
 
-    @transactional
+    @transaction.atomic
     def update(self, X: object, Y: object = None, rows: ArrayLike | None = None) -> GramAccumulator:
         """Add rows.
 
@@ -120,7 +119,7 @@ class GramAccumulator:
         self._gathered(spilled)
         return self
 
-    @transactional
+    @transaction.atomic
     def merge(self, other: GramAccumulator) -> GramAccumulator:
         """Add what another accumulator of the same shape and bounds has seen; returns this one.
 
@@ -246,7 +245,7 @@ class GramAccumulator:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._additions = Additions(self.__dict__.pop("_n_updates"))
+        self._additions = transaction.Additions(self.__dict__.pop("_n_updates"))
 
     def __repr__(self) -> str:
         return f"<GramAccumulator of {describe(self)}: not private>"
@@ -392,7 +391,7 @@ class PersonAccumulator(GramAccumulator):
         self._max_rows = unit.max_rows
         self._limits = block_limits(unit, self._tables())
 
-    @transactional
+    @transaction.atomic
     def add_people(self, x: Rows, y: Rows | None, owners: People) -> None:
         """Add everybody's rows that count."""
         self._check_block(x, y)
