@@ -1,106 +1,77 @@
-"""The audit stays below every claim and catches every mechanism that has lost its noise."""
+"""The audit stays below every claim, finds most of it, and catches every mechanism that lacks a third of its noise."""
 
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from dpfast import Privacy
-from dpfast.audit import (
-    all_attacks,
-    epsilon_lower_bound,
-    minimiser_attacks,
-    moment_attack,
-    mu_lower_bound,
-    output_attack,
-    sampled_moment_attack,
-    smooth_gaussian_attack,
-    weight_attacks,
-)
-from dpfast.privacy import gaussian_epsilon, gaussian_mu
+from dpfast import Privacy, noise
+from dpfast.audit import all_attacks, epsilon_lower_bound, mu_lower_bound
+from dpfast.privacy import gaussian_epsilon
 
 CLAIM = Privacy(1.0, 1e-5)
-# Each bound fails with probability at most 1e-3 per attack: eight attacks, false-reject rate 0.8% a run for the exact
-# worst case; the sampled pairs lose less than the claim, which makes it far less.
-N = 2000
+ATTACKS = list(all_attacks(CLAIM))
+NAMES = [attack.name for attack in ATTACKS]
+# All bounds and all judgements of forms, of the tests below at once, are right with a probability of 99.9%.
+ERROR = 0.001 / (4 * len(ATTACKS))
+# One of every kind, which are quick; the rest are slow together.
+QUICK = [
+    "moments of rows and their sums, Gaussian, add_remove",
+    "moments of people's rows, clipped by person, L2-Laplace, replace_one",
+    "donor weights, output perturbation, Gaussian, replace_one",
+    "sums of visits and returns with features, Gaussian, replace_one",
+    "minimiser, hinge in the plane, L2-Laplace objective, add_remove",
+    "support by votes, Laplace, replace_one",
+]
+PRINTED_POLICY = [name for name in NAMES if name.startswith("DP-") and "sound" not in name]
 
 
-@pytest.mark.parametrize("index", range(8))
-def test_claims_hold_and_broken_copies_are_caught(index):
-    attack = list(all_attacks(CLAIM))[index]
-    broken = list(all_attacks(CLAIM, weaken=6.0))[index]
-    # A variance that depends on the data shows in rare outputs only.
-    n = 10 * N if "smooth" in attack.name else N
-    assert attack.lower_bound(n) <= attack.privacy.epsilon
-    assert broken.lower_bound(n) > broken.privacy.epsilon
+@contextmanager
+def less_noise(factor):
+    """Divide every draw of noise by a factor; records go on to state what was asked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("gaussian", "laplace", "l2_laplace"):
+            draw = getattr(noise, name)
+
+            def weaker(scale, *rest, draw=draw, **options):
+                return draw(scale / factor, *rest, **options)
+
+            patch.setattr(noise, name, weaker)
+        pick = noise.ExponentialPick
+        patch.setattr(noise, "ExponentialPick", lambda rate, source: pick(rate * factor, source))
+        yield
 
 
-def test_the_attack_on_moments_is_the_worst_case():
-    """Its mean shift, in units of noise, is the mu of the release: the audit looks where the bound is tight."""
-    for adjacency in ("replace_one", "add_remove"):
-        attack = moment_attack(Privacy(1.0, 1e-6, adjacency))
-        here, there = attack.scores(False, 4000), attack.scores(True, 4000)
-        mu = gaussian_mu(1.0, 1e-6)
-        # The score's variance is its mean shift, mu^2. Standard error of the shift: mu sqrt(2/4000); five of them.
-        assert np.mean(there) - np.mean(here) == pytest.approx(mu**2, abs=5.0 * mu * math.sqrt(2 / 4000))
+def each(names):
+    return [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in names]
 
 
-@pytest.mark.parametrize("index", [0, 2, *(pytest.param(index, marks=pytest.mark.slow) for index in (1, 3))])
-def test_weights_of_donors_keep_their_claims_and_broken_copies_are_caught(index):
-    """The same rate of false rejects as above; 600 outputs can show an epsilon of 3.6 at most."""
-    claim = Privacy(2.0, 1e-5)
-    attack = list(weight_attacks(claim))[index]
-    broken = list(weight_attacks(claim, weaken=8.0))[index]
-    assert attack.lower_bound(600) <= attack.privacy.epsilon
-    assert broken.lower_bound(600) > broken.privacy.epsilon
+@pytest.mark.parametrize("name", each(NAMES))
+def test_a_claim_holds_and_most_of_what_there_is_to_find_is_found(name):
+    attack = ATTACKS[NAMES.index(name)]
+    finding = attack.run(500, ERROR)
+    assert not finding.broken
+    if name not in PRINTED_POLICY and finding.attainable == finding.attainable:
+        assert finding.epsilon >= 0.6 * min(finding.attainable, 1.0) or "scores, as printed" in name
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_minimisers_keep_their_claims_and_broken_copies_are_caught(index):
-    """The same rate of false rejects as above; 600 outputs can show an epsilon of 3.6 at most."""
-    claim = Privacy(2.0, 1e-5, "add_remove")
-    attack = list(minimiser_attacks(claim))[index]
-    broken = list(minimiser_attacks(claim, weaken=12.0))[index]
-    assert attack.lower_bound(600) <= attack.privacy.epsilon
-    assert broken.lower_bound(600) > broken.privacy.epsilon
+@pytest.mark.parametrize("name", each([name for name in NAMES if name not in PRINTED_POLICY]))
+def test_a_third_of_the_noise_missing_is_caught(name):
+    """Of printed calibrations with too much noise, that there is less of it than is recorded.
+
+    (Those of DP-LSW and DP-LSL have so much that two thirds of it keep the claim, and record none.)
+    """
+    attack = ATTACKS[NAMES.index(name)]
+    with less_noise(1.5):
+        found = attack.run(500, ERROR).epsilon
+    attainable = attack.law.attainable(attack.privacy.delta)
+    assert found > (attack.privacy.epsilon if not 1.5 * attainable < 1.2 else attainable)
 
 
-def test_the_attack_on_weights_is_the_worst_case():
-    """Both parts of output perturbation are at their bounds: the score's mean shift is mu^2."""
-    attack = output_attack(Privacy(4.0, 1e-5))
-    here, there = attack.scores(False, 1500), attack.scores(True, 1500)
-    mu = gaussian_mu(4.0, 1e-5)
-    # The score's variance is its mean shift; five standard errors.
-    assert np.mean(there) - np.mean(here) == pytest.approx(mu**2, abs=5.0 * mu * math.sqrt(2 / 1500))
-
-
-@pytest.mark.slow
-def test_an_audit_of_the_release_is_sharp_and_sound():
-    """With 40,000 outputs a release that lacks a fifth of its noise is caught; the real one stays below its claim."""
-    for adjacency in ("replace_one", "add_remove"):
-        claim = Privacy(8.0, 1e-2, adjacency)
-        assert moment_attack(claim).lower_bound(40_000) <= 8.0
-        assert moment_attack(claim, weaken=1.25).lower_bound(40_000) > 8.0
-
-
-@pytest.mark.slow
-def test_the_release_of_a_sample_keeps_its_claim_and_its_broken_copy_is_caught():
-    """Simulated 300 times, the bound on the broken copy is 2.2 with a standard deviation of 0.24: five above 1."""
-    attack = list(all_attacks(CLAIM))[8]
-    assert "sample" in attack.name
-    assert attack.lower_bound(2 * N) <= 1.0
-    assert sampled_moment_attack(CLAIM, weaken=6.0).lower_bound(2 * N) > 1.0
-
-
-@pytest.mark.slow
-def test_the_attack_on_a_smooth_variance_is_sharp_and_sound():
-    """At a delta that outputs can show, a fifth of the noise missing is caught; the bound fails with 1e-6 at most."""
-    claim = Privacy(1.0, 0.05)
-    here, there = (smooth_gaussian_attack(claim).scores(neighbour, 200_000) for neighbour in (False, True))
-    assert 0.8 < epsilon_lower_bound(here, there, 0.05, 1 - 1e-6) <= 1.0
-    here, there = (smooth_gaussian_attack(claim, weaken=1.25).scores(neighbour, 200_000) for neighbour in (False, True))
-    assert epsilon_lower_bound(here, there, 0.05, 1 - 1e-6) > 1.0
+def test_no_two_attacks_have_one_name():
+    assert len(set(NAMES)) == len(NAMES)
 
 
 @pytest.mark.parametrize("mu", [0.3, 1.0, 3.0])

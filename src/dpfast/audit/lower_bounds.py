@@ -101,6 +101,20 @@ def mu_lower_bound(first: FloatArray, second: FloatArray, confidence: float = 0.
     return max(float(special.ndtri(least_power)[0] - special.ndtri(most_size)[0]), 0.0)
 
 
+def frequency_limits(hits: int, n: int, tail: float) -> tuple[float, float]:
+    """Return Clopper and Pearson's confidence limits of a frequency.
+
+    Parameters
+    ----------
+    hits, n : int
+        How many of n.
+    tail : float
+        Probability, at most, that the frequency is below the lower limit, and that it is above the upper one.
+    """
+    count = np.array([hits])
+    return float(_lower_limit(count, n, tail)[0]), float(_upper_limit(count, n, tail)[0])
+
+
 def _orientations(first: FloatArray, second: FloatArray) -> list[tuple[float, FloatArray, FloatArray]]:
     return [(sign, *pair) for sign in (1.0, -1.0) for pair in ((first, second), (second, first))]
 

@@ -1,101 +1,154 @@
-"""Attacks on the minimisers of perturbed objectives in one dimension, by their exact likelihood."""
+"""Attacks on minimisers of perturbed objectives: the noise in the objective is recovered from the minimiser.
+
+In one dimension, or where the slope is that of a line, the minimiser theta of ``loss + (m/2) theta^2 + b theta`` within
+its constraint says exactly which b made it: b = -(slope of the loss + m theta). On the neighbouring table the same
+theta takes another b, by the difference of the slopes. So outputs show b about centres that lie that far apart, or
+farther; the finishing noise is many orders smaller. Strong convexity is large here, so that theta stays within.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
-from dpfast import noise
-from dpfast.audit.attacks import Attack
-from dpfast.privacy import Privacy
-from dpfast.releases.minimisers import ObjectiveBounds, ObjectivePerturbation, loss_of_rows
-from dpfast.solvers import L2Ball, SmoothedHinge
+from dpfast.audit.attacks import Attack, claimed, probe
+from dpfast.audit.laws import GaussianShift, Law, NormShift
+from dpfast.objective_perturbation import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
+from dpfast.privacy import Adjacency, Privacy, Release
+from dpfast.solvers import CallableLoss, L2Ball
 
 FloatArray = NDArray[np.float64]
+Slope = Callable[[float, float], float]
 
-# Finishing noise blurs the ends of [-1, 1] by a few of its scales, and by less than e^-30 further.
-_BLURRED = 30.0
+_RIDGE = 1e5
 
 
-def minimiser_attacks(privacy: Privacy, weaken: float = 1.0) -> Iterator[Attack]:
-    """Attack objective perturbation of a hinge, Gaussian and pure.
+@dataclass(frozen=True)
+class Minimised:
+    """A loss, and where its slope is as steep as it gets.
+
+    Parameters
+    ----------
+    name : str
+        Of the mechanism.
+    estimator : type
+        `ObjectivePerturbationRegressor` or `ObjectivePerturbationClassifier`.
+    slope : callable
+        Derivative of the loss in the prediction, of prediction and outcome.
+    options : mapping
+        Parameters of the estimator.
+    outcome : float
+        Of the person; replaced by its negative.
+    n_features : int
+        The person's row is the first unit vector.
+    """
+
+    name: str
+    estimator: type[ObjectivePerturbationClassifier] | type[ObjectivePerturbationRegressor]
+    slope: Slope
+    options: Mapping[str, Any] = field(default_factory=dict)
+    outcome: float = 1.0
+    n_features: int = 1
+
+
+def _squared(z: float, y: float) -> float:
+    return z - y
+
+
+def _logistic(z: float, y: float) -> float:
+    return float(-y / (1.0 + np.exp(y * z)))
+
+
+def _flat(z: float, y: float) -> float:
+    """Slope of losses that are linear this far from their kink."""
+    return -1.0 if y > 0.0 else 1.0
+
+
+def _callable_loss() -> CallableLoss:
+    return CallableLoss(
+        lambda z, y: np.sqrt(1.0 + (z - y) ** 2),
+        lambda z, y: (z - y) / np.sqrt(1.0 + (z - y) ** 2),
+        lambda z, y: (1.0 + (z - y) ** 2) ** -1.5,
+        slope_bound=1.0,
+        curvature_bound=1.0,
+    )
+
+
+def _callable_slope(z: float, y: float) -> float:
+    return float((z - y) / np.sqrt(1.0 + (z - y) ** 2))
+
+
+def minimiser_attacks(privacy: Privacy) -> Iterator[Attack]:
+    """Attack objective perturbation with every loss.
 
     Parameters
     ----------
     privacy : Privacy
-        Claim, under add/remove; its delta is used by the Gaussian one alone.
-    weaken : float, default 1.0
-        Divides the noise: above 1 the mechanism is broken.
+        Claim; its delta is used by Gaussian noise alone, and its adjacency by neither.
     """
+    regressor, classifier = ObjectivePerturbationRegressor, ObjectivePerturbationClassifier
+    # A small constraint keeps slopes near the bound on them.
+    near = {"constraint": L2Ball(0.05)}
+    losses = [
+        Minimised("squared loss", regressor, _squared, {"loss": "squared", "bound_y": 1.0} | near),
+        Minimised("Huber loss", regressor, _flat, {"loss": "huber", "bound_y": 5.0}, outcome=5.0),
+        Minimised("logistic loss", classifier, _logistic, {"loss": "logistic"} | near),
+        Minimised("hinge", classifier, _flat, {"loss": "hinge"}),
+        Minimised("hinge in the plane", classifier, _flat, {"loss": "hinge"}, n_features=2),
+    ]
+    given = Minimised("loss by functions", regressor, _callable_slope, {"bound_y": 20.0}, outcome=20.0)
+    printed = {"calibration": "paper", "loss": "hinge"}
     for delta in (privacy.delta, 0.0):
-        yield minimiser_attack(replace(privacy, delta=delta), weaken)
+        for adjacency in get_args(Adjacency):
+            for one in losses:
+                yield _attack(one, Privacy(privacy.epsilon, delta, adjacency))
+        loss: dict[str, Any] = {"loss": _callable_loss()}
+        yield _attack(replace(given, options=dict(given.options) | loss), Privacy(privacy.epsilon, delta))
+        yield _attack(
+            Minimised("hinge, as printed", classifier, _flat, printed), Privacy(privacy.epsilon, delta, "add_remove")
+        )
 
 
-def minimiser_attack(privacy: Privacy, weaken: float = 1.0) -> Attack:
-    """Attack the minimiser over [-1, 1] with a row of 1/2 that is there or not.
+def _attack(one: Minimised, privacy: Privacy) -> Attack:
+    options: dict[str, Any] = {"bound_x": 1.0, "ridge": _RIDGE} | claimed(privacy) | dict(one.options)
+    if one.estimator is ObjectivePerturbationClassifier:
+        options["classes"] = [-1, 1]
+    estimator = one.estimator(**options)
+    unit = np.eye(one.n_features)[0]
+    person, other = (unit, one.outcome), (unit, -one.outcome)
+    # Somebody who adds nothing, as there must be rows.
+    nobody = (np.zeros(one.n_features), one.outcome)
+    alone = [[person], [other]] if privacy.adjacency == "replace_one" else [[nobody, person], [nobody]]
+    tables = [(np.array([x for x, _ in rows]), np.array([y for _, y in rows])) for rows in alone]
 
-    The hinge, bent from a margin of 1/2 on, has its steepest slope there throughout. In the place of no row is one of
-    0, which adds a constant to the objective.
+    def fit(neighbour: bool) -> tuple[Release, float]:
+        model = estimator.fit(*tables[neighbour])
+        return model.releases_[0], model.ridge_
 
-    Parameters
-    ----------
-    privacy : Privacy
-        Claim, under add/remove; pure where its delta is 0.
-    weaken : float, default 1.0
-        Divides the noise.
-    """
-    bounds = ObjectiveBounds(SmoothedHinge(0.5), 1, 0.5, 1.0, L2Ball(1.0))
-    # Of strong convexity only what privacy asks for: more leaves less to tell the tables by.
-    chosen = ObjectivePerturbation.calibrate(privacy, bounds, 0.0)
-    own = chosen.noise_scales
-    broken = replace(chosen, noise_scales=replace(own, scale=own.scale / weaken))
-    gaussian = own.mechanism == "Gaussian"
-    end, source = 1.0 - _BLURRED * chosen.finishing_scale, noise.SecureSource()
+    def slope(theta: FloatArray, neighbour: bool) -> FloatArray:
+        rows, outcomes = tables[neighbour]
+        slopes = [one.slope(float(x @ theta), float(y)) * x for x, y in zip(rows, outcomes, strict=True)]
+        return np.asarray(np.sum(slopes, axis=0))
 
-    def log_density(slope: float, value: float) -> float:
-        return perturbed_log_density(value, slope, own.strong_convexity, own.scale, gaussian, end)
+    def seen(neighbour: bool) -> FloatArray:
+        release, ridge = fit(neighbour)
+        theta = release.values["coef"]
+        return np.asarray(-(slope(theta, neighbour) + ridge * theta))
 
-    def scores(neighbour: bool, n: int) -> FloatArray:
-        rows = np.full((1, 1), 0.5 if neighbour else 0.0)
-        loss = loss_of_rows(rows, np.ones(1), bounds.loss, row_bound=0.5, outcome_bound=1.0)
-        released = [float(broken.release(loss, source, "audit").values["coef"][0]) for _ in range(n)]
-        return np.array([log_density(0.5, value) - log_density(0.0, value) for value in released])
-
-    return Attack(f"minimiser of a hinge, {own.mechanism}", privacy, scores, gaussian=False)
-
-
-def perturbed_log_density(
-    value: float, slope: float, curvature: float, scale: float, gaussian: bool, end: float
-) -> float:
-    """Log density of the minimiser of curvature x^2/2 - slope x + b x over [-1, 1], up to a constant of the noise.
-
-    Parameters
-    ----------
-    value : float
-        Where.
-    slope, curvature : float
-        Of the objective.
-    scale : float
-        Of the noise b.
-    gaussian : bool
-        Whether it is Gaussian, and not Laplace noise.
-    end : float
-        From which on a value is taken to be 1 or, if it is negative, -1; the log mass is returned there.
-
-    Returns
-    -------
-    float
-    """
-    if abs(value) < end:
-        z = (slope - curvature * value) / scale
-        return math.log(curvature) - (0.5 * z * z if gaussian else abs(z))
-    # At the upper end b is at most slope - curvature, at the lower one at least slope + curvature.
-    z = ((slope if value > 0.0 else -slope) - curvature) / scale
-    if gaussian:
-        return float(log_ndtr(z))
-    return (z if z < 0.0 else math.log(2.0 - math.exp(-z))) - math.log(2.0)
+    record = probe(lambda: fit(False)[0])
+    scale = record.scales["objective"]
+    # The slopes differ by this much at least: they do so by it at 0, and the minimiser keeps very near.
+    reached = 8.0 * scale * np.sqrt(one.n_features + 1.0) / _RIDGE
+    ends = [slope(sign * reached * unit, False) - slope(sign * reached * unit, True) for sign in (-1.0, 0.0, 1.0)]
+    shift = min(ends, key=lambda end: float(np.linalg.norm(end)))
+    law: Law
+    if record.mechanism.startswith("Gaussian"):
+        law = GaussianShift(shift, np.full(one.n_features, scale))
+    else:
+        law = NormShift((shift,), (scale,))
+    name = f"minimiser, {one.name}, {record.mechanism}, {privacy.adjacency}"
+    return Attack(name, record.privacy, law, seen, (estimator,))

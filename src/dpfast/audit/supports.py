@@ -3,123 +3,176 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast import noise
-from dpfast.audit.attacks import Attack
-from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.privacy import Privacy
+from dpfast.audit.attacks import Attack, claimed, probe
+from dpfast.audit.laws import GaussianShift, Law, NormShift, OddsShift
+from dpfast.privacy import Adjacency, Privacy
 from dpfast.releases.support_coefficients import SupportRegression
-from dpfast.releases.supports import RecordBounds, ScoredSelection, VotedSelection
+from dpfast.releases.supports import RecordBounds
+from dpfast.sparse_regression import SparseRegression
 
 FloatArray = NDArray[np.float64]
-Records = tuple[FloatArray, FloatArray]
 
-# One feature to choose, |x| <= 1 on any, |y| <= 1.
-_BOUNDS = RecordBounds(1, 1.0, 1.0)
-# Size of the records that hold coefficients where they are, in units of those that are public at most.
-_HELD = 1e3
+# Nearly all of the budget, for the stage that is attacked.
+_MOST = 0.99
+# Rows of other people, who hold coefficients where they are.
+_OTHERS = 50
+# Where coefficients are attacked: many others, who keep one this far from its ends.
+_HELD, _HELD_AT = 5000, -0.8
+# A choice says less than noise: so many more outputs.
+_MORE = 6.0
+# Largest outcome, where coefficients are attacked: their gradient then hardly depends on them.
+_OUTCOME = 20.0
 
 
-def support_attacks(privacy: Privacy, weaken: float = 1.0) -> Iterator[Attack]:
-    """Attack both ways to choose a support.
+def support_attacks(privacy: Privacy) -> Iterator[Attack]:
+    """Attack both stages of `SparseRegression`, and both ways to choose.
 
     Parameters
     ----------
     privacy : Privacy
-        Claim; its delta is used by votes with Gaussian noise alone.
-    weaken : float, default 1.0
-        Divides the noise: above 1 the mechanism is broken.
+        Claim; its delta is used by Gaussian noise alone, and its adjacency by neither.
     """
-    yield score_attack(replace(privacy, delta=0.0), weaken)
+    for adjacency in get_args(Adjacency):
+        pure = Privacy(privacy.epsilon, 0.0, adjacency)
+        claim = Privacy(privacy.epsilon, privacy.delta, adjacency)
+        yield score_attack(pure)
+        yield vote_attack(pure, 1)
+        yield vote_attack(claim, 20)
+        yield coefficient_attack(pure)
+        yield coefficient_attack(claim)
+    yield score_attack(Privacy(privacy.epsilon, 0.0, "add_remove"), "paper")
+    yield vote_attack(Privacy(privacy.epsilon), 1, "paper")
     for delta in (privacy.delta, 0.0):
-        yield vote_attack(replace(privacy, delta=delta), weaken)
+        yield coefficient_attack(Privacy(privacy.epsilon, delta, "add_remove"), "paper")
 
 
-def score_attack(privacy: Privacy, weaken: float = 1.0) -> Attack:
-    """Attack the exponential mechanism with two features whose scores one record moves as far apart as can be.
+def score_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
+    """Attack the exponential mechanism with two features, whose scores one record moves as far apart as can be.
 
     Parameters
     ----------
     privacy : Privacy
         Claim, of delta 0.
-    weaken : float, default 1.0
-        Multiplies the rate.
+    calibration : {"sound", "paper"}
+        Of the rate.
     """
-    held = _HELD * np.eye(2), np.array([_HELD, -_HELD])
-    # A record at the bounds, which one feature explains and the other makes worse; and its opposite.
-    after = _with(held, np.ones(2), 1.0)
-    before = _with(held, -np.ones(2), 1.0) if privacy.adjacency == "replace_one" else held
-    selection = ScoredSelection.calibrate(privacy, _BOUNDS, len(after[1]))
-    broken = replace(selection, rate=weaken * selection.rate)
-    source = noise.SecureSource()
+    options: dict[str, Any] = {"n_nonzero": 1, "selector": "exponential", "selection_share": _MOST, "n_threads": 1}
+    estimator = SparseRegression(calibration=calibration, **options, **claimed(privacy))  # type: ignore[arg-type]
+    # One feature explains the person with a coefficient of 1, and makes the other's -1 worst: losses of 0 and of 2.
+    others = np.tile([1.0, -1.0], (_OTHERS, 1)), np.ones(_OTHERS)
+    tables = _neighbours(others, (np.ones(2), 1.0), (-np.ones(2), 1.0), privacy.adjacency)
 
-    def scores(neighbour: bool, n: int) -> FloatArray:
-        x, y = after if neighbour else before
-        xx, xy = x.T @ x, x.T @ y
-        return np.array([broken.release(xx, xy, source, "audit").values["support"][0] for _ in range(n)], np.float64)
+    def seen(neighbour: bool) -> FloatArray:
+        return np.array(estimator.fit(*tables[neighbour]).support_[0], np.float64)
 
-    return Attack(f"support by scores, {privacy.adjacency}", privacy, scores, gaussian=False)
+    record = probe(lambda: estimator.fit(*tables[0]).releases_[0])
+    moved = 4.0 if privacy.adjacency == "replace_one" else 2.0
+    law = OddsShift(moved / record.scales["support"])
+    name = f"support by scores{_printed(calibration)}, {privacy.adjacency}"
+    return Attack(name, record.privacy, law, seen, (estimator,), effort=_MORE if calibration == "sound" else 1.0)
 
 
-def vote_attack(privacy: Privacy, weaken: float = 1.0) -> Attack:
+def vote_attack(privacy: Privacy, size: int, calibration: str = "sound") -> Attack:
     """Attack the votes of a single block, all of which one record turns.
 
     Parameters
     ----------
     privacy : Privacy
-        Claim; of many votes, so that the noise is Gaussian, where its delta is above 0.
-    weaken : float, default 1.0
-        Divides the noise.
+        Claim.
+    size : int
+        Votes of a block; with many of them Gaussian noise is the lesser, where delta allows it.
+    calibration : {"sound", "paper"}
+        Of the noise.
     """
-    size = 20 if privacy.delta > 0.0 else 1
-    selection = VotedSelection.calibrate(privacy, size, 2 * size, 1)
-    weak = replace(selection.calibrated, scale=selection.calibrated.scale / weaken)
-    broken, gaussian = replace(selection, calibrated=weak), weak.mechanism == "Gaussian"
-    source = noise.SecureSource()
 
     def turned(x: FloatArray, y: FloatArray, size: int) -> NDArray[np.int64]:
-        return np.arange(size) + (size if x[0, 0] < 0.0 else 0)
+        return np.arange(size) + (size if x[:, 0].min() < -0.5 else 0)
 
-    def scores(neighbour: bool, n: int) -> FloatArray:
-        x = np.full((1, 2 * size), -1.0 if neighbour else 1.0)
-        draws = [broken.release(x, np.zeros(1), turned, source, "audit", 1).values["votes"] for _ in range(n)]
-        counts = np.array(draws)
-        # Log likelihood ratio of a vote and none, up to a factor.
-        ratios = counts if gaussian else np.abs(counts) - np.abs(counts - 1.0)
-        return np.asarray(ratios[:, size:].sum(axis=1) - ratios[:, :size].sum(axis=1))
+    options: dict[str, Any] = {"n_nonzero": size, "selector": turned, "n_blocks": 1, "selection_share": _MOST}
+    estimator = SparseRegression(calibration=calibration, **options, **claimed(privacy))  # type: ignore[arg-type]
+    width = 2 * size
+    others = np.full((size + 1, width), 0.5), np.zeros(size + 1)
+    tables = _neighbours(others, (np.full(width, 0.5), 0.0), (np.full(width, -1.0), 0.0), privacy.adjacency)
+    if privacy.adjacency == "add_remove":
+        tables = _neighbours(others, (np.full(width, -1.0), 0.0), None, privacy.adjacency)[::-1]
+    votes = [np.repeat([1.0, 0.0], size), np.repeat([0.0, 1.0], size)]
 
-    return Attack(f"support by votes, {weak.mechanism}, {privacy.adjacency}", privacy, scores, gaussian=gaussian)
+    def seen(neighbour: bool) -> FloatArray:
+        return np.asarray(estimator.fit(*tables[neighbour]).releases_[0].values["votes"] - votes[neighbour])
+
+    record = probe(lambda: estimator.fit(*tables[0]).releases_[0])
+    shift, scale = votes[1] - votes[0], record.scales["votes"]
+    law: Law
+    if record.mechanism == "Gaussian":
+        law = GaussianShift(shift, np.full(width, scale))
+    else:
+        law = NormShift((shift,), (scale,), "Laplace")
+    name = f"support by votes{_printed(calibration)}, {record.mechanism}, {privacy.adjacency}"
+    return Attack(name, record.privacy, law, seen, (estimator,))
 
 
-def coefficient_attack(privacy: Privacy, weaken: float = 1.0) -> Attack:
-    """Attack the coefficient of one feature, which three records pull one way and one more the other way.
+def coefficient_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
+    """Attack the coefficient of one feature: the noise in its objective, as in `dpfast.audit.minimisers`.
 
     Parameters
     ----------
     privacy : Privacy
         Claim; pure where its delta is 0.
-    weaken : float, default 1.0
-        Divides the noise in the objective.
+    calibration : {"sound", "paper"}
+        Of the noise and the convexity.
     """
-    rest = np.ones((3, 1)), np.full(3, -1.0)
-    after = _with(rest, np.ones(1), 1.0)
-    before = _with(rest, np.ones(1), -1.0) if privacy.adjacency == "replace_one" else rest
-    regression = SupportRegression.calibrate(privacy, _BOUNDS, len(after[1]))
-    own = regression.calibrated
-    broken = replace(regression, calibrated=replace(own, scale=own.scale / weaken))
-    source = noise.SecureSource()
+    options: dict[str, Any] = {"n_nonzero": 1, "selector": "exponential", "selection_share": 1.0 - _MOST}
+    outcome = 1.0
+    if calibration == "sound":
+        options, outcome = options | {"bound_x": 1.0, "bound_y": _OUTCOME}, _OUTCOME
+    estimator = SparseRegression(calibration=calibration, **options, **claimed(privacy))  # type: ignore[arg-type]
+    n = _HELD
+    others = np.ones((n, 1)), np.full(n, _HELD_AT)
+    one = np.ones(1)
+    tables = _neighbours(others, (one, outcome), (one, -outcome), privacy.adjacency)
+    record = probe(lambda: estimator.fit(*tables[0]).releases_[1])
+    bounds = RecordBounds(1, 1.0, outcome)
+    calibrate = SupportRegression.calibrate if calibration == "sound" else SupportRegression.printed
+    convexity = calibrate(record.privacy, bounds, n + 1).calibrated.strong_convexity
+    curvature = [float(np.sum(x**2)) + convexity for x, _ in tables]
+    linear = [float(x[:, 0] @ y) for x, y in tables]
 
-    def scores(neighbour: bool, n: int) -> FloatArray:
-        x, y = after if neighbour else before
-        xx, xy = x.T @ x, FixedPoint.from_integers([int(x[:, 0] @ y)], 0)
-        return np.array([broken.release(xx, xy, source, "audit").values["coef"][0] for _ in range(n)])
+    def seen(neighbour: bool) -> FloatArray:
+        theta = estimator.fit(*tables[neighbour]).releases_[1].values["coef"]
+        return np.asarray(linear[neighbour] - curvature[neighbour] * theta)
 
-    return Attack(f"coefficient, {own.mechanism}, {privacy.adjacency}", privacy, scores, gaussian=False)
+    # What the person adds to the slope; under add/remove less where the coefficient is nearer to the person's outcome.
+    scale = record.scales["objective"]
+    shift = np.array([2.0 * outcome])
+    if privacy.adjacency == "add_remove":
+        shift = np.array([outcome - linear[1] / curvature[1] - 10.0 * scale / n])
+    law: Law = NormShift((shift,), (scale,))
+    if record.mechanism.startswith("Gaussian"):
+        law = GaussianShift(shift, np.array([scale]))
+    name = f"coefficient{_printed(calibration)}, {record.mechanism}, {privacy.adjacency}"
+    return Attack(name, record.privacy, law, seen, (estimator,))
 
 
-def _with(records: Records, x: FloatArray, y: float) -> Records:
-    return np.vstack([records[0], x]), np.append(records[1], y)
+def _neighbours(
+    others: tuple[FloatArray, FloatArray],
+    person: tuple[FloatArray, float],
+    instead: tuple[FloatArray, float] | None,
+    adjacency: Adjacency,
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Return the others with a person, and with another in that place, or none."""
+
+    def joined(one: tuple[FloatArray, float]) -> tuple[FloatArray, FloatArray]:
+        return np.vstack([others[0], one[0]]), np.append(others[1], one[1])
+
+    if adjacency == "replace_one" and instead is not None:
+        return [joined(person), joined(instead)]
+    return [joined(person), others]
+
+
+def _printed(calibration: str) -> str:
+    return "" if calibration == "sound" else ", as printed"

@@ -1,0 +1,297 @@
+"""What an attack concludes from noise: the epsilon that follows from how far neighbours lie apart in units of it.
+
+An attacker who knows everything but which of two neighbouring tables was used sees, in every output, the noise: the
+output less what either table gives without it. How far the tables lie apart then is arithmetic (`shift`), and what is
+unknown is how large the noise is. Sums of squares, or of norms, of a few hundred outputs bound it from above with
+confidence, whatever its size, and so epsilon from below. That holds for noise of the stated form, of any size, and of
+any covariance where it is Gaussian; the form itself is tested too (`misfit`). A test of outputs that assumes nothing
+(`dpfast.audit.epsilon_lower_bound`) cannot see a delta of 1e-5 in fewer than millions of them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import integrate, optimize, special, stats
+
+from dpfast.audit.lower_bounds import frequency_limits
+from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon
+
+FloatArray = NDArray[np.float64]
+
+# What `np.linalg.norm` calls the L1 and the L2 norm.
+_NORMS = {"Laplace": 1, "L2-Laplace": 2}
+
+
+class Law(ABC):
+    """The form of what an attack sees on either table, up to the size of the noise."""
+
+    @abstractmethod
+    def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
+        """Epsilon that the mechanism exceeds at this delta, wrong with probability `error` at most.
+
+        Parameters
+        ----------
+        seen : tuple of ndarray of shape (n, k)
+            What was seen in n outputs on the table, and on its neighbour.
+        delta, error : float
+            The delta of the claim, and the probability.
+        """
+
+    @abstractmethod
+    def attainable(self, delta: float) -> float:
+        """Epsilon that no number of outputs on these tables exceeds if noise is as its record says."""
+
+    @abstractmethod
+    def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
+        """Probability, at most, that noise of this form fits as badly as what was seen."""
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianShift(Law):
+    """Gaussian noise about centres that lie a known way apart: a test along any direction bounds mu.
+
+    Parameters
+    ----------
+    shift : ndarray of shape (k,)
+        How far apart; no farther than they are.
+    scales : ndarray of shape (k,) or None
+        Standard deviations as recorded; they only say where to look. None where they are alike, and not recorded.
+    parts : sequence of ndarray of shape (k,) of bool
+        Coordinates that are looked at alone too: a block of a release may lack its noise.
+    """
+
+    shift: FloatArray
+    scales: FloatArray | None
+    parts: tuple[NDArray[np.bool_], ...] = ()
+
+    @property
+    def _directions(self) -> FloatArray:
+        best = self.shift if self.scales is None else self.shift / self.scales**2
+        chosen = [best, *(np.where(part, best, 0.0) for part in self.parts if len(self.parts) > 1)]
+        return np.array([direction for direction in chosen if direction.any()])
+
+    def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
+        """Bound mu through the variance along each direction: mu >= |direction . shift|/deviation."""
+        return _epsilon_of_mu(self.mu(seen, error), delta)
+
+    def mu(self, seen: tuple[FloatArray, FloatArray], error: float) -> float:
+        """Bound the Gaussian-differential-privacy parameter."""
+        directions = self._directions
+        along = np.concatenate(seen) @ directions.T
+        return max(
+            abs(float(direction @ self.shift)) / _most_deviation(noise, error / len(directions))
+            for direction, noise in zip(directions, along.T, strict=True)
+        )
+
+    def attainable(self, delta: float) -> float:
+        """Epsilon of the recorded scales; not a number where there are none."""
+        if self.scales is None:
+            return math.nan
+        return _epsilon_of_mu(float(np.linalg.norm(self.shift / self.scales)), delta)
+
+    def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
+        """Kolmogorov and Smirnov's test along each direction; each table alone, its noise as large as that of both."""
+        along = [noise @ self._directions.T for noise in seen]
+        deviations = np.sqrt(np.mean(np.concatenate(along) ** 2, axis=0))
+        return _least(_distance_from(noise / deviations, special.ndtr) for noise in along)
+
+
+@dataclass(frozen=True, eq=False)
+class NormShift(Law):
+    """Noise of density exp(-||v||/scale) about centres that lie a known way apart: one such vector, or several.
+
+    Parameters
+    ----------
+    shifts : sequence of ndarray
+        How far apart, for each vector; together as long as what is seen.
+    scales : sequence of float
+        Their scales as recorded.
+    kind : {"L2-Laplace", "Laplace"}
+        Whether the norm is L2 or L1.
+    """
+
+    shifts: tuple[FloatArray, ...]
+    scales: tuple[float, ...]
+    kind: str = "L2-Laplace"
+
+    def _norms(self, noise: FloatArray) -> list[FloatArray]:
+        ends = np.cumsum([len(shift) for shift in self.shifts])[:-1]
+        return [np.linalg.norm(part, _NORMS[self.kind], axis=1) for part in np.split(noise, ends, axis=1)]
+
+    def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
+        """Bound each scale: a vector's norm has Gamma's law, and so has their sum. Farther out is all of epsilon."""
+        total = 0.0
+        for shift, norms in zip(self.shifts, self._norms(np.concatenate(seen)), strict=True):
+            # P(sum of norms < quantile scale) = error: the scale is above sum/quantile with that probability.
+            most = norms.sum() / stats.gamma.ppf(error / len(self.shifts), len(norms) * len(shift))
+            length = float(np.linalg.norm(shift, _NORMS[self.kind]))
+            total += math.inf if most == 0.0 else length / most
+        return _pure_epsilon(total, delta)
+
+    def attainable(self, delta: float) -> float:
+        """Epsilon of the recorded scales."""
+        lengths = [float(np.linalg.norm(shift, _NORMS[self.kind])) for shift in self.shifts]
+        return _pure_epsilon(sum(length / scale for length, scale in zip(lengths, self.scales, strict=True)), delta)
+
+    def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
+        """Test norms against Gamma's law and the direction: towards the neighbour as often as away from it."""
+        pooled, found = self._norms(np.concatenate(seen)), []
+        for noise in seen:
+            start = 0
+            for shift, norms, every in zip(self.shifts, self._norms(noise), pooled, strict=True):
+                size = len(shift)
+                part, start = noise[:, start : start + size], start + size
+                found.append(_distance_from((norms / (every.mean() / size))[:, None], stats.gamma(size).cdf))
+                found.append(self._sidedness(part, shift))
+        return _least(found)
+
+    def _sidedness(self, noise: FloatArray, shift: FloatArray) -> float:
+        towards = noise @ np.sign(shift) if self.kind == "Laplace" else noise @ shift
+        if self.kind == "Laplace" or len(shift) == 1:
+            return float(stats.binomtest(int(np.sum(towards > 0.0)), len(noise)).pvalue)
+        lengths = np.linalg.norm(noise, axis=1) * np.linalg.norm(shift)
+        half = 0.5 * (len(shift) - 1)
+        return _distance_from((towards / lengths)[:, None], stats.beta(half, half, -1.0, 2.0).cdf)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledShift(Law):
+    """Two Gaussian releases, of which the first sees the one who differs with a probability, and the second always.
+
+    What is seen is the noise along the shift of both, and of the first only where nobody differs: `NaN` elsewhere.
+
+    Parameters
+    ----------
+    shifts, scales : tuple of float
+        Of the first and of the second.
+    rate : tuple of int
+        How often the real sampler took the one who differs, and of how many times.
+    """
+
+    shifts: tuple[float, float]
+    scales: tuple[float, float]
+    rate: tuple[int, int]
+
+    def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
+        """Bound both deviations, and the rate; the mixture's trade-off curve is then exact."""
+        noise = np.concatenate(seen)
+        first, second = (_most_deviation(column[~np.isnan(column)], error / 3.0) for column in noise.T)
+        rate = frequency_limits(*self.rate, error / 3.0)[0]
+        if first == 0.0 or second == 0.0:
+            return math.inf
+        return _mixture_epsilon(self.shifts[0] / first, self.shifts[1] / second, rate, delta)
+
+    def attainable(self, delta: float) -> float:
+        """Epsilon of the recorded scales."""
+        first, second = (shift / scale for shift, scale in zip(self.shifts, self.scales, strict=True))
+        return _mixture_epsilon(first, second, self.rate[0] / self.rate[1], delta)
+
+    def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
+        """Kolmogorov and Smirnov's test of each, on each table that shows its noise."""
+        deviations = np.sqrt(np.nanmean(np.concatenate(seen) ** 2, axis=0))
+        columns = [column[~np.isnan(column)] for noise in seen for column in (noise / deviations).T]
+        return _least(_distance_from(column[:, None], special.ndtr) for column in columns if len(column))
+
+
+@dataclass(frozen=True)
+class OddsShift(Law):
+    """One of two choices, whose odds one person multiplies by a factor that is the same whatever the odds were.
+
+    Where there are many choices the less likely one's probability changes by the same factor.
+
+    Parameters
+    ----------
+    recorded : float
+        Logarithm of the factor, as recorded.
+    """
+
+    recorded: float
+
+    def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
+        """Bound the ratio of odds given how often either was chosen in all: Fisher's exact limits."""
+        (one, n), (other, m) = ((int(choices.sum()), len(choices)) for choices in seen)
+        table = [[one, n - one], [other, m - other]]
+        either_way = (table, table[::-1])
+        limits = (
+            stats.contingency.odds_ratio(counts).confidence_interval(1.0 - 0.5 * error, "greater").low
+            for counts in either_way
+        )
+        return _pure_epsilon(max(0.0, *(math.log(limit) for limit in limits if limit > 0.0)), delta)
+
+    def attainable(self, delta: float) -> float:
+        """Epsilon of the recorded rate."""
+        return _pure_epsilon(self.recorded, delta)
+
+    def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
+        """Nothing to test: two choices have no more to them than their odds."""
+        return 1.0
+
+
+def flattened(values: Mapping[str, FloatArray], names: tuple[str, ...]) -> FloatArray:
+    """Put blocks of a release in one vector; of a symmetric "xx" the diagonal, then each entry above it, once."""
+    parts = []
+    for name in names:
+        block = np.asarray(values[name], np.float64)
+        if name == "xx" and block.ndim > 1:
+            rows, columns = np.triu_indices(block.shape[-1], 1)
+            diagonal = np.diagonal(block, axis1=-2, axis2=-1)
+            block = np.concatenate([diagonal.ravel(), block[..., rows, columns].ravel()])
+        parts.append(block.ravel())
+    return np.concatenate(parts)
+
+
+def _most_deviation(noise: FloatArray, error: float) -> float:
+    """Bound the deviation of Gaussian noise about 0 from above, wrong with probability `error` at most."""
+    return math.sqrt(float(noise @ noise) / float(stats.chi2.ppf(error, len(noise))))
+
+
+def _epsilon_of_mu(mu: float, delta: float) -> float:
+    return math.inf if math.isinf(mu) else gaussian_epsilon(1.0 / mu, delta) if mu > 0.0 else 0.0
+
+
+def _pure_epsilon(epsilon: float, delta: float) -> float:
+    """Pure laws are attacked at delta 0 only: a delta would need the rest of the curve."""
+    assert delta == 0.0
+    return epsilon
+
+
+def _mixture_epsilon(mu: float, always: float, rate: float, delta: float) -> float:
+    """Epsilon at a delta of a pair of tests: mu with a probability, and another that always holds."""
+
+    def excess(epsilon: float) -> float:
+        def at(z: float) -> float:
+            # Likelihood ratio of the first at z, under the table on which nobody differs.
+            ratio = math.log1p(rate * math.expm1(min(mu * z - 0.5 * mu * mu, 700.0)))
+            left = epsilon - ratio
+            if left >= 0.0:
+                rest = gaussian_delta(1.0, left, always)
+            else:
+                # delta(-e) = 1 - e^-e (1 - delta(e)).
+                rest = -math.expm1(left) + math.exp(left) * gaussian_delta(1.0, -left, always)
+            return math.exp(ratio - 0.5 * z * z) / math.sqrt(2.0 * math.pi) * rest
+
+        total, _ = integrate.quad(at, -12.0, 12.0 + mu, limit=400, points=(0.0, mu), epsabs=1e-4 * delta)
+        return float(total) - delta
+
+    if excess(0.0) <= 0.0:
+        return 0.0
+    return float(optimize.brentq(excess, 0.0, 60.0, xtol=1e-6))
+
+
+def _distance_from(columns: FloatArray, law: Callable[[FloatArray], FloatArray]) -> float:
+    """Least probability over columns that so large a distance from the law is chance; 0 for noise that is not there."""
+    if not np.isfinite(columns).all():
+        return 0.0
+    found = [float(stats.kstest(column, law).pvalue) for column in columns.T]
+    return min(1.0, min(found) * len(found))
+
+
+def _least(probabilities: object) -> float:
+    found = list(probabilities)  # type: ignore[call-overload]
+    return float(min(1.0, min(found) * len(found)))
