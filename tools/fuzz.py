@@ -18,6 +18,7 @@ import resource
 import signal
 import struct
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -77,8 +78,8 @@ def run_for(target: Target, seed: int, first: int, deadline: float, progress: Pr
             kind = type(error), place.filename, place.lineno
             if kind not in seen:
                 seen.add(kind)
-                text = f"execution {execution}: {''.join(traceback.format_exception(error))}"
-                os.write(findings, text.encode() + b"\0")
+                text = f"execution {execution}: {''.join(traceback.format_exception(error, limit=-12))}"
+                os.write(findings, text.encode(errors="replace") + b"\0")
 
 
 def fuzz(target: Target, seed: int, seconds: float, limit: float) -> Outcome:
@@ -87,18 +88,16 @@ def fuzz(target: Target, seed: int, seconds: float, limit: float) -> Outcome:
     for _ in range(_MOST_RESTARTS):
         progress = Progress()
         progress.write(first, 0)
-        reading, writing = os.pipe()
         sys.stdout.flush()
-        child = os.fork()
-        if child == 0:
-            os.close(reading)
-            warnings.simplefilter("ignore")
-            run_for(target, seed, first, deadline, progress, writing)
-            os._exit(0)
-        os.close(writing)
-        status = watch(child, progress, limit)
-        with os.fdopen(reading, "rb") as pipe:
-            outcome.findings += [text.decode() for text in pipe.read().split(b"\0") if text]
+        with tempfile.TemporaryFile(buffering=0) as findings:
+            child = os.fork()
+            if child == 0:
+                warnings.simplefilter("ignore")
+                run_for(target, seed, first, deadline, progress, findings.fileno())
+                os._exit(0)
+            status = watch(child, progress, limit)
+            findings.seek(0)
+            outcome.findings += [text.decode() for text in findings.read().split(b"\0") if text]
         execution, done, _ = progress.read()
         outcome.executions += done
         if status == 0:

@@ -17,7 +17,7 @@ import numpy as np
 
 T = TypeVar("T")
 
-MODULES = ("fuzz.kernels",)
+MODULES = ("fuzz.kernels", "fuzz.arrays", "fuzz.tables", "fuzz.documents")
 
 LARGEST = float(np.finfo(np.float64).max)
 SPECIAL = np.array(
@@ -25,7 +25,7 @@ SPECIAL = np.array(
      1e100, -1e200, LARGEST, -LARGEST]
 )  # fmt: skip
 NOT_FINITE = np.array([np.inf, -np.inf, np.nan])
-INTEGERS = (0, 1, -1, 2**31 - 1, 2**31, -(2**31), 2**32, 2**53, 2**62, 2**63 - 1, -(2**63))
+INTEGERS = (0, 1, -1, -2, 2**31 - 1, 2**31, -(2**31), 2**32, 2**53, 2**62, 2**63 - 1, -(2**63))
 
 
 class Draw:
@@ -53,20 +53,20 @@ class Draw:
     def reals(self, *shape: int, finite: bool = True, scale: float | None = None) -> Any:
         """Doubles of one size, of all sizes or mixed with special ones."""
         with np.errstate(over="ignore"):
-            values = (self.positive(1e-12, 1e12) if scale is None else scale) * self.rng.normal(size=shape)
+            values = (self.positive(1e-12, 1e12) if scale is None else scale) * np.asarray(self.rng.normal(size=shape))
             if self.flag(0.3):
                 values = values * 10.0 ** self.rng.integers(-300, 300, shape)
         if self.flag(0.3):
             chosen = self.rng.random(shape) < 0.3
             values = np.where(chosen, self.rng.choice(SPECIAL, shape), values)
-        values = np.clip(values, -LARGEST, LARGEST)
+        values = np.asarray(np.clip(values, -LARGEST, LARGEST))
         if not finite and self.flag(0.2) and values.size:
             values.flat[self.integer(0, values.size - 1)] = self.choice(NOT_FINITE)
         return values
 
     def laid_out(self, array: Any) -> Any:
         """The same values, lying in memory in another way."""
-        match self.integer(0, 7):
+        match self.integer(0, 7) if array.ndim else 8:
             case 0:
                 return array.astype(array.dtype.newbyteorder())
             case 1:

@@ -23,6 +23,7 @@ from dpfast.kernels import (
     sampling,
     secular,
     support_scores,
+    transaction,
 )
 from dpfast.kernels.columns import ColumnBlock
 from dpfast.kernels.fixed_point import FixedPoint
@@ -333,26 +334,36 @@ def projected_rows(draw: Draw) -> None:
 
 @target("kernels.row_maps")
 def mapped_rows(draw: Draw) -> None:
-    n, d = draw.choice((1, 2, 3, 63, 64, 65, 130)), draw.choice((1, 2, 3, 7, 8, 9, 17, 600))
-    bound = draw.positive(2.0**-1022, 1e308) if draw.flag(0.7) else math.inf
-    options = {"bound": bound, "top": draw.integer(1, d) if draw.flag() else None, "fills": draw.flag(0.3)}
+    n, d = draw.choice((1, 2, 9, 63, 65, 130)), draw.choice((1, 2, 3, 7, 8, 9, 16, 17, 40, 600))
+    bound = draw.choice((math.inf, draw.positive(1e-300, 1e300), 2.0**-1022))
+    table = rows_of(draw, n, d, min(bound, 1e300))
+    options = {"bound": bound, "top": draw.choice((None, draw.integer(1, d))), "fills": draw.flag()}
     if draw.flag():
-        options |= {"low": np.full(draw.choice((1, d)), -draw.positive(1e-300, 1e300)), "high": np.ones(1)}
-        if draw.flag():
-            options |= {"offset": draw.positive(1e-300, 1e300), "unit": draw.positive(1e-300, 1e300)}
+        low, high = np.sort(draw.reals(2, d), axis=0)
+        options |= {
+            "low": low if draw.flag() else low[:1],
+            "high": np.maximum(high, low[0]),
+            "offset": float(draw.reals(1)[0]),
+            "unit": draw.positive(),
+        }
     if draw.flag(0.3):
-        options["center"] = np.clip(draw.reals(d), -1e300, 1e300)
+        options["center"] = draw.reals(d)
     if draw.flag(0.3):
-        options["basis"] = np.clip(draw.reals(d, draw.choice((1, 2, 9))), -1.0, 1.0)
-    rows = rows_of(draw, n, d, min(bound, 1e100))
+        options["basis"] = draw.reals(d, draw.choice((1, 3, 9)))
     start, stop = sorted((draw.integer(0, n), draw.integer(0, n)))
-    found = []
-    for level in (0, draw.choice(LEVELS)):
-        kernel = row_maps.RowMapKernel(d, **options, level=level)
-        out = np.zeros((n, kernel.n_features + 1))[:, draw.choice((0, 1)) :][:, : kernel.n_features]
-        kernel.map_rows(rows, out, start, stop)
-        found.append(out)
-    assert same(*found)
+    kernel = row_maps.RowMapKernel(d, level=draw.choice(LEVELS), **options)
+    wide = np.zeros((n, kernel.n_features + 5))
+    out = wide[:, 2 : 2 + kernel.n_features]
+    kernel.map_rows(table, out, start, stop)
+    alone, reference = np.zeros((1, kernel.n_features)), row_maps.RowMapKernel(d, level=0, **options)
+    for i in range(start, stop):
+        reference.map_rows(np.asarray(table)[i : i + 1].copy(), alone, 0, 1)
+        assert same(out[i], alone[0])
+    assert not wide[:, :2].any()
+    assert not wide[:, 2 + kernel.n_features :].any()
+    if bound < math.inf and not {"center", "basis"} & options.keys():
+        largest = -np.sort(-np.abs(np.nan_to_num(out[start:stop])), axis=1)[:, : options["top"]]
+        assert all(math.hypot(*row) <= bound * (1.0 + 2.0**-29) for row in largest.tolist())
 
 
 @target("kernels.inverse_squares")
@@ -379,6 +390,66 @@ def limbs_to_doubles(draw: Draw) -> None:
     assert fixed.to_float64().tolist() == [float(value * unit) for value in values]
     total = fixed + FixedPoint.from_integers(values[::-1], exponent)
     assert [total.integer(i) for i in range(6)] == [a + b for a, b in zip(values, values[::-1], strict=True)]
+
+
+class Account:
+    """Adds up numbers, each a transaction; calls itself now and then, and fails."""
+
+    def __init__(self):
+        self._additions = transaction.Additions()
+        self.total = 0
+
+    @transaction.atomic
+    def add(self, draw, amount, depth=0):
+        if draw.flag(0.3):
+            raise draw.choice((ValueError, KeyboardInterrupt))
+        if draw.flag(0.3):
+            self.add(draw, amount, depth + 1)
+        self._additions.change = self._change, amount
+
+    def _change(self, amount):
+        self.total += amount
+
+
+@target("kernels.transaction", "kernels.threads")
+def transactions(draw: Draw) -> None:
+    account, added = Account(), 0
+    for amount in range(1, 6):
+        try:
+            account.add(draw, amount)
+            added += amount
+        except (ValueError, KeyboardInterrupt, RuntimeError):
+            assert account._additions.parts == []
+        assert account.total == added
+    turn, failing = transaction.Turn(), draw.integer(0, 4)
+
+    class Steps(transaction.Bracket):
+        def _open(self):
+            assert failing != 1
+
+        def _keep(self):
+            assert failing != 2
+
+        def _close(self):
+            assert failing != 3
+
+    for _ in range(2):
+        try:
+            with Steps(draw.choice((None, turn))):
+                assert failing != 4
+        except AssertionError:
+            continue
+    with transaction.Bracket(turn):
+        pass
+    n_rows, step = draw.integer(-3, 2**40), draw.integer(2**38, 2**62)
+    ranges = transaction.RowRanges(n_rows, step)
+    found = [next(ranges)] if n_rows > 0 and draw.flag() else []
+    if draw.flag(0.2):
+        ranges.stop()
+    else:
+        found += ranges
+        assert sum(stop - start for start, stop in found) == max(0, n_rows)
+    assert next(ranges, None) is None
 
 
 @target("kernels.columns", accepts=(ValueError,))

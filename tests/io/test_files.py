@@ -190,3 +190,10 @@ def test_the_reading_thread_ends_with_the_iteration(frame, tmp_path):
         next(stream)
     stream.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("dpfast-read")]
+
+
+@pytest.mark.parametrize("start", [b"", b"PK\x03\x04", b"\x80\x04K\x01.", b"\x93NUMPY\x01\x00\x09\x00{'descr':"])
+def test_an_array_file_that_is_none_is_refused_and_closed(tmp_path, start):
+    (tmp_path / "t.npy").write_bytes(start)
+    with pytest.raises(ValueError, match=r"not a \.npy file"):
+        gram(tmp_path / "t.npy", bound_x=1.0)

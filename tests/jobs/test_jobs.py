@@ -360,6 +360,9 @@ def test_a_file_that_is_not_toml_and_one_that_is_missing(folder, capsys):
     (folder / "job.toml").write_text("[input\n")
     assert main(["fit", str(folder / "job.toml")]) == 2
     assert "is not TOML" in capsys.readouterr().err
+    (folder / "job.toml").write_text(f"input = {'[' * 5000}")
+    assert main(["fit", str(folder / "job.toml")]) == 2
+    assert "too deeply" in capsys.readouterr().err
     assert main(["fit", str(folder / "none.toml")]) == 2
     assert "No such file" in capsys.readouterr().err
 
@@ -496,3 +499,11 @@ def test_a_table_larger_than_the_memory_it_may_use(tmp_path):
     assert result["same_bits_as_in_memory"]
     assert result["file_bytes"] > 1.5e9
     assert result["peak_bytes_of_fit"] < 2**30
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "9" * 5000, "null", "[]", '{"job_sha256": 1}'])
+def test_a_record_that_cannot_be_read_is_of_no_job(folder, text):
+    job = Job.read(write_job(folder, BASE))
+    job.folder.mkdir()
+    (job.folder / outputs.RECORD).write_text(text)
+    assert not outputs.is_done(job)

@@ -109,6 +109,9 @@ def test_parquet_column_kinds_refused(tmp_path):
         list(Trajectories.iter_parquet(tmp_path / "t.parquet", states=LETTERS, **COLUMNS | {"reward": "where"}))
     with pytest.raises(TypeError, match="Parquet"):
         list(Trajectories.iter_parquet(tmp_path / "t.csv", 3, **COLUMNS))
+    long_frame().assign(where=[["a"]] * 6).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(TypeError, match="'where' must hold states that can be told apart, got list"):
+        list(Trajectories.iter_parquet(tmp_path / "t.parquet", states=LETTERS, **COLUMNS))
 
 
 @pytest.mark.parametrize(
@@ -136,6 +139,7 @@ def test_frames_refused(change, kind, message):
     [
         (([0, 1], [0.0, 1.0], [0, 1, 1, 2], 2), ValueError, "trajectory 1 .* is empty"),
         (([0, 1], [0.0, 1.0], [0, 2, 1, 2], 2), ValueError, "trajectory 1 .* ends before it begins"),
+        (([0, 1], [0.0, 1.0], [0, (1 << 63) - 1, -2, 2], 2), ValueError, "trajectory 1 .* ends before it begins"),
         (([0, 1], [0.0, 1.0], [0, 3], 2), ValueError, "end with the number of steps, 2"),
         (([0, 1], [0.0, 1.0], [1, 2], 2), ValueError, "begin with 0"),
         (([0, 1], [0.0, 1.0], [0], 2), ValueError, "one at least"),

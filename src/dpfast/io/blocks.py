@@ -160,7 +160,8 @@ def _file_stream(file: Path, name: str, *, is_outcome: bool) -> Iterable[Rows]:
 def _load_npy(file: Path) -> Matrix:
     with file.open("rb"):  # the plain error of a file that is missing or forbidden
         pass
-    load = partial(np.load, file, mmap_mode="r", allow_pickle=False)
+    # Not np.load, which opens archives and pickles too.
+    load = partial(np.lib.format.open_memmap, file, mode="r")
     array: Matrix = in_own_words(load, f"{str(file)!r} is not a .npy file of numbers, or is damaged")
     return array
 

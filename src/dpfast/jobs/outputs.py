@@ -33,7 +33,7 @@ def is_done(job: Job) -> bool:
     """Whether this very job has made and written its release already."""
     try:
         record = json.loads((job.folder / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(record, dict) and record.get("job_sha256") == job.digest
 

@@ -18,6 +18,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{str(path)!r} is not TOML: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{str(path)!r} nests arrays or tables too deeply") from None
 
 
 class Section:

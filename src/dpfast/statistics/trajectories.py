@@ -360,7 +360,7 @@ class Trajectories:
     def __getitem__(self, selected: Any) -> Trajectories:
         """Return the trajectories that a slice, an array of positions or a mask selects, at least one, none twice.
 
-        Consecutive ones are not copied.
+        Consecutive ones are not copied. IndexError for a position that there is not.
         """
         if isinstance(selected, slice) and selected.step in (None, 1):
             first, last, _ = selected.indices(len(self))
@@ -421,10 +421,11 @@ def _check_steps(states: NDArray[Any], rewards: NDArray[Any], offsets: Index, n_
 def _check_offsets(offsets: Index, n_steps: int) -> None:
     if offsets[0] != 0 or offsets[-1] != n_steps:
         raise ValueError(f"offsets must begin with 0 and end with the number of steps, {n_steps}")
-    lengths = np.diff(offsets)
-    if lengths.min() <= 0:
-        position = int(np.argmax(lengths <= 0))
-        problem = "is empty" if lengths[position] == 0 else "ends before it begins"
+    # Compared, not subtracted: differences of 64-bit integers wrap.
+    increases = offsets[1:] > offsets[:-1]
+    if not increases.all():
+        position = int(np.argmin(increases))
+        problem = "is empty" if offsets[position] == offsets[position + 1] else "ends before it begins"
         raise ValueError(f"trajectory {position} (counted from 0) {problem}: offsets must increase")
 
 

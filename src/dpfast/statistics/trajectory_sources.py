@@ -19,6 +19,7 @@ from dpfast import _arguments as check
 from dpfast.io.arrow import parquet_batches, parquet_schema
 from dpfast.io.files import file_format, table_files
 from dpfast.io.frames import is_frame
+from dpfast.io.own_words import in_own_words
 from dpfast.statistics.people import people
 from dpfast.statistics.states import StateEncoder, declared_states
 
@@ -230,6 +231,8 @@ def _parquet_rows(path: str | PathLike[str], names: Names, encoder: StateEncoder
         types = sys.modules["pyarrow"].types
         if encoder is None and not types.is_integer(schema.field(names.state).type):
             raise TypeError(f"column {names.state!r} must hold integers with n_states: else give `states`")
+        if encoder is not None:
+            _check_listable(schema.field(names.state).type, names.state)
         reward = schema.field(names.reward).type
         if not (types.is_floating(reward) or types.is_integer(reward) or types.is_boolean(reward)):
             raise TypeError(f"column {names.reward!r} must hold real numbers, got {reward}")
@@ -250,6 +253,14 @@ def _sorted_column(batch: Any, name: str) -> NDArray[Any]:
     if sys.modules["pyarrow"].types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _check_listable(kind: Any, name: str) -> None:
+    """Refuse a type whose distinct values Arrow cannot list."""
+    pyarrow = sys.modules["pyarrow"]
+    if not pyarrow.types.is_dictionary(kind):
+        problem = f"column {name!r} must hold states that can be told apart, got {kind}"
+        in_own_words(pyarrow.nulls(0, kind).dictionary_encode, problem, TypeError)
 
 
 def _batch_states(column: Any, encoder: StateEncoder | None) -> NDArray[Any]:
