@@ -390,10 +390,83 @@ def fits(folder):
             yield Scenario(f"fit, {where}: {name}", make, fit, look, fitted_or_paid, None)
 
 
+# Jobs
+
+JOB = """
+[input]
+path = "table.csv"
+[features]
+a = "number"
+b = "number"
+[outcomes]
+y = "number"
+[estimator]
+kind = "multi_outcome_ridge"
+bound_x = 1.0
+bound_y = 1.0
+n_threads = 1
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+[privacy.ledger]
+path = "ledger.json"
+epsilon = 1000.0
+delta = 0.5
+[output]
+folder = "fit"
+overwrite = true
+"""
+
+
+def jobs(folder):
+    from dpfast.jobs import run
+
+    numbers = iter(range(10**9))
+    rows = "\n".join(f"{a:.6f},{b:.6f},{y:.6f}" for a, b, y in table(40, 3))
+
+    def make(earlier):
+        here = folder / f"job{next(numbers)}"
+        here.mkdir()
+        (here / "table.csv").write_text("a,b,y\n" + rows + "\n")
+        (here / "job.toml").write_text(JOB)
+        Ledger(Privacy(1000.0, 0.5), here / "ledger.json")
+        if earlier:
+            run(here / "job.toml", progress=False)
+        return here
+
+    def look(here):
+        written = sorted(file.name for file in (here / "fit").iterdir()) if (here / "fit").exists() else None
+        others = {"table.csv", "job.toml", "ledger.json", "ledger.json.lock", "fit"}
+        strays = sorted(file.name for file in here.iterdir() if file.name not in others)
+        ledger = Ledger(Privacy(1000.0, 0.5), here / "ledger.json")
+        return ledger.spent.epsilon, len(ledger.reservations), written, len(strays)
+
+    def allowed(before, after, left):
+        """Whether outputs are whole, nothing is reserved and nothing lies about."""
+        spent, reserved, written, strays = left
+        return spent in (before[0], after[0]) and reserved == 0 and written in (before[2], after[2]) and strays == 0
+
+    def again(here, left):
+        run(here / "job.toml", force=True, progress=False)
+        assert look(here)[0] == left[0] + 1.0
+
+    for earlier in (False, True):
+        name = "job, over an earlier one" if earlier else "job"
+        yield Scenario(
+            name,
+            lambda earlier=earlier: make(earlier),
+            lambda here: run(here / "job.toml", force=True, progress=False),
+            look,
+            allowed,
+            again,
+        )
+
+
 def scenarios(folder):
     yield from accumulators()
     yield from ledgers(folder)
     yield from fits(folder)
+    yield from jobs(folder)
 
 
 def main():

@@ -1,7 +1,7 @@
 """Whatever is interrupted leaves what was before, or what comes after; and other threads see nothing else."""
 
 import pytest
-from interrupts import accumulators, fits, ledgers
+from interrupts import accumulators, fits, jobs, ledgers
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpfast.privacy.UtilityWarning"),
@@ -36,6 +36,10 @@ def test_an_interrupted_fit_is_as_it_was_or_fitted_and_paid_for(tmp_path):
     interrupted(fits(tmp_path), 12, 10, left_out=("file", *_SLOW))
 
 
+def test_an_interrupted_job_has_written_everything_or_nothing(tmp_path):
+    interrupted(jobs(tmp_path), 10, 15)
+
+
 @pytest.mark.slow
 def test_no_bytecode_splits_an_update_or_a_merge():
     interrupted(accumulators(), 10**6, 0)
@@ -51,3 +55,8 @@ def test_no_bytecode_splits_a_step_of_a_ledger(tmp_path):
 def test_few_bytecodes_split_a_fit(tmp_path):
     interrupted(fits(tmp_path), 200, 100, left_out=_SLOW)
     interrupted((one for one in fits(tmp_path) if _SLOW[0] in one.name), 5, 3)
+
+
+@pytest.mark.slow
+def test_few_bytecodes_split_a_job(tmp_path):
+    interrupted(jobs(tmp_path), 300, 100)

@@ -469,13 +469,52 @@ run(Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_job_that_is_stopped_leaves_nothing(how, folder):
-    command = [sys.executable, "-c", STOPPED_WHILE_READING, str(write_job(folder, changed()))]
+def test_a_job_that_is_stopped_leaves_nothing_and_nothing_that_is_in_the_way(how, folder):
+    path = write_job(folder, changed())
+    command = [sys.executable, "-c", STOPPED_WHILE_READING, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as job:
         assert job.stdout.readline() == b"reading\n"
         job.send_signal(how)
         assert job.wait(timeout=60) != 0
-    assert left_behind(folder) == set()
+    left = left_behind(folder)
+    # What is killed cannot tidy up: the folder made for its outputs stays, hidden and empty.
+    assert len(left) == (0 if how == signal.SIGINT else 1)
+    assert all(name.startswith(".fit.") and not any((folder / name).iterdir()) for name in left)
+    assert main(["fit", str(path)]) == 0
+    assert left_behind(folder) == left | {"fit"}
+
+
+def test_what_killed_jobs_left_costs_no_budget(folder):
+    for name in (f".fit.{os.getpid()}.partial", f".fit.{os.getpid()}.old"):
+        (folder / name).mkdir()
+        (folder / name / "model.json").write_text("half")
+    ledger = {"path": "ledger.json", "epsilon": 4.0, "delta": 1e-5}
+    path = write_job(folder, changed(privacy={"ledger": ledger}, estimator={"random_state": None}))
+    for spent in (1.0, 2.0):
+        assert main(["fit", str(path), "--force"]) == 0
+        assert record(folder)["spent"]["epsilon"] == spent
+
+
+def test_outputs_are_prepared_before_anything_is_spent(folder, capsys, monkeypatch):
+    def refuse(self, *arguments, **options):
+        raise OSError(28, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    ledger = {"path": "ledger.json", "epsilon": 4.0, "delta": 1e-5}
+    assert main(["fit", str(write_job(folder, changed(privacy={"ledger": ledger})))]) == 2
+    assert Ledger(Privacy(4.0, 1e-5), folder / "ledger.json").remaining == Privacy(4.0, 1e-5)
+
+
+def test_an_interrupt_after_the_fit_loses_no_outputs(folder, monkeypatch):
+    fit = MultiOutcomeRidge.fit
+
+    def fit_and_interrupt(self, *arguments, **options):
+        fit(self, *arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MultiOutcomeRidge, "fit", fit_and_interrupt)
+    assert main(["fit", str(write_job(folder, changed(output={"folder": "new/fit"})))]) == 130
+    assert {path.name for path in (folder / "new" / "fit").iterdir()} == OUTPUTS
 
 
 def test_the_example_runs(folder, frame, capsys):

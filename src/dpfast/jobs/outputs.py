@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 
 from dpfast._documents import spelled_out
 from dpfast.jobs.specification import Job
+from dpfast.kernels import transaction
 from dpfast.multi_outcome import MultiOutcomeRidge
 from dpfast.privacy import Privacy, Release
 
@@ -58,43 +61,87 @@ def check_writable(job: Job, *, replace: bool) -> None:
         raise PermissionError(f"[output] folder {str(folder)!r} cannot be made: no permission to write beside it")
 
 
-def write(job: Job, model: MultiOutcomeRidge) -> None:
-    """Write all outputs beside their folder, then put them in its place.
+class Outputs(transaction.Bracket[None]):
+    """Where a job's outputs are written: a folder made beside their place before anything is spent.
+
+    It is put in its place on leaving `with`, if by then the model is fitted, whatever was raised after that: the fit is
+    paid for. Otherwise nothing is left behind. No two jobs have the same folder, so what a killed one left is in
+    nobody's way.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    model : MultiOutcomeRidge
+        Fitted within the block.
 
     Raises
     ------
+    OSError
+        On entering, if the folder cannot be made.
     OutputError
-        If that fails; it says where the outputs are, if they are complete.
+        On leaving, if writing fails; it says where the outputs are, if they are complete.
     """
+
+    def __init__(self, job: Job, model: MultiOutcomeRidge) -> None:
+        super().__init__()
+        self._job = job
+        self._model = model
+        self._new_parents = [folder for folder in job.folder.parents if not folder.exists()]
+        self._partial: Path | None = None
+
+    def _open(self) -> None:
+        self._job.folder.parent.mkdir(parents=True, exist_ok=True)
+        while self._partial is None:
+            partial = self._job.folder.with_name(f".{self._job.folder.name}.{os.getpid()}-{time.time_ns()}.partial")
+            if not partial.exists():
+                # Known before it is made, so that an interrupt right after that leaves nothing.
+                self._partial = partial
+        self._partial.mkdir()
+
+    def _close(self) -> None:
+        if self._partial is None or not hasattr(self._model, "coef_"):
+            self._remove()
+            return
+        place = "lost"
+        try:
+            if self._partial.exists():
+                _write(self._partial, self._job, self._model)
+                place = f"in {str(self._partial)!r}"
+            _put_in_place(self._partial, self._job.folder)
+        except OSError as error:
+            raise OutputError(f"the release was made and paid for, but its outputs are {place}: {error}") from error
+
+    def _remove(self) -> None:
+        for folder in (self._partial, *self._new_parents):
+            if folder is not None:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+
+def _write(folder: Path, job: Job, model: MultiOutcomeRidge) -> None:
     contents = {FILES[0]: _coefficients(job, model), "report.md": _report(job, model), RECORD: _record(job, model)}
-    partial = job.folder.with_name(f".{job.folder.name}.{os.getpid()}.partial")
-    place = "lost"
-    try:
-        partial.mkdir(parents=True)
-        for name, text in contents.items():
-            _write_through(partial / name, text)
-        model.save(partial / MODEL)
-        place = f"in {str(partial)!r}"
-        _put_in_place(partial, job.folder)
-    except OSError as error:
-        raise OutputError(f"the release was made and paid for, but its outputs are {place}: {error}") from error
+    for name, text in contents.items():
+        _write_through(folder / name, text)
+    model.save(folder / MODEL)
 
 
 def _write_through(path: Path, text: str) -> None:
-    with path.open("x", encoding="utf-8", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
 
 
 def _put_in_place(partial: Path, folder: Path) -> None:
-    if not folder.exists():
+    """Rename a folder to what may be there already; after an interrupt, go on where it was."""
+    old = partial.with_suffix(".old")
+    if partial.exists():
+        if folder.exists():
+            folder.rename(old)
         partial.rename(folder)
-        return
-    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-    folder.rename(old)
-    partial.rename(folder)
-    shutil.rmtree(old)
+    if old.exists():
+        shutil.rmtree(old)
 
 
 def _coefficients(job: Job, model: MultiOutcomeRidge) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from dpfast.io import RowOwners
 from dpfast.jobs import outputs
 from dpfast.jobs.specification import ESTIMATORS, Job
+from dpfast.multi_outcome import MultiOutcomeRidge
 
 
 def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
@@ -48,18 +49,22 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
         return f"{str(job.folder)!r} holds the release of this job already; nothing was read or spent"
     outputs.check_writable(job, replace=job.overwrite or force)
     model = ESTIMATORS[job.estimator](**job.parameters, ledger=job.open_ledger())
+    with outputs.Outputs(job, model):
+        _fit(model, job, progress)
+    void = "" if model.random_state is None else f". {outputs.VOID}"
+    return f"spent {model.privacy_spent_}; wrote {str(job.folder)!r}{void}"
+
+
+def _fit(model: MultiOutcomeRidge, job: Job, progress: bool) -> None:
     if job.columns is None:
         features, outcomes = job.files
         model.fit(features, outcomes)
-    else:
-        owners, max_rows = None, None
-        if job.people is not None:
-            owners, max_rows = RowOwners(job.files, job.people.id), job.people.max_rows
-        with _progress(job, progress) as advance:
-            model.fit(job.columns.encode(job.files, advance), None, groups=owners, max_rows=max_rows)
-    outputs.write(job, model)
-    void = "" if model.random_state is None else f". {outputs.VOID}"
-    return f"spent {model.privacy_spent_}; wrote {str(job.folder)!r}{void}"
+        return
+    owners, max_rows = None, None
+    if job.people is not None:
+        owners, max_rows = RowOwners(job.files, job.people.id), job.people.max_rows
+    with _progress(job, progress) as advance:
+        model.fit(job.columns.encode(job.files, advance), None, groups=owners, max_rows=max_rows)
 
 
 @contextmanager
