@@ -61,3 +61,17 @@ def test_ids_of_two_kinds_and_no_ids_are_refused():
     with pytest.raises(ValueError, match="has no column 'id'"):
         owners(pd.DataFrame({"x": [1]}))
     assert repr(RowOwners(text, "id")) == "<RowOwners by 'id': not private>"
+
+
+@pytest.mark.parametrize("missing", [np.nan, None, pd.NaT])
+def test_ids_that_equal_no_copy_of_themselves_are_refused(missing):
+    frame = pd.DataFrame({"id": [("a", missing), ("a", 1)]})
+    with pytest.raises(ValueError, match="column 'id' has missing ids"):
+        owners(frame)
+    with pytest.raises(TypeError, match="column 'id' holds an id that equals no copy of itself"):
+        owners(pd.DataFrame({"id": [object(), 1]}))
+
+
+def test_numbers_and_text_are_two_people_whatever_else_is_in_the_column():
+    ids = [1, "1", 1.0, True, "a", ("1",), (1,)]
+    assert owners(pd.DataFrame({"id": pd.Series(ids, dtype=object)})) == [0, 1, 0, 0, 2, 3, 4]

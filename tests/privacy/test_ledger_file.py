@@ -18,6 +18,8 @@ from ledger_processes import UNIT, release
 from sklearn.base import clone
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy
+from dpfast._documents import write_document
+from dpfast.privacy import budget
 from dpfast.privacy.holder import Holder
 
 BUDGET = Privacy(1.0, 1e-6)
@@ -443,3 +445,95 @@ def test_a_lock_that_was_deleted_is_not_held_by_two(path, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", flock_of_a_deleted_file)
     ledger.reserve(UNIT)
     assert os.path.exists(f"{path}.lock")
+
+
+def test_a_ledger_of_two_names_is_refused(path):
+    ledger = Ledger(BUDGET, path)
+    other = path.with_name("other.json")
+    pickled = pickle.dumps(ledger)
+    with ledger.reserve(UNIT) as held:
+        os.link(path, other)
+        # Whoever opens it, under either name, and whoever has it open.
+        for act in (
+            lambda: Ledger(BUDGET, path),
+            lambda: Ledger(BUDGET, other),
+            lambda: pickle.loads(pickled),
+            lambda: ledger.reserve(UNIT),
+            lambda: ledger.spend(release()),
+            lambda: held.commit(release()),
+            lambda: ledger.spent,
+        ):
+            with pytest.raises(ValueError, match="path must be the ledger file's only name"):
+                act()
+        other.unlink()
+        held.commit(release())
+    assert Ledger(BUDGET, path).spent == UNIT
+
+
+def test_a_hard_linked_lock_only_excludes_more(path):
+    ledger = Ledger(BUDGET, path)
+    ledger.spend(release())
+    os.link(f"{path}.lock", path.with_name("lock"))
+    ledger.spend(release())
+    assert Ledger(BUDGET, path).spent == Privacy(0.5, 2e-7)
+
+
+def test_nothing_on_record_tells_when_a_fit_had_read_its_data(path, monkeypatch):
+    """Two fits, one of which reads for hours: but for their numbers the records are the same."""
+    clock = iter(f"2026-01-01T{hour:02}:00:00+00:00" for hour in range(24))
+    monkeypatch.setattr(budget, "now", lambda: next(clock))
+    ledger = Ledger(BUDGET, path)
+    quick, slow = ledger.reserve(UNIT), ledger.reserve(UNIT)
+    held = [reservation.since for reservation in (quick, slow)]
+    late = [release(time="2026-01-01T20:00:00+00:00"), release(time="2026-01-01T21:00:00+00:00")]
+    # The second to be reserved is the first to be done.
+    slow.commit(late[1])
+    quick.commit(late[0])
+    assert [one.time for one in late] == held
+    records = json.loads(path.read_text())["entries"]
+    assert list(records) == ["1", "2"]
+    for number, since in zip("12", held, strict=True):
+        (recorded,) = records[number]["releases"]
+        assert records[number]["since"] == recorded["time"] == since
+    assert "T20" not in path.read_text()
+    assert "T21" not in ledger.report()
+
+
+def test_a_file_keeps_no_seed_but_knows_it_again(path):
+    ledger = Ledger(BUDGET, path)
+    seed = 123456789123456789
+    ledger.reserve(UNIT, random_state=seed)
+    assert str(seed) not in path.read_text()
+    with pytest.raises(ValueError, match="random_state"):
+        Ledger(BUDGET, path).reserve(UNIT, random_state=seed)
+    elsewhere = Ledger(BUDGET, path.with_name("elsewhere.json"))
+    elsewhere.reserve(UNIT, random_state=seed)
+    marks = [json.loads(Path(one.path).read_text())["entries"]["1"]["seed"] for one in (ledger, elsewhere)]
+    assert marks[0] != marks[1]
+
+
+def test_a_file_from_before_units_is_of_rows(path):
+    Ledger(BUDGET, path).spend(release())
+    content = json.loads(path.read_text())
+    (entry,) = content["entries"].values()
+    for name in ("unit", "seed"):
+        del entry[name]
+    for record in entry["releases"]:
+        del record["unit"], record["calibrated_epsilon"]
+    kept = {name: content[name] for name in content if name not in ("sha256", "kind", "version")}
+    write_document(str(path), content["kind"], content["version"], kept, temporary=f"{path}.old")
+    ledger = Ledger(BUDGET, path)
+    assert (ledger.unit, ledger.spent, ledger.releases[0].privacy) == ("row", UNIT, UNIT)
+    with pytest.raises(ValueError, match="unit must be the ledger's, 'row'"):
+        ledger.reserve(UNIT, unit="person")
+
+
+def test_a_spent_entry_is_not_given_back(path):
+    """By a reservation that was looked up before, and committed elsewhere meanwhile."""
+    for ledger in (Ledger(BUDGET), Ledger(BUDGET, path)):
+        mine = ledger.reserve(UNIT)
+        (found,) = ledger.reservations
+        mine.commit(release())
+        found.give_back()
+        assert ledger.spent == UNIT
+        assert len(ledger.releases) == 1

@@ -3,7 +3,13 @@
 import itertools
 import math
 import pickle
+from collections import deque
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
 from fractions import Fraction
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -22,6 +28,22 @@ from dpfast.statistics.people import block_limits, people
 
 BOUNDS = {"bound_x": 2.0, "bound_y": 0.7}
 TIGHT = {"bound_xx": 6.0, "bound_xy": 1.5}
+
+
+@dataclass(frozen=True)
+class Pair:
+    one: object
+    other: object
+
+
+class Site(Enum):
+    BERN = 1
+    BASEL = 2
+
+
+# What is not equal to itself, or to nothing else.
+MISSING = [None, math.nan, np.float32("nan"), Decimal("nan"), pd.NaT, pd.NA, np.datetime64("NaT"), complex(0, math.nan)]
+WITHOUT_EQUALITY = [object(), lambda: 1, Pair, iter(())]
 
 
 def data(n_people=40, most=9, n_features=4, n_outcomes=2, seed=0, *, consecutive=False):
@@ -116,6 +138,49 @@ def test_order_of_people_threads_layouts_and_kinds_of_ids_change_nothing(seed, n
     }
     change = layouts.get(kind, lambda a: a)
     assert gram(change(X), change(Y), **BOUNDS, **tight, groups=ids, max_rows=4, n_threads=n_threads) == expected
+
+
+IDS = [
+    *(1, 1.0, True, np.int64(1), np.float32(1.0), np.bool_(True), Fraction(1), Decimal(1)),
+    *("1", np.str_("1"), "1.0", "True", b"1", np.bytes_(b"1"), "", " 1", "nan", "None"),
+    *(0, -0.0, False, 2**53, 2**53 + 1, float(2**53), np.uint64(2**63), -(2**70), 0.5, math.inf, -1),
+    *(
+        (),
+        (1,),
+        (1.0,),
+        ("1",),
+        (1, "a"),
+        frozenset([1]),
+        frozenset([1.0]),
+        Pair(1, "a"),
+        Pair(1.0, "a"),
+        Pair("1", "a"),
+    ),
+    *(Site.BERN, Site.BASEL, date(2020, 1, 1), datetime(2020, 1, 1), pd.Timestamp(2020, 1, 1), UUID(int=1)),
+]
+
+
+def partition(found):
+    """Which rows are one person's, as sets."""
+    order = np.arange(found.n_rows) if found.order is None else found.order
+    return {frozenset(order[a:b].tolist()) for a, b in itertools.pairwise(found.offsets)}
+
+
+@settings(max_examples=200, deadline=None)
+@given(places=st.lists(st.integers(0, len(IDS) - 1), min_size=1, max_size=30), other=st.integers(0, len(IDS) - 1))
+def test_ids_are_one_persons_if_they_are_equal_whoever_else_is_there(places, other):
+    ids = [IDS[place] for place in places]
+    # NumPy's numbers compare as arrays where the other one is a sequence: as Python's they compare as one value.
+    plain = [one.item() if isinstance(one, np.generic) else one for one in ids]
+    expected = {frozenset(row for row, two in enumerate(plain) if two == one) for one in plain}
+    for kind in (list, tuple, deque, lambda all_of: np.array([*all_of, None], object)[:-1]):
+        assert partition(people(kind(ids), 100)) == expected
+        # Another person's row, of whatever kind its id is, leaves everybody else's as they were.
+        more = partition(people(kind([*ids, IDS[other]]), 100))
+        assert {rows - {len(ids)} for rows in more} - {frozenset()} == expected
+    for own in ids:
+        if isinstance(own, int) and abs(own) < 2**62:
+            assert partition(people(np.array([own, own, own + 1]), 9)) == partition(people([own, own, own + 1], 9))
 
 
 @pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])
@@ -448,6 +513,12 @@ def test_no_people_at_all():
         ({"groups": np.full(200, np.nan)}, ValueError, "missing ids"),
         ({"groups": [math.nan, "a"] * 100 + [()]}, ValueError, "missing ids"),
         ({"groups": np.full(200, "NaT", "M8[s]")}, ValueError, "missing ids"),
+        ({"groups": {}}, ValueError, "groups must be 1-D"),
+        *(({"groups": [("a", one)] * 200}, ValueError, "missing ids") for one in MISSING),
+        *(({"groups": [Pair(1, ("a", one))] * 200}, ValueError, "missing ids") for one in MISSING),
+        ({"groups": [frozenset([math.nan])] * 200}, ValueError, "missing ids"),
+        *(({"groups": [one] * 200}, TypeError, "no copy of itself") for one in WITHOUT_EQUALITY),
+        *(({"groups": [(1, one)] * 200}, TypeError, "no copy of itself") for one in WITHOUT_EQUALITY),
     ],
 )
 def test_bad_arguments_are_named(change, error, message):

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_PLAIN = frozenset({str, int, float, bytes, bool})
+
 
 def numbered(ids: Iterable[Any], numbers: dict[Hashable, int], name: str) -> NDArray[np.int64]:
     """Return the number of each id.
@@ -40,12 +42,24 @@ def numbered(ids: Iterable[Any], numbers: dict[Hashable, int], name: str) -> NDA
     """
     known = len(numbers)
     try:
-        codes = np.array([numbers.setdefault(one, len(numbers)) for one in ids], np.int64)
+        keys = (one if type(one) in _PLAIN else _key(one) for one in ids)
+        codes = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
     except TypeError:
         raise TypeError(f"{name} holds an id that is not hashable") from None
     for one in list(numbers)[known:]:
         _check(one, name)
     return codes
+
+
+def _key(one: Any) -> Any:
+    """Return an id with Python's scalars for NumPy's, which compare entry by entry where another id is a sequence."""
+    if isinstance(one, tuple):
+        return tuple(map(_key, one))
+    if not isinstance(one, np.generic):
+        return one
+    key = one.item()
+    # Times of a resolution that Python has no type for come as integers, and times that are missing as None.
+    return (one.dtype.str, key) if one.dtype.kind in "mM" and isinstance(key, int) else key
 
 
 def _check(one: object, name: str) -> None:

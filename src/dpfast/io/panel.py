@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast.io.blocks import as_matrix
 from dpfast.io.frames import FrameBatch, frame_blocks, is_frame
+from dpfast.io.ids import numbered
 from dpfast.io.named import MISSING
 
 FloatArray = NDArray[np.float64]
@@ -149,6 +150,8 @@ def open_long_panel(
     rows, names = _distinct(frame, unit)
     if np.any(rows == MISSING):
         raise ValueError("frame has rows without a unit")
+    numbers: dict[Hashable, int] = {}
+    rows, names = numbered(names, numbers, f"column {unit!r}")[rows], list(numbers)
     if treated not in names:
         raise ValueError(f"treated must be one of the units in column {unit!r}, got {treated!r}")
     row = names.index(treated)

@@ -92,6 +92,11 @@ class Reservation(transaction.Bracket["Reservation"]):
         return self._entry.privacy
 
     @property
+    def since(self) -> str:
+        """When it was made (ISO 8601, UTC): the time on record for all that it pays for."""
+        return self._entry.since
+
+    @property
     def unit(self) -> Unit:
         """Whose data it is held for."""
         return self._entry.unit

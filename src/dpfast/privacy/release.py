@@ -144,7 +144,7 @@ class Release:
         if not self.guaranteed:
             return f"none: the printed calibration does not reach its claim of {self.privacy}"
         if self.reproducible:
-            return f"none: void, the noise came from a seed; calibrated for {self.privacy}"
+            return f"void: the noise came from a seed; it was calibrated for {self.privacy}"
         return str(self.privacy)
 
     def summary(self) -> str:

@@ -381,7 +381,7 @@ class ObjectivePerturbation:
                 UnsoundCalibrationWarning,
                 stacklevel=2,
             )
-        source = source.bound(name, self.privacy, self.noise_scales, self.finishing_scale, self.bounds.n_features)
+        source = source.bound(name, self.privacy, self.noise_scales, self.bounds.n_features)
         own, n = self.noise_scales, self.bounds.n_features
         grid = noise.finest_grid(own.scale)
         if own.mechanism == "Gaussian":

@@ -87,6 +87,11 @@ class MomentCalibration:
         return self.scales.released
 
     @property
+    def bound_to(self) -> tuple[object, ...]:
+        """What seeded noise is bound to: the calibration, but for whose it is, as one row each is a row."""
+        return self.privacy, self.scales, self.off_diagonal, self.mechanism, self.joint_scale, self.sample
+
+    @property
     def released_unit(self) -> Unit:
         """Whose data the noise protects, as a release records it."""
         return "row" if self.unit is None else "person"
@@ -444,7 +449,7 @@ def draw(gram: Gram | SampledGram, calibration: MomentCalibration, source: noise
     if sample != calibration.sample:
         raise ValueError(f"gram has a sample of {sample} rows, the noise was calibrated for {calibration.sample}")
     exact = _exact_blocks(gram, calibration.blocks)
-    source = source.bound(name, calibration, _shapes(exact))
+    source = source.bound(name, *calibration.bound_to, _shapes(exact))
     if calibration.mechanism == "Gaussian":
         values, grid = _gaussian_blocks(exact, calibration, source)
     else:
@@ -485,7 +490,7 @@ def draw_repeatedly(
         them cost is added up.
     """
     exact = _exact_blocks(gram, calibration.blocks)
-    source = source.bound(name, calibration, _shapes(exact), repeats)
+    source = source.bound(name, *calibration.bound_to, _shapes(exact), repeats)
     side = _side(exact["xx"].shape[0])
     if calibration.mechanism == "Gaussian":
         values, grids = {}, {}
@@ -561,7 +566,7 @@ def draw_each_outcome(gram: Gram, calibration: MomentCalibration, source: noise.
         "xx" of shape (n_outcomes, n_features, n_features) and "xy" of shape (n_features, n_outcomes).
     """
     exact = _exact_blocks(gram, calibration.blocks)
-    source = source.bound(name, calibration, _shapes(exact))
+    source = source.bound(name, *calibration.bound_to, _shapes(exact))
     draws = []
     for column in range(gram.n_outcomes):
         one = exact | {"xy": exact["xy"][:, [column]]}
