@@ -233,6 +233,13 @@ PATHS = {
     "ridge": (fit_rows(ridge), True),
     "ridge, add_remove": (fit_rows(lambda: ridge(adjacency="add_remove")), True),
     "ridge, a sample": (fit_rows(lambda: ridge(n_subsample=20)), False),
+    "ridge, public outcomes": (
+        fit_rows(
+            lambda: ridge(mechanism="projection", public_labels=True),
+            lambda y: pd.DataFrame(np.linspace(-1, 1, len(y))),
+        ),
+        False,
+    ),
     "ridge, ids in a list": (fit_groups("list"), True),
     "ridge, ids in a series": (fit_groups("series"), True),
     "ridge, ids as objects, add_remove": (fit_groups("objects", adjacency="add_remove"), True),
@@ -416,6 +423,19 @@ def test_a_label_that_no_class_has_is_refused_in_one_way():
             estimator = ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=2.0, classes=[0, 1], **SEEDED)
             messages.add(seen(lambda _, m=estimator, y=y: m.fit(x, y), None)["error"])
     assert messages == {("ValueError", "y holds labels outside the declared classes")}
+
+
+@pytest.mark.parametrize("place", [0, 1, N - 1])
+def test_a_row_that_is_a_tuple_among_lists_changes_nothing(place):
+    def fit(kinds):
+        values = people().values
+        return ridge().fit([kind(row) for kind, row in zip(kinds, values[:, :2].tolist(), strict=True)], values[:, 2:3])
+
+    kinds = [list] * N
+    before = seen(fit, kinds)
+    kinds[place] = tuple
+    assert_same(before, seen(fit, kinds))
+    assert_same(before, seen(fit, [tuple] * N))
 
 
 def test_a_missing_boolean_changes_no_shape_and_no_message():

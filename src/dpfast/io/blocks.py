@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,8 @@ def _is_table_list(table: object) -> bool:
     if not isinstance(table, (list, tuple)) or len(table) == 0:
         return False
     first = table[0]
+    if isinstance(first, tuple) and len(first) > 0 and all(isinstance(entry, Real | np.bool_) for entry in first):
+        return False
     return isinstance(first, (tuple, str, os.PathLike)) or is_frame(first) or is_arrow(first) or np.ndim(first) == 2
 
 
