@@ -243,7 +243,9 @@ def test_an_interrupt_is_one_line(folder, capsys, monkeypatch):
 
 def test_what_is_written(frame, folder, capsys):
     assert main(["fit", str(write_job(folder, changed()))]) == 0
-    assert capsys.readouterr().out.startswith("spent epsilon 1, delta 1e-06, replace-one; wrote ")
+    said = capsys.readouterr().out
+    assert said.startswith("spent epsilon 1, delta 1e-06, replace-one; wrote ")
+    assert "its guarantee is void, for anybody" in said
     assert {path.name for path in (folder / "fit").iterdir()} == OUTPUTS
     assert left_behind(folder) == {"fit"}
     expected = fit_in_memory(frame)
@@ -254,7 +256,10 @@ def test_what_is_written(frame, folder, capsys):
     assert [float(row["noise_std"]) for row in rows[6:]] == expected.coef_std_[1].tolist()
     assert record(folder)["outcome_names"] == ["days", "again"]
     assert record(folder)["spent"] == {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace_one"}
-    assert "Privacy report" in (folder / "fit" / "report.md").read_text()
+    assert record(folder)["promised"] == record(folder)["spent"] | {"epsilon": {"float": "inf"}}
+    report = (folder / "fit" / "report.md").read_text()
+    assert "Privacy report" in report
+    assert "its guarantee is void, for anybody" in report
     # The seed takes the noise off: it is in no output, nor can it be found by trying digests.
     assert not any("random_state" in path.read_text() for path in (folder / "fit").iterdir())
     other = write_job(folder, changed(estimator={"random_state": 12}), "other.toml")

@@ -99,6 +99,7 @@ def test_pure_releases_are_never_understated(dp_accounting):
         (release(math.inf), "NonPrivateDpEvent"),
         (release(0.5, 1e-7, mu=0.1, calibration="paper", guaranteed=False), "NonPrivateDpEvent"),
         (release(0.5, calibration="paper", guaranteed=False), "NonPrivateDpEvent"),
+        (release(0.5, 1e-7, mu=0.1, reproducible=True), "NonPrivateDpEvent"),
         (release(0.5, 1e-7), "UnsupportedDpEvent"),
         (release(0.5), "GaussianDpEvent"),
     ],
