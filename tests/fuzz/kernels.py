@@ -74,8 +74,8 @@ def gram_sums(draw: Draw) -> None:
     rows = draw.rng.integers(0, n, draw.integer(1, 80)) if draw.flag(0.3) else None
     n_available = n if rows is None else len(rows)
     start, stop = sorted((draw.integer(0, n_available), draw.integer(0, n_available)))
-    if draw.flag(0.05):
-        stop = draw.integer(-2, n_available + 2)
+    if draw.flag(0.2):
+        start, stop = draw.integer(-2, n_available), draw.integer(-2, n_available + 2)
     options = {"with_sums": draw.flag(), "cross_only": m > 0 and draw.flag(0.2)}
     found = []
     for _ in range(2):
@@ -87,6 +87,7 @@ def gram_sums(draw: Draw) -> None:
             **options,
         )
         status = sums.add(x, y, rows, start, stop)
+        assert stop <= start or 0 <= start < stop <= n_available
         if status != gram.PACKED:
             return
         totals = gram.GramTotals(d, m, max(table[3] for table in tables))
@@ -207,11 +208,14 @@ def gaussian_cells(draw: Draw) -> None:
     steps, margin = draw.positive(1e-3, 2.0**40), draw.choice((0.0, 2.0**-20, 0.4, 1.0))
     found = []
     for level in (0, draw.choice(LEVELS)):
-        offsets, ambiguous = np.zeros(n), np.zeros(n + draw.choice((0, 0, 3)), np.intp)
+        offsets, ambiguous = (
+            np.zeros(max(0, n + draw.choice((-1, 0, 0, 0, 3))), kind) for kind in (np.float64, np.intp)
+        )
         count = gaussian_noise.gaussian_offsets(words, fractions, steps, margin, offsets, ambiguous, level)
+        assert n <= min(len(offsets), len(ambiguous))
         assert 0 <= count <= n
         found.append((offsets, ambiguous[:count]))
-    assert same(found[0][0], found[1][0])
+    assert same(found[0][0][:n], found[1][0][:n])
     assert same(found[0][1], found[1][1])
     values, grid = draw.reals(n, finite=False), math.ldexp(1.0, draw.integer(-1022, 1000))
     nearest, rest = np.empty(n), np.empty(n)
@@ -228,12 +232,13 @@ def discrete_draws(draw: Draw) -> None:
     if draw.flag(0.3):
         words[draw.rng.random(n) < 0.5] = draw.choice((0, 2**63, 2**63 - 1, 2**64 - 1, int(table.thresholds[0])))
     draws = np.zeros(draw.choice((0, 1, 5, 60)), np.int64)
-    position = draw.integer(-1, n + 1)
-    made, position, _ = discrete_noise.discrete_gaussian(
+    begin = draw.integer(-1, n + 1)
+    made, _, _ = discrete_noise.discrete_gaussian(
         table.thresholds, table.sure, table.guide, 12, table.shift, scale, draw.choice((2.0**-46, 1e-3, 1.0)), words,
-        position, draws,
+        begin, draws,
     )  # fmt: skip
     assert 0 <= made <= len(draws)
+    assert made == 0 or 0 <= begin <= n
 
 
 @target("kernels.normal")

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from dpfast.kernels.columns import ColumnBlock
+from dpfast.kernels import first_visits, gaussian_noise, limbs, projections, secular
+from dpfast.kernels.columns import ColumnBlock, in_c_order, readable
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.noise import SeededSource, gaussian
+from dpfast.solvers import project_onto_simplex, quadratic_over_ball
+from dpfast.statistics import Trajectories
 
 
 def test_what_can_be_borrowed_is():
@@ -32,3 +37,43 @@ def test_columns_must_go_together():
         ColumnBlock([np.zeros(3), np.zeros(2)])
     with pytest.raises(ValueError, match="of one length"):
         ColumnBlock([np.zeros((3, 1))])
+
+
+def misaligned(array):
+    moved = np.empty(array.nbytes + 1, np.uint8)[1:].view(array.dtype).reshape(array.shape)
+    moved[...] = array
+    assert not moved.flags.aligned
+    return moved
+
+
+def test_no_kernel_is_given_an_array_between_two_addresses_of_its_type(monkeypatch):
+    seen = []
+
+    def watch(module, name):
+        kernel = getattr(module, name)
+
+        def watched(*arguments):
+            seen.extend((name, one.flags.aligned) for one in arguments if isinstance(one, np.ndarray))
+            return kernel(*arguments)
+
+        monkeypatch.setattr(module, name, watched)
+
+    watch(projections, "project")
+    watch(secular, "solve_quadratics")
+    watch(first_visits, "first_bad_step")
+    watch(gaussian_noise, "split_cells")
+    watch(limbs, "to_float64")
+    points = misaligned(np.arange(6.0).reshape(2, 3))
+    project_onto_simplex(points)
+    quadratic_over_ball(points, points, misaligned(np.ones(2)))
+    offsets = misaligned(np.array([0, 2, 3]))
+    walks = Trajectories(misaligned(np.array([0, 1, 1])), points[0], offsets, n_states=2)
+    gaussian(1.0, 3, SeededSource(0), center=points[0])
+    FixedPoint(misaligned(np.zeros(3, np.int64)), misaligned(np.zeros(3, np.uint64)), 0).to_float64()
+    assert {name for name, _ in seen} == {"project", "solve_quadratics", "first_bad_step", "split_cells", "to_float64"}
+    assert all(aligned for _, aligned in seen)
+    assert walks.offsets.flags.aligned
+    for table in (points, points.astype(np.float32), np.asfortranarray(points)):
+        assert readable(misaligned(table)).flags.aligned
+    assert np.array_equal(readable(points), points)
+    assert in_c_order(points).flags.aligned

@@ -30,7 +30,7 @@ class ColumnBlock:
 
     def __init__(self, columns: Iterable[NDArray[Any]], dtype: DTypeLike = np.float64) -> None:
         self.dtype = np.dtype(dtype)
-        self._columns = [np.require(column, self.dtype, ("C", "A")) for column in columns]
+        self._columns = [in_c_order(column, self.dtype) for column in columns]
         self.shape = len(self._columns[0]), len(self._columns)
         if any(column.shape != self.shape[:1] for column in self._columns):
             raise ValueError("columns must be 1-D and of one length")
@@ -56,6 +56,15 @@ class ColumnBlock:
 
 Rows: TypeAlias = NDArray[Any] | ColumnBlock
 
+
+def in_c_order(array: NDArray[Any], dtype: DTypeLike | None = None) -> NDArray[Any]:
+    """Return an array as kernels of contiguous ones read it, a copy only where it is not: C order, and aligned.
+
+    np.ascontiguousarray leaves what is contiguous where it lies, be it between two addresses of its type.
+    """
+    return np.require(array, dtype, ("C", "A"))
+
+
 _READ_IN_PLACE = (np.dtype(np.float64), np.dtype(np.float32))
 
 
@@ -73,4 +82,4 @@ def readable(table: Rows) -> Rows:
     dtype = table.dtype.newbyteorder("=")
     # What does not fit becomes infinity, to be refused; a warning would tell of a value.
     with np.errstate(all="ignore"):
-        return np.ascontiguousarray(table, dtype=dtype if dtype in _READ_IN_PLACE else np.float64)
+        return in_c_order(np.asarray(table), dtype if dtype in _READ_IN_PLACE else np.float64)

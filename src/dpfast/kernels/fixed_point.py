@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast.kernels import limbs
+from dpfast.kernels.columns import in_c_order
 
 _WORD = 1 << 64
 
@@ -95,7 +96,7 @@ class FixedPoint:
     def to_float64(self) -> NDArray[np.float64]:
         """Return the values rounded to nearest double (ties to even)."""
         values = np.empty(self.high.size)
-        limbs.to_float64(np.ascontiguousarray(self.high).ravel(), np.ascontiguousarray(self.low).ravel(), values)
+        limbs.to_float64(in_c_order(self.high).ravel(), in_c_order(self.low).ravel(), values)
         result: NDArray[np.float64] = np.ldexp(values, self.exponent).reshape(self.shape)
         return result
 

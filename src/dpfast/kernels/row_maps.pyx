@@ -6,6 +6,8 @@ validated dtypes (native, aligned), finite public numbers, and a bound of 2**-10
 
 import numpy as np
 
+from dpfast.kernels.columns import in_c_order
+
 from dpfast.kernels.gram cimport describe_table, dpfast_table
 
 cdef extern from "cpu.h":
@@ -62,7 +64,7 @@ cdef class RowMapKernel:
             self.center = _row(center, n_columns)
             self.map.center = &self.center[0]
         if basis is not None:
-            self.basis = np.ascontiguousarray(basis, np.float64)
+            self.basis = in_c_order(basis, np.float64)
             if self.basis.shape[0] != n_columns or self.basis.shape[1] < 1:
                 raise ValueError("a basis must have one row for each column")
             self.map.basis, self.map.n_features = &self.basis[0, 0], self.basis.shape[1]
@@ -98,4 +100,4 @@ cdef class RowMapKernel:
 
 
 def _row(values, n_columns):
-    return np.ascontiguousarray(np.broadcast_to(np.asarray(values, np.float64), (n_columns,)))
+    return in_c_order(np.broadcast_to(np.asarray(values, np.float64), (n_columns,)))

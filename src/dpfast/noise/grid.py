@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast.kernels import gaussian_noise as kernel
+from dpfast.kernels.columns import in_c_order
 from dpfast.kernels.fixed_point import FixedPoint
 
 from .source import BLOCK_WORDS
@@ -342,7 +343,7 @@ def as_centre(center: Any, shape: tuple[int, ...], grid: Grid) -> Centre:
     copies = _copies(values.shape, shape)
     if not np.isfinite(values).all():
         raise ValueError("center must be finite")
-    doubles = _DoubleCentre(np.ascontiguousarray(values).ravel(), grid)
+    doubles = _DoubleCentre(in_c_order(values).ravel(), grid)
     return doubles if copies == 1 else doubles.repeated()
 
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast.kernels import projections
+from dpfast.kernels.columns import in_c_order
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 
 FloatArray = NDArray[np.float64]
@@ -255,7 +256,7 @@ def finite_array(name: str, values: Any, dimensions: tuple[int, ...]) -> FloatAr
     if array.ndim not in dimensions or array.size == 0:
         accepted = " or ".join(map(str, dimensions))
         raise ValueError(f"{name} must have {accepted} dimensions and at least one entry, got shape {array.shape}")
-    array = np.ascontiguousarray(array, dtype=np.float64).reshape(array.shape)
+    array = in_c_order(array, np.float64)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
     return array

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast.kernels import quadratic_step
+from dpfast.kernels.columns import in_c_order
 from dpfast.solvers.constraints import finite_array, in_range
 from dpfast.solvers.proximal_bounds import ROUND_UP, UNIT, QuadraticBounds
 from dpfast.solvers.quadratic_faces import normalised
@@ -109,7 +110,7 @@ class LeastSquares(LeastSquaresBounds):
     def gradient(self, x: FloatArray) -> FloatArray:
         """Gradient in twice the working precision, of shape (2, n)."""
         product = np.empty_like(x)
-        self._product.gradient(np.ascontiguousarray(x), product)
+        self._product.gradient(in_c_order(x), product)
         total = normalised(product[0], self._xx_rest @ x[0] - self._xy_rest)
         return normalised(total[0], total[1] + product[1])
 

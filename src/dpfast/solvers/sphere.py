@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast.kernels import secular
+from dpfast.kernels.columns import in_c_order
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 
 FloatArray = NDArray[np.float64]
@@ -259,7 +260,7 @@ def _finite(name: str, values: ArrayLike, dimensions: tuple[int, int]) -> FloatA
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
     if array.ndim not in dimensions:
         raise ValueError(f"{name} must have {dimensions[0]} or {dimensions[1]} dimensions, got shape {array.shape}")
-    array = np.ascontiguousarray(array, dtype=np.float64).reshape(array.shape)
+    array = in_c_order(array, np.float64)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
     return array

@@ -16,7 +16,7 @@ from dpfast import io
 from dpfast.io.blocks import dtype_name
 from dpfast.kernels import gram as kernel
 from dpfast.kernels import person_gram, transaction
-from dpfast.kernels.columns import ColumnBlock, Rows, is_readable, readable
+from dpfast.kernels.columns import ColumnBlock, Rows, in_c_order, is_readable, readable
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.statistics.gram import Gram, Grid, checked_bounds, describe, kernel_tables
 from dpfast.statistics.people import People, PersonUnit, block_limits, people
@@ -494,4 +494,4 @@ def _checked_rows(rows: ArrayLike, n_rows: int) -> NDArray[np.int64]:
         raise TypeError(f"rows must hold integers or be a boolean mask, got dtype {dtype_name(index)}")
     if index.min() < 0 or index.max() >= n_rows:
         raise ValueError("rows must lie between 0 and one below the number of rows of the table")
-    return np.ascontiguousarray(index, dtype=np.int64)
+    return in_c_order(index, np.int64)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast.kernels import first_visits as kernel
+from dpfast.kernels.columns import in_c_order
 from dpfast.statistics import trajectory_sources as sources
 from dpfast.statistics.states import StateEncoder, declared_states
 
@@ -434,14 +435,14 @@ def _states(values: ArrayLike) -> NDArray[Any]:
     if array.dtype.kind not in "iu":
         raise TypeError(f"states must be integers (or declare others: see StateEncoder), got dtype {array.dtype}")
     narrow = array.dtype.itemsize < 4 or array.dtype == np.int32
-    return np.ascontiguousarray(array, np.int32 if narrow else np.int64)
+    return in_c_order(array, np.int32 if narrow else np.int64)
 
 
 def _rewards(values: ArrayLike) -> NDArray[Any]:
     array = _flat("rewards", values)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"rewards must be real numbers, got dtype {array.dtype}")
-    return np.ascontiguousarray(array, np.float32 if array.dtype == np.float32 else np.float64)
+    return in_c_order(array, np.float32 if array.dtype == np.float32 else np.float64)
 
 
 def _offsets(values: ArrayLike) -> Index:
@@ -450,7 +451,7 @@ def _offsets(values: ArrayLike) -> Index:
         raise TypeError(f"offsets must be integers, got dtype {array.dtype}")
     if len(array) < 2:
         raise ValueError("offsets must have an entry for each trajectory, of which there is one at least, and one more")
-    return np.ascontiguousarray(array, np.int64)
+    return in_c_order(array, np.int64)
 
 
 def _flat(name: str, values: ArrayLike) -> NDArray[Any]:
