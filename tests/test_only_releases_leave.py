@@ -12,10 +12,12 @@ import pytest
 from sklearn.base import clone
 
 from dpfast import (
+    Ledger,
     MultiOutcomeRidge,
     ObjectivePerturbationClassifier,
     ObjectivePerturbationRegressor,
     PolicyEvaluation,
+    Privacy,
     SparseRegression,
     SyntheticControl,
     noise,
@@ -223,3 +225,36 @@ def test_another_table_that_is_released_alike_is_fitted_alike(name, noise_alone)
     assert kept[0].keys() == kept[1].keys()
     for attribute in kept[0]:
         assert kept[0][attribute] == kept[1][attribute], attribute
+
+
+# The first step after the noise of each family, and of each of its mechanisms.
+AFTER_NOISE = {
+    "ridge": "dpfast.multi_outcome.ridge_from_moments",
+    "ridge, independent": "dpfast.multi_outcome.ridge_of_each_outcome",
+    "ridge, people": "dpfast.multi_outcome.noisy_moments",
+    "moments of donors": "dpfast.synthetic_control.moments.kept_components",
+    "weights of donors": "dpfast.synthetic_control.weights.prediction",
+    "weights of donors, objective": "dpfast.synthetic_control.weights.prediction",
+    "visits": "dpfast.releases.visit_moments.solve",
+    "visits, features": "dpfast.releases.visit_moments.solve",
+    "returns by state": "dpfast.releases.smooth.WeightedMeans.coefficients",
+    "returns": "dpfast.releases.smooth.RidgeFit.coefficients",
+}
+
+
+@pytest.mark.parametrize("name", AFTER_NOISE)
+def test_noise_that_was_drawn_is_paid_for_whatever_fails_after_it(name, monkeypatch):
+    """A debugger, a log or an interrupt may have shown it: a fit that fails from there on gives nothing back."""
+    model, table = FITS[name]
+    arguments = table(1, 0)
+    named = arguments[-1] if isinstance(arguments[-1], dict) else {}
+    ledger = Ledger(Privacy(1.0, 1e-6))
+
+    def failing(*arguments, **named):
+        raise RuntimeError("the solver failed")
+
+    monkeypatch.setattr(AFTER_NOISE[name], failing)
+    with pytest.raises(RuntimeError, match="the solver failed"):
+        clone(model).set_params(ledger=ledger).fit(*arguments[: len(arguments) - bool(named)], **named)
+    assert ledger.spent == Privacy(1.0, 1e-6)
+    assert len(ledger.releases) == 1

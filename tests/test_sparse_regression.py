@@ -353,3 +353,32 @@ def test_bad_tables_are_refused(selector):
     for given, message in bad:
         with pytest.raises(ValueError, match=message):
             model(selector=selector).fit(*given)
+
+
+def test_rows_beyond_the_bound_of_a_support_count_as_those_on_it():
+    """One feature: a row on the support is an entry, and is clipped."""
+    rng = np.random.default_rng(0)
+    X, y = 3.0 * rng.normal(size=(200, 2)), rng.normal(size=200)
+    coefficients = []
+    for rows in (X, np.clip(X, -1.0, 1.0)):
+        model = SparseRegression(1.0, 1e-6, n_nonzero=1, n_blocks=5, selector=lambda x, y, size: [0], random_state=0)
+        coefficients.append(model.fit(rows, y).coef_.tolist())
+    assert coefficients[0] == coefficients[1]
+
+
+def test_under_add_remove_a_selector_is_tried_out_on_as_many_rows_whatever_the_table():
+    """A number that followed the table's would tell it, by an error or by the time that it takes."""
+    tried = []
+    for n in (40, 400):
+        sizes = []
+
+        def selector(x, y, size, sizes=sizes):
+            sizes.append(len(x))
+            return [0]
+
+        X = np.random.default_rng(0).uniform(-1.0, 1.0, (n, 3))
+        SparseRegression(1.0, n_nonzero=1, n_blocks=4, selector=selector, adjacency="add_remove", random_state=0).fit(
+            X, X[:, 0]
+        )
+        tried.append(sizes[0])
+    assert tried[0] == tried[1]

@@ -173,6 +173,9 @@ class Workspace:
             raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
 
 
+# In place of an exit status.
+_DID_NOT_END = 100
+
 _FINDER = """\
 import sys
 from importlib.machinery import PathFinder
@@ -249,7 +252,7 @@ class Run:
             elif self.seconds > self.timeout:
                 self._end_group()
                 os.waitpid(self._process, 0)
-                self.status = 100
+                self.status = _DID_NOT_END
             if self.status is not None:
                 self._end_group()  # what the tests may have started
         return self.status is not None
@@ -260,9 +263,10 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        if self.last_test and (self.status == 1 or self.status < 0):  # a failed test, or a crash in it
+        # A failed test, a crash in it, or one that does not end: on the whole package it does (`void` sees to that).
+        if self.last_test and (self.status in (1, _DID_NOT_END) or self.status < 0):
             return "killed"
-        return {0: "survived", 4: "stale", 5: "stale", 100: "timed out"}.get(self.status, "broken")
+        return {0: "survived", 4: "stale", 5: "stale"}.get(self.status, "broken")
 
     @property
     def last_test(self) -> str:

@@ -315,3 +315,11 @@ def test_a_reservation_and_a_budget_do_not_change():
         ledger.budget = Privacy(2.0)
     with pytest.raises(AttributeError):
         ledger.reserve(Privacy(0.9)).privacy = Privacy(1e-9)
+
+
+def test_what_a_seed_was_reserved_for_promises_nothing_even_without_a_record():
+    """Forfeited: its noise may have been seen, and came from the seed."""
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    ledger.reserve(Privacy(0.25), random_state=3).forfeit()
+    assert ledger.spent == Privacy(0.25)
+    assert math.isinf(ledger.promised.epsilon)
