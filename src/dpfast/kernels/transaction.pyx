@@ -178,17 +178,6 @@ def atomic(gather):
     return update_wrapper(method, gather)
 
 
-def insist(act):
-    """Return act(); once more if it is interrupted, and only then let the interrupt through."""
-    try:
-        return act()
-    except Exception:
-        raise
-    except BaseException:
-        act()
-        raise
-
-
 cdef class RowRanges:
     """Consecutive ranges of rows handed out to several threads, until none is left or `stop` is called.
 
