@@ -33,16 +33,22 @@ cdef class Turn:
         self.lock = threading.Lock()
         self.process = getpid()
 
-    cdef begin(self):
+    cdef bint begin(self) except -1:
+        """Wait for the turn; returns whether somebody else's was cut off by a fork, and may have left things undone."""
         cdef unsigned long own = PyThread_get_thread_ident()
+        cdef bint was_cut_off = False
         if self.process != getpid():
-            self.lock, self.holder, self.process = threading.Lock(), 0, getpid()
+            if self.holder != own:
+                was_cut_off = self.holder != 0
+                self.lock, self.holder = threading.Lock(), 0
+            self.process = getpid()
         if self.holder == own:
             raise RuntimeError(
                 "this object is in the midst of a call by this thread: neither a signal handler nor an iterable that "
                 "the call reads may use it before that has returned")
         self.lock.acquire()
         self.holder = own
+        return was_cut_off
 
     cdef end(self):
         if self.holder == PyThread_get_thread_ident():
@@ -159,7 +165,8 @@ def atomic(gather):
 
     def method(accumulator, *arguments, **named):
         cdef Additions additions = accumulator._additions
-        additions.turn.begin()
+        if additions.turn.begin():
+            additions.parts = []
         try:
             result = gather(accumulator, *arguments, **named)
             # A handler that raises does so now, or in the caller, after the call.

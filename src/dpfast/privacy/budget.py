@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, get_args
-from weakref import WeakValueDictionary
 
 from dpfast import _arguments as check
 from dpfast.kernels import transaction
@@ -371,7 +370,7 @@ class Ledger:
                 )
             number = accounts.hold(reservation._entry)
             # Known before it is written: an interrupt right after that must find what to give back.
-            _claims[self._claim(number)] = reservation
+            _claims[self._claim(number)] = reservation._entry
             reservation._number = number
 
     def spend(self, release: Release) -> None:
@@ -475,12 +474,15 @@ class Ledger:
             for release in releases:
                 release._recorded_at(entry.since)
             accounts.spend(number, releases)
+        _claims.pop(self._claim(number), None)
 
     def _give_back(self, number: int, reservation: Reservation) -> None:
         with self._storage.transaction() as accounts:
-            is_its = not reservation._is_own or _claims.get(self._claim(number)) is reservation
+            is_its = not reservation._is_own or _claims.get(self._claim(number)) is reservation._entry
             if is_its and accounts.entries.get(number) == reservation._entry:
                 del accounts.entries[number]
+        if is_its:
+            _claims.pop(self._claim(number), None)
 
     def _claim(self, number: int) -> tuple[object, int]:
         return self.path or id(self._storage), number
@@ -500,9 +502,9 @@ class Ledger:
         )
 
 
-# Which of this process's reservations a number was given to last. One that was interrupted before it was written leaves
-# its number to the next, and must not give that one back.
-_claims: WeakValueDictionary[tuple[object, int], Reservation] = WeakValueDictionary()
+# What this process reserved last under a number of a ledger, until it is settled. A reservation that was interrupted
+# before it was written leaves its number to the next, and must not give that one back.
+_claims: dict[tuple[object, int], Entry] = {}
 
 
 def _ledger_file() -> type[LedgerFile]:
