@@ -23,6 +23,8 @@ from dpfast.statistics import GramAccumulator
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpfast.privacy.UtilityWarning"),
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+    # A signal that comes within a weak reference's callback, as thread pools have, is swallowed by CPython.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 
