@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from dpfast import _arguments as check
 from dpfast import io, noise
+from dpfast._quiet import quiet
 from dpfast.feature_names import columns_of
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.persistence import Persistent
@@ -203,6 +204,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         self.n_threads = n_threads
         self.ledger = ledger
 
+    @quiet
     def fit(self, X: Any, Y: Any, groups: ArrayLike | None = None, max_rows: int | None = None) -> Self:
         """Fit from rows: arrays, data frames, Arrow or Dask tables, files, or iterables of blocks.
 
@@ -249,6 +251,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
                 fitted = self._fit_released(exact, route, reservation, noise.resolve_source(self.random_state), labels)
         return self._keep(fitted, columns, single_outcome=_dimensions(Y) == 1)
 
+    @quiet
     def fit_gram(self, gram: Gram) -> Self:
         """Fit from the data owner's exact sums, however they were accumulated.
 
@@ -299,6 +302,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
                 fitted = self._fit_released(gram, route, reservation, noise.resolve_source(self.random_state))
         return self._keep(fitted, {}, single_outcome=False)
 
+    @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
         """Predict the outcomes of new rows.
 
@@ -555,9 +559,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
             max_rows=max_rows,
             **_block_bounds(route),
         )
-        # Where the number of rows is private, a stream without any is as good as another table.
-        public = privacy.adjacency == "replace_one" and groups is None
-        if exact.n_rows == 0 and (table.arrays is not None or public):
+        # Where the number of rows is private, a table without any is as good as another.
+        if exact.n_rows == 0 and privacy.adjacency == "replace_one" and groups is None:
             raise ValueError("X has no rows: at least one is needed")
         return route, exact
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -21,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d, v
 
 from dpfast import _arguments as check
 from dpfast import io, noise
+from dpfast._quiet import quiet
 from dpfast.feature_names import columns_of
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.persistence import Persistent
@@ -373,6 +375,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
     def _outcome_bound(self) -> float:
         return self.bound_y
 
+    @quiet
     def fit(self, X: Any, y: Any) -> Self:
         """Fit from rows: arrays, data frames, Arrow or Dask tables, files, or iterables of blocks.
 
@@ -406,7 +409,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
                 ridge = self._given_ridge
                 release = self._exact_release(self._minimiser_without_noise(rows, outcomes))
             else:
-                table = io.open_table(X, column_or_1d(y, warn=True) if isinstance(y, np.ndarray) else y)
+                table = io.open_table(X, _column(y) if isinstance(y, np.ndarray) else y)
                 if table.n_outcomes != 1:
                     raise ValueError(f"y must have one column, got {table.n_outcomes}")
                 function, n_rows = self._loss_of_table(table)
@@ -418,6 +421,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
         fitted |= {"coef_": fitted["coef_"][0], "intercept_": float(fitted["intercept_"][0])}
         return self._keep(fitted, columns)
 
+    @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
         """Predict the outcomes of new rows.
 
@@ -482,8 +486,6 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
         bound_x, bound_y = float(self.bound_x), float(self.bound_y)
         if isinstance(self._resolved_loss, SquaredLoss):
             exact = gram(table, bound_x=bound_x, bound_y=bound_y, sums=self.fit_intercept, n_threads=self.n_threads)
-            if exact.n_rows == 0:
-                raise ValueError("X has no rows: at least one is needed")
             return loss_of_moments(exact, self._constant), exact.n_rows
         if table.collections is not None:
             raise TypeError("X and y must be held in memory for a loss that is not squared: compute them first")
@@ -598,6 +600,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
         self.n_threads = n_threads
         self.ledger = ledger
 
+    @quiet
     def fit(self, X: Any, y: Any) -> Self:
         """Fit from rows: arrays, data frames, Arrow tables, files, or iterables of blocks.
 
@@ -637,7 +640,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
             else:
                 classes = self._declared_classes(None)
                 # Entries of a list stay as they are: one among them must not make text, or doubles, of all.
-                labels = column_or_1d(np.asarray(y, object) if isinstance(y, list | tuple) else y, warn=True)
+                labels = _column(np.asarray(y, object) if isinstance(y, list | tuple) else y)
                 signs = _signs(labels, classes)
                 rows, _ = bounded_rows(
                     _in_memory(X), signs[0], float(self.bound_x), 1.0, self._constant, self.n_threads
@@ -654,6 +657,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
             reservation.commit(*releases)
         return self._keep(self._fitted(releases, ridge) | {"classes_": classes}, columns)
 
+    @quiet
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Margins of new rows.
 
@@ -671,6 +675,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
         margins: FloatArray = rows @ self.coef_.T + self.intercept_
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
+    @quiet
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the labels of new rows.
 
@@ -792,6 +797,13 @@ def _signs(labels: NDArray[Any], classes: NDArray[Any]) -> FloatArray:
         raise ValueError("y holds labels outside the declared classes")
     positive = np.arange(len(classes))[1 if len(classes) == 2 else 0 :]
     return np.where(places == positive[:, np.newaxis], 1.0, -1.0)
+
+
+def _column(y: Any) -> NDArray[Any]:
+    """Return outcomes as a 1-D array, as scikit-learn does, but without a message that says how many there are."""
+    problem = "y should be a 1d array, with an entry for each row"
+    column: NDArray[Any] = io.in_own_words(partial(column_or_1d, y, warn=True), problem)
+    return column
 
 
 def _in_memory(X: Any) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast import noise
+from dpfast._quiet import quiet
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.persistence import Persistent
 from dpfast.privacy import Adjacency, Ledger, Plan, Privacy, Release, Reservation, SmoothGaussian, UtilityWarning
@@ -171,6 +172,7 @@ class PolicyEvaluation(Persistent):
         self.n_threads = n_threads
         self.ledger = ledger
 
+    @quiet
     def fit(self, trajectories: Trajectories | Iterable[Trajectories], y: None = None) -> Self:
         """Fit from trajectories, one a person.
 
@@ -537,7 +539,7 @@ class PolicyEvaluation(Persistent):
         typical = math.sqrt(float(problem.weights @ problem.squared_features) / float(problem.weights.sum()))
         return residual * typical / problem.information(m, visited) / problem.grid.width
 
-    def _warn_of_noise(self, error: float, m: int, privacy: Privacy, stacklevel: int = 4) -> None:
+    def _warn_of_noise(self, error: float, m: int, privacy: Privacy, stacklevel: int = 5) -> None:
         if error >= _USELESS:
             warnings.warn(
                 f"with {m} trajectories at {privacy}, values are expected to be off by "

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from dpfast import _arguments as check
 from dpfast import io, noise
+from dpfast._quiet import quiet
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.persistence import Persistent
 from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, UnsoundCalibrationWarning
@@ -157,6 +158,7 @@ class SparseRegression(RegressorMixin, Persistent):
         self.n_threads = n_threads
         self.ledger = ledger
 
+    @quiet
     def fit(self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
         """Fit from rows.
 
@@ -196,6 +198,7 @@ class SparseRegression(RegressorMixin, Persistent):
         fitted = _attributes(*releases, privacy)
         return self._set_fitted(fitted | {"n_features_in_": len(fitted["coef_"])} | columns, ("feature_names_in_",))
 
+    @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
         """Predict the outcomes of new rows.
 
@@ -397,14 +400,13 @@ class SparseRegression(RegressorMixin, Persistent):
             )
         return n_blocks
 
-    def _most_rows(self, table: io.Table, n_rows: int, privacy: Privacy) -> int:
+    def _most_rows(self, n_rows: int, privacy: Privacy) -> int:
         """Return the number of rows where it is public, else what it is at most."""
-        public = privacy.adjacency == "replace_one"
-        # Where the number of rows is private, a stream without any is as good as another table.
-        if n_rows == 0 and (public or table.arrays is not None):
-            raise ValueError("X has no rows: at least one is needed")
-        if public:
+        if privacy.adjacency == "replace_one":
+            if n_rows == 0:
+                raise ValueError("X has no rows: at least one is needed")
             return n_rows
+        # Where the number of rows is private, a table without any is as good as another.
         if n_rows > MOST_ROWS:
             raise ValueError("X must have at most 2**32 rows under add_remove")
         return MOST_ROWS
@@ -417,7 +419,7 @@ class SparseRegression(RegressorMixin, Persistent):
             raise ValueError(f"y must have one outcome a row, got {table.n_outcomes} columns")
         if getattr(y, "ndim", 1) == 2:
             warnings.warn(
-                "A column-vector y was passed when a 1d array was expected", DataConversionWarning, stacklevel=4
+                "A column-vector y was passed when a 1d array was expected", DataConversionWarning, stacklevel=5
             )
         self._check_features(table.n_features)
         return table
@@ -433,7 +435,7 @@ class SparseRegression(RegressorMixin, Persistent):
             n_threads=self.n_threads,
             map_x=top,
         )
-        bounds, most_rows = self._summed_bounds(p), self._most_rows(table, exact.n_rows, privacy)
+        bounds, most_rows = self._summed_bounds(p), self._most_rows(exact.n_rows, privacy)
         selection = self._by_scores(self._selection_budget(privacy), bounds, most_rows)
         regression = self._regression(_rest(privacy, selection.privacy), bounds, most_rows)
         source = noise.resolve_source(self.random_state)
@@ -446,7 +448,7 @@ class SparseRegression(RegressorMixin, Persistent):
         """Let blocks of rows as they are vote; then sum the bounded rows of the support."""
         table = self._opened(X, y)
         rows, outcomes = _in_memory(table)
-        p, most_rows = table.n_features, self._most_rows(table, len(rows), privacy)
+        p, most_rows = table.n_features, self._most_rows(len(rows), privacy)
         n_blocks = self._block_count(len(rows), privacy)
         selection = self._by_votes(self._selection_budget(privacy), self.n_nonzero, p, n_blocks)
         bounds = self._restricted_bounds()
@@ -510,7 +512,7 @@ def _released_coefficients(
             f"the printed calibration is not known to give {regression.privacy}: it is for one record more or less. "
             "Use calibration='sound' for anything but comparison.",
             UnsoundCalibrationWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     assert exact.exact_xy is not None
     return regression.release(exact.xx[np.ix_(columns, columns)], exact.exact_xy[columns, 0], source, name)

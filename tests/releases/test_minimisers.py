@@ -392,7 +392,8 @@ ROWS = {"X": np.ones((3, 2)), "y": np.ones(3), "loss": LogisticLoss(), "privacy"
     ("changes", "error", "message"),
     [
         ({"X": np.ones(3)}, ValueError, "X must have rows and columns"),
-        ({"X": np.empty((0, 2)), "y": np.empty(0)}, ValueError, "X must have rows and columns"),
+        ({"X": np.empty((3, 0))}, ValueError, "X must have rows and columns"),
+        ({"X": np.empty((0, 2)), "y": np.empty(0)}, ValueError, "X has no rows"),
         ({"y": np.ones(4)}, ValueError, "an entry for each row"),
         ({"X": np.full((3, 2), np.nan)}, ValueError, "X must be finite"),
         ({"y": np.array([1.0, np.inf, 1.0])}, ValueError, "y must be finite"),

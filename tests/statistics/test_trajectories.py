@@ -80,12 +80,12 @@ def test_parquet_in_blocks(tmp_path, block_steps, row_group, n_files, kind):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda f: f.iloc[::-1], r"trajectory 1 .* does not come after"),
-        (lambda f: f.assign(who=["b", "b", "c", "b", "b", "b"]), r"trajectory 2 .* does not come after"),
-        (lambda f: f.assign(when=[0, 1, 0, 0, 2, 1]), r"trajectory 2 .* is not sorted by 'when'"),
-        (lambda f: f.assign(where=["a", "b", "c", "b", "SECRET", "b"]), r"trajectory 2 .* none of the 3 declared"),
-        (lambda f: f.assign(where=["a", "b", "c", "b", "a", None]), r"trajectory 2 .* none of the 3 declared"),
-        (lambda f: f.assign(gain=[0, 0, np.inf, 0, 0, 0]), r"trajectory 1 .* not finite"),
+        (lambda f: f.iloc[::-1], r"trajectories do not come one after another"),
+        (lambda f: f.assign(who=["b", "b", "c", "b", "b", "b"]), r"trajectories do not come one after another"),
+        (lambda f: f.assign(when=[0, 1, 0, 0, 2, 1]), r"a trajectory .*is not sorted by 'when'"),
+        (lambda f: f.assign(where=["a", "b", "c", "b", "SECRET", "b"]), r"a trajectory .*none of the 3 declared"),
+        (lambda f: f.assign(where=["a", "b", "c", "b", "a", None]), r"a trajectory .*none of the 3 declared"),
+        (lambda f: f.assign(gain=[0, 0, np.inf, 0, 0, 0]), r"a trajectory .*not finite"),
         (lambda f: f.assign(who=["a", None, "c", "c", "c", "c"]), "'who' has missing entries"),
         (lambda f: f.drop(columns="gain"), "no column 'gain'"),
     ],
@@ -117,15 +117,14 @@ def test_parquet_column_kinds_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
-        (lambda f: f.assign(where=["a", "b", "c", "b", "SECRET", "b"]), ValueError, "trajectory 2"),
-        (lambda f: f.assign(gain=[0.0, 1.0, np.nan, 0.0, 0.0, 0.0]), ValueError, "trajectory 1"),
-        (lambda f: f.assign(when=[0, 1, 0, 0, 2, 2]), ValueError, "trajectory 2 .* has the same 'when' twice"),
+        (lambda f: f.assign(where=["a", "b", "c", "b", "SECRET", "b"]), ValueError, "a trajectory has a"),
+        (lambda f: f.assign(gain=[0.0, 1.0, np.nan, 0.0, 0.0, 0.0]), ValueError, "a trajectory has a"),
+        (lambda f: f.assign(when=[0, 1, 0, 0, 2, 2]), ValueError, "a trajectory .*has the same 'when' twice"),
         (lambda f: f.assign(who=None), ValueError, "'who' has missing entries"),
         (lambda f: f.assign(when="now"), TypeError, "'when' must hold numbers or times"),
         (lambda f: f.assign(gain="much"), TypeError, "'gain' must hold real numbers"),
         (lambda f: f.drop(columns="where"), ValueError, "no column 'where'"),
         (lambda f: f.to_numpy(), TypeError, "must be a pandas DataFrame, got ndarray"),
-        (lambda f: f.iloc[:0], ValueError, "one at least"),
     ],
 )
 def test_frames_refused(change, kind, message):
@@ -137,21 +136,21 @@ def test_frames_refused(change, kind, message):
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        (([0, 1], [0.0, 1.0], [0, 1, 1, 2], 2), ValueError, "trajectory 1 .* is empty"),
-        (([0, 1], [0.0, 1.0], [0, 2, 1, 2], 2), ValueError, "trajectory 1 .* ends before it begins"),
-        (([0, 1], [0.0, 1.0], [0, (1 << 63) - 1, -2, 2], 2), ValueError, "trajectory 1 .* ends before it begins"),
-        (([0, 1], [0.0, 1.0], [0, 3], 2), ValueError, "end with the number of steps, 2"),
+        (([0, 1], [0.0, 1.0], [0, 1, 1, 2], 2), ValueError, "a trajectory .*is empty"),
+        (([0, 1], [0.0, 1.0], [0, 2, 1, 2], 2), ValueError, "a trajectory .*ends before it begins"),
+        (([0, 1], [0.0, 1.0], [0, (1 << 63) - 1, -2, 2], 2), ValueError, "a trajectory .*ends before it begins"),
+        (([0, 1], [0.0, 1.0], [0, 3], 2), ValueError, "end with the number of steps"),
         (([0, 1], [0.0, 1.0], [1, 2], 2), ValueError, "begin with 0"),
-        (([0, 1], [0.0, 1.0], [0], 2), ValueError, "one at least"),
-        (([], [], [0], 2), TypeError, "states must be integers"),
-        (([0, SECRET], [0.0, 1.0], [0, 1, 2], 2), ValueError, "trajectory 1 .* none of the 2 declared"),
-        (([0, -SECRET], [0.0, 1.0], [0, 1, 2], 2), ValueError, "trajectory 1 .* none of the 2 declared"),
-        ((np.array([0, 2**63 + SECRET], np.uint64), [0.0, 1.0], [0, 1, 2], 2), ValueError, "trajectory 1"),
-        (([0, 1], [0.0, np.nan], [0, 1, 2], 2), ValueError, "trajectory 1 .* not finite"),
-        (([0, 1], [-np.inf, 0.0], [0, 1, 2], 2), ValueError, "trajectory 0 .* not finite"),
-        (([0, 1], [1e201, 0.0], [0, 1, 2], 2), ValueError, "trajectory 0 .* below 1e200"),
-        (([0, 1], np.array([np.inf, 0.0], np.float32), [0, 1, 2], 2), ValueError, "trajectory 0"),
-        (([0, 1], [0.0], [0, 2], 2), ValueError, "different lengths: 2 and 1"),
+        (([0, 1], [0.0, 1.0], [0], 2), ValueError, "end with the number of steps"),
+        (([], [], np.empty(0, int), 2), ValueError, "an entry for each trajectory, and one more"),
+        (([0, SECRET], [0.0, 1.0], [0, 1, 2], 2), ValueError, "a trajectory .*none of the 2 declared"),
+        (([0, -SECRET], [0.0, 1.0], [0, 1, 2], 2), ValueError, "a trajectory .*none of the 2 declared"),
+        ((np.array([0, 2**63 + SECRET], np.uint64), [0.0, 1.0], [0, 1, 2], 2), ValueError, "a trajectory has a"),
+        (([0, 1], [0.0, np.nan], [0, 1, 2], 2), ValueError, "a trajectory .*not finite"),
+        (([0, 1], [-np.inf, 0.0], [0, 1, 2], 2), ValueError, "a trajectory .*not finite"),
+        (([0, 1], [1e201, 0.0], [0, 1, 2], 2), ValueError, "a trajectory .*below 1e200"),
+        (([0, 1], np.array([np.inf, 0.0], np.float32), [0, 1, 2], 2), ValueError, "a trajectory has a"),
+        (([0, 1], [0.0], [0, 2], 2), ValueError, "different lengths"),
         (([0.0, 1.0], [0.0, 1.0], [0, 2], 2), TypeError, "states must be integers"),
         (([0, 1], ["x", "y"], [0, 2], 2), TypeError, "rewards must be real numbers"),
         (([0, 1], [0.0, 1.0], [0.0, 2.0], 2), TypeError, "offsets must be integers"),
@@ -162,7 +161,7 @@ def test_frames_refused(change, kind, message):
         (([0, 1], [0.0, 1.0], [0, 2], 2**31), ValueError, "below 2\\*\\*31"),
     ],
 )
-def test_refused_by_position(arguments, kind, message):
+def test_refused_without_saying_whose_it_is(arguments, kind, message):
     with pytest.raises(kind, match=message) as error:
         Trajectories(*arguments)
     assert str(SECRET) not in str(error.value)
@@ -174,21 +173,21 @@ def test_a_bad_step_is_found_wherever_it_is():
         for kind in ("states", "rewards"):
             arrays = {"states": states.copy(), "rewards": np.zeros(30_000)}
             arrays[kind][step] = 5 if kind == "states" else np.nan
-            with pytest.raises(ValueError, match=rf"trajectory {step // 3} "):
+            with pytest.raises(ValueError, match=f"a trajectory has a {kind[:-1]} that is "):
                 Trajectories(**arrays, offsets=offsets, n_states=5)
 
 
 @pytest.mark.parametrize(
     ("episodes", "declared", "kind", "message"),
     [
-        ([[(0, 1.0)], [(1,)]], {"n_states": 2}, ValueError, "episode 1 .* not \\(state, reward\\)"),
-        ([[(0, 1.0)], [5]], {"n_states": 2}, ValueError, "episode 1 .* not \\(state, reward\\)"),
-        ([[(0, 1.0)], [("SECRET", 1.0)]], {"n_states": 2}, TypeError, "episode 1 .* not an integer"),
-        ([[(0, 1.0)], [(0, "SECRET")]], {"n_states": 2}, TypeError, "episode 1 .* not a real number"),
-        ([[(0, 1.0)], []], {"n_states": 2}, ValueError, "trajectory 1 .* is empty"),
-        ([[(0, 1.0)], [(10**30, 1.0)]], {"n_states": 2}, ValueError, "trajectory 1 .* none of the 2"),
-        ([[("a", 1.0)], [("SECRET", 1.0)]], {"states": "ab"}, ValueError, "trajectory 1 .* none of the 2"),
-        ([[("a", 1.0)], [(["SECRET"], 1.0)]], {"states": "ab"}, ValueError, "trajectory 1 .* none of the 2"),
+        ([[(0, 1.0)], [(1,)]], {"n_states": 2}, ValueError, "an episode .*not \\(state, reward\\)"),
+        ([[(0, 1.0)], [5]], {"n_states": 2}, ValueError, "an episode .*not \\(state, reward\\)"),
+        ([[(0, 1.0)], [("SECRET", 1.0)]], {"n_states": 2}, TypeError, "an episode .*not an integer"),
+        ([[(0, 1.0)], [(0, "SECRET")]], {"n_states": 2}, TypeError, "an episode .*not a real number"),
+        ([[(0, 1.0)], []], {"n_states": 2}, ValueError, "a trajectory .*is empty"),
+        ([[(0, 1.0)], [(10**30, 1.0)]], {"n_states": 2}, ValueError, "a trajectory .*none of the 2"),
+        ([[("a", 1.0)], [("SECRET", 1.0)]], {"states": "ab"}, ValueError, "a trajectory .*none of the 2"),
+        ([[("a", 1.0)], [(["SECRET"], 1.0)]], {"states": "ab"}, ValueError, "a trajectory .*none of the 2"),
         ([[("a", 1.0)]], {}, ValueError, "either n_states or states"),
         ([[("a", 1.0)]], {"n_states": 2, "states": "ab"}, ValueError, "either n_states or states"),
         ([[("a", 1.0)]], {"states": "aba"}, ValueError, "distinct"),
@@ -245,7 +244,7 @@ def test_selecting_and_concatenating_are_exact():
         ([0, 0], ValueError, "two people"),
         (slice(2, 2), ValueError, "at least one"),
         ([False] * 3, ValueError, "at least one"),
-        ([True] * 2, ValueError, "one entry a trajectory, 3, got 2"),
+        ([True] * 2, ValueError, "one entry a trajectory"),
         ([0.0], TypeError, "slice"),
         (0, TypeError, "slice"),
         ([3], IndexError, "3"),

@@ -2,6 +2,7 @@
 
 from dpfast.io.blocks import as_matrix, blocks, in_memory
 from dpfast.io.columns import Boolean, Category, Columns, EncodedTable, Number
+from dpfast.io.own_words import in_own_words
 from dpfast.io.owners import RowOwners
 from dpfast.io.panel import (
     Orientation,
@@ -30,6 +31,7 @@ __all__ = [
     "blocks",
     "check_n_pre",
     "in_memory",
+    "in_own_words",
     "is_dask",
     "map_block",
     "open_long_panel",

@@ -49,6 +49,7 @@ def open_panel(
     *,
     orientation: Orientation = "units_by_periods",
     may_miss: bool = False,
+    may_be_empty: bool = False,
 ) -> Panel:
     """Read a panel of units by periods.
 
@@ -64,6 +65,8 @@ def open_panel(
         Which way round the table lies; never inferred.
     may_miss : bool
         Whether missing entries (NaN) are allowed.
+    may_be_empty : bool
+        Whether there may be no unit, where their number is private.
 
     Returns
     -------
@@ -93,14 +96,22 @@ def open_panel(
     matrix = as_matrix(table, name)
     values = np.array(matrix.T if turned else matrix, np.float64, order="C")
     check_values(values, name, may_miss=may_miss, cure="fill it, or declare the observation_rate")
-    if len(values) == 0:
+    if len(values) == 0 and not may_be_empty:
         raise ValueError(f"{name} must have at least one unit, got none")
     check_n_pre(n_pre, values.shape[1], name)
     return Panel(values, periods)
 
 
 def open_long_panel(
-    frame: Any, unit: str, time: str, value: str, treated: object, n_pre: object, *, may_miss: bool = False
+    frame: Any,
+    unit: str,
+    time: str,
+    value: str,
+    treated: object,
+    n_pre: object,
+    *,
+    may_miss: bool = False,
+    may_be_empty: bool = False,
 ) -> tuple[Panel, FloatArray]:
     """Read a panel with a row for each unit and period, and take the treated unit out of the donors.
 
@@ -113,7 +124,7 @@ def open_long_panel(
     treated : label
         The unit that is the target. Its periods are those of the panel, in the order of their values (of their
         categories, where these are declared to be ordered); a donor's rows of other periods are left out.
-    n_pre, may_miss
+    n_pre, may_miss, may_be_empty
         As for `open_panel`; where entries may be missing, a pair that is not listed is missing.
 
     Returns
@@ -168,7 +179,9 @@ def open_long_panel(
     values = np.full(shape, np.nan)
     values.ravel()[cells] = _numbers(frame[[value]], f"column {value!r}")[read, 0]
     check_values(values[row], f"the treated unit in column {value!r}")
-    donors = open_panel(np.delete(values, row, axis=0), n_pre, f"column {value!r}", may_miss=may_miss)
+    donors = open_panel(
+        np.delete(values, row, axis=0), n_pre, f"column {value!r}", may_miss=may_miss, may_be_empty=may_be_empty
+    )
     return Panel(donors.values, periods), values[row]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -59,7 +60,8 @@ def run_in_threads(tasks: Sequence[Callable[[], Result]], stop: Callable[[], Non
     if len(tasks) == 1:
         return [tasks[0]()]
     with _Pool(len(tasks) - 1, stop) as pool:
-        futures = [pool.submit(task) for task in tasks[1:]]
+        # What NumPy is to do about overflows belongs to a context.
+        futures = [pool.submit(copy_context().run, task) for task in tasks[1:]]
         return [tasks[0]()] + [future.result() for future in futures]
 
 

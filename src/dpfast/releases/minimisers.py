@@ -33,6 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast import noise
+from dpfast._quiet import quiet
 from dpfast.privacy import (
     Calibration,
     ObjectiveNoise,
@@ -530,6 +531,9 @@ def loss_of_rows(
     -------
     GeneralisedLinear or CallableLossSum
     """
+    if len(rows) == 0:
+        # A row of zeros adds a constant.
+        rows, outcomes = np.zeros((1, rows.shape[1])), np.ones(1)
     if isinstance(loss, CallableLoss):
         return CallableLossSum(rows, outcomes, loss, row_bound=row_bound, outcome_bound=outcome_bound)
     return GeneralisedLinear(
@@ -537,6 +541,7 @@ def loss_of_rows(
     )
 
 
+@quiet
 def objective_perturbation(
     X: Gram | ArrayLike,
     y: ArrayLike | None = None,
@@ -698,12 +703,10 @@ def bounded_rows(
     Raises
     ------
     ValueError, TypeError
-        If there are no rows, shapes do not fit, or an entry is not a finite number.
+        If shapes do not fit, or an entry is not a finite number.
     """
-    if rows.ndim != 2 or outcomes.shape != rows.shape[:1] or rows.size == 0:
-        raise ValueError(
-            f"X must have rows and columns, and y an entry for each row, got shapes {rows.shape} and {outcomes.shape}"
-        )
+    if rows.ndim != 2 or outcomes.shape != rows.shape[:1] or rows.shape[1] == 0:
+        raise ValueError("X must have rows and columns, and y an entry for each row")
     if rows.dtype.kind not in "biuf" or outcomes.dtype.kind not in "biuf":
         raise TypeError(f"X and y must hold real numbers, got dtypes {rows.dtype} and {outcomes.dtype}")
     bound_x, n_features = check.positive("bound_x", bound_x), rows.shape[1]
@@ -733,7 +736,11 @@ def public_rows(n_rows: int, privacy: Privacy) -> int | None:
     """
     if n_rows > MOST_ROWS:
         raise ValueError(f"X must have at most {MOST_ROWS:,} rows for objective perturbation")
-    return n_rows if privacy.adjacency == "replace_one" else None
+    if privacy.adjacency != "replace_one":
+        return None
+    if n_rows == 0:
+        raise ValueError("X has no rows: at least one is needed")
+    return n_rows
 
 
 def _bordered(matrix: FloatArray, border: FloatArray, corner: float) -> FloatArray:

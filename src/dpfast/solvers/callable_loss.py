@@ -133,7 +133,7 @@ class CallableLossSum(CallableLossBounds):
     ) -> None:
         self._rows, self._outcomes = finite_array("rows", rows, (2,)), finite_array("outcomes", outcomes, (1,))
         if len(self._rows) != len(self._outcomes):
-            raise ValueError(f"rows and outcomes must be equally many, got {len(self._rows)} and {len(self._outcomes)}")
+            raise ValueError("rows and outcomes must be equally many")
         super().__init__(
             self._rows.shape[0], self._rows.shape[1], loss, row_bound=row_bound, outcome_bound=outcome_bound
         )

@@ -239,7 +239,7 @@ class GeneralisedLinear(GeneralisedLinearBounds):
     ) -> None:
         table, labels = finite_array("rows", rows, (2,)), finite_array("outcomes", outcomes, (1,))
         if len(table) != len(labels):
-            raise ValueError(f"rows and outcomes must be equally many, got {len(table)} and {len(labels)}")
+            raise ValueError("rows and outcomes must be equally many")
         super().__init__(table.shape[0], table.shape[1], loss, row_bound=row_bound, outcome_bound=outcome_bound)
         if loss.is_classification and not np.isin(labels, (-1.0, 1.0)).all():
             raise ValueError("outcomes must be -1 or 1 for a loss of classification")

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast import io
+from dpfast._quiet import quiet
 from dpfast.io.blocks import dtype_name
 from dpfast.kernels import gram as kernel
 from dpfast.kernels import person_gram, transaction
@@ -89,6 +90,7 @@ class GramAccumulator:
         return self._additions.n_made
 
     @transaction.atomic
+    @quiet
     def update(self, X: object, Y: object = None, rows: ArrayLike | None = None) -> GramAccumulator:
         """Add rows.
 
@@ -120,6 +122,7 @@ class GramAccumulator:
         return self
 
     @transaction.atomic
+    @quiet
     def merge(self, other: GramAccumulator) -> GramAccumulator:
         """Add what another accumulator of the same shape and bounds has seen; returns this one.
 
@@ -251,6 +254,7 @@ class GramAccumulator:
         return f"<GramAccumulator of {describe(self)}: not private>"
 
 
+@quiet
 def gram(
     X: object,
     Y: object = None,

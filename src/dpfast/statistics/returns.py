@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast._quiet import quiet
 from dpfast.kernels import first_visits as kernel
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.privacy import _rounding as rounding
@@ -257,6 +258,7 @@ def return_range(reward_range: tuple[float, float], gamma: float, horizon: int |
     return min(low, low * total), max(high, high * total)
 
 
+@quiet
 def first_visit_returns(
     trajectories: Trajectories | Iterable[Trajectories],
     gamma: float,
@@ -325,6 +327,7 @@ def first_visit_returns(
     return total
 
 
+@quiet
 def every_visit_returns(
     trajectories: Trajectories, gamma: float, *, horizon: int | None = None
 ) -> tuple[FloatArray, IntArray]:

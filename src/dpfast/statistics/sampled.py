@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import io
+from dpfast._quiet import quiet
 from dpfast.kernels import gram as kernel
 from dpfast.kernels.columns import Rows
 from dpfast.kernels.fixed_point import FixedPoint
@@ -53,6 +54,7 @@ class SampledGram:
         )
 
 
+@quiet
 def sampled_gram(
     X: object,
     Y: object,

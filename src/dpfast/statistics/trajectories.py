@@ -7,6 +7,7 @@ trajectories come from is in `dpfast.statistics.trajectory_sources`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -14,6 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
+from dpfast._quiet import quiet
+from dpfast.io import in_own_words
+from dpfast.io.blocks import dtype_name
 from dpfast.kernels import first_visits as kernel
 from dpfast.kernels.columns import in_c_order
 from dpfast.statistics import trajectory_sources as sources
@@ -53,7 +57,7 @@ class Trajectories:
     ------
     TypeError, ValueError
         If kinds or lengths do not fit, a trajectory is empty, a state is unknown or a reward is not finite. Messages
-        name the first such trajectory by its position, never by what is in it.
+        do not say whose trajectory it is, nor what is in it.
 
     Examples
     --------
@@ -79,21 +83,9 @@ class Trajectories:
             raise ValueError(f"n_states must be below 2**31, got {number}")
         if encoder is not None and len(encoder) != number:
             raise ValueError(f"n_states is {number}, but encoder has {len(encoder)} states")
-        self._check_and_set(states, rewards, offsets, number, encoder, 0)
+        self._check_and_set(states, rewards, offsets, number, encoder)
 
-    @classmethod
-    def _checked(
-        cls,
-        states: ArrayLike,
-        rewards: ArrayLike,
-        offsets: ArrayLike,
-        n_states: int,
-        encoder: StateEncoder | None,
-        n_before: int,
-    ) -> Trajectories:
-        """Build a block of a stream, whose messages count the trajectories before it."""
-        return cls.__new__(cls)._check_and_set(states, rewards, offsets, n_states, encoder, n_before)
-
+    @quiet
     def _check_and_set(
         self,
         states: ArrayLike,
@@ -101,13 +93,12 @@ class Trajectories:
         offsets: ArrayLike,
         n_states: int,
         encoder: StateEncoder | None,
-        n_before: int,
     ) -> Trajectories:
         state, reward, offset = _states(states), _rewards(rewards), _offsets(offsets)
         if len(state) != len(reward):
-            raise ValueError(f"states and rewards have different lengths: {len(state)} and {len(reward)}")
+            raise ValueError("states and rewards have different lengths")
         _check_offsets(offset, len(state))
-        _check_steps(state, reward, offset, n_states, n_before)
+        _check_steps(state, reward, n_states)
         return self._set(state, reward, offset, n_states, encoder)
 
     def _set(
@@ -119,6 +110,7 @@ class Trajectories:
         return self
 
     @classmethod
+    @quiet
     def from_episodes(
         cls,
         episodes: Iterable[Iterable[Sequence[Any]]],
@@ -157,6 +149,7 @@ class Trajectories:
         return cls(*sources.from_episodes(episodes, encoder), number, encoder=encoder)
 
     @classmethod
+    @quiet
     def from_frame(
         cls,
         frame: Any,
@@ -237,10 +230,8 @@ class Trajectories:
         number, encoder = declared_states(n_states, states)
         names = sources.Names(trajectory, state, reward, step)
         least = check.positive_integer("block_steps", block_steps)
-        n_before = 0
         for block in sources.iter_parquet(path, names, encoder, least):
-            yield cls._checked(*block, number, encoder, n_before)
-            n_before += len(block.offsets) - 1
+            yield cls.__new__(cls)._check_and_set(*block, number, encoder)
 
     @classmethod
     def from_gymnasium(
@@ -356,7 +347,7 @@ class Trajectories:
     @property
     def longest(self) -> int:
         """Steps of the longest trajectory."""
-        return int(np.diff(self.offsets).max())
+        return int(np.diff(self.offsets).max(initial=0))
 
     def __getitem__(self, selected: Any) -> Trajectories:
         """Return the trajectories that a slice, an array of positions or a mask selects, at least one, none twice.
@@ -386,7 +377,7 @@ class Trajectories:
         if index.ndim != 1 or index.dtype.kind not in "biu":
             raise TypeError("trajectories are selected by a slice, a 1-D array of positions or a mask")
         if index.dtype == np.bool_ and len(index) != len(self):
-            raise ValueError(f"a mask must have one entry a trajectory, {len(self)}, got {len(index)}")
+            raise ValueError("a mask must have one entry a trajectory")
         positions: Index = np.arange(len(self))[index]
         if len(positions) == 0:
             raise ValueError("at least one trajectory must be selected, got none")
@@ -408,32 +399,28 @@ class Trajectories:
         return f"<Trajectories over {self.n_states} states: not private>"
 
 
-def _check_steps(states: NDArray[Any], rewards: NDArray[Any], offsets: Index, n_states: int, n_before: int) -> None:
-    """Raise ValueError for the first trajectory with a state or a reward that is not allowed, naming its position."""
+def _check_steps(states: NDArray[Any], rewards: NDArray[Any], n_states: int) -> None:
+    """Raise ValueError for a trajectory with a state or a reward that is not allowed; whose it is, is not said."""
     step = kernel.first_bad_step(states, rewards, n_states, _LARGEST_REWARD)
     if step < 0:
         return
-    position = n_before + int(np.searchsorted(offsets, step, side="right")) - 1
     if not 0 <= states[step] < n_states:
-        raise ValueError(f"trajectory {position} (counted from 0) has a state that is none of the {n_states} declared")
-    raise ValueError(f"trajectory {position} (counted from 0) has a reward that is not finite and below 1e200 in size")
+        raise ValueError(f"a trajectory has a state that is none of the {n_states} declared")
+    raise ValueError("a trajectory has a reward that is not finite and below 1e200 in size")
 
 
 def _check_offsets(offsets: Index, n_steps: int) -> None:
     if offsets[0] != 0 or offsets[-1] != n_steps:
-        raise ValueError(f"offsets must begin with 0 and end with the number of steps, {n_steps}")
+        raise ValueError("offsets must begin with 0 and end with the number of steps")
     # Compared, not subtracted: differences of 64-bit integers wrap.
-    increases = offsets[1:] > offsets[:-1]
-    if not increases.all():
-        position = int(np.argmin(increases))
-        problem = "is empty" if offsets[position] == offsets[position + 1] else "ends before it begins"
-        raise ValueError(f"trajectory {position} (counted from 0) {problem}: offsets must increase")
+    if not np.all(offsets[1:] > offsets[:-1]):
+        raise ValueError("a trajectory is empty, or ends before it begins: offsets must increase")
 
 
 def _states(values: ArrayLike) -> NDArray[Any]:
     array = _flat("states", values)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"states must be integers (or declare others: see StateEncoder), got dtype {array.dtype}")
+    if array.dtype.kind not in "iu" and len(array) > 0:
+        raise TypeError(f"states must be integers (or declare others: see StateEncoder), got dtype {dtype_name(array)}")
     narrow = array.dtype.itemsize < 4 or array.dtype == np.int32
     return in_c_order(array, np.int32 if narrow else np.int64)
 
@@ -441,25 +428,25 @@ def _states(values: ArrayLike) -> NDArray[Any]:
 def _rewards(values: ArrayLike) -> NDArray[Any]:
     array = _flat("rewards", values)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"rewards must be real numbers, got dtype {array.dtype}")
+        raise TypeError(f"rewards must be real numbers, got dtype {dtype_name(array)}")
     return in_c_order(array, np.float32 if array.dtype == np.float32 else np.float64)
 
 
 def _offsets(values: ArrayLike) -> Index:
     array = _flat("offsets", values)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"offsets must be integers, got dtype {array.dtype}")
-    if len(array) < 2:
-        raise ValueError("offsets must have an entry for each trajectory, of which there is one at least, and one more")
+        raise TypeError(f"offsets must be integers, got dtype {dtype_name(array)}")
+    if len(array) == 0:
+        raise ValueError("offsets must have an entry for each trajectory, and one more")
     return in_c_order(array, np.int64)
 
 
 def _flat(name: str, values: ArrayLike) -> NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; every step needs a value")
-    array = np.asarray(values)
+    array: NDArray[Any] = in_own_words(partial(np.asarray, values), f"{name} must be a 1-D array of numbers")
     if array.ndim != 1:
-        raise ValueError(f"{name} must be 1-D, got shape {array.shape}")
+        raise ValueError(f"{name} must be 1-D, got {array.ndim} dimensions")
     return array
 
 

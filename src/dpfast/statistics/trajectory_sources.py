@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from operator import index
 from os import PathLike
 from typing import Any, NamedTuple
@@ -25,6 +26,11 @@ from dpfast.statistics.states import StateEncoder, declared_states
 
 Index = NDArray[np.int64]
 Encode = Callable[[Any], int]
+
+_NO_REWARD = "an episode has a reward that is not a real number"
+_NO_INTEGER = (
+    "an episode has a state that is not an integer: list all states there are in `states` instead of giving n_states"
+)
 
 
 class Flat(NamedTuple):
@@ -67,38 +73,22 @@ class _Collector:
 def from_episodes(episodes: Iterable[Iterable[Sequence[Any]]], encoder: StateEncoder | None) -> Flat:
     """Flatten lists of (state, reward) or (state, action, reward)."""
     steps = _Collector()
-    for position, episode in enumerate(episodes):
+    for episode in episodes:
         values = []
         for step in episode:
             if not isinstance(step, Sequence | np.ndarray) or len(step) not in (2, 3):
-                raise ValueError(
-                    f"episode {position} (counted from 0) has a step that is not (state, reward) or "
-                    "(state, action, reward)"
-                )
+                raise ValueError("an episode has a step that is not (state, reward) or (state, action, reward)")
             values.append(step[0])
-            steps.rewards.append(_reward(step[-1], position))
-        steps.states.extend(_integers(values, position) if encoder is None else encoder.codes(values).tolist())
+            steps.rewards.append(in_own_words(partial(float, step[-1]), _NO_REWARD, TypeError))
+        steps.states.extend(_integers(values) if encoder is None else encoder.codes(values).tolist())
         steps.close()
     return steps.flat()
 
 
-def _integers(values: list[Any], position: int) -> list[int]:
-    try:
-        numbers = [index(value) for value in values]
-    except TypeError:
-        raise TypeError(
-            f"episode {position} (counted from 0) has a state that is not an integer: list all states there are in "
-            "`states` instead of giving n_states"
-        ) from None
+def _integers(values: list[Any]) -> list[int]:
+    numbers = in_own_words(lambda: [index(value) for value in values], _NO_INTEGER, TypeError)
     # Beyond 64 bits it is certainly not declared.
     return [number if -1 <= number < 1 << 62 else -1 for number in numbers]
-
-
-def _reward(value: Any, position: int) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"episode {position} (counted from 0) has a reward that is not a real number") from None
 
 
 def from_frame(frame: Any, names: Names, encoder: StateEncoder | None) -> Flat:
@@ -128,8 +118,7 @@ def _sorted_by_step(steps: NDArray[Any], order: Index, offsets: Index, name: str
         order = order[np.lexsort((steps[order], number))]
         same = (steps[order][1:] == steps[order][:-1]) & (number[1:] == number[:-1])
         if same.any():
-            position = int(number[np.argmax(same)])
-            raise ValueError(f"trajectory {position} (counted from 0) has the same {name!r} twice")
+            raise ValueError(f"a trajectory has the same {name!r} twice")
     return order
 
 
@@ -159,7 +148,7 @@ def iter_parquet(
 ) -> Iterator[Flat]:
     """Cut sorted files into blocks of whole trajectories, of at least so many steps but for the last."""
     pending: list[_Rows] = []
-    n_pending, last_start, n_before = 0, 0, 0
+    n_pending, last_start = 0, 0
     for rows in _parquet_rows(path, names, encoder):
         starts = _starts(rows.ids)
         if len(starts) > 1 or (pending and pending[-1].ids[-1] != rows.ids[0]):
@@ -169,12 +158,10 @@ def iter_parquet(
         # The last trajectory may go on in the next rows.
         if last_start >= block_steps:
             whole = _Rows.joined(pending)
-            flat = whole.flat(names, last_start, n_before)
-            yield flat
-            n_before += len(flat.offsets) - 1
+            yield whole.flat(names, last_start)
             pending, n_pending, last_start = [whole.after(last_start)], n_pending - last_start, 0
     if n_pending > 0:
-        yield _Rows.joined(pending).flat(names, n_pending, n_before)
+        yield _Rows.joined(pending).flat(names, n_pending)
 
 
 class _Rows(NamedTuple):
@@ -196,22 +183,17 @@ class _Rows(NamedTuple):
         steps = None if self.steps is None else self.steps[start:].copy()
         return _Rows(self.ids[start:].copy(), self.states[start:].copy(), self.rewards[start:].copy(), steps)
 
-    def flat(self, names: Names, stop: int, n_before: int) -> Flat:
+    def flat(self, names: Names, stop: int) -> Flat:
         """Return the trajectories up to `stop`, having checked that these, and a row there, are sorted."""
         starts = _starts(self.ids)
         unsorted = ~(self.ids[starts[1:]] > self.ids[starts[:-1]]).astype(bool)
         if unsorted.any():
-            position = n_before + 1 + int(np.argmax(unsorted))
-            raise ValueError(
-                f"trajectory {position} (counted from 0) does not come after the one before in {names.trajectory!r}: "
-                "rows must be sorted"
-            )
+            raise ValueError(f"trajectories do not come one after another in {names.trajectory!r}: rows must be sorted")
         if self.steps is not None:
             falling = ~(self.steps[1:] > self.steps[:-1]).astype(bool)
             falling[starts[1:] - 1] = False
             if falling.any():
-                position = n_before + int(np.searchsorted(starts, np.argmax(falling), side="right")) - 1
-                raise ValueError(f"trajectory {position} (counted from 0) is not sorted by {names.step!r}")
+                raise ValueError(f"a trajectory is not sorted by {names.step!r}")
         offsets = np.append(starts[starts < stop], stop)
         return Flat(self.states[:stop], self.rewards[:stop], offsets)
 

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
+from dpfast._quiet import quiet
 from dpfast.kernels import diagonal_moments
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.threads import resolve_n_threads
@@ -90,6 +91,7 @@ class SufficientStatistics:
         return f"<SufficientStatistics, {kind}of {self.exact_xy.shape[0]} features: not private>"
 
 
+@quiet
 def sufficient_statistics(
     trajectories: Trajectories | Iterable[Trajectories],
     gamma: float,

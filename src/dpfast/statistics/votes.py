@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast._quiet import quiet
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 
 FloatArray = NDArray[np.float64]
@@ -73,6 +74,7 @@ class LassoSelector:
         return np.asarray(largest[coefficients[largest] != 0.0], np.int64)
 
 
+@quiet
 def block_votes(
     X: FloatArray,
     y: FloatArray,

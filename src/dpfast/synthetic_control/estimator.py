@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast import io
+from dpfast._quiet import quiet
 from dpfast.effects import effect_table
 from dpfast.persistence import Persistent
 from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, UtilityWarning
@@ -193,6 +194,7 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         self.n_threads = n_threads
         self.ledger = ledger
 
+    @quiet
     def fit(
         self,
         donors: Any,
@@ -237,9 +239,10 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
             spent.
         """
         self._checked()
-        panel = io.open_panel(donors, n_pre, orientation=orientation, may_miss=self.observation_rate is not None)
+        panel = io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack)
         return self._fit_panel(panel, n_pre, target)
 
+    @quiet
     def fit_long(self, frame: Any, unit: str, time: str, value: str, treated: object, n_pre: int) -> Self:
         """Fit from a panel with a row for each unit and period, the target among the units.
 
@@ -268,10 +271,10 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
             or (unless `observation_rate` is declared) lacks one.
         """
         self._checked()
-        may_miss = self.observation_rate is not None
-        panel, target = io.open_long_panel(frame, unit, time, value, treated, n_pre, may_miss=may_miss)
+        panel, target = io.open_long_panel(frame, unit, time, value, treated, n_pre, **self._may_lack)
         return self._fit_panel(panel, n_pre, target)
 
+    @quiet
     def fit_repeatedly(
         self,
         donors: Any,
@@ -334,7 +337,7 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
             raise ValueError("epsilons must be finite: without noise every repetition is the same")
         if repeats * len(targets) * privacy.delta >= 1.0:
             raise ValueError("delta times the number of releases must be below 1")
-        panel = io.open_panel(donors, n_pre, orientation=orientation, may_miss=self.observation_rate is not None)
+        panel = io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack)
         n_periods = panel.values.shape[1]
         center = self._center_path(n_periods, None)
         first = self._section(n_pre, n_periods - n_pre, targets[0], center)
@@ -564,6 +567,12 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         if not isinstance(self.releases_, tuple) or not all(isinstance(one, Release) for one in self.releases_):
             raise ValueError("releases_ must be a tuple of releases")
 
+    @property
+    def _may_lack(self) -> dict[str, Any]:
+        """Say whether panels may lack entries, and donors."""
+        public = self.adjacency == "replace_one" or math.isinf(self.epsilon)
+        return {"may_miss": self.observation_rate is not None, "may_be_empty": not public}
+
     def _warn_of_noise(self, error: float, n_donors: int, privacy: Privacy) -> None:
         """Warn where public sizes say that noise will drown the answer; a private number of donors is not looked at."""
         if privacy.adjacency != "replace_one" or error < _USELESS:
@@ -573,7 +582,7 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
             f"with {n_donors} donors at {privacy}, the prediction is expected to be off by {share:.0f}% of the signal: "
             "mostly noise, and shrinkage against it. SyntheticControl.plan says how many donors are needed.",
             UtilityWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def _earlier(self, pre: FloatArray) -> FloatArray:
