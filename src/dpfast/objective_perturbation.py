@@ -801,6 +801,8 @@ def _signs(labels: NDArray[Any], classes: NDArray[Any]) -> FloatArray:
 
 def _column(y: Any) -> NDArray[Any]:
     """Return outcomes as a 1-D array, as scikit-learn does, but without a message that says how many there are."""
+    if np.iscomplexobj(y):
+        raise ValueError("Complex data not supported: y must hold real numbers or labels")
     problem = "y should be a 1d array, with an entry for each row"
     column: NDArray[Any] = io.in_own_words(partial(column_or_1d, y, warn=True), problem)
     return column
