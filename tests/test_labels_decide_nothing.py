@@ -9,6 +9,7 @@ import datetime
 import json
 import warnings
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -358,7 +359,19 @@ def test_one_person_less_changes_no_shape_no_message_and_nothing_public(name, id
 
 def strange_rows(one):
     """Rows of one donor in periods that the target has not, each with what it may make of the columns' dtypes."""
-    times = [1999, 2001.5, 2100, "2001", "soon", None, float("nan"), (2001, 1), pd.Timestamp("2001-01-01"), 2**70]
+    times = [
+        1999,
+        2001.5,
+        2100,
+        "2001",
+        "soon",
+        None,
+        float("nan"),
+        (2001, 1),
+        [2001],
+        pd.Timestamp("2001-01-01"),
+        2**70,
+    ]
     return [[(one, time, value)] for time in times for value in (0.25, 3, np.inf)] + [[(one, 1999, 0.1)] * 2]
 
 
@@ -412,6 +425,18 @@ def test_how_one_label_is_written_changes_no_other(classes, plain, odd):
     y = [plain[i % 2] for i in range(N)]
     for one in odd:
         assert_same(fit([plain[classes.index(one)], *y[1:]]), fit([one, *y[1:]]))
+
+
+ALIKE = [1, True, 1.0, np.int8(1), np.float32(1), Decimal(1), "1", (1,), (1.0,), np.str_("1"), b"1"]
+
+
+@given(st.permutations(ALIKE))
+@settings(max_examples=20)
+def test_whether_two_ids_are_one_person_depends_on_these_two_alone(ids):
+    kinds = [str if isinstance(one, str) else type(one) if isinstance(one, tuple | bytes) else float for one in ids]
+    numbers = [list(dict.fromkeys(kinds)).index(kind) for kind in kinds]
+    frame = pd.DataFrame({"id": pd.Series(ids, dtype=object)})
+    assert np.asarray(RowOwners(frame, "id")).tolist() == numbers
 
 
 def test_a_label_that_no_class_has_is_refused_in_one_way():

@@ -181,7 +181,7 @@ BAD_LONG = {
         LONG,
         "a pair of them occurs more than once",
     ),
-    "a list for a unit": (long().assign(who=[["a"]] * 12), LONG, "column 'who' has entries that are not hashable"),
+    "a list for a unit": (long().assign(who=[["a"]] * 12), LONG, "column 'who' holds an id that is not hashable"),
     "text": (long().astype({"sales": str}), LONG, "column 'sales' has entries that are not numbers"),
     "NaN": (long().replace({"sales": {0.0: np.nan}}), LONG, "column 'sales' contains NaN"),
     "treated NaN": (long().replace({"sales": {5.0: np.nan}}), LONG, "the treated unit in column 'sales' contains NaN"),

@@ -82,8 +82,12 @@ class FrameBatch:
         return codes
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
-        """Return a column as places in the list of its distinct values; missing entries are `MISSING`."""
-        codes, values = sys.modules["pandas"].factorize(self.frame[name])
+        """Return a column as places in a list of its values, objects one by one; missing entries are `MISSING`."""
+        column = self.frame[name]
+        if column.dtype == object:
+            # pandas matches 1 and np.int8(1) or does not, by what lies beside them.
+            return np.where(column.isna(), MISSING, np.arange(len(column))), column.tolist()
+        codes, values = sys.modules["pandas"].factorize(column)
         return np.where(codes < 0, MISSING, codes).astype(np.int64), values.tolist()
 
 

@@ -36,4 +36,4 @@ class Batch(Protocol):
         """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
-        """Return a column as places in the list of its distinct values; missing entries are `MISSING`."""
+        """Return a column as places in a list of its values, in which few come twice; missing ones are `MISSING`."""

@@ -158,7 +158,7 @@ def open_long_panel(
         raise ValueError("unit, time and value must be three columns")
     if isinstance(treated, list | tuple | set | np.ndarray):
         raise TypeError(f"treated must be the label of one unit, got {type(treated).__name__}")
-    rows, names = _distinct(frame, unit)
+    rows, names = FrameBatch(frame).distinct(unit)
     if np.any(rows == MISSING):
         raise ValueError("frame has rows without a unit")
     numbers: dict[Hashable, int] = {}
@@ -284,13 +284,6 @@ def _numbers(frame: Any, name: str) -> FloatArray:
         raise TypeError(f"{name} has entries that are not numbers") from None
 
 
-def _distinct(frame: Any, column: str) -> tuple[Index, list[Hashable]]:
-    try:
-        return FrameBatch(frame).distinct(column)
-    except TypeError:
-        raise TypeError(f"column {column!r} has entries that are not hashable") from None
-
-
 def _periods_of(column: Any, name: str) -> Any:
     """Return the periods of one unit's rows as an index, in order: the same whatever other units made of the dtype."""
     pandas = sys.modules["pandas"]
@@ -319,7 +312,14 @@ def _labels(column: Any) -> list[Hashable]:
 def _places(frame: Any, time: str, periods: Any) -> Index:
     """Return which of the periods each row is of, -1 for none: each found by its own entry alone."""
     number = {period: place for place, period in enumerate(periods.tolist())}
-    codes, labels = _distinct(frame, time)
-    places = np.array([*(number.get(label, -1) for label in labels), -1], np.int64)
+
+    def place_of(label: object) -> int:
+        try:
+            return number.get(label, -1)
+        except TypeError:  # not hashable: no period
+            return -1
+
+    codes, labels = FrameBatch(frame).distinct(time)
+    places = np.array([*map(place_of, labels), -1], np.int64)
     found: Index = places[np.where(codes == MISSING, len(labels), codes)]
     return found
