@@ -174,7 +174,7 @@ class Workspace:
 
 
 # In place of an exit status.
-_DID_NOT_END = 100
+_HANGS, _TIMED_OUT = 100, 101
 
 _FINDER = """\
 import sys
@@ -252,7 +252,9 @@ class Run:
             elif self.seconds > self.timeout:
                 self._end_group()
                 os.waitpid(self._process, 0)
-                self.status = _DID_NOT_END
+                # One test that hangs has noticed something; many that took long have not come to it.
+                hangs = self._current.exists() and time.time() - self._current.stat().st_mtime > 0.5 * self.timeout
+                self.status = _HANGS if hangs else _TIMED_OUT
             if self.status is not None:
                 self._end_group()  # what the tests may have started
         return self.status is not None
@@ -263,10 +265,10 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        # A failed test, a crash in it, or one that does not end: on the whole package it does (`void` sees to that).
-        if self.last_test and (self.status in (1, _DID_NOT_END) or self.status < 0):
+        # A failed test, a crash in it, or one that does not end: on the whole package it passes, as `void` sees.
+        if self.last_test and (self.status in (1, _HANGS) or self.status < 0):
             return "killed"
-        return {0: "survived", 4: "stale", 5: "stale"}.get(self.status, "broken")
+        return {0: "survived", 4: "stale", 5: "stale", _TIMED_OUT: "timed out"}.get(self.status, "broken")
 
     @property
     def last_test(self) -> str:

@@ -323,3 +323,12 @@ def test_what_a_seed_was_reserved_for_promises_nothing_even_without_a_record():
     ledger.reserve(Privacy(0.25), random_state=3).forfeit()
     assert ledger.spent == Privacy(0.25)
     assert math.isinf(ledger.promised.epsilon)
+
+
+def test_a_release_is_dated_by_its_reservation(monkeypatch):
+    """What lies between the two is the time that reading took, which the data decides."""
+    monkeypatch.setattr("dpfast.privacy.budget.now", iter(["at reservation", "at commitment"]).__next__)
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    with ledger.reserve(Privacy(0.25)) as reservation:
+        reservation.commit(release(0.25))
+    assert [one.time for one in ledger.releases] == ["at reservation"]
