@@ -19,81 +19,125 @@
  */
 #include "row_map.h"
 
+#include <float.h>
+#include <string.h>
+
 /* Of the square of a bound: what a row may exceed it by before it is scaled. */
 #define TOLERATED (1.0 + 0x1p-30)
 
-/* The smallest of the `count` largest magnitudes: a heap of them with the smallest on top. */
-static double least_of_largest(const double *values, ptrdiff_t n, ptrdiff_t count, double *heap)
+/* Halfway from one double >= 0 to a larger one, in the order of their bits; above the first. */
+static inline double between(double low, double high)
 {
-    ptrdiff_t held = 0;
-    for (ptrdiff_t j = 0; j < n; j++) {
-        double size = fabs(values[j]);
-        ptrdiff_t place;
-        if (held < count) {
-            for (place = held++; place > 0 && heap[(place - 1) / 2] > size; place = (place - 1) / 2)
-                heap[place] = heap[(place - 1) / 2];
-        } else if (size > heap[0]) {
-            place = 0;
-            for (ptrdiff_t child = 1; child < count; child = 2 * place + 1) {
-                if (child + 1 < count && heap[child + 1] < heap[child])
-                    child++;
-                if (heap[child] >= size)
-                    break;
-                heap[place] = heap[child];
-                place = child;
-            }
-        } else {
-            continue;
-        }
-        heap[place] = size;
-    }
-    return heap[0];
+    uint64_t first, last;
+    memcpy(&first, &low, sizeof first);
+    memcpy(&last, &high, sizeof last);
+    first += (last - first + 1) / 2;
+    memcpy(&low, &first, sizeof low);
+    return low;
 }
 
-static double squared_norm_of_top(const double *values, ptrdiff_t n, ptrdiff_t top, double scale, double *heap)
+/* Eight doubles or words, in registers as wide as the level has. */
+typedef double eight_doubles __attribute__((vector_size(64), aligned(8), may_alias));
+typedef int64_t eight_words __attribute__((vector_size(64), aligned(8), may_alias));
+
+#define SELECTED(mask, one, other) ((eight_doubles)(((mask) & (eight_words)(one)) | (~(mask) & (eight_words)(other))))
+
+/* The smallest of the `count` largest of n sizes, n a multiple of eight. The range that it may lie in is halved, and drawn
+ * in to entries, at most 64 times: as many as a double has bits. */
+static DPFAST_INLINE double least_of_largest(const double *sizes, ptrdiff_t n, ptrdiff_t count)
 {
-    double least = least_of_largest(values, n, top, heap), partial[PARTIAL_SUMS] = {0.0};
-    ptrdiff_t equal = top;
-    for (ptrdiff_t j = 0; j < n; j++)
-        if (fabs(values[j]) > least) {
-            double entry = values[j] * scale;
-            partial[j % PARTIAL_SUMS] += entry * entry;
-            equal--;
+    double low = 0.0, high = DBL_MAX;
+    while (low < high) {
+        double middle = between(low, high), above_all = HUGE_VAL, below_all = 0.0;
+        eight_doubles middles = middle - (eight_doubles){0.0}, infinite = HUGE_VAL - (eight_doubles){0.0};
+        eight_doubles least = infinite, largest = {0.0};
+        eight_words reached = {0};
+        int64_t n_reached = 0;
+        for (ptrdiff_t j = 0; j < n; j += PARTIAL_SUMS) {
+            eight_doubles size = *(const eight_doubles *)(sizes + j);
+            eight_words reaches = size >= middles;
+            eight_doubles above = SELECTED(reaches, size, infinite);
+            eight_doubles below = (eight_doubles)(~reaches & (eight_words)size);
+            reached -= reaches;
+            least = SELECTED(above < least, above, least);
+            largest = SELECTED(below > largest, below, largest);
         }
+        for (int lane = 0; lane < PARTIAL_SUMS; lane++) {
+            n_reached += reached[lane];
+            above_all = least[lane] < above_all ? least[lane] : above_all;
+            below_all = largest[lane] > below_all ? largest[lane] : below_all;
+        }
+        if (n_reached == count)
+            return above_all;
+        if (n_reached == count - 1)
+            return below_all;
+        if (n_reached > count)
+            low = above_all;
+        else
+            high = below_all;
+    }
+    return low;
+}
+
+/* Entries above the least of the top ones, then as many times that one as are left; `sizes` has room for a row, rounded
+ * up to eight entries. */
+static DPFAST_INLINE double squared_norm_of_top(const double *values, ptrdiff_t n, ptrdiff_t top, double scale,
+                                                double *sizes)
+{
+    ptrdiff_t padded = (n + PARTIAL_SUMS - 1) / PARTIAL_SUMS * PARTIAL_SUMS;
+    for (ptrdiff_t j = 0; j < n; j++)
+        sizes[j] = fabs(values[j]);
+    for (ptrdiff_t j = n; j < padded; j++)
+        sizes[j] = 0.0;
+    double least = least_of_largest(sizes, padded, top), partial[PARTIAL_SUMS];
+    eight_doubles leasts = least - (eight_doubles){0.0}, sums = {0.0};
+    eight_words above = {0};
+    ptrdiff_t equal = top;
+    for (ptrdiff_t j = 0; j < padded; j += PARTIAL_SUMS) {
+        eight_doubles size = *(const eight_doubles *)(sizes + j);
+        eight_words is_above = size > leasts;
+        eight_doubles entry = (eight_doubles)(is_above & (eight_words)size) * scale;
+        sums += entry * entry;
+        above -= is_above;
+    }
+    for (int lane = 0; lane < PARTIAL_SUMS; lane++) {
+        partial[lane] = sums[lane];
+        equal -= (ptrdiff_t)above[lane];
+    }
     return folded(partial) + (double)equal * (least * scale * (least * scale));
 }
 
 static DPFAST_INLINE double squared_norm_of_map(const dpfast_row_map *map, const double *values, double scale,
-                                                double *heap)
+                                                double *sizes)
 {
     if (map->top < map->n_columns)
-        return squared_norm_of_top(values, map->n_columns, map->top, scale, heap);
+        return squared_norm_of_top(values, map->n_columns, map->top, scale, sizes);
     return squared_norm_of((const char *)values, map->n_columns, 0, scale);
 }
 
 static DPFAST_INLINE void hold_to_bound(const dpfast_row_map *map, double scale, double limit, double *values,
-                                        double *heap)
+                                        double *sizes)
 {
     double bound = map->bound * scale, back = 1.0 / scale;
     double squared = squared_norm_of((const char *)values, map->n_columns, 0, scale);
     if (squared <= limit)
         return;
     if (map->top < map->n_columns) {
-        squared = squared_norm_of_top(values, map->n_columns, map->top, scale, heap);
+        squared = squared_norm_of_top(values, map->n_columns, map->top, scale, sizes);
         if (squared <= limit)
             return;
     }
     if (!isfinite(squared)) {
         scale = scale_to_unit((const char *)values, map->n_columns, 0);
-        squared = squared_norm_of_map(map, values, scale, heap);
+        squared = squared_norm_of_map(map, values, scale, sizes);
     }
     double factor = bound / sqrt(squared);
     for (ptrdiff_t j = 0; j < map->n_columns; j++)
         values[j] = values[j] * scale * factor * back;
 }
 
-/* Read a row; returns whether it is finite. */
-static DPFAST_INLINE int load_row(const char *row, ptrdiff_t n, int is_float32, double *values)
+/* Read adjacent entries; returns whether all are finite. */
+static DPFAST_INLINE int load(const char *row, ptrdiff_t n, int is_float32, double *values)
 {
     double probe[PARTIAL_SUMS] = {0.0};
     ptrdiff_t j = 0;
@@ -110,39 +154,25 @@ static DPFAST_INLINE int load_row(const char *row, ptrdiff_t n, int is_float32, 
     return folded(probe) == 0.0;
 }
 
-static int holds_infinity(const double *values, ptrdiff_t n)
+/* Rows from `first` on of a table whose entries are adjacent; returns whether all are finite. */
+static DPFAST_INLINE int load_rows(const dpfast_table *rows, ptrdiff_t first, ptrdiff_t n_rows, ptrdiff_t n_columns,
+                                   int is_float32, double *values)
 {
-    for (ptrdiff_t j = 0; j < n; j++)
-        if (isinf(values[j]))
-            return 1;
-    return 0;
+    ptrdiff_t item = is_float32 ? (ptrdiff_t)sizeof(float) : (ptrdiff_t)sizeof(double);
+    if (!rows->rows && rows->row_stride == n_columns * item)
+        return load(row_address(rows, first), n_rows * n_columns, is_float32, values);
+    int all_finite = 1;
+    for (ptrdiff_t r = 0; r < n_rows; r++)
+        all_finite &= load(row_address(rows, first + r), n_columns, is_float32, values + r * n_columns);
+    return all_finite;
 }
 
-static DPFAST_INLINE int map_row(const dpfast_row_map *map, double scale, double limit, const char *row,
-                                 int is_float32, double *heap, double *values)
+static int is_refused(const dpfast_row_map *map, const double *values)
 {
-    ptrdiff_t n = map->n_columns;
-    int is_finite = load_row(row, n, is_float32, values);
-    if (DPFAST_UNLIKELY(!is_finite) && (!map->fills || holds_infinity(values, n)))
-        return 0;
-    if (map->offset != 0.0 || map->unit != 1.0)
-        for (ptrdiff_t j = 0; j < n; j++)
-            values[j] = (values[j] - map->offset) / map->unit;
-    if (map->low)
-        for (ptrdiff_t j = 0; j < n; j++) {
-            double raised = values[j] < map->low[j] ? map->low[j] : values[j];
-            values[j] = raised > map->high[j] ? map->high[j] : raised;
-        }
-    if (DPFAST_UNLIKELY(!is_finite))
-        for (ptrdiff_t j = 0; j < n; j++)
-            if (isnan(values[j]))
-                values[j] = map->center ? map->center[j] : 0.0;
-    if (limit < HUGE_VAL)
-        hold_to_bound(map, scale, limit, values, heap);
-    if (map->center)
-        for (ptrdiff_t j = 0; j < n; j++)
-            values[j] -= map->center[j];
-    return 1;
+    for (ptrdiff_t j = 0; j < map->n_columns; j++)
+        if (map->fills ? isinf(values[j]) : !isfinite(values[j]))
+            return 1;
+    return 0;
 }
 
 static DPFAST_INLINE void multiply_by_basis(const dpfast_row_map *map, const double *values, double *out)
@@ -154,22 +184,68 @@ static DPFAST_INLINE void multiply_by_basis(const dpfast_row_map *map, const dou
             out[k] += values[j] * map->basis[j * map->n_features + k];
 }
 
-/* Map rows whose entries are adjacent. */
+/* Everything but the norm, entry by entry, of rows that lie one after the other, with the limits that belong to them. */
+static DPFAST_INLINE void map_entries(const dpfast_row_map *map, ptrdiff_t n, double *values)
+{
+    if (map->offset != 0.0 || map->unit != 1.0)
+        for (ptrdiff_t j = 0; j < n; j++)
+            values[j] = (values[j] - map->offset) / map->unit;
+    if (map->low)
+        for (ptrdiff_t j = 0; j < n; j++) {
+            double raised = values[j] < map->low[j] ? map->low[j] : values[j];
+            values[j] = raised > map->high[j] ? map->high[j] : raised;
+        }
+}
+
+static DPFAST_INLINE void subtract_center(const dpfast_row_map *map, ptrdiff_t n, double *values)
+{
+    if (map->center)
+        for (ptrdiff_t j = 0; j < n; j++)
+            values[j] -= map->center[j];
+}
+
+static void fill_missing(const dpfast_row_map *map, ptrdiff_t n, double *values)
+{
+    for (ptrdiff_t j = 0; j < n; j++)
+        if (isnan(values[j]))
+            values[j] = map->center ? map->center[j] : 0.0;
+}
+
+/* Map rows whose entries are adjacent, as many at a time as there are limits for: entrywise work does not notice where one
+ * row ends and the next begins. */
 static DPFAST_INLINE int map_block(const dpfast_row_map *map, const dpfast_table *rows, int is_float32,
                                    ptrdiff_t n_rows, const dpfast_map_scratch *scratch, double *out,
                                    ptrdiff_t out_stride)
 {
-    int all_finite = 1, is_bounded = map->bound < HUGE_VAL;
+    ptrdiff_t n = map->n_columns;
+    int all_finite = 1, is_bounded = map->bound < HUGE_VAL, in_place = !map->basis && out_stride == n;
     double scale = is_bounded ? unit_scale(map->bound) : 1.0, bound = map->bound * scale;
     double limit = bound * bound * TOLERATED;
-    for (ptrdiff_t r = 0; r < n_rows; r++) {
-        double *to = out + r * out_stride, *values = map->basis ? scratch->row : to;
-        if (!map_row(map, scale, limit, row_address(rows, r), is_float32, scratch->largest, values)) {
-            for (ptrdiff_t j = 0; j < map->n_features; j++)
+    for (ptrdiff_t first = 0; first < n_rows; first += map->n_together) {
+        ptrdiff_t together = n_rows - first < map->n_together ? n_rows - first : map->n_together;
+        double *values = in_place ? out + first * n : scratch->rows;
+        unsigned char refused[DPFAST_MOST_TOGETHER] = {0};
+        if (DPFAST_UNLIKELY(!load_rows(rows, first, together, n, is_float32, values)))
+            for (ptrdiff_t r = 0; r < together; r++) {
+                refused[r] = (unsigned char)is_refused(map, values + r * n);
+                all_finite &= !refused[r];
+            }
+        map_entries(map, together * n, values);
+        if (map->fills)
+            fill_missing(map, together * n, values);
+        if (is_bounded)
+            for (ptrdiff_t r = 0; r < together; r++)
+                if (!refused[r])
+                    hold_to_bound(map, scale, limit, values + r * n, scratch->sizes);
+        subtract_center(map, together * n, values);
+        for (ptrdiff_t r = 0; r < together; r++) {
+            double *to = out + (first + r) * out_stride;
+            if (map->basis)
+                multiply_by_basis(map, values + r * n, to);
+            else if (!in_place)
+                memcpy(to, values + r * n, (size_t)n * sizeof *to);
+            for (ptrdiff_t j = 0; refused[r] && j < map->n_features; j++)
                 to[j] = NAN;
-            all_finite = 0;
-        } else if (map->basis) {
-            multiply_by_basis(map, values, to);
         }
     }
     return all_finite;

@@ -4,9 +4,12 @@
 
 #include "rows.h"
 
+enum { DPFAST_MOST_TOGETHER = 64 };
+
 /* What is done to a row, in this order; pointers may be NULL for what is not done. */
 typedef struct {
     ptrdiff_t n_columns;
+    ptrdiff_t n_together;     /* rows that are mapped together, at most 64: `low`, `high` and `center` repeat so often */
     double offset, unit;      /* entries become (entry - offset)/unit, */
     const double *low, *high; /* are clipped, both or neither, */
     int fills;                /* and those missing (NaN) are put at the centre, or at 0 */
@@ -17,13 +20,13 @@ typedef struct {
     ptrdiff_t n_features;
 } dpfast_row_map;
 
-/* Working space for rows of so many columns: of `block_rows` rows for tables whose entries are not adjacent, of `top`
- * entries where that is fewer than all, of one row where there is a basis. */
+/* Working space: `block_rows` rows for tables whose entries are not adjacent, n_together rows, and one rounded up to eight
+ * entries. */
 typedef struct {
     ptrdiff_t block_rows;
     double *staging;
-    double *largest;
-    double *row;
+    double *rows;
+    double *sizes;
 } dpfast_map_scratch;
 
 /* Map rows [start, stop) of a table to those of `out`, `out_stride` doubles apart. Returns 1, or 0 if a row was not

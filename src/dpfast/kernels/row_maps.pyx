@@ -14,8 +14,12 @@ cdef extern from "cpu.h":
     int dpfast_resolve_level(int requested) nogil
 
 cdef extern from "row_map.h":
+    enum:
+        DPFAST_MOST_TOGETHER
+
     ctypedef struct dpfast_row_map:
         Py_ssize_t n_columns
+        Py_ssize_t n_together
         double offset
         double unit
         const double* low
@@ -30,8 +34,8 @@ cdef extern from "row_map.h":
     ctypedef struct dpfast_map_scratch:
         Py_ssize_t block_rows
         double* staging
-        double* largest
-        double* row
+        double* rows
+        double* sizes
 
     int dpfast_map_rows(
         int level, const dpfast_row_map* map, const dpfast_table* table, Py_ssize_t start, Py_ssize_t stop,
@@ -39,6 +43,8 @@ cdef extern from "row_map.h":
 
 # Doubles that are staged at a time, and at most so many rows: they stay in the cache.
 _STAGED_DOUBLES, _STAGED_ROWS = 32768, 64
+# Rows are mapped together up to so many entries: beyond, a row alone keeps vectors busy.
+_ENTRIES_TOGETHER = 256
 
 
 cdef class RowMapKernel:
@@ -54,14 +60,15 @@ cdef class RowMapKernel:
         if n_columns < 1 or (top is not None and not 1 <= top <= n_columns):
             raise ValueError("there must be columns, and top must be one of their numbers")
         self.map.n_columns = self.map.n_features = n_columns
+        self.map.n_together = max(1, min(DPFAST_MOST_TOGETHER, _ENTRIES_TOGETHER // n_columns))
         self.map.top = n_columns if top is None else top
         self.map.bound, self.map.offset, self.map.unit, self.map.fills = bound, offset, unit, fills
         self.map.low = self.map.high = self.map.center = self.map.basis = NULL
         if low is not None:
-            self.low, self.high = _row(low, n_columns), _row(high, n_columns)
+            self.low, self.high = self._repeated(low), self._repeated(high)
             self.map.low, self.map.high = &self.low[0], &self.high[0]
         if center is not None:
-            self.center = _row(center, n_columns)
+            self.center = self._repeated(center)
             self.map.center = &self.center[0]
         if basis is not None:
             self.basis = in_c_order(basis, np.float64)
@@ -69,6 +76,11 @@ cdef class RowMapKernel:
                 raise ValueError("a basis must have one row for each column")
             self.map.basis, self.map.n_features = &self.basis[0, 0], self.basis.shape[1]
         self.level = dpfast_resolve_level(level)
+
+    def _repeated(self, values):
+        """A row's worth of numbers for each of the rows that are mapped together."""
+        whole = np.broadcast_to(np.asarray(values, np.float64), (self.map.n_together, self.map.n_columns))
+        return in_c_order(whole).ravel()
 
     @property
     def n_features(self):
@@ -89,15 +101,12 @@ cdef class RowMapKernel:
         cdef dpfast_map_scratch scratch
         scratch.block_rows = max(1, min(_STAGED_ROWS, _STAGED_DOUBLES // self.map.n_columns))
         cdef double[::1] staging = np.empty(scratch.block_rows * self.map.n_columns)
-        cdef double[::1] largest = np.empty(self.map.top), row = np.empty(self.map.n_columns)
-        scratch.staging, scratch.largest, scratch.row = &staging[0], &largest[0], &row[0]
+        cdef double[::1] together = np.empty(self.map.n_together * self.map.n_columns)
+        cdef double[::1] sizes = np.empty(self.map.n_columns + 7)
+        scratch.staging, scratch.rows, scratch.sizes = &staging[0], &together[0], &sizes[0]
         cdef bint all_finite
         with nogil:
             all_finite = dpfast_map_rows(
                 self.level, &self.map, &table, start, stop, &scratch, &out[0, 0],
                 out.strides[0] // <Py_ssize_t>sizeof(double))
         return all_finite
-
-
-def _row(values, n_columns):
-    return in_c_order(np.broadcast_to(np.asarray(values, np.float64), (n_columns,)))
