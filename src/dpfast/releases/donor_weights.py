@@ -259,6 +259,7 @@ def algorithm(
     return calibrated
 
 
+@np.errstate(under="ignore")  # products of tiny entries: nothing is lost, and a warning would tell of them
 def ridge_weights(pre: FloatArray, target: FloatArray, ridge: float) -> FloatArray:
     """Minimise ``||y - X'f||**2 + (ridge/2) ||f||**2`` over all weights f.
 
@@ -532,6 +533,7 @@ class ObjectivePerturbation:
         """Scale of the L2-Laplace noise that the computed weights are released with."""
         return self.noise_scales.weights.finishing_scale(self.tolerance)
 
+    @np.errstate(under="ignore")
     def minimise(self, panel: Panel, perturbation: FloatArray) -> FloatArray:
         """Minimise ``||y - X'f||**2 + (m/2) ||f||**2 + b'f`` over ||f||_1 <= 1; not public.
 
@@ -751,7 +753,7 @@ class PrintedObjectivePerturbation:
         perturbation = _draw(
             self.noise_scales.mechanism, self.noise_scales.scale, np.zeros(self.bounds.n_donors), source
         )
-        with single_threaded_blas():
+        with single_threaded_blas(), np.errstate(under="ignore"):
             hessian = 2.0 * (panel.pre @ panel.pre.T)
             hessian.flat[:: len(hessian) + 1] += self.ridge
             weights = linalg.solve(hessian, 2.0 * (panel.pre @ panel.target) - perturbation, assume_a="pos")
@@ -768,6 +770,7 @@ class PrintedObjectivePerturbation:
         )
 
 
+@np.errstate(under="ignore")
 def _projected(post: FloatArray, weights: FloatArray) -> FloatArray:
     """X_post'f/max|f_i|, for one vector of weights or for every column."""
     largest = np.abs(weights).max(axis=0)
