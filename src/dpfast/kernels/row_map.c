@@ -107,19 +107,35 @@ static DPFAST_INLINE double squared_norm_of_top(const double *values, ptrdiff_t 
     return folded(partial) + (double)equal * (least * scale * (least * scale));
 }
 
+/* The same with the lengths of narrow rows known to the compiler. */
+static DPFAST_INLINE double squared_norm_of_values(const double *values, ptrdiff_t n, double scale)
+{
+    const char *row = (const char *)values;
+    switch (n) {
+    case 1: return squared_norm_of(row, 1, 0, scale);
+    case 2: return squared_norm_of(row, 2, 0, scale);
+    case 3: return squared_norm_of(row, 3, 0, scale);
+    case 4: return squared_norm_of(row, 4, 0, scale);
+    case 5: return squared_norm_of(row, 5, 0, scale);
+    case 6: return squared_norm_of(row, 6, 0, scale);
+    case 7: return squared_norm_of(row, 7, 0, scale);
+    default: return squared_norm_of(row, n, 0, scale);
+    }
+}
+
 static DPFAST_INLINE double squared_norm_of_map(const dpfast_row_map *map, const double *values, double scale,
                                                 double *sizes)
 {
     if (map->top < map->n_columns)
         return squared_norm_of_top(values, map->n_columns, map->top, scale, sizes);
-    return squared_norm_of((const char *)values, map->n_columns, 0, scale);
+    return squared_norm_of_values(values, map->n_columns, scale);
 }
 
 static DPFAST_INLINE void hold_to_bound(const dpfast_row_map *map, double scale, double limit, double *values,
                                         double *sizes)
 {
     double bound = map->bound * scale, back = 1.0 / scale;
-    double squared = squared_norm_of((const char *)values, map->n_columns, 0, scale);
+    double squared = squared_norm_of_values(values, map->n_columns, scale);
     if (squared <= limit)
         return;
     if (map->top < map->n_columns) {
