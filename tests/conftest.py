@@ -5,6 +5,7 @@ prints the example, and a ``@reproduce_failure`` line that brings it back.
 """
 
 import os
+import signal
 
 from hypothesis import Phase, settings
 
@@ -12,3 +13,6 @@ from hypothesis import Phase, settings
 settings.register_profile("ci", derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "random")
+
+# Where SIGINT is ignored, as in the background of a shell, tests that interrupt would wait for ever; so would children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
