@@ -55,14 +55,17 @@ def build() -> None:
 
 def environment() -> dict[str, str]:
     """Return the environment in which Python runs on the build."""
-    runtime = subprocess.run(
-        ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
-    ).stdout.strip()
+
+    def library(name: str) -> str:
+        found = subprocess.run(["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True)
+        return found.stdout.strip()
+
     return {
         **os.environ,
         "PYTHONPATH": str(SITE),
         "PYTHONMALLOC": "malloc",  # each object in an allocation of its own, whose ends are guarded
-        "LD_PRELOAD": runtime,
+        # C++ exceptions of other packages pass through AddressSanitizer, which finds their library only at the start.
+        "LD_PRELOAD": f"{library('libasan.so')} {library('libstdc++.so.6')}",
         # Python leaks what it keeps to its end; an allocation too large is a MemoryError, as without sanitizers.
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=8192:"
         f"log_path={REPORTS / 'asan'}",

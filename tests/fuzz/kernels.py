@@ -75,7 +75,7 @@ def gram_sums(draw: Draw) -> None:
     n_available = n if rows is None else len(rows)
     start, stop = sorted((draw.integer(0, n_available), draw.integer(0, n_available)))
     if draw.flag(0.2):
-        start, stop = draw.integer(-2, n_available), draw.integer(-2, n_available + 2)
+        start, stop = draw.choice(((-1, 1), (0, n_available + 1), (n_available, n_available + 2), (1, 0), (-2, -1)))
     options = {"with_sums": draw.flag(), "cross_only": m > 0 and draw.flag(0.2)}
     found = []
     for _ in range(2):
@@ -406,6 +406,7 @@ class Account:
 
     @transaction.atomic
     def add(self, draw, amount, depth=0):
+        self._additions.parts = [amount]
         if draw.flag(0.3):
             raise draw.choice((ValueError, KeyboardInterrupt))
         if draw.flag(0.3):
