@@ -371,17 +371,16 @@ def families():
 def fits(folder):
     numbers = iter(range(10**9))
     for name, (model, fit) in families().items():
-        for earlier in (False, True):
-            where = "file" if earlier else "memory"
+        for where, earlier in (("memory", False), ("memory, again", True), ("file, again", True)):
 
-            def make(model=model, fit=fit, earlier=earlier):
+            def make(model=model, fit=fit, where=where, earlier=earlier):
                 made = clone(model)
                 if earlier:
                     # What an earlier fit with other settings left must not be seen beside what this one sets.
                     made.random_state = 4
                     fit(made)
                     made.random_state = model.random_state
-                made.ledger = Ledger(BUDGET, folder / f"fit{next(numbers)}.json" if earlier else None)
+                made.ledger = Ledger(BUDGET, folder / f"fit{next(numbers)}.json" if "file" in where else None)
                 return made
 
             def look(made):
