@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.set_defaults(run=_plan)
 
     audit = commands.add_parser("audit", help="attack every mechanism; print its claim against what was found")
-    audit.add_argument("--runs", type=int, default=500, help="outputs drawn on either table (default: 500)")
+    audit.add_argument("--runs", type=int, default=400, help="outputs drawn on either table (default: 400)")
     audit.add_argument("--mechanism", metavar="TEXT", help="only mechanisms with this in their names")
     audit.add_argument("--json", action="store_true", help="print findings as JSON")
     _add_privacy(audit, delta=1e-5)

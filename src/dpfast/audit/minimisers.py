@@ -100,17 +100,22 @@ def minimiser_attacks(privacy: Privacy) -> Iterator[Attack]:
         Minimised("hinge", classifier, _flat, {"loss": "hinge"}),
         Minimised("hinge in the plane", classifier, _flat, {"loss": "hinge"}, n_features=2),
     ]
+    for index in (0, 3):
+        own = dict(losses[index].options) | {"fit_intercept": True}
+        losses.append(replace(losses[index], name=f"{losses[index].name} with an intercept", options=own))
     given = Minimised("loss by functions", regressor, _callable_slope, {"bound_y": 20.0}, outcome=20.0)
-    printed = {"calibration": "paper", "loss": "hinge"}
+    printed = [
+        Minimised("Huber loss, as printed", regressor, _flat, dict(losses[1].options) | {"calibration": "paper"}, 5.0),
+        Minimised("hinge, as printed", classifier, _flat, {"loss": "hinge", "calibration": "paper"}),
+    ]
     for delta in (privacy.delta, 0.0):
         for adjacency in get_args(Adjacency):
             for one in losses:
                 yield _attack(one, Privacy(privacy.epsilon, delta, adjacency))
         loss: dict[str, Any] = {"loss": _callable_loss()}
         yield _attack(replace(given, options=dict(given.options) | loss), Privacy(privacy.epsilon, delta))
-        yield _attack(
-            Minimised("hinge, as printed", classifier, _flat, printed), Privacy(privacy.epsilon, delta, "add_remove")
-        )
+        for one in printed:
+            yield _attack(one, Privacy(privacy.epsilon, delta, "add_remove"))
 
 
 def _attack(one: Minimised, privacy: Privacy) -> Attack:
@@ -131,6 +136,9 @@ def _attack(one: Minimised, privacy: Privacy) -> Attack:
 
     def slope(theta: FloatArray, neighbour: bool) -> FloatArray:
         rows, outcomes = tables[neighbour]
+        if options.get("fit_intercept"):
+            # A last feature of the size of the bound.
+            rows = np.column_stack([rows, np.ones(len(rows))])
         slopes = [one.slope(float(x @ theta), float(y)) * x for x, y in zip(rows, outcomes, strict=True)]
         return np.asarray(np.sum(slopes, axis=0))
 
@@ -142,12 +150,13 @@ def _attack(one: Minimised, privacy: Privacy) -> Attack:
     record = probe(lambda: fit(False)[0])
     scale = record.scales["objective"]
     # The slopes differ by this much at least: they do so by it at 0, and the minimiser keeps very near.
-    reached = 8.0 * scale * np.sqrt(one.n_features + 1.0) / _RIDGE
-    ends = [slope(sign * reached * unit, False) - slope(sign * reached * unit, True) for sign in (-1.0, 0.0, 1.0)]
+    size = one.n_features + bool(options.get("fit_intercept"))
+    reached = 8.0 * scale * np.sqrt(size + 1.0) / _RIDGE * np.ones(size)
+    ends = [slope(sign * reached, False) - slope(sign * reached, True) for sign in (-1.0, 0.0, 1.0)]
     shift = min(ends, key=lambda end: float(np.linalg.norm(end)))
     law: Law
     if record.mechanism.startswith("Gaussian"):
-        law = GaussianShift(shift, np.full(one.n_features, scale))
+        law = GaussianShift(shift, np.full(size, scale))
     else:
         law = NormShift((shift,), (scale,))
     name = f"minimiser, {one.name}, {record.mechanism}, {privacy.adjacency}"

@@ -142,10 +142,12 @@ def moment_attacks(privacy: Privacy) -> Iterator[Attack]:
     yield _attack(
         Rows("moments of rows, projection", {"mechanism": "projection", "public_labels": True}, signs=(1.0,)), one
     )
-    for composition in get_args(Composition):
-        options = {"mechanism": "independent", "composition": composition}
-        yield _attack(Rows(f"moments of each outcome, {composition}", options, n_outcomes=2, repeated=2), one)
-    yield _attack(Rows("moments of rows, as printed", {"calibration": "paper"}, off_diagonal=1.0), one)
+    for adjacency in get_args(Adjacency):
+        claim = replace(privacy, adjacency=adjacency)
+        for composition in get_args(Composition):
+            options = {"mechanism": "independent", "composition": composition}
+            yield _attack(Rows(f"moments of each outcome, {composition}", options, n_outcomes=2, repeated=2), claim)
+        yield _attack(Rows("moments of rows, as printed", {"calibration": "paper"}, off_diagonal=1.0), claim)
     yield sampled_attack(one)
 
 

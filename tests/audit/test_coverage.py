@@ -1,0 +1,157 @@
+"""Whatever draws noise or makes a release is under attack: what is there is read from the code, not from a list."""
+
+import ast
+import itertools
+import sys
+import typing
+import warnings
+from pathlib import Path
+
+import pytest
+
+import dpfast
+from dpfast import Privacy, noise, solvers
+from dpfast.audit import all_attacks
+
+SOURCE = Path(dpfast.__file__).parent
+# Noise itself, what attacks it, and what simulates it with no data under it.
+ELSEWHERE = {"noise", "audit"}
+DRAWS = {name for name in noise.__all__ if not name.endswith(("Source", "source", "grid", "scales"))}
+# Parameters whose values change what is computed from a release, or what is public, and not how it is protected.
+NOT_PRIVACY = {"ridge", "n_components", "center"}
+
+ATTACKS = list(all_attacks(Privacy(1.0, 1e-5)))
+
+
+def makes_release(node):
+    """Whether a node of the syntax tree makes a release that claims anything."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Release"):
+        return False
+    without_noise = any(isinstance(one, ast.Constant) and one.value == "no" for one in node.args)
+    disowned = any(one.arg == "guaranteed" and getattr(one.value, "value", None) is False for one in node.keywords)
+    return not (without_noise or disowned)
+
+
+def draws(node):
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "noise"
+        and node.attr in DRAWS
+    )
+
+
+def places():
+    """List the lines of the package that draw noise or make a release: (file, line)."""
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        if ELSEWHERE & set(path.relative_to(SOURCE).parts):
+            continue
+        tree = ast.parse(path.read_text())
+        exact = [node for node in ast.walk(tree) if getattr(node, "name", "") == "_fit_without_noise"]
+        skipped = {line for node in exact for line in range(node.lineno, node.end_lineno + 1)}
+        nodes = [node for node in ast.walk(tree) if makes_release(node) or draws(node)]
+        found += [(str(path), node.lineno) for node in nodes if node.lineno not in skipped]
+    return found
+
+
+def run_once(attacks):
+    """Run each attack once on either table; the lines of the package that ran."""
+    ran = set()
+    watched = {path for path, _ in places()}
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_filename not in watched:
+            return None
+        ran.add((frame.f_code.co_filename, frame.f_lineno))
+        return trace
+
+    before = sys.gettrace()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sys.settrace(trace)
+        try:
+            for attack in attacks:
+                attack.seen(False), attack.seen(True)
+        finally:
+            sys.settrace(before)
+    return ran
+
+
+def test_every_line_that_draws_noise_or_makes_a_release_is_run_by_an_attack():
+    missing = set(places()) - run_once(ATTACKS)
+    assert not missing
+    assert len(places()) > 25
+
+
+def test_noise_is_drawn_by_its_module_alone():
+    """Draws are found as ``noise.name``: nobody imports them under another."""
+    for path in SOURCE.rglob("*.py"):
+        if ELSEWHERE & set(path.relative_to(SOURCE).parts):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dpfast.noise"):
+                assert not DRAWS & {one.name for one in node.names}, path
+
+
+def estimators():
+    return [cls for cls in (getattr(dpfast, name) for name in dpfast.__all__) if hasattr(cls, "fit")]
+
+
+def literals(hint):
+    if typing.get_origin(hint) is typing.Literal:
+        return set(typing.get_args(hint))
+    return set().union(*(literals(one) for one in typing.get_args(hint)))
+
+
+def choices(cls):
+    """Parameters of an estimator that offer a choice by name, or yes or no, and what they offer."""
+    hints = typing.get_type_hints(cls.__init__)
+    offered = {name: literals(hint) | ({True, False} if hint is bool else set()) for name, hint in hints.items()}
+    return {name: values for name, values in offered.items() if values and name not in NOT_PRIVACY}
+
+
+def attacked(cls):
+    return [one.get_params() for attack in ATTACKS for one in attack.estimators if type(one) is cls]
+
+
+@pytest.mark.parametrize("cls", estimators(), ids=lambda cls: cls.__name__)
+def test_every_choice_that_an_estimator_offers_is_attacked(cls):
+    for name, values in choices(cls).items():
+        seen = {one[name] for one in attacked(cls) if isinstance(one[name], str | bool)}
+        assert values <= seen, (name, values - seen)
+
+
+@pytest.mark.parametrize("cls", estimators(), ids=lambda cls: cls.__name__)
+def test_every_relation_and_kind_of_claim_that_an_estimator_accepts_is_attacked(cls):
+    """What is attacked under one relation, or with one delta, is so under all that it may be asked for with.
+
+    Printed calibrations claim to be guaranteed under some only, which is not known before they are run.
+    """
+    names = [name for name in choices(cls) if name != "adjacency"]
+
+    def kind(one):
+        # A function of the caller's votes in the lasso's place.
+        one = one | ({"selector": "sample_aggregate"} if callable(one.get("selector")) else {})
+        return tuple(one[name] if isinstance(one[name], str | bool) else type(one[name]).__name__ for name in names)
+
+    found = {(kind(one), one["adjacency"], one["delta"] > 0.0) for one in attacked(cls)}
+    for one in attacked(cls):
+        if one["calibration"] != "sound":
+            continue
+        for adjacency, delta in itertools.product(("replace_one", "add_remove"), (0.0, 1e-5)):
+            estimator = cls(**(one | {"adjacency": adjacency, "delta": delta}))
+            try:
+                estimator._checked()
+            except ValueError:
+                continue
+            assert (kind(one), adjacency, delta > 0.0) in found
+
+
+def test_every_loss_is_attacked():
+    base = solvers.GeneralisedLinearLoss
+    kinds = {cls for cls in vars(solvers).values() if isinstance(cls, type) and issubclass(cls, base)} - {base}
+    seen = {
+        type(one._resolved_loss) for attack in ATTACKS for one in attack.estimators if hasattr(one, "_resolved_loss")
+    }
+    assert kinds <= seen
