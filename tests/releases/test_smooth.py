@@ -279,6 +279,10 @@ def test_refused():
 @example(-20.0, 1.0, False)
 @example(-1.0 / 3.0, 1.0, True)
 @example(-3.0, 0.3, False)
+@example(-1.0 / 3.0, 1e-9, False)
+@example(-0.7, 1e-9, False)
+@example(-0.1, 3e-9, False)
+@example(-5.3, 7e-9, False)
 @example(0.0, 1.0, True)
 @example(7.0, 0.5, False)
 def test_the_default_of_unvisited_states_is_no_further_than_a_return_can_be(low, share, printed):

@@ -1,0 +1,23 @@
+"""What reads rows is silent in its own thread and in those it starts."""
+
+import numpy as np
+import pytest
+
+from dpfast._quiet import quiet
+from dpfast.kernels.threads import run_in_threads
+
+
+def overflow():
+    return float(np.float64(1e308) * np.float64(10.0))
+
+
+@pytest.mark.parametrize("setting", ["warn", "raise"])
+def test_an_overflow_is_silent_in_every_thread(setting):
+    with np.errstate(all=setting):
+        assert quiet(run_in_threads)([overflow] * 3, lambda: None) == [np.inf] * 3
+
+
+def test_too_little_memory_does_not_tell_of_the_shape():
+    with pytest.raises(MemoryError, match=r"^too little memory for the table$") as raised:
+        quiet(np.empty)((1 << 40, 1 << 10))
+    assert raised.value.__context__ is None
