@@ -443,3 +443,11 @@ def test_samples_of_all_sizes_are_accepted():
     x, y = table(n=5)
     for size, delta in itertools.product((1, 2, 5), (1e-6, 0.3)):
         assert model(1.0, delta, n_subsample=size).fit(x, y).releases_[0].sample == (size, 5)
+
+
+def test_people_of_several_rows_are_not_sampled_by_rows():
+    """Amplification is for a person who is one row: several of them may be in the sample."""
+    x, y = np.zeros((6, 2)), np.zeros((6, 1))
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, n_subsample=2)
+    with pytest.raises(ValueError, match="groups do not go with n_subsample"):
+        model.fit(x, y, groups=[0, 0, 1, 1, 2, 2], max_rows=2)

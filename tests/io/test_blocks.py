@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dpfast.io import blocks, in_memory
+from dpfast.io.own_words import in_own_words
 from dpfast.statistics import GramAccumulator, gram
 
 pd = pytest.importorskip("pandas")
@@ -162,3 +163,11 @@ def test_a_frame_of_several_blocks_is_not_copied_as_a_whole(arrays):
     assert in_memory(frame_of(X), "X") is not None
     assert in_memory(grown_frame(X), "X") is None
     assert gram(grown_frame(X), bound_x=1.0) == gram(X, bound_x=1.0)
+
+
+def test_an_error_of_another_library_is_replaced_whole():
+    """What it says may quote a cell; so may whatever a traceback shows as its cause."""
+    with pytest.raises(ValueError, match=r"^X holds text$") as caught:
+        in_own_words(lambda: float("a cell"), "X holds text")
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
