@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dpfast.noise import SecureSource, SeededSource, gaussian, resolve_source
+from dpfast.noise.context import digest
 from dpfast.noise.source import BLOCK_WORDS
 
 # Forking while other tests' threads are about is what is tested, not something to be warned of.
@@ -185,3 +186,13 @@ def test_negative_seeds_are_refused():
         SeededSource(-1)
     with pytest.raises(TypeError, match="seed must be"):
         SeededSource(1.5)
+
+
+def test_no_two_contexts_run_into_the_same_bytes():
+    """Parts that together spell alike, numbers and what they are written as, nothing, and collections of either."""
+    contexts = [
+        ("ab", "c"), ("a", "bc"), ("abc",), (("ab", "c"),), (b"ab", "c"), ("1",), (1,), (1.5,), ("1.5",), (None,), (),
+        ("None",), (True,), ((),), ((), ()), ({"a": 1},), (("a", 1),), ("a", 1), (np.zeros(2),), (np.zeros((2, 1)),),
+        (0.0, 0.0),
+    ]  # fmt: skip
+    assert len({digest(*context) for context in contexts}) == len(contexts)
