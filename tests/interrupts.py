@@ -30,6 +30,7 @@ from dpfast import (
     SyntheticControl,
 )
 from dpfast.solvers import L2Ball
+from dpfast.spending import reserve
 from dpfast.statistics import GramAccumulator, Trajectories
 from dpfast.statistics.accumulator import PersonAccumulator
 from dpfast.statistics.people import People, PersonUnit
@@ -229,6 +230,10 @@ def ledgers(folder):
         with ledger.reserving(COST):
             pass
 
+    def hold_as_fits_do(ledger):
+        with reserve(MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, ledger=ledger), COST):
+            pass
+
     def fail(ledger):
         try:
             with ledger.reserving(COST):
@@ -245,14 +250,15 @@ def ledgers(folder):
 
         kept = []
 
-        def reserve(ledger, kept=kept):
+        def reserve_only(ledger, kept=kept):
             kept[:] = [ledger.reserve(COST)]
 
         def look(state):
             return books(state[0])
 
-        yield Scenario(f"reserve: {where}", new, reserve, books, only_before, still_works)
+        yield Scenario(f"reserve: {where}", new, reserve_only, books, only_before, still_works)
         yield Scenario(f"with reserving: {where}", new, hold, books, settled, still_works)
+        yield Scenario(f"with a fit's reservation: {where}", new, hold_as_fits_do, books, settled, still_works)
         yield Scenario(f"with reserving, which fails: {where}", new, fail, books, settled, still_works)
         yield Scenario(f"spend: {where}", new, lambda one: one.spend(release()), books, settled, still_works)
         yield Scenario(
