@@ -220,6 +220,8 @@ class Run:
 
     def _pytest(self) -> int:
         os.setsid()
+        # A shell's background jobs ignore it, and tests of interrupts send it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(output, 1)
         os.dup2(output, 2)

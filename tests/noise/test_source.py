@@ -196,3 +196,9 @@ def test_no_two_contexts_run_into_the_same_bytes():
         (0.0, 0.0),
     ]  # fmt: skip
     assert len({digest(*context) for context in contexts}) == len(contexts)
+
+
+def test_further_bits_of_two_calls_differ():
+    source = SeededSource(3)
+    words = [source.open().branch(index)() for _ in range(3) for index in range(3)]
+    assert len(set(words)) == 9
