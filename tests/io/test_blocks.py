@@ -171,3 +171,8 @@ def test_an_error_of_another_library_is_replaced_whole():
         in_own_words(lambda: float("a cell"), "X holds text")
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
+
+
+def test_masked_entries_are_no_numbers():
+    with pytest.raises(TypeError, match="X is a masked array"):
+        list(blocks(np.ma.masked_array(np.ones((2, 2)), mask=[[True, False], [False, False]])))
