@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from fuzz import all_targets
+from fuzz_targets import all_targets
 
 import dpfast
 

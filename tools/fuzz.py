@@ -6,7 +6,7 @@
 
 Under tools/sanitize.py reads and writes out of bounds, and undefined behaviour, end the process: a finding too. Each
 target runs in a process of its own, which is watched: a process that dies, or an execution that takes longer than the
-limit, is reported by its number, and the next execution begins in a new process. Targets stand in tests/fuzz.
+limit, is reported by its number, and the next execution begins in a new process. Targets stand in tests/fuzz_targets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from fuzz import Target, all_targets
+from fuzz_targets import Target, all_targets
 
 _PROGRESS = struct.Struct("qqd")  # the execution under way, executions so far, and when this one began
 _MOST_MEMORY = 8 << 30

@@ -8,7 +8,7 @@ Computed z against z(p), over a piece [a, b] of p, by the triangle inequality:
 - the word: its bits not yet revealed (p within 2^-64) and its rounding to 53 bits, times |z'| = 1/phi(z).
 """
 
-import sys
+import importlib.util
 from pathlib import Path
 
 import mpmath as mp
@@ -18,8 +18,12 @@ import pytest
 from dpfast.kernels.gaussian_noise import gaussian_offsets, quantile_table
 from dpfast.noise.samplers import TABLE_ERROR
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-import make_gaussian_table as tool
+# Loaded by its place: the folder of tools stays off the path.
+specification = importlib.util.spec_from_file_location(
+    "make_gaussian_table", Path(__file__).resolve().parents[2] / "tools" / "make_gaussian_table.py"
+)
+tool = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(tool)
 
 UNIT = mp.mpf(2) ** -53
 

@@ -32,7 +32,7 @@ from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapo
 from dpfast.noise.discrete import column_table
 from dpfast.statistics.gram import Grid, kernel_tables
 from dpfast.statistics.people import PersonUnit, block_limits
-from fuzz import Draw, target
+from fuzz_targets import Draw, target
 
 LEVELS = (-1, 0, 1, 2)
 

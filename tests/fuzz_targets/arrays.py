@@ -19,7 +19,7 @@ from dpfast.statistics import (
     sufficient_statistics,
 )
 from dpfast.statistics.people import people
-from fuzz import INTEGERS, Draw, target
+from fuzz_targets import INTEGERS, Draw, target
 
 REFUSALS = (ValueError, TypeError)
 DTYPES = ("f8", "f4", "f2", "i8", "i4", "u8", "u1", "?", ">f8", ">i4", "g", "c16", "O", "U3", "M8[s]", "V4")

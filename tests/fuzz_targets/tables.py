@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from dpfast.io import Boolean, Category, Columns, Number, RowOwners, blocks, in_memory, open_panel, open_table
 from dpfast.statistics import Trajectories, gram
-from fuzz import INTEGERS, Draw, target
-from fuzz.files import new_path
+from fuzz_targets import INTEGERS, Draw, target
+from fuzz_targets.files import new_path
 
 REFUSALS = (ValueError, TypeError, OSError)
 COLUMNS = Columns(

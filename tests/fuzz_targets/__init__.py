@@ -17,7 +17,7 @@ import numpy as np
 
 T = TypeVar("T")
 
-MODULES = ("fuzz.kernels", "fuzz.arrays", "fuzz.tables", "fuzz.documents")
+MODULES = ("fuzz_targets.kernels", "fuzz_targets.arrays", "fuzz_targets.tables", "fuzz_targets.documents")
 
 LARGEST = float(np.finfo(np.float64).max)
 SPECIAL = np.array(

@@ -12,8 +12,8 @@ from dpfast import Ledger, MultiOutcomeRidge, PolicyEvaluation, Privacy, Release
 from dpfast._documents import _OPENING, _digest, array_from_lists, read_document, write_document
 from dpfast.jobs import Job, outputs
 from dpfast.privacy.ledger_file import LedgerFile
-from fuzz import Draw, target
-from fuzz.files import new_path
+from fuzz_targets import Draw, target
+from fuzz_targets.files import new_path
 
 X = np.linspace(0.0, 0.5, 30).reshape(10, 3)
 BOUNDS = {"bound_x": 1.0, "bound_y": 1.0}
