@@ -255,6 +255,14 @@ def test_refused(arguments, options, kind, message):
         first_visit_returns(*arguments, **options)
 
 
+def test_the_top_of_a_grid_is_the_last_float_within_it():
+    # The exact end lies .75 of an ulp above the float below it.
+    grid = ReturnGrid.for_range(3 * 2.0**-55, 1.0)
+    end = Fraction(grid.low) + Fraction(grid.width)
+    assert float(end) > end
+    assert Fraction(grid.top) < end < Fraction(math.nextafter(grid.top, math.inf))
+
+
 def test_means_and_sums_refused():
     found = first_visit_returns(ONE, 0.5, return_range=RANGE)
     for default in (3.0, math.nextafter(found.grid.top, math.inf), math.nextafter(RANGE[0], -math.inf)):
