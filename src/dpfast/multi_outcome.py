@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._quiet import quiet
-from dpfast.feature_names import columns_of
+from dpfast.feature_names import columns_of, rows_to_predict
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.persistence import Persistent
 from dpfast.privacy import (
@@ -316,7 +316,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         ndarray of shape (n_rows, n_outcomes), or (n_rows,) if Y had one dimension
         """
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=np.float64)
+        rows = rows_to_predict(self, X)
         predicted: FloatArray = rows @ self.coef_.T + self.intercept_
         return predicted[:, 0] if self._single_outcome else predicted
 

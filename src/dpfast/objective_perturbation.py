@@ -18,12 +18,12 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d
 
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._quiet import quiet
-from dpfast.feature_names import columns_of
+from dpfast.feature_names import columns_of, rows_to_predict
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.persistence import Persistent
 from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release
@@ -435,7 +435,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
         ndarray of shape (n_rows,)
         """
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=np.float64)
+        rows = rows_to_predict(self, X)
         predicted: FloatArray = rows @ self.coef_ + self.intercept_
         return predicted
 
@@ -671,7 +671,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
         ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
         """
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=np.float64)
+        rows = rows_to_predict(self, X)
         margins: FloatArray = rows @ self.coef_.T + self.intercept_
         return margins[:, 0] if len(self.classes_) == 2 else margins
 

@@ -15,13 +15,14 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import lsq_linear
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import DataConversionWarning
-from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._quiet import quiet
+from dpfast.feature_names import columns_of, rows_to_predict
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.persistence import Persistent
 from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, UnsoundCalibrationWarning
@@ -186,7 +187,7 @@ class SparseRegression(RegressorMixin, Persistent):
             If the ledger has too little left; no data is read then.
         """
         privacy = self._checked()
-        columns = _columns(X)
+        columns = columns_of(X)
         with reserve(self, privacy) as reservation:
             if math.isinf(privacy.epsilon):
                 releases = self._fit_without_noise(X, y)
@@ -212,7 +213,7 @@ class SparseRegression(RegressorMixin, Persistent):
         ndarray of shape (n_rows,)
         """
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=np.float64)
+        rows = rows_to_predict(self, X)
         return np.asarray(rows @ self.coef_)
 
     @classmethod
@@ -572,12 +573,3 @@ def _least(enough: Callable[[int], bool]) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if tried(middle) else (middle, high)
     return high
-
-
-def _columns(X: Any) -> dict[str, Any]:
-    """Names and number of the features, where a table tells them without being read."""
-    if not hasattr(X, "shape"):
-        return {}
-    probe = BaseEstimator()
-    validate_data(probe, X, skip_check_array=True)
-    return dict(vars(probe))

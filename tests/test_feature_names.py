@@ -1,0 +1,49 @@
+"""Rows to predict from are refused without a word of what stands in them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpfast import MultiOutcomeRidge, ObjectivePerturbationClassifier, ObjectivePerturbationRegressor, SparseRegression
+
+ROWS = np.random.default_rng(0).uniform(-0.5, 0.5, (200, 3))
+LABELS = (ROWS[:, 0] > 0).astype(int)
+BOUNDS = {"bound_x": 1.0, "bound_y": 1.0}
+FITTED = {
+    "ridge": MultiOutcomeRidge(1.0, 1e-6, **BOUNDS).fit(ROWS, ROWS[:, 0]),
+    "regressor": ObjectivePerturbationRegressor(1.0, 1e-6, **BOUNDS, loss="huber").fit(ROWS, ROWS[:, 0]),
+    "classifier": ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=[0, 1]).fit(ROWS, LABELS),
+    "sparse": SparseRegression(1.0, 1e-6, n_nonzero=1).fit(ROWS, ROWS[:, 0]),
+}
+SECRET = "731.25"
+REFUSED = {
+    "one row": [731.25, 1.0, 2.0],
+    "text": [[1.0, "731.25 mg", 2.0]],
+    "text in an array of objects": np.array([[1.0, "731.25 mg", 2.0]], object),
+    "text in a frame": pd.DataFrame({"a": [1.0], "b": ["731.25 mg"], "c": [2.0]}),
+    "nothing in a frame": pd.DataFrame({"a": [1.0], "b": [None], "c": ["731.25"]}),
+    "complex": np.array([[731.25 + 1j, 1.0, 2.0]]),
+    "not a number": [[731.25, np.nan, 2.0]],
+    "infinite": [[731.25, np.inf, 2.0]],
+    "ragged": [[731.25, 1.0, 2.0], [1.0]],
+    "too narrow": [[731.25, 1.0]],
+}
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names:UserWarning")
+@pytest.mark.parametrize("rows", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("model", FITTED.values(), ids=FITTED)
+def test_refusals_quote_no_entry(model, rows):
+    with pytest.raises(ValueError, match=r"\bX\b|array") as raised:
+        model.predict(rows)
+    error = raised.value
+    while error is not None:
+        assert SECRET not in str(error)
+        error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize("model", FITTED.values(), ids=FITTED)
+def test_tables_of_numbers_of_any_kind_predict_alike(model):
+    expected = model.predict(ROWS[:5])
+    for rows in (ROWS[:5].tolist(), ROWS[:5].astype(object), np.asfortranarray(ROWS[:5])):
+        np.testing.assert_allclose(model.predict(rows), expected, rtol=1e-12)
