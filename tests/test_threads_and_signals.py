@@ -8,6 +8,7 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pytest
@@ -234,12 +235,12 @@ def test_threads_have_stopped_before_an_interrupt_leaves_even_one_that_comes_whi
     lock = threading.Lock()
     ranges = RowRanges(10**9, 1)
 
-    def work():
+    def work(seconds):
         with lock:
             running[0] += 1
         for _ in ranges:
             time.sleep(0.001)
-        time.sleep(0.05)
+        time.sleep(seconds)
         with lock:
             running[0] -= 1
 
@@ -251,7 +252,7 @@ def test_threads_have_stopped_before_an_interrupt_leaves_even_one_that_comes_whi
     with Alarm() as alarm:
         alarm.start(0.04)
         with pytest.raises(KeyboardInterrupt):
-            run_in_threads([interrupted, work, work], ranges.stop)
+            run_in_threads([interrupted, *(partial(work, seconds) for seconds in (0.3, 0.1))], ranges.stop)
     assert running[0] == 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -60,23 +60,32 @@ def run_in_threads(tasks: Sequence[Callable[[], Result]], stop: Callable[[], Non
     if len(tasks) == 1:
         return [tasks[0]()]
     with _Pool(len(tasks) - 1, stop) as pool:
-        # What NumPy is to do about overflows belongs to a context.
-        futures = [pool.submit(copy_context().run, task) for task in tasks[1:]]
-        return [tasks[0]()] + [future.result() for future in futures]
+        for task in tasks[1:]:
+            pool.start(task)
+        return [tasks[0]()] + [future.result() for future in pool.futures]
 
 
-class _Pool(transaction.Bracket[ThreadPoolExecutor]):
+class _Pool(transaction.Bracket["_Pool"]):
+    """Threads that have nothing left to do when their block is left."""
+
     def __init__(self, n_threads: int, stop: Callable[[], None]) -> None:
         super().__init__()
         self._pool = ThreadPoolExecutor(n_threads)
         self._stop = stop
+        self.futures: list[Future[Any]] = []
 
-    def _open(self) -> ThreadPoolExecutor:
-        return self._pool
+    def start(self, task: Callable[[], object]) -> None:
+        # What NumPy is to do about overflows belongs to a context.
+        self.futures.append(self._pool.submit(copy_context().run, task))
+
+    def _open(self) -> _Pool:
+        return self
 
     def _close(self) -> None:
-        # Of no effect where all has been done.
+        # Of no effect where all has been done. Tasks are waited for, not only threads: a thread whose join was
+        # interrupted counts as ended in CPython 3.11, and a second join would not wait.
         self._stop()
+        wait(self.futures)
         self._pool.shutdown()
 
 
