@@ -24,7 +24,7 @@ _OTHERS = 50
 # Where coefficients are attacked: many others, who keep one this far from its ends.
 _HELD, _HELD_AT = 5000, -0.8
 # A choice says less than noise: so many more outputs.
-_MORE = 6.0
+_MORE = 12.0
 # Largest outcome, where coefficients are attacked: their gradient then hardly depends on them.
 _OUTCOME = 20.0
 
