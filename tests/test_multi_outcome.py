@@ -180,6 +180,7 @@ def test_many_people_give_the_coefficients(route, adjacency):
     np.testing.assert_allclose(fitted.predict(x[:50]), x[:50] @ truth.T + constant, atol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", ["plain", "intercept", "box", "box and intercept"])
 def test_coef_std_is_the_spread_of_repeated_fits(route):
     rng = np.random.default_rng(6)

@@ -186,6 +186,7 @@ def test_moments_within_the_set_stay_as_they_are():
     assert LabelFactor.from_labels(labels).project_moments(moments, 1.0) is moments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["separate", "common"])
 @pytest.mark.parametrize(("n", "d", "outcomes"), [(500, 4, 10), (5000, 4, 100), (5000, 16, 100), (5000, 64, 10)])
 def test_a_projected_fit_is_no_worse_than_a_plain_one(n, d, outcomes, kind):

@@ -294,9 +294,9 @@ def gram(
         and ``max_rows * bound_x * bound_y``, which are the defaults. They need whole arrays (of a frame, its array is
         made), and `sums` are not kept: for an intercept, add a constant column to X.
     map_x, map_y : callable, optional
-        Public maps that blocks of X and of Y pass through before they are held to the bounds. What becomes of a row must
-        depend on that row alone, to the bit, as with `dpfast.statistics.rows.RowMap`: a reduction of NumPy or a product
-        of matrices over a block adds in an order that depends on the other rows.
+        Public maps that blocks of X and of Y pass through before they are held to the bounds. What becomes of a row
+        must depend on that row alone, to the bit, as with `dpfast.statistics.rows.RowMap`: a reduction of NumPy or a
+        product of matrices over a block adds in an order that depends on the other rows.
 
     Returns
     -------
