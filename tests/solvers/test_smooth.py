@@ -64,7 +64,7 @@ def objective(rows, y, loss, linear, penalty, x):
 
 
 def general_solver(rows, y, loss, linear, penalty, constraint):
-    """SLSQP on x = p - q, p and q nonnegative; its value at the nearest point of the set, which SLSQP leaves a little."""
+    """SLSQP on x = p - q, p and q nonnegative; the value at the nearest point of the set, which it leaves a little."""
     n = rows.shape[1]
 
     def value(z):
