@@ -168,7 +168,9 @@ class Workspace:
                 copy.write_bytes(content)
 
     def _run(self, *command: str) -> None:
-        done = subprocess.run(command, cwd=self.tree, capture_output=True, text=True)
+        # Meson, ninja and Cython are found beside this Python, whose environment need not be the active one.
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        done = subprocess.run(command, cwd=self.tree, env={**os.environ, "PATH": path}, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
 
