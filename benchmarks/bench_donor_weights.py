@@ -5,7 +5,13 @@ import time
 import numpy as np
 
 from dpfast import Privacy, noise
-from dpfast.releases.donor_weights import ObjectivePerturbation, OutputPerturbation, Panel, PanelBounds, ridge_weights
+from dpfast.synthetic_control.donor_weights import (
+    ObjectivePerturbation,
+    OutputPerturbation,
+    Panel,
+    PanelBounds,
+    ridge_weights,
+)
 
 N, N_PRE, N_POST, REPEATS = 100, 100, 3, 500
 

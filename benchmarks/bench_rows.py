@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from dpfast.releases.supports import TopEntries
+from dpfast.releases.selection import TopEntries
 from dpfast.statistics.rows import centred, shortened
 
 N_ROWS = 8192

@@ -14,8 +14,8 @@ import numpy as np
 
 from dpfast import SparseRegression
 from dpfast.noise import ExponentialPick, SecureSource
+from dpfast.papers.sparse_regression import recovery_probability
 from dpfast.solvers import SupportScores
-from dpfast.theory.sparse_regression import recovery_probability
 
 SIZES = [(60, 3), (50, 5)]
 

@@ -29,11 +29,12 @@ from dpfast import (
     SparseRegression,
     SyntheticControl,
 )
+from dpfast.estimator.spending import reserve
+from dpfast.io.people import People
 from dpfast.solvers import L2Ball
-from dpfast.spending import reserve
 from dpfast.statistics import GramAccumulator, Trajectories
 from dpfast.statistics.accumulator import PersonAccumulator
-from dpfast.statistics.people import People, PersonUnit
+from dpfast.statistics.person_unit import PersonUnit
 
 PACKAGE = os.path.dirname(dpfast.__file__) + os.sep
 BUDGET = Privacy(1e3, 0.5)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpfast.releases.smooth import Problem
+from dpfast.policy_evaluation.mechanism import Problem
 from dpfast.statistics import ReturnGrid, Trajectories, first_visit_returns
 
 FEATURES = np.array([[1.0, 0.0], [1.0, 0.5], [0.0, 2.0], [-1.0, 1.0]])

@@ -2,7 +2,7 @@
 
 - Table 1: excess risk of linear regression in the setting of Section H against n and p, with the noise as printed
   (Theorem 4's two parts on a table with hardly any curvature, Theorem 5 on one that has plenty in all directions) and
-  ours; slopes fitted on log scales beside the paper's exponents and those that dpfast.theory.convex_erm proves.
+  ours; slopes fitted on log scales beside the paper's exponents and those that dpfast.papers.convex_erm proves.
 - Gamma against Gaussian noise at equal budget (sound calibration, replace-one): excess risk against p.
 - Table 2: how often sparse regression finds the support, against n, for both selectors, beside Theorem 8's bound; and
   the least n, of those tried, at which it does 9 times of 10.
@@ -21,10 +21,10 @@ import numpy as np
 
 from dpfast import Privacy, SparseRegression, statistics
 from dpfast.noise import SeededSource
+from dpfast.papers import convex_erm as theory
+from dpfast.papers import sparse_regression as sparse_theory
 from dpfast.releases.minimisers import objective_perturbation
 from dpfast.solvers import L2Ball, SquaredLoss
-from dpfast.theory import convex_erm as theory
-from dpfast.theory import sparse_regression as sparse_theory
 
 EPSILON, DELTA = 1.0, 1e-6
 PEOPLE = (10_000, 30_000, 100_000, 300_000, 1_000_000)

@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 
 from dpfast import PolicyEvaluation, Privacy, UnsoundCalibrationWarning, UtilityWarning
-from dpfast.datasets.policy_evaluation import adjacent_pairs, chain_trajectories, chain_values, markov_trajectories
-from dpfast.releases.smooth import Problem, RidgeFit, WeightedMeans, calibrate
+from dpfast.datasets.decision_processes import adjacent_pairs, chain_trajectories, chain_values, markov_trajectories
+from dpfast.policy_evaluation.mechanism import Problem, RidgeFit, WeightedMeans, calibrate
 from dpfast.statistics import ReturnGrid, Trajectories
 
 N, GAMMA, EPSILON, DELTA = 40, 0.99, 0.1, 0.1

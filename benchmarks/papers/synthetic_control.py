@@ -24,8 +24,8 @@ import numpy as np
 
 from dpfast import Privacy, SyntheticControl, UnsoundCalibrationWarning, UtilityWarning, noise
 from dpfast.datasets import synthetic_control_panel
-from dpfast.releases.donor_weights import Panel, PanelBounds, algorithm, prediction, ridge_weights
-from dpfast.theory import synthetic_control as theory
+from dpfast.papers import synthetic_control as theory
+from dpfast.synthetic_control.donor_weights import Panel, PanelBounds, algorithm, prediction, ridge_weights
 
 SIZES = ((10, 10), (10, 100), (100, 10), (100, 100))  # n, T0
 RIDGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)

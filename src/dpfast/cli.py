@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpfast.privacy import BudgetExceeded, Privacy
+from dpfast.ledger import BudgetExceeded
+from dpfast.privacy import Privacy
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from dpfast.io import blocks, open_panel
+from dpfast.io.people import people
 from dpfast.noise import SeededSource, discrete_gaussian, gaussian, sample_without_replacement
 from dpfast.solvers import project_onto_simplex, quadratic_over_ball, quadratic_over_sphere
 from dpfast.statistics import (
@@ -18,7 +19,6 @@ from dpfast.statistics import (
     smooth_sensitivity,
     sufficient_statistics,
 )
-from dpfast.statistics.people import people
 from fuzz_targets import INTEGERS, Draw, target
 
 REFUSALS = (ValueError, TypeError)
@@ -91,7 +91,7 @@ def accumulators(draw: Draw) -> None:
     list(blocks(draw.choice((parts, parts[0], parts[0][0], iter(parts[0]), {"a": 1}, b"x"))))
 
 
-@target("statistics.people", accepts=REFUSALS)
+@target("io.people", accepts=REFUSALS)
 def groups_of_rows(draw: Draw) -> None:
     n = draw.integer(0, 20)
     ids = draw.choice(
@@ -162,7 +162,7 @@ def returns_of_trajectories(draw: Draw) -> None:
             Trajectories.concatenate([walks[selected], walks])
 
 
-@target("statistics.trajectory_sources", "statistics.states", accepts=REFUSALS)
+@target("io.trajectory_sources", "io.states", accepts=REFUSALS)
 def episodes(draw: Draw) -> None:
     def value():
         return draw.choice((0, 1, 2, -1, 2**64, 1.5, "a", None, True, np.int8(1), [], {}, 10**400, math.nan, "1e999"))

@@ -11,7 +11,7 @@ import numpy as np
 from dpfast import Ledger, MultiOutcomeRidge, PolicyEvaluation, Privacy, Release
 from dpfast._documents import _OPENING, _digest, array_from_lists, read_document, write_document
 from dpfast.jobs import Job, outputs
-from dpfast.privacy.ledger_file import LedgerFile
+from dpfast.ledger.file import LedgerFile
 from fuzz_targets import Draw, target
 from fuzz_targets.files import new_path
 
@@ -143,7 +143,7 @@ def arrays_of_lists(draw: Draw) -> None:
     array_from_lists("values", arguments.get("lists"), arguments.get("dtype"), arguments.get("shape"))
 
 
-@target("persistence", "privacy.release", "_documents", accepts=(ValueError, OSError))
+@target("estimator.persistence", "ledger.release", "_documents", accepts=(ValueError, OSError))
 def load_models(draw: Draw) -> None:
     path = new_path(".json")
     content = restructured(draw, draw.choice(MODEL_CONTENTS))
@@ -154,7 +154,7 @@ def load_models(draw: Draw) -> None:
     draw.choice((MultiOutcomeRidge, MultiOutcomeRidge, PolicyEvaluation)).load(path)
 
 
-@target("privacy.release", accepts=(ValueError, TypeError))
+@target("ledger.release", accepts=(ValueError, TypeError))
 def read_releases(draw: Draw) -> None:
     Release.from_dict(restructured(draw, draw.choice(RELEASES)))
 
@@ -176,7 +176,7 @@ def ledger_kind():
 LEDGER = ledger_content()
 
 
-@target("privacy.ledger_file", "_documents", accepts=(ValueError, OSError))
+@target("ledger.file", "_documents", accepts=(ValueError, OSError))
 def open_ledgers(draw: Draw) -> None:
     path, (kind, version) = new_path(".json"), ledger_kind()
     content = restructured(draw, LEDGER)

@@ -31,7 +31,7 @@ from dpfast.kernels.generalised_linear import LossSums
 from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapolate
 from dpfast.noise.discrete import column_table
 from dpfast.statistics.gram import Grid, kernel_tables
-from dpfast.statistics.people import PersonUnit, block_limits
+from dpfast.statistics.person_unit import PersonUnit, block_limits
 from fuzz_targets import Draw, target
 
 LEVELS = (-1, 0, 1, 2)

@@ -229,7 +229,7 @@ def frames(draw: Draw) -> None:
             continue
 
 
-@target("statistics.trajectory_sources", "statistics.states", "io.frames", "io.arrow", accepts=REFUSALS)
+@target("io.trajectory_sources", "io.states", "io.frames", "io.arrow", accepts=REFUSALS)
 def long_tables(draw: Draw) -> None:
     n = draw.choice((0, 1, 4, 4))
     frame = pd.DataFrame(

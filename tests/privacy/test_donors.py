@@ -7,6 +7,7 @@ import pytest
 from neighbours import climb, row_in_ball
 
 from dpfast import Privacy
+from dpfast.papers.donors_printed import printed_objective_noise, printed_output_noise
 from dpfast.privacy import (
     donor_curvature,
     donor_gradient,
@@ -14,8 +15,6 @@ from dpfast.privacy import (
     gaussian_delta,
     gaussian_mu,
     output_noise,
-    printed_objective_noise,
-    printed_output_noise,
     weight_sensitivity,
 )
 

@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from neighbours import climb, row_in_ball
 from reference.people import kept_rows, people_sums
 
+from dpfast.io.people import people
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy import MomentScales, block_moment_mu, person_moment_mu
 from dpfast.statistics import Grid, PersonUnit, gram, person_block_bounds, rounded_bound
 from dpfast.statistics.gram import kernel_tables
-from dpfast.statistics.people import block_limits, people
+from dpfast.statistics.person_unit import block_limits
 
 BOUNDS = {"bound_x": 2.0, "bound_y": 0.7}
 TIGHT = {"bound_xx": 6.0, "bound_xy": 1.5}

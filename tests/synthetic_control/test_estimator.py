@@ -18,7 +18,7 @@ from dpfast.datasets import california_prop99, synthetic_control_panel
 from dpfast.noise import SeededSource
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from dpfast.releases.moments import draw_repeatedly, unpacked
-from dpfast.synthetic_control.cross_section import CrossSection
+from dpfast.synthetic_control.mechanism import CrossSection
 
 N_PRE, N_POST = 4, 2
 T = N_PRE + N_POST
@@ -586,7 +586,7 @@ def test_everything_kept_follows_from_the_release(parameters, adjacency):
     other = model(random_state=0, adjacency=adjacency, **parameters)
     release = fitted.releases_[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpfast.synthetic_control.moments.draw", lambda *_: release)
+        patch.setattr("dpfast.synthetic_control.moment_fits.draw", lambda *_: release)
         other.fit(donors[::-1] * 0.9, 10, target=target)
     for name, value in vars(fitted).items():
         np.testing.assert_array_equal(getattr(other, name), value, err_msg=name)

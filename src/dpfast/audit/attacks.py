@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast.audit.laws import Law
-from dpfast.privacy import Privacy, Release
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy
 
 FloatArray = NDArray[np.float64]
 

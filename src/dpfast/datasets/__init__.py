@@ -5,8 +5,7 @@ import this package: noise comes from `dpfast.noise` alone.
 """
 
 from dpfast.datasets.california import Panel, california_prop99
-from dpfast.datasets.panels import SyntheticPanel, synthetic_control_panel
-from dpfast.datasets.policy_evaluation import (
+from dpfast.datasets.decision_processes import (
     GYMNASIUM_ENVIRONMENTS,
     FlatTrajectories,
     adjacent_pairs,
@@ -16,6 +15,7 @@ from dpfast.datasets.policy_evaluation import (
     markov_trajectories,
     table_values,
 )
+from dpfast.datasets.panels import SyntheticPanel, synthetic_control_panel
 
 __all__ = [
     "GYMNASIUM_ENVIRONMENTS",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast.datasets.policy_evaluation import (
+from dpfast.datasets.decision_processes import (
     GYMNASIUM_ENVIRONMENTS,
     chain_trajectories,
     chain_values,

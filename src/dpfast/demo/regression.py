@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.model_selection import train_test_split
 
+from dpfast.ledger import Ledger
 from dpfast.multi_outcome import MultiOutcomeRidge
-from dpfast.privacy import Ledger, Privacy
+from dpfast.privacy import Privacy
 
 FloatArray = NDArray[np.float64]
 

@@ -14,7 +14,10 @@ from dpfast.io.panel import (
     target_rows,
 )
 from dpfast.io.partitions import is_dask, reduce_partitions
+from dpfast.io.people import People, people
+from dpfast.io.states import StateEncoder
 from dpfast.io.table import BlockMap, Table, map_block, open_table
+from dpfast.io.trajectories import Trajectories
 
 __all__ = [
     "BlockMap",
@@ -25,8 +28,11 @@ __all__ = [
     "Number",
     "Orientation",
     "Panel",
+    "People",
     "RowOwners",
+    "StateEncoder",
     "Table",
+    "Trajectories",
     "as_matrix",
     "blocks",
     "check_n_pre",
@@ -37,6 +43,7 @@ __all__ = [
     "open_long_panel",
     "open_panel",
     "open_table",
+    "people",
     "period_labels",
     "reduce_partitions",
     "target_rows",

@@ -17,8 +17,9 @@ import numpy as np
 from dpfast._documents import spelled_out
 from dpfast.jobs.specification import Job
 from dpfast.kernels import transaction
+from dpfast.ledger import Release
 from dpfast.multi_outcome import MultiOutcomeRidge
-from dpfast.privacy import Privacy, Release
+from dpfast.privacy import Privacy
 
 MODEL, RECORD = "model.json", "report.json"
 FILES = ("coefficients.csv", MODEL, "report.md", RECORD)

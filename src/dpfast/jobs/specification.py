@@ -19,8 +19,9 @@ from dpfast.io.columns import Column
 from dpfast.io.files import FORMATS, file_format, table_files
 from dpfast.io.parts import table_parts
 from dpfast.jobs.sections import Section, read_toml
+from dpfast.ledger import Ledger
 from dpfast.multi_outcome import MultiOutcomeRidge
-from dpfast.privacy import Ledger, Privacy
+from dpfast.privacy import Privacy
 
 ESTIMATORS = {"multi_outcome_ridge": MultiOutcomeRidge}
 

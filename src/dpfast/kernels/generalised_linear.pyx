@@ -2,7 +2,7 @@
 
 The Hessian is the product of rows scaled by the roots of their weights with themselves, blocks of rows that stay in the
 cache given to BLAS. C-contiguous float64 arrays in, outputs allocated by the caller; no GIL, so threads take ranges of
-rows. The caller holds BLAS to one thread; shapes, finiteness and labels are checked in dpfast.solvers.smooth.
+rows. The caller holds BLAS to one thread; shapes, finiteness and labels are checked in dpfast.solvers.smooth_convex.
 """
 
 import numpy as np

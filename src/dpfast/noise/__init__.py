@@ -2,12 +2,12 @@
 
 from .blocks import random_blocks
 from .discrete import discrete_gaussian
+from .exponential import ExponentialPick
 from .grid import default_grid, finest_grid, grid_for_scales
-from .pick import ExponentialPick
 from .radial import l2_laplace
 from .samplers import gaussian, laplace
-from .sampling import sample_without_replacement
 from .source import BitSource, SecureSource, SeededSource, resolve_source
+from .subsets import sample_without_replacement
 
 __all__ = [
     "BitSource",

@@ -1,5 +1,6 @@
-"""What is promised: calibrations, which are functions of public numbers, and the records of what was spent."""
+"""What is promised: guarantees and calibrations, all of them functions of public numbers."""
 
+from dpfast._lazy import lazy
 from dpfast.privacy.block_moments import (
     BlockBounds,
     block_moment_mu,
@@ -7,7 +8,6 @@ from dpfast.privacy.block_moments import (
     person_moment_mu,
     person_moment_scales,
 )
-from dpfast.privacy.budget import BudgetExceeded, Ledger, Reservation
 from dpfast.privacy.composition import Composition, share_of_mu
 from dpfast.privacy.donors import (
     DonorObjectiveNoise,
@@ -17,12 +17,6 @@ from dpfast.privacy.donors import (
     donor_objective_noise,
     output_noise,
     weight_sensitivity,
-)
-from dpfast.privacy.donors_printed import (
-    PrintedObjectiveNoise,
-    PrintedOutputNoise,
-    printed_objective_noise,
-    printed_output_noise,
 )
 from dpfast.privacy.gaussian import (
     classic_gaussian_scale,
@@ -35,7 +29,7 @@ from dpfast.privacy.gaussian import (
     scale_for_mu,
     split_mu,
 )
-from dpfast.privacy.guarantee import Adjacency, Privacy
+from dpfast.privacy.guarantee import Adjacency, Calibration, Privacy, Unit, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.privacy.laplace import (
     exponential_mechanism_coefficient,
     l2_laplace_coordinate_quantile,
@@ -44,12 +38,8 @@ from dpfast.privacy.laplace import (
     l2_laplace_scale,
     laplace_scale,
 )
-from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
+from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.objective import ObjectiveNoise, objective_delta, objective_noise, objective_scale
-from dpfast.privacy.objective_printed import meets_its_claim, printed_objective_perturbation
-from dpfast.privacy.planning import Plan
-from dpfast.privacy.primo import primo_printed_delta, primo_printed_sampled_scales, primo_printed_scales
-from dpfast.privacy.release import Calibration, Release, Unit, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.privacy.sensitivity import (
     padded_bound,
     padded_squared_block_bounds,
@@ -58,7 +48,7 @@ from dpfast.privacy.sensitivity import (
     xx_sensitivity,
     xy_sensitivity,
 )
-from dpfast.privacy.smooth import (
+from dpfast.privacy.smooth_gaussian import (
     SmoothGaussian,
     best_beta,
     printed_smooth_gaussian,
@@ -67,25 +57,18 @@ from dpfast.privacy.smooth import (
 )
 from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.privacy.subsampling import subsampled_budget
-from dpfast.privacy.supports import VoteNoise, loss_range, score_rate, vote_noise
+from dpfast.privacy.support_noise import VoteNoise, loss_range, score_rate, vote_noise
 
 __all__ = [
     "Adjacency",
     "BlockBounds",
-    "BudgetExceeded",
     "Calibration",
     "Composition",
     "DonorObjectiveNoise",
-    "Ledger",
     "MomentScales",
     "ObjectiveNoise",
     "OutputNoise",
-    "Plan",
-    "PrintedObjectiveNoise",
-    "PrintedOutputNoise",
     "Privacy",
-    "Release",
-    "Reservation",
     "SmoothGaussian",
     "Unit",
     "UnsoundCalibrationWarning",
@@ -111,7 +94,6 @@ __all__ = [
     "laplace_scale",
     "least_noise_split",
     "loss_range",
-    "meets_its_claim",
     "moment_mu",
     "moment_scales",
     "objective_delta",
@@ -123,12 +105,6 @@ __all__ = [
     "padded_squared_bound",
     "person_moment_mu",
     "person_moment_scales",
-    "primo_printed_delta",
-    "primo_printed_sampled_scales",
-    "primo_printed_scales",
-    "printed_objective_noise",
-    "printed_objective_perturbation",
-    "printed_output_noise",
     "printed_smooth_gaussian",
     "scale_for_mu",
     "score_rate",
@@ -145,3 +121,24 @@ __all__ = [
     "xx_sensitivity",
     "xy_sensitivity",
 ]
+
+# Names that were here before the ledger, plans and printed calibrations had folders of their own.
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "BudgetExceeded": "dpfast.ledger",
+        "Ledger": "dpfast.ledger",
+        "Reservation": "dpfast.ledger",
+        "Release": "dpfast.ledger",
+        "Plan": "dpfast.estimator.plan",
+        "primo_printed_delta": "dpfast.papers.primo",
+        "primo_printed_sampled_scales": "dpfast.papers.primo",
+        "primo_printed_scales": "dpfast.papers.primo",
+        "PrintedObjectiveNoise": "dpfast.papers.donors_printed",
+        "PrintedOutputNoise": "dpfast.papers.donors_printed",
+        "printed_objective_noise": "dpfast.papers.donors_printed",
+        "printed_output_noise": "dpfast.papers.donors_printed",
+        "meets_its_claim": "dpfast.papers.objective_printed",
+        "printed_objective_perturbation": "dpfast.papers.objective_printed",
+    },
+)

@@ -41,7 +41,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpfast import _arguments as check
-from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
+from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 
 CLIPPINGS = ("common", "separate")
 

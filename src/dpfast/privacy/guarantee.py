@@ -9,6 +9,20 @@ from dpfast import _arguments as check
 
 Adjacency = Literal["replace_one", "add_remove"]
 
+Calibration = Literal["sound", "paper"]
+
+#: Whose data a guarantee is for: a row of the table that was fitted, or all that one person owns in it.
+Unit = Literal["row", "person"]
+
+
+class UnsoundCalibrationWarning(UserWarning):
+    """A printed algorithm that was asked for misses the guarantee printed with it."""
+
+
+class UtilityWarning(UserWarning):
+    """Public sizes alone say that the answer will be mostly noise."""
+
+
 #: What a ledger's sums may be above its budget, and calibrations aim below their target, relative.
 SLACK = 2.0**-40
 

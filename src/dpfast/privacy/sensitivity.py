@@ -1,7 +1,7 @@
 """How far one person can move a statistic: one documented bound each, rounded up, and the bounds of grid-rounded rows.
 
 Rows x are bounded by ``||x|| <= bound_x`` and outcome rows y by ``||y|| <= bound_y``, in the L2 norm. What several of
-these statistics can do jointly is less than the sum of what they can do alone: see `dpfast.privacy.moments`.
+these statistics can do jointly is less than the sum of what they can do alone: see `dpfast.privacy.moment_scales`.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from typing import Any
 from dpfast import _arguments as check
 from dpfast.privacy import _rounding as rounding
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_mu, gaussian_scale
-from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
+from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.sensitivity import xx_sensitivity, xy_sensitivity
 from dpfast.privacy.subsampling import inner_epsilon, sample_sizes
 

@@ -34,16 +34,9 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._quiet import quiet
-from dpfast.privacy import (
-    Calibration,
-    ObjectiveNoise,
-    Privacy,
-    Release,
-    UnsoundCalibrationWarning,
-    meets_its_claim,
-    objective_noise,
-    printed_objective_perturbation,
-)
+from dpfast.ledger import Release
+from dpfast.papers.objective_printed import meets_its_claim, printed_objective_perturbation
+from dpfast.privacy import Calibration, ObjectiveNoise, Privacy, UnsoundCalibrationWarning, objective_noise
 from dpfast.solvers import (
     Box,
     CallableLoss,
@@ -182,7 +175,7 @@ class ObjectiveBounds:
 
         Over a summed loss and penalty of strong convexity eta, noise b and (m/2) ||theta||^2 cost at most
         (E||b||^2 + m^2 ||theta||^2)/(2 (2m + eta)): Kifer, Smith and Thakurta's Theorem 5, with the constants of
-        dpfast.theory.convex_erm.
+        dpfast.papers.convex_erm.
 
         Parameters
         ----------

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from dpfast import noise
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.privacy import Calibration, Composition, Privacy, Release, Unit, compose_mu, share_of_mu
+from dpfast.ledger import Release
+from dpfast.papers.primo import primo_printed_delta, primo_printed_sampled_scales, primo_printed_scales
+from dpfast.privacy import Calibration, Composition, Privacy, Unit, compose_mu, share_of_mu
 from dpfast.privacy.block_moments import (
     BlockBounds,
     block_moment_mu,
@@ -30,8 +32,7 @@ from dpfast.privacy.block_moments import (
 )
 from dpfast.privacy.gaussian import gaussian_mu
 from dpfast.privacy.laplace import l2_laplace_scale
-from dpfast.privacy.moments import MomentScales, moment_mu, moment_scales
-from dpfast.privacy.primo import primo_printed_delta, primo_printed_sampled_scales, primo_printed_scales
+from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.solvers import MomentNoise, NoisyMoments
 from dpfast.statistics import Gram, PersonUnit, SampledGram, person_block_bounds

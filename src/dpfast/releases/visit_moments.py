@@ -16,11 +16,11 @@ from scipy import linalg
 
 from dpfast import noise
 from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.ledger import Release
 from dpfast.privacy import (
     BlockBounds,
     MomentScales,
     Privacy,
-    Release,
     block_moment_mu,
     block_moment_scales,
     gaussian_mu,

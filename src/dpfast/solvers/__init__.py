@@ -40,8 +40,8 @@ from dpfast.solvers.ridge import (
     ridge_from_moments,
     ridge_of_each_outcome,
 )
-from dpfast.solvers.singular import ridge_from_rows
-from dpfast.solvers.smooth import (
+from dpfast.solvers.ridge_from_rows import ridge_from_rows
+from dpfast.solvers.smooth_convex import (
     GeneralisedLinear,
     GeneralisedLinearBounds,
     SmoothConvexFunction,

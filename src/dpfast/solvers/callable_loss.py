@@ -19,7 +19,7 @@ from dpfast.kernels import generalised_linear
 from dpfast.solvers.constraints import finite_array
 from dpfast.solvers.losses import GeneralisedLinearLoss
 from dpfast.solvers.proximal_bounds import ROUND_UP, UNIT
-from dpfast.solvers.smooth import GeneralisedLinearBounds
+from dpfast.solvers.smooth_convex import GeneralisedLinearBounds
 
 FloatArray = NDArray[np.float64]
 LossFunction = Callable[[FloatArray, FloatArray], ArrayLike]

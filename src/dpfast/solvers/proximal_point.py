@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpfast.solvers.constraints import Constraint, L2Ball
 from dpfast.solvers.penalties import ElasticNet, Proximable
-from dpfast.solvers.smooth import SmoothConvexFunction, minimise_smooth, smallest_smooth_tolerance
+from dpfast.solvers.smooth_convex import SmoothConvexFunction, minimise_smooth, smallest_smooth_tolerance
 
 FloatArray = NDArray[np.float64]
 

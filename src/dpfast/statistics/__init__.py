@@ -1,10 +1,12 @@
 """Rows and trajectories to exact sums. What these return is the data owner's: it is not private."""
 
+from dpfast.io.states import StateEncoder
+from dpfast.io.trajectories import Trajectories
 from dpfast.statistics.accumulator import GramAccumulator, gram
 from dpfast.statistics.gram import Gram, Grid, person_block_bounds, rounded_bound
 from dpfast.statistics.influence import Influence, influence
 from dpfast.statistics.local_sensitivity import SMOOTH_SENSITIVITY_ERROR, smooth_sensitivity, smooth_sensitivity_lsl
-from dpfast.statistics.people import PersonUnit
+from dpfast.statistics.person_unit import PersonUnit
 from dpfast.statistics.returns import (
     FirstVisitReturns,
     ReturnGrid,
@@ -12,10 +14,8 @@ from dpfast.statistics.returns import (
     first_visit_returns,
     return_range,
 )
-from dpfast.statistics.sampled import SampledGram, cross_moments, sampled_gram
-from dpfast.statistics.states import StateEncoder
-from dpfast.statistics.trajectories import Trajectories
-from dpfast.statistics.visit_moments import SufficientStatistics, sufficient_statistics
+from dpfast.statistics.sampled_gram import SampledGram, cross_moments, sampled_gram
+from dpfast.statistics.visits import SufficientStatistics, sufficient_statistics
 from dpfast.statistics.votes import LassoSelector, Selector, block_votes, check_selector
 
 __all__ = [

@@ -15,12 +15,13 @@ from dpfast import _arguments as check
 from dpfast import io
 from dpfast._quiet import quiet
 from dpfast.io.blocks import dtype_name
+from dpfast.io.people import People, people
 from dpfast.kernels import gram as kernel
 from dpfast.kernels import person_gram, transaction
 from dpfast.kernels.columns import ColumnBlock, Rows, in_c_order, is_readable, readable
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.statistics.gram import Gram, Grid, checked_bounds, describe, kernel_tables
-from dpfast.statistics.people import People, PersonUnit, block_limits, people
+from dpfast.statistics.person_unit import PersonUnit, block_limits
 
 _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
 _PRODUCTS_PER_THREAD = 4_000_000  # below this, starting a thread costs more than it brings

@@ -23,7 +23,7 @@ from dpfast.kernels import gram as kernel
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy.block_moments import BlockBounds
 from dpfast.privacy.sensitivity import padded_bound, padded_squared_bound
-from dpfast.statistics.people import PersonUnit, block_limits
+from dpfast.statistics.person_unit import PersonUnit, block_limits
 
 # Rows reach this many grid units: about 2^-23 relative rounding error, and some 500 rows sum exactly in doubles.
 _LOG2_LENGTH = 22

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._quiet import quiet
+from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import first_visits as kernel
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.privacy import _rounding as rounding
-from dpfast.statistics.trajectories import Trajectories
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -20,21 +20,23 @@ from sklearn.utils.validation import check_is_fitted
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._quiet import quiet
-from dpfast.effects import effect_table
-from dpfast.persistence import Persistent
-from dpfast.privacy import Adjacency, Calibration, Ledger, Plan, Privacy, Release, UtilityWarning
+from dpfast.estimator.persistence import Persistent
+from dpfast.estimator.plan import Plan
+from dpfast.estimator.spending import reserve
+from dpfast.ledger import Ledger, Release
+from dpfast.privacy import Adjacency, Calibration, Privacy, UtilityWarning
 from dpfast.releases.moments import draw_repeatedly
 from dpfast.solvers import damped_solve
-from dpfast.spending import reserve
-from dpfast.synthetic_control.cross_section import (
+from dpfast.synthetic_control.effects import effect_table
+from dpfast.synthetic_control.mechanism import (
     CrossSection,
     CrossSectionBatch,
     prediction_interval,
 )
-from dpfast.synthetic_control.moments import MomentFits
+from dpfast.synthetic_control.moment_fits import MomentFits
 from dpfast.synthetic_control.parameters import RELATIVE_TO
 from dpfast.synthetic_control.reports import TargetReports
-from dpfast.synthetic_control.weights import WeightFits
+from dpfast.synthetic_control.weight_fits import WeightFits
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -325,7 +327,7 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         if self.mechanism != "cross_section":
             raise ValueError(
                 f"mechanism must be 'cross_section' to release moments repeatedly, got {self.mechanism!r}: "
-                "dpfast.releases.donor_weights repeats releases of weights"
+                "dpfast.synthetic_control.donor_weights repeats releases of weights"
             )
         repeats = check.positive_integer("repeats", repeats)
         targets = [

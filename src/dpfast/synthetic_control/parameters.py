@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast.kernels.threads import resolve_n_threads
-from dpfast.privacy import Adjacency, Calibration, Ledger, Privacy, Release
+from dpfast.ledger import Ledger, Release
+from dpfast.privacy import Adjacency, Calibration, Privacy
 
 FloatArray = NDArray[np.float64]
 

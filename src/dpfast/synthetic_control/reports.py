@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import io, plotting
-from dpfast.effects import effect_table
-from dpfast.effects import summary as effect_summary
-from dpfast.privacy import Release
+from dpfast.ledger import Release
+from dpfast.synthetic_control.effects import effect_table
+from dpfast.synthetic_control.effects import summary as effect_summary
 from dpfast.synthetic_control.parameters import DeclaredParameters
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class TargetReports(DeclaredParameters):
         Returns
         -------
         pandas.DataFrame
-            See `dpfast.effects.effect_table`.
+            See `dpfast.synthetic_control.effects.effect_table`.
         """
         rows = self._whole(target)
         pre, observed = rows[..., : self.n_pre_], rows[..., self.n_pre_ :]

@@ -1,0 +1,20 @@
+# The registry: every public name stands here once, and only here. Families are the modules with an estimator.
+from dpfast.convex_erm import ObjectivePerturbationClassifier as ObjectivePerturbationClassifier
+from dpfast.convex_erm import ObjectivePerturbationRegressor as ObjectivePerturbationRegressor
+from dpfast.estimator import Plan as Plan
+from dpfast.io import Trajectories as Trajectories
+from dpfast.ledger import BudgetExceeded as BudgetExceeded
+from dpfast.ledger import Ledger as Ledger
+from dpfast.ledger import Release as Release
+from dpfast.multi_outcome import MultiOutcomeRidge as MultiOutcomeRidge
+from dpfast.policy_evaluation import PolicyEvaluation as PolicyEvaluation
+from dpfast.privacy import Privacy as Privacy
+from dpfast.privacy import UnsoundCalibrationWarning as UnsoundCalibrationWarning
+from dpfast.privacy import UtilityWarning as UtilityWarning
+from dpfast.solvers import Box as Box
+from dpfast.solvers import L1Ball as L1Ball
+from dpfast.solvers import L2Ball as L2Ball
+from dpfast.sparse_regression import SparseRegression as SparseRegression
+from dpfast.synthetic_control import SyntheticControl as SyntheticControl
+
+__version__: str

@@ -1,0 +1,76 @@
+"""Modules that have moved, under the names by which programs may still import them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+MOVED = {
+    "dpfast.datasets.policy_evaluation": "dpfast.datasets.decision_processes",
+    "dpfast.effects": "dpfast.synthetic_control.effects",
+    "dpfast.feature_names": "dpfast.estimator.feature_names",
+    "dpfast.noise.pick": "dpfast.noise.exponential",
+    "dpfast.noise.sampling": "dpfast.noise.subsets",
+    "dpfast.objective_perturbation": "dpfast.convex_erm",
+    "dpfast.persistence": "dpfast.estimator.persistence",
+    "dpfast.privacy.accounting": "dpfast.ledger.export",
+    "dpfast.privacy.accounts": "dpfast.ledger.entries",
+    "dpfast.privacy.budget": "dpfast.ledger.ledger",
+    "dpfast.privacy.donors_printed": "dpfast.papers.donors_printed",
+    "dpfast.privacy.holder": "dpfast.ledger.process",
+    "dpfast.privacy.ledger_file": "dpfast.ledger.file",
+    "dpfast.privacy.moments": "dpfast.privacy.moment_scales",
+    "dpfast.privacy.objective_printed": "dpfast.papers.objective_printed",
+    "dpfast.privacy.planning": "dpfast.estimator.plan",
+    "dpfast.privacy.primo": "dpfast.papers.primo",
+    "dpfast.privacy.release": "dpfast.ledger.release",
+    "dpfast.privacy.smooth": "dpfast.privacy.smooth_gaussian",
+    "dpfast.privacy.supports": "dpfast.privacy.support_noise",
+    "dpfast.releases.donor_weights": "dpfast.synthetic_control.donor_weights",
+    "dpfast.releases.frames": "dpfast.multi_outcome.mechanism",
+    "dpfast.releases.smooth": "dpfast.policy_evaluation.mechanism",
+    "dpfast.releases.support_coefficients": "dpfast.sparse_regression.mechanism",
+    "dpfast.releases.supports": "dpfast.releases.selection",
+    "dpfast.solvers.singular": "dpfast.solvers.ridge_from_rows",
+    "dpfast.solvers.smooth": "dpfast.solvers.smooth_convex",
+    "dpfast.spending": "dpfast.estimator.spending",
+    "dpfast.statistics.people": "dpfast.statistics.person_unit",
+    "dpfast.statistics.sampled": "dpfast.statistics.sampled_gram",
+    "dpfast.statistics.states": "dpfast.io.states",
+    "dpfast.statistics.trajectories": "dpfast.io.trajectories",
+    "dpfast.statistics.trajectory_sources": "dpfast.io.trajectory_sources",
+    "dpfast.statistics.visit_moments": "dpfast.statistics.visits",
+    "dpfast.theory": "dpfast.papers",
+    "dpfast.theory.bound": "dpfast.papers.bound",
+    "dpfast.theory.convex_erm": "dpfast.papers.convex_erm",
+    "dpfast.theory.policy_evaluation": "dpfast.papers.policy_evaluation",
+    "dpfast.theory.sparse_regression": "dpfast.papers.sparse_regression",
+    "dpfast.theory.synthetic_control": "dpfast.papers.synthetic_control",
+}
+
+#: Those that were attributes of the package itself.
+TOP = {"effects": "dpfast.effects", "theory": "dpfast.theory"}
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds a module under its old name, and hands out the one that there is."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name in MOVED else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(MOVED[spec.name])
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # the import system has put the old name's in its place
+
+
+def install() -> None:
+    """Let old names be imported."""
+    sys.meta_path.append(_Finder())

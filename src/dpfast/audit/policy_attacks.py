@@ -1,0 +1,141 @@
+"""Attacks on policy evaluation: a person whose returns, or states visited, are as unlike another's as they can be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast.audit.attacks import Attack, claimed, probe
+from dpfast.audit.laws import GaussianShift
+from dpfast.audit.moment_attacks import Rows, shifted_attack
+from dpfast.ledger import Release
+from dpfast.policy_evaluation import PolicyEvaluation
+from dpfast.privacy import Adjacency, Privacy
+from dpfast.statistics import Trajectories
+
+FloatArray = NDArray[np.float64]
+
+# Enough for counts a few fewer not to make the smooth bound larger than the local one.
+_VISITORS = 4000
+# All visit both states; the second reward is discounted by this.
+_GAMMA = 0.5
+
+
+def policy_attacks(privacy: Privacy) -> Iterator[Attack]:
+    """Attack every method of `PolicyEvaluation`.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Claim; its delta is used by Gaussian noise alone, and its adjacency by neither.
+    """
+    one = replace(privacy, adjacency="replace_one")
+    for calibration in ("sound", "paper", "icml"):
+        for method in ("lsw", "lsl"):
+            yield mean_attack(one, method, calibration)
+    yield mean_attack(one, "lsw", "sound", features=np.array([[1.0], [1.0]]))
+    for delta in (privacy.delta, 0.0):
+        for adjacency in get_args(Adjacency):
+            for tabular in (True, False):
+                yield visit_attack(Privacy(privacy.epsilon, delta, adjacency), tabular=tabular)
+
+
+def mean_attack(privacy: Privacy, method: str, calibration: str, features: FloatArray | None = None) -> Attack:
+    """Attack noise of data-dependent size: all see both states and collect nothing, but one, who collects all.
+
+    Counts are alike on both tables, so the noise is, and the coefficients lie as far apart as the local sensitivity.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Claim, under replace-one with a delta above 0.
+    method : {"lsw", "lsl"}
+        Which.
+    calibration : {"sound", "paper", "icml"}
+        Whose constants.
+    features : ndarray of shape (2, n_features), optional
+        Of the two states.
+    """
+    # Strong convexity alone bounds how far ridge regression moves: it does so exactly where that is all there is.
+    ridge = None if method == "lsw" else 1e4 * _VISITORS
+    estimator = PolicyEvaluation(
+        gamma=_GAMMA,
+        return_range=(0.0, 1.0),
+        horizon=2,
+        method=method,  # type: ignore[arg-type]
+        ridge=ridge,
+        features=features,
+        n_threads=1,
+        calibration=calibration,  # type: ignore[arg-type]
+        **claimed(privacy),
+    )
+    starts = np.arange(0, 2 * _VISITORS + 1, 2)
+    states = np.tile([0, 1], _VISITORS)
+    tables, centres = [], []
+    for collected in (0.0, 1.0):
+        rewards = np.zeros(2 * _VISITORS)
+        # Both first-visit returns of the last visitor are what is collected.
+        rewards[-2:] = (1.0 - _GAMMA) * collected, collected
+        tables.append(Trajectories(states, rewards, starts, 2))
+        centres.append(_coefficients(collected, ridge, features))
+
+    def seen(neighbour: bool) -> FloatArray:
+        return np.asarray(estimator.fit(tables[neighbour]).coef_ - centres[neighbour])
+
+    shift = centres[1] - centres[0]
+    # The size of the noise is private and not recorded; it is alike in all coordinates.
+    law = GaussianShift(shift, None)
+    kind = "" if features is None else " with features"
+    name = f"DP-{method.upper()}{kind}, {calibration}, {privacy.adjacency}"
+    # Its smoothness is searched for anew in every fit.
+    return Attack(name, privacy, law, seen, (estimator,), effort=0.4 if method == "lsl" else 1.0)
+
+
+def _coefficients(collected: float, ridge: float | None, features: FloatArray | None) -> FloatArray:
+    """Coefficients without noise of returns that only the last visitor has, of both states with weight 1/2."""
+    phi = np.eye(2) if features is None else features
+    if ridge is None:
+        return np.asarray(np.linalg.lstsq(phi, np.full(2, collected / _VISITORS), rcond=None)[0])
+    system = 0.5 * _VISITORS * phi.T @ phi + 0.5 * ridge * np.eye(phi.shape[1])
+    return np.asarray(np.linalg.solve(system, 0.5 * phi.T @ np.full(2, collected)))
+
+
+def visit_attack(privacy: Privacy, *, tabular: bool) -> Attack:
+    """Attack sums of visits and returns: each person visits one state, and collects all there is.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Claim; pure where its delta is 0.
+    tabular : bool
+        Whether states have a feature each, or such features as are worst.
+    """
+    options: dict[str, Any] = {"gamma": _GAMMA, "return_range": (0.0, 1.0), "horizon": 1, "weights": np.ones(2)}
+    options |= {"method": "sufficient_statistics", "ridge": 1.0} | claimed(privacy)
+    rows = Rows("sums of visits and returns", {"nonnegative": True}, cosines=np.zeros(1), signs=(1.0,), diagonal=True)
+    if not tabular:
+        # Of persons who collect as much, features at this angle move both sums most.
+        record = probe(lambda: _visits(PolicyEvaluation(features=_pair(-0.5), **options), _pair(-0.5)))
+        cosine = -min(1.0, 0.5 * (record.scales["xx"] / record.scales["xy"]) ** 2)
+        rows = Rows("sums of visits and returns with features", cosines=np.array([cosine]), signs=(1.0,))
+        options["features"] = np.vstack([table[0] for table in rows.tables(cosine, 1.0, "replace_one")])
+    estimator = PolicyEvaluation(**options)
+    return shifted_attack(rows, privacy.adjacency, lambda table: _visits(estimator, table[0]), estimator)
+
+
+def _pair(cosine: float) -> FloatArray:
+    return np.array([[1.0, 0.0], [cosine, math.sqrt(1.0 - cosine**2)]])
+
+
+def _visits(estimator: PolicyEvaluation, visited: FloatArray) -> Release:
+    """Fit visitors of one state each, told by its features."""
+    features = np.eye(2) if estimator.features is None else np.asarray(estimator.features)
+    states = np.argmax(visited @ features.T, axis=1)
+    walks = Trajectories(states, np.ones(len(states)), np.arange(len(states) + 1), 2)
+    released: Release = estimator.fit(walks).releases_[0]
+    return released

@@ -1,0 +1,184 @@
+"""Attacks on sparse regression: on the choice of a support, by scores and by votes, and on its coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast.audit.attacks import Attack, claimed, probe
+from dpfast.audit.laws import GaussianShift, Law, NormShift, OddsShift
+from dpfast.privacy import Adjacency, Privacy
+from dpfast.releases.selection import RecordBounds
+from dpfast.sparse_regression import SparseRegression
+from dpfast.sparse_regression.mechanism import SupportRegression
+
+FloatArray = NDArray[np.float64]
+
+# Nearly all of the budget, for the stage that is attacked.
+_MOST = 0.99
+# Rows of other people, who hold coefficients where they are.
+_OTHERS = 50
+# Where coefficients are attacked: many others, who keep one this far from its ends.
+_HELD, _HELD_AT = 5000, -0.8
+# A choice says less than noise: so many more outputs.
+_MORE = 12.0
+# Largest outcome, where coefficients are attacked: their gradient then hardly depends on them.
+_OUTCOME = 20.0
+
+
+def support_attacks(privacy: Privacy) -> Iterator[Attack]:
+    """Attack both stages of `SparseRegression`, and both ways to choose.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Claim; its delta is used by Gaussian noise alone, and its adjacency by neither.
+    """
+    for adjacency in get_args(Adjacency):
+        pure = Privacy(privacy.epsilon, 0.0, adjacency)
+        claim = Privacy(privacy.epsilon, privacy.delta, adjacency)
+        yield score_attack(pure)
+        yield vote_attack(pure, 1)
+        yield vote_attack(claim, 20)
+        yield coefficient_attack(pure)
+        yield coefficient_attack(claim)
+        yield score_attack(pure, "paper")
+    yield vote_attack(Privacy(privacy.epsilon), 1, "paper")
+    for delta in (privacy.delta, 0.0):
+        yield coefficient_attack(Privacy(privacy.epsilon, delta, "add_remove"), "paper")
+
+
+def score_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
+    """Attack the exponential mechanism with two features, whose scores one record moves as far apart as can be.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Claim, of delta 0.
+    calibration : {"sound", "paper"}
+        Of the rate.
+    """
+    options: dict[str, Any] = {"n_nonzero": 1, "selector": "exponential", "selection_share": _MOST, "n_threads": 1}
+    estimator = SparseRegression(calibration=calibration, **options, **claimed(privacy))  # type: ignore[arg-type]
+    # One feature explains the person with a coefficient of 1, and makes the other's -1 worst: losses of 0 and of 2.
+    others = np.tile([1.0, -1.0], (_OTHERS, 1)), np.ones(_OTHERS)
+    tables = _neighbours(others, (np.ones(2), 1.0), (-np.ones(2), 1.0), privacy.adjacency)
+
+    def seen(neighbour: bool) -> FloatArray:
+        return np.array(estimator.fit(*tables[neighbour]).support_[0], np.float64)
+
+    record = probe(lambda: estimator.fit(*tables[0]).releases_[0])
+    moved = 4.0 if privacy.adjacency == "replace_one" else 2.0
+    law = OddsShift(moved / record.scales["support"])
+    name = f"support by scores{_printed(calibration)}, {privacy.adjacency}"
+    return Attack(name, record.privacy, law, seen, (estimator,), effort=_MORE if calibration == "sound" else 1.0)
+
+
+def vote_attack(privacy: Privacy, size: int, calibration: str = "sound") -> Attack:
+    """Attack the votes of a single block, all of which one record turns.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Claim.
+    size : int
+        Votes of a block; with many of them Gaussian noise is the lesser, where delta allows it.
+    calibration : {"sound", "paper"}
+        Of the noise.
+    """
+
+    def turned(x: FloatArray, y: FloatArray, size: int) -> NDArray[np.int64]:
+        return np.arange(size) + (size if x[:, 0].min() < -0.5 else 0)
+
+    # The lasso's own vote goes to the first feature, but for a person who has a large outcome and the second.
+    selector: Any = turned if size > 1 else "sample_aggregate"
+    options: dict[str, Any] = {"n_nonzero": size, "selector": selector, "n_blocks": 1, "selection_share": _MOST}
+    estimator = SparseRegression(calibration=calibration, **options, **claimed(privacy))  # type: ignore[arg-type]
+    width = 2 * size
+    if size > 1:
+        others = np.full((size + 1, width), 0.5), np.zeros(size + 1)
+        person, instead = (np.full(width, -1.0), 0.0), (np.full(width, 0.5), 0.0)
+    else:
+        weak = np.tile([[0.2, 0.0], [-0.2, 0.0]], (5, 1))
+        others = weak, weak[:, 0]
+        person, instead = (np.eye(width)[1], 1.0), (np.eye(width)[0], 1.0)
+    tables = _neighbours(others, person, instead, privacy.adjacency)
+    votes = [np.repeat([0.0, 1.0], size), np.repeat([1.0, 0.0], size)]
+
+    def seen(neighbour: bool) -> FloatArray:
+        return np.asarray(estimator.fit(*tables[neighbour]).releases_[0].values["votes"] - votes[neighbour])
+
+    record = probe(lambda: estimator.fit(*tables[0]).releases_[0])
+    shift, scale = votes[1] - votes[0], record.scales["votes"]
+    law: Law
+    if record.mechanism == "Gaussian":
+        law = GaussianShift(shift, np.full(width, scale))
+    else:
+        law = NormShift((shift,), (scale,), "Laplace")
+    name = f"support by votes{_printed(calibration)}, {record.mechanism}, {privacy.adjacency}"
+    return Attack(name, record.privacy, law, seen, (estimator,))
+
+
+def coefficient_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
+    """Attack the coefficient of one feature: the noise in its objective, as in `dpfast.audit.minimiser_attacks`.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Claim; pure where its delta is 0.
+    calibration : {"sound", "paper"}
+        Of the noise and the convexity.
+    """
+    options: dict[str, Any] = {"n_nonzero": 1, "selector": "exponential", "selection_share": 1.0 - _MOST}
+    outcome = 1.0
+    if calibration == "sound":
+        options, outcome = options | {"bound_x": 1.0, "bound_y": _OUTCOME}, _OUTCOME
+    estimator = SparseRegression(calibration=calibration, **options, **claimed(privacy))  # type: ignore[arg-type]
+    n = _HELD
+    others = np.ones((n, 1)), np.full(n, _HELD_AT)
+    one = np.ones(1)
+    tables = _neighbours(others, (one, outcome), (one, -outcome), privacy.adjacency)
+    record = probe(lambda: estimator.fit(*tables[0]).releases_[1])
+    bounds = RecordBounds(1, 1.0, outcome)
+    calibrate = SupportRegression.calibrate if calibration == "sound" else SupportRegression.printed
+    convexity = calibrate(record.privacy, bounds, n + 1).calibrated.strong_convexity
+    curvature = [float(np.sum(x**2)) + convexity for x, _ in tables]
+    linear = [float(x[:, 0] @ y) for x, y in tables]
+
+    def seen(neighbour: bool) -> FloatArray:
+        theta = estimator.fit(*tables[neighbour]).releases_[1].values["coef"]
+        return np.asarray(linear[neighbour] - curvature[neighbour] * theta)
+
+    # What the person adds to the slope; under add/remove less where the coefficient is nearer to the person's outcome.
+    scale = record.scales["objective"]
+    shift = np.array([2.0 * outcome])
+    if privacy.adjacency == "add_remove":
+        shift = np.array([outcome - linear[1] / curvature[1] - 10.0 * scale / n])
+    law: Law = NormShift((shift,), (scale,))
+    if record.mechanism.startswith("Gaussian"):
+        law = GaussianShift(shift, np.array([scale]))
+    name = f"coefficient{_printed(calibration)}, {record.mechanism}, {privacy.adjacency}"
+    return Attack(name, record.privacy, law, seen, (estimator,))
+
+
+def _neighbours(
+    others: tuple[FloatArray, FloatArray],
+    person: tuple[FloatArray, float],
+    instead: tuple[FloatArray, float] | None,
+    adjacency: Adjacency,
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Return the others with a person, and with another in that place, or none."""
+
+    def joined(one: tuple[FloatArray, float]) -> tuple[FloatArray, FloatArray]:
+        return np.vstack([others[0], one[0]]), np.append(others[1], one[1])
+
+    if adjacency == "replace_one" and instead is not None:
+        return [joined(person), joined(instead)]
+    return [joined(person), others]
+
+
+def _printed(calibration: str) -> str:
+    return "" if calibration == "sound" else ", as printed"

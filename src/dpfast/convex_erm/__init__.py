@@ -1,0 +1,9 @@
+"""Convex empirical risk minimisation: noise in the objective."""
+
+from dpfast.convex_erm.estimator import (
+    ObjectivePerturbationClassifier,
+    ObjectivePerturbationRegressor,
+    objective_perturbation,
+)
+
+__all__ = ["ObjectivePerturbationClassifier", "ObjectivePerturbationRegressor", "objective_perturbation"]

@@ -1,0 +1,5 @@
+"""What all estimators share: parameters and checks, plans, files, names of features."""
+
+from dpfast.estimator.plan import Plan
+
+__all__ = ["Plan"]

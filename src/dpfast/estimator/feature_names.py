@@ -1,0 +1,86 @@
+"""Tables of features as scikit-learn knows them: the names and the number of their columns, rows to predict from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from dpfast import io
+from dpfast.io.own_words import in_own_words
+
+
+def columns_of(X: Any) -> dict[str, Any]:
+    """Return the fitted attributes that scikit-learn gives names and number of the features, where a table has them.
+
+    Parameters
+    ----------
+    X : table
+        Of any kind.
+
+    Returns
+    -------
+    dict
+        ``n_features_in_`` and, where all columns have names, ``feature_names_in_``; empty where the table has no shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.estimator.feature_names import columns_of
+    >>> columns_of(np.ones((2, 3)))
+    {'n_features_in_': 3}
+    """
+    if isinstance(X, io.EncodedTable):
+        names = X.columns.feature_names
+        return {"n_features_in_": len(names), "feature_names_in_": np.array(names, dtype=object)}
+    if not hasattr(X, "shape"):
+        return {}
+    probe = BaseEstimator()
+    validate_data(probe, X, skip_check_array=True)
+    return dict(vars(probe))
+
+
+def rows_to_predict(estimator: BaseEstimator, X: Any) -> NDArray[np.float64]:
+    """Return rows as a fitted estimator can use them, refused without a word of their entries.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Fitted.
+    X : array_like or DataFrame of shape (n_rows, n_features)
+        Finite numbers.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features)
+
+    Raises
+    ------
+    ValueError
+        If X is not two-dimensional, holds anything but finite real numbers, or has other columns than the fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast import MultiOutcomeRidge
+    >>> from dpfast.estimator.feature_names import rows_to_predict
+    >>> model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0).fit(np.eye(3), np.ones(3))
+    >>> rows_to_predict(model, [[1, 2, 3]])
+    array([[1., 2., 3.]])
+    """
+    is_numeric = isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim == 2
+    if not is_numeric and not hasattr(X, "tocsr"):  # sparse matrices are refused by name
+        array = in_own_words(lambda: np.asarray(X), "X must be a table of numbers, with rows of one length")
+        if array.ndim != 2:
+            raise ValueError(
+                f"Expected 2D array, got {array.ndim}D array instead. Reshape your data: X.reshape(-1, 1) if it has a "
+                "single feature, X.reshape(1, -1) if it is a single row"
+            )
+        if array.dtype.kind == "c":
+            raise ValueError("Complex data not supported: X must hold real numbers")
+        in_own_words(lambda: array.astype(np.float64), "X must hold numbers, none of them missing")
+    rows: NDArray[np.float64] = validate_data(estimator, X, reset=False, dtype=np.float64)
+    return rows

@@ -1,0 +1,196 @@
+"""Fitted models as JSON files: everything public about them, to the bit, and nothing that is executed when read.
+
+A file holds the estimator's name, its parameters and its fitted attributes, releases included. It never holds a
+ledger, which is an account and not a model, nor a seed: whoever has the seed of a release can take its noise off.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Collection, Mapping
+from importlib.metadata import version
+from inspect import signature
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from dpfast._documents import array_from_lists, array_to_lists, read_document, write_document
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy
+
+_KIND = "dpfast model"
+_VERSION = 1
+_LEFT_OUT = ("ledger", "random_state")
+_ATTRIBUTE = re.compile("_?[a-z][a-z0-9_]*")
+
+
+class Persistent(BaseEstimator):
+    """An estimator that is saved to and loaded from JSON.
+
+    Subclasses refuse, in `_check_loaded`, attributes that no fit can have produced. Parameters may be of the classes in
+    `_PARAMETER_TYPES`, which keep what they were made with under the names of their constructors' arguments.
+    """
+
+    _PARAMETER_TYPES: ClassVar[tuple[type, ...]] = ()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a JSON file: its parameters and, if it is fitted, all that was released.
+
+        Neither the ledger nor `random_state` is written. What stands in the file is public, as the releases are.
+
+        Parameters
+        ----------
+        path : path-like
+            Replaced as a whole if it exists.
+
+        Raises
+        ------
+        TypeError
+            If the path is no path, or a parameter is no number, string, array or collection of them.
+        OSError
+            If the file cannot be written; what was there before is then untouched.
+        """
+        target = _path(path)
+        parameters = self.get_params(deep=False)
+        fitted = {name: value for name, value in vars(self).items() if name not in parameters}
+        content = {
+            "dpfast": version("dpfast"),
+            "estimator": type(self).__name__,
+            "parameters": {
+                name: self._encode_parameter(name, value) for name, value in parameters.items() if name not in _LEFT_OUT
+            },
+            "fitted": {name: _encode(name, value) for name, value in fitted.items()},
+        }
+        temporary = f"{target}.{os.getpid()}-{threading.get_ident()}.tmp"
+        write_document(target, _KIND, _VERSION, content, temporary=temporary)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model that `save` wrote.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+
+        Returns
+        -------
+        estimator
+            With the saved parameters and fitted attributes, equal to the bit; without a ledger and a seed.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, of another estimator or layout, or holds what no fit can have produced.
+        TypeError
+            If the path is no path.
+        OSError
+            If the file cannot be read.
+        """
+        source = _path(path)
+        content = read_document(source, _KIND, _VERSION)
+        try:
+            return cls._from_content(content)
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"{source!r} does not hold a valid {cls.__name__}: {error}") from error
+
+    @classmethod
+    def _from_content(cls, content: Mapping[str, Any]) -> Self:
+        if content["estimator"] != cls.__name__:
+            raise ValueError(f"it is a {content['estimator']!r}")
+        parameters = {name: cls._decode_parameter(name, value) for name, value in content["parameters"].items()}
+        expected = set(cls._get_param_names()) - set(_LEFT_OUT)
+        if not parameters.keys() <= expected:
+            raise ValueError(f"it has parameters that the estimator does not: {sorted(parameters.keys() - expected)}")
+        model = cls(**parameters)
+        fitted = {name: _decode(name, value) for name, value in content["fitted"].items()}
+        for name in fitted:
+            # Nothing read may stand in for a method, a property or a parameter.
+            if not _ATTRIBUTE.fullmatch(name) or hasattr(model, name):
+                raise ValueError(f"{name!r} cannot be a fitted attribute")
+        model.__dict__.update(fitted)
+        model._check_loaded()
+        return model
+
+    def _set_fitted(self, fitted: Mapping[str, Any], forgotten: Collection[str]) -> Self:
+        """Set what was fitted, and drop what an earlier fit left, in one step that no interrupt splits."""
+        kept = {name: value for name, value in self.__dict__.items() if name not in forgotten}
+        self.__dict__ = kept | dict(fitted)
+        return self
+
+    def _encode_parameter(self, name: str, value: object) -> Any:
+        if type(value) not in self._PARAMETER_TYPES:
+            return _encode(name, value)
+        made_with = [argument for argument in signature(type(value)).parameters if hasattr(value, argument)]
+        arguments = {argument: _encode(name, getattr(value, argument)) for argument in made_with}
+        return {"object": {"type": type(value).__name__, "arguments": arguments}}
+
+    @classmethod
+    def _decode_parameter(cls, name: str, value: Any) -> Any:
+        if not isinstance(value, dict) or value.keys() != {"object"}:
+            return _decode(name, value)
+        types = {one.__name__: one for one in cls._PARAMETER_TYPES}
+        arguments = {argument: _decode(name, one) for argument, one in value["object"]["arguments"].items()}
+        return types[value["object"]["type"]](**arguments)
+
+    def _check_loaded(self) -> None:
+        """Raise ValueError for parameters or attributes that no fit can have produced."""
+
+
+def _path(path: object) -> str:
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise TypeError(f"path must be a path, got a {type(path).__name__}")
+    return os.path.realpath(path)
+
+
+def _encode(name: str, value: object) -> Any:
+    """Return JSON for a value; where JSON has no such type, an object whose one member names it."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    match value:
+        case np.ndarray():
+            array = {"dtype": value.dtype.str, "shape": list(value.shape), "values": array_to_lists(value)}
+            return {"array": array}
+        case np.bool_() | np.integer() | np.floating():
+            return {"scalar": {"dtype": value.dtype.str, "value": value.item()}}
+        case Release():
+            return {"release": value.to_dict()}
+        case Privacy():
+            return {"privacy": [value.epsilon, value.delta, value.adjacency]}
+        case tuple():
+            return {"tuple": [_encode(name, member) for member in value]}
+        case list():
+            return [_encode(name, member) for member in value]
+        case dict() if all(type(key) is str for key in value):
+            return {"dict": {key: _encode(name, member) for key, member in value.items()}}
+    raise TypeError(
+        f"{name} cannot be saved: a {type(value).__name__} is no number, string, array or collection of them"
+    )
+
+
+def _decode(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decode(name, member) for member in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) != 1:
+        raise ValueError(f"{name} is of no known type")
+    ((kind, content),) = value.items()
+    match kind:
+        case "array":
+            return array_from_lists(name, content["values"], content["dtype"], content["shape"])
+        case "scalar":
+            return array_from_lists(name, content["value"], content["dtype"], [])[()]
+        case "release":
+            return Release.from_dict(content)
+        case "privacy":
+            epsilon, delta, adjacency = content
+            return Privacy(epsilon, delta, adjacency)
+        case "tuple":
+            return tuple(_decode(name, member) for member in content)
+        case "dict":
+            return {key: _decode(name, member) for key, member in content.items()}
+    raise ValueError(f"{name} is of no known type")

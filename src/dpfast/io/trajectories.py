@@ -1,0 +1,456 @@
+"""Trajectories as flat arrays: the people of policy evaluation, each a sequence of states and rewards.
+
+The set of states is public and declared, as a number of states or as a list of them, never taken from the data. Where
+trajectories come from is in `dpfast.io.trajectory_sources`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpfast import _arguments as check
+from dpfast._quiet import quiet
+from dpfast.io import trajectory_sources as sources
+from dpfast.io.blocks import dtype_name
+from dpfast.io.own_words import in_own_words
+from dpfast.io.states import StateEncoder, declared_states
+from dpfast.kernels import first_visits as kernel
+from dpfast.kernels.columns import in_c_order
+
+Index = NDArray[np.int64]
+
+_MOST_STATES = (1 << 31) - 1
+# Sums of this many rewards stay finite for any number of steps.
+_LARGEST_REWARD = 1e200
+
+
+class Trajectories:
+    """Trajectories in flat arrays. **Not private**: they belong to the owner of the data.
+
+    Parameters
+    ----------
+    states : array_like of int (n_steps,)
+        The state of every step, one trajectory after the other, from 0 to ``n_states - 1``. int32 and int64 are kept
+        as they are.
+    rewards : array_like (n_steps,)
+        The reward received on leaving (or, where a terminal state is recorded, on being in) that state; finite, below
+        1e200 in size. float32 and float64 are kept as they are.
+    offsets : array_like of int (n_trajectories + 1,)
+        Where each trajectory begins, and at last ``n_steps``; every trajectory has a step.
+    n_states : int
+        Number of states, below 2**31. Public: declared, not counted.
+    encoder : StateEncoder, optional
+        What the integers stand for.
+
+    Attributes
+    ----------
+    states, rewards, offsets : ndarray, read-only
+        The arrays; they must not be changed by other means either.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If kinds or lengths do not fit, a trajectory is empty, a state is unknown or a reward is not finite. Messages
+        do not say whose trajectory it is, nor what is in it.
+
+    Examples
+    --------
+    >>> from dpfast.statistics import Trajectories
+    >>> walks = Trajectories([0, 1, 2, 1], [0.0, 0.0, 1.0, 0.5], [0, 3, 4], n_states=3)
+    >>> walks
+    <Trajectories over 3 states: not private>
+    >>> len(walks), walks[1:].rewards
+    (2, array([0.5]))
+    """
+
+    def __init__(
+        self,
+        states: ArrayLike,
+        rewards: ArrayLike,
+        offsets: ArrayLike,
+        n_states: int,
+        *,
+        encoder: StateEncoder | None = None,
+    ) -> None:
+        number = check.positive_integer("n_states", n_states)
+        if number > _MOST_STATES:
+            raise ValueError(f"n_states must be below 2**31, got {number}")
+        if encoder is not None and len(encoder) != number:
+            raise ValueError(f"n_states is {number}, but encoder has {len(encoder)} states")
+        self._check_and_set(states, rewards, offsets, number, encoder)
+
+    @quiet
+    def _check_and_set(
+        self,
+        states: ArrayLike,
+        rewards: ArrayLike,
+        offsets: ArrayLike,
+        n_states: int,
+        encoder: StateEncoder | None,
+    ) -> Trajectories:
+        state, reward, offset = _states(states), _rewards(rewards), _offsets(offsets)
+        if len(state) != len(reward):
+            raise ValueError("states and rewards have different lengths")
+        _check_offsets(offset, len(state))
+        _check_steps(state, reward, n_states)
+        return self._set(state, reward, offset, n_states, encoder)
+
+    def _set(
+        self, states: NDArray[Any], rewards: NDArray[Any], offsets: Index, n_states: int, encoder: StateEncoder | None
+    ) -> Trajectories:
+        self.states, self.rewards, self.offsets = map(_read_only, (states, rewards, offsets))
+        self.n_states = n_states
+        self.encoder = encoder
+        return self
+
+    @classmethod
+    @quiet
+    def from_episodes(
+        cls,
+        episodes: Iterable[Iterable[Sequence[Any]]],
+        n_states: int | None = None,
+        *,
+        states: Iterable[Hashable] | None = None,
+    ) -> Trajectories:
+        """Build from lists of steps.
+
+        Parameters
+        ----------
+        episodes : iterable of iterable of tuple
+            Steps (state, reward) or (state, action, reward).
+        n_states : int, optional
+            States are the integers from 0 to ``n_states - 1``. Either this or `states` is needed.
+        states : iterable of hashable, optional
+            All states there are: see `StateEncoder`.
+
+        Returns
+        -------
+        Trajectories
+
+        Raises
+        ------
+        TypeError, ValueError
+            As the class, or if a step has another form or a state is not an integer where integers were declared.
+
+        Examples
+        --------
+        >>> from dpfast.statistics import Trajectories
+        >>> walks = Trajectories.from_episodes([[("ill", 0.0), ("well", 1.0)]], states=["well", "ill"])
+        >>> walks.states
+        array([1, 0])
+        """
+        number, encoder = declared_states(n_states, states)
+        return cls(*sources.from_episodes(episodes, encoder), number, encoder=encoder)
+
+    @classmethod
+    @quiet
+    def from_frame(
+        cls,
+        frame: Any,
+        n_states: int | None = None,
+        *,
+        trajectory: str,
+        state: str,
+        reward: str,
+        step: str | None = None,
+        states: Iterable[Hashable] | None = None,
+    ) -> Trajectories:
+        """Build from a long pandas DataFrame with one row a step.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            Rows in any order.
+        n_states, states
+            As for `from_episodes`.
+        trajectory, state, reward : str
+            Columns: whose step it is, the state, the reward.
+        step : str, optional
+            Column of numbers or times by which the rows of a trajectory are sorted, no two alike. Default: the order of
+            rows.
+
+        Returns
+        -------
+        Trajectories
+            In the order of their first rows.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `from_episodes`, or if a column is not there, ids or steps are missing, or steps occur twice.
+        """
+        number, encoder = declared_states(n_states, states)
+        names = sources.Names(trajectory, state, reward, step)
+        return cls(*sources.from_frame(frame, names, encoder), number, encoder=encoder)
+
+    @classmethod
+    def iter_parquet(
+        cls,
+        path: str | PathLike[str],
+        n_states: int | None = None,
+        *,
+        trajectory: str,
+        state: str,
+        reward: str,
+        step: str | None = None,
+        states: Iterable[Hashable] | None = None,
+        block_steps: int = 1 << 20,
+    ) -> Iterator[Trajectories]:
+        """Stream Parquet files, one row a step, sorted by trajectory and step, as blocks of whole trajectories.
+
+        Memory is bounded by a block and the longest trajectory. `first_visit_returns` and `sufficient_statistics` take
+        what this returns.
+
+        Parameters
+        ----------
+        path : path-like
+            A file, a pattern or a folder of files, read in the order of their names.
+        n_states, states, trajectory, state, reward, step
+            As for `from_frame`. Ids of trajectories must increase from one to the next, and steps within one: then
+            no trajectory can come twice, or in parts.
+        block_steps : int
+            Least number of steps in a block, but for the last.
+
+        Returns
+        -------
+        iterator of Trajectories
+
+        Raises
+        ------
+        TypeError, ValueError, ImportError
+            As `from_frame`, or if rows are not sorted, or pyarrow is not installed. Positions count from the first
+            trajectory of the first file.
+        """
+        number, encoder = declared_states(n_states, states)
+        names = sources.Names(trajectory, state, reward, step)
+        least = check.positive_integer("block_steps", block_steps)
+        for block in sources.iter_parquet(path, names, encoder, least):
+            yield cls.__new__(cls)._check_and_set(*block, number, encoder)
+
+    @classmethod
+    def from_gymnasium(
+        cls,
+        env: Any,
+        policy: Callable[[Any], Any] | ArrayLike,
+        n_trajectories: int,
+        horizon: int,
+        seed: int | None = None,
+        *,
+        states: Iterable[Hashable] | None = None,
+        encode: Callable[[Any], Hashable] | None = None,
+    ) -> Trajectories:
+        """Roll out a policy in a Gymnasium environment.
+
+        The states recorded are those an action was taken in, each with the reward of that action.
+
+        Parameters
+        ----------
+        env : gymnasium.Env
+            With discrete observations, or with `states` given.
+        policy : callable or array_like of int (n_states,)
+            From an observation to an action; or the action of each state.
+        n_trajectories : int
+            How many.
+        horizon : int
+            Most steps of one.
+        seed : int, optional
+            Of the environment and its action space.
+        states : iterable of hashable, optional
+            All states there are; default the integers of the observation space.
+        encode : callable, optional
+            From an observation to a state; default the observation itself.
+
+        Returns
+        -------
+        Trajectories
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `from_episodes`, or if observations are not discrete and no `states` were given.
+        """
+        number, encoder, encoded = sources.declared_observations(env.observation_space, states, encode)
+        flat = sources.from_gymnasium(env, policy, n_trajectories, horizon, seed, encoded)
+        return cls(*flat, number, encoder=encoder)
+
+    @classmethod
+    def from_minari(
+        cls,
+        dataset: Any,
+        *,
+        states: Iterable[Hashable] | None = None,
+        encode: Callable[[Any], Hashable] | None = None,
+    ) -> Trajectories:
+        """Build from the episodes of a Minari dataset: the states an action was taken in, and its reward.
+
+        Parameters
+        ----------
+        dataset : minari.MinariDataset
+            With discrete observations, or with `states` given.
+        states, encode
+            As for `from_gymnasium`.
+
+        Returns
+        -------
+        Trajectories
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `from_gymnasium`.
+        """
+        number, encoder, encoded = sources.declared_observations(dataset.observation_space, states, encode)
+        return cls(*sources.from_minari(dataset, encoded), number, encoder=encoder)
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[Trajectories]) -> Trajectories:
+        """Return the trajectories of all parts, which share their states, in order.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If something else is among them, there are none, or their states differ.
+        """
+        several = list(parts)
+        for part in several:
+            if not isinstance(part, Trajectories):
+                raise TypeError(f"parts must be Trajectories, got {type(part).__name__}")
+        if not several:
+            raise ValueError("parts must hold at least one Trajectories, got none")
+        first = several[0]
+        if any((part.n_states, part.encoder) != (first.n_states, first.encoder) for part in several):
+            raise ValueError("parts must be over the same states")
+        starts = np.cumsum([0, *(part.n_steps for part in several)])
+        offsets = [part.offsets[:-1] + start for part, start in zip(several, starts, strict=False)]
+        return cls.__new__(cls)._set(
+            np.concatenate([part.states for part in several]),
+            np.concatenate([part.rewards for part in several]),
+            np.concatenate([*offsets, starts[-1:]]),
+            first.n_states,
+            first.encoder,
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of all trajectories together."""
+        return len(self.states)
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest trajectory."""
+        return int(np.diff(self.offsets).max(initial=0))
+
+    def __getitem__(self, selected: Any) -> Trajectories:
+        """Return the trajectories that a slice, an array of positions or a mask selects, at least one, none twice.
+
+        Consecutive ones are not copied. IndexError for a position that there is not.
+        """
+        if isinstance(selected, slice) and selected.step in (None, 1):
+            first, last, _ = selected.indices(len(self))
+            if last <= first:
+                raise ValueError("at least one trajectory must be selected, got none")
+            low, high = self.offsets[first], self.offsets[last]
+            steps: Any = slice(low, high)
+            offsets = self.offsets[first : last + 1] - low
+        else:
+            positions = self._positions(selected)
+            lengths = np.diff(self.offsets)[positions]
+            offsets = np.concatenate([[0], np.cumsum(lengths)])
+            steps = np.repeat(self.offsets[positions] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return Trajectories.__new__(Trajectories)._set(
+            self.states[steps], self.rewards[steps], offsets, self.n_states, self.encoder
+        )
+
+    def _positions(self, selected: Any) -> Index:
+        if isinstance(selected, slice):
+            selected = np.arange(len(self))[selected]
+        index = np.asarray(selected)
+        if index.ndim != 1 or index.dtype.kind not in "biu":
+            raise TypeError("trajectories are selected by a slice, a 1-D array of positions or a mask")
+        if index.dtype == np.bool_ and len(index) != len(self):
+            raise ValueError("a mask must have one entry a trajectory")
+        positions: Index = np.arange(len(self))[index]
+        if len(positions) == 0:
+            raise ValueError("at least one trajectory must be selected, got none")
+        if np.bincount(positions).max() > 1:
+            raise ValueError("a trajectory selected twice would count as two people")
+        return positions
+
+    def __eq__(self, other: object) -> bool:
+        """Whether states, rewards, offsets and what states stand for agree."""
+        if not isinstance(other, Trajectories):
+            return NotImplemented
+        return (self.n_states, self.encoder) == (other.n_states, other.encoder) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in ("states", "rewards", "offsets")
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Trajectories over {self.n_states} states: not private>"
+
+
+def _check_steps(states: NDArray[Any], rewards: NDArray[Any], n_states: int) -> None:
+    """Raise ValueError for a trajectory with a state or a reward that is not allowed; whose it is, is not said."""
+    step = kernel.first_bad_step(states, rewards, n_states, _LARGEST_REWARD)
+    if step < 0:
+        return
+    if not 0 <= states[step] < n_states:
+        raise ValueError(f"a trajectory has a state that is none of the {n_states} declared")
+    raise ValueError("a trajectory has a reward that is not finite and below 1e200 in size")
+
+
+def _check_offsets(offsets: Index, n_steps: int) -> None:
+    if offsets[0] != 0 or offsets[-1] != n_steps:
+        raise ValueError("offsets must begin with 0 and end with the number of steps")
+    # Compared, not subtracted: differences of 64-bit integers wrap.
+    if not np.all(offsets[1:] > offsets[:-1]):
+        raise ValueError("a trajectory is empty, or ends before it begins: offsets must increase")
+
+
+def _states(values: ArrayLike) -> NDArray[Any]:
+    array = _flat("states", values)
+    if array.dtype.kind not in "iu" and len(array) > 0:
+        raise TypeError(f"states must be integers (or declare others: see StateEncoder), got dtype {dtype_name(array)}")
+    narrow = array.dtype.itemsize < 4 or array.dtype == np.int32
+    return in_c_order(array, np.int32 if narrow else np.int64)
+
+
+def _rewards(values: ArrayLike) -> NDArray[Any]:
+    array = _flat("rewards", values)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"rewards must be real numbers, got dtype {dtype_name(array)}")
+    return in_c_order(array, np.float32 if array.dtype == np.float32 else np.float64)
+
+
+def _offsets(values: ArrayLike) -> Index:
+    array = _flat("offsets", values)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"offsets must be integers, got dtype {dtype_name(array)}")
+    if len(array) == 0:
+        raise ValueError("offsets must have an entry for each trajectory, and one more")
+    return in_c_order(array, np.int64)
+
+
+def _flat(name: str, values: ArrayLike) -> NDArray[Any]:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array; every step needs a value")
+    array: NDArray[Any] = in_own_words(partial(np.asarray, values), f"{name} must be a 1-D array of numbers")
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-D, got {array.ndim} dimensions")
+    return array
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view

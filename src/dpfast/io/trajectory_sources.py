@@ -1,0 +1,331 @@
+"""Trajectories as people have them, as flat steps: episodes, frames, Parquet files, Gymnasium, Minari.
+
+What is returned is checked where `dpfast.io.trajectories` takes it; states that are not declared are -1 here.
+None of the libraries is imported: whoever has their objects has done so, and pyarrow is imported to read a file.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from operator import index
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpfast import _arguments as check
+from dpfast.io.arrow import parquet_batches, parquet_schema
+from dpfast.io.files import file_format, table_files
+from dpfast.io.frames import is_frame
+from dpfast.io.own_words import in_own_words
+from dpfast.io.people import people
+from dpfast.io.states import StateEncoder, declared_states
+
+Index = NDArray[np.int64]
+Encode = Callable[[Any], int]
+
+_NO_REWARD = "an episode has a reward that is not a real number"
+_NO_INTEGER = (
+    "an episode has a state that is not an integer: list all states there are in `states` instead of giving n_states"
+)
+
+
+class Flat(NamedTuple):
+    """The arguments of `Trajectories`, unchecked."""
+
+    states: NDArray[Any]
+    rewards: NDArray[Any]
+    offsets: Index
+
+
+class Names(NamedTuple):
+    """The columns of a long table."""
+
+    trajectory: str
+    state: str
+    reward: str
+    step: str | None
+
+    def listed(self) -> list[str]:
+        """Return the columns there are."""
+        return [name for name in self if name is not None]
+
+
+class _Collector:
+    """Steps one by one."""
+
+    def __init__(self) -> None:
+        self.states: list[int] = []
+        self.rewards: list[float] = []
+        self.offsets = [0]
+
+    def close(self) -> None:
+        """End a trajectory."""
+        self.offsets.append(len(self.states))
+
+    def flat(self) -> Flat:
+        return Flat(np.array(self.states, np.int64), np.array(self.rewards, np.float64), np.array(self.offsets))
+
+
+def from_episodes(episodes: Iterable[Iterable[Sequence[Any]]], encoder: StateEncoder | None) -> Flat:
+    """Flatten lists of (state, reward) or (state, action, reward)."""
+    steps = _Collector()
+    for episode in episodes:
+        values = []
+        for step in episode:
+            if not isinstance(step, Sequence | np.ndarray) or len(step) not in (2, 3):
+                raise ValueError("an episode has a step that is not (state, reward) or (state, action, reward)")
+            values.append(step[0])
+            steps.rewards.append(in_own_words(partial(float, step[-1]), _NO_REWARD, TypeError))
+        steps.states.extend(_integers(values) if encoder is None else encoder.codes(values).tolist())
+        steps.close()
+    return steps.flat()
+
+
+def _integers(values: list[Any]) -> list[int]:
+    numbers = in_own_words(lambda: [index(value) for value in values], _NO_INTEGER, TypeError)
+    # Beyond 64 bits it is certainly not declared.
+    return [number if -1 <= number < 1 << 62 else -1 for number in numbers]
+
+
+def from_frame(frame: Any, names: Names, encoder: StateEncoder | None) -> Flat:
+    """Flatten a long pandas DataFrame."""
+    if not is_frame(frame) or frame.ndim != 2:
+        raise TypeError(f"frame must be a pandas DataFrame, got {type(frame).__name__}")
+    missing = [name for name in names.listed() if name not in frame.columns]
+    if missing:
+        raise ValueError(f"frame has no column {missing[0]!r}")
+    for name in (names.trajectory, names.step):
+        if name is not None and frame[name].isna().any():
+            raise ValueError(f"column {name!r} has missing entries")
+    owners = people(frame[names.trajectory], max(1, len(frame)))
+    order = np.arange(len(frame)) if owners.order is None else owners.order
+    if names.step is not None:
+        order = _sorted_by_step(frame[names.step].to_numpy(), order, owners.offsets, names.step)
+    states = _frame_states(frame[names.state], names.state, encoder)[order]
+    return Flat(states, _frame_rewards(frame[names.reward], names.reward)[order], owners.offsets)
+
+
+def _sorted_by_step(steps: NDArray[Any], order: Index, offsets: Index, name: str) -> Index:
+    """Sort the rows of each trajectory by step."""
+    if steps.dtype.kind not in "iufmM":
+        raise TypeError(f"column {name!r} must hold numbers or times, got dtype {steps.dtype}")
+    number = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    if not _increase(steps[order], number):
+        order = order[np.lexsort((steps[order], number))]
+        same = (steps[order][1:] == steps[order][:-1]) & (number[1:] == number[:-1])
+        if same.any():
+            raise ValueError(f"a trajectory has the same {name!r} twice")
+    return order
+
+
+def _increase(steps: NDArray[Any], number: Index) -> bool:
+    return bool(np.all((steps[1:] > steps[:-1]) | (number[1:] != number[:-1])))
+
+
+def _frame_states(column: Any, name: str, encoder: StateEncoder | None) -> NDArray[Any]:
+    if encoder is not None:
+        return encoder.codes(column.to_numpy())
+    if not sys.modules["pandas"].api.types.is_integer_dtype(column.dtype):
+        raise TypeError(f"column {name!r} must hold integers with n_states (else give `states`), got {column.dtype}")
+    if column.hasnans:
+        return np.asarray(column.to_numpy(np.int64, na_value=-1))
+    return np.asarray(column.to_numpy(column.dtype.type if isinstance(column.dtype, np.dtype) else np.int64))
+
+
+def _frame_rewards(column: Any, name: str) -> NDArray[Any]:
+    if not sys.modules["pandas"].api.types.is_any_real_numeric_dtype(column.dtype):
+        raise TypeError(f"column {name!r} must hold real numbers, got {column.dtype}")
+    dtype = np.float32 if column.dtype == np.float32 else np.float64
+    return np.asarray(column.to_numpy(dtype, na_value=np.nan))
+
+
+def iter_parquet(
+    path: str | PathLike[str], names: Names, encoder: StateEncoder | None, block_steps: int
+) -> Iterator[Flat]:
+    """Cut sorted files into blocks of whole trajectories, of at least so many steps but for the last."""
+    pending: list[_Rows] = []
+    n_pending, last_start = 0, 0
+    for rows in _parquet_rows(path, names, encoder):
+        starts = _starts(rows.ids)
+        if len(starts) > 1 or (pending and pending[-1].ids[-1] != rows.ids[0]):
+            last_start = n_pending + int(starts[-1])
+        pending.append(rows)
+        n_pending += len(rows.ids)
+        # The last trajectory may go on in the next rows.
+        if last_start >= block_steps:
+            whole = _Rows.joined(pending)
+            yield whole.flat(names, last_start)
+            pending, n_pending, last_start = [whole.after(last_start)], n_pending - last_start, 0
+    if n_pending > 0:
+        yield _Rows.joined(pending).flat(names, n_pending)
+
+
+class _Rows(NamedTuple):
+    """Rows of a sorted long table."""
+
+    ids: NDArray[Any]
+    states: NDArray[Any]
+    rewards: NDArray[Any]
+    steps: NDArray[Any] | None
+
+    @classmethod
+    def joined(cls, parts: list[_Rows]) -> _Rows:
+        ids, states, rewards, steps = zip(*parts, strict=True)
+        joined_steps = None if steps[0] is None else np.concatenate(steps)
+        return cls(np.concatenate(ids), np.concatenate(states), np.concatenate(rewards), joined_steps)
+
+    def after(self, start: int) -> _Rows:
+        """Return the rows from `start` on, as copies: what is before need not stay in memory."""
+        steps = None if self.steps is None else self.steps[start:].copy()
+        return _Rows(self.ids[start:].copy(), self.states[start:].copy(), self.rewards[start:].copy(), steps)
+
+    def flat(self, names: Names, stop: int) -> Flat:
+        """Return the trajectories up to `stop`, having checked that these, and a row there, are sorted."""
+        starts = _starts(self.ids)
+        unsorted = ~(self.ids[starts[1:]] > self.ids[starts[:-1]]).astype(bool)
+        if unsorted.any():
+            raise ValueError(f"trajectories do not come one after another in {names.trajectory!r}: rows must be sorted")
+        if self.steps is not None:
+            falling = ~(self.steps[1:] > self.steps[:-1]).astype(bool)
+            falling[starts[1:] - 1] = False
+            if falling.any():
+                raise ValueError(f"a trajectory is not sorted by {names.step!r}")
+        offsets = np.append(starts[starts < stop], stop)
+        return Flat(self.states[:stop], self.rewards[:stop], offsets)
+
+
+def _starts(ids: NDArray[Any]) -> Index:
+    return np.flatnonzero(np.concatenate([[True], (ids[1:] != ids[:-1]).astype(bool)]))
+
+
+def _parquet_rows(path: str | PathLike[str], names: Names, encoder: StateEncoder | None) -> Iterator[_Rows]:
+    for file in table_files(path, "path"):
+        if file_format(file, "path") != "parquet":
+            raise TypeError(f"path must name Parquet files, got the suffix {file.suffix!r}")
+        schema = parquet_schema(file)
+        missing = [name for name in names.listed() if name not in schema.names]
+        if missing:
+            raise ValueError(f"{str(file)!r} has no column {missing[0]!r}")
+        types = sys.modules["pyarrow"].types
+        if encoder is None and not types.is_integer(schema.field(names.state).type):
+            raise TypeError(f"column {names.state!r} must hold integers with n_states: else give `states`")
+        if encoder is not None:
+            _check_listable(schema.field(names.state).type, names.state)
+        reward = schema.field(names.reward).type
+        if not (types.is_floating(reward) or types.is_integer(reward) or types.is_boolean(reward)):
+            raise TypeError(f"column {names.reward!r} must hold real numbers, got {reward}")
+        for batch, _ in parquet_batches(file, names.listed()):
+            if batch.num_rows > 0:
+                yield _Rows(
+                    _sorted_column(batch, names.trajectory),
+                    _batch_states(batch.column(names.state), encoder),
+                    batch.column(names.reward).to_numpy(zero_copy_only=False),
+                    None if names.step is None else _sorted_column(batch, names.step),
+                )
+
+
+def _sorted_column(batch: Any, name: str) -> NDArray[Any]:
+    column = batch.column(name)
+    if column.null_count > 0:
+        raise ValueError(f"column {name!r} has missing entries")
+    if sys.modules["pyarrow"].types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _check_listable(kind: Any, name: str) -> None:
+    """Refuse a type whose distinct values Arrow cannot list."""
+    pyarrow = sys.modules["pyarrow"]
+    if not pyarrow.types.is_dictionary(kind):
+        problem = f"column {name!r} must hold states that can be told apart, got {kind}"
+        in_own_words(pyarrow.nulls(0, kind).dictionary_encode, problem, TypeError)
+
+
+def _batch_states(column: Any, encoder: StateEncoder | None) -> NDArray[Any]:
+    if encoder is None:
+        return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False))
+    if not sys.modules["pyarrow"].types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    codes = encoder.codes([*column.dictionary.to_pylist(), None])
+    return np.asarray(codes[column.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)])
+
+
+def declared_observations(
+    space: Any, states: Iterable[Hashable] | None, encode: Callable[[Any], Hashable] | None
+) -> tuple[int, StateEncoder | None, Encode]:
+    """Return the number of states, their encoder if they were listed, and the way from an observation to a number."""
+    if states is not None:
+        number, encoder = declared_states(None, states)
+        assert encoder is not None
+        return number, encoder, lambda seen: int(encoder.codes([seen if encode is None else encode(seen)])[0])
+    if encode is not None:
+        raise ValueError("encode needs states: all that it may return")
+    # A gymnasium.spaces.Discrete: the integers from `start` on.
+    if getattr(space, "n", None) is None or getattr(space, "start", None) is None:
+        raise TypeError(
+            f"observations are {type(space).__name__}, not Discrete: list all states there are in `states`, and say in "
+            "`encode` which one an observation is"
+        )
+    start = int(space.start)
+    return int(space.n), None, lambda seen: int(seen) - start
+
+
+def from_gymnasium(
+    env: Any,
+    policy: Callable[[Any], Any] | ArrayLike,
+    n_trajectories: int,
+    horizon: int,
+    seed: int | None,
+    encode: Encode,
+) -> Flat:
+    """Roll out a policy."""
+    n_trajectories = check.positive_integer("n_trajectories", n_trajectories)
+    horizon = check.positive_integer("horizon", horizon)
+    if callable(policy):
+        act = policy
+    else:
+        actions = np.asarray(policy)
+        if actions.ndim != 1 or actions.dtype.kind not in "iu":
+            raise TypeError("policy must be a function of the observation, or an array of one integer action a state")
+
+        def act(seen: Any) -> Any:
+            return actions[encode(seen)]
+
+    if seed is not None:
+        env.action_space.seed(seed)
+    steps = _Collector()
+    for position in range(n_trajectories):
+        seen, _ = env.reset(seed=seed if position == 0 else None)
+        for _ in range(horizon):
+            steps.states.append(encode(seen))
+            seen, reward, terminated, truncated, _ = env.step(act(seen))
+            steps.rewards.append(float(reward))
+            if terminated or truncated:
+                break
+        steps.close()
+    return steps.flat()
+
+
+def from_minari(dataset: Any, encode: Encode) -> Flat:
+    """Flatten the episodes of a Minari dataset, without the observation after the last action."""
+    steps = _Collector()
+    for episode in dataset.iterate_episodes():
+        rewards = np.asarray(episode.rewards, np.float64).tolist()
+        steps.states.extend(encode(seen) for seen in _first(episode.observations, len(rewards)))
+        steps.rewards.extend(rewards)
+        steps.close()
+    return steps.flat()
+
+
+def _first(observations: Any, n: int) -> Iterator[Any]:
+    """Iterate over the first observations of an episode, which Minari keeps as arrays in tuples or dictionaries."""
+    if isinstance(observations, tuple):
+        return zip(*(_first(part, n) for part in observations), strict=True)
+    if isinstance(observations, dict):
+        columns = zip(*(_first(part, n) for part in observations.values()), strict=True)
+        return (dict(zip(observations, row, strict=True)) for row in columns)
+    return iter(observations[:n])

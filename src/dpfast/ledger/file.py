@@ -1,0 +1,246 @@
+"""A ledger's accounts in a file that any number of processes and threads share.
+
+Reading takes a snapshot of the file, which is only ever replaced as a whole. A transaction holds an exclusive
+``flock`` on a lock file beside it (POSIX; on a network file system, one whose locks are shared between hosts), reads,
+changes its draft, writes it to a temporary file in the same folder, flushes that to the disk, renames it into place and
+flushes the folder. Killed at any point, a process leaves the old accounts or the new ones, and its lock is gone with
+it.
+
+Releases are recorded without their values: everything that says what was promised, and the shapes of the arrays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
+from io import FileIO
+from typing import Any, TypeVar, get_args
+
+from dpfast import _arguments as check
+from dpfast._documents import read_document, write_document
+from dpfast.kernels import transaction
+from dpfast.ledger.entries import Accounts, Entry
+from dpfast.ledger.process import Holder
+from dpfast.ledger.release import Release
+from dpfast.privacy import Unit
+from dpfast.privacy.guarantee import Privacy
+
+_KIND = "dpfast ledger"
+_VERSION = 1
+
+Opened = TypeVar("Opened")
+
+
+class LedgerFile:
+    """Accounts in a file.
+
+    Parameters
+    ----------
+    path : str
+        The file; made by `create` if it does not exist.
+    budget : Privacy
+        Must be the file's.
+    identity : str, optional
+        Of the ledger expected there; without it, whichever is.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, has another budget or is another ledger.
+    OSError
+        If it cannot be read.
+    """
+
+    def __init__(self, path: str, budget: Privacy, identity: str | None = None) -> None:
+        self.path = path
+        self.budget = budget
+        self.identity = identity
+        self.turn = transaction.Turn()
+        # Entries as they were last read, with their records: most are the same next time.
+        self._known: dict[int, tuple[dict[str, Any], Entry]] = {}
+        self.identity = self._content()["identity"]
+
+    @classmethod
+    def create(cls, path: str, budget: Privacy) -> LedgerFile:
+        """Open a ledger, first making an empty one if there is none."""
+        if not os.path.exists(path):
+            with _Lock[None](path):
+                # Another process may have been first.
+                if not os.path.exists(path):
+                    holder = Holder.here()
+                    _write(path, budget, f"{holder.host}-{holder.pid}-{time.time_ns()}", 1, {})
+        return cls(path, budget)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy in another process opens this ledger or fails; it never makes a new one.
+        return type(self), (self.path, self.budget, self.identity)
+
+    def read(self) -> Accounts:
+        """Return a snapshot, not to be changed."""
+        return self._accounts(self._content())
+
+    def seed_mark(self, seed: int) -> str:
+        """Return a hash of a seed: slow, and salted with this ledger's identity.
+
+        Whoever reads the file can still try seeds out, and a small one is found. What that gives away was never
+        protected: a release of a seed has no guarantee.
+        """
+        digits, salt = str(seed).encode(), str(self.identity).encode()
+        return hashlib.scrypt(digits, salt=salt, n=1 << 14, r=8, p=1, dklen=16).hex()
+
+    def transaction(self) -> AbstractContextManager[Accounts]:
+        """Enter with a draft that nobody else can change; it is written if the block raises nothing."""
+        return _FileTransaction(self)
+
+    def write(self, accounts: Accounts) -> None:
+        """Replace the file; the caller holds its lock."""
+        records = {str(number): self._record(number, entry) for number, entry in accounts.entries.items()}
+        _write(self.path, self.budget, self.identity, accounts.next_number, records)
+
+    def _content(self) -> dict[str, Any]:
+        try:
+            _refuse_links(self.path)
+            content = read_document(self.path, _KIND, _VERSION)
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"the ledger file {self.path!r} is gone: restore it; a new one would forget what was spent"
+            ) from None
+        with _well_formed(self.path):
+            stored = Privacy(**content["budget"])
+            identity = check.text("identity", content["identity"])
+        if stored != self.budget:
+            raise ValueError(f"budget must be that of the ledger file {self.path!r}, {stored!r}; got {self.budget!r}")
+        if self.identity not in (None, identity):
+            raise ValueError(f"{self.path!r} is another ledger than the one that was opened there before")
+        return content
+
+    def _accounts(self, content: dict[str, Any]) -> Accounts:
+        with _well_formed(self.path):
+            entries = {int(number): self._entry(int(number), record) for number, record in content["entries"].items()}
+            accounts = Accounts(entries, check.positive_integer("next_number", content["next_number"]))
+            if any(number >= accounts.next_number for number in entries):
+                raise ValueError("an entry is numbered beyond next_number")
+        return accounts
+
+    def _entry(self, number: int, record: dict[str, Any]) -> Entry:
+        known = self._known.get(number)
+        if known is not None and known[0] == record:
+            return known[1]
+        releases = record["releases"]
+        entry = Entry(
+            Privacy(record["epsilon"], record["delta"], self.budget.adjacency),
+            Holder(**record["holder"]),
+            check.text("since", record["since"]),
+            None if releases is None else tuple(Release.from_dict(release) for release in releases),
+            # Entries written before there were units and marks of seeds have no such keys.
+            _unit(record.get("unit", "row")),
+            None if record.get("seed") is None else check.text("seed", record["seed"]),
+        )
+        self._known[number] = record, entry
+        return entry
+
+    def _record(self, number: int, entry: Entry) -> dict[str, Any]:
+        known = self._known.get(number)
+        if known is not None and known[1] is entry:
+            return known[0]
+        releases = entry.releases
+        return {
+            "epsilon": entry.privacy.epsilon,
+            "delta": entry.privacy.delta,
+            "unit": entry.unit,
+            "seed": entry.seed,
+            "since": entry.since,
+            "holder": asdict(entry.holder),
+            "releases": None if releases is None else [release.to_dict(values=False) for release in releases],
+        }
+
+
+def _unit(value: Any) -> Unit:
+    check.choice("unit", value, get_args(Unit))
+    unit: Unit = value
+    return unit
+
+
+def _refuse_links(path: str) -> None:
+    """Refuse a file of several names: a transaction replaces one of them, the others would keep the old accounts."""
+    found = os.stat(path)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+        raise ValueError(
+            f"path must be the ledger file's only name, but {path!r} is hard-linked: each of its names would spend the "
+            "whole budget. Remove the others, after seeing that they hold the same accounts; a symbolic link is no harm"
+        )
+
+
+@contextmanager
+def _well_formed(path: str) -> Iterator[None]:
+    """Say which file it was that did not hold what it should."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path!r} is not a valid {_KIND} file, nothing in it was used: {error}") from error
+
+
+def _write(path: str, budget: Privacy, identity: str | None, next_number: int, records: dict[str, Any]) -> None:
+    content = {
+        "identity": identity,
+        "budget": asdict(budget),
+        "next_number": next_number,
+        "entries": records,
+    }
+    # One name will do: only the holder of the lock writes, and it removes what a killed one left.
+    write_document(path, _KIND, _VERSION, content, temporary=f"{path}.tmp")
+
+
+class _Lock(transaction.Bracket[Opened]):
+    """Holds the lock of a ledger file; released by the system if the process dies."""
+
+    def __init__(self, path: str, turn: transaction.Turn | None = None) -> None:
+        super().__init__(turn)
+        self._name = f"{path}.lock"
+        self._file: FileIO | None = None
+
+    def _open(self) -> Opened:
+        while True:
+            # Opened anew each time: locks belong to the opening, so threads exclude each other as processes do.
+            self._file = FileIO(self._name, "a")
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            if _is(self._file.fileno(), self._name):
+                return self._locked()
+            self._file.close()
+
+    def _locked(self) -> Opened:
+        """Return what the block gets."""
+        return None  # type: ignore[return-value]
+
+    def _close(self) -> None:
+        if self._file is not None and not self._file.closed:
+            # Not by closing alone: a child forked meanwhile by another thread has the descriptor too.
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            self._file.close()
+
+
+class _FileTransaction(_Lock[Accounts]):
+    def __init__(self, ledger: LedgerFile) -> None:
+        super().__init__(ledger.path, ledger.turn)
+        self._ledger = ledger
+
+    def _locked(self) -> Accounts:
+        self._draft = self._ledger.read()
+        return self._draft
+
+    def _keep(self) -> None:
+        self._ledger.write(self._draft)
+
+
+def _is(descriptor: int, name: str) -> bool:
+    """Whether the file that was locked still has its name: others lock whichever has it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(name))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,244 @@
+"""The record of one joint calibration: what left, under which promise, with how much noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast import _arguments as check
+from dpfast._documents import array_from_lists, array_to_lists
+from dpfast.privacy.guarantee import Calibration, Privacy, Unit
+from dpfast.privacy.subsampling import sample_sizes
+
+
+def now() -> str:
+    """Return the time as records state it: ISO 8601, UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """One joint calibration of noise and the arrays that left under it; immutable.
+
+    Everything in it is public: the arrays have their noise, the rest are functions of public numbers.
+
+    Parameters
+    ----------
+    name : str
+        What was released, in words.
+    mechanism : str
+        The law of the noise.
+    privacy : Privacy
+        What the noise of all the arrays together was calibrated for, and what it costs a ledger; `promised` says
+        whether it is a guarantee.
+    values : mapping of str to ndarray
+        The released arrays; copied (unless they are read-only and own their memory) and made read-only.
+    scales : mapping of str to float
+        Noise scale of each array (a standard deviation for Gaussian noise), in the array's units.
+    mu : float or None
+        Gaussian-differential-privacy parameter of the release, where its noise is Gaussian.
+    grid : mapping of str to float
+        The public power of two that each array was rounded to.
+    calibration : {"sound", "paper"}
+        Whether the scale is the proved one or the printed one.
+    guaranteed : bool
+        False where the printed calibration does not meet its claim: `privacy` is then what was claimed.
+    reproducible : bool
+        True if the noise came from a seed, which voids the guarantee, for anybody: from two releases of one seed the
+        noise can be subtracted without knowing it.
+    time : str
+        When the budget for it was reserved (ISO 8601, UTC), set by the ledger; before, when it was made. What lies
+        between the two is the time that reading the data took, which depends on the data.
+    shapes : mapping of str to tuple of int, optional
+        Shape of each array; to be given only where the values are not kept, as in a ledger's file.
+    sample : tuple of int, optional
+        Rows in the secret sample that the array "xx" was summed over, and in all; None where none was drawn.
+    unit : {"row", "person"}, default "row"
+        Whose data `privacy` is for: a row of the table that was fitted (of a panel a donor, of trajectories one of
+        them), or all rows that one person owns, where `groups` said whose rows are whose.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast import Privacy, Release
+    >>> release = Release("a mean", "Gaussian", Privacy(1.0, 1e-6), {"mean": np.array([0.5])}, {"mean": 0.1})
+    >>> release.values["mean"].flags.writeable
+    False
+    """
+
+    name: str
+    mechanism: str
+    privacy: Privacy
+    values: Mapping[str, NDArray[Any]]
+    scales: Mapping[str, float]
+    mu: float | None = None
+    grid: Mapping[str, float] = field(default_factory=dict)
+    calibration: Calibration = "sound"
+    guaranteed: bool = True
+    reproducible: bool = False
+    time: str = field(default_factory=now)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    sample: tuple[int, int] | None = None
+    unit: Unit = "row"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.privacy, Privacy):
+            raise TypeError(f"privacy must be a dpfast.Privacy, got a {type(self.privacy).__name__}")
+        values = {}
+        for key, value in self.values.items():
+            # A read-only array that owns its memory was handed over: a large one need not be held twice.
+            kept = isinstance(value, np.ndarray) and value.flags.owndata and not value.flags.writeable
+            values[key] = value if kept else np.array(value)
+            values[key].flags.writeable = False
+        shapes = {key: array.shape for key, array in values.items()} or self.shapes
+        object.__setattr__(self, "values", MappingProxyType(values))
+        object.__setattr__(self, "scales", MappingProxyType(dict(self.scales)))
+        object.__setattr__(self, "grid", MappingProxyType(dict(self.grid)))
+        object.__setattr__(self, "shapes", MappingProxyType(dict(shapes)))
+
+    def _recorded_at(self, time: str) -> None:
+        """Take the time of the reservation that pays for it: the ledger's part, when it records a release."""
+        object.__setattr__(self, "time", time)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # mappingproxy does not pickle; the constructor rebuilds it, and with it the read-only arrays.
+        fields = (getattr(self, name) for name in self.__dataclass_fields__)
+        return type(self), tuple(dict(value) if isinstance(value, MappingProxyType) else value for value in fields)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
+        return f"Release({self.name!r}: {shapes}; {self.privacy})"
+
+    @property
+    def promised(self) -> Privacy:
+        """The guarantee as a number: `privacy`, or an infinite epsilon where that is not reached, or void."""
+        if self.guaranteed and not self.reproducible:
+            return self.privacy
+        return Privacy.of_sum(math.inf, self.privacy.delta, self.privacy.adjacency)
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised of this release, in one line."""
+        if math.isinf(self.privacy.epsilon):
+            return "none: exact, no noise"
+        if not self.guaranteed:
+            return f"none: the printed calibration does not reach its claim of {self.privacy}"
+        if self.reproducible:
+            return f"void: the noise came from a seed; it was calibrated for {self.privacy}"
+        return str(self.privacy)
+
+    def summary(self) -> str:
+        """Return a line for a report."""
+        scales = ", ".join(f"{name} {scale:.4g}" for name, scale in self.scales.items())
+        noise = f"{self.mechanism} noise, scale {scales}" if scales else f"{self.mechanism} noise"
+        if self.sample is not None:
+            noise += "; xx of a secret sample of {:,} of {:,} rows".format(*self.sample)
+        if self.unit == "person":
+            noise += "; for a person's rows together"
+        return f"{self.time}  {self.name}: {noise}; calibration {self.calibration}; guarantee: {self.guarantee}"
+
+    def to_dict(self, *, values: bool = True) -> dict[str, Any]:
+        """Return plain Python numbers and lists, ready for JSON.
+
+        Parameters
+        ----------
+        values : bool, default True
+            Whether to include the released arrays; their shapes are always there.
+
+        Returns
+        -------
+        dict
+            What `from_dict` takes, and the guarantee in words. "epsilon" is that of `promised`, so infinite where a
+            seed or a printed calibration leaves no guarantee; "calibrated_epsilon" is that of `privacy`.
+        """
+        record = {
+            "name": self.name,
+            "mechanism": self.mechanism,
+            "epsilon": self.promised.epsilon,
+            "delta": self.privacy.delta,
+            "adjacency": self.privacy.adjacency,
+            "unit": self.unit,
+            "calibrated_epsilon": self.privacy.epsilon,
+            "guarantee": self.guarantee,
+            "guaranteed": self.guaranteed,
+            "calibration": self.calibration,
+            "reproducible": self.reproducible,
+            "mu": self.mu,
+            "scales": dict(self.scales),
+            "grid": dict(self.grid),
+            "time": self.time,
+            "sample": None if self.sample is None else list(self.sample),
+            "shapes": {name: list(shape) for name, shape in self.shapes.items()},
+        }
+        if values:
+            record["dtypes"] = {name: array.dtype.str for name, array in self.values.items()}
+            record["values"] = {name: array_to_lists(array) for name, array in self.values.items()}
+        return record
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Release:
+        """Return the release that `to_dict` described, to the bit; without values if it was described without them.
+
+        Parameters
+        ----------
+        record : mapping
+            As `to_dict` returns it.
+
+        Returns
+        -------
+        Release
+
+        Raises
+        ------
+        ValueError, TypeError
+            If anything in it is missing or not what it should be.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpfast import Privacy, Release
+        >>> release = Release("a mean", "Gaussian", Privacy(1.0, 1e-6), {"mean": np.array([0.1])}, {"mean": 0.1})
+        >>> Release.from_dict(release.to_dict()).values["mean"]
+        array([0.1])
+        >>> Release.from_dict(release.to_dict(values=False))
+        Release('a mean': mean (1,); epsilon 1, delta 1e-06, replace-one)
+        """
+        try:
+            check.choice("calibration", record["calibration"], get_args(Calibration))
+            # Records written before there were units, and promises apart from calibrations, have no such keys.
+            unit, epsilon = record.get("unit", "row"), record.get("calibrated_epsilon", record["epsilon"])
+            check.choice("unit", unit, get_args(Unit))
+            shapes = {name: tuple(shape) for name, shape in record["shapes"].items()}
+            release = cls(
+                name=check.text("name", record["name"]),
+                mechanism=check.text("mechanism", record["mechanism"]),
+                privacy=Privacy(epsilon, record["delta"], record["adjacency"]),
+                values={
+                    name: array_from_lists(name, lists, record["dtypes"][name], shapes[name])
+                    for name, lists in record.get("values", {}).items()
+                },
+                scales={name: check.nonnegative(name, scale) for name, scale in record["scales"].items()},
+                mu=None if record["mu"] is None else check.positive("mu", record["mu"]),
+                grid={name: check.positive(name, step) for name, step in record["grid"].items()},
+                calibration=record["calibration"],
+                guaranteed=check.boolean("guaranteed", record["guaranteed"]),
+                reproducible=check.boolean("reproducible", record["reproducible"]),
+                time=check.text("time", record["time"]),
+                shapes=shapes,
+                # Records written before there were samples have no such key.
+                sample=None if record.get("sample") is None else sample_sizes(*record["sample"]),
+                unit=unit,
+            )
+            stated = Privacy(record["epsilon"], record["delta"], record["adjacency"])
+        except (KeyError, AttributeError) as error:
+            raise ValueError("this is not the record of a release: a part is missing or not a mapping") from error
+        if stated not in (release.promised, release.privacy):
+            raise ValueError("this is not the record of a release: it states an epsilon that is not its own")
+        return release

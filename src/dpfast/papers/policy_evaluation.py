@@ -1,0 +1,666 @@
+"""Excess risk of private policy evaluation, as printed and corrected.
+
+Numbers of lemmas and theorems are those of the supplement of Balle, Gomrokchi and Precup (2016), "Differentially
+private policy evaluation", ICML. m trajectories are independent; state s is visited by each with probability p_s, so
+its count |X_s| is binomial. What the print has wrong, and what follows here from putting it right:
+
+- Lemma 10: exp(-b x)/(a - x)**2 is log-convex in x, so its maximum over [0, a - 1] is at an end, max(1/a**2,
+  exp(-b (a - 1))). The print's stationary value, exp(2 - a b) b**2/4, is the minimum; at b < 2/a and b > 2 it has other
+  values than those of the end where the maximum is. Lemma 12, Theorem 13 and Corollary 14 inherit the factor
+  exp(2) beta**2/4 where exp(beta) belongs: too small by about 1/beta**2 until m p_s beta is large.
+- The bound on psi before Lemma 17 squares exp(-k beta): with the maximum over k of exp(-k beta) (...)**2 it is
+  exp(-k beta) min(|X_s| + k, m) that is to be bounded, at most |X_s| + min(1/(e beta), m). Lemma 17's cases are decided
+  by 1/(2b) against a and m, not by b against a/2 and m/2; (42) and Theorem 19 therefore have a 1/(2 e beta) for states
+  that nobody visits where 1/(e beta) is due for all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpfast import _arguments as check
+from dpfast.papers.bound import Bound
+
+FloatArray = NDArray[np.float64]
+
+
+class CountMoments(NamedTuple):
+    """Expectations of the numbers of m trajectories that visit states s and t.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (n_states,)
+        E|X_s|.
+    unvisited : ndarray of shape (n_states,)
+        P(|X_s| = 0).
+    products : ndarray of shape (n_states, n_states)
+        E[|X_s| |X_t|]; E[|X_s|**2] on the diagonal.
+    visited_without : ndarray of shape (n_states, n_states)
+        E[|X_s| 1(|X_t| = 0)]; 0 on the diagonal.
+    """
+
+    mean: FloatArray
+    unvisited: FloatArray
+    products: FloatArray
+    visited_without: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Visits:
+    """Probabilities that a trajectory visits states.
+
+    Parameters
+    ----------
+    pairs : ndarray of shape (n_states, n_states)
+        P(a trajectory visits both s and t), symmetric; on the diagonal P(it visits s).
+    """
+
+    pairs: FloatArray
+
+    def __post_init__(self) -> None:
+        pairs = np.array(self.pairs, np.float64)
+        if pairs.ndim != 2 or pairs.shape[0] != pairs.shape[1] or len(pairs) == 0:
+            raise ValueError(f"pairs must be a square array of probabilities, got shape {pairs.shape}")
+        if not ((pairs >= 0.0) & (pairs <= 1.0)).all():
+            raise ValueError("pairs must hold probabilities, in [0, 1]")
+        if not np.array_equal(pairs, pairs.T):
+            raise ValueError("pairs must be symmetric")
+        pairs.setflags(write=False)
+        object.__setattr__(self, "pairs", pairs)
+
+    @classmethod
+    def observed(cls, states: ArrayLike, offsets: ArrayLike, n_states: int) -> Visits:
+        """Take the frequencies in trajectories, simulated or public (those of private ones are private).
+
+        `dpfast.datasets.decision_processes.markov_trajectories` simulates from known transitions and a policy.
+
+        Parameters
+        ----------
+        states : array_like of int (n_steps,)
+            The state of every step, one trajectory after the other, in ``range(n_states)``.
+        offsets : array_like of int (n_trajectories + 1,)
+            Trajectory i is ``states[offsets[i]:offsets[i + 1]]``.
+        n_states : int
+            Number of states.
+
+        Returns
+        -------
+        Visits
+            The share of trajectories that visit each pair of states.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the arrays do not fit together.
+
+        Examples
+        --------
+        >>> from dpfast.papers.policy_evaluation import Visits
+        >>> Visits.observed([0, 1, 1, 0], [0, 3, 4], 2).pairs.tolist()
+        [[1.0, 0.5], [0.5, 0.5]]
+        """
+        steps, bounds = np.asarray(states), np.asarray(offsets)
+        n_states = check.positive_integer("n_states", n_states)
+        for name, array in (("states", steps), ("offsets", bounds)):
+            if array.ndim != 1 or array.dtype.kind not in "iu":
+                raise TypeError(f"{name} must be a one-dimensional array of integers, got {array.ndim}-d {array.dtype}")
+        if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != len(steps) or (np.diff(bounds) < 1).any():
+            raise ValueError("offsets must rise from 0 to the number of steps")
+        if not ((steps >= 0) & (steps < n_states)).all():
+            raise ValueError(f"states must lie in range({n_states})")
+        visited = np.zeros((len(bounds) - 1, n_states))
+        visited[np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)), steps] = 1.0
+        return cls(visited.T @ visited / len(visited))
+
+    @property
+    def single(self) -> FloatArray:
+        """p_s, of shape (n_states,)."""
+        return np.diagonal(self.pairs)
+
+    def moments(self, m: int) -> CountMoments:
+        """Lemma 18: expectations of the counts of m independent trajectories.
+
+        Parameters
+        ----------
+        m : int
+            Number of trajectories, at least 1.
+
+        Returns
+        -------
+        CountMoments
+            In the order of the lemma's equations 1, 2, 4 (with 3 on the diagonal) and 5.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If m is not a positive integer.
+        """
+        m = check.positive_integer("m", m)
+        p = self.single
+        without = p[:, None] - self.pairs
+        return CountMoments(
+            mean=m * p,
+            unvisited=(1.0 - p) ** m,
+            products=m * (m - 1) * np.outer(p, p) + m * self.pairs,
+            visited_without=m * without * (1.0 - p) ** (m - 1),
+        )
+
+
+def largest_decayed_inverse_square(a: float, b: float) -> Bound:
+    """Lemma 10: the maximum of ``exp(-b x)/(a - x)**2`` over x in [0, a - 1].
+
+    Parameters
+    ----------
+    a : float
+        At least 1: a count.
+    b : float
+        Positive: beta.
+
+    Returns
+    -------
+    Bound
+        Both meant as equalities.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    The value at x = 99 is exp(-0.99) = 0.37:
+
+    >>> from dpfast.papers.policy_evaluation import largest_decayed_inverse_square
+    >>> [round(value, 6) for value in largest_decayed_inverse_square(100, 0.01)]
+    [0.0001, 0.371577]
+    """
+    a, b = _at_least_1("a", a), check.positive("b", b)
+    if b < 2.0 / a:
+        printed = a**-2
+    elif b > 2.0:
+        printed = math.exp(1.0 - a * b)
+    else:
+        printed = 0.25 * math.exp(2.0 - a * b) * b**2
+    return Bound(printed, max(a**-2, math.exp(-b * (a - 1.0))))
+
+
+def largest_decayed_count(a: float, b: float, m: float) -> Bound:
+    """Lemma 17: the maximum of ``exp(-2 b x) (a + x)`` over x in [0, m - a].
+
+    Parameters
+    ----------
+    a : float
+        In [0, m]: a count.
+    b : float
+        Positive. The bound on psi needs b = beta/2; the paper applies the lemma with b = beta.
+    m : float
+        Number of trajectories.
+
+    Returns
+    -------
+    Bound
+        Both meant as equalities.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.papers.policy_evaluation import largest_decayed_count
+    >>> [round(value, 4) for value in largest_decayed_count(10, 0.01, 1000)]
+    [10.0, 22.4664]
+    """
+    a, b, m = check.nonnegative("a", a), check.positive("b", b), check.positive("m", m)
+    if a > m:
+        raise ValueError(f"a must be at most m = {m!r}, got {a!r}")
+    at_end = m * math.exp(-2.0 * b * (m - a))
+    # The print also takes this value far from where it is the maximum, and there it may be anything.
+    inside = math.exp(2.0 * a * b - 1.0) / (2.0 * b) if a * b < 300.0 else math.inf
+    printed = a if b < a / 2.0 else at_end if b > m / 2.0 else inside
+    peak = 0.5 / b
+    return Bound(printed, a if peak <= a else at_end if peak >= m else inside)
+
+
+def expected_inverse_count(m: int, p: float) -> float:
+    """Lemma 11, first part: ``E[1/(B + 1)]`` for a binomial B of m trials.
+
+    Parameters
+    ----------
+    m : int
+        Number of trials, at least 1.
+    p : float
+        In (0, 1].
+
+    Returns
+    -------
+    float
+        ``(1 - (1 - p)**(m + 1))/(p (m + 1))``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.papers.policy_evaluation import expected_inverse_count
+    >>> expected_inverse_count(1, 0.5)
+    0.75
+    """
+    m, p = check.positive_integer("m", m), _probability(p)
+    return _hit(p, m + 1) / (p * (m + 1))
+
+
+def expected_inverse_square_count(m: int, p: float) -> float:
+    """Lemma 11, second part: an upper bound on ``E[1/B**2; B >= 1]`` for a binomial B of m trials.
+
+    Parameters
+    ----------
+    m : int
+        Number of trials, at least 1.
+    p : float
+        In (0, 1].
+
+    Returns
+    -------
+    float
+        At most 6 times the expectation.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.papers.policy_evaluation import expected_inverse_square_count
+    >>> expected_inverse_square_count(1, 1.0)
+    1.0
+    """
+    m, p = check.positive_integer("m", m), _probability(p)
+    # 6 sum over j >= 2 of P[Binomial(m + 1, p) = j]/(j + 1): as printed, 6/(p(m+1)) (E[1/(B'+1)] - P[0] - P[1]/2).
+    missed = (1.0 - p) ** (m + 1)
+    once = 0.5 * p * (m + 1) * (1.0 - p) ** m
+    return 6.0 / (p * (m + 1)) * max(0.0, _hit(p, m + 2) / (p * (m + 2)) - missed - once)
+
+
+def expected_smooth_inverse_square(m: int, p: float, beta: float) -> Bound:
+    """Lemma 12: ``E[max over k >= 0 of exp(-k beta)/max(|X_s| - k, 1)**2]``, one state's part of E[psi] for DP-LSW.
+
+    Parameters
+    ----------
+    m : int
+        Number of trajectories, at least 1.
+    p : float
+        Probability that a trajectory visits the state, in [0, 1].
+    beta : float
+        In (0, 2].
+
+    Returns
+    -------
+    Bound
+        ``6/(p**2 (m + 1)(m + 2)) + c (1 - (1 - exp(-beta)) p)**m`` with c = exp(2) beta**2/4 printed, exp(beta)
+        corrected; never above 1, which the maximum never exceeds. 1 where p = 0.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> from dpfast.papers.policy_evaluation import expected_smooth_inverse_square
+    >>> [round(value, 4) for value in expected_smooth_inverse_square(1000, 0.5, 0.002)]
+    [0.0, 0.3688]
+    """
+    m = check.positive_integer("m", m)
+    p = _probability(p, least=0.0)
+    beta = _smoothness(beta, 2.0)
+    if p == 0.0:
+        return Bound(1.0, 1.0)
+    inverse = 6.0 / (p**2 * (m + 1) * (m + 2))
+    decayed = (1.0 + math.expm1(-beta) * p) ** m
+    printed = inverse + 0.25 * math.exp(2.0) * beta**2 * decayed
+    return Bound(printed, min(1.0, inverse + math.exp(beta) * decayed))
+
+
+def lsw_excess_risk(
+    visits: ArrayLike,
+    weights: ArrayLike,
+    features: ArrayLike,
+    *,
+    m: int,
+    alpha: float,
+    beta: float,
+    return_width: float,
+    orthonormal: bool = False,
+) -> Bound:
+    """Theorem 13: bound on what privacy adds to the expected weighted squared error of DP-LSW.
+
+    Parameters
+    ----------
+    visits : array_like (n_states,)
+        p_s: `Visits.single`, or known.
+    weights : array_like (n_states,)
+        w, nonnegative.
+    features : array_like (n_states, n_features)
+        Phi. ``sqrt(w) Phi`` has full column rank.
+    m : int
+        Number of trajectories, at least 1.
+    alpha, beta : float
+        The noise's calibration; beta at most 2.
+    return_width : float
+        Width of the public range of returns; Rmax/(1 - gamma) as printed.
+    orthonormal : bool
+        Whether the release is made in orthonormal coordinates: C**2 is then
+        ``alpha**2 return_width**2 n_features``, in place of the paper's
+        ``alpha**2 return_width**2 ||U^+||**2 ||U||_F**2``, U = sqrt(w) Phi.
+
+    Returns
+    -------
+    Bound
+        ``C**2 sum_s w_s E[...]``, with Lemma 12 printed and corrected.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.papers.policy_evaluation import lsw_excess_risk
+    >>> calibration = {"alpha": 5.0, "beta": 0.02, "return_width": 1.0}
+    >>> bound = lsw_excess_risk(np.ones(4), np.full(4, 0.25), np.eye(4), m=1000, **calibration)
+    >>> [round(value, 6) for value in bound]
+    [0.000598, 0.000598]
+    """
+    p, w, factor = _lsw_arguments(visits, weights, features, alpha, return_width, orthonormal)
+    terms = [expected_smooth_inverse_square(m, float(probability), beta) for probability in p]
+    return Bound(*(factor * math.fsum(w * column) for column in np.array(terms).T))
+
+
+def lsw_excess_risk_simple(
+    visits: ArrayLike,
+    weights: ArrayLike,
+    features: ArrayLike,
+    *,
+    m: int,
+    alpha: float,
+    beta: float,
+    return_width: float,
+    orthonormal: bool = False,
+) -> Bound:
+    """Corollary 14: Theorem 13 in the simpler form of the paper, for beta up to 1/2.
+
+    Parameters
+    ----------
+    visits, weights, features, m, alpha, return_width, orthonormal
+        As for `lsw_excess_risk`.
+    beta : float
+        In (0, 1/2].
+
+    Returns
+    -------
+    Bound
+        ``C**2 (sum of w_s over p_s = 0 + sum of w_s (6/(p_s m)**2 + c (1 - beta p_s/2)**m))`` with
+        c = 6 beta**2 printed, exp(beta) corrected.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.papers.policy_evaluation import lsw_excess_risk_simple
+    >>> calibration = {"alpha": 5.0, "beta": 0.02, "return_width": 1.0}
+    >>> bound = lsw_excess_risk_simple(np.ones(4), np.full(4, 0.25), np.eye(4), m=1000, **calibration)
+    >>> [round(value, 6) for value in bound]
+    [0.00061, 0.005004]
+    """
+    p, w, factor = _lsw_arguments(visits, weights, features, alpha, return_width, orthonormal)
+    m, beta = check.positive_integer("m", m), _smoothness(beta, 0.5)
+    seen = p > 0.0
+    inverse = 6.0 / (p[seen] * m) ** 2
+    decayed = (1.0 - 0.5 * beta * p[seen]) ** m
+    unseen = math.fsum(w[~seen])
+    return Bound(
+        *(factor * (unseen + math.fsum(w[seen] * (inverse + c * decayed))) for c in (6.0 * beta**2, math.exp(beta)))
+    )
+
+
+def lsl_excess_risk_of_counts(
+    counts: ArrayLike, weights: ArrayLike, features: ArrayLike, *, m: int, ridge: float, variance: float
+) -> float:
+    """Lemma 16, before the expectation over the data: what noise of a given variance adds to DP-LSL's objective.
+
+    Parameters
+    ----------
+    counts : array_like (n_states,)
+        |X_s|, at most m: simulated or public (those of private data are private).
+    weights : array_like (n_states,)
+        rho, nonnegative.
+    features : array_like (n_states, n_features)
+        Phi.
+    m : int
+        Number of trajectories, at least 1.
+    ridge : float
+        lambda, positive.
+    variance : float
+        Variance of the noise on a coefficient, at least 0.
+
+    Returns
+    -------
+    float
+        ``(lambda d/(2m) + sum_s rho_s ||phi_s||**2 |X_s|/m) variance``, exactly.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.papers.policy_evaluation import lsl_excess_risk_of_counts
+    >>> lsl_excess_risk_of_counts([5, 10], [0.5, 0.5], np.eye(2), m=10, ridge=2.0, variance=1.0)
+    0.95
+    """
+    phi = _features(features)
+    rho = _vector("weights", weights, len(phi))
+    visited = _vector("counts", counts, len(phi))
+    m, ridge = check.positive_integer("m", m), check.positive("ridge", ridge)
+    if (visited > m).any():
+        raise ValueError(f"counts must be at most m = {m}")
+    risk = 0.5 * ridge * phi.shape[1] / m + math.fsum(rho * np.sum(phi**2, axis=1) * visited) / m
+    return float(risk * check.nonnegative("variance", variance))
+
+
+def lsl_excess_risk(
+    visits: Visits,
+    weights: ArrayLike,
+    features: ArrayLike,
+    *,
+    m: int,
+    ridge: float,
+    alpha: float,
+    beta: float,
+    return_width: float,
+) -> Bound:
+    """Theorem 19: bound on what privacy adds to the expected objective of DP-LSL.
+
+    Parameters
+    ----------
+    visits : Visits
+        Probabilities that a trajectory visits states and pairs of them.
+    weights : array_like (n_states,)
+        rho, nonnegative.
+    features : array_like (n_states, n_features)
+        Phi.
+    m : int
+        Number of trajectories, at least 1.
+    ridge : float
+        lambda, positive; the printed bound needs more than ``||Phi||**2 max(rho)`` and is inf below.
+    alpha, beta : float
+        The noise's calibration; beta below 1/2.
+    return_width : float
+        Width of the public range of returns; Rmax/(1 - gamma) as printed.
+
+    Returns
+    -------
+    Bound
+        Printed: for the printed sensitivity, which divides by ``lambda - ||Phi||**2 max(rho)``. Corrected: for the one
+        that holds for every lambda > 0, which divides by lambda.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.papers.policy_evaluation import Visits, lsl_excess_risk
+    >>> visits, weights = Visits(np.ones((4, 4))), np.full(4, 0.25)
+    >>> options = {"alpha": 5.0, "beta": 0.02, "return_width": 1.0}
+    >>> bound = lsl_excess_risk(visits, weights, np.eye(4), m=1000, ridge=100.0, **options)
+    >>> [round(value, 3) for value in bound]
+    [0.014, 0.014]
+    """
+    if not isinstance(visits, Visits):
+        raise TypeError(f"visits must be Visits, got {type(visits).__name__}")
+    phi = _features(features)
+    if len(visits.pairs) != len(phi):
+        raise ValueError(f"visits must be of {len(phi)} states, a row of features each, got {len(visits.pairs)}")
+    rho = _vector("weights", weights, len(phi))
+    m, ridge = check.positive_integer("m", m), check.positive("ridge", ridge)
+    beta = _smoothness(beta, 0.5)
+    unit = 2.0 * check.nonnegative("alpha", alpha) * check.positive("return_width", return_width)
+    norm = float(np.linalg.norm(phi, 2))
+    lsl = _Lsl(visits, rho, phi, m, ridge, beta, norm)
+    floor = norm**2 * float(rho.max())
+    printed = (unit * norm / (ridge - floor)) ** 2 * lsl.printed() if ridge > floor else math.inf
+    return Bound(printed, (unit * norm / ridge) ** 2 * lsl.corrected())
+
+
+@dataclass(frozen=True, eq=False)
+class _Lsl:
+    """E[(Lemma 16's factor) psi], bounded two ways."""
+
+    visits: Visits
+    rho: FloatArray
+    phi: FloatArray
+    m: int
+    ridge: float
+    beta: float
+    norm: float
+
+    @property
+    def squares(self) -> FloatArray:
+        """||phi_s||**2."""
+        return np.asarray(np.sum(self.phi**2, axis=1))
+
+    @property
+    def coupling(self) -> float:
+        """||Phi||**2 max(rho)**2."""
+        return self.norm**2 * float(self.rho.max()) ** 2
+
+    def printed(self) -> float:
+        """Theorem 19, term by term."""
+        rho, p, squares, d = self.rho, self.visits.single, self.squares, self.phi.shape[1]
+        m, ridge, coupling = self.m, self.ridge, self.coupling
+        spread = float(rho @ rho)
+        decay = 1.0 / (2.0 * math.e * self.beta)
+        outer = np.outer(rho * squares, rho)
+        without = (p[:, None] - self.visits.pairs) * (1.0 - p) ** (m - 1)
+        pairs = outer * (self.visits.pairs - np.outer(p, p) + decay * without)
+        np.fill_diagonal(pairs, rho**2 * squares * (p - p**2))
+        return float(
+            np.sum(rho * p * (0.5 * d * coupling + 2.0 * spread * squares))
+            + ridge / m * d * spread
+            + 0.5 * d * coupling * decay / m * np.sum(rho * (1.0 - p) ** m)
+            + m / ridge * coupling * np.sum(outer * np.outer(p, p))
+            + coupling / ridge * np.sum(pairs)
+        )
+
+    def corrected(self) -> float:
+        """Bound psi by 2 ||rho||**2 + coupling/lambda * sum of rho_s (|X_s| + c), c = min(1/(e beta), m)."""
+        rho, m = self.rho, self.m
+        factor = 0.5 * self.ridge * self.phi.shape[1] / m
+        share = self.coupling / self.ridge
+        fixed = 2.0 * float(rho @ rho) + share * min(1.0 / (math.e * self.beta), m) * float(rho.sum())
+        moments = self.visits.moments(m)
+        visited = rho * self.squares / m
+        return float(
+            (factor + visited @ moments.mean) * fixed
+            + share * (factor * (rho @ moments.mean) + visited @ moments.products @ rho)
+        )
+
+
+def _hit(p: float, trials: int) -> float:
+    """Probability of at least one success, without cancellation for small p."""
+    return 1.0 if p == 1.0 else -math.expm1(trials * math.log1p(-p))
+
+
+def _lsw_arguments(
+    visits: ArrayLike, weights: ArrayLike, features: ArrayLike, alpha: float, return_width: float, orthonormal: bool
+) -> tuple[FloatArray, FloatArray, float]:
+    """Return p, w and C**2."""
+    phi = _features(features)
+    p, w = _vector("visits", visits, len(phi)), _vector("weights", weights, len(phi))
+    if (p > 1.0).any():
+        raise ValueError("visits must hold probabilities, in [0, 1]")
+    singular = np.linalg.svd(np.sqrt(w)[:, None] * phi, compute_uv=False)
+    if singular[-1] <= singular[0] * len(phi) * np.finfo(float).eps or len(singular) < phi.shape[1]:
+        raise ValueError("sqrt(weights) * features must have full column rank")
+    inflation = phi.shape[1] if check.boolean("orthonormal", orthonormal) else np.sum((singular / singular[-1]) ** 2)
+    unit = check.nonnegative("alpha", alpha) * check.positive("return_width", return_width)
+    return p, w, unit**2 * float(inflation)
+
+
+def _features(features: ArrayLike) -> FloatArray:
+    phi = np.asarray(features, np.float64)
+    if phi.ndim != 2 or 0 in phi.shape:
+        raise ValueError(f"features must be of shape (n_states, n_features), got {phi.shape}")
+    if not np.isfinite(phi).all() or not phi.any():
+        raise ValueError("features must be finite and not all 0")
+    return phi
+
+
+def _vector(name: str, values: Any, length: int) -> FloatArray:
+    vector = np.asarray(values, np.float64)
+    if vector.shape != (length,):
+        raise ValueError(f"{name} must be of shape ({length},), a number a row of features, got {vector.shape}")
+    if not (np.isfinite(vector) & (vector >= 0.0)).all():
+        raise ValueError(f"{name} must be nonnegative and finite")
+    return vector
+
+
+def _probability(value: object, least: float | None = None) -> float:
+    p = check.real("p", value)
+    if not (0.0 < p <= 1.0 or p == least):
+        raise ValueError(f"p must lie in {'(' if least is None else '['}0, 1], got {p!r}")
+    return p
+
+
+def _at_least_1(name: str, value: object) -> float:
+    number = check.positive(name, value)
+    if number < 1.0:
+        raise ValueError(f"{name} must be at least 1, got {number!r}")
+    return number
+
+
+def _smoothness(value: object, most: float) -> float:
+    beta = check.positive("beta", value)
+    if beta > most:
+        raise ValueError(f"beta must be at most {most:g} for this bound, got {beta!r}")
+    return beta

@@ -1,0 +1,98 @@
+"""The person as the unit of privacy: the bounds of the block that one person's rows add up to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpfast import _arguments as check
+from dpfast.privacy import _rounding as rounding
+from dpfast.privacy.block_moments import BlockBounds
+from dpfast.privacy.sensitivity import padded_squared_block_bounds
+
+# Integers 2**62 hold the products of so many rows at least: those of one person must fit.
+MOST_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class PersonUnit:
+    """What was declared of people: public numbers, which calibrations use.
+
+    Parameters
+    ----------
+    max_rows : int
+        Most rows of a person that count.
+    bound_xx, bound_xy : float, optional
+        Frobenius norms that a person's ``X'X`` and ``X'Y`` were clipped to, by one common factor; None where no more is
+        asked than the rows' own bounds give: ``max_rows * bound_x**2`` and ``max_rows * bound_x * bound_y``.
+    """
+
+    max_rows: int
+    bound_xx: float | None = None
+    bound_xy: float | None = None
+
+    @classmethod
+    def checked(
+        cls, max_rows: object, bound_xx: object, bound_xy: object, bound_x: float, bound_y: float | None
+    ) -> PersonUnit:
+        """Return the unit, without block bounds that the rows' bounds imply."""
+        rows = check.positive_integer("max_rows", max_rows)
+        xx = None if bound_xx is None else check.positive("bound_xx", bound_xx)
+        xy = None if bound_xy is None else check.positive("bound_xy", bound_xy)
+        if xy is not None and bound_y is None:
+            raise ValueError("bound_xy was given, but there are no outcomes")
+        if xx is not None and Fraction(xx) >= rows * Fraction(bound_x) ** 2:
+            xx = None
+        if xy is not None and bound_y is not None and Fraction(xy) >= rows * Fraction(bound_x) * Fraction(bound_y):
+            xy = None
+        unit = cls(rows, xx, xy)
+        if unit.clips_blocks and rows > MOST_ROWS:
+            raise ValueError(f"max_rows must be at most {MOST_ROWS} with bound_xx or bound_xy, got {rows}")
+        return unit
+
+    @property
+    def clips_blocks(self) -> bool:
+        """Whether a block may have to be clipped although each of its rows is within its bounds."""
+        return self.bound_xx is not None or self.bound_xy is not None
+
+
+@dataclass(frozen=True)
+class BlockLimits:
+    """The bounds of a person's block as the kernel tests them, in grid units.
+
+    Parameters
+    ----------
+    xx, xy : tuple of (float, int)
+        Norm onto which a larger block is scaled, and largest squared norm after rounding.
+    safe_rows : int
+        So many rows never exceed them.
+    bounds : BlockBounds
+        The same in the units of the table, rounded up: what to calibrate with.
+    """
+
+    xx: tuple[float, int]
+    xy: tuple[float, int]
+    safe_rows: int
+    bounds: BlockBounds
+
+
+def block_limits(unit: PersonUnit, tables: Sequence[tuple[int, float, float, int]]) -> BlockLimits:
+    """Return the limits of a person's block, from the columns, scale, bound and squared bound of both tables."""
+    (d, scale_x, _, m_x), (outcomes, scale_y, _, m_y) = tables
+    k, unit_xx, unit_xy = unit.max_rows, Fraction(scale_x) ** 2, Fraction(scale_x) * Fraction(scale_y)
+    in_units = [
+        None if bound is None else Fraction(bound) * size
+        for bound, size in ((unit.bound_xx, unit_xx), (unit.bound_xy, unit_xy))
+    ]
+    xx, xy = padded_squared_block_bounds(
+        k, m_x, m_y, n_features=d, n_outcomes=outcomes, block_xx=in_units[0], block_xy=in_units[1]
+    )
+    safe_rows = min(math.isqrt(xx) // m_x, math.isqrt(xy // (m_x * m_y)), k)
+    bounds = BlockBounds(rounding.sqrt_up(xx / unit_xx**2))
+    if outcomes > 0:
+        norm_y = rounding.sqrt_up(k * m_y / Fraction(scale_y) ** 2)
+        bounds = BlockBounds(bounds.xx, rounding.sqrt_up(xy / unit_xy**2), norm_y)
+    target_xx, target_xy = (math.inf if bound is None else float(bound) for bound in in_units)
+    return BlockLimits((target_xx, xx), (target_xy, xy), safe_rows, bounds)

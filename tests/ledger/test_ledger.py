@@ -1,0 +1,334 @@
+"""The ledger: sums of decimals, reservations that come back, copies that share, processes that do not."""
+
+import copy
+import decimal
+import json
+import math
+import multiprocessing
+import pickle
+import sys
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, Release
+from dpfast.ledger.ledger import plain_words
+
+
+def release(epsilon, delta=0.0, adjacency="replace_one", **more):
+    privacy = Privacy(epsilon, delta, adjacency)
+    return Release("a sum", "Laplace", privacy, {"sum": np.arange(3.0)}, {"sum": 2.5}, **more)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ((0.0,), ValueError, "epsilon"),
+        ((-1.0,), ValueError, "epsilon"),
+        ((math.nan,), ValueError, "epsilon"),
+        (("1",), TypeError, "epsilon"),
+        ((True,), TypeError, "epsilon"),
+        ((None,), TypeError, "epsilon"),
+        ((1.0, -1e-9), ValueError, "delta"),
+        ((1.0, 1.0), ValueError, "delta"),
+        ((1.0, math.nan), ValueError, "delta"),
+        ((1.0, [1e-6]), TypeError, "delta"),
+        ((1.0, 0.0, "replace-one"), ValueError, "adjacency"),
+        ((1.0, 0.0, None), ValueError, "adjacency"),
+        ((1.0, 0.0, ["replace_one"]), ValueError, "adjacency"),
+    ],
+)
+def test_a_bad_guarantee_is_refused_by_name(arguments, error, words):
+    with pytest.raises(error, match=words):
+        Privacy(*arguments)
+
+
+def test_privacy_is_a_value():
+    assert Privacy(np.float32(0.5), 0) == Privacy(0.5, 0.0, "replace_one")
+    assert hash(Privacy(1)) == hash(Privacy(1.0))
+    with pytest.raises(AttributeError):
+        Privacy(1.0).epsilon = 2.0
+
+
+@pytest.mark.parametrize(("share", "budget"), [(0.1, 0.3), (0.1, 1.0), (0.7, 2.1), (1e-3, 0.1), (0.2, 0.6)])
+def test_decimal_shares_use_up_a_decimal_budget_exactly(share, budget):
+    ledger = Ledger(Privacy(budget))
+    for _ in range(round(budget / share)):
+        ledger.spend(release(share))
+    assert ledger.remaining.epsilon == 0.0
+    with pytest.raises(BudgetExceeded):
+        ledger.spend(release(1e-9))
+
+
+@given(st.lists(st.floats(1e-6, 2.0), min_size=1, max_size=30))
+def test_what_is_spent_never_passes_the_budget(costs):
+    ledger = Ledger(Privacy(3.0))
+    accepted = []
+    for cost in costs:
+        try:
+            ledger.spend(release(cost))
+            accepted.append(cost)
+        except BudgetExceeded:
+            assert math.fsum([*accepted, cost]) > 3.0 - 1e-12
+    assert math.fsum(accepted) <= 3.0 + 1e-12
+    assert ledger.spent.epsilon == pytest.approx(math.fsum(accepted))
+    assert len(ledger.releases) == len(accepted)
+
+
+def test_spent_and_remaining_are_guarantees():
+    ledger = Ledger(Privacy(1.0, 1e-5))
+    assert isinstance(ledger.spent, Privacy)
+    assert (ledger.spent.epsilon, ledger.spent.delta) == (0.0, 0.0)
+    ledger.spend(release(0.25, 1e-6))
+    assert ledger.spent == Privacy(0.25, 1e-6)
+    assert ledger.remaining == Privacy(0.75, 9e-6)
+
+
+def test_a_reservation_counts_until_it_is_given_back():
+    ledger = Ledger(Privacy(1.0))
+    held = ledger.reserve(Privacy(0.8))
+    assert ledger.remaining.epsilon == 0.2
+    assert ledger.spent.epsilon == 0.0
+    with pytest.raises(BudgetExceeded, match=r"0\.2"):
+        ledger.reserve(Privacy(0.3))
+    held.give_back()
+    held.give_back()
+    assert ledger.remaining == Privacy(1.0)
+
+
+def test_an_error_gives_the_reservation_back_and_a_commit_keeps_it():
+    ledger = Ledger(Privacy(1.0))
+    with pytest.raises(KeyboardInterrupt), ledger.reserve(Privacy(0.5)):
+        raise KeyboardInterrupt
+    assert ledger.remaining.epsilon == 1.0
+    with ledger.reserve(Privacy(0.5)) as reservation:
+        reservation.commit(release(0.5))
+    assert ledger.spent.epsilon == 0.5
+    with pytest.raises(ValueError, match="already"):
+        reservation.commit(release(0.5))
+    assert len(ledger.releases) == 1
+
+
+def test_delta_is_a_budget_too():
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve(Privacy(0.1, 2e-6))
+
+
+def test_adjacencies_do_not_mix():
+    with pytest.raises(ValueError, match="adjacency"):
+        Ledger(Privacy(1.0)).spend(release(0.5, adjacency="add_remove"))
+
+
+@pytest.mark.parametrize("budget", [None, 1.0, "1", (1.0, 1e-6)])
+def test_a_ledger_takes_a_guarantee(budget):
+    with pytest.raises(TypeError, match="budget"):
+        Ledger(budget)
+
+
+def test_threads_never_overspend():
+    ledger = Ledger(Privacy(1.0))
+    results = []
+
+    def spend():
+        for _ in range(50):
+            try:
+                ledger.spend(release(0.01))
+                results.append(True)
+            except BudgetExceeded:
+                results.append(False)
+
+    threads = [threading.Thread(target=spend) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(results) == 100
+    assert ledger.remaining.epsilon == 0.0
+
+
+def test_copies_of_an_estimator_share_its_ledger():
+    ledger = Ledger(Privacy(1.0))
+    model = MultiOutcomeRidge(0.5, bound_x=1.0, bound_y=1.0, ledger=ledger)
+    for other in (clone(model), copy.copy(model), copy.deepcopy(model)):
+        assert other.ledger is ledger
+
+
+def test_a_ledger_in_memory_does_not_pickle():
+    with pytest.raises(TypeError, match="every copy could spend"):
+        pickle.dumps(Ledger(Privacy(1.0)))
+
+
+def _spend_in_child(ledger, queue):
+    try:
+        ledger.reserve(Privacy(0.1))
+        queue.put("spent")
+    except RuntimeError:
+        queue.put("refused")
+
+
+def test_a_forked_copy_cannot_spend():
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_spend_in_child, args=(Ledger(Privacy(1.0)), queue))
+    child.start()
+    assert queue.get(timeout=30) == "refused"
+    child.join()
+
+
+def test_the_report_says_it_all_in_words():
+    ledger = Ledger(Privacy(2.0, 1e-6))
+    ledger.spend(release(0.5))
+    ledger.spend(release(0.5, reproducible=True))
+    ledger.spend(release(0.5, calibration="paper", guaranteed=False))
+    report = ledger.report()
+    said = ("replaced by any other", "epsilon 2", "epsilon 1.5", "no guarantee", "void", "guarantee: none")
+    for words in (*said, "release 2: its noise came from a seed", "release 3: its printed calibration"):
+        assert words in report
+    assert "release 1:" not in report
+    assert "odds" not in report
+    sound = Ledger(Privacy(2.0, 1e-6))
+    sound.spend(release(1.5))
+    assert "at most 4.49" in sound.report()
+    assert "1.5 of 2" in repr(ledger)
+
+
+def test_a_release_is_immutable_and_travels():
+    one = release(0.5, 1e-7)
+    with pytest.raises(ValueError, match="read-only"):
+        one.values["sum"][0] = 1.0
+    with pytest.raises(TypeError):
+        one.values["other"] = 1.0
+    with pytest.raises(AttributeError):
+        one.mu = 1.0
+    again = pickle.loads(pickle.dumps(one))
+    assert again.to_dict() == one.to_dict()
+    assert json.loads(json.dumps(one.to_dict()))["values"] == {"sum": [0.0, 1.0, 2.0]}
+
+
+def test_a_release_keeps_no_reference_to_the_callers_array():
+    mine = np.zeros(3)
+    one = Release("a sum", "Gaussian", Privacy(1.0, 1e-6), {"sum": mine}, {"sum": 1.0})
+    mine[0] = 5.0
+    assert one.values["sum"][0] == 0.0
+
+
+def test_a_release_takes_over_a_read_only_array_that_owns_its_memory():
+    own = np.ones(3)
+    own.flags.writeable = False
+    view = np.ones(6)[::2]
+    view.flags.writeable = False
+    release = Release("sums", "Gaussian", Privacy(1.0, 1e-6), {"own": own, "view": view}, {})
+    assert np.shares_memory(release.values["own"], own)
+    assert not np.shares_memory(release.values["view"], view)
+
+
+def test_an_exact_release_promises_nothing():
+    assert "none" in release(math.inf).guarantee
+    ledger = Ledger(Privacy(math.inf))
+    ledger.spend(release(math.inf))
+    assert "no privacy protection" in ledger.report()
+
+
+def test_words_promise_no_more_than_is_kept():
+    assert "nothing" in plain_words(Ledger(Privacy(1.0)).spent)
+    for epsilon in (1e-6, 1e-4, 0.1, 1.0, 5.0, 13.0):
+        factor = float(plain_words(Privacy(epsilon)).split()[-1])
+        assert math.expm1(epsilon) <= factor - 1.0 <= 1.02 * math.expm1(epsilon)
+    assert plain_words(Privacy(20.0)).endswith("e^20")
+    assert "is in the table" in plain_words(Privacy(1.0, 1e-6, "add_remove"))
+
+
+def test_sums_do_not_depend_on_the_decimal_context():
+    with decimal.localcontext() as context:
+        context.prec = 1
+        ledger = Ledger(Privacy(1.0))
+        for _ in range(25):
+            ledger.spend(release(0.04))
+        with pytest.raises(BudgetExceeded):
+            ledger.spend(release(0.04))
+
+
+def test_tiny_releases_add_up():
+    ledger = Ledger(Privacy(1.0))
+    ledger.spend(release(1.0))
+    for _ in range(5):
+        ledger.spend(release(1e-13))
+    with pytest.raises(BudgetExceeded):
+        ledger.spend(release(1e-12))
+
+
+def test_an_interrupt_within_a_commit_never_refunds():
+    for line in range(1, 12):
+        ledger = Ledger(Privacy(1.0))
+        steps = [0]
+
+        def interrupt(frame, event, argument, line=line, steps=steps):
+            if frame.f_code.co_name != "_commit":
+                return None
+            if event == "line":
+                steps[0] += 1
+                if steps[0] == line:
+                    raise KeyboardInterrupt
+            return interrupt
+
+        try:
+            with ledger.reserve(Privacy(0.9)) as reservation:
+                sys.settrace(interrupt)
+                try:
+                    reservation.commit(release(0.9))
+                finally:
+                    sys.settrace(None)
+            committed = True
+        except KeyboardInterrupt:
+            committed = False
+        # Either nothing was recorded, or the whole cost was; a commit that returned is always recorded.
+        assert ledger.spent.epsilon == (0.9 if ledger.releases else 0.0)
+        assert ledger.remaining.epsilon == pytest.approx(1.0 - ledger.spent.epsilon)
+        assert ledger.releases or not committed
+
+
+@pytest.mark.parametrize(
+    ("recorded", "error"),
+    [
+        (release(1.0), ValueError),
+        (release(0.1, 1e-6), ValueError),
+        (release(0.1, adjacency="add_remove"), ValueError),
+        ("a release", TypeError),
+    ],
+)
+def test_what_a_reservation_does_not_cover_is_not_recorded(recorded, error):
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    with pytest.raises(error), ledger.reserve(Privacy(0.1)) as reservation:
+        reservation.commit(recorded)
+    assert ledger.remaining == Privacy(1.0, 1e-6)
+    assert not ledger.releases
+
+
+def test_a_reservation_and_a_budget_do_not_change():
+    ledger = Ledger(Privacy(1.0))
+    with pytest.raises(AttributeError):
+        ledger.budget = Privacy(2.0)
+    with pytest.raises(AttributeError):
+        ledger.reserve(Privacy(0.9)).privacy = Privacy(1e-9)
+
+
+def test_what_a_seed_was_reserved_for_promises_nothing_even_without_a_record():
+    """Forfeited: its noise may have been seen, and came from the seed."""
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    ledger.reserve(Privacy(0.25), random_state=3).forfeit()
+    assert ledger.spent == Privacy(0.25)
+    assert math.isinf(ledger.promised.epsilon)
+
+
+def test_a_release_is_dated_by_its_reservation(monkeypatch):
+    """What lies between the two is the time that reading took, which the data decides."""
+    monkeypatch.setattr("dpfast.ledger.ledger.now", iter(["at reservation", "at commitment"]).__next__)
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    with ledger.reserve(Privacy(0.25)) as reservation:
+        reservation.commit(release(0.25))
+    assert [one.time for one in ledger.releases] == ["at reservation"]

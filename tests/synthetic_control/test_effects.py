@@ -1,0 +1,85 @@
+"""Effect tables: arithmetic on what is already released, and words that say what the limits cover."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpfast.synthetic_control.effects import effect_table, summary
+
+YEARS = pd.Index([1989, 1990, 1991], name="year")
+OBSERVED = np.array([82.0, 77.0, 69.0])
+COUNTERFACTUAL = np.array([100.0, 110.0, 0.0])
+
+
+def test_a_row_is_a_period():
+    table = effect_table(OBSERVED, COUNTERFACTUAL, index=YEARS)
+    assert list(table.columns) == ["observed", "counterfactual", "effect", "cumulative", "percent"]
+    assert table.index.equals(YEARS)
+    assert table.index.name == "year"
+    np.testing.assert_array_equal(table["effect"], [-18.0, -33.0, 69.0])
+    np.testing.assert_array_equal(table["cumulative"], [-18.0, -51.0, 18.0])
+    np.testing.assert_array_equal(table["percent"], [-18.0, -30.0, np.nan])
+
+
+def test_limits_are_those_of_the_effect():
+    table = effect_table(OBSERVED, COUNTERFACTUAL, index=YEARS, low=[-20, -40, 60], high=[-10, -30, 70])
+    np.testing.assert_array_equal(table[["low", "high"]], [[-20, -10], [-40, -30], [60, 70]])
+    words = summary(table, level=0.9)
+    assert "90% limits of the average effect: 0 to 10." in words
+    assert "known privacy noise" in words
+    assert "do not cover chance in the outcomes" in words
+    assert "90%" not in summary(table)
+
+
+def test_the_limits_of_the_average_are_wide_enough_for_any_correlation():
+    rng = np.random.default_rng(0)
+    factor = rng.normal(size=(500, 3, 3)) * rng.exponential(size=(500, 3, 1))
+    covariance = factor @ factor.transpose(0, 2, 1)
+    of_average = np.sqrt(covariance.mean(axis=(1, 2)))
+    limits = np.sqrt(covariance.diagonal(axis1=1, axis2=2)).mean(axis=1)
+    assert np.all(of_average <= limits * (1 + 1e-12))
+
+
+def test_summary_gives_average_total_and_share():
+    words = summary(effect_table(OBSERVED, [100.0, 110.0, 90.0], index=YEARS))
+    assert words.splitlines() == [
+        "From 1989 to 1991 (3 periods) the outcome was 76 on average, where 100 was to be expected without the "
+        "intervention.",
+        "Average effect -24 a period, cumulative effect -72, or -24% of the counterfactual.",
+    ]
+    one = summary(effect_table([2.0], [0.0], index=["May"]))
+    assert "(1 period)" in one
+    assert "%" not in one
+
+
+def test_several_targets_are_one_table():
+    observed = pd.DataFrame([OBSERVED, OBSERVED + 1.0], index=["Utah", "Ohio"])
+    table = effect_table(observed, np.tile(COUNTERFACTUAL, (2, 1)), index=YEARS)
+    assert table.index.names == ["target", "year"]
+    pd.testing.assert_frame_equal(table.loc["Utah"], effect_table(OBSERVED, COUNTERFACTUAL, index=YEARS))
+    assert table.loc[("Ohio", 1990), "cumulative"] == -49.0
+    paragraphs = summary(table).split("\n\n")
+    assert [words.split(".")[0] for words in paragraphs] == ["Target Utah", "Target Ohio"]
+    assert effect_table([[1.0]], [[2.0]], index=[5]).index.tolist() == [(0, 5)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"observed": OBSERVED[:2]}, r"observed must have one value for each .* got shape \(2,\) for 3 labels"),
+        ({"observed": np.zeros((1, 1, 3))}, "observed must"),
+        ({"counterfactual": [1.0]}, r"counterfactual must have the shape of observed, \(3,\), got \(1,\)"),
+        ({"low": OBSERVED}, "low and high must be given together"),
+        ({"low": OBSERVED, "high": OBSERVED - 1.0}, "low must not be above high"),
+        ({"observed": [], "counterfactual": [], "index": []}, "at least one"),
+    ],
+)
+def test_bad_input_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        effect_table(**({"observed": OBSERVED, "counterfactual": COUNTERFACTUAL, "index": YEARS} | arguments))
+
+
+@pytest.mark.parametrize(("level", "message"), [(0.9, "needs a table with limits"), (1.0, r"in \(0, 1\)")])
+def test_a_bad_level_is_named(level, message):
+    with pytest.raises(ValueError, match=message):
+        summary(effect_table(OBSERVED, COUNTERFACTUAL, index=YEARS), level)
