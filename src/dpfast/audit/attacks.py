@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpfast._arrays import FloatArray
 from dpfast.audit.laws import Law
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpfast._arrays import FloatArray
 from dpfast.audit.attacks import Attack, claimed, probe
 from dpfast.audit.laws import GaussianShift, Law, NormShift
 from dpfast.audit.moment_attacks import Rows, Table, shifted_attack
@@ -18,7 +18,6 @@ from dpfast.privacy import Adjacency, Privacy
 from dpfast.releases.moments import unpacked
 from dpfast.synthetic_control import SyntheticControl
 
-FloatArray = NDArray[np.float64]
 Recovered = Callable[[SyntheticControl, Release, bool], FloatArray]
 
 _N_PRE = 4

@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import integrate, optimize, special, stats
 
+from dpfast._arrays import FloatArray
 from dpfast.audit.lower_bounds import frequency_limits
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon
-
-FloatArray = NDArray[np.float64]
 
 # What `np.linalg.norm` calls the L1 and the L2 norm.
 _NORMS = {"Laplace": 1, "L2-Laplace": 2}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-FloatArray = NDArray[np.float64]
+from dpfast._arrays import FloatArray
 
 _THRESHOLDS = 400
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpfast._arrays import FloatArray
 from dpfast.audit.attacks import Attack, claimed, probe
 from dpfast.audit.laws import GaussianShift, Law, NormShift
 from dpfast.convex_erm import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
@@ -22,7 +22,6 @@ from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Privacy
 from dpfast.solvers import CallableLoss, L2Ball
 
-FloatArray = NDArray[np.float64]
 Slope = Callable[[float, float], float]
 
 _RIDGE = 1e5

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import noise
+from dpfast._arrays import FloatArray
 from dpfast.audit.attacks import Attack, claimed, probe
 from dpfast.audit.laws import GaussianShift, Law, NormShift, SampledShift, flattened
 from dpfast.ledger import Release
 from dpfast.multi_outcome import MultiOutcomeRidge
 from dpfast.privacy import Adjacency, Composition, Privacy
 
-FloatArray = NDArray[np.float64]
 Table = tuple[FloatArray, FloatArray]
 
 _ANGLES = np.linspace(0.0, math.pi, 721)

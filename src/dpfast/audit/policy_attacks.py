@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpfast._arrays import FloatArray
 from dpfast.audit.attacks import Attack, claimed, probe
 from dpfast.audit.laws import GaussianShift
 from dpfast.audit.moment_attacks import Rows, shifted_attack
@@ -17,8 +17,6 @@ from dpfast.ledger import Release
 from dpfast.policy_evaluation import PolicyEvaluation
 from dpfast.privacy import Adjacency, Privacy
 from dpfast.statistics import Trajectories
-
-FloatArray = NDArray[np.float64]
 
 # Enough for counts a few fewer not to make the smooth bound larger than the local one.
 _VISITORS = 4000

@@ -8,14 +8,13 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast._arrays import FloatArray
 from dpfast.audit.attacks import Attack, claimed, probe
 from dpfast.audit.laws import GaussianShift, Law, NormShift, OddsShift
 from dpfast.privacy import Adjacency, Privacy
 from dpfast.releases.selection import RecordBounds
 from dpfast.sparse_regression import SparseRegression
 from dpfast.sparse_regression.mechanism import SupportRegression
-
-FloatArray = NDArray[np.float64]
 
 # Nearly all of the budget, for the stage that is attacked.
 _MOST = 0.99

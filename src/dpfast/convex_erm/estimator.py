@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d
 
 from dpfast import _arguments as check
 from dpfast import io, noise
+from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.feature_names import columns_of, rows_to_predict
 from dpfast.estimator.persistence import Persistent
@@ -64,7 +65,6 @@ from dpfast.statistics import StateEncoder, gram, rounded_bound
 
 __all__ = ["ObjectivePerturbationClassifier", "ObjectivePerturbationRegressor", "objective_perturbation"]
 
-FloatArray = NDArray[np.float64]
 
 # Mean squared norm of rows as a fraction of their squared bound, where nothing is known.
 _SPREAD = 0.25

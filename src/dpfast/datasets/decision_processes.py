@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
 #: ``table[state][action]`` lists (probability, next state, reward, terminated): Gymnasium's ``env.unwrapped.P``.
 Table = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from dpfast import _arguments as check
-
-FloatArray = NDArray[np.float64]
+from dpfast._arrays import FloatArray
 
 SLOPE_MEAN, SLOPE_REACH = 4.0, 1.0
 NOISE_VARIANCE, NOISE_REACH = 0.1, 1.0

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpfast._arrays import FloatArray
 from dpfast.datasets.decision_processes import (
     GYMNASIUM_ENVIRONMENTS,
     chain_trajectories,
@@ -22,8 +22,6 @@ from dpfast.datasets.decision_processes import (
 from dpfast.policy_evaluation import PolicyEvaluation
 from dpfast.privacy import UtilityWarning
 from dpfast.statistics import Trajectories, first_visit_returns
-
-FloatArray = NDArray[np.float64]
 
 EPSILONS, DELTA = (0.1, 1.0, 10.0), 1e-6
 SIZES = (2_000, 20_000)

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.model_selection import train_test_split
 
+from dpfast._arrays import FloatArray
 from dpfast.ledger import Ledger
 from dpfast.multi_outcome import MultiOutcomeRidge
 from dpfast.privacy import Privacy
-
-FloatArray = NDArray[np.float64]
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-6

@@ -7,13 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpfast._arrays import FloatArray
 from dpfast.datasets import Panel, california_prop99, synthetic_control_panel
 from dpfast.privacy import UtilityWarning
 from dpfast.synthetic_control import SyntheticControl
-
-FloatArray = NDArray[np.float64]
 
 EPSILON, DELTA = 1.0, 1e-6
 LEVEL = 0.9

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -77,3 +77,27 @@ class Plan:
         else:
             line += f"{self.needed_n:,} people are needed for {self.target:.2g}"
         return "\n".join([line, *(f"  {name}: {value:.2g}" for name, value in self.notes.items())])
+
+
+def least(enough: Callable[[int], bool], most: int = 1 << 50) -> int | None:
+    """Return the least number of people that is enough, by doubling and bisection; None if it is above `most`.
+
+    A ValueError, of too few people for the algorithm, counts as not enough.
+    """
+
+    def tried(people: int) -> bool:
+        try:
+            return enough(people)
+        except ValueError:
+            return False
+
+    high = 1
+    while not tried(high):
+        if high >= most:
+            return None
+        high = min(2 * high, most)
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if tried(middle) else (middle, high)
+    return high

@@ -18,7 +18,8 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from dpfast.io.named import MISSING, UNDECLARED, Codes, Family, FloatArray
+from dpfast._arrays import FloatArray
+from dpfast.io.named import MISSING, UNDECLARED, Codes, Family
 from dpfast.io.own_words import in_own_words
 from dpfast.kernels.columns import ColumnBlock, Rows
 

@@ -17,8 +17,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
 from dpfast.io.arrow import NULL_WORDS
-from dpfast.io.named import MISSING, UNDECLARED, Batch, Codes, FloatArray
+from dpfast.io.named import MISSING, UNDECLARED, Batch, Codes
 from dpfast.io.parts import Part, table_parts
 from dpfast.kernels.columns import ColumnBlock
 

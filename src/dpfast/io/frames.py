@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast.io.named import MISSING, UNDECLARED, Codes, Family, FloatArray
+from dpfast._arrays import FloatArray
+from dpfast.io.named import MISSING, UNDECLARED, Codes, Family
 
 _VALUES_PER_BLOCK = 1 << 20
 

@@ -9,7 +9,8 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from dpfast._arrays import FloatArray
+
 Codes = NDArray[np.int64]
 
 # Places of entries that are in no list of levels.

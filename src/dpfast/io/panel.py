@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray, IntArray
 from dpfast.io.blocks import as_matrix
 from dpfast.io.frames import FrameBatch, frame_blocks, is_frame
 from dpfast.io.ids import numbered
 from dpfast.io.named import MISSING
 
-FloatArray = NDArray[np.float64]
-Index = NDArray[np.int64]
 Orientation: TypeAlias = Literal["units_by_periods", "periods_by_units"]
 
 
@@ -35,7 +34,7 @@ class Panel:
     values : ndarray of shape (n_units, n_periods)
         A row a unit; NaN where an entry is missing and that was allowed.
     periods : index of length n_periods, optional
-        Labels of the periods, in order: a pandas Index, where the table has any.
+        Labels of the periods, in order: a pandas IntArray, where the table has any.
     """
 
     values: FloatArray
@@ -290,7 +289,7 @@ def _periods_of(column: Any, name: str) -> Any:
     if column.isna().any():
         raise ValueError(f"the treated unit has a row without a time in column {name!r}")
     is_ordered = isinstance(column.dtype, pandas.CategoricalDtype) and column.dtype.ordered
-    labels = pandas.Index(_labels(column.sort_values() if is_ordered else column), tupleize_cols=False)
+    labels = pandas.IntArray(_labels(column.sort_values() if is_ordered else column), tupleize_cols=False)
     if not is_ordered:
         try:
             labels = labels.sort_values()
@@ -309,7 +308,7 @@ def _labels(column: Any) -> list[Hashable]:
     return [int(one) if isinstance(one, float) and one.is_integer() else one for one in column.tolist()]
 
 
-def _places(frame: Any, time: str, periods: Any) -> Index:
+def _places(frame: Any, time: str, periods: Any) -> IntArray:
     """Return which of the periods each row is of, -1 for none: each found by its own entry alone."""
     number = {period: place for place, period in enumerate(periods.tolist())}
 
@@ -321,5 +320,5 @@ def _places(frame: Any, time: str, periods: Any) -> Index:
 
     codes, labels = FrameBatch(frame).distinct(time)
     places = np.array([*map(place_of, labels), -1], np.int64)
-    found: Index = places[np.where(codes == MISSING, len(labels), codes)]
+    found: IntArray = places[np.where(codes == MISSING, len(labels), codes)]
     return found

@@ -14,10 +14,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast._arrays import IntArray
 from dpfast.io.blocks import dtype_name
 from dpfast.io.ids import numbered
-
-Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,8 @@ class People:
     """
 
     n_rows: int
-    order: Index | None
-    offsets: Index
+    order: IntArray | None
+    offsets: IntArray
 
     @property
     def n_people(self) -> int:
@@ -83,7 +82,7 @@ def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
     codes = _comparable(groups)
     n_rows = len(codes)
     starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))[: n_rows or None]
-    order: Index | None = None
+    order: IntArray | None = None
     if n_rows == 0:
         offsets = np.zeros(1, np.int64)
     elif _are_distinct(codes[starts]):
@@ -141,10 +140,10 @@ def _are_distinct(first: NDArray[Any]) -> bool:
     return len(np.unique(first)) == len(first) if numbers is None else bool(np.bincount(numbers).max() == 1)
 
 
-def _stable_order(numbers: Index) -> Index:
+def _stable_order(numbers: IntArray) -> IntArray:
     """Return the stable sorting order of nonnegative numbers: by 16 bits at a time, which NumPy sorts by radix."""
     largest, shift = int(numbers.max()), 0
-    order: Index = np.arange(len(numbers))
+    order: IntArray = np.arange(len(numbers))
     while shift == 0 or largest >> shift > 0:
         digits = (numbers[order] >> shift).astype(np.uint16)
         order = order[np.argsort(digits, kind="stable")]
@@ -152,7 +151,7 @@ def _stable_order(numbers: Index) -> Index:
     return order
 
 
-def _numbered(codes: NDArray[Any]) -> Index:
+def _numbered(codes: NDArray[Any]) -> IntArray:
     """Return a number from 0 for each id, in the order in which they come first: that of ids decides nothing."""
     numbers = _narrow(codes)
     if numbers is None:
@@ -161,11 +160,11 @@ def _numbered(codes: NDArray[Any]) -> Index:
     first = np.empty(numbers.max() + 1, np.int64)
     first[numbers[::-1]] = rows[::-1]
     comes_first = first[numbers] == rows
-    ranks: Index = (np.cumsum(comes_first) - 1)[first[numbers]]
+    ranks: IntArray = (np.cumsum(comes_first) - 1)[first[numbers]]
     return ranks
 
 
-def _narrow(codes: NDArray[Any]) -> Index | None:
+def _narrow(codes: NDArray[Any]) -> IntArray | None:
     """Return integers of a narrow range, counted from 0, which saves sorting them; None for any other ids."""
     if codes.dtype.kind not in "iu":
         return None

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import IntArray
 from dpfast._quiet import quiet
 from dpfast.io import trajectory_sources as sources
 from dpfast.io.blocks import dtype_name
@@ -22,8 +23,6 @@ from dpfast.io.own_words import in_own_words
 from dpfast.io.states import StateEncoder, declared_states
 from dpfast.kernels import first_visits as kernel
 from dpfast.kernels.columns import in_c_order
-
-Index = NDArray[np.int64]
 
 _MOST_STATES = (1 << 31) - 1
 # Sums of this many rewards stay finite for any number of steps.
@@ -102,7 +101,12 @@ class Trajectories:
         return self._set(state, reward, offset, n_states, encoder)
 
     def _set(
-        self, states: NDArray[Any], rewards: NDArray[Any], offsets: Index, n_states: int, encoder: StateEncoder | None
+        self,
+        states: NDArray[Any],
+        rewards: NDArray[Any],
+        offsets: IntArray,
+        n_states: int,
+        encoder: StateEncoder | None,
     ) -> Trajectories:
         self.states, self.rewards, self.offsets = map(_read_only, (states, rewards, offsets))
         self.n_states = n_states
@@ -370,7 +374,7 @@ class Trajectories:
             self.states[steps], self.rewards[steps], offsets, self.n_states, self.encoder
         )
 
-    def _positions(self, selected: Any) -> Index:
+    def _positions(self, selected: Any) -> IntArray:
         if isinstance(selected, slice):
             selected = np.arange(len(self))[selected]
         index = np.asarray(selected)
@@ -378,7 +382,7 @@ class Trajectories:
             raise TypeError("trajectories are selected by a slice, a 1-D array of positions or a mask")
         if index.dtype == np.bool_ and len(index) != len(self):
             raise ValueError("a mask must have one entry a trajectory")
-        positions: Index = np.arange(len(self))[index]
+        positions: IntArray = np.arange(len(self))[index]
         if len(positions) == 0:
             raise ValueError("at least one trajectory must be selected, got none")
         if np.bincount(positions).max() > 1:
@@ -409,7 +413,7 @@ def _check_steps(states: NDArray[Any], rewards: NDArray[Any], n_states: int) -> 
     raise ValueError("a trajectory has a reward that is not finite and below 1e200 in size")
 
 
-def _check_offsets(offsets: Index, n_steps: int) -> None:
+def _check_offsets(offsets: IntArray, n_steps: int) -> None:
     if offsets[0] != 0 or offsets[-1] != n_steps:
         raise ValueError("offsets must begin with 0 and end with the number of steps")
     # Compared, not subtracted: differences of 64-bit integers wrap.
@@ -432,7 +436,7 @@ def _rewards(values: ArrayLike) -> NDArray[Any]:
     return in_c_order(array, np.float32 if array.dtype == np.float32 else np.float64)
 
 
-def _offsets(values: ArrayLike) -> Index:
+def _offsets(values: ArrayLike) -> IntArray:
     array = _flat("offsets", values)
     if array.dtype.kind not in "iu":
         raise TypeError(f"offsets must be integers, got dtype {dtype_name(array)}")

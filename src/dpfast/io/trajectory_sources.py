@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import IntArray
 from dpfast.io.arrow import parquet_batches, parquet_schema
 from dpfast.io.files import file_format, table_files
 from dpfast.io.frames import is_frame
@@ -24,7 +25,6 @@ from dpfast.io.own_words import in_own_words
 from dpfast.io.people import people
 from dpfast.io.states import StateEncoder, declared_states
 
-Index = NDArray[np.int64]
 Encode = Callable[[Any], int]
 
 _NO_REWARD = "an episode has a reward that is not a real number"
@@ -38,7 +38,7 @@ class Flat(NamedTuple):
 
     states: NDArray[Any]
     rewards: NDArray[Any]
-    offsets: Index
+    offsets: IntArray
 
 
 class Names(NamedTuple):
@@ -109,7 +109,7 @@ def from_frame(frame: Any, names: Names, encoder: StateEncoder | None) -> Flat:
     return Flat(states, _frame_rewards(frame[names.reward], names.reward)[order], owners.offsets)
 
 
-def _sorted_by_step(steps: NDArray[Any], order: Index, offsets: Index, name: str) -> Index:
+def _sorted_by_step(steps: NDArray[Any], order: IntArray, offsets: IntArray, name: str) -> IntArray:
     """Sort the rows of each trajectory by step."""
     if steps.dtype.kind not in "iufmM":
         raise TypeError(f"column {name!r} must hold numbers or times, got dtype {steps.dtype}")
@@ -122,7 +122,7 @@ def _sorted_by_step(steps: NDArray[Any], order: Index, offsets: Index, name: str
     return order
 
 
-def _increase(steps: NDArray[Any], number: Index) -> bool:
+def _increase(steps: NDArray[Any], number: IntArray) -> bool:
     return bool(np.all((steps[1:] > steps[:-1]) | (number[1:] != number[:-1])))
 
 
@@ -198,7 +198,7 @@ class _Rows(NamedTuple):
         return Flat(self.states[:stop], self.rewards[:stop], offsets)
 
 
-def _starts(ids: NDArray[Any]) -> Index:
+def _starts(ids: NDArray[Any]) -> IntArray:
     return np.flatnonzero(np.concatenate([[True], (ids[1:] != ids[:-1]).astype(bool)]))
 
 

@@ -12,13 +12,14 @@ import warnings
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import linalg
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dpfast import _arguments as check
 from dpfast import io, noise
+from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.feature_names import columns_of, rows_to_predict
 from dpfast.estimator.persistence import Persistent
@@ -47,8 +48,6 @@ from dpfast.releases.moments import (
 from dpfast.solvers import LabelFactor, RidgeSolution, ridge_from_moments, ridge_of_each_outcome
 from dpfast.statistics import Gram, SampledGram, gram, rounded_bound, sampled_gram
 from dpfast.statistics.rows import shortened
-
-FloatArray = NDArray[np.float64]
 
 
 class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast._arrays import FloatArray
 from dpfast.privacy import Adjacency, Composition, Privacy
 from dpfast.releases.moments import (
     DeclaredPeople,
@@ -26,8 +27,6 @@ from dpfast.releases.moments import (
 )
 from dpfast.statistics import rounded_bound
 from dpfast.statistics.rows import RowMap, centred
-
-FloatArray = NDArray[np.float64]
 
 NONNEGATIVE = RowMap(np.zeros(1), np.full(1, np.inf))
 

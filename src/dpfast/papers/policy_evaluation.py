@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
 from dpfast.papers.bound import Bound
-
-FloatArray = NDArray[np.float64]
 
 
 class CountMoments(NamedTuple):

@@ -9,12 +9,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import linalg
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast import noise
+from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.persistence import Persistent
 from dpfast.estimator.plan import Plan
@@ -39,7 +40,6 @@ from dpfast.statistics.returns import blocks_of, checked_discount, checked_pair
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FloatArray = NDArray[np.float64]
 
 _SMALLEST, _LARGEST = 1e-50, 1e50
 # The middle of the range, without any data, is as good as an error of this share of it.

@@ -28,10 +28,10 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from dpfast import noise
+from dpfast._arrays import FloatArray, IntArray
 from dpfast.ledger import Release
 from dpfast.privacy import (
     Privacy,
@@ -44,8 +44,6 @@ from dpfast.privacy import (
 )
 from dpfast.statistics import FirstVisitReturns, ReturnGrid, smooth_sensitivity, smooth_sensitivity_lsl
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Constants = Literal["sound", "paper", "icml"]
 
 _UNIT_ROUNDOFF = 2.0**-53

@@ -33,6 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast import noise
+from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.ledger import Release
 from dpfast.papers.objective_printed import meets_its_claim, printed_objective_perturbation
@@ -60,7 +61,6 @@ from dpfast.solvers import (
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import NORM_SLACK, RowMap
 
-FloatArray = NDArray[np.float64]
 Constraint = L2Ball | L1Ball | Box
 Penalty = ElasticNet | Proximable
 

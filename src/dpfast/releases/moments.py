@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import noise
+from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
 from dpfast.papers.primo import primo_printed_delta, primo_printed_sampled_scales, primo_printed_scales
@@ -36,8 +37,6 @@ from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.solvers import MomentNoise, NoisyMoments
 from dpfast.statistics import Gram, PersonUnit, SampledGram, person_block_bounds
-
-FloatArray = NDArray[np.float64]
 
 # One draw for all blocks holds their exact sums on one grid, in 128 bits: a row is at most 2^46 units of its own
 # block's grid long, blocks differ by up to 2^40, and that leaves room for 2^41 rows. It is checked before any data is

@@ -17,6 +17,7 @@ from scipy.special import ndtr
 
 from dpfast import _arguments as check
 from dpfast import noise
+from dpfast._arrays import FloatArray
 from dpfast.kernels.columns import Rows
 from dpfast.ledger import Release
 from dpfast.privacy import (
@@ -33,7 +34,6 @@ from dpfast.solvers import SupportScores, score_error
 from dpfast.statistics import Grid, Selector, block_votes, rounded_bound
 from dpfast.statistics.rows import NORM_SLACK, RowMap
 
-FloatArray = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 #: Where the number of rows is private, tables have at most so many: only bounds on rounding errors count on it.

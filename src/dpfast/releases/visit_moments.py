@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from dpfast import noise
+from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import (
@@ -28,8 +29,6 @@ from dpfast.privacy import (
 )
 from dpfast.solvers import MomentNoise, NoisyMoments, automatic_diagonal_ridge, ridge_from_moments
 from dpfast.statistics import SufficientStatistics
-
-FloatArray = NDArray[np.float64]
 
 # Exact sums of up to 2^75 units still fit 128 bits when they are shifted by this much.
 _LARGEST_SPREAD_EXPONENT = 32

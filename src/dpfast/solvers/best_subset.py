@@ -26,14 +26,12 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray, IntArray
 from dpfast.kernels import support_scores as kernel
 from dpfast.kernels.threads import resolve_n_threads, run_in_threads
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Supports scored at a time: their scores take a megabyte, and threads have some 10 ms to work before they meet.
 BLOCK_SUPPORTS = 1 << 17

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
 from dpfast.kernels import generalised_linear
 from dpfast.solvers.constraints import finite_array
 from dpfast.solvers.losses import GeneralisedLinearLoss
 from dpfast.solvers.proximal_bounds import ROUND_UP, UNIT
 from dpfast.solvers.smooth_convex import GeneralisedLinearBounds
 
-FloatArray = NDArray[np.float64]
 LossFunction = Callable[[FloatArray, FloatArray], ArrayLike]
 
 

@@ -43,13 +43,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
+from dpfast._arrays import FloatArray
 from dpfast.solvers.proximal_bounds import ROUND_UP, UNIT, ProximalBounds
 from dpfast.solvers.quadratic_faces import Face, in_two_rows, normalised
-
-FloatArray = NDArray[np.float64]
 
 _REFINEMENTS = 12
 # Accelerated steps between looks at the certificate.

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import linalg
 
+from dpfast._arrays import FloatArray
 from dpfast.kernels.threads import single_threaded_blas
 from dpfast.solvers.certificates import Certificate, Minimiser
 from dpfast.solvers.constraints import (
@@ -30,8 +31,6 @@ from dpfast.solvers.constraints import (
 from dpfast.solvers.penalties import ElasticNet
 from dpfast.solvers.proximal_bounds import ROUND_UP, QuadraticBounds, reduced_linear
 from dpfast.solvers.quadratic_faces import Face, QuadraticProblem, guesses
-
-FloatArray = NDArray[np.float64]
 
 _LARGEST_ENTRY = 2.0**400
 

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
 from dpfast.kernels import projections
 from dpfast.kernels.columns import in_c_order
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
-
-FloatArray = NDArray[np.float64]
 
 # Squares of what is measured in them, times or over any sensible constant, neither overflow nor underflow.
 LARGEST = 2.0**200
@@ -60,7 +59,7 @@ class L2Ball:
         array = _vectors(points)
         return np.asarray(np.apply_along_axis(lambda x: math.hypot(*x) <= self.radius, -1, array))
 
-    def support(self, directions: ArrayLike) -> NDArray[np.float64]:
+    def support(self, directions: ArrayLike) -> FloatArray:
         """Largest inner product of a point of the set with each vector of an array of shape (..., n)."""
         return np.asarray(self.radius * np.linalg.norm(_vectors(directions), axis=-1))
 
@@ -103,7 +102,7 @@ class L1Ball:
         array = _vectors(points)
         return np.asarray(np.apply_along_axis(lambda x: math.fsum(np.abs(x)) <= self.radius, -1, array))
 
-    def support(self, directions: ArrayLike) -> NDArray[np.float64]:
+    def support(self, directions: ArrayLike) -> FloatArray:
         """Largest inner product of a point of the set with each vector of an array of shape (..., n)."""
         return np.asarray(self.radius * np.abs(_vectors(directions)).max(axis=-1))
 
@@ -171,7 +170,7 @@ class Box:
         array = self._fitting(points)
         return np.asarray(((self.low <= array) & (array <= self.high)).all(axis=-1))
 
-    def support(self, directions: ArrayLike) -> NDArray[np.float64]:
+    def support(self, directions: ArrayLike) -> FloatArray:
         """Largest inner product of a point of the set with each vector of an array of shape (..., n)."""
         array = self._fitting(directions)
         return np.asarray(np.maximum(array * self.low, array * self.high).sum(axis=-1))

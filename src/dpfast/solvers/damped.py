@@ -14,10 +14,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtri
 
-FloatArray = NDArray[np.float64]
+from dpfast._arrays import FloatArray
 
 # Floor in units of the edge of the noise's spectrum: of {0.35, 0.7, 1, 1.4, 2, 3} the best or nearly so over the
 # paper's panels of 1,000 and 10,000 donors and three-factor panels of 300 to 100,000.

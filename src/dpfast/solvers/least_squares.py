@@ -7,16 +7,15 @@ by more than what else is lost, in proportion to the number of rows.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
 from dpfast.kernels import quadratic_step
 from dpfast.kernels.columns import in_c_order
 from dpfast.solvers.constraints import finite_array, in_range
 from dpfast.solvers.proximal_bounds import ROUND_UP, UNIT, QuadraticBounds
 from dpfast.solvers.quadratic_faces import normalised
 
-FloatArray = NDArray[np.float64]
 Pair = tuple[FloatArray, FloatArray]
 
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
-
-FloatArray = NDArray[np.float64]
+from dpfast._arrays import FloatArray
 
 _ROUND_UP = 1.0 + 2.0**-48
 # Least width of a bend, as a part of the margin or of the threshold. A loss that is narrower differs from a kink by

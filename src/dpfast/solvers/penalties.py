@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
 from dpfast.solvers.constraints import LARGEST
-
-FloatArray = NDArray[np.float64]
 
 
 @runtime_checkable

@@ -24,10 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
 from dpfast.solvers.ridge import NoisyMoments, Shrinkage
 from dpfast.solvers.sphere import ball_multiplier
-
-FloatArray = NDArray[np.float64]
 
 _BLOCK_ENTRIES = 1 << 20  # labels that are converted to float64 at a time: 8 MB
 

@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpfast._arrays import FloatArray
 from dpfast.solvers.constraints import Box, Constraint, L1Ball
-
-FloatArray = NDArray[np.float64]
 
 # More than the rounding errors of the few double operations on positive numbers that a bound takes.
 ROUND_UP = 1.0 + 2.0**-40

@@ -17,13 +17,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpfast._arrays import FloatArray
 from dpfast.solvers.constraints import Constraint, L2Ball
 from dpfast.solvers.penalties import ElasticNet, Proximable
 from dpfast.solvers.smooth_convex import SmoothConvexFunction, minimise_smooth, smallest_smooth_tolerance
-
-FloatArray = NDArray[np.float64]
 
 # Strong convexity of the steps' problems, as a part of the smoothness: it falls by a factor a step from the first to
 # the last, so that each starts near its minimiser.

@@ -19,12 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from dpfast._arrays import FloatArray
 from dpfast.kernels import quadratic_step as kernel
 from dpfast.solvers.constraints import Box, Constraint, L1Ball, L2Ball
 from dpfast.solvers.proximal_bounds import ProximalBounds
 from dpfast.solvers.sphere import ball_multiplier
-
-FloatArray = NDArray[np.float64]
 
 # Between attempts of the Newton method: lengths of bursts of accelerated steps.
 _BURSTS = (0, 20, 60, 200, 600, 2000)

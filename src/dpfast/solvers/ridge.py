@@ -16,10 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
-FloatArray = NDArray[np.float64]
+from dpfast._arrays import FloatArray
 
 # A released eigenvalue near zero says that the true one is of the size of the noise, not that it is zero. The floor
 # is this fraction of sigma sqrt(d/2), the scale of the noise's spectrum: of {1/4, 1/2, 1} the one nearest to the best

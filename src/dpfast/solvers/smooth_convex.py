@@ -17,10 +17,11 @@ from itertools import islice
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import linalg
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
 from dpfast.kernels import generalised_linear, quadratic_step
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.solvers.certificates import Certificate, Minimiser
@@ -38,7 +39,6 @@ from dpfast.solvers.quadratic_faces import (
     step_arguments,
 )
 
-FloatArray = NDArray[np.float64]
 LocalModel = tuple[float, FloatArray, FloatArray | None]
 
 _LARGEST_ENTRY = 2.0**400

@@ -10,13 +10,12 @@ from functools import partial
 from typing import Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dpfast._arrays import FloatArray
 from dpfast.kernels import secular
 from dpfast.kernels.columns import in_c_order
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
-
-FloatArray = NDArray[np.float64]
 
 _TERMS_PER_THREAD = 20_000  # some 0.2 ms of one core: below, starting a thread costs more than it brings
 _TERMS_PER_RANGE = 4_000_000  # some 50 ms of one core: how long an interrupt waits

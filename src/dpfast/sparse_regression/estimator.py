@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dpfast import _arguments as check
 from dpfast import io, noise
+from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.feature_names import columns_of, rows_to_predict
 from dpfast.estimator.persistence import Persistent
@@ -44,7 +45,6 @@ from dpfast.solvers import SupportScores
 from dpfast.sparse_regression.mechanism import SupportRegression
 from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
 
-FloatArray = NDArray[np.float64]
 Drawn = tuple[int, Release, Release]  # number of features, the support and the coefficients on it
 
 # Of a made-up table, where the number of rows of a block is private.

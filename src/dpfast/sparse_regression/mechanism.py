@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast import noise
+from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Calibration, ObjectiveNoise, Privacy, objective_delta, objective_noise
@@ -36,7 +36,6 @@ from dpfast.privacy.objective import Geometry
 from dpfast.releases.selection import RecordBounds
 from dpfast.solvers import Box, minimise_quadratic, smallest_quadratic_tolerance
 
-FloatArray = NDArray[np.float64]
 Law = Literal["Gaussian", "L2-Laplace"]
 
 _UNIT = 2.0**-53

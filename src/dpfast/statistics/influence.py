@@ -19,13 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import linalg
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
 from dpfast.kernels.threads import single_threaded_blas
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)

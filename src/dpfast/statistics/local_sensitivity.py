@@ -27,13 +27,11 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray, IntArray
 from dpfast.kernels import inverse_squares
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 _LARGEST_COUNT = 1 << 53
 _SMALLEST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100

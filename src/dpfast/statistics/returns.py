@@ -24,14 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import first_visits as kernel
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.privacy import _rounding as rounding
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # A range has between 2**30 and 2**31 units: so 2**31 trajectories still sum in 64 bits.
 _LOG2_UNITS = 30

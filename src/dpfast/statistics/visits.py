@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
 from dpfast.io.people import People
 from dpfast.io.trajectories import Trajectories
@@ -35,9 +36,6 @@ from dpfast.statistics.accumulator import GramAccumulator, PersonAccumulator
 from dpfast.statistics.gram import Gram
 from dpfast.statistics.person_unit import PersonUnit
 from dpfast.statistics.returns import ReturnGrid, blocks_of, checked_discount, checked_pair, first_visits_kernel
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 _STEPS_PER_CHUNK = 1 << 16
 _VALUES_PER_CHUNK = 1 << 22

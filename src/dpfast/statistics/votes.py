@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 class Selector(Protocol):

@@ -34,12 +34,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 from scipy.special import ndtri
 
 from dpfast import _arguments as check
 from dpfast import noise
+from dpfast._arrays import FloatArray
 from dpfast.kernels.threads import single_threaded_blas
 from dpfast.ledger import Release
 from dpfast.papers.donors_printed import (
@@ -64,7 +64,6 @@ from dpfast.privacy import (
 from dpfast.solvers import FactorMatrix, L1Ball, quadratic_over_l1_ball
 from dpfast.statistics.rows import NORM_SLACK, shortened
 
-FloatArray = NDArray[np.float64]
 Law = Literal["Gaussian", "L2-Laplace"]
 
 _UNIT = 2.0**-53

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-FloatArray = NDArray[np.float64]
 
 _COVERS = (
     "The limits cover the known privacy noise, around what the same method gives without it. They do not cover chance "

@@ -14,11 +14,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast import io
+from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.persistence import Persistent
 from dpfast.estimator.plan import Plan
@@ -41,7 +42,6 @@ from dpfast.synthetic_control.weight_fits import WeightFits
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-FloatArray = NDArray[np.float64]
 
 # Mean square of mapped outcomes that is assumed where nothing is known: as of outcomes around half their bound.
 _SPREAD = 0.25

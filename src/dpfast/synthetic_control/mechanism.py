@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast import noise
+from dpfast._arrays import FloatArray
 from dpfast.io import target_rows
 from dpfast.kernels.threads import single_threaded_blas
 from dpfast.ledger import Release
@@ -28,8 +28,6 @@ from dpfast.releases.moments import MomentCalibration, calibrate, noise_alone, u
 from dpfast.solvers import DenoisedMoments, components_beyond, damped_solve, hidden_reach, noise_floor
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import RowMap
-
-FloatArray = NDArray[np.float64]
 
 # Draws that an interval's quantiles are taken from: they are then off by 0.01 in coverage, up or down.
 _SIMULATIONS = 500

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast import noise
+from dpfast._arrays import FloatArray
 from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release, Reservation
 from dpfast.privacy import Privacy
@@ -28,8 +28,6 @@ from dpfast.synthetic_control.mechanism import (
     with_center,
 )
 from dpfast.synthetic_control.parameters import RELATIVE_TO, DeclaredParameters, released_attributes
-
-FloatArray = NDArray[np.float64]
 
 
 class MomentFits(DeclaredParameters):

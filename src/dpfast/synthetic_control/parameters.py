@@ -6,15 +6,14 @@ import math
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast import noise
+from dpfast._arrays import FloatArray
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.ledger import Ledger, Release
 from dpfast.privacy import Adjacency, Calibration, Privacy
-
-FloatArray = NDArray[np.float64]
 
 #: What the errors of plans are relative to.
 RELATIVE_TO = "the signal's root mean square"

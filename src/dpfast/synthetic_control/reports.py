@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import io, plotting
+from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.synthetic_control.effects import effect_table
 from dpfast.synthetic_control.effects import summary as effect_summary
@@ -18,8 +19,6 @@ from dpfast.synthetic_control.parameters import DeclaredParameters
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
-
-FloatArray = NDArray[np.float64]
 
 
 class TargetReports(DeclaredParameters):

@@ -10,9 +10,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast import noise
+from dpfast._arrays import FloatArray
 from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release, Reservation
 from dpfast.privacy import Privacy
@@ -26,8 +26,6 @@ from dpfast.synthetic_control.donor_weights import (
     prediction,
 )
 from dpfast.synthetic_control.parameters import RELATIVE_TO, DeclaredParameters, released_attributes
-
-FloatArray = NDArray[np.float64]
 
 
 class WeightFits(DeclaredParameters):

@@ -1,0 +1,7 @@
+"""The arrays that signatures speak of."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]

@@ -1,0 +1,242 @@
+"""The base of all estimators: shared parameters and their checks, and the steps of a fit, in their one order.
+
+A fit checks parameters, reserves its cost, sums the data exactly, releases the sums with noise, commits the release to
+the ledger, solves for what was asked (post-processing of what was released), and keeps the result, all at once. The
+family gives the parts; what it solves from is what was released and public numbers, never the sums.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, get_args
+
+import numpy as np
+
+from dpfast import _arguments as check
+from dpfast import noise
+from dpfast.estimator.documentation import document
+from dpfast.estimator.persistence import Persistent
+from dpfast.kernels.threads import resolve_n_threads
+from dpfast.ledger import Ledger, Release, Reservation
+from dpfast.privacy import Adjacency, Calibration, Privacy, Unit, UnsoundCalibrationWarning, UtilityWarning
+from dpfast.releases.mechanism import Mechanism
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+# An expected error of this part of what is estimated means that the answer is mostly noise.
+_USELESS = 0.5
+
+
+class Spender(Protocol):
+    """What a reservation is made for: a ledger to pay from, and a seed."""
+
+    ledger: Ledger | None
+    random_state: int | None
+
+
+def reserve(model: Spender, privacy: Privacy, unit: Unit = "row") -> Reservation:
+    """Hold, from ``with`` on, what a fit costs, in the estimator's ledger or, where it has none, in one of its own."""
+    # A fit without noise draws nothing from its seed.
+    seed = None if math.isinf(privacy.epsilon) else model.random_state
+    return (model.ledger or Ledger(privacy)).reserving(privacy, unit=unit, random_state=seed)
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line that called into the package."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+class Summed(NamedTuple):
+    """Data, read and summed, and the mechanism that is calibrated for them."""
+
+    mechanism: Mechanism
+    #: The data owner's: only the mechanism sees it.
+    statistic: Any
+    #: What is public besides and needed to solve: sizes, labels declared public.
+    public: Any = None
+
+
+class Solved(NamedTuple):
+    """An estimator without privacy: fitted attributes, and what the ledger is told of them."""
+
+    releases: tuple[Release, ...]
+    attributes: dict[str, Any]
+
+
+@dataclass(eq=False, repr=False)
+class PrivateEstimator(Persistent):
+    """What every estimator takes, keeps and may raise.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy of the whole fit; ``inf`` for the textbook estimator without noise, clipping or rounding.
+    delta : float, default 0.0
+        0 for pure differential privacy, which asks for more noise.
+    adjacency : {"replace_one", "add_remove"}, default "replace_one"
+        Whether the number of rows is public (one row replaced) or private (one row more or less).
+    calibration : {"sound", "paper"}, default "sound"
+        "paper" is the printed calibration, with a warning where it misses its own claim.
+    random_state : int, optional
+        Seed for a reproducible run, which voids the guarantee, for anybody: from two releases of one seed the noise can
+        be subtracted without knowing it. A ledger takes each seed once. By default noise comes from the operating
+        system's cryptographic source.
+    n_threads : int, optional
+        Threads that go through the data; the results do not depend on it.
+    ledger : Ledger, optional
+        The budget to pay from; shared by clones and copies.
+
+    Attributes
+    ----------
+    releases_ : tuple of Release
+        All that left the data.
+    privacy_spent_ : Privacy
+        What it cost.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Their names, where X has any.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter, a shape or an entry (NaN, inf) is not accepted. Nothing is spent then, and the estimator is left
+        as it was.
+    BudgetExceeded
+        If the ledger has too little left; no data is read then.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    _: KW_ONLY
+    adjacency: Adjacency = "replace_one"
+    calibration: Calibration = "sound"
+    random_state: int | None = None
+    n_threads: int | None = None
+    ledger: Ledger | None = None
+
+    _CALIBRATIONS: ClassVar[tuple[str, ...]] = get_args(Calibration)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        document(cls, PrivateEstimator.__doc__ or "")
+
+    def _checked(self) -> Privacy:
+        """Refuse bad parameters; return the guarantee to spend."""
+        privacy = Privacy(self.epsilon, self.delta, self.adjacency)
+        check.choice("calibration", self.calibration, self._CALIBRATIONS)
+        if self.ledger is not None and not isinstance(self.ledger, Ledger):
+            raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
+        noise.resolve_source(self.random_state)
+        resolve_n_threads(self.n_threads)
+        self._check_parameters(privacy)
+        return privacy
+
+    def _check_parameters(self, privacy: Privacy) -> None:
+        """Refuse bad parameters of the family."""
+        raise NotImplementedError
+
+    def _fit(self, privacy: Privacy, *data: Any, unit: Unit = "row", columns: Mapping[str, Any] | None = None) -> Self:
+        """Reserve, sum, release, commit, solve, keep; parameters have been checked."""
+        with reserve(self, privacy, unit) as reservation:
+            if math.isinf(privacy.epsilon):
+                releases, attributes = self._fit_without_noise(*data)
+                reservation.commit(*releases)
+            else:
+                source = noise.resolve_source(self.random_state)
+                summed = self._sum(privacy, source, *data)
+                self._warn_of_printed(summed.mechanism)
+                releases = self._release(summed, source)
+                reservation.commit(*releases)
+                attributes = self._solve(summed.mechanism, releases, summed.public)
+        return self._keep({"releases_": releases, "privacy_spent_": privacy} | attributes | dict(columns or {}))
+
+    def _fit_without_noise(self, *data: Any) -> Solved:
+        """Fit the textbook estimator."""
+        raise NotImplementedError
+
+    def _sum(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Summed:
+        """Read the data, calibrate for their public sizes, and sum them exactly."""
+        raise NotImplementedError
+
+    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
+        """Draw the noise."""
+        return (summed.mechanism.release(summed.statistic, source, self._release_name),)
+
+    def _solve(self, mechanism: Any, releases: tuple[Release, ...], public: Any) -> dict[str, Any]:
+        """Return the fitted attributes: post-processing."""
+        raise NotImplementedError
+
+    @property
+    def _release_name(self) -> str:
+        """What a release is called in records."""
+        raise NotImplementedError
+
+    def _exact_release(self, values: Mapping[str, Any], name: str | None = None) -> Release:
+        """Return the record of a fit without noise."""
+        privacy = Privacy(math.inf, self.delta, self.adjacency)
+        return Release(self._release_name if name is None else name, "no", privacy, values, {})
+
+    def _keep(self, fitted: Mapping[str, Any]) -> Self:
+        """Set what was fitted, and drop what an earlier fit left, in one step that no interrupt splits."""
+        kept = {name: value for name, value in self.__dict__.items() if name.startswith("_") or name[-1] != "_"}
+        self.__dict__ = kept | dict(fitted)
+        return self
+
+    def _warn_of_printed(self, mechanism: Mechanism) -> None:
+        if not mechanism.guaranteed:
+            warn(
+                f"the printed calibration does not give {mechanism.privacy}: its noise is too small. "
+                "Use calibration='sound' for anything but comparison.",
+                UnsoundCalibrationWarning,
+            )
+
+    def _warn_of_noise(self, error: float, people: str, privacy: Privacy) -> None:
+        """Warn where public numbers say that the answer is mostly noise; `people` says how many they are."""
+        if error >= _USELESS:
+            warn(
+                f"with {people} at {privacy}, the prediction is expected to be off by {100.0 * min(error, 1.0):.0f}% "
+                "of the signal: mostly noise, and shrinkage against it. "
+                f"{type(self).__name__}.plan says how many are needed.",
+                UtilityWarning,
+            )
+
+    @classmethod
+    def _planned_for(
+        cls, sizes: Mapping[str, object], positives: Mapping[str, object], parameters: Mapping[str, Any]
+    ) -> tuple[Self, Privacy]:
+        """Check what a plan is asked for, and return the estimator that is planned with, and its cost."""
+        for name, size in sizes.items():
+            check.positive_integer(name, size)
+        for name, value in positives.items():
+            check.positive(name, value)
+        estimator = cls(**parameters)
+        return estimator, estimator._checked()
+
+    def _check_loaded(self) -> None:
+        self._checked()
+        if not any(name[-1] == "_" for name in vars(self)):
+            return
+        if not isinstance(self.privacy_spent_, Privacy):
+            raise ValueError("privacy_spent_ must be a guarantee")
+        if not isinstance(self.releases_, tuple) or not all(isinstance(one, Release) for one in self.releases_):
+            raise ValueError("releases_ must be a tuple of releases")
+        for name, shape in self._fitted_shapes():
+            array = getattr(self, name)
+            if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
+                raise ValueError(f"{name} must be an array of float64 of shape {shape}")
+        self._check_fitted()
+
+    def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Yield fitted arrays of floats and the shapes that they must have."""
+        yield from ()
+
+    def _check_fitted(self) -> None:
+        """Raise ValueError for other attributes that no fit can have produced."""

@@ -1,0 +1,28 @@
+"""What all estimators say alike, written once: entries of docstrings that subclasses leave to the base class."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from types import FunctionType
+
+_ENTRY = re.compile(r"^(\w[\w, ]*?)(?: : [^\n]*)?\n((?:    [^\n]*\n?)+)", re.MULTILINE)
+_LEFT_OUT = re.compile(r"^(\w[\w, ]*)\n    As for every estimator\.$", re.MULTILINE)
+
+
+def spliced(docstring: str, shared: str) -> str:
+    """Put the shared entries in the place of ``name, name`` / ``    As for every estimator.``."""
+    entries = {entry.group(1): entry.group(0).rstrip("\n") for entry in _ENTRY.finditer(inspect.cleandoc(shared))}
+
+    def named(match: re.Match[str]) -> str:
+        return "\n".join(entries[name] for name in match.group(1).split(", "))
+
+    return _LEFT_OUT.sub(named, inspect.cleandoc(docstring))
+
+
+def document(cls: type, shared: str) -> None:
+    """Complete the docstrings of a class and of its methods."""
+    documented = [cls, *(member for member in vars(cls).values() if isinstance(member, FunctionType))]
+    for member in documented:
+        if member.__doc__ is not None and "As for every estimator." in member.__doc__:
+            member.__doc__ = spliced(member.__doc__, shared)

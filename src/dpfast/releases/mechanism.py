@@ -1,0 +1,42 @@
+"""What every mechanism is to those who use it, and the one place where its law becomes a draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from dpfast import noise
+from dpfast._arrays import FloatArray
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy
+from dpfast.privacy.law import Law
+
+
+class Mechanism(Protocol):
+    """A calibrated mechanism: a frozen function of public numbers, until it is given a statistic."""
+
+    @property
+    def privacy(self) -> Privacy:
+        """What one release costs."""
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether it is proved to give that; printed calibrations may not."""
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Scales of the noise, by what it is added to; public."""
+
+    def release(self, statistic: Any, source: noise.BitSource, name: str) -> Release:
+        """Add the noise to what the data owner summed: the only place where that turns into something public."""
+
+
+def draw(
+    law: Law, scale: float, center: FloatArray | FixedPoint, source: noise.BitSource, grid: float | None = None
+) -> FloatArray:
+    """Draw noise of a law about exact numbers; L2-Laplace noise is one vector, in the center's shape."""
+    if law == "Gaussian":
+        return noise.gaussian(scale, center.shape, source, center=center, grid=grid)
+    (size,) = center.shape
+    return noise.l2_laplace(scale, size, source, center=center, grid=grid)
