@@ -34,7 +34,7 @@ class Panel:
     values : ndarray of shape (n_units, n_periods)
         A row a unit; NaN where an entry is missing and that was allowed.
     periods : index of length n_periods, optional
-        Labels of the periods, in order: a pandas IntArray, where the table has any.
+        Labels of the periods, in order: a pandas Index, where the table has any.
     """
 
     values: FloatArray
@@ -289,7 +289,7 @@ def _periods_of(column: Any, name: str) -> Any:
     if column.isna().any():
         raise ValueError(f"the treated unit has a row without a time in column {name!r}")
     is_ordered = isinstance(column.dtype, pandas.CategoricalDtype) and column.dtype.ordered
-    labels = pandas.IntArray(_labels(column.sort_values() if is_ordered else column), tupleize_cols=False)
+    labels = pandas.Index(_labels(column.sort_values() if is_ordered else column), tupleize_cols=False)
     if not is_ordered:
         try:
             labels = labels.sort_values()
