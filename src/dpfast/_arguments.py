@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
+from typing import Any, TypeVar
 
 import numpy as np
+
+Checked = TypeVar("Checked")
 
 ADJACENCIES = ("replace_one", "add_remove")
 
@@ -61,6 +64,41 @@ def positive_or_inf(name: str, value: object) -> float:
     if not number > 0.0:
         raise ValueError(f"{name} must be positive (float('inf') for no noise), got {number!r}")
     return number
+
+
+def optional(accepted: Callable[[str, object], Checked], name: str, value: object) -> Checked | None:
+    """Return None, or what another check of this module returns."""
+    return None if value is None else accepted(name, value)
+
+
+def share(name: str, value: object, *, whole: bool = False) -> float:
+    """Return a float in (0, 1), or in (0, 1] if it may be the whole."""
+    number = real(name, value)
+    if not (0.0 < number < 1.0 or (whole and number == 1.0)):
+        raise ValueError(f"{name} must lie in (0, 1{']' if whole else ')'}, got {number!r}")
+    return number
+
+
+def pair(name: str, value: object, entries: str = "(low, high)") -> tuple[Any, Any]:
+    """Return the two entries of a tuple, list or array; `entries` says what they are."""
+    if not isinstance(value, tuple | list | np.ndarray) or len(value) != 2:
+        raise TypeError(f"{name} must be a pair {entries}, got {type(value).__name__}")
+    return value[0], value[1]
+
+
+def limits(name: str, value: object) -> tuple[float, float]:
+    """Return a range as two finite floats, the first not above the second."""
+    low, high = (real(f"{name}[{place}]", entry) for place, entry in enumerate(pair(name, value)))
+    if not -math.inf < low <= high < math.inf:
+        raise ValueError(f"{name} must be finite and increasing, got ({low!r}, {high!r})")
+    return low, high
+
+
+def instance(name: str, value: object, kind: type[Checked], called: str) -> Checked:
+    """Return an object of a class; `called` is what messages call that, with its article."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {called}, got {type(value).__name__}")
+    return value
 
 
 def epsilon_value(value: object) -> float:
