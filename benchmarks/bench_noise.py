@@ -67,7 +67,8 @@ class DiscreteGaussian:
         discrete_gaussian(scale, N_DRAWS, self.source)
 
     def time_table(self, scale):
-        discrete.clear_tables()
+        discrete.column_table.cache_clear()
+        discrete._cumulative.cache_clear()
         discrete.column_table(scale)
 
     def track_ratio_numpy_standard_normal(self, scale):

@@ -13,6 +13,7 @@ MOVED = {
     "dpfast.datasets.policy_evaluation": "dpfast.datasets.decision_processes",
     "dpfast.effects": "dpfast.synthetic_control.effects",
     "dpfast.feature_names": "dpfast.estimator.feature_names",
+    "dpfast.noise.blocks": "dpfast.noise.subsets",
     "dpfast.noise.pick": "dpfast.noise.exponential",
     "dpfast.noise.sampling": "dpfast.noise.subsets",
     "dpfast.objective_perturbation": "dpfast.convex_erm",

@@ -135,7 +135,7 @@ def test_seeded_vectors_are_frozen():
     [
         (ValueError, "scale must be positive and finite", {"scale": 0.0}),
         (ValueError, "dim must be at least 1", {"dim": 0}),
-        (ValueError, "dim must be at least 0", {"dim": -2}),
+        (ValueError, "dim must be at least 1", {"dim": -2}),
         (TypeError, "dim must be an integer", {"dim": (3,)}),
         (TypeError, "source must be", {"source": None}),
         (ValueError, "center has shape", {"center": np.zeros(2)}),

@@ -10,17 +10,17 @@ import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import IntArray, Words
 from dpfast.kernels import discrete_noise as kernel
 
 from .exact import LazyUniform, exponential_tail
-from .samplers import check_source
-from .source import BLOCK_WORDS, BitSource, Stream
+from .samplers import Size
+from .source import BLOCK_WORDS, BitSource, Stream, check_source
 
 #: Largest scale whose draws fit 64 bits, 8 standard deviations and far more.
 MAX_SCALE = 2.0**57
@@ -38,13 +38,13 @@ _MAX_CACHED_TABLES = 64
 class _Table:
     """Columns of 2**shift integers, as kernels/discrete_loops.h describes them."""
 
-    shift: Final[int]
-    thresholds: Final[NDArray[np.uint64]]
-    sure: Final[NDArray[np.uint64]]
-    guide: Final[NDArray[np.uint16]]
+    shift: int
+    thresholds: Words
+    sure: Words
+    guide: NDArray[np.uint16]
 
 
-def discrete_gaussian(scale: float, size: int | tuple[int, ...], source: BitSource) -> NDArray[np.int64]:
+def discrete_gaussian(scale: float, size: Size, source: BitSource) -> IntArray:
     """Return integers of the discrete Gaussian law, P(k) proportional to exp(-k**2 / (2 scale**2)), exactly.
 
     Privacy: added to integers of L2 sensitivity Delta it is (Delta/scale)**2/2-zCDP, as the continuous Gaussian is; its
@@ -65,8 +65,8 @@ def discrete_gaussian(scale: float, size: int | tuple[int, ...], source: BitSour
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is of the wrong kind, or out of the ranges above.
+    ValueError, TypeError
+        If an argument is out of its range.
 
     References
     ----------
@@ -81,9 +81,7 @@ def discrete_gaussian(scale: float, size: int | tuple[int, ...], source: BitSour
     return draw(scale, size, source)
 
 
-def draw(
-    scale: float, size: int | tuple[int, ...], source: BitSource, *, margin: float = _ACCEPTANCE_ERROR
-) -> NDArray[np.int64]:
+def draw(scale: float, size: Size, source: BitSource, *, margin: float = _ACCEPTANCE_ERROR) -> IntArray:
     """Draw with a given margin; one of 1 sends every draw through the exact decision, and must change nothing."""
     scale = check.positive("scale", scale)
     if scale > MAX_SCALE:
@@ -119,7 +117,7 @@ def _words_for(n_draws: int, shift: int) -> int:
 
 
 def _decide(
-    scale: float, table: _Table, words: NDArray[np.uint64], position: int, stream: Stream, index: int
+    scale: float, table: _Table, words: Words, position: int, stream: Stream, index: int
 ) -> tuple[int | None, int]:
     """Decide one proposal exactly: (its value, or None if it is rejected; position of the next)."""
     first = int(words[position])
@@ -169,7 +167,7 @@ def column_table(scale: float) -> _Table:
     return _Table(shift, thresholds, sure, guide)
 
 
-def _thresholds(scale: float, shift: int) -> tuple[NDArray[np.uint64], list[int]]:
+def _thresholds(scale: float, shift: int) -> tuple[Words, list[int]]:
     """Return floor(2**63 P(column <= j)) up to the first 2**63 - 1, and lower bounds of weight ratios of neighbours."""
     bits = _THRESHOLD_BITS + _GUARD_BITS
     while True:
@@ -191,18 +189,11 @@ def _cumulative_bounds(scale: float, shift: int, column: int, bits: int) -> tupl
 
 @functools.lru_cache(maxsize=_MAX_CACHED_TABLES)
 def _cumulative(scale: float, shift: int, bits: int) -> tuple[list[tuple[int, int]], list[int]]:
-    """Bound the distribution function of the column, and the ratios of neighbouring weights from below.
+    """Bound 2**bits P(column <= j) from both sides, and 2**bits weight[j + 1] / weight[j] from below.
 
     Column j has weight q^(j^2), q = exp(-L^2 / (2 scale^2)); the next one is q^(2j+1) times it, and that ratio falls by
     q^2. All are kept in fixed point, rounded down and up, until the rest of the sum (a geometric series bounds it) is
     below 2**-bits of the whole.
-
-    Returns
-    -------
-    list of (int, int)
-        Bounds on ``2**bits * P(column <= j)``.
-    list of int
-        Lower bounds on ``2**bits * weight[j + 1] / weight[j]``.
     """
     precision = bits + _GUARD_BITS
     one = 1 << precision
@@ -229,9 +220,3 @@ def _cumulative(scale: float, shift: int, bits: int) -> tuple[list[tuple[int, in
 
 def _ceil_shift(value: int, bits: int) -> int:
     return -((-value) >> bits)
-
-
-def clear_tables() -> None:
-    """Forget all tables."""
-    column_table.cache_clear()
-    _cumulative.cache_clear()

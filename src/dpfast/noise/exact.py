@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
@@ -24,27 +25,17 @@ _BELOW_THE_LAST_BIT = (0, 1)
 Tail = Callable[[Fraction, int], tuple[int, int]]
 
 
+@dataclass
 class LazyUniform:
-    """A uniform variable on [0, 1) of which the first `n_bits` binary digits are known.
+    """A uniform variable on [0, 1) whose first `n_bits` digits, read as an integer, are `prefix`; `more` gives 64."""
 
-    Parameters
-    ----------
-    prefix : int
-        The known digits, read as an integer.
-    n_bits : int
-        How many they are.
-    more : callable
-        Gives the next 64 digits.
-    """
-
-    def __init__(self, prefix: int, n_bits: int, more: Callable[[], int]) -> None:
-        self.prefix = prefix
-        self.n_bits = n_bits
-        self._more = more
+    prefix: int
+    n_bits: int
+    more: Callable[[], int]
 
     def reveal(self) -> None:
         """Reveal 64 more digits."""
-        self.prefix = self.prefix << 64 | self._more()
+        self.prefix = self.prefix << 64 | self.more()
         self.n_bits += 64
 
     def bounds(self) -> tuple[Fraction, Fraction]:
@@ -129,25 +120,8 @@ def decide_offset(
 ) -> int:
     """Return the integer nearest fraction + sign * steps * z, exactly.
 
-    Parameters
-    ----------
-    word : int
-        64 bits: the sign, and the first 63 digits of p.
-    more : callable
-        Further digits of p, 64 a call.
-    fraction : Fraction
-        Where the centre lies in its base cell.
-    steps : Fraction
-        Grid cells per unit of scale.
-    tail : callable
-        Bounds of the law's tail.
-    magnitude : callable
-        Its inverse, roughly: a poor one costs time only.
-
-    Returns
-    -------
-    int
-        Offset from the base cell.
+    `word` is the sign and the first 63 digits of p, of which `more` gives 64 a call; `magnitude` is the inverse of the
+    law's tail, roughly: a poor one costs time only.
     """
     negative = bool(word >> 63)
     prefix = word & ((1 << 63) - 1)
@@ -166,17 +140,11 @@ def decide_offset(
 
 def _search(beyond: Callable[[int], bool], start: int) -> int:
     """Return the least cell that is not left behind, by doubling steps from `start` and bisection."""
-    step = 1
-    if beyond(start):
-        low = start
-        while beyond(low + step):
-            low, step = low + step, 2 * step
-        high = low + step
-    else:
-        high = start
-        while not beyond(high - step):
-            high, step = high - step, 2 * step
-        low = high - step
+    low, high, step = start, start, 1
+    while beyond(high):
+        low, high, step = high, high + step, 2 * step
+    while not beyond(low):
+        low, high, step = low - step, low, 2 * step
     while high - low > 1:
         middle = (low + high) // 2
         if beyond(middle):

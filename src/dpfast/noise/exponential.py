@@ -15,14 +15,14 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray, Words
 
 from .exact import LazyUniform, digits_for
 from .intervals import Interval
-from .samplers import check_source
-from .source import BLOCK_WORDS, BitSource
+from .source import BLOCK_WORDS, BitSource, check_source
 
 # Words outside these give log E in double too poorly, and are always decided exactly. Between them p >= 2^-30 and
 # 1 - p >= 2^-20. log E has the derivative 1/((1 - p) E), at most 2/p for p <= 1/2 and 2^20/log 2 beyond, so the half
@@ -65,8 +65,8 @@ class ExponentialPick:
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is of the wrong kind or out of its range.
+    ValueError, TypeError
+        If an argument is out of its range.
 
     References
     ----------
@@ -91,13 +91,7 @@ class ExponentialPick:
         self._first: _Runner | None = None
 
     def update(self, scores: ArrayLike) -> None:
-        """Let the next scores run; in which blocks they come does not matter.
-
-        Parameters
-        ----------
-        scores : array_like of shape (n,)
-            Finite; low is good.
-        """
+        """Let the next scores run, finite and low where good; in which blocks they come does not matter."""
         block = np.asarray(scores, np.float64)
         if block.ndim != 1 or not np.isfinite(block).all():
             raise ValueError(f"scores must be a vector of finite numbers, got shape {block.shape} or NaN or infinity")
@@ -111,7 +105,7 @@ class ExponentialPick:
             raise ValueError("scores must come before an index is picked: call update first")
         return self._first.index
 
-    def _run(self, scores: NDArray[np.float64]) -> None:
+    def _run(self, scores: FloatArray) -> None:
         words = self._stream.words(len(scores))
         low, high = self._bounds(words, scores)
         earliest = min(float(high.min()), np.inf if self._first is None else self._first.high)
@@ -123,9 +117,7 @@ class ExponentialPick:
                 self._first = runner
         self._n_scores += len(scores)
 
-    def _bounds(
-        self, words: NDArray[np.uint64], scores: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _bounds(self, words: Words, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bound the logarithms of the times, log E + rate * score."""
         p = (words.astype(np.float64) + 0.5) * 2.0**-64
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):

@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
 from dpfast.kernels import gaussian_noise as kernel
 from dpfast.kernels.columns import in_c_order
 from dpfast.kernels.fixed_point import FixedPoint
 
 from .source import BLOCK_WORDS
+
+#: What noise is added to: the exact numbers that it holds.
+Center: TypeAlias = float | FloatArray | FixedPoint | None
 
 #: A default grid has between 2**20 and 2**21 steps per unit of scale: rounding adds 1e-13 of the noise's variance.
 _DEFAULT_STEPS_EXPONENT = 20
@@ -30,15 +34,7 @@ _EXPONENT_LIMIT = 900
 
 
 class Grid:
-    """The multiples of ``2**exponent``, with the steps that a unit of the noise's scale takes on them.
-
-    Parameters
-    ----------
-    scale : float
-        Scale of the noise, positive and finite.
-    step : float, optional
-        A power of two, at least ``scale / 2**38``. Default: one between ``scale / 2**21`` and ``scale / 2**20``.
-    """
+    """The multiples of ``2**exponent``, with the steps that a unit of the noise's scale takes on them."""
 
     def __init__(self, scale: float, step: float | None = None) -> None:
         self.scale = check.positive("scale", scale)
@@ -71,11 +67,6 @@ def default_grid(scale: float) -> float:
     float
         The power of two in ``(scale / 2**21, scale / 2**20]``.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If `scale` is not a positive finite number.
-
     Examples
     --------
     >>> from dpfast.noise import default_grid
@@ -104,8 +95,8 @@ def grid_for_scales(least_scale: float, greatest_scale: float) -> float:
 
     Raises
     ------
-    TypeError, ValueError
-        If a scale is not a positive finite number, or the least is above the greatest.
+    ValueError, TypeError
+        If a scale is out of its range, or the least is above the greatest.
 
     Examples
     --------
@@ -117,9 +108,7 @@ def grid_for_scales(least_scale: float, greatest_scale: float) -> float:
     least = check.positive("least_scale", least_scale)
     if least > greatest:
         raise ValueError(f"least_scale must be at most greatest_scale, {greatest!r}, got {least!r}")
-    mantissa, exponent = math.frexp(greatest)
-    coarse_enough = math.ldexp(1.0, exponent - (mantissa == 0.5) - _FAST_STEPS_EXPONENT)
-    return max(default_grid(least), coarse_enough)
+    return max(default_grid(least), _power_at_least(greatest, _FAST_STEPS_EXPONENT))
 
 
 def finest_grid(scale: float) -> float:
@@ -141,15 +130,23 @@ def finest_grid(scale: float) -> float:
     >>> finest_grid(3.0) == 2.0**-36
     True
     """
-    mantissa, exponent = math.frexp(check.positive("scale", scale))
-    return math.ldexp(1.0, exponent - (mantissa == 0.5) - _FINEST_STEPS_EXPONENT)
+    return _power_at_least(check.positive("scale", scale), _FINEST_STEPS_EXPONENT)
+
+
+def _power_at_least(scale: float, steps_exponent: int) -> float:
+    """Return the least power of two on which a scale takes at most so many steps."""
+    mantissa, exponent = math.frexp(scale)
+    return math.ldexp(1.0, exponent - (mantissa == 0.5) - steps_exponent)
 
 
 class Centre(ABC):
     """Exact numbers in units of a grid: base cells, and fractions of a cell in [-1/2, 1/2] that are left over."""
 
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
     @abstractmethod
-    def split(self, start: int, stop: int) -> NDArray[np.float64] | None:
+    def split(self, start: int, stop: int) -> FloatArray | None:
         """Return the fractions of some entries in double (None for zeros), to within 2**-54."""
 
     @abstractmethod
@@ -157,33 +154,30 @@ class Centre(ABC):
         """Return one fraction exactly. Its entry has been split before."""
 
     @abstractmethod
-    def join(self, offsets: NDArray[np.float64], start: int, released: NDArray[np.float64]) -> None:
+    def join(self, offsets: FloatArray, start: int, released: FloatArray) -> None:
         """Fill `released` (out) with the base cells plus offsets, correctly rounded to double."""
 
 
 class _Origin(Centre):
-    def __init__(self, grid: Grid) -> None:
-        self._grid = grid
-
     def split(self, start: int, stop: int) -> None:
         return None
 
     def fraction(self, index: int) -> Fraction:
         return Fraction(0)
 
-    def join(self, offsets: NDArray[np.float64], start: int, released: NDArray[np.float64]) -> None:
+    def join(self, offsets: FloatArray, start: int, released: FloatArray) -> None:
         kernel.join_cells(None, offsets, self._grid.step, released)
 
 
 class _DoubleCentre(Centre):
     """The dyadic rationals that an array of doubles holds."""
 
-    def __init__(self, values: NDArray[np.float64], grid: Grid) -> None:
+    def __init__(self, values: FloatArray, grid: Grid) -> None:
+        super().__init__(grid)
         self._values = values
-        self._grid = grid
         self._nearest = np.empty(0)
 
-    def split(self, start: int, stop: int) -> NDArray[np.float64]:
+    def split(self, start: int, stop: int) -> FloatArray:
         if len(self._nearest) != stop - start:
             self._nearest = np.empty(stop - start)
             self._fractions = np.empty(stop - start)
@@ -191,16 +185,15 @@ class _DoubleCentre(Centre):
         self._start = start
         return self._fractions
 
-    def repeated(self) -> Centre:
-        """Return a centre that is this one over and over."""
-        fractions = self.split(0, len(self._values))
-        return _RepeatedCentre(self, fractions, self._nearest, self._grid)
+    def repeated(self, copies: int) -> Centre:
+        """Return a centre that is this one so many times over."""
+        return _RepeatedCentre(self, len(self._values), self._grid)
 
     def fraction(self, index: int) -> Fraction:
         left_over = Fraction(float(self._values[index])) - Fraction(float(self._nearest[index - self._start]))
         return left_over / Fraction(self._grid.step)
 
-    def join(self, offsets: NDArray[np.float64], start: int, released: NDArray[np.float64]) -> None:
+    def join(self, offsets: FloatArray, start: int, released: FloatArray) -> None:
         kernel.join_cells(self._nearest, offsets, self._grid.step, released)
 
 
@@ -212,61 +205,52 @@ class _FixedPointCentre(Centre):
     """
 
     def __init__(self, values: FixedPoint, grid: Grid) -> None:
-        self._grid = grid
+        super().__init__(grid)
         self._values = values
         self._shift = grid.exponent - values.exponent
+        self._unit = 1 << max(self._shift, 0)
         self._cells: FixedPoint | NDArray[np.object_] = values
 
-    def split(self, start: int, stop: int) -> NDArray[np.float64]:
+    def split(self, start: int, stop: int) -> FloatArray:
         values = self._values[start:stop]
         if 1 <= self._shift <= 62:
             return self._split_words(values)
-        integers = [values.integer(i) for i in range(stop - start)]
-        if self._shift <= 0:
-            self._cells = _object_array([integer << -self._shift for integer in integers])
-            return np.zeros(stop - start)
-        half = 1 << (self._shift - 1)
-        cells = [(integer + half) >> self._shift for integer in integers]
-        self._cells = _object_array(cells)
-        # Python divides integers with one correct rounding, however long they are.
-        unit = 1 << self._shift
-        return np.array([(v - cell * unit) / unit for v, cell in zip(integers, cells, strict=True)], np.float64)
+        self._cells = np.empty(stop - start, object)
+        fractions = np.empty(stop - start)
+        for i in range(stop - start):
+            self._cells[i], left_over = self._split_integer(values.integer(i))
+            # Python divides integers with one correct rounding, however long they are.
+            fractions[i] = left_over / self._unit
+        return fractions
 
-    def _split_words(self, values: FixedPoint) -> NDArray[np.float64]:
+    def _split_words(self, values: FixedPoint) -> FloatArray:
         shift = np.uint64(self._shift)
         half = FixedPoint(np.zeros_like(values.high), np.full_like(values.low, 1 << (self._shift - 1)), values.exponent)
         shifted = values + half
         low = (shifted.low >> shift) | (shifted.high.view(np.uint64) << (np.uint64(64) - shift))
         self._cells = FixedPoint(shifted.high >> shift.view(np.int64), low, self._grid.exponent)
         remainder = (shifted.low & np.uint64((1 << self._shift) - 1)).view(np.int64) - (1 << (self._shift - 1))
-        fractions: NDArray[np.float64] = np.ldexp(remainder.astype(np.float64), -self._shift)
+        fractions: FloatArray = np.ldexp(remainder.astype(np.float64), -self._shift)
         return fractions
+
+    def _split_integer(self, integer: int) -> tuple[int, int]:
+        """Return the cell of an integer, by the rounding of `_split_words`, and what is left over of `_unit`."""
+        integer <<= max(-self._shift, 0)
+        cell = (integer + self._unit // 2) // self._unit
+        return cell, integer - cell * self._unit
 
     def repeated(self, copies: int) -> Centre:
         """Return a centre that is this one so many times over."""
-        fractions = self.split(0, self._values.shape[0])
-        cells = self.base_cells()
         # Cells below 2**53 are exact in double, and sums with offsets are then rounded as correctly as in 128 bits.
-        if np.all(np.abs(cells) < 2.0**53):
-            return _RepeatedCentre(self, fractions, cells * self._grid.step, self._grid)
+        if np.all(np.abs(self._values.to_float64()) < 2.0**53 * self._grid.step):
+            return _RepeatedCentre(self, self._values.shape[0], self._grid)
         high, low = np.tile(self._values.high, copies), np.tile(self._values.low, copies)
         return _FixedPointCentre(FixedPoint(high, low, self._values.exponent), self._grid)
 
-    def base_cells(self) -> NDArray[np.float64]:
-        """Return the whole cells that were split off last, to nearest double."""
-        if isinstance(self._cells, FixedPoint):
-            return self._cells.to_float64() / self._grid.step
-        return np.array([_to_double(int(cell), 0) for cell in self._cells])
-
     def fraction(self, index: int) -> Fraction:
-        if self._shift <= 0:
-            return Fraction(0)
-        integer, unit = self._values.integer(index), 1 << self._shift
-        # The same half-up rounding as the shift's.
-        cell = (integer + unit // 2) // unit
-        return Fraction(integer - cell * unit, unit)
+        return Fraction(self._split_integer(self._values.integer(index))[1], self._unit)
 
-    def join(self, offsets: NDArray[np.float64], start: int, released: NDArray[np.float64]) -> None:
+    def join(self, offsets: FloatArray, start: int, released: FloatArray) -> None:
         whole = offsets.astype(np.int64)
         if isinstance(self._cells, FixedPoint):
             carried = FixedPoint(whole >> np.int64(63), whole.view(np.uint64), self._grid.exponent)
@@ -278,32 +262,25 @@ class _FixedPointCentre(Centre):
 class _RepeatedCentre(Centre):
     """A short centre over and over: split once, and laid out so that every block of draws finds it in one slice."""
 
-    def __init__(
-        self, centre: Centre, fractions: NDArray[np.float64], nearest: NDArray[np.float64], grid: Grid
-    ) -> None:
+    def __init__(self, centre: _DoubleCentre | _FixedPointCentre, length: int, grid: Grid) -> None:
+        super().__init__(grid)
         self._centre = centre
-        self._grid = grid
-        self._length = len(nearest)
-        copies = 1 + -(-BLOCK_WORDS // self._length)
-        self._fractions = np.tile(fractions, copies)
-        self._nearest = np.tile(nearest, copies)
+        self._length = length
+        fractions, nearest = centre.split(0, length), np.empty(length)
+        centre.join(np.full(length, -0.0), 0, nearest)
+        copies = 1 + -(-BLOCK_WORDS // length)
+        self._fractions, self._nearest = np.tile(fractions, copies), np.tile(nearest, copies)
 
-    def split(self, start: int, stop: int) -> NDArray[np.float64]:
+    def split(self, start: int, stop: int) -> FloatArray:
         self._start = start % self._length
         return self._fractions[self._start : self._start + stop - start]
 
     def fraction(self, index: int) -> Fraction:
         return self._centre.fraction(index % self._length)
 
-    def join(self, offsets: NDArray[np.float64], start: int, released: NDArray[np.float64]) -> None:
+    def join(self, offsets: FloatArray, start: int, released: FloatArray) -> None:
         nearest = self._nearest[self._start : self._start + len(offsets)]
         kernel.join_cells(nearest, offsets, self._grid.step, released)
-
-
-def _object_array(integers: list[int]) -> NDArray[np.object_]:
-    array = np.empty(len(integers), object)
-    array[:] = integers
-    return array
 
 
 def _to_double(cell: int, exponent: int) -> float:
@@ -313,48 +290,25 @@ def _to_double(cell: int, exponent: int) -> float:
         return math.copysign(math.inf, cell)
 
 
-def as_centre(center: Any, shape: tuple[int, ...], grid: Grid) -> Centre:
-    """Return the centre of a release.
+def as_centre(center: Center, shape: tuple[int, ...], grid: Grid) -> Centre:
+    """Return what a release is made about; an array of its last axes, such as a scalar, is the same along the first.
 
-    Parameters
-    ----------
-    center : None, float, array of float64 or FixedPoint
-        Its entries are taken as the exact numbers they are. An array of the release's last axes, such as a scalar,
-        stands for what is the same along the first ones.
-    shape : tuple of int
-        Shape of the release.
-    grid : Grid
-        What to measure it on.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is not of doubles, not finite, or of another shape.
+    TypeError or ValueError if it is not of doubles, not finite, or of another shape.
     """
     if center is None:
         return _Origin(grid)
     if isinstance(center, FixedPoint):
-        copies = _copies(center.shape, shape)
-        exact = _FixedPointCentre(FixedPoint(center.high.ravel(), center.low.ravel(), center.exponent), grid)
-        return exact if copies == 1 else exact.repeated(copies)
-    values = np.asarray(float(center) if type(center) is int and abs(center) <= 2**53 else center)
-    if values.dtype != np.float64:
-        raise TypeError(f"center must be None, float64 or FixedPoint, not {values.dtype}")
-    copies = _copies(values.shape, shape)
-    if not np.isfinite(values).all():
-        raise ValueError("center must be finite")
-    doubles = _DoubleCentre(in_c_order(values).ravel(), grid)
-    return doubles if copies == 1 else doubles.repeated()
-
-
-def _copies(actual: tuple[int, ...], expected: tuple[int, ...]) -> int:
-    """Return how often a centre of the last axes of a release is repeated along its first ones."""
-    leading = len(expected) - len(actual)
-    if leading < 0 or actual != expected[leading:] or 0 in actual:
-        _check_center_shape(actual, expected)
-    return math.prod(expected[:leading])
-
-
-def _check_center_shape(actual: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    if actual != expected:
-        raise ValueError(f"center has shape {actual}, and the release {expected}")
+        actual, flat = center.shape, FixedPoint(center.high.ravel(), center.low.ravel(), center.exponent)
+        exact: _DoubleCentre | _FixedPointCentre = _FixedPointCentre(flat, grid)
+    else:
+        values = np.asarray(float(center) if type(center) is int and abs(center) <= 2**53 else center)
+        if values.dtype != np.float64:
+            raise TypeError(f"center must be None, float64 or FixedPoint, not {values.dtype}")
+        if not np.isfinite(values).all():
+            raise ValueError("center must be finite")
+        actual, exact = values.shape, _DoubleCentre(in_c_order(values).ravel(), grid)
+    leading = len(shape) - len(actual)
+    if actual != shape and (leading < 0 or actual != shape[leading:] or 0 in actual):
+        raise ValueError(f"center has shape {actual}, and the release {shape}")
+    copies = math.prod(shape[:leading])
+    return exact if copies == 1 else exact.repeated(copies)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import decimal
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -34,12 +35,14 @@ class Interval:
     digits: int
 
     @classmethod
-    def of(cls, value: Fraction | int, digits: int) -> Interval:
-        """Enclose a rational number."""
-        exact = Fraction(value)
-        down, up = contexts(digits)
-        numerator, denominator = Decimal(exact.numerator), Decimal(exact.denominator)
-        return cls(down.divide(numerator, denominator), up.divide(numerator, denominator), digits)
+    def of(cls, value: Fraction | int, digits: int, greatest: Fraction | None = None) -> Interval:
+        """Enclose a rational number, or all from it to the greatest."""
+        ends = Fraction(value), Fraction(value) if greatest is None else greatest
+        low, high = (
+            context.divide(Decimal(end.numerator), Decimal(end.denominator))
+            for context, end in zip(contexts(digits), ends, strict=True)
+        )
+        return cls(low, high, digits)
 
     def __add__(self, other: Interval) -> Interval:
         down, up = contexts(self.digits)
@@ -52,16 +55,18 @@ class Interval:
         return self + (-other)
 
     def __mul__(self, other: Interval) -> Interval:
-        down, up = contexts(self.digits)
-        pairs = [(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
-        return Interval(min(down.multiply(*p) for p in pairs), max(up.multiply(*p) for p in pairs), self.digits)
+        return self._hull(decimal.Context.multiply, other)
 
     def __truediv__(self, other: Interval) -> Interval:
         if other.low <= 0 <= other.high:
             raise ZeroDivisionError("the divisor's interval contains zero")
+        return self._hull(decimal.Context.divide, other)
+
+    def _hull(self, operation: Callable[[decimal.Context, Decimal, Decimal], Decimal], other: Interval) -> Interval:
+        """Enclose an operation that is monotonic in either of its arguments: its extremes are at ends."""
         down, up = contexts(self.digits)
         pairs = [(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
-        return Interval(min(down.divide(*p) for p in pairs), max(up.divide(*p) for p in pairs), self.digits)
+        return Interval(min(operation(down, *p) for p in pairs), max(operation(up, *p) for p in pairs), self.digits)
 
     def exp(self) -> Interval:
         """Enclose the exponential."""
@@ -108,29 +113,24 @@ def pi(digits: int) -> Interval:
     approximate = 16 * arctan_of_inverse(5) - 4 * arctan_of_inverse(239)
     # Each term is truncated by less than 2 units, and there are fewer than 2 (digits + 10) of them.
     error = 80 * (digits + 10)
-    low = Interval.of(Fraction(approximate - error, scale), digits)
-    high = Interval.of(Fraction(approximate + error, scale), digits)
-    return Interval(low.low, high.high, digits)
+    return Interval.of(Fraction(approximate - error, scale), digits, Fraction(approximate + error, scale))
 
 
 def cosine(angle: Interval) -> Interval:
     """Enclose the cosine of an angle within [-7, 7] by its Taylor series, which alternates."""
-    return _trigonometric(angle, first_power=0)
+    return _alternating(angle, Interval.of(1, angle.digits), 0)
 
 
 def sine(angle: Interval) -> Interval:
     """Enclose the sine of an angle within [-7, 7]."""
-    return _trigonometric(angle, first_power=1)
+    return _alternating(angle, angle, 1)
 
 
-def _trigonometric(angle: Interval, first_power: int) -> Interval:
+def _alternating(angle: Interval, term: Interval, power: int) -> Interval:
     digits = angle.digits
-    one = Interval.of(1, digits)
     square = angle * angle
     square = Interval(max(square.low, Decimal(0)), square.high, digits)
-    term = angle if first_power else one
     total = term
-    power = first_power
     small = Decimal(10) ** -digits
     while abs(term.low) > small or abs(term.high) > small or power < 8:
         term = -(term * square / Interval.of((power + 1) * (power + 2), digits))

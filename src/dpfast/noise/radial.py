@@ -11,19 +11,18 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast import _arguments as check
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast._arrays import FloatArray, Words
 
 from .exact import LazyUniform, digits_for
-from .grid import Centre, Grid, as_centre
+from .grid import Center, Centre, Grid, as_centre
 from .intervals import Interval, contexts, cosine, pi, sine
-from .samplers import ROUNDING, check_source, laplace, logarithm_error
-from .source import BitSource, Stream
+from .samplers import Offsets, in_cells, laplace, logarithm_error
+from .source import BitSource, Stream, check_source
 
 _HALF = Fraction(1, 2)
 #: Relative roundings of a few products, quotients and square roots in a row.
@@ -35,13 +34,8 @@ _FIRST_ORDER = 2.0**-10
 
 
 def l2_laplace(
-    scale: float,
-    dim: int,
-    source: BitSource,
-    *,
-    center: NDArray[np.float64] | FixedPoint | None = None,
-    grid: float | None = None,
-) -> NDArray[np.float64]:
+    scale: float, dim: int, source: BitSource, *, center: Center = None, grid: float | None = None
+) -> FloatArray:
     """Return `center` plus a vector of density proportional to ``exp(-||v||/scale)``, exactly, on a public grid.
 
     Privacy: on a statistic of L2 sensitivity Delta the release is (Delta/scale)-DP, with no delta and no
@@ -67,8 +61,8 @@ def l2_laplace(
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is of the wrong kind, or out of the ranges above.
+    ValueError, TypeError
+        If an argument is out of its range.
 
     References
     ----------
@@ -86,12 +80,16 @@ def l2_laplace(
 
 
 def draw_vector(
-    scale: float, dim: int, source: BitSource, *, center: Any = None, grid: float | None = None, widening: float = 0.0
-) -> NDArray[np.float64]:
+    scale: float,
+    dim: int,
+    source: BitSource,
+    *,
+    center: Center = None,
+    grid: float | None = None,
+    widening: float = 0.0,
+) -> FloatArray:
     """Draw with the margin widened by some cells: 1 sends every coordinate through intervals, and changes nothing."""
-    dim = check.integer_of_at_least("dim", dim, 0)
-    if dim < 1:
-        raise ValueError("dim must be at least 1, not 0")
+    dim = check.positive_integer("dim", dim)
     if dim == 1:
         return laplace(scale, 1, source, center=center, grid=grid)
     cells = Grid(scale, grid)
@@ -99,8 +97,8 @@ def draw_vector(
     stream = check_source(source).open()
     uniforms = _Uniforms(dim, stream)
     offsets, undecided = _draw_double(uniforms, centre.split(0, dim), cells.steps, widening)
-    for i in undecided:
-        offsets[i] = _decide(uniforms, int(i), centre, cells.exact_steps)
+    for i in undecided.tolist():
+        offsets[i] = _decide(uniforms, i, centre, cells.exact_steps)
     released = np.empty(dim)
     centre.join(offsets, 0, released)
     return released
@@ -117,7 +115,7 @@ class _Uniforms:
         self._revealed: dict[int, LazyUniform] = {}
         self._ratios: dict[int, Interval] = {}
 
-    def split(self) -> list[NDArray[np.uint64]]:
+    def split(self) -> list[Words]:
         """Return the words of the radius, the magnitudes and the angles."""
         return np.split(self.words, [self.dim, self.dim + self.n_pairs])
 
@@ -147,9 +145,8 @@ class _Uniforms:
         pair, is_sine = divmod(coordinate, 2)
         low, high = self.reveal(self.dim + self.n_pairs + pair, n_words).bounds()
         digits = digits_for(64 * n_words)
-        turns = Interval(Interval.of(low, digits).low, Interval.of(high, digits).high, digits)
         two = Interval.of(2, digits)
-        angle = two * pi(digits) * turns
+        angle = two * pi(digits) * Interval.of(low, digits, high)
         magnitude = self.dim + pair
         radius = (two * self.exponential_sum(range(magnitude, magnitude + 1), n_words)).sqrt()
         return radius * (sine(angle) if is_sine else cosine(angle))
@@ -170,18 +167,16 @@ class _Uniforms:
 class _Approximation(NamedTuple):
     """Doubles, and bounds on their distance from the exact numbers."""
 
-    value: NDArray[np.float64]
-    error: NDArray[np.float64]
+    value: FloatArray
+    error: FloatArray
 
     def total(self) -> _Approximation:
         """Return the sum, as arrays without dimensions, which divide by zero quietly."""
         return _Approximation(np.float64(math.fsum(self.value)), np.float64(np.sum(self.error)))  # type: ignore[arg-type]
 
 
-def _draw_double(
-    uniforms: _Uniforms, fractions: NDArray[np.float64] | None, steps: float, widening: float
-) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Return offsets from the base cells in double, and the indices of those that are not decided."""
+def _draw_double(uniforms: _Uniforms, fractions: FloatArray | None, steps: float, widening: float) -> Offsets:
+    """Draw in double, as a law's `draw` does."""
     radius_words, magnitude_words, angle_words = uniforms.split()
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         radius = _exponentials(radius_words).total()
@@ -192,16 +187,10 @@ def _draw_double(
         per_norm = steps * (radius.value / np.sqrt(square.value))
         draws = per_norm * gaussians.value
         errors = 1.01 * per_norm * (gaussians.error + np.abs(gaussians.value) * relative_error)
-        if fractions is not None:
-            draws += fractions
-        offsets = np.rint(draws)
-        decided = np.abs(draws - offsets) <= 0.5 - (errors + ROUNDING + widening)
-    if not relative_error < _FIRST_ORDER:
-        decided[:] = False
-    return offsets, np.flatnonzero(~decided)
+        return in_cells(draws, fractions, errors + widening if relative_error < _FIRST_ORDER else math.inf)
 
 
-def _exponentials(words: NDArray[np.uint64]) -> _Approximation:
+def _exponentials(words: Words) -> _Approximation:
     """Return minus the logarithm of uniforms given by their first 64 bits."""
     prefixes = words.astype(np.float64)
     values = -np.log((prefixes + 0.5) * 2.0**-64)
@@ -209,7 +198,7 @@ def _exponentials(words: NDArray[np.uint64]) -> _Approximation:
     return _Approximation(values, logarithm_error(values) + 1.001 / prefixes)
 
 
-def _gaussian_vector(halves: _Approximation, angle_words: NDArray[np.uint64], dim: int) -> _Approximation:
+def _gaussian_vector(halves: _Approximation, angle_words: Words, dim: int) -> _Approximation:
     """Return a Gaussian vector from half the squared lengths of its pairs and their angles."""
     lengths = np.sqrt(2.0 * halves.value)
     # The difference of square roots is that of the squares over their sum.

@@ -9,26 +9,22 @@ revealing further bits against rigorous bounds (exact.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray, Words
 from dpfast.kernels import gaussian_noise as kernel
-from dpfast.kernels.fixed_point import FixedPoint
 
-from .exact import (
-    Tail,
-    decide_offset,
-    exponential_magnitude,
-    exponential_tail,
-    gaussian_magnitude,
-    gaussian_tail,
-)
-from .grid import Centre, Grid, as_centre
-from .source import BLOCK_WORDS, BitSource, Stream
+from .exact import Tail, decide_offset, exponential_magnitude, exponential_tail, gaussian_magnitude, gaussian_tail
+from .grid import Center, Grid, as_centre
+from .source import BLOCK_WORDS, BitSource, check_source
+
+Size: TypeAlias = int | tuple[int, ...]
+#: Offsets from the base cells, and the indices of those that double arithmetic does not decide.
+Offsets: TypeAlias = tuple[FloatArray, NDArray[np.intp]]
 
 _SIGN = np.uint64(1 << 63)
 
@@ -46,10 +42,8 @@ class _Law(Protocol):
 
     def magnitude(self, p: float, /) -> float: ...
 
-    def draw(
-        self, words: NDArray[np.uint64], fractions: NDArray[np.float64] | None, steps: float, widening: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """Return offsets from the base cells, and the indices of those that are not decided."""
+    def draw(self, words: Words, fractions: FloatArray | None, steps: float, widening: float) -> Offsets:
+        """Draw about the fractions of base cells, at so many cells per unit of scale."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +55,8 @@ class GaussianLaw:
     tail = staticmethod(gaussian_tail)
     magnitude = staticmethod(gaussian_magnitude)
 
-    def draw(
-        self, words: NDArray[np.uint64], fractions: NDArray[np.float64] | None, steps: float, widening: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """Return offsets from the base cells, and the indices of those that are not decided."""
+    def draw(self, words: Words, fractions: FloatArray | None, steps: float, widening: float) -> Offsets:
+        """Draw by the kernel's table."""
         offsets = np.empty(len(words))
         ambiguous = np.empty(len(words), np.intp)
         margin = TABLE_ERROR * steps + ROUNDING + widening
@@ -79,36 +71,33 @@ class LaplaceLaw:
     tail = staticmethod(exponential_tail)
     magnitude = staticmethod(exponential_magnitude)
 
-    def draw(
-        self, words: NDArray[np.uint64], fractions: NDArray[np.float64] | None, steps: float, widening: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """Return offsets from the base cells, and the indices of those that are not decided."""
+    def draw(self, words: Words, fractions: FloatArray | None, steps: float, widening: float) -> Offsets:
+        """Draw by NumPy's logarithm."""
         prefixes = (words & ~_SIGN).astype(np.float64)
         # The unrevealed bits move p within (prefix, prefix + 1) 2^-63, so its logarithm by at most 1/prefix.
         magnitudes = -np.log((prefixes + 0.5) * 2.0**-63)
         with np.errstate(divide="ignore"):
             errors = logarithm_error(magnitudes) + 1.0 / prefixes
         draws = steps * np.where(words & _SIGN, -magnitudes, magnitudes)
-        if fractions is not None:
-            draws += fractions
-        offsets = np.rint(draws)
-        margins = 1.001 * steps * errors + ROUNDING + widening
-        return offsets, np.flatnonzero(~(np.abs(draws - offsets) <= 0.5 - margins))
+        return in_cells(draws, fractions, 1.001 * steps * errors + widening)
 
 
-def logarithm_error(magnitudes: NDArray[np.float64]) -> NDArray[np.float64]:
+def in_cells(draws: FloatArray, fractions: FloatArray | None, margins: FloatArray | float) -> Offsets:
+    """Round draws about the fractions of base cells, whose errors are within margins besides that of this addition."""
+    if fractions is not None:
+        draws = draws + fractions
+    offsets = np.rint(draws)
+    return offsets, np.flatnonzero(~(np.abs(draws - offsets) <= 0.5 - (margins + ROUNDING)))
+
+
+def logarithm_error(magnitudes: FloatArray) -> FloatArray:
     """Bound the error of -log(p) in double: p rounded to 53 bits, and 4 units in the last place of the logarithm."""
     return 2.0**-52 + 2.0**-49 * magnitudes
 
 
 def gaussian(
-    scale: float,
-    size: int | tuple[int, ...],
-    source: BitSource,
-    *,
-    center: float | NDArray[np.float64] | FixedPoint | None = None,
-    grid: float | None = None,
-) -> NDArray[np.float64]:
+    scale: float, size: Size, source: BitSource, *, center: Center = None, grid: float | None = None
+) -> FloatArray:
     """Return ``center + N(0, scale**2)``, rounded to a public grid, with exactly that law.
 
     Privacy: the release is a post-processing of the ideal Gaussian mechanism of standard deviation `scale`, so it is
@@ -135,8 +124,8 @@ def gaussian(
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is of the wrong kind, or out of the ranges above.
+    ValueError, TypeError
+        If an argument is out of its range.
 
     References
     ----------
@@ -155,13 +144,8 @@ def gaussian(
 
 
 def laplace(
-    scale: float,
-    size: int | tuple[int, ...],
-    source: BitSource,
-    *,
-    center: float | NDArray[np.float64] | FixedPoint | None = None,
-    grid: float | None = None,
-) -> NDArray[np.float64]:
+    scale: float, size: Size, source: BitSource, *, center: Center = None, grid: float | None = None
+) -> FloatArray:
     """Return `center` plus Laplace noise of density ``exp(-|z|/scale)/(2 scale)``, rounded to a public grid, exactly.
 
     Privacy: entries drawn independently make a release of L1 sensitivity Delta (Delta/scale)-DP.
@@ -170,24 +154,18 @@ def laplace(
     ----------
     scale : float
         Mean magnitude, in the units of `center`. Public.
-    size : int or tuple of int
-        Shape of the release.
-    source : BitSource
-        Where the bits come from.
-    center : None, float, ndarray of float64 or FixedPoint, optional
-        What the noise is added to, taken as the exact numbers it holds. Zero if None.
-    grid : float, optional
-        A power of two, chosen from public values only; at least ``scale / 2**38``. Default: about ``scale / 2**20``.
+    size, source, center, grid
+        As for `gaussian`.
 
     Returns
     -------
     ndarray of float64
-        Multiples of the grid (correctly rounded where they have more than 53 bits).
+        Multiples of the grid.
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is of the wrong kind, or out of the ranges above.
+    ValueError, TypeError
+        If an argument is out of its range.
 
     References
     ----------
@@ -206,13 +184,13 @@ def laplace(
 def release(
     law: _Law,
     scale: float,
-    size: int | tuple[int, ...],
+    size: Size,
     source: BitSource,
     *,
-    center: Any = None,
+    center: Center = None,
     grid: float | None = None,
     widening: float = 0.0,
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Return independent draws of a symmetric law about a centre, through a grid.
 
     `widening` is added to the margin, in cells: 1 sends every draw through the exact decision, which must not change
@@ -228,18 +206,8 @@ def release(
         stop = min(start + BLOCK_WORDS, flat.size)
         words = stream.words(stop - start)
         offsets, undecided = law.draw(words, centre.split(start, stop), cells.steps, widening)
-        for i in undecided:
-            offsets[i] = _decide(law, int(words[i]), stream, start + int(i), centre, cells.exact_steps)
+        for i in undecided.tolist():
+            more, fraction = stream.branch(start + i), centre.fraction(start + i)
+            offsets[i] = decide_offset(int(words[i]), more, fraction, cells.exact_steps, law.tail, law.magnitude)
         centre.join(offsets, start, flat[start:stop])
     return released
-
-
-def _decide(law: _Law, word: int, stream: Stream, index: int, centre: Centre, steps: Fraction) -> int:
-    return decide_offset(word, stream.branch(index), centre.fraction(index), steps, law.tail, law.magnitude)
-
-
-def check_source(source: Any) -> BitSource:
-    """Return a source of bits, or say that it is none."""
-    if not isinstance(source, BitSource):
-        raise TypeError(f"source must be a SecureSource or a SeededSource, not {type(source).__name__}")
-    return source

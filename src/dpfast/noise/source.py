@@ -26,9 +26,9 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import Words
 
 from .context import digest
 
@@ -52,15 +52,7 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 class Stream:
-    """The bits of one call of a sampler. It belongs to one thread and dies with a fork.
-
-    Parameters
-    ----------
-    cipher_key, branch_key : bytes
-        Keys of the main stream and of its branches.
-    call : int
-        Number of the call, below ``2**64``.
-    """
+    """The bits of one call of a sampler, numbered below 2**64. It belongs to one thread and dies with a fork."""
 
     def __init__(self, cipher_key: bytes, branch_key: bytes, call: int) -> None:
         initial_counter = call.to_bytes(8, "big") + bytes(8)
@@ -69,7 +61,7 @@ class Stream:
         self._call = call
         self._generation = _forks_survived
 
-    def words(self, n: int) -> NDArray[np.uint64]:
+    def words(self, n: int) -> Words:
         """Return the next `n` words, uniform and independent."""
         self._refuse_after_fork()
         buffer = np.empty(n + _SLACK_WORDS, np.uint64)
@@ -143,17 +135,9 @@ class BitSource(ABC):
     def bound(self, *context: Any) -> BitSource:
         """Return the source to draw one release from.
 
-        Parameters
-        ----------
-        *context
-            The release's label and everything public that decides its noise or what it is added to: parameters,
-            calibration, shapes.
-
-        Returns
-        -------
-        BitSource
-            A secure source returns itself. Of a seed, one whose keys follow from the seed, the context, and how often
-            this source was bound to that context before.
+        The context is the release's label and everything public that decides its noise or what it is added to:
+        parameters, calibration, shapes. A secure source returns itself. Of a seed, it is one whose keys follow from
+        the seed, the context, and how often this source was bound to that context before.
         """
 
     def open(self) -> Stream:
@@ -164,18 +148,8 @@ class BitSource(ABC):
             numbering = self._numbering = self._after_fork()
         return numbering.open()
 
-    def words(self, n: int) -> NDArray[np.uint64]:
-        """Return `n` uniform 64-bit words from a stream of their own.
-
-        Parameters
-        ----------
-        n : int
-            How many.
-
-        Returns
-        -------
-        ndarray of uint64, shape (n,)
-        """
+    def words(self, n: int) -> Words:
+        """Return `n` uniform 64-bit words from a stream of their own."""
         return self.open().words(n)
 
 
@@ -225,10 +199,8 @@ class SeededSource(BitSource):
 
     Raises
     ------
-    TypeError
-        If `seed` is not an integer; also on copying or pickling, which would make two sources of the same noise.
-    ValueError
-        If `seed` is negative.
+    ValueError, TypeError
+        If `seed` is no nonnegative integer; on copying or pickling, which would make two sources of the same noise.
 
     Examples
     --------
@@ -279,20 +251,15 @@ class SeededSource(BitSource):
         return f"SeededSource({self._seed})" + (".bound(...)" if self._path else "")
 
 
+def check_source(source: Any) -> BitSource:
+    """Return a source of bits; TypeError for anything else."""
+    return check.instance("source", source, BitSource, "a SecureSource or a SeededSource")  # type: ignore[type-abstract]
+
+
 def resolve_source(random_state: Any) -> BitSource:
-    """Return the source that an estimator's ``random_state`` asks for.
+    """Return a new SecureSource for a ``random_state`` of None, a SeededSource for a nonnegative integer.
 
-    Parameters
-    ----------
-    random_state : None or int
-        None for a new SecureSource, a nonnegative integer for a SeededSource.
-
-    Raises
-    ------
-    TypeError
-        If `random_state` is anything else (NumPy's generators are not cryptographic, so none is accepted).
-    ValueError
-        If it is negative.
+    NumPy's generators are not cryptographic, so none is accepted.
     """
     if random_state is None:
         return SecureSource()

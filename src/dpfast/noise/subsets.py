@@ -1,24 +1,21 @@
-"""A secret uniform sample of rows, for privacy amplified by sampling.
+"""Rows sampled secretly, for privacy amplified by sampling, and rows assigned to blocks: neither looks at them.
 
-Indices are drawn uniformly and independently, and those not seen before are kept, until there are enough. Relabelling
-the indices does not change the law of the draws, so every set of that size is equally likely: exactly, with no bias
-from reducing words modulo n either, because words beyond the last whole multiple of n are rejected. Beyond half of all
-rows, those left out are drawn instead.
-
-The set is a bitmap where that is small beside the result, else it is sorted; both take the same words in the same
-order, so they find the same set.
+A sample's indices are drawn uniformly and independently, and those not seen before are kept, until there are enough.
+Relabelling the indices does not change the law of the draws, so every set of that size is equally likely: exactly, with
+no bias from reducing words modulo n either, because words beyond the last whole multiple of n are rejected. Beyond half
+of all rows, those left out are drawn instead. The set is a bitmap where that is small beside the result, else it is
+sorted; both take the same words in the same order, so they find the same set.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import IntArray
 from dpfast.kernels import sampling as kernel
 
-from .samplers import check_source
-from .source import BLOCK_WORDS, BitSource, Stream
+from .source import BLOCK_WORDS, BitSource, Stream, check_source
 
 #: The most rows there can be: indices are int64.
 MAX_ROWS = 2**63 - 1
@@ -26,7 +23,7 @@ MAX_ROWS = 2**63 - 1
 _BITS_PER_DRAW = 128
 
 
-def sample_without_replacement(n_total: int, n_sampled: int, source: BitSource) -> NDArray[np.int64]:
+def sample_without_replacement(n_total: int, n_sampled: int, source: BitSource) -> IntArray:
     """Return a uniformly random set of row indices, in increasing order.
 
     Privacy: `dpfast.privacy.subsampled_budget` and `subsampled_moment_scales` count on this sample staying secret. It
@@ -48,8 +45,8 @@ def sample_without_replacement(n_total: int, n_sampled: int, source: BitSource) 
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is of the wrong kind, or out of the ranges above.
+    ValueError, TypeError
+        If an argument is out of its range.
 
     Examples
     --------
@@ -72,7 +69,7 @@ def sample_without_replacement(n_total: int, n_sampled: int, source: BitSource) 
     return drawn if n_drawn == sampled else np.delete(np.arange(total), drawn)
 
 
-def _by_bitmap(n_total: int, n_sampled: int, stream: Stream) -> NDArray[np.int64]:
+def _by_bitmap(n_total: int, n_sampled: int, stream: Stream) -> IntArray:
     bitmap = np.zeros(-(-n_total // 64), np.uint64)
     missing = min(n_sampled, n_total - n_sampled)
     complement = missing < n_sampled
@@ -83,7 +80,7 @@ def _by_bitmap(n_total: int, n_sampled: int, stream: Stream) -> NDArray[np.int64
     return rows
 
 
-def _by_sorting(n_total: int, n_wanted: int, stream: Stream) -> NDArray[np.int64]:
+def _by_sorting(n_total: int, n_wanted: int, stream: Stream) -> IntArray:
     """Draw as many as are missing and drop repeats: no more than is missing, so no set is ever cut down."""
     found = np.empty(0, np.int64)
     while len(found) < n_wanted:
@@ -91,7 +88,7 @@ def _by_sorting(n_total: int, n_wanted: int, stream: Stream) -> NDArray[np.int64
     return found
 
 
-def _uniform(n: int, n_total: int, stream: Stream) -> NDArray[np.int64]:
+def _uniform(n: int, n_total: int, stream: Stream) -> IntArray:
     """Return `n` independent uniform integers below `n_total`."""
     out = np.empty(n, np.int64)
     made = 0
@@ -106,3 +103,49 @@ def _uniform(n: int, n_total: int, stream: Stream) -> NDArray[np.int64]:
 def _largest_word(n_total: int) -> int:
     """Return the last word before the incomplete multiple of `n_total` at the end of the range."""
     return (1 << 64) // n_total * n_total - 1
+
+
+def random_blocks(n_rows: int, n_blocks: int, source: BitSource, *, equal: bool) -> IntArray:
+    """Assign every row to one of the blocks.
+
+    Privacy: the assignment depends on nobody's values and may be public. Where the number of rows is private, blocks
+    must not be made equal: then one row more would move others to other blocks. Drawn for each row on its own, it does
+    not.
+
+    Parameters
+    ----------
+    n_rows : int
+        How many rows there are, at least 0.
+    n_blocks : int
+        How many blocks, at least 1.
+    source : BitSource
+        Where the bits come from.
+    equal : bool
+        Whether the sizes of blocks differ by at most 1 (a random permutation, cut into pieces), or each row is assigned
+        independently of all others.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_rows,)
+        The block of each row.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.noise import SeededSource, random_blocks
+    >>> np.bincount(random_blocks(11, 4, SeededSource(0), equal=True))
+    array([3, 3, 3, 2])
+    """
+    n_rows = check.integer_of_at_least("n_rows", n_rows, 0)
+    n_blocks = check.positive_integer("n_blocks", n_blocks)
+    words = check_source(source).words(n_rows)
+    if not check.boolean("equal", equal):
+        return (words % np.uint64(n_blocks)).astype(np.int64)
+    blocks = np.empty(n_rows, np.int64)
+    blocks[np.argsort(words, kind="stable")] = np.arange(n_rows) % n_blocks
+    return blocks
