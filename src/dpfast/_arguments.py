@@ -109,6 +109,12 @@ def epsilon_value(value: object) -> float:
     return number
 
 
+def nonnegative_or_auto(name: str, value: object) -> None:
+    """Refuse anything but "auto" and finite floats of at least 0."""
+    if not isinstance(value, str) or value != "auto":
+        nonnegative(name, value)
+
+
 def delta_value(value: object) -> float:
     """Return delta in (0, 1), as a Gaussian mechanism needs it."""
     number = real("delta", value)

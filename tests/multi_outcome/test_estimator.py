@@ -815,3 +815,10 @@ def test_noise_that_was_drawn_is_paid_for_even_if_solving_fails(monkeypatch):
         model(ledger=ledger).fit(*table())
     assert ledger.spent == Privacy(1.0, 1e-6)
     assert len(ledger.releases) == 1
+
+
+def test_sums_are_not_taken_for_a_table():
+    """`fit_gram` alone checks which bounds they were accumulated with."""
+    sums = statistics.gram(np.eye(3), np.ones((3, 1)), bound_x=9.0, bound_y=9.0)
+    with pytest.raises(TypeError):
+        MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0).fit(sums, None)

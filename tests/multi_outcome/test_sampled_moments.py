@@ -138,7 +138,7 @@ def test_the_solver_sees_sums_as_they_stand_for_all_rows():
     calibration = calibrated(Privacy(1.0, 1e-6), (2, 8), (2, 1), (1.0, 1.0))
     exact = sampled_gram(x, y, [0, 5], bound_x=1.0, bound_y=1.0)
     release = draw(exact, calibration, noise.SeededSource(0), "test")
-    moments = noisy_moments(release, calibration, exact)
+    moments = noisy_moments(release, calibration, exact.sample[1])
     assert np.array_equal(moments.xx, 4.0 * release.values["xx"])
     assert np.array_equal(moments.xy, release.values["xy"])
     assert (moments.noise.diagonal, moments.noise.cross) == (4.0 * calibration.scales.xx, calibration.scales.xy)

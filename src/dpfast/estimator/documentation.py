@@ -12,10 +12,11 @@ _LEFT_OUT = re.compile(r"^(\w[\w, ]*)\n    As for every estimator\.$", re.MULTIL
 
 def spliced(docstring: str, shared: str) -> str:
     """Put the shared entries in the place of ``name, name`` / ``    As for every estimator.``."""
-    entries = {entry.group(1): entry.group(0).rstrip("\n") for entry in _ENTRY.finditer(inspect.cleandoc(shared))}
+    found = list(_ENTRY.finditer(inspect.cleandoc(shared)))
+    entries = {name: entry.group(0).rstrip("\n") for entry in found for name in entry.group(1).split(", ")}
 
     def named(match: re.Match[str]) -> str:
-        return "\n".join(entries[name] for name in match.group(1).split(", "))
+        return "\n".join(dict.fromkeys(entries[name] for name in match.group(1).split(", ")))
 
     return _LEFT_OUT.sub(named, inspect.cleandoc(docstring))
 

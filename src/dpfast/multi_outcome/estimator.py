@@ -8,8 +8,9 @@ covariance may be that of a secret sample of the rows (PRIMO's SubSampReuseCov).
 from __future__ import annotations
 
 import math
-import warnings
-from typing import Any, ClassVar, Literal, Self, get_args
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,36 +22,34 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
+from dpfast.estimator import Plan
+from dpfast.estimator.base import PrivateEstimator, Solved, Summed
 from dpfast.estimator.feature_names import columns_of, rows_to_predict
-from dpfast.estimator.persistence import Persistent
-from dpfast.estimator.plan import Plan
-from dpfast.estimator.spending import reserve
-from dpfast.kernels.threads import resolve_n_threads
-from dpfast.ledger import Ledger, Release, Reservation
-from dpfast.multi_outcome.mechanism import (
-    NONNEGATIVE,
-    Route,
-    cheapest_route,
-    check_box,
-    cost_of_sampling,
-    independent_route,
-    printed_route,
-    row_frames,
-    sampled_route,
-)
-from dpfast.privacy import Adjacency, Calibration, Composition, Privacy, UnsoundCalibrationWarning
-from dpfast.releases.moments import (
-    draw,
-    draw_each_outcome,
-    exact_moments,
-    noisy_moments,
-)
+from dpfast.ledger import Release
+from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, check_box, row_frames
+from dpfast.multi_outcome.plan import planned
+from dpfast.privacy import Composition, Privacy
+from dpfast.releases.moments import exact_moments, noisy_moments
 from dpfast.solvers import LabelFactor, RidgeSolution, ridge_from_moments, ridge_of_each_outcome
-from dpfast.statistics import Gram, SampledGram, gram, rounded_bound, sampled_gram
+from dpfast.statistics import Gram, gram, sampled_gram
 from dpfast.statistics.rows import shortened
 
 
-class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
+class _Public(NamedTuple):
+    """What is public besides the release: the number of rows, where it is, and labels declared so."""
+
+    n_rows: int | None
+    labels: LabelFactor | None = None
+
+
+class _Given(NamedTuple):
+    """The data owner's sums, whose bounds have been checked."""
+
+    gram: Gram
+
+
+@dataclass(eq=False, repr=False)
+class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, PrivateEstimator):
     """Differentially private ridge regression of many outcomes on shared features.
 
     Privacy: one joint release of X'X and X'Y (with the column sums, where an intercept or a box asks for them) is
@@ -58,10 +57,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy of the whole fit; ``inf`` for the textbook estimator without noise, clipping or rounding.
-    delta : float, default 0.0
-        0 for pure differential privacy, which asks for much more noise.
+    epsilon, delta
+        As for every estimator.
     bound_x : float or None
         L2 norm of a row of X, at most; longer rows are scaled onto it. None if `box_x` alone bounds the rows.
     bound_y : float
@@ -98,18 +95,10 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         many rows that point in different directions or stay within their bound: rows of mean squared norm
         ``s * bound_x**2``, spread evenly over d features, add up to ``max_rows * s * bound_x**2 / sqrt(d)`` only. The
         column sums have no such bound: for an intercept, add a constant column to X.
-    adjacency : {"replace_one", "add_remove"}, default "replace_one"
-        Whether the number of rows is public (one row replaced) or private (one row more or less).
+    adjacency, random_state, n_threads, ledger
+        As for every estimator.
     calibration : {"sound", "paper"}, default "sound"
         "paper" is the printed Algorithm 1 [1]_, or 4 with `n_subsample`, with a warning where it misses its own claim.
-    random_state : int, optional
-        Seed for a reproducible run, which voids the guarantee, for anybody: from two releases of one seed the noise can
-        be subtracted without knowing it. A ledger takes each seed once. By default noise comes from the operating
-        system's cryptographic source.
-    n_threads : int, optional
-        Threads that sum rows; the results do not depend on it.
-    ledger : Ledger, optional
-        The budget to pay from; shared by clones and copies.
 
     Attributes
     ----------
@@ -122,14 +111,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         them by is taken as fixed); it says nothing of sampling error, that of `n_subsample` included.
     ridge_ : float
         The penalty used (the largest over outcomes, for "independent").
-    releases_ : tuple of Release
-        All that left the data.
-    privacy_spent_ : Privacy
-        What it cost.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Their names, where X has any.
+    releases_, privacy_spent_, n_features_in_, feature_names_in_
+        As for every estimator.
 
     References
     ----------
@@ -152,48 +135,18 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
     Privacy(epsilon=1.0, delta=1e-06, adjacency='replace_one')
     """
 
-    _MECHANISMS: ClassVar[tuple[str, ...]] = ("gaussian", "projection", "independent")
-
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float = 0.0,
-        *,
-        bound_x: float | None,
-        bound_y: float,
-        ridge: float | Literal["auto"] = "auto",
-        mechanism: Literal["gaussian", "projection", "independent"] = "gaussian",
-        n_subsample: int | None = None,
-        public_labels: bool = False,
-        composition: Composition = "mu",
-        fit_intercept: bool = False,
-        box_x: tuple[ArrayLike, ArrayLike] | None = None,
-        nonnegative: bool = False,
-        block_bounds: tuple[float | None, float | None] | None = None,
-        adjacency: Adjacency = "replace_one",
-        calibration: Calibration = "sound",
-        random_state: int | None = None,
-        n_threads: int | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bound_x = bound_x
-        self.bound_y = bound_y
-        self.ridge = ridge
-        self.mechanism = mechanism
-        self.n_subsample = n_subsample
-        self.public_labels = public_labels
-        self.composition = composition
-        self.fit_intercept = fit_intercept
-        self.box_x = box_x
-        self.nonnegative = nonnegative
-        self.block_bounds = block_bounds
-        self.adjacency = adjacency
-        self.calibration = calibration
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.ledger = ledger
+    _: KW_ONLY
+    bound_x: float | None
+    bound_y: float
+    ridge: float | Literal["auto"] = "auto"
+    mechanism: Literal["gaussian", "projection", "independent"] = "gaussian"
+    n_subsample: int | None = None
+    public_labels: bool = False
+    composition: Composition = "mu"
+    fit_intercept: bool = False
+    box_x: tuple[ArrayLike, ArrayLike] | None = None
+    nonnegative: bool = False
+    block_bounds: tuple[float | None, float | None] | None = None
 
     @quiet
     def fit(self, X: Any, Y: Any, groups: ArrayLike | None = None, max_rows: int | None = None) -> Self:
@@ -218,29 +171,13 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
 
         Raises
         ------
-        ValueError, TypeError
-            If a parameter, a shape or an entry (NaN, inf) is not accepted. Nothing is spent then, and the estimator
-            is left as it was.
-        BudgetExceeded
-            If the ledger has too little left; no data is read then.
+        ValueError, TypeError, BudgetExceeded
+            As for every estimator.
         """
         privacy = self._checked()
         self._check_people(groups, max_rows, privacy)
-        columns = columns_of(X)
-        with reserve(self, privacy, "row" if groups is None else "person") as reservation:
-            if math.isinf(privacy.epsilon):
-                fitted = self._fit_without_noise(X, Y)
-                reservation.commit(*fitted["releases_"])
-            elif self.n_subsample is not None:
-                source = noise.resolve_source(self.random_state)
-                route, sampled = self._sampled(self._opened(X, Y), privacy, source)
-                fitted = self._fit_released(sampled, route, reservation, source)
-            else:
-                table = self._opened(X, Y)
-                route, exact = self._summed(table, privacy, groups, max_rows)
-                labels = self._public_labels(table) if self.mechanism == "projection" else None
-                fitted = self._fit_released(exact, route, reservation, noise.resolve_source(self.random_state), labels)
-        return self._keep(fitted, columns, single_outcome=_dimensions(Y) == 1)
+        columns = columns_of(X) | {"_single_outcome": _dimensions(Y) == 1}
+        return self._fit(privacy, X, Y, groups, max_rows, unit="row" if groups is None else "person", columns=columns)
 
     @quiet
     def fit_gram(self, gram: Gram) -> Self:
@@ -278,20 +215,11 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
             raise ValueError("box_x and nonnegative need the rows: sums cannot show that they keep to them; use fit")
         if self.n_subsample is not None:
             raise ValueError("n_subsample needs the rows: a sample cannot be drawn of their sums; use fit")
-        exact = math.isinf(privacy.epsilon)
-        max_rows = None if gram.unit is None else gram.unit.max_rows
-        self._check_people(None if gram.unit is None else (), max_rows, privacy)
-        route = None if exact else self._route(gram.xx.shape[0], gram.xy.shape[1], privacy, max_rows)
+        groups, max_rows = (None, None) if gram.unit is None else ((), gram.unit.max_rows)
+        self._check_people(groups, max_rows, privacy)
         _check_sums(gram, self.bound_x, self.bound_y, self.fit_intercept)
-        if route is not None and gram.unit != route.calibration.unit:
-            raise ValueError("gram must have the bounds on a person's block that the estimator has as block_bounds")
-        with reserve(self, privacy, "row" if gram.unit is None else "person") as reservation:
-            if route is None:
-                fitted = self._fit_exact_sums(gram)
-                reservation.commit(*fitted["releases_"])
-            else:
-                fitted = self._fit_released(gram, route, reservation, noise.resolve_source(self.random_state))
-        return self._keep(fitted, {}, single_outcome=False)
+        columns = {"_single_outcome": False}
+        return self._fit(privacy, _Given(gram), unit="row" if gram.unit is None else "person", columns=columns)
 
     @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -307,8 +235,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         ndarray of shape (n_rows, n_outcomes), or (n_rows,) if Y had one dimension
         """
         check_is_fitted(self)
-        rows = rows_to_predict(self, X)
-        predicted: FloatArray = rows @ self.coef_.T + self.intercept_
+        predicted: FloatArray = rows_to_predict(self, X) @ self.coef_.T + self.intercept_
         return predicted[:, 0] if self._single_outcome else predicted
 
     @classmethod
@@ -355,71 +282,35 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         True
         """
         sizes = {"n": n, "n_features": n_features, "n_outcomes": n_outcomes}
-        for name, value in (sizes | ({} if max_rows is None else {"max_rows": max_rows})).items():
-            check.positive_integer(name, value)
-        check.positive("target", target)
-        check.positive("spread", spread)
-        estimator = cls(**parameters)
-        privacy = estimator._checked()
+        sizes |= {} if max_rows is None else {"max_rows": max_rows}
+        estimator, privacy = cls._planned_for(sizes, {"target": target, "spread": spread}, parameters)
         if math.isinf(privacy.epsilon):
             return Plan.from_error(n, 0.0, target, {})
         if max_rows is not None or estimator.block_bounds is not None:
             estimator._check_people(() if max_rows is not None else None, max_rows, privacy)
         route = estimator._route(n_features, n_outcomes, privacy, max_rows, n)
-        rows = n * estimator._counting_rows(n_features, spread, route)
-        # E r'(X'X)^-1 r / n with X'X = (n spread radius^2 / d) I, r the noise in X'Y - X'X theta; see _costs.
-        squared_error = n_features * route.cost / (spread * route.frame.radius * rows * estimator.bound_y) ** 2
-        scales = {name: float(getattr(route.calibration.scales, name)) for name in route.calibration.blocks}
-        error, sample = math.sqrt(squared_error), route.calibration.sample
-        if sample is None:
-            return Plan.from_error(n, error, target, scales)
-        # The error of (n/s) X_s'X_s theta is a sum over the sample of rows times predictions. Its mean square in the
-        # norm of (X'X)^-1 is (1 - s/n)(d/s) bound_y^2 a person, for rows whose d directions are equally long.
-        sampling_error = math.sqrt(route.calibration.noise.sampling * n_features)
-        of_all = estimator._route(n_features, n_outcomes, privacy)
-        notes = {"error of the noise": error, "error of sampling": sampling_error}
-        notes |= cost_of_sampling(route, of_all, (n_features, n_outcomes))
-        return Plan.from_error(n, error, target, scales, sampling_error=sampling_error, notes=notes)
-
-    def _counting_rows(self, features: int, spread: float, route: Route) -> float:
-        """Rows of a person, as planned, less what the bounds on their block scale them down by."""
-        unit = route.calibration.unit
-        if unit is None:
-            return 1.0
-        # Rows even over as many directions as they can be; outcomes at their bound, explained by rows at theirs.
-        norm = unit.max_rows * spread * route.frame.radius / math.sqrt(min(unit.max_rows, features))
-        limits = ((unit.bound_xx, route.frame.radius), (unit.bound_xy, float(self.bound_y)))
-        factors = [bound / (norm * length) for bound, length in limits if bound is not None]
-        return unit.max_rows * min([1.0, *factors])
+        of_all = estimator._route(n_features, n_outcomes, privacy, max_rows)
+        return planned(route, of_all, n, (n_features, n_outcomes), float(estimator.bound_y), target, spread)
 
     @property
     def _release_name(self) -> str:
         return f"{type(self).__name__}: moments of features and outcomes"
 
-    def _checked(self) -> Privacy:
-        """Refuse bad parameters; the guarantee to spend."""
-        privacy = Privacy(self.epsilon, self.delta, self.adjacency)
+    def _check_parameters(self, privacy: Privacy) -> None:
         if self.bound_x is not None or self.box_x is None:
             check.positive("bound_x", self.bound_x)
         check.positive("bound_y", self.bound_y)
-        if not isinstance(self.ridge, str) or self.ridge != "auto":
-            check.nonnegative("ridge", self.ridge)
-        check.choice("mechanism", self.mechanism, self._MECHANISMS)
+        check.nonnegative_or_auto("ridge", self.ridge)
+        check.choice("mechanism", self.mechanism, ("gaussian", "projection", "independent"))
         check.choice("composition", self.composition, get_args(Composition))
-        check.choice("calibration", self.calibration, get_args(Calibration))
-        check.boolean("public_labels", self.public_labels)
+        for name in ("public_labels", "fit_intercept", "nonnegative"):
+            check.boolean(name, getattr(self, name))
         if self.mechanism == "projection" and not self.public_labels:
             raise ValueError("mechanism='projection' uses the outcomes as they are: it needs public_labels=True")
         if self.mechanism == "projection" and self.adjacency != "replace_one":
             raise ValueError("adjacency must be 'replace_one' with mechanism='projection': labels tell how many rows")
-        check.boolean("fit_intercept", self.fit_intercept)
-        check.boolean("nonnegative", self.nonnegative)
         if self.block_bounds is not None:
             self._check_block_bounds(self.block_bounds)
-        if self.ledger is not None and not isinstance(self.ledger, Ledger):
-            raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
-        noise.resolve_source(self.random_state)
-        resolve_n_threads(self.n_threads)
         if self.box_x is not None:
             check_box(self.box_x)
         if self.calibration == "paper":
@@ -433,7 +324,6 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
             for name, accepted in (("mechanism", "gaussian"), ("adjacency", "replace_one")):
                 if getattr(self, name) != accepted:
                     raise ValueError(f"{name} must be {accepted!r} with n_subsample, got {getattr(self, name)!r}")
-        return privacy
 
     def _check_block_bounds(self, bounds: object) -> None:
         if not isinstance(bounds, tuple | list) or len(bounds) != 2:
@@ -444,27 +334,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         if self.fit_intercept:
             raise ValueError("block_bounds have none for the sums that fit_intercept needs: add a constant column to X")
 
-    def _check_loaded(self) -> None:
-        self._checked()
-        if not hasattr(self, "coef_"):
-            return
-        outcomes, features = self.coef_.shape
-        shapes = {"coef_": (outcomes, features), "intercept_": (outcomes,), "coef_std_": (outcomes, features)}
-        for name, shape in shapes.items():
-            array = getattr(self, name)
-            if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
-                raise ValueError(f"{name} must be an array of float64 of shape {shape}")
-        if self.n_features_in_ != features or len(getattr(self, "feature_names_in_", self.coef_.T)) != features:
-            raise ValueError("n_features_in_ and feature_names_in_ must be those of coef_")
-        check.nonnegative("ridge_", self.ridge_)
-        check.boolean("_single_outcome", self._single_outcome)
-        if not isinstance(self.privacy_spent_, Privacy):
-            raise ValueError("privacy_spent_ must be a guarantee")
-        if not isinstance(self.releases_, tuple) or not all(isinstance(one, Release) for one in self.releases_):
-            raise ValueError("releases_ must be a tuple of releases")
-
     def _check_bare(self, setting: str, privacy: Privacy) -> None:
-        """Refuse what the papers' own algorithms do not have."""
+        """Refuse options that the paper's algorithm does not have."""
         beyond = [name for name in ("fit_intercept", "nonnegative") if getattr(self, name)]
         beyond += ["box_x"] if self.box_x is not None else []
         if beyond:
@@ -472,12 +343,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
         if privacy.delta == 0.0:
             raise ValueError(f"delta must be above 0 with {setting}: the paper's algorithm is Gaussian")
 
-    def _keep(self, fitted: dict[str, Any], columns: dict[str, Any], *, single_outcome: bool) -> Self:
-        """Set what was fitted, all at once; names of an earlier table's columns go."""
-        table = {"n_features_in_": fitted["coef_"].shape[1]} | columns
-        return self._set_fitted(fitted | table | {"_single_outcome": single_outcome}, ("feature_names_in_",))
-
     def _check_people(self, groups: ArrayLike | None, max_rows: int | None, privacy: Privacy) -> None:
+        """Refuse people who own several rows where they are not catered for."""
         if groups is None and max_rows is None:
             if self.block_bounds is not None:
                 raise ValueError("block_bounds go with groups and max_rows: they bound what a person's rows add up to")
@@ -493,51 +360,44 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
     def _route(
         self, features: int, outcomes: int, privacy: Privacy, max_rows: int | None = None, n_rows: int | None = None
     ) -> Route:
-        """Choose how to sum the rows, from public numbers alone, so that the noise costs least.
-
-        Their number is needed where a sample is taken of them, and public there.
-        """
-        frames = row_frames(
-            features,
-            None if self.bound_x is None else float(self.bound_x),
-            box=self.box_x,
-            nonnegative=self.nonnegative,
-            sums=self.fit_intercept,
+        """Choose how rows are summed, and calibrate, from public numbers alone."""
+        bound = None if self.bound_x is None else float(self.bound_x)
+        frames = row_frames(features, bound, box=self.box_x, nonnegative=self.nonnegative, sums=self.fit_intercept)
+        sample = None
+        if self.n_subsample is not None and n_rows is not None:
+            sample = int(self.n_subsample), n_rows
+            if sample[0] > sample[1]:
+                raise ValueError(f"n_subsample must be at most the number of rows, {sample[1]}, got {sample[0]}")
+        if self.block_bounds is not None:
+            frames = [frame for frame in frames if not frame.sums]
+        options = Options(
+            max_rows=max_rows,
+            block_bounds=self.block_bounds or (None, None),
+            sample=sample,
+            composition=self.composition if self.mechanism == "independent" else None,
+            printed=self.calibration == "paper",
         )
-        bound_y, shape = float(self.bound_y), (features, outcomes)
-        sample = None if self.n_subsample is None or n_rows is None else (int(self.n_subsample), n_rows)
-        if sample is not None and sample[0] > sample[1]:
-            raise ValueError(f"n_subsample must be at most the number of rows, {sample[1]}, got {sample[0]}")
-        if self.calibration == "paper":
-            return printed_route(frames[0], privacy, rounded_bound(bound_y, outcomes), shape, sample)
-        if sample is not None:
-            return sampled_route(frames[0], privacy, rounded_bound(bound_y, outcomes), shape, sample)
-        if self.mechanism == "independent":
-            return independent_route(frames[0], privacy, rounded_bound(bound_y, outcomes), shape, self.composition)
-        if self.block_bounds is None:
-            return cheapest_route(frames, privacy, bound_y, shape, max_rows)
-        without_sums = [frame for frame in frames if not frame.sums]
-        bound_xx, bound_xy = self.block_bounds
-        return cheapest_route(without_sums, privacy, bound_y, shape, max_rows, (bound_xx, bound_xy))
+        return Route.cheapest(frames, privacy, float(self.bound_y), (features, outcomes), options)
 
-    def _opened(self, X: Any, Y: Any) -> io.Table:
+    def _sum(
+        self,
+        privacy: Privacy,
+        source: noise.BitSource,
+        X: Any,
+        Y: Any = None,
+        groups: ArrayLike | None = None,
+        max_rows: int | None = None,
+    ) -> Summed:
+        if isinstance(X, _Given):
+            return self._given(privacy, X.gram)
         needs_arrays = (self.n_subsample, self.block_bounds) != (None, None) or self.mechanism == "projection"
         table = io.open_table(X, Y, may_copy=needs_arrays)
         if table.n_outcomes == 0:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        return table
-
-    def _public_labels(self, table: io.Table) -> LabelFactor:
-        """Decompose the labels as they were summed: rows beyond the bound scaled onto it."""
-        if table.arrays is None or table.arrays[1] is None:
-            raise TypeError("Y must be an array or a data frame with mechanism='projection': it is used as a whole")
-        return LabelFactor.from_labels(shortened(table.arrays[1], float(self.bound_y)))
-
-    def _summed(
-        self, table: io.Table, privacy: Privacy, groups: ArrayLike | None = None, max_rows: int | None = None
-    ) -> tuple[Route, Gram]:
-        """Sum the rows exactly, by a route that their width decides."""
+        if self.n_subsample is not None:
+            return self._sampled(privacy, source, table)
         route = self._route(table.n_features, table.n_outcomes, privacy, max_rows)
+        unit = route.calibration.unit
         exact = gram(
             table,
             bound_x=route.frame.radius,
@@ -548,94 +408,99 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, Persistent):
             map_y=NONNEGATIVE if route.frame.nonnegative else None,
             groups=groups,
             max_rows=max_rows,
-            **_block_bounds(route),
+            **({} if unit is None else {"bound_xx": unit.bound_xx, "bound_xy": unit.bound_xy}),
         )
-        # Where the number of rows is private, a table without any is as good as another.
-        if exact.n_rows == 0 and privacy.adjacency == "replace_one" and groups is None:
+        public = self._public_rows(exact)
+        if public == 0:
             raise ValueError("X has no rows: at least one is needed")
-        return route, exact
+        labels = self._public_labels(table) if self.mechanism == "projection" else None
+        return Summed(route, exact, _Public(public, labels))
 
-    def _sampled(self, table: io.Table, privacy: Privacy, source: noise.BitSource) -> tuple[Route, SampledGram]:
-        """Sum a secret sample, of which nothing but its noisy sum is kept, and x y' over all rows."""
+    def _given(self, privacy: Privacy, exact: Gram) -> Summed:
+        """Take the data owner's sums."""
+        max_rows = None if exact.unit is None else exact.unit.max_rows
+        route = self._route(exact.xx.shape[0], exact.n_outcomes, privacy, max_rows)
+        if exact.unit != route.calibration.unit:
+            raise ValueError("gram must have the bounds on a person's block that the estimator has as block_bounds")
+        return Summed(route, exact, _Public(self._public_rows(exact)))
+
+    def _sampled(self, privacy: Privacy, source: noise.BitSource, table: io.Table) -> Summed:
+        """Sum X'X over a secret sample."""
         if table.arrays is None:
             raise TypeError("X and Y must be arrays, .npy files or frames with n_subsample")
-        if len(table.arrays[0]) == 0:
+        n_rows = len(table.arrays[0])
+        if n_rows == 0:
             raise ValueError("X has no rows: at least one is needed")
-        route = self._route(table.n_features, table.n_outcomes, privacy, n_rows=len(table.arrays[0]))
+        route = self._route(table.n_features, table.n_outcomes, privacy, n_rows=n_rows)
         assert route.calibration.sample is not None
-        n_sampled, n_rows = route.calibration.sample
         sampling = source.bound(f"{self._release_name}: sample", route.calibration)
-        rows = noise.sample_without_replacement(n_rows, n_sampled, sampling)
+        rows = noise.sample_without_replacement(n_rows, route.calibration.sample[0], sampling)
         bounds = {"bound_x": route.frame.radius, "bound_y": float(self.bound_y)}
-        return route, sampled_gram(table, None, rows, **bounds, n_threads=self.n_threads)
+        exact = sampled_gram(table, None, rows, **bounds, n_threads=self.n_threads)
+        return Summed(route, exact, _Public(n_rows))
 
-    def _fit_released(
-        self,
-        exact: Gram | SampledGram,
-        route: Route,
-        reservation: Reservation,
-        source: noise.BitSource,
-        labels: LabelFactor | None = None,
-    ) -> dict[str, Any]:
-        """Draw the noise, which is paid for there and then, and solve: from here on everything is public."""
-        calibration = route.calibration
-        if not calibration.guaranteed:
-            warnings.warn(
-                f"the printed calibration does not give {calibration.privacy}: its noise is too small. "
-                "Use calibration='sound' for anything but comparison.",
-                UnsoundCalibrationWarning,
-                stacklevel=3,
-            )
-        if self.mechanism == "independent" and isinstance(exact, Gram):
-            release = draw_each_outcome(exact, calibration, source, self._release_name)
-        else:
-            release = draw(exact, calibration, source, self._release_name)
-        reservation.commit(release)
-        moments = noisy_moments(release, calibration, exact)
-        if self.mechanism == "independent":
-            return _attributes(ridge_of_each_outcome(moments, self._penalty()), release)
-        if labels is not None:
-            moments = labels.project_moments(moments, route.frame.radius)
-        solution = ridge_from_moments(moments, self._penalty(), center=route.center, fit_intercept=self.fit_intercept)
-        return _attributes(solution, release)
+    def _public_rows(self, exact: Gram) -> int | None:
+        return exact.n_rows if self.adjacency == "replace_one" and exact.unit is None else None
 
-    def _fit_exact_sums(self, exact: Gram) -> dict[str, Any]:
-        """Fit sums without noise: the textbook estimator of the rows as clipped and rounded."""
-        solution = ridge_from_moments(exact_moments(exact), self._penalty() or 0.0, fit_intercept=self.fit_intercept)
-        return _attributes(solution, self._exact_release(solution))
+    def _public_labels(self, table: io.Table) -> LabelFactor:
+        """Factor the labels as they are summed, which are declared public."""
+        if table.arrays is None or table.arrays[1] is None:
+            raise TypeError("Y must be an array or a data frame with mechanism='projection': it is used as a whole")
+        return LabelFactor.from_labels(shortened(table.arrays[1], float(self.bound_y)))
 
-    def _exact_release(self, solution: RidgeSolution) -> Release:
-        values = {"coef": solution.coef, "intercept": solution.intercept}
-        return Release(self._release_name, "no", Privacy(math.inf, self.delta, self.adjacency), values, {})
+    def _solve(self, mechanism: Route, releases: tuple[Release, ...], public: _Public) -> dict[str, Any]:
+        (release,) = releases
+        moments = noisy_moments(release, mechanism.calibration, public.n_rows)
+        if mechanism.each_outcome:
+            return _attributes(ridge_of_each_outcome(moments, self._penalty))
+        if public.labels is not None:
+            moments = public.labels.project_moments(moments, mechanism.frame.radius)
+        return _attributes(
+            ridge_from_moments(moments, self._penalty, center=mechanism.center, fit_intercept=self.fit_intercept)
+        )
 
+    @property
     def _penalty(self) -> float | None:
-        """Return the ridge that was asked for, None if it is to be chosen."""
+        """The ridge that was asked for; None to choose."""
         return None if isinstance(self.ridge, str) else float(self.ridge)
 
-    def _fit_without_noise(self, X: Any, Y: Any) -> dict[str, Any]:
-        """Fit the textbook estimator; a least-squares solver where there is no penalty, for its accuracy."""
-        rows, outcomes = check_X_y(X, Y, dtype=np.float64, multi_output=True, y_numeric=True)
-        outcomes = outcomes.reshape(len(outcomes), -1)
-        ridge = self._penalty() or 0.0
-        mean_x, mean_y = np.zeros(rows.shape[1]), np.zeros(outcomes.shape[1])
-        if self.fit_intercept:
-            mean_x, mean_y = rows.mean(axis=0), outcomes.mean(axis=0)
-        rows, outcomes = rows - mean_x, outcomes - mean_y
-        if ridge > 0.0:
-            theta = linalg.solve(rows.T @ rows + ridge * np.eye(rows.shape[1]), rows.T @ outcomes, assume_a="pos")
+    def _fit_without_noise(self, X: Any, Y: Any = None, *people: None) -> Solved:
+        ridge = self._penalty or 0.0
+        if isinstance(X, _Given):
+            solution = ridge_from_moments(exact_moments(X.gram), ridge, fit_intercept=self.fit_intercept)
         else:
-            theta = linalg.lstsq(rows, outcomes)[0]
-        solution = RidgeSolution(theta.T, mean_y - mean_x @ theta, np.zeros_like(theta.T), ridge)
-        return _attributes(solution, self._exact_release(solution))
+            rows, outcomes = check_X_y(X, Y, dtype=np.float64, multi_output=True, y_numeric=True)
+            solution = _least_squares(rows, outcomes.reshape(len(outcomes), -1), ridge, self.fit_intercept)
+        release = self._exact_release({"coef": solution.coef, "intercept": solution.intercept})
+        return Solved((release,), _attributes(solution))
+
+    def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        outcomes, features = self.coef_.shape
+        yield from (("coef_", (outcomes, features)), ("intercept_", (outcomes,)), ("coef_std_", (outcomes, features)))
+
+    def _check_fitted(self) -> None:
+        features = self.coef_.shape[1]
+        if self.n_features_in_ != features or len(getattr(self, "feature_names_in_", self.coef_.T)) != features:
+            raise ValueError("n_features_in_ and feature_names_in_ must be those of coef_")
+        check.nonnegative("ridge_", self.ridge_)
+        check.boolean("_single_outcome", self._single_outcome)
 
 
-def _block_bounds(route: Route) -> dict[str, float | None]:
-    unit = route.calibration.unit
-    return {} if unit is None else {"bound_xx": unit.bound_xx, "bound_xy": unit.bound_xy}
+def _least_squares(rows: FloatArray, outcomes: FloatArray, ridge: float, fit_intercept: bool) -> RidgeSolution:
+    """Return the textbook estimator: rows as they are, no noise."""
+    mean_x, mean_y = np.zeros(rows.shape[1]), np.zeros(outcomes.shape[1])
+    if fit_intercept:
+        mean_x, mean_y = rows.mean(axis=0), outcomes.mean(axis=0)
+    rows, outcomes = rows - mean_x, outcomes - mean_y
+    if ridge > 0.0:
+        theta = linalg.solve(rows.T @ rows + ridge * np.eye(rows.shape[1]), rows.T @ outcomes, assume_a="pos")
+    else:
+        theta = linalg.lstsq(rows, outcomes)[0]
+    return RidgeSolution(theta.T, mean_y - mean_x @ theta, np.zeros_like(theta.T), ridge)
 
 
 def _check_sums(exact: Gram, bound_x: float | None, bound_y: float, fit_intercept: bool) -> None:
-    """Refuse sums of rows that were clipped otherwise than the estimator's calibration assumes."""
+    """Refuse sums of rows that were clipped to other bounds, or without what an intercept needs."""
     for name, declared, used in (("bound_x", bound_x, exact.bound_x), ("bound_y", bound_y, exact.bound_y)):
         if declared is None or float(declared) != used:
             raise ValueError(f"gram was accumulated with {name}={used!r}, the estimator has {name}={declared!r}")
@@ -643,19 +508,18 @@ def _check_sums(exact: Gram, bound_x: float | None, bound_y: float, fit_intercep
         raise ValueError("gram must hold column sums for an intercept: accumulate it with sums=True")
 
 
-def _attributes(solution: RidgeSolution, release: Release) -> dict[str, Any]:
+def _attributes(solution: RidgeSolution) -> dict[str, Any]:
     return {
         "coef_": solution.coef,
         "intercept_": solution.intercept,
         "coef_std_": solution.coef_std,
         "ridge_": solution.ridge,
-        "releases_": (release,),
-        "privacy_spent_": release.privacy,
+        "n_features_in_": solution.coef.shape[1],
     }
 
 
 def _dimensions(table: Any) -> int:
-    """Return the number of dimensions of outcomes, without reading them where they tell."""
+    """Return 1 for a single column of outcomes, 2 for any other table."""
     if hasattr(table, "ndim"):
         return int(table.ndim)
     return np.ndim(np.asarray(table)) if isinstance(table, list) or hasattr(table, "__array__") else 2

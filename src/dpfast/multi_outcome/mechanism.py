@@ -7,13 +7,16 @@ the origin follow. The choice is made from declared numbers alone, so it costs n
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast import noise
 from dpfast._arrays import FloatArray
+from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Composition, Privacy
 from dpfast.releases.moments import (
     DeclaredPeople,
@@ -21,11 +24,13 @@ from dpfast.releases.moments import (
     calibrate,
     calibrate_each_outcome,
     calibrate_sampled,
+    draw,
+    draw_each_outcome,
     printed_primo,
     printed_sampled_primo,
     weighted_cost,
 )
-from dpfast.statistics import rounded_bound
+from dpfast.statistics import Gram, SampledGram, rounded_bound
 from dpfast.statistics.rows import RowMap, centred
 
 NONNEGATIVE = RowMap(np.zeros(1), np.full(1, np.inf))
@@ -51,17 +56,109 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class Options:
+    """What is asked of a release of moments beyond its frame, all of it public.
+
+    Parameters
+    ----------
+    max_rows : int, optional
+        Most rows of a person, where people own several.
+    block_bounds : tuple of (bound_xx, bound_xy)
+        Bounds on a person's block, each None for none.
+    sample : tuple of int, optional
+        Rows in the secret sample for X'X, and in all.
+    composition : {"basic", "advanced", "mu"}, optional
+        For a release an outcome (the naive baseline): how they share the budget.
+    printed : bool
+        Whether the noise is PRIMO's printed one.
+    """
+
+    max_rows: int | None = None
+    block_bounds: tuple[float | None, float | None] = (None, None)
+    sample: tuple[int, int] | None = None
+    composition: Composition | None = None
+    printed: bool = False
+
+
+@dataclass(frozen=True)
 class Route:
-    """A frame with its calibration, and what the noise costs."""
+    """A frame with its calibration: the mechanism, and what its noise costs."""
 
     frame: Frame
     calibration: MomentCalibration
     cost: float
+    each_outcome: bool = False
+
+    @classmethod
+    def cheapest(
+        cls, frames: list[Frame], privacy: Privacy, bound_y: float, shape: tuple[int, int], options: Options
+    ) -> Route:
+        """Calibrate every way to sum and return the one whose noise moves the fit least, by public numbers alone."""
+        features, outcomes = shape
+        radius_y = rounded_bound(bound_y, outcomes)
+        signal = features * (radius_y / min(frame.radius for frame in frames)) ** 2
+        routes = (cls._of(frame, privacy, bound_y, shape, signal, options) for frame in frames)
+        return min(routes, key=lambda route: route.cost)
+
+    @classmethod
+    def _of(
+        cls,
+        frame: Frame,
+        privacy: Privacy,
+        bound_y: float,
+        shape: tuple[int, int],
+        signal: float,
+        options: Options,
+    ) -> Route:
+        features, outcomes = shape
+        radii = rounded_bound(frame.radius, features), rounded_bound(bound_y, outcomes)
+        each_outcome = options.composition is not None
+        costs = _costs(features, 1 if each_outcome else outcomes, *radii, signal)
+        people = None
+        if options.max_rows is not None:
+            people = DeclaredPeople.of(options.max_rows, options.block_bounds, frame.radius, bound_y, shape)
+        weights = {name: costs[name] for name in frame.blocks(privacy.adjacency, several_rows=people is not None)}
+        if options.printed:
+            # All entries of the upper triangle have the same noise: off the diagonal they cost twice.
+            weights["xx"] *= 2.0 * features / (features + 1)
+            if options.sample is None:
+                calibration = printed_primo(privacy, *radii)
+            else:
+                calibration = printed_sampled_primo(privacy, *radii, shape, options.sample)
+        elif options.sample is not None:
+            calibration = calibrate_sampled(privacy, *radii, shape, weights, options.sample)
+        elif options.composition is not None:
+            calibration = calibrate_each_outcome(privacy, *radii, shape, weights, options.composition)
+        else:
+            calibration = calibrate(privacy, *radii, shape, weights, nonnegative=frame.nonnegative, people=people)
+        cost = weighted_cost(calibration, weights) * (outcomes if each_outcome else 1)
+        return cls(frame, calibration, cost, each_outcome)
 
     @property
     def center(self) -> FloatArray | None:
         """The public point that was subtracted from every row, if any."""
         return None if self.frame.row_map is None else self.frame.row_map.center
+
+    @property
+    def privacy(self) -> Privacy:
+        """What the release costs."""
+        return self.calibration.privacy
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether the noise gives that."""
+        return self.calibration.guaranteed
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Scale of the noise in an entry of each block."""
+        return {name: float(getattr(self.calibration.scales, name)) for name in self.calibration.blocks}
+
+    def release(self, statistic: Gram | SampledGram, source: noise.BitSource, name: str) -> Release:
+        """Draw the noise."""
+        if self.each_outcome and isinstance(statistic, Gram):
+            return draw_each_outcome(statistic, self.calibration, source, name)
+        return draw(statistic, self.calibration, source, name)
 
 
 def row_frames(
@@ -69,27 +166,7 @@ def row_frames(
 ) -> list[Frame]:
     """List the ways to sum rows: about the origin, and about the centre of a box if one is declared.
 
-    Parameters
-    ----------
-    features : int
-        Length of a row.
-    bound : float or None
-        L2 norm that rows are scaled to stay within; None if the box alone bounds them.
-    box : tuple of (low, high), optional
-        Declared limits of the entries, numbers or arrays.
-    nonnegative : bool, default False
-        Whether rows (and outcomes) are declared to be at least 0 everywhere.
-    sums : bool, default False
-        Whether the sums of rows and of outcomes are wanted in any case.
-
-    Returns
-    -------
-    list of Frame
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the box is not one of `features` columns, or leaves room for zeros only.
+    Without a bound the box alone bounds the rows; sums of rows and outcomes are released in any case where asked for.
     """
     largest = math.inf if bound is None else bound
     if box is None:
@@ -107,182 +184,13 @@ def row_frames(
     return [about_origin, Frame(row_map, radius, nonnegative=False, sums=True)]
 
 
-def cheapest_route(
-    frames: list[Frame],
-    privacy: Privacy,
-    bound_y: float,
-    shape: tuple[int, int],
-    max_rows: int | None = None,
-    block_bounds: tuple[float | None, float | None] = (None, None),
-) -> Route:
-    """Calibrate every frame and return the one whose noise costs least.
-
-    Parameters
-    ----------
-    frames : list of Frame
-        As `row_frames` gives them.
-    privacy : Privacy
-        The guarantee wanted.
-    bound_y : float
-        L2 norm that outcome rows are held to.
-    shape : tuple of int
-        Numbers of features and of outcomes.
-    max_rows : int, optional
-        Most rows of a person, where people may own several.
-    block_bounds : tuple of float or None
-        Goes with `max_rows`: Frobenius norms of a person's X'X and X'Y. Frames that keep sums have none.
-
-    Returns
-    -------
-    Route
-    """
-    features, outcomes = shape
-    radius_y = rounded_bound(bound_y, outcomes)
-    signal = features * (radius_y / min(frame.radius for frame in frames)) ** 2
-    routes = []
-    for frame in frames:
-        radius = rounded_bound(frame.radius, features)
-        people = None
-        if max_rows is not None:
-            people = DeclaredPeople.of(max_rows, block_bounds, frame.radius, bound_y, shape)
-        costs = _costs(features, outcomes, radius, radius_y, signal)
-        weights = {name: costs[name] for name in frame.blocks(privacy.adjacency, several_rows=people is not None)}
-        calibration = calibrate(privacy, radius, radius_y, shape, weights, nonnegative=frame.nonnegative, people=people)
-        routes.append(Route(frame, calibration, weighted_cost(calibration, weights)))
-    return min(routes, key=lambda route: route.cost)
-
-
-def independent_route(
-    frame: Frame, privacy: Privacy, bound_y: float, shape: tuple[int, int], composition: Composition
-) -> Route:
-    """Calibrate the naive baseline: every outcome has a release of its own.
-
-    Parameters
-    ----------
-    frame : Frame
-        Rows about the origin.
-    privacy : Privacy
-        The guarantee of all outcomes together.
-    bound_y : float
-        Largest absolute value of an outcome: that of a row of them.
-    shape : tuple of int
-        Numbers of features and of outcomes.
-    composition : {"basic", "advanced", "mu"}
-        How the budget is shared.
-
-    Returns
-    -------
-    Route
-    """
-    features, outcomes = shape
-    radius = rounded_bound(frame.radius, features)
-    costs = _costs(features, 1, radius, bound_y, features * (bound_y / radius) ** 2)
-    weights = {name: costs[name] for name in ("xx", "xy")}
-    calibration = calibrate_each_outcome(privacy, radius, bound_y, shape, weights, composition)
-    return Route(frame, calibration, outcomes * weighted_cost(calibration, weights))
-
-
-def sampled_route(
-    frame: Frame, privacy: Privacy, bound_y: float, shape: tuple[int, int], sample: tuple[int, int]
-) -> Route:
-    """Calibrate X'X of a secret sample and X'Y of all rows.
-
-    Parameters
-    ----------
-    frame : Frame
-        Rows about the origin, without sums.
-    privacy, bound_y, shape
-        As for `cheapest_route`.
-    sample : tuple of int
-        Rows in the sample and in all.
-
-    Returns
-    -------
-    Route
-        Its cost is that of the noise; the error of sampling comes on top.
-    """
-    features, outcomes = shape
-    radius = rounded_bound(frame.radius, features)
-    costs = _costs(features, outcomes, radius, bound_y, features * (bound_y / radius) ** 2)
-    weights = {name: costs[name] for name in ("xx", "xy")}
-    calibration = calibrate_sampled(privacy, radius, bound_y, shape, weights, sample)
-    return Route(frame, calibration, weighted_cost(calibration, weights))
-
-
-def printed_route(
-    frame: Frame,
-    privacy: Privacy,
-    bound_y: float,
-    shape: tuple[int, int],
-    sample: tuple[int, int] | None = None,
-) -> Route:
-    """Calibrate as PRIMO prints it: Algorithm 1, or 4 where X'X is of a sample.
-
-    Parameters
-    ----------
-    frame, privacy, bound_y, shape
-        As for `sampled_route`.
-    sample : tuple of int, optional
-        Rows in the sample and in all.
-
-    Returns
-    -------
-    Route
-    """
-    features, outcomes = shape
-    radius = rounded_bound(frame.radius, features)
-    if sample is None:
-        calibration = printed_primo(privacy, radius, bound_y)
-    else:
-        calibration = printed_sampled_primo(privacy, radius, bound_y, shape, sample)
-    costs = _costs(features, outcomes, radius, bound_y, features * (bound_y / radius) ** 2)
-    # The printed noise is as large off the diagonal of X'X as on it.
-    weights = {"xx": costs["xx"] * 2.0 * features / (features + 1), "xy": costs["xy"]}
-    return Route(frame, calibration, weighted_cost(calibration, weights))
-
-
-def cost_of_sampling(route: Route, of_all: Route, shape: tuple[int, int]) -> dict[str, float]:
-    """Compare X'X of a sample with that of all rows: what it costs in noise, and saves in arithmetic.
-
-    Parameters
-    ----------
-    route, of_all : Route
-        With a sample, and without.
-    shape : tuple of int
-        Numbers of features and of outcomes.
-
-    Returns
-    -------
-    dict of str to float
-        By what it is, in words.
-    """
-    features, outcomes = shape
-    calibration, scales = route.calibration, of_all.calibration.scales
-    products_of_xx, products_of_xy = features * (features + 1) / 2, features * outcomes
-    return {
-        "noise in xx over that without sampling": calibration.xx_factor * calibration.scales.xx / scales.xx,
-        "noise in xy over that without sampling": calibration.scales.xy / scales.xy,
-        "fraction of the arithmetic saved": (1.0 - 1.0 / calibration.xx_factor)
-        * products_of_xx
-        / (products_of_xx + products_of_xy),
-    }
-
-
 def _costs(features: int, outcomes: int, radius: float, bound_y: float, signal: float) -> dict[str, float]:
     """Weight of each block's noise variance in the error of the predictions, up to one factor common to all.
 
     The error is r'(X'X)^-1 r for the noise r in X'Y - X'X theta, summed over outcomes. With rows spread evenly, X'X is
     a multiple of the identity and the weights are those in ||r||^2. Noise in the sum of rows is multiplied by a
     prediction at the centre, at most bound_y; noise in the sum of outcomes moves the mean prediction alone.
-
-    Parameters
-    ----------
-    features, outcomes : int
-        Sizes.
-    radius, bound_y : float
-        Largest norms of a row of features and of outcomes.
-    signal : float
-        Assumed squared norm of all coefficients: outcomes at their bound, explained by rows at theirs.
+    The signal is the assumed squared norm of all coefficients: outcomes at their bound, explained by rows at theirs.
     """
     spread = radius**2 / features
     return {

@@ -631,13 +631,10 @@ def _repeated(exact: dict[str, FixedPoint], repeats: int) -> dict[str, FixedPoin
     }
 
 
-def noisy_moments(release: Release, calibration: MomentCalibration, gram: Gram | SampledGram) -> NoisyMoments:
-    """Return the released arrays with their noise, for the solvers; X'X of a sample as it stands for all rows."""
+def noisy_moments(release: Release, calibration: MomentCalibration, n_rows: int | None) -> NoisyMoments:
+    """Return what solvers need of a release; the number of rows where it is public, unless it was released."""
     values = release.values
-    count = values.get("n")
-    # Under replace-one the number of rows is public, if a person is a row; else only its release is.
-    public = calibration.privacy.adjacency == "replace_one" and calibration.unit is None
-    n = float(count) if count is not None else float(gram.n_rows) if public else None
+    n = float(values["n"]) if "n" in values else None if n_rows is None else float(n_rows)
     xx = values["xx"] if calibration.sample is None else calibration.xx_factor * values["xx"]
     return NoisyMoments(xx, values["xy"], calibration.noise, values.get("x"), values.get("y"), n)
 
