@@ -10,6 +10,15 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MOVED = {
+    "dpfast.audit.attacks": "dpfast.attack.attack",
+    "dpfast.audit.donor_attacks": "dpfast.synthetic_control.attacks",
+    "dpfast.audit.everything": "dpfast.audit",
+    "dpfast.audit.laws": "dpfast.attack.laws",
+    "dpfast.audit.lower_bounds": "dpfast.attack.lower_bounds",
+    "dpfast.audit.minimiser_attacks": "dpfast.convex_erm.attacks",
+    "dpfast.audit.moment_attacks": "dpfast.multi_outcome.attacks",
+    "dpfast.audit.policy_attacks": "dpfast.policy_evaluation.attacks",
+    "dpfast.audit.support_attacks": "dpfast.sparse_regression.attacks",
     "dpfast.datasets.policy_evaluation": "dpfast.datasets.decision_processes",
     "dpfast.effects": "dpfast.synthetic_control.effects",
     "dpfast.feature_names": "dpfast.estimator.feature_names",

@@ -102,15 +102,7 @@ def mu_lower_bound(first: FloatArray, second: FloatArray, confidence: float = 0.
 
 
 def frequency_limits(hits: int, n: int, tail: float) -> tuple[float, float]:
-    """Return Clopper and Pearson's confidence limits of a frequency.
-
-    Parameters
-    ----------
-    hits, n : int
-        How many of n.
-    tail : float
-        Probability, at most, that the frequency is below the lower limit, and that it is above the upper one.
-    """
+    """Return Clopper and Pearson's limits of a frequency, each wrong with probability `tail` at most."""
     count = np.array([hits])
     return float(_lower_limit(count, n, tail)[0]), float(_upper_limit(count, n, tail)[0])
 

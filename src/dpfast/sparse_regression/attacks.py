@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
-from dpfast.audit.attacks import Attack, claimed, probe
-from dpfast.audit.laws import GaussianShift, Law, NormShift, OddsShift
+from dpfast.attack import Attack, OddsShift, claimed, claims, probe, shift_law
 from dpfast.privacy import Adjacency, Privacy
 from dpfast.releases.selection import RecordBounds
-from dpfast.sparse_regression import SparseRegression
+from dpfast.sparse_regression.estimator import SparseRegression
 from dpfast.sparse_regression.mechanism import SupportRegression
 
 # Nearly all of the budget, for the stage that is attacked.
@@ -28,38 +27,21 @@ _MORE = 12.0
 _OUTCOME = 20.0
 
 
-def support_attacks(privacy: Privacy) -> Iterator[Attack]:
-    """Attack both stages of `SparseRegression`, and both ways to choose.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        Claim; its delta is used by Gaussian noise alone, and its adjacency by neither.
-    """
-    for adjacency in get_args(Adjacency):
-        pure = Privacy(privacy.epsilon, 0.0, adjacency)
-        claim = Privacy(privacy.epsilon, privacy.delta, adjacency)
-        yield score_attack(pure)
-        yield vote_attack(pure, 1)
-        yield vote_attack(claim, 20)
-        yield coefficient_attack(pure)
-        yield coefficient_attack(claim)
-        yield score_attack(pure, "paper")
-    yield vote_attack(Privacy(privacy.epsilon), 1, "paper")
-    for delta in (privacy.delta, 0.0):
-        yield coefficient_attack(Privacy(privacy.epsilon, delta, "add_remove"), "paper")
+def attacks(privacy: Privacy) -> Iterator[Attack]:
+    """Attack both stages of `SparseRegression`, and both ways to choose."""
+    for claim in claims(privacy):
+        yield _coefficient_attack(claim)
+        yield _vote_attack(claim, 20 if claim.delta > 0.0 else 1)
+        if claim.delta == 0.0:
+            yield _score_attack(claim)
+            yield _score_attack(claim, "paper")
+        if claim.adjacency == "add_remove":
+            yield _coefficient_attack(claim, "paper")
+    yield _vote_attack(Privacy(privacy.epsilon), 1, "paper")
 
 
-def score_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
-    """Attack the exponential mechanism with two features, whose scores one record moves as far apart as can be.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        Claim, of delta 0.
-    calibration : {"sound", "paper"}
-        Of the rate.
-    """
+def _score_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
+    """Attack the exponential mechanism with two features, whose scores one record moves as far apart as can be."""
     options: dict[str, Any] = {"n_nonzero": 1, "selector": "exponential", "selection_share": _MOST, "n_threads": 1}
     estimator = SparseRegression(calibration=calibration, **options, **claimed(privacy))  # type: ignore[arg-type]
     # One feature explains the person with a coefficient of 1, and makes the other's -1 worst: losses of 0 and of 2.
@@ -76,17 +58,10 @@ def score_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
     return Attack(name, record.privacy, law, seen, (estimator,), effort=_MORE if calibration == "sound" else 1.0)
 
 
-def vote_attack(privacy: Privacy, size: int, calibration: str = "sound") -> Attack:
+def _vote_attack(privacy: Privacy, size: int, calibration: str = "sound") -> Attack:
     """Attack the votes of a single block, all of which one record turns.
 
-    Parameters
-    ----------
-    privacy : Privacy
-        Claim.
-    size : int
-        Votes of a block; with many of them Gaussian noise is the lesser, where delta allows it.
-    calibration : {"sound", "paper"}
-        Of the noise.
+    With many of them Gaussian noise is the lesser, where delta allows it.
     """
 
     def turned(x: FloatArray, y: FloatArray, size: int) -> NDArray[np.int64]:
@@ -111,26 +86,12 @@ def vote_attack(privacy: Privacy, size: int, calibration: str = "sound") -> Atta
         return np.asarray(estimator.fit(*tables[neighbour]).releases_[0].values["votes"] - votes[neighbour])
 
     record = probe(lambda: estimator.fit(*tables[0]).releases_[0])
-    shift, scale = votes[1] - votes[0], record.scales["votes"]
-    law: Law
-    if record.mechanism == "Gaussian":
-        law = GaussianShift(shift, np.full(width, scale))
-    else:
-        law = NormShift((shift,), (scale,), "Laplace")
-    name = f"support by votes{_printed(calibration)}, {record.mechanism}, {privacy.adjacency}"
-    return Attack(name, record.privacy, law, seen, (estimator,))
+    law = shift_law(record.mechanism, (votes[1] - votes[0],), (record.scales["votes"],))
+    return Attack.on(f"support by votes{_printed(calibration)}", record, law, seen, estimator)
 
 
-def coefficient_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
-    """Attack the coefficient of one feature: the noise in its objective, as in `dpfast.audit.minimiser_attacks`.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        Claim; pure where its delta is 0.
-    calibration : {"sound", "paper"}
-        Of the noise and the convexity.
-    """
+def _coefficient_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
+    """Attack the coefficient of one feature: the noise in its objective, as in `dpfast.convex_erm.attacks`."""
     options: dict[str, Any] = {"n_nonzero": 1, "selector": "exponential", "selection_share": 1.0 - _MOST}
     outcome = 1.0
     if calibration == "sound":
@@ -156,27 +117,22 @@ def coefficient_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
     shift = np.array([2.0 * outcome])
     if privacy.adjacency == "add_remove":
         shift = np.array([outcome - linear[1] / curvature[1] - 10.0 * scale / n])
-    law: Law = NormShift((shift,), (scale,))
-    if record.mechanism.startswith("Gaussian"):
-        law = GaussianShift(shift, np.array([scale]))
-    name = f"coefficient{_printed(calibration)}, {record.mechanism}, {privacy.adjacency}"
-    return Attack(name, record.privacy, law, seen, (estimator,))
+    law = shift_law(record.mechanism, (shift,), (scale,))
+    return Attack.on(f"coefficient{_printed(calibration)}", record, law, seen, estimator)
 
 
 def _neighbours(
     others: tuple[FloatArray, FloatArray],
     person: tuple[FloatArray, float],
-    instead: tuple[FloatArray, float] | None,
+    instead: tuple[FloatArray, float],
     adjacency: Adjacency,
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """Return the others with a person, and with another in that place, or none."""
+    """Return the others with a person, and with another in that place, or with nobody."""
 
     def joined(one: tuple[FloatArray, float]) -> tuple[FloatArray, FloatArray]:
         return np.vstack([others[0], one[0]]), np.append(others[1], one[1])
 
-    if adjacency == "replace_one" and instead is not None:
-        return [joined(person), joined(instead)]
-    return [joined(person), others]
+    return [joined(person), joined(instead) if adjacency == "replace_one" else others]
 
 
 def _printed(calibration: str) -> str:

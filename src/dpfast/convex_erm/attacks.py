@@ -10,48 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.audit.attacks import Attack, claimed, probe
-from dpfast.audit.laws import GaussianShift, Law, NormShift
-from dpfast.convex_erm import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
+from dpfast.attack import Attack, claimed, claims, probe, shift_law
+from dpfast.convex_erm.estimator import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
 from dpfast.ledger import Release
-from dpfast.privacy import Adjacency, Privacy
+from dpfast.privacy import Privacy
 from dpfast.solvers import CallableLoss, L2Ball
-
-Slope = Callable[[float, float], float]
 
 _RIDGE = 1e5
 
 
 @dataclass(frozen=True)
 class Minimised:
-    """A loss, and where its slope is as steep as it gets.
+    """A loss, and where its slope is as steep as it gets."""
 
-    Parameters
-    ----------
-    name : str
-        Of the mechanism.
-    estimator : type
-        `ObjectivePerturbationRegressor` or `ObjectivePerturbationClassifier`.
-    slope : callable
-        Derivative of the loss in the prediction, of prediction and outcome.
-    options : mapping
-        Parameters of the estimator.
-    outcome : float
-        Of the person; replaced by its negative.
-    n_features : int
-        The person's row is the first unit vector.
-    """
-
+    #: Of the mechanism.
     name: str
     estimator: type[ObjectivePerturbationClassifier] | type[ObjectivePerturbationRegressor]
-    slope: Slope
+    #: Derivative of the loss in the prediction, of prediction and outcome.
+    slope: Callable[[float, float], float]
+    #: Parameters of the estimator.
     options: Mapping[str, Any] = field(default_factory=dict)
+    #: Of the person; replaced by its negative.
     outcome: float = 1.0
+    #: The person's row is the first unit vector.
     n_features: int = 1
 
 
@@ -82,40 +68,35 @@ def _callable_slope(z: float, y: float) -> float:
     return float((z - y) / np.sqrt(1.0 + (z - y) ** 2))
 
 
-def minimiser_attacks(privacy: Privacy) -> Iterator[Attack]:
-    """Attack objective perturbation with every loss.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        Claim; its delta is used by Gaussian noise alone, and its adjacency by neither.
-    """
+def attacks(privacy: Privacy) -> Iterator[Attack]:
+    """Attack objective perturbation with every loss."""
     regressor, classifier = ObjectivePerturbationRegressor, ObjectivePerturbationClassifier
     # A small constraint keeps slopes near the bound on them.
     near = {"constraint": L2Ball(0.05)}
+    squared = Minimised("squared loss", regressor, _squared, {"loss": "squared", "bound_y": 1.0} | near)
+    huber = Minimised("Huber loss", regressor, _flat, {"loss": "huber", "bound_y": 5.0}, outcome=5.0)
+    hinge = Minimised("hinge", classifier, _flat, {"loss": "hinge"})
     losses = [
-        Minimised("squared loss", regressor, _squared, {"loss": "squared", "bound_y": 1.0} | near),
-        Minimised("Huber loss", regressor, _flat, {"loss": "huber", "bound_y": 5.0}, outcome=5.0),
+        squared,
+        huber,
         Minimised("logistic loss", classifier, _logistic, {"loss": "logistic"} | near),
-        Minimised("hinge", classifier, _flat, {"loss": "hinge"}),
-        Minimised("hinge in the plane", classifier, _flat, {"loss": "hinge"}, n_features=2),
+        hinge,
+        replace(hinge, name="hinge in the plane", n_features=2),
+        *(_with(one, "with an intercept", fit_intercept=True) for one in (squared, hinge)),
     ]
-    for index in (0, 3):
-        own = dict(losses[index].options) | {"fit_intercept": True}
-        losses.append(replace(losses[index], name=f"{losses[index].name} with an intercept", options=own))
     given = Minimised("loss by functions", regressor, _callable_slope, {"bound_y": 20.0}, outcome=20.0)
-    printed = [
-        Minimised("Huber loss, as printed", regressor, _flat, dict(losses[1].options) | {"calibration": "paper"}, 5.0),
-        Minimised("hinge, as printed", classifier, _flat, {"loss": "hinge", "calibration": "paper"}),
-    ]
-    for delta in (privacy.delta, 0.0):
-        for adjacency in get_args(Adjacency):
-            for one in losses:
-                yield _attack(one, Privacy(privacy.epsilon, delta, adjacency))
-        loss: dict[str, Any] = {"loss": _callable_loss()}
-        yield _attack(replace(given, options=dict(given.options) | loss), Privacy(privacy.epsilon, delta))
-        for one in printed:
-            yield _attack(one, Privacy(privacy.epsilon, delta, "add_remove"))
+    for claim in claims(privacy):
+        for one in losses:
+            yield _attack(one, claim)
+        if claim.adjacency == "replace_one":
+            yield _attack(replace(given, options={"loss": _callable_loss(), **given.options}), claim)
+        else:
+            for one in (huber, hinge):
+                yield _attack(_with(one, "as printed", ", ", calibration="paper"), claim)
+
+
+def _with(one: Minimised, what: str, separator: str = " ", **options: Any) -> Minimised:
+    return replace(one, name=f"{one.name}{separator}{what}", options={**one.options, **options})
 
 
 def _attack(one: Minimised, privacy: Privacy) -> Attack:
@@ -154,10 +135,5 @@ def _attack(one: Minimised, privacy: Privacy) -> Attack:
     reached = 8.0 * scale * np.sqrt(size + 1.0) / _RIDGE * np.ones(size)
     ends = [slope(sign * reached, False) - slope(sign * reached, True) for sign in (-1.0, 0.0, 1.0)]
     shift = min(ends, key=lambda end: float(np.linalg.norm(end)))
-    law: Law
-    if record.mechanism.startswith("Gaussian"):
-        law = GaussianShift(shift, np.full(size, scale))
-    else:
-        law = NormShift((shift,), (scale,))
-    name = f"minimiser, {one.name}, {record.mechanism}, {privacy.adjacency}"
-    return Attack(name, record.privacy, law, seen, (estimator,))
+    law = shift_law(record.mechanism, (shift,), (scale,))
+    return Attack.on(f"minimiser, {one.name}", record, law, seen, estimator)

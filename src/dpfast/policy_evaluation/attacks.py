@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.audit.attacks import Attack, claimed, probe
-from dpfast.audit.laws import GaussianShift
-from dpfast.audit.moment_attacks import Rows, shifted_attack
+from dpfast.attack import Attack, GaussianShift, claimed, claims, probe
+from dpfast.attack.turned_rows import Rows, shifted_attack
 from dpfast.ledger import Release
-from dpfast.policy_evaluation import PolicyEvaluation
-from dpfast.privacy import Adjacency, Privacy
+from dpfast.policy_evaluation.estimator import PolicyEvaluation
+from dpfast.privacy import Privacy
 from dpfast.statistics import Trajectories
 
 # Enough for counts a few fewer not to make the smooth bound larger than the local one.
@@ -24,40 +23,22 @@ _VISITORS = 4000
 _GAMMA = 0.5
 
 
-def policy_attacks(privacy: Privacy) -> Iterator[Attack]:
-    """Attack every method of `PolicyEvaluation`.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        Claim; its delta is used by Gaussian noise alone, and its adjacency by neither.
-    """
+def attacks(privacy: Privacy) -> Iterator[Attack]:
+    """Attack every method of `PolicyEvaluation`."""
     one = replace(privacy, adjacency="replace_one")
     for calibration in ("sound", "paper", "icml"):
         for method in ("lsw", "lsl"):
-            yield mean_attack(one, method, calibration)
-    yield mean_attack(one, "lsw", "sound", features=np.array([[1.0], [1.0]]))
-    for delta in (privacy.delta, 0.0):
-        for adjacency in get_args(Adjacency):
-            for tabular in (True, False):
-                yield visit_attack(Privacy(privacy.epsilon, delta, adjacency), tabular=tabular)
+            yield _mean_attack(one, method, calibration)
+    yield _mean_attack(one, "lsw", "sound", features=np.array([[1.0], [1.0]]))
+    for claim in claims(privacy):
+        for tabular in (True, False):
+            yield _visit_attack(claim, tabular=tabular)
 
 
-def mean_attack(privacy: Privacy, method: str, calibration: str, features: FloatArray | None = None) -> Attack:
+def _mean_attack(privacy: Privacy, method: str, calibration: str, features: FloatArray | None = None) -> Attack:
     """Attack noise of data-dependent size: all see both states and collect nothing, but one, who collects all.
 
     Counts are alike on both tables, so the noise is, and the coefficients lie as far apart as the local sensitivity.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        Claim, under replace-one with a delta above 0.
-    method : {"lsw", "lsl"}
-        Which.
-    calibration : {"sound", "paper", "icml"}
-        Whose constants.
-    features : ndarray of shape (2, n_features), optional
-        Of the two states.
     """
     # Strong convexity alone bounds how far ridge regression moves: it does so exactly where that is all there is.
     ridge = None if method == "lsw" else 1e4 * _VISITORS
@@ -103,15 +84,10 @@ def _coefficients(collected: float, ridge: float | None, features: FloatArray | 
     return np.asarray(np.linalg.solve(system, 0.5 * phi.T @ np.full(2, collected)))
 
 
-def visit_attack(privacy: Privacy, *, tabular: bool) -> Attack:
+def _visit_attack(privacy: Privacy, *, tabular: bool) -> Attack:
     """Attack sums of visits and returns: each person visits one state, and collects all there is.
 
-    Parameters
-    ----------
-    privacy : Privacy
-        Claim; pure where its delta is 0.
-    tabular : bool
-        Whether states have a feature each, or such features as are worst.
+    States have a feature each, or such features as are worst.
     """
     options: dict[str, Any] = {"gamma": _GAMMA, "return_range": (0.0, 1.0), "horizon": 1, "weights": np.ones(2)}
     options |= {"method": "sufficient_statistics", "ridge": 1.0} | claimed(privacy)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, get_args
 
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.audit.laws import Law
+from dpfast.attack.laws import Law
 from dpfast.ledger import Release
-from dpfast.privacy import Privacy
+from dpfast.privacy import Adjacency, Privacy
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,12 @@ class Attack:
     seen: Callable[[bool], FloatArray]
     estimators: tuple[Any, ...] = ()
     effort: float = 1.0
+
+    @classmethod
+    def on(cls, name: str, record: Release, law: Law, seen: Callable[[bool], FloatArray], estimator: object) -> Self:
+        """Attack what made a release, named after its noise and relation too."""
+        full = f"{name}, {record.mechanism}, {record.privacy.adjacency}"
+        return cls(full, record.privacy, law, seen, (estimator,))
 
     def run(self, n: int, error: float = 0.001) -> Finding:
         """Run the mechanism n times on either table.
@@ -125,19 +131,20 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, ready for JSON; an infinite bound, of noise that is not there, is None."""
+        numbers = {"found": self.epsilon, "attainable": self.attainable, "share": self.share}
         return {
             "mechanism": self.name,
-            "epsilon": self.privacy.epsilon,
-            "delta": self.privacy.delta,
-            "adjacency": self.privacy.adjacency,
-            "found": self.epsilon if math.isfinite(self.epsilon) else None,
-            "attainable": self.attainable if math.isfinite(self.attainable) else None,
-            "share": self.share if math.isfinite(self.share) else None,
-            "fits": self.fits,
-            "broken": self.broken,
-            "runs": self.runs,
-            "seconds": self.seconds,
+            **claimed(self.privacy),
+            **{name: number if math.isfinite(number) else None for name, number in numbers.items()},
+            **{name: getattr(self, name) for name in ("fits", "broken", "runs", "seconds")},
         }
+
+
+def claims(privacy: Privacy, *, delta: bool | None = None) -> Iterator[Privacy]:
+    """Yield a claim under both relations, with its delta and with none; or only with one, or with none."""
+    for amount in (privacy.delta, 0.0) if delta is None else (privacy.delta,) if delta else (0.0,):
+        for adjacency in get_args(Adjacency):
+            yield Privacy(privacy.epsilon, amount, adjacency)
 
 
 def claimed(privacy: Privacy) -> dict[str, Any]:

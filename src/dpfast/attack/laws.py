@@ -5,14 +5,14 @@ output less what either table gives without it. How far the tables lie apart the
 unknown is how large the noise is. Sums of squares, or of norms, of a few hundred outputs bound it from above with
 confidence, whatever its size, and so epsilon from below. That holds for noise of the stated form, of any size, and of
 any covariance where it is Gaussian; the form itself is tested too (`misfit`). A test of outputs that assumes nothing
-(`dpfast.audit.epsilon_lower_bound`) cannot see a delta of 1e-5 in fewer than millions of them.
+(`epsilon_lower_bound`) cannot see a delta of 1e-5 in fewer than millions of them.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import integrate, optimize, special, stats
 
 from dpfast._arrays import FloatArray
-from dpfast.audit.lower_bounds import frequency_limits
+from dpfast.attack.lower_bounds import frequency_limits
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon
 
 # What `np.linalg.norm` calls the L1 and the L2 norm.
@@ -32,14 +32,9 @@ class Law(ABC):
 
     @abstractmethod
     def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
-        """Epsilon that the mechanism exceeds at this delta, wrong with probability `error` at most.
+        """Epsilon that the mechanism exceeds at the claim's delta, wrong with probability `error` at most.
 
-        Parameters
-        ----------
-        seen : tuple of ndarray of shape (n, k)
-            What was seen in n outputs on the table, and on its neighbour.
-        delta, error : float
-            The delta of the claim, and the probability.
+        What is seen, in n outputs on the table and on its neighbour, has the shape (n, k) each.
         """
 
     @abstractmethod
@@ -53,20 +48,13 @@ class Law(ABC):
 
 @dataclass(frozen=True, eq=False)
 class GaussianShift(Law):
-    """Gaussian noise about centres that lie a known way apart: a test along any direction bounds mu.
+    """Gaussian noise about centres that lie a known way apart: a test along any direction bounds mu."""
 
-    Parameters
-    ----------
-    shift : ndarray of shape (k,)
-        How far apart; no farther than they are.
-    scales : ndarray of shape (k,) or None
-        Standard deviations as recorded; they only say where to look. None where they are alike, and not recorded.
-    parts : sequence of ndarray of shape (k,) of bool
-        Coordinates that are looked at alone too: a block of a release may lack its noise.
-    """
-
+    #: How far apart; no farther than they are.
     shift: FloatArray
+    #: Standard deviations as recorded; they only say where to look. None where they are alike, and not recorded.
     scales: FloatArray | None
+    #: Coordinates that are looked at alone too: a block of a release may lack its noise.
     parts: tuple[NDArray[np.bool_], ...] = ()
 
     @property
@@ -77,16 +65,13 @@ class GaussianShift(Law):
 
     def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
         """Bound mu through the variance along each direction: mu >= |direction . shift|/deviation."""
-        return _epsilon_of_mu(self.mu(seen, error), delta)
-
-    def mu(self, seen: tuple[FloatArray, FloatArray], error: float) -> float:
-        """Bound the Gaussian-differential-privacy parameter."""
         directions = self._directions
         along = np.concatenate(seen) @ directions.T
-        return max(
+        mu = max(
             abs(float(direction @ self.shift)) / _most_deviation(noise, error / len(directions))
             for direction, noise in zip(directions, along.T, strict=True)
         )
+        return _epsilon_of_mu(mu, delta)
 
     def attainable(self, delta: float) -> float:
         """Epsilon of the recorded scales; not a number where there are none."""
@@ -103,20 +88,13 @@ class GaussianShift(Law):
 
 @dataclass(frozen=True, eq=False)
 class NormShift(Law):
-    """Noise of density exp(-||v||/scale) about centres that lie a known way apart: one such vector, or several.
+    """Noise of density exp(-||v||/scale) about centres that lie a known way apart: one such vector, or several."""
 
-    Parameters
-    ----------
-    shifts : sequence of ndarray
-        How far apart, for each vector; together as long as what is seen.
-    scales : sequence of float
-        Their scales as recorded.
-    kind : {"L2-Laplace", "Laplace"}
-        Whether the norm is L2 or L1.
-    """
-
+    #: How far apart, for each vector; together as long as what is seen.
     shifts: tuple[FloatArray, ...]
+    #: As recorded.
     scales: tuple[float, ...]
+    #: "Laplace" for the L1 norm.
     kind: str = "L2-Laplace"
 
     def _norms(self, noise: FloatArray) -> list[FloatArray]:
@@ -164,17 +142,12 @@ class SampledShift(Law):
     """Two Gaussian releases, of which the first sees the one who differs with a probability, and the second always.
 
     What is seen is the noise along the shift of both, and of the first only where nobody differs: `NaN` elsewhere.
-
-    Parameters
-    ----------
-    shifts, scales : tuple of float
-        Of the first and of the second.
-    rate : tuple of int
-        How often the real sampler took the one who differs, and of how many times.
     """
 
+    #: Of the first and of the second.
     shifts: tuple[float, float]
     scales: tuple[float, float]
+    #: How often the real sampler took the one who differs, and of how many times.
     rate: tuple[int, int]
 
     def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
@@ -203,13 +176,9 @@ class OddsShift(Law):
     """One of two choices, whose odds one person multiplies by a factor that is the same whatever the odds were.
 
     Where there are many choices the less likely one's probability changes by the same factor.
-
-    Parameters
-    ----------
-    recorded : float
-        Logarithm of the factor, as recorded.
     """
 
+    #: Logarithm of the factor.
     recorded: float
 
     def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
@@ -230,6 +199,15 @@ class OddsShift(Law):
     def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
         """Nothing to test: two choices have no more to them than their odds."""
         return 1.0
+
+
+def shift_law(mechanism: str, shifts: tuple[FloatArray, ...], scales: tuple[float, ...]) -> Law:
+    """Return the law of vectors to which a mechanism, by its name in records, adds noise of a scale each."""
+    if not mechanism.startswith("Gaussian"):
+        return NormShift(shifts, scales, "Laplace" if mechanism == "Laplace" else "L2-Laplace")
+    vector = np.repeat(np.arange(len(shifts)), [len(shift) for shift in shifts])
+    parts = tuple(vector == index for index in range(len(shifts)))
+    return GaussianShift(np.concatenate(shifts), np.asarray(scales)[vector], parts)
 
 
 def flattened(values: Mapping[str, FloatArray], names: tuple[str, ...]) -> FloatArray:
@@ -291,6 +269,6 @@ def _distance_from(columns: FloatArray, law: Callable[[FloatArray], FloatArray])
     return min(1.0, min(found) * len(found))
 
 
-def _least(probabilities: object) -> float:
-    found = list(probabilities)  # type: ignore[call-overload]
+def _least(probabilities: Iterable[float]) -> float:
+    found = list(probabilities)
     return float(min(1.0, min(found) * len(found)))

@@ -1,0 +1,114 @@
+"""Attacks on multi-outcome regression: every way in which it releases moments, and the secret sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import numpy as np
+
+from dpfast import noise
+from dpfast._arrays import FloatArray
+from dpfast.attack import Attack, SampledShift, claimed, claims, probe
+from dpfast.attack.laws import flattened
+from dpfast.attack.turned_rows import Rows, Table, shifted_attack
+from dpfast.ledger import Release
+from dpfast.multi_outcome.estimator import MultiOutcomeRidge
+from dpfast.privacy import Composition, Privacy
+
+# Draws that count how often the sampler takes a given row.
+_SAMPLES = 2000
+# Rows in the sample, and in all.
+_SAMPLED, _ALL = 8, 10
+
+
+def attacks(privacy: Privacy) -> Iterator[Attack]:
+    """Attack every way in which `MultiOutcomeRidge` releases moments."""
+    ways = [
+        Rows("moments of rows"),
+        Rows("moments of rows and their sums", {"fit_intercept": True}),
+        Rows("moments of nonnegative rows", {"nonnegative": True}, cosines=np.zeros(1), signs=(1.0,)),
+        Rows(
+            "moments of rows about the centre of a box",
+            {"box_x": (0.0, 2.0), "bound_x": None},
+            length=math.sqrt(2.0),
+            center=1.0,
+            cosines=np.array([-1.0, 1.0]),
+        ),
+        Rows("moments of people's rows", copies=3),
+        Rows(
+            "moments of people's rows, clipped by person",
+            {"block_bounds": (0.5, math.sqrt(2.0 * 0.5))},
+            length=math.sqrt(0.25),
+            copies=2,
+        ),
+    ]
+    for claim in claims(privacy):
+        for way in ways:
+            yield _attack(way, claim)
+    projected = {"mechanism": "projection", "public_labels": True}
+    for claim in claims(privacy, delta=True):
+        for composition in get_args(Composition):
+            options = {"mechanism": "independent", "composition": composition}
+            yield _attack(Rows(f"moments of each outcome, {composition}", options, n_outcomes=2), claim)
+        yield _attack(Rows("moments of rows, as printed", {"calibration": "paper"}, off_diagonal=1.0), claim)
+        if claim.adjacency == "replace_one":
+            yield _attack(Rows("moments of rows, projection", projected, signs=(1.0,)), claim)
+            yield _sampled_attack(claim)
+
+
+def _fit(estimator: MultiOutcomeRidge, table: Table, **people: Any) -> Release:
+    released: Release = estimator.fit(*table, **people).releases_[0]
+    return released
+
+
+def _attack(rows: Rows, privacy: Privacy) -> Attack:
+    options: dict[str, Any] = {"bound_x": 1.0, "bound_y": 1.0, "ridge": 1.0, **claimed(privacy), **rows.options}
+    estimator = MultiOutcomeRidge(**options)
+
+    def fit(table: Table) -> Release:
+        owners = np.repeat(np.arange(len(table[0]) // rows.copies), rows.copies)
+        return _fit(estimator, table, **{"groups": owners, "max_rows": rows.copies} if rows.copies > 1 else {})
+
+    return shifted_attack(rows, privacy.adjacency, fit, estimator)
+
+
+def _sampled_attack(privacy: Privacy) -> Attack:
+    """Attack X'X of a secret sample and X'Y of all rows: one person differs from all others, who are alike."""
+    rows = Rows("moments of a sample and of all rows")
+    estimator = MultiOutcomeRidge(bound_x=1.0, bound_y=1.0, ridge=1.0, n_subsample=_SAMPLED, **claimed(privacy))
+
+    def with_others(one: Table, other: Table) -> Table:
+        x, y = (np.vstack([first, *[usual] * (_ALL - 1)]) for first, usual in zip(one, other, strict=True))
+        return x, y
+
+    alike = rows.tables(1.0, 1.0, "replace_one")[1]
+    record = probe(lambda: _fit(estimator, with_others(alike, alike)))
+    scales = rows.scales(record, ("xx", "xy"))
+    (one, other), shift = rows.worst_tables("replace_one", ("xx", "xy"), scales)
+    tables = [with_others(other, other), with_others(one, other)]
+    centres = [flattened(rows.blocks(other), (name,)) * n for name, n in (("xx", _SAMPLED), ("xy", _ALL))]
+    size = len(centres[0])
+    # What the one who differs adds to the sums.
+    shifts, deviations = np.split(-shift, [size]), np.split(scales, [size])
+    along = [moved / spread**2 for moved, spread in zip(shifts, deviations, strict=True)]
+    units = [direction / np.linalg.norm(direction) for direction in along]
+
+    def seen(neighbour: bool) -> FloatArray:
+        values = _fit(estimator, tables[neighbour]).values
+        first, second = (
+            float((flattened(values, (name,)) - centre) @ unit)
+            for name, centre, unit in zip(("xx", "xy"), centres, units, strict=True)
+        )
+        # Whether the one who differs was sampled is hidden, and with it the noise in X'X.
+        return np.array([math.nan, second - units[1] @ shifts[1]] if neighbour else [first, second])
+
+    (first, second), (scale, other_scale) = (
+        [float(unit @ moved) for unit, moved in zip(units, shifts, strict=True)],
+        [float(np.linalg.norm(unit * spread)) for unit, spread in zip(units, deviations, strict=True)],
+    )
+    source = noise.SecureSource()
+    hits = sum(bool(np.any(noise.sample_without_replacement(_ALL, _SAMPLED, source) == 0)) for _ in range(_SAMPLES))
+    law = SampledShift((first, second), (scale, other_scale), (hits, _SAMPLES))
+    return Attack(f"{rows.name}, {privacy.adjacency}", record.privacy, law, seen, (estimator,))
