@@ -30,7 +30,7 @@ from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.generalised_linear import LossSums
 from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapolate
 from dpfast.noise.discrete import column_table
-from dpfast.statistics.gram import Grid, kernel_tables
+from dpfast.statistics.gram import Layout
 from dpfast.statistics.person_unit import PersonUnit, block_limits
 from fuzz_targets import Draw, target
 
@@ -63,7 +63,7 @@ def rows_of(draw, n, n_columns, bound):
 def tables_of(draw):
     d, m = draw.choice((1, 2, 3, 5, 7, 8, 9, 16, 17, 33)), draw.choice((0, 0, 1, 2, 8, 9))
     bound_x, bound_y = draw.positive(1e-60, 1e60), draw.positive(1e-60, 1e60) if m else None
-    return d, m, bound_x, bound_y, kernel_tables(d, m, bound_x, bound_y, Grid.for_bounds(bound_x, bound_y))
+    return d, m, bound_x, bound_y, Layout(d, m, bound_x, bound_y)._tables()
 
 
 @target("kernels.gram", "kernels.blas", "kernels.columns", "kernels.threads", accepts=(IndexError, OverflowError))

@@ -359,7 +359,7 @@ def test_representations_and_results_hold_no_data():
         ({"bound_x": -1.0}, ValueError, "bound_x must be a positive"),
         ({"bound_x": math.nan}, ValueError, "bound_x must be a positive"),
         ({"bound_y": math.inf}, ValueError, "bound_y must be a positive"),
-        ({"bound_x": "1"}, TypeError, "bound_x must be a positive number, got str"),
+        ({"bound_x": "1"}, TypeError, "bound_x must be a real number, got str"),
         ({"bound_x": True}, TypeError, "bound_x"),
         ({"n_threads": 0}, ValueError, "n_threads"),
         ({"n_threads": 2.0}, TypeError, "n_threads"),

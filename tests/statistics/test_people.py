@@ -23,8 +23,8 @@ from reference.people import kept_rows, people_sums
 from dpfast.io.people import people
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy import MomentScales, block_moment_mu, person_moment_mu
-from dpfast.statistics import Grid, PersonUnit, gram, person_block_bounds, rounded_bound
-from dpfast.statistics.gram import kernel_tables
+from dpfast.statistics import PersonUnit, gram, person_block_bounds, rounded_bound
+from dpfast.statistics.gram import Layout
 from dpfast.statistics.person_unit import block_limits
 
 BOUNDS = {"bound_x": 2.0, "bound_y": 0.7}
@@ -59,7 +59,7 @@ def data(n_people=40, most=9, n_features=4, n_outcomes=2, seed=0, *, consecutive
 
 def limits_of(d, m, *, bound_x, bound_y, max_rows, bound_xx=None, bound_xy=None):
     unit = PersonUnit(max_rows, bound_xx, bound_xy)
-    return block_limits(unit, kernel_tables(d, m, bound_x, bound_y, Grid.for_bounds(bound_x, bound_y)))
+    return block_limits(unit, Layout(d, m, bound_x, bound_y)._tables())
 
 
 def assert_is_twin(moments, X, Y, groups, **declared):

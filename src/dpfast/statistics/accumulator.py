@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dpfast import _arguments as check
 from dpfast import io
+from dpfast._arrays import IntArray
 from dpfast._quiet import quiet
 from dpfast.io.blocks import dtype_name
 from dpfast.io.people import People, people
@@ -20,7 +20,7 @@ from dpfast.kernels import gram as kernel
 from dpfast.kernels import person_gram, transaction
 from dpfast.kernels.columns import ColumnBlock, Rows, in_c_order, is_readable, readable
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
-from dpfast.statistics.gram import Gram, Grid, checked_bounds, describe, kernel_tables
+from dpfast.statistics.gram import Gram, Layout, checked_bounds
 from dpfast.statistics.person_unit import PersonUnit, block_limits
 
 _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
@@ -29,7 +29,7 @@ _LONGEST_RANGE = 16_384
 AddRange = Callable[[Any, int, int], int]  # adds rows start to stop to a thread's sums, and returns a status
 
 
-class GramAccumulator:
+class GramAccumulator(Layout):
     """Accumulates exact second moments of bounded rows, block by block. **Not private**: see `Gram`.
 
     A call that raises has added nothing. Several threads may call: each waits for its turn.
@@ -71,13 +71,9 @@ class GramAccumulator:
         n_threads: int | None = None,
         sums: bool = False,
     ) -> None:
-        self.n_features = check.positive_integer("n_features", n_features)
-        self.n_outcomes = check.integer_of_at_least("n_outcomes", n_outcomes, 0)
-        self.bound_x, self.bound_y = checked_bounds(bound_x, bound_y, has_outcomes=self.n_outcomes > 0)
+        super().__init__(n_features, n_outcomes, bound_x, bound_y, sums)
         resolve_n_threads(n_threads)
         self.n_threads = n_threads
-        self.sums = bool(sums)
-        self.grid = Grid.for_bounds(self.bound_x, self.bound_y)
         self._totals = self._new_totals()
         self._additions = transaction.Additions()
 
@@ -125,29 +121,16 @@ class GramAccumulator:
     @transaction.atomic
     @quiet
     def merge(self, other: GramAccumulator) -> GramAccumulator:
-        """Add what another accumulator of the same shape and bounds has seen; returns this one.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `other` is not an accumulator, or differs in shape, bounds or `sums`.
-        RuntimeError
-            As for `update`.
-        """
+        """Add what another accumulator of the same shape, bounds and sums has seen; return this one."""
         if not isinstance(other, GramAccumulator):
             raise TypeError(f"other must be a GramAccumulator, got {type(other).__qualname__}")
-        if self._layout() != other._layout():
-            raise ValueError(f"{self!r} and {other!r} differ in shape, bounds or sums kept")
+        self._check_same(other)
         self._additions.change = self._totals.add, other._totals
         return self
 
     def gram(self) -> Gram:
         """Return the exact moments of the rows seen so far."""
-        return Gram._of(self._totals.copy(), self, has_sums=self.sums)
-
-    def _finish(self) -> Gram:
-        """Return the moments of an accumulator that is not used any more, without a copy."""
-        return Gram._of(self._totals, self, has_sums=self.sums)
+        return Gram._of(self._totals.copy(), self)
 
     def _checked_blocks(self, X: object, Y: object, rows: ArrayLike | None) -> Iterator[tuple[Any, Any, Any]]:
         if Y is not None and self.n_outcomes == 0:
@@ -175,13 +158,17 @@ class GramAccumulator:
         if len(y) != len(x):
             raise ValueError("X and Y have different numbers of rows")
 
-    def _add_rows(self, x: Rows, y: Rows | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals) -> None:
+    def _add_rows(self, x: Rows, y: Rows | None, rows: IntArray | None, spilled: kernel.GramTotals) -> None:
         """Sum rows in the threads' own parts, which overflow into `spilled` if there are very many."""
-        self._add_ranges(
-            len(x) if rows is None else len(rows),
-            spilled,
-            lambda part, start, stop: add_range(part, x, y, rows, start, stop),
-        )
+
+        def add(part: kernel.GramSums, start: int, stop: int) -> int:
+            if is_readable(x) and (y is None or is_readable(y)):
+                return part.add(x, y, rows, start, stop)
+            # Converted range by range, where the kernel does not read a dtype in place.
+            selected = slice(start, stop) if rows is None else rows[start:stop]
+            return part.add(readable(x[selected]), None if y is None else readable(y[selected]), None, 0, stop - start)
+
+        self._add_ranges(len(x) if rows is None else len(rows), spilled, add)
 
     def _add_ranges(self, n_rows: int, spilled: kernel.GramTotals, add: AddRange, overhang: int = 0) -> None:
         """Call `add` on ranges of rows, to each of which it may add up to `overhang` rows beyond its end."""
@@ -227,9 +214,6 @@ class GramAccumulator:
         """Return the statuses of the kernel that refuse a table, with its name."""
         return [(kernel.X_NOT_FINITE, "X"), (kernel.Y_NOT_FINITE, "Y")]
 
-    def _tables(self) -> list[tuple[int, float, float, int]]:
-        return kernel_tables(self.n_features, self.n_outcomes, self.bound_x, self.bound_y, self.grid)
-
     def _new_totals(self) -> kernel.GramTotals:
         squared_bound = max(squared for *_, squared in self._tables())
         return kernel.GramTotals(self.n_features, self.n_outcomes, squared_bound)
@@ -241,18 +225,12 @@ class GramAccumulator:
     def _new_part(self) -> kernel.GramSums:
         return kernel.GramSums(*self._tables(), block_rows=self._block_rows(), use_blas=use_blas(), with_sums=self.sums)
 
-    def _layout(self) -> tuple[object, ...]:
-        return self.n_features, self.n_outcomes, self.bound_x, self.bound_y, self.sums
-
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_additions": None, "_totals": self._totals.copy(), "_n_updates": self.n_updates}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._additions = transaction.Additions(self.__dict__.pop("_n_updates"))
-
-    def __repr__(self) -> str:
-        return f"<GramAccumulator of {describe(self)}: not private>"
 
 
 @quiet
@@ -322,53 +300,46 @@ def gram(
     table = X if isinstance(X, io.Table) else io.open_table(X, Y, may_copy=needs_arrays)
     if rows is not None and (table.arrays is None or map_x is not None or map_y is not None):
         raise TypeError("rows selects from arrays, .npy files and frames only, and without maps")
-    if unit is not None and groups is not None:
-        return people_gram(
-            table, groups, unit, bound_x=bound_x, bound_y=bound_y, n_threads=n_threads, sums=sums, maps=(map_x, map_y)
-        )
-    options: dict[str, Any] = {"bound_x": bound_x, "bound_y": bound_y, "sums": sums}
-    accumulator = GramAccumulator(table.n_features, table.n_outcomes, n_threads=n_threads, **options)
+    shape: dict[str, Any] = {"bound_x": bound_x, "bound_y": bound_y, "sums": sums}
     if table.collections is not None:
-        function = partial(_partition_gram, options=options | {"n_threads": n_threads or 1}, maps=(map_x, map_y))
+        if unit is not None:
+            raise TypeError(
+                "groups needs all rows of a person in one place, in their order: Dask collections are not accepted; "
+                "write them to Parquet files and give these"
+            )
+        function = partial(gram, **shape, n_threads=n_threads or 1, map_x=map_x, map_y=map_y)
         total: Gram = io.reduce_partitions(*table.collections, function, operator.add)
         return total
+    if unit is not None:
+        owners = people(groups, unit.max_rows, ordered=unit.clips_blocks)
+        return _people_gram(table, owners, unit, (map_x, map_y), n_threads=n_threads, **shape)
+    accumulator = GramAccumulator(table.n_features, table.n_outcomes, n_threads=n_threads, **shape)
     for x, y in table.blocks(map_x, map_y):
         accumulator.update(x, y, rows)
-    return accumulator._finish()
+    return Gram._of(accumulator._totals, accumulator)
 
 
-def people_gram(
+def _people_gram(
     table: io.Table,
-    groups: ArrayLike,
+    owners: People,
     unit: PersonUnit,
-    *,
-    bound_x: float,
-    bound_y: float | None,
-    n_threads: int | None,
-    sums: bool,
     maps: tuple[io.BlockMap | None, io.BlockMap | None],
+    **options: Any,
 ) -> Gram:
-    """Sum the rows of people who own several: `gram` with `groups`."""
-    if table.collections is not None:
-        raise TypeError(
-            "groups needs all rows of a person in one place, in their order: Dask collections are not accepted; write "
-            "them to Parquet files and give these"
-        )
-    owners = people(groups, unit.max_rows, ordered=unit.clips_blocks)
-    shape: dict[str, Any] = {"bound_x": bound_x, "bound_y": bound_y, "n_threads": n_threads}
-    accumulator = GramAccumulator(table.n_features, table.n_outcomes, **shape, sums=sums)
+    """Sum the rows of people who own several."""
+    accumulator = GramAccumulator(table.n_features, table.n_outcomes, **options)
     if unit.clips_blocks:
-        if sums:
+        if accumulator.sums:
             raise ValueError("sums are not kept with bound_xx or bound_xy: add a constant column to X instead")
         if table.arrays is None:
             raise TypeError("bound_xx and bound_xy need whole arrays, .npy files or frames")
         x, y = io.map_block(*table.arrays, *maps)
         _check_length(owners, len(x))
-        accumulator = PersonAccumulator(table.n_features, table.n_outcomes, unit, **shape)
+        accumulator = PersonAccumulator(table.n_features, table.n_outcomes, unit, **options)
         accumulator.add_people(x, y, owners)
     else:
         _add_counting(accumulator, table, owners, maps)
-    return Gram._of(accumulator._totals, accumulator, has_sums=sums, unit=unit, n_people=owners.n_people)
+    return Gram._of(accumulator._totals, accumulator, unit, owners.n_people)
 
 
 def _add_counting(
@@ -384,7 +355,7 @@ def _add_counting(
     for x, y in table.blocks(*maps):
         stop = start + len(x)
         if stop > owners.n_rows:
-            raise ValueError("groups must have one id a row: X has another number of rows")
+            _check_length(owners, stop)
         accumulator.update(x, y, None if kept is None else kept[start:stop])
         start = stop
     _check_length(owners, start)
@@ -407,7 +378,13 @@ class PersonAccumulator(GramAccumulator):
         def add(part: person_gram.PersonSums, start: int, stop: int) -> int:
             """Add the people whose first row is one of start to stop."""
             first, last = np.searchsorted(owners.offsets[:-1], (start, stop)).tolist()
-            return _add_people_range(part, x, y, owners, first, last)
+            if is_readable(x) and (y is None or is_readable(y)):
+                return part.add_people(x, y, owners.order, owners.offsets, first, last)
+            offsets = owners.offsets[first : last + 1]
+            selected: Any = slice(offsets[0], offsets[-1])
+            selected = selected if owners.order is None else owners.order[selected]
+            y_rows = None if y is None else readable(y[selected])
+            return part.add_people(readable(x[selected]), y_rows, None, offsets - offsets[0], 0, last - first)
 
         self._add_ranges(int(owners.offsets[-1]), spilled, add, overhang=self._max_rows)
         self._gathered(spilled)
@@ -421,19 +398,6 @@ class PersonAccumulator(GramAccumulator):
             safe_rows=limits.safe_rows,
             block_rows=self._block_rows(),
         )
-
-
-def _add_people_range(
-    part: person_gram.PersonSums, x: Rows, y: Rows | None, owners: People, first: int, last: int
-) -> int:
-    """Add a range of people, whose rows are converted first where the kernel does not read a dtype in place."""
-    if is_readable(x) and (y is None or is_readable(y)):
-        return part.add_people(x, y, owners.order, owners.offsets, first, last)
-    offsets = owners.offsets[first : last + 1]
-    selected: Any = slice(offsets[0], offsets[-1])
-    selected = selected if owners.order is None else owners.order[selected]
-    y_rows = None if y is None else readable(y[selected])
-    return part.add_people(readable(x[selected]), y_rows, None, offsets - offsets[0], 0, last - first)
 
 
 def _checked_unit(
@@ -463,31 +427,12 @@ def _in_memory(X: object, Y: object, rows: ArrayLike | None) -> tuple[Rows | Non
     return x, io.in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)
 
 
-def _partition_gram(x: Any, y: Any, *, options: dict[str, Any], maps: tuple[io.BlockMap | None, ...]) -> Gram:
-    return gram(x, y, **options, map_x=maps[0], map_y=maps[1])
-
-
-def add_range(
-    part: kernel.GramSums,
-    x: Rows,
-    y: Rows | None,
-    rows: NDArray[np.int64] | None,
-    start: int,
-    stop: int,
-) -> int:
-    """Add a range of rows, converted first where the kernel does not read a dtype in place."""
-    if is_readable(x) and (y is None or is_readable(y)):
-        return part.add(x, y, rows, start, stop)
-    selected = slice(start, stop) if rows is None else rows[start:stop]
-    return part.add(readable(x[selected]), None if y is None else readable(y[selected]), None, 0, stop - start)
-
-
 def use_blas() -> bool:
     """Without wide vectors the tiles of gram.c are slower than BLAS; with them they beat it at every width measured."""
     return kernel.cpu_level() == kernel.BASELINE
 
 
-def _checked_rows(rows: ArrayLike, n_rows: int) -> NDArray[np.int64]:
+def _checked_rows(rows: ArrayLike, n_rows: int) -> IntArray:
     index = np.asarray(rows)
     if index.ndim != 1:
         raise ValueError(f"rows must be 1-D, got {index.ndim} dimensions")

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray, IntArray, Words
 from dpfast.kernels import gram as kernel
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy.block_moments import BlockBounds
@@ -53,17 +53,44 @@ def _grid_exponent(bound: float) -> int:
     return _LOG2_LENGTH - exponent + (mantissa == 0.5)
 
 
-class Layout(Protocol):
+class Layout:
     """What a Gram and an accumulator of one have in common: shape, bounds and grid, all public."""
 
-    n_features: int
-    n_outcomes: int
-    bound_x: float
-    bound_y: float | None
-    grid: Grid
+    def __init__(
+        self, n_features: int, n_outcomes: int, bound_x: float, bound_y: float | None, sums: bool = False
+    ) -> None:
+        self.n_features = check.positive_integer("n_features", n_features)
+        self.n_outcomes = check.integer_of_at_least("n_outcomes", n_outcomes, 0)
+        self.bound_x, self.bound_y = checked_bounds(bound_x, bound_y, has_outcomes=self.n_outcomes > 0)
+        self.sums = bool(sums)
+        self.grid = Grid.for_bounds(self.bound_x, self.bound_y)
+
+    def _tables(self) -> list[tuple[int, float, float, int]]:
+        """Return columns, scale, bound and squared bound of both tables, as the kernel wants them."""
+        x = self.n_features, self.bound_x, self.grid.exponent_x
+        if self.bound_y is None or self.grid.exponent_y is None:
+            return [_table(*x), (0, 1.0, 1.0, 1)]
+        return [_table(*x), _table(self.n_outcomes, self.bound_y, self.grid.exponent_y)]
+
+    def _arguments(self) -> tuple[int, int, float, float | None, bool]:
+        return self.n_features, self.n_outcomes, self.bound_x, self.bound_y, self.sums
+
+    def _check_same(self, other: Layout) -> None:
+        if self._arguments() != other._arguments():
+            raise ValueError(f"{self!r} and {other!r} differ in shape, bounds or sums kept")
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} of {self.n_features} features, {self.n_outcomes} outcomes, "
+            f"bound_x={self.bound_x}, bound_y={self.bound_y}: not private>"
+        )
 
 
-class Gram:
+def _table(n_columns: int, bound: float, k: int) -> tuple[int, float, float, int]:
+    return n_columns, math.ldexp(1.0, k), math.ldexp(bound, k), padded_squared_bound(bound, k, n_columns)
+
+
+class Gram(Layout):
     """Exact second moments of bounded rows. **Not private**: it belongs to the owner of the data.
 
     Parameters
@@ -126,70 +153,29 @@ class Gram:
         exact_y_sum = None if y_sum is None else _as_exact(y_sum, -k_y, "y_sum")
         _check_shapes(exact_xx, exact_xy, exact_x_sum, exact_y_sum)
         d, m = exact_xx.shape[0], 0 if exact_xy is None else exact_xy.shape[1]
-        zeros = FixedPoint.zeros((d + m,), 0)
-        products = [exact_xx] if exact_xy is None else [exact_xx, exact_xy]
-        columns = (
-            [zeros] if exact_x_sum is None else [exact_x_sum] if exact_y_sum is None else [exact_x_sum, exact_y_sum]
-        )
-        squared_bound = max(squared for *_, squared in kernel_tables(d, m, bound_x, bound_y, grid))
+        super().__init__(d, m, bound_x, bound_y, exact_x_sum is not None)
         totals = kernel.restore_totals(
             d,
             m,
-            squared_bound,
+            max(squared for *_, squared in self._tables()),
             n_rows,
-            np.hstack([product.high for product in products]),
-            np.hstack([product.low for product in products]),
-            np.hstack([column.high for column in columns]),
-            np.hstack([column.low for column in columns]),
+            *_side_by_side(exact_xx, exact_xy),
+            *_side_by_side(FixedPoint.zeros((d + m,), 0) if exact_x_sum is None else exact_x_sum, exact_y_sum),
         )
-        self._set(totals, d, m, bound_x, bound_y, grid, has_sums=exact_x_sum is not None)
+        self._hold(totals)
 
-    def _set(
-        self,
-        totals: kernel.GramTotals,
-        n_features: int,
-        n_outcomes: int,
-        bound_x: float,
-        bound_y: float | None,
-        grid: Grid,
-        *,
-        has_sums: bool,
-        unit: PersonUnit | None = None,
-        n_people: int | None = None,
-    ) -> Gram:
-        self._totals = totals
-        self.n_features = n_features
-        self.n_outcomes = n_outcomes
-        self.bound_x = bound_x
-        self.bound_y = bound_y
-        self.grid = grid
-        self._has_sums = has_sums
-        self.unit = unit
-        self.n_people = n_people
+    def _hold(self, totals: kernel.GramTotals, unit: PersonUnit | None = None, n_people: int | None = None) -> Self:
+        self._totals, self.unit, self.n_people = totals, unit, n_people
         return self
 
     @classmethod
     def _of(
-        cls,
-        totals: kernel.GramTotals,
-        like: Layout,
-        *,
-        has_sums: bool,
-        unit: PersonUnit | None = None,
-        n_people: int | None = None,
+        cls, totals: kernel.GramTotals, like: Layout, unit: PersonUnit | None = None, n_people: int | None = None
     ) -> Gram:
         """Wrap totals, which nothing else may change from now on."""
-        return cls.__new__(cls)._set(
-            totals,
-            like.n_features,
-            like.n_outcomes,
-            like.bound_x,
-            like.bound_y,
-            like.grid,
-            has_sums=has_sums,
-            unit=unit,
-            n_people=n_people,
-        )
+        gram = cls.__new__(cls)
+        Layout.__init__(gram, *like._arguments())
+        return gram._hold(totals, unit, n_people)
 
     @property
     def n_rows(self) -> int:
@@ -211,26 +197,26 @@ class Gram:
     @property
     def exact_x_sum(self) -> FixedPoint | None:
         """Sum of the rows of X, (n_features,), exactly, or None if it was not asked for."""
-        if not self._has_sums:
-            return None
-        high, low = self._totals.columns()
-        return FixedPoint(high[: self.n_features], low[: self.n_features], -self.grid.exponent_x)
+        return self._column_sums(slice(0, self.n_features), self.grid.exponent_x)
 
     @property
     def exact_y_sum(self) -> FixedPoint | None:
         """Sum of the rows of Y, (n_outcomes,), exactly, or None."""
-        if not self._has_sums or self.grid.exponent_y is None:
+        return self._column_sums(slice(self.n_features, None), self.grid.exponent_y)
+
+    def _column_sums(self, columns: slice, k: int | None) -> FixedPoint | None:
+        if not self.sums or k is None:
             return None
         high, low = self._totals.columns()
-        return FixedPoint(high[self.n_features :], low[self.n_features :], -self.grid.exponent_y)
+        return FixedPoint(high[columns], low[columns], -k)
 
     @cached_property
-    def xx(self) -> NDArray[np.float64]:
+    def xx(self) -> FloatArray:
         """Sum of x x', (n_features, n_features), in the units of X squared."""
         return _read_only(self._totals.symmetric_as_float64(math.ldexp(1.0, -2 * self.grid.exponent_x)))
 
     @cached_property
-    def xy(self) -> NDArray[np.float64] | None:
+    def xy(self) -> FloatArray | None:
         """Sum of x y', (n_features, n_outcomes), or None."""
         exact = self.exact_xy
         return None if exact is None else _read_only(exact.to_float64())
@@ -238,24 +224,19 @@ class Gram:
     @property
     def squared_bound_x(self) -> float:
         """Largest squared L2 norm of a rounded row of X: what to calibrate with in place of bound_x**2."""
-        return _squared_bound(self.bound_x, self.grid.exponent_x, self.n_features)
+        # Exact: the integer is below 2^53, and the scale a power of two.
+        return math.ldexp(self._tables()[0][-1], -2 * self.grid.exponent_x)
 
     @property
     def squared_bound_y(self) -> float | None:
         """Largest squared L2 norm of a rounded row of Y, or None."""
-        if self.bound_y is None or self.grid.exponent_y is None:
-            return None
-        return _squared_bound(self.bound_y, self.grid.exponent_y, self.n_outcomes)
+        k = self.grid.exponent_y
+        return None if k is None else math.ldexp(self._tables()[1][-1], -2 * k)
 
     @property
     def block_bounds(self) -> BlockBounds | None:
         """Bounds on one person's rounded block: what to calibrate with, or None where every row is a person."""
-        if self.unit is None:
-            return None
-        return block_limits(self.unit, kernel_tables(*self._layout()[:4], self.grid)).bounds
-
-    def _layout(self) -> tuple[int, int, float, float | None, bool, PersonUnit | None]:
-        return self.n_features, self.n_outcomes, self.bound_x, self.bound_y, self._has_sums, self.unit
+        return None if self.unit is None else block_limits(self.unit, self._tables()).bounds
 
     def __add__(self, other: object) -> Gram:
         """Return the moments of both sets of rows, exactly.
@@ -267,28 +248,23 @@ class Gram:
             return NotImplemented
         if self.unit is not None or other.unit is not None:
             raise ValueError("sums over people do not add, as somebody may be in both: sum all rows at once")
-        if self._layout() != other._layout():
-            raise ValueError(f"{self!r} and {other!r} differ in shape, bounds or sums kept")
+        self._check_same(other)
         totals = self._totals.copy()
         totals.add(other._totals)
-        return Gram._of(totals, self, has_sums=self._has_sums)
+        return Gram._of(totals, self)
 
     def __eq__(self, other: object) -> bool:
         """Whether shapes, bounds, number of rows and every exact sum agree."""
         if not isinstance(other, Gram):
             return NotImplemented
-        return (
-            self._layout() == other._layout() and self.n_people == other.n_people and self._totals.equals(other._totals)
-        )
+        public = [(one._arguments(), one.unit, one.n_people) for one in (self, other)]
+        return public[0] == public[1] and self._totals.equals(other._totals)
 
     def __getstate__(self) -> dict[str, Any]:
         # The rounded sums follow from the exact ones: no need to send them.
         return {name: value for name, value in self.__dict__.items() if name not in ("xx", "xy")}
 
     __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"<Gram of {describe(self)}: not private>"
 
 
 def rounded_bound(bound: float, n_columns: int) -> float:
@@ -348,26 +324,9 @@ def person_block_bounds(
     >>> round(bounds.xx, 3), round(bounds.xy, 3), round(bounds.outcomes**2, 3)
     (20.0, 100.0, 200.0)
     """
-    n_features = check.positive_integer("n_features", n_features)
-    n_outcomes = check.integer_of_at_least("n_outcomes", n_outcomes, 0)
-    bound_x, bound_y = checked_bounds(bound_x, bound_y, has_outcomes=n_outcomes > 0)
-    unit = PersonUnit.checked(max_rows, bound_xx, bound_xy, bound_x, bound_y)
-    grid = Grid.for_bounds(bound_x, bound_y)
-    return block_limits(unit, kernel_tables(n_features, n_outcomes, bound_x, bound_y, grid)).bounds
-
-
-def kernel_tables(
-    n_features: int, n_outcomes: int, bound_x: float, bound_y: float | None, grid: Grid
-) -> list[tuple[int, float, float, int]]:
-    """Columns, scale, bound and squared bound of both tables, as the kernel wants them."""
-    tables = []
-    for n_columns, bound, k in ((n_features, bound_x, grid.exponent_x), (n_outcomes, bound_y, grid.exponent_y)):
-        if bound is None or k is None:
-            tables.append((0, 1.0, 1.0, 1))
-        else:
-            squared_bound = padded_squared_bound(bound, k, n_columns)
-            tables.append((n_columns, math.ldexp(1.0, k), math.ldexp(bound, k), squared_bound))
-    return tables
+    layout = Layout(n_features, n_outcomes, bound_x, bound_y)
+    unit = PersonUnit.checked(max_rows, bound_xx, bound_xy, layout.bound_x, layout.bound_y)
+    return block_limits(unit, layout._tables()).bounds
 
 
 def _check_shapes(xx: FixedPoint, xy: FixedPoint | None, x_sum: FixedPoint | None, y_sum: FixedPoint | None) -> None:
@@ -398,16 +357,10 @@ def checked_bounds(bound_x: object, bound_y: object, *, has_outcomes: bool) -> t
 
 
 def _checked_bound(bound: object, name: str) -> float:
-    if isinstance(bound, (bool, np.bool_)) or not isinstance(bound, Real):
-        raise TypeError(f"{name} must be a positive number, got {type(bound).__name__}")
-    if not _SMALLEST_BOUND <= float(bound) <= _LARGEST_BOUND:
-        raise ValueError(f"{name} must be a positive number from 1e-100 to 1e100, got {bound}")
-    return float(bound)
-
-
-def _squared_bound(bound: float, k: int, n_columns: int) -> float:
-    # Exact: the integer is below 2^53, and the scale a power of two.
-    return math.ldexp(padded_squared_bound(bound, k, n_columns), -2 * k)
+    number = check.real(name, bound)
+    if not _SMALLEST_BOUND <= number <= _LARGEST_BOUND:
+        raise ValueError(f"{name} must be a positive number from 1e-100 to 1e100, got {number!r}")
+    return number
 
 
 def _as_exact(values: FixedPoint | ArrayLike, exponent: int, name: str) -> FixedPoint:
@@ -418,19 +371,15 @@ def _as_exact(values: FixedPoint | ArrayLike, exponent: int, name: str) -> Fixed
     units = np.ldexp(np.asarray(values, dtype=np.float64), -exponent)
     if not np.all(np.isfinite(units)) or np.any(units != np.rint(units)):
         raise ValueError(f"{name} must hold exact multiples of its grid's unit, 2**{exponent}")
-    return FixedPoint.from_integers(
-        [[int(u) for u in row] for row in units] if units.ndim == 2 else [int(u) for u in units], exponent
-    )
+    return FixedPoint.from_integers(units, exponent)
 
 
-def _read_only(array: NDArray[np.float64]) -> NDArray[np.float64]:
+def _side_by_side(first: FixedPoint, second: FixedPoint | None) -> tuple[IntArray, Words]:
+    """Return the limbs of two sums, or of one, in one array each."""
+    both = [first] if second is None else [first, second]
+    return np.hstack([one.high for one in both]), np.hstack([one.low for one in both])
+
+
+def _read_only(array: FloatArray) -> FloatArray:
     array.flags.writeable = False
     return array
-
-
-def describe(moments: Layout) -> str:
-    """Return the public facts of a Gram or an accumulator, for its repr."""
-    return (
-        f"{moments.n_features} features, {moments.n_outcomes} outcomes, "
-        f"bound_x={moments.bound_x}, bound_y={moments.bound_y}"
-    )

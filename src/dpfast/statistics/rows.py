@@ -83,18 +83,7 @@ class RowMap:
         n_rows, n_columns = rows.shape
         if n_columns > MOST_COLUMNS:
             raise ValueError(f"rows must have at most {MOST_COLUMNS:,} entries to be held to a norm, got {n_columns:,}")
-        kernel = row_maps.RowMapKernel(
-            n_columns,
-            low=self.low,
-            high=self.high,
-            bound=self.bound,
-            top=self.top,
-            center=self.center,
-            basis=self.basis,
-            offset=self.offset,
-            unit=self.unit,
-            fills=self.fills,
-        )
+        kernel = row_maps.RowMapKernel(n_columns, **vars(self))
         source = readable(rows)
         n_workers = min(resolve_n_threads(n_threads), max(1, n_rows * n_columns // _ENTRIES_PER_THREAD))
         if n_workers == 1:
@@ -148,26 +137,5 @@ def centred(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple
 
 
 def shortened(rows: Rows, bound: float) -> FloatArray:
-    """Scale rows that are longer than a bound onto it.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, d)
-        Those that are not finite become NaN.
-    bound : float
-        L2 norm, at least 2**-1022.
-
-    Returns
-    -------
-    ndarray of shape (n, d)
-        Rows of at most ``bound * (1 + NORM_SLACK)``; those that were no longer than `bound` are as they were.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.statistics.rows import shortened
-    >>> shortened(np.array([[3.0, 4.0], [0.0, 1.0]]), 1.0)
-    array([[0.6, 0.8],
-           [0. , 1. ]])
-    """
+    """Scale rows that are longer than a bound onto it, to within NORM_SLACK; others stay, and not finite ones are NaN."""
     return RowMap(bound=bound)(rows)

@@ -16,7 +16,7 @@ from dpfast._quiet import quiet
 from dpfast.kernels import gram as kernel
 from dpfast.kernels.columns import Rows
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.statistics.accumulator import GramAccumulator, add_range, gram, use_blas
+from dpfast.statistics.accumulator import GramAccumulator, gram, use_blas
 
 # Small packs: there are few totals to add them to, unlike those of X'X, and the reading of rows goes on meanwhile.
 _PACK_ENTRIES = 1280
@@ -188,4 +188,4 @@ class _CrossAccumulator(GramAccumulator):
     def _add_rows(self, x: Rows, y: Rows | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals) -> None:
         assert y is not None
         first, second = (y, x) if self._outcomes_first else (x, y)
-        self._add_ranges(len(x), spilled, lambda part, start, stop: add_range(part, first, second, rows, start, stop))
+        super()._add_rows(first, second, rows, spilled)

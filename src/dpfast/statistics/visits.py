@@ -295,7 +295,7 @@ class _Featured:
             self._accumulator.update(x, y)
 
     def total(self, n_trajectories: int) -> SufficientStatistics:
-        moments = Gram._of(self._accumulator._totals, self._accumulator, has_sums=False, unit=self._unit)
+        moments = Gram._of(self._accumulator._totals, self._accumulator, self._unit)
         bounds, exact_xy = moments.block_bounds, moments.exact_xy
         assert bounds is not None
         assert bounds.outcomes is not None
