@@ -36,7 +36,7 @@ class Repetitions:
         self.model = SyntheticControl(1.0, 1e-9)
         (batch,) = self.model.fit_repeatedly(self.donors, 100, REPEATS)
         calibration = batch.section.calibration
-        scales = {name: getattr(calibration.scales, name) for name in calibration.blocks}
+        scales = calibration.scales
         scales |= {"xx_diagonal": scales["xx"], "xx_above": calibration.off_diagonal}
         self.draws = [(scales[name], value.shape) for name, value in batch.release.values.items()]
 

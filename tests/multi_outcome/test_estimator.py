@@ -543,12 +543,12 @@ def exact_block(sums, name):
 def units_apart(first, second, calibration):
     """How far exact sums are apart in units of the noise; for a joint draw, of its scale."""
     squared = 0.0
-    for name in calibration.blocks:
+    for name in calibration.scales:
         pair = [exact_block(sums, name) for sums in (first, second)]
-        scale = getattr(calibration.scales, name)
+        scale = calibration.scales[name]
         change = pair[0] - pair[1]
-        if calibration.mechanism == "L2-Laplace":
-            scale = calibration.joint_scale / 2.0 ** round(math.log2(calibration.scales.xx / scale))
+        if calibration.law == "L2-Laplace":
+            scale = calibration.joint_scale / 2.0 ** round(math.log2(calibration.scales["xx"] / scale))
             change = change[np.triu_indices(3)] if name == "xx" else change
         squared += np.sum(change**2) / scale**2
     return math.sqrt(squared)
@@ -583,7 +583,7 @@ def test_a_person_within_block_bounds_is_protected(block_bounds, delta, adjacenc
     """Hill-climbed people of up to twelve rows, summed as fit sums them, move the release by its budget at most."""
     bounded = model(1.0, delta, adjacency=adjacency, block_bounds=block_bounds)
     calibration = bounded._route(3, 1, Privacy(1.0, delta, adjacency), 12).calibration
-    unit = calibration.unit
+    unit = calibration.people
     sums = {"bound_x": 1.0, "bound_y": 1.0, "max_rows": 12, "bound_xx": unit.bound_xx, "bound_xy": unit.bound_xy}
     limits = [math.inf if bound is None else bound for bound in (unit.bound_xx, unit.bound_xy)]
     rng = np.random.default_rng(12)
@@ -597,7 +597,7 @@ def test_a_person_within_block_bounds_is_protected(block_bounds, delta, adjacenc
         x, y = person(parameters)
         xx, xy = x.T @ x, x.T @ y
         factor = min(1.0, limits[0] / max(np.linalg.norm(xx), 1e-9), limits[1] / max(np.linalg.norm(xy), 1e-9))
-        return factor * xx / calibration.scales.xx, factor * xy / calibration.scales.xy
+        return factor * xx / calibration.scales["xx"], factor * xy / calibration.scales["xy"]
 
     def change(parameters):
         return sum(np.sum((a - b) ** 2) for a, b in zip(block(parameters[:8]), block(parameters[8:]), strict=True))

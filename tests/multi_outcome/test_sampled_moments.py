@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from dpfast import MultiOutcomeRidge, Privacy, noise
 from dpfast.privacy import MomentScales, moment_mu, subsampled_moment_delta, xy_sensitivity
-from dpfast.releases.moments import calibrate, calibrate_sampled, draw, noisy_moments, printed_sampled_primo
+from dpfast.releases.moments import JointMoments, noisy_moments
 from dpfast.statistics import gram, rounded_bound, sampled_gram
 
 WEIGHTS = {"xx": 1.0, "xy": 1.0}
@@ -25,7 +25,7 @@ D, L = 3, 2
 
 def calibrated(privacy, sample, shape=(D, L), bounds=(BOUND_X, BOUND_Y)):
     radii = (rounded_bound(bound, width) for bound, width in zip(bounds, shape, strict=True))
-    return calibrate_sampled(privacy, *radii, shape, WEIGHTS, sample)
+    return JointMoments.calibrate_sampled(privacy, *radii, shape, WEIGHTS, sample)
 
 
 def sums(x, y, rows):
@@ -46,7 +46,7 @@ def moved(first, second, scales):
 
 def test_no_neighbour_moves_the_sums_further_than_calibrated():
     sample = (2, 4)
-    scales = calibrated(Privacy(1.3, 1e-6), sample).scales
+    scales = calibrated(Privacy(1.3, 1e-6), sample).deviations
     radii = rounded_bound(BOUND_X, D), rounded_bound(BOUND_Y, L)
     shape = {"adjacency": "replace_one", "n_features": D}
     in_sample = moment_mu(scales, *radii, **shape, n_outcomes=L)
@@ -66,7 +66,7 @@ def test_no_neighbour_moves_the_sums_further_than_calibrated():
 
 
 def test_the_bounds_are_reached_by_real_rows():
-    scales = calibrated(Privacy(1.0, 1e-6), (1, 2)).scales
+    scales = calibrated(Privacy(1.0, 1e-6), (1, 2)).deviations
 
     def change(parameters):
         x, v = (row_in_ball(part, 1.0) for part in np.split(parameters, 2))
@@ -101,15 +101,15 @@ def test_noise_has_the_calibrated_law():
     x, y = rng.normal(size=(30, D)), rng.normal(size=(30, L))
     exact, calibration = sums(x, y, np.arange(10)), calibrated(Privacy(1.0, 1e-6), (10, 30))
     source = noise.SeededSource(4)
-    releases = [draw(exact, calibration, source, "test") for _ in range(200)]
+    releases = [calibration.release(exact, source, "test") for _ in range(200)]
     xx = np.array([release.values["xx"] for release in releases]) - exact.exact_xx.to_float64()
     xy = np.array([release.values["xy"] for release in releases]) - exact.exact_xy.to_float64()
     assert np.array_equal(xx, xx.swapaxes(1, 2))
     upper = np.triu_indices(D, 1)
     blocks = {
-        "diagonal": np.diagonal(xx, axis1=1, axis2=2) / calibration.scales.xx,
-        "off the diagonal": xx[:, *upper] * math.sqrt(2.0) / calibration.scales.xx,
-        "xy": xy / calibration.scales.xy,
+        "diagonal": np.diagonal(xx, axis1=1, axis2=2) / calibration.deviations.xx,
+        "off the diagonal": xx[:, *upper] * math.sqrt(2.0) / calibration.deviations.xx,
+        "xy": xy / calibration.deviations.xy,
     }
     for name, standard in blocks.items():
         assert stats.kstest(standard.ravel(), "norm").pvalue > 1e-7, name  # false-reject rate of the three: 3e-7
@@ -137,22 +137,23 @@ def test_the_solver_sees_sums_as_they_stand_for_all_rows():
     x, y = np.full((8, 2), 0.25), np.full((8, 1), 0.5)
     calibration = calibrated(Privacy(1.0, 1e-6), (2, 8), (2, 1), (1.0, 1.0))
     exact = sampled_gram(x, y, [0, 5], bound_x=1.0, bound_y=1.0)
-    release = draw(exact, calibration, noise.SeededSource(0), "test")
+    release = calibration.release(exact, noise.SeededSource(0), "test")
     moments = noisy_moments(release, calibration, exact.sample[1])
     assert np.array_equal(moments.xx, 4.0 * release.values["xx"])
     assert np.array_equal(moments.xy, release.values["xy"])
-    assert (moments.noise.diagonal, moments.noise.cross) == (4.0 * calibration.scales.xx, calibration.scales.xy)
+    assert (moments.noise.diagonal, moments.noise.cross) == (4.0 * calibration.deviations.xx, calibration.deviations.xy)
     assert moments.noise.off_diagonal == pytest.approx(moments.noise.diagonal / math.sqrt(2.0), rel=1e-15)
     assert moments.noise.sampling == pytest.approx((1.0 - 2 / 8) / 2)
 
 
 def test_sums_and_noise_must_be_of_one_sample():
     x, y = np.ones((8, D)), np.ones((8, L))
-    sampled, every = calibrated(Privacy(1.0, 1e-6), (2, 8)), calibrate(Privacy(1.0, 1e-6), 1.0, 3.0, (D, L), WEIGHTS)
+    privacy = Privacy(1.0, 1e-6)
+    sampled, every = calibrated(privacy, (2, 8)), JointMoments.calibrate(privacy, 1.0, 3.0, (D, L), WEIGHTS)
     whole = gram(x, y, bound_x=BOUND_X, bound_y=BOUND_Y)
     for exact, calibration in ((sums(x, y, [1]), sampled), (whole, sampled), (sums(x, y, [1, 2]), every)):
         with pytest.raises(ValueError, match="sample"):
-            draw(exact, calibration, noise.SeededSource(0), "test")
+            calibration.release(exact, noise.SeededSource(0), "test")
 
 
 # Its privacy end to end: the exact hockey-stick divergence of the mixtures over all samples.
@@ -221,7 +222,7 @@ CASES = [(d, n, s) for d, n in ((1, 6), (2, 4)) for s in range(1, n + 1)]
 def test_the_exact_delta_over_all_samples_is_within_the_claim(d, n, s, epsilon):
     delta = 1e-3
     calibration = calibrated(Privacy(epsilon, delta), (s, n), (d, 1), (1.0, 1.0))
-    scales = calibration.scales
+    scales = calibration.deviations
     tables = list(axis_tables(d, n, np.random.default_rng(10 * n + s)))
     found = [true_delta(table, other, scales, epsilon, s) for table, other in tables]
     assert max(found) <= delta
@@ -238,7 +239,7 @@ def test_the_exact_delta_over_all_samples_is_within_the_claim(d, n, s, epsilon):
 def test_no_hill_climbed_table_passes_the_claim(s):
     """All rows of a one-feature table and of its neighbour are free; the rows found go through the real sums."""
     n, epsilon, delta = 5, 1.0, 1e-2
-    scales = calibrated(Privacy(epsilon, delta), (s, n), (1, 1), (1.0, 1.0)).scales
+    scales = calibrated(Privacy(epsilon, delta), (s, n), (1, 1), (1.0, 1.0)).deviations
     samples = np.array(list(itertools.combinations(range(n), s)))
 
     def rows(parameters):
@@ -263,11 +264,11 @@ def test_no_hill_climbed_table_passes_the_claim(s):
 
 
 def test_the_printed_noise_is_the_formula_of_the_paper():
-    printed = printed_sampled_primo(Privacy(1.0, 1e-6), 1.5, 2.0, (3, 2), (20, 100))
+    printed = JointMoments.printed(Privacy(1.0, 1e-6), 1.5, 2.0, (3, 2), (20, 100))
     epsilon_1 = (100 / 20) * 1.0 / 2.0
     of_mean = (1 / 100) * 2.0 * math.sqrt(2.0 * math.log(2.5 / 1e-6)) * 1.5**2 / epsilon_1
-    assert printed.scales.xx == printed.off_diagonal == pytest.approx(20 * of_mean, rel=1e-14)
-    assert printed.scales.xy == pytest.approx(2.0 * math.sqrt(2.0 * math.log(2.5 / 1e-6)) * 1.5 * 2.0, rel=1e-14)
+    assert printed.deviations.xx == printed.off_diagonal == pytest.approx(20 * of_mean, rel=1e-14)
+    assert printed.deviations.xy == pytest.approx(2.0 * math.sqrt(2.0 * math.log(2.5 / 1e-6)) * 1.5 * 2.0, rel=1e-14)
     assert (printed.calibration, printed.guaranteed, printed.mu) == ("paper", False, None)
 
 
@@ -276,11 +277,11 @@ def test_the_printed_noise_misses_its_claim(s, epsilon):
     """Not only what can be proved of it: the exact delta of a pair of neighbours is beyond the claim."""
     n, delta = 6, 1e-3
     radii = rounded_bound(1.0, 1), rounded_bound(1.0, 1)
-    printed = printed_sampled_primo(Privacy(epsilon, delta), *radii, (1, 1), (s, n))
+    printed = JointMoments.printed(Privacy(epsilon, delta), *radii, (1, 1), (s, n))
     assert not printed.guaranteed
     worst = max(
-        true_delta(*pair, printed.scales, epsilon, s)
+        true_delta(*pair, printed.deviations, epsilon, s)
         for pair in itertools.islice(axis_tables(1, n, np.random.default_rng(0)), 6)
     )
-    bound = subsampled_moment_delta(printed.scales, epsilon, s, n, *radii, n_features=1, n_outcomes=1)
+    bound = subsampled_moment_delta(printed.deviations, epsilon, s, n, *radii, n_features=1, n_outcomes=1)
     assert delta < worst <= bound

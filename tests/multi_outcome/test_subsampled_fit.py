@@ -24,7 +24,7 @@ from dpfast import (
 from dpfast.cli import main
 from dpfast.papers.primo import primo_printed_sampled_scales, primo_printed_scales
 from dpfast.privacy import subsampled_moment_delta
-from dpfast.releases.moments import calibrate_sampled
+from dpfast.releases.moments import JointMoments
 from dpfast.solvers import MomentNoise, NoisyMoments, automatic_ridge, ridge_from_moments
 from dpfast.statistics import rounded_bound
 
@@ -57,7 +57,7 @@ def test_one_release_says_how_it_was_sampled():
     assert not release.reproducible
     radii = rounded_bound(1.0, 3), rounded_bound(1.0, 2)
     claimed = subsampled_moment_delta(
-        type(model()._route(3, 2, Privacy(1.0, 1e-6), n_rows=400).calibration.scales)(**release.scales),
+        type(model()._route(3, 2, Privacy(1.0, 1e-6), n_rows=400).calibration.deviations)(**release.scales),
         1.0,
         100,
         400,
@@ -291,8 +291,9 @@ def test_the_printed_algorithm_warns_and_claims_nothing():
     every = primo_printed_scales(1.0, 1e-6, *radii)
     # privacy.md: too small by about n/s; s/n for the mean's sensitivity, s/n and 2 for the printed epsilon.
     assert printed.xx / every.xx == pytest.approx(2 * (100 / 400) ** 2, rel=1e-12)
-    sound = calibrate_sampled(Privacy(1.0, 1e-6), *radii, (3, 2), {"xx": 1.0, "xy": 1.0}, (100, 400)).scales
-    assert printed.xx < 0.5 * sound.xx
+    weights = {"xx": 1.0, "xy": 1.0}
+    sound = JointMoments.calibrate_sampled(Privacy(1.0, 1e-6), *radii, (3, 2), weights, (100, 400)).scales
+    assert printed.xx < 0.5 * sound["xx"]
 
 
 # Plans.

@@ -10,16 +10,7 @@ from scipy import stats
 
 from dpfast import Privacy, noise
 from dpfast.privacy import gaussian_delta
-from dpfast.releases.moments import (
-    calibrate,
-    calibrate_each_outcome,
-    draw,
-    draw_each_outcome,
-    draw_repeatedly,
-    noise_alone,
-    unpacked,
-    weighted_cost,
-)
+from dpfast.releases.moments import JointMoments, unpacked
 from dpfast.statistics import gram, rounded_bound
 
 D, L = 3, 2
@@ -35,7 +26,7 @@ BOUND_X, BOUND_Y = 0.7310585, 2.2360679
 def calibration(privacy, blocks, nonnegative=False):
     weights = dict(zip(blocks, (1.0, 0.5, 2.0, 0.7, 0.3), strict=False))
     radii = rounded_bound(BOUND_X, D), rounded_bound(BOUND_Y, L)
-    return calibrate(privacy, *radii, (D, L), weights, nonnegative=nonnegative), weights
+    return JointMoments.calibrate(privacy, *radii, (D, L), weights, nonnegative=nonnegative), weights
 
 
 def sums(x, y):
@@ -52,11 +43,11 @@ def moved(first, second, calibrated):
         "n": (float(first.n_rows), float(second.n_rows)),
     }
     squared = 0.0
-    for name in calibrated.blocks:
+    for name in calibrated.scales:
         change = np.subtract(*pairs[name])
-        scale = getattr(calibrated.scales, name)
-        if calibrated.mechanism == "L2-Laplace":
-            scale = calibrated.joint_scale / 2.0 ** round(math.log2(calibrated.scales.xx / scale))
+        scale = calibrated.scales[name]
+        if calibrated.law == "L2-Laplace":
+            scale = calibrated.joint_scale / 2.0 ** round(math.log2(calibrated.scales["xx"] / scale))
             change = change[np.triu_indices(D)] if name == "xx" else change
         squared += np.sum(change**2) / scale**2
     return math.sqrt(squared)
@@ -108,7 +99,7 @@ def test_the_bound_is_reached_by_real_rows(blocks, adjacency):
         y = np.eye(L)[0]
         change = {"xx": np.outer(x, x) - np.outer(v, v), "x": x - v, "xy": np.outer(x + v, y), "y": 2.0 * y}
         unit = {"xx": BOUND_X**2, "x": BOUND_X, "xy": BOUND_X * BOUND_Y, "y": BOUND_Y}
-        moves = (np.sum(change[name] ** 2) * (unit[name] / getattr(calibrated.scales, name)) ** 2 for name in unit)
+        moves = (np.sum(change[name] ** 2) * (unit[name] / getattr(calibrated.deviations, name)) ** 2 for name in unit)
         return math.sqrt(sum(moves))
 
     _, best = climb(smooth, 2 * D, np.random.default_rng(1))
@@ -130,11 +121,11 @@ def test_a_missing_factor_would_be_noticed():
 def test_the_split_minimises_the_weighted_noise():
     privacy = Privacy(1.0, 1e-6)
     best, weights = calibration(privacy, BLOCKS["pair"])
-    least = weighted_cost(best, weights)
+    least = best.cost(weights)
     for skew in (0.5, 0.8, 1.25, 2.0):
         tilted = {"xx": weights["xx"] * skew, "xy": weights["xy"]}
-        other = calibrate(privacy, rounded_bound(BOUND_X, D), rounded_bound(BOUND_Y, L), (D, L), tilted)
-        assert weighted_cost(other, weights) >= least
+        other = JointMoments.calibrate(privacy, rounded_bound(BOUND_X, D), rounded_bound(BOUND_Y, L), (D, L), tilted)
+        assert other.cost(weights) >= least
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0])
@@ -149,7 +140,7 @@ def test_draws_of_one_release_are_independent_of_the_order_of_rows():
     calibrated, _ = calibration(Privacy(1.0, 1e-6), BLOCKS["sums"])
     order = rng.permutation(50)
     one, other = (
-        draw(sums(rows, outcomes), calibrated, noise.SeededSource(5), "test").values
+        calibrated.release(sums(rows, outcomes), noise.SeededSource(5), "test").values
         for rows, outcomes in ((x, y), (x[order], y[order]))
     )
     for name in one:
@@ -168,36 +159,36 @@ def test_a_joint_draw_that_could_overflow_is_refused_before_data_are_read():
     privacy = Privacy(1.0, 0.0, "add_remove")
     # Under add/remove all loads are 1, so the stretches follow the fourth roots of the weights.
     with pytest.raises(ValueError, match="within 2\\^40 of each other"):
-        calibrate(privacy, *radii, (D, L), {"xx": 1.0, "xy": 2.0**170})
-    calibrated = calibrate(privacy, *radii, (D, L), {"xx": 1.0, "xy": 2.0**150, "n": 1.0})
+        JointMoments.calibrate(privacy, *radii, (D, L), {"xx": 1.0, "xy": 2.0**170})
+    calibrated = JointMoments.calibrate(privacy, *radii, (D, L), {"xx": 1.0, "xy": 2.0**150, "n": 1.0})
     exact = sums(np.eye(D)[:2] * 9.0, np.ones((2, L)) * 9.0)
-    values = draw(exact, calibrated, noise.SeededSource(0), "test").values
+    values = calibrated.release(exact, noise.SeededSource(0), "test").values
     assert all(np.isfinite(value).all() for value in values.values())
-    stretch = [round(math.log2(calibrated.scales.xx / getattr(calibrated.scales, b))) for b in calibrated.blocks]
+    stretch = [round(math.log2(calibrated.scales["xx"] / calibrated.scales[b])) for b in calibrated.scales]
     assert max(stretch) - min(stretch) > 35
     # What a row adds to any block, in units of the finest one once all are stretched, times 2^41 rows.
     blocks = {"xx": exact.exact_xx, "xy": exact.exact_xy, "n": None}
     units = [
-        (0 if blocks[b] is None else blocks[b].exponent) + s for b, s in zip(calibrated.blocks, stretch, strict=True)
+        (0 if blocks[b] is None else blocks[b].exponent) + s for b, s in zip(calibrated.scales, stretch, strict=True)
     ]
     lengths = {"xx": radii[0] ** 2, "xy": radii[0] * radii[1], "n": 1.0}
-    longest = max(math.log2(lengths[b]) + s for b, s in zip(calibrated.blocks, stretch, strict=True))
+    longest = max(math.log2(lengths[b]) + s for b, s in zip(calibrated.scales, stretch, strict=True))
     assert longest - min(units) + 41 < 127
 
 
 def test_noise_beyond_floats_is_refused():
     # The joint scale is still a float, its coordinates' standard deviation is not.
     with pytest.raises(ValueError, match="outside the range of floats"):
-        calibrate(Privacy(2e-302), 1e3, 1e3, (D, L), {"xx": 1.0, "xy": 1.0})
+        JointMoments.calibrate(Privacy(2e-302), 1e3, 1e3, (D, L), {"xx": 1.0, "xy": 1.0})
 
 
 def test_noise_for_rows_is_not_added_to_sums_over_people():
     rows = np.ones((4, 2)), np.ones((4, 1))
     exact = gram(*rows, bound_x=2.0, bound_y=1.0, groups=[1, 1, 2, 2], max_rows=2)
     privacy = Privacy(1.0, 1e-6)
-    calibration = calibrate(privacy, 2.1, 1.1, (2, 1), {"xx": 1.0, "xy": 1.0})
+    calibration = JointMoments.calibrate(privacy, 2.1, 1.1, (2, 1), {"xx": 1.0, "xy": 1.0})
     with pytest.raises(ValueError, match="calibrated for None"):
-        draw(exact, calibration, noise.SeededSource(0), "test")
+        calibration.release(exact, noise.SeededSource(0), "test")
 
 
 WIDE, REPEATS = 24, 30
@@ -209,17 +200,17 @@ def repeated_draws(path, delta, adjacency="add_remove"):
     zeros = gram(np.zeros((1, WIDE)), np.zeros((1, 2)), bound_x=1.0, bound_y=1.0, sums=True)
     weights = {"xx": 1.0, "x": 0.5, "xy": 3.0, "y": 0.7}
     if path == "each outcome":
-        calibrated = calibrate_each_outcome(privacy, *radii, shape, {"xx": 1.0, "xy": 3.0}, "mu")
-        values = [draw_each_outcome(zeros, calibrated, noise.SeededSource(k), "").values for k in range(REPEATS)]
+        calibrated = JointMoments.calibrate_each_outcome(privacy, *radii, shape, {"xx": 1.0, "xy": 3.0}, "mu")
+        values = [calibrated.release(zeros, noise.SeededSource(k), "").values for k in range(REPEATS)]
         parts = {"xx": np.concatenate([one["xx"] for one in values]), "xy": np.array([one["xy"] for one in values])}
         return calibrated, parts
-    calibrated = calibrate(privacy, *radii, shape, weights)
+    calibrated = JointMoments.calibrate(privacy, *radii, shape, weights)
     if path == "once":
-        values = [draw(zeros, calibrated, noise.SeededSource(k), "").values for k in range(REPEATS)]
+        values = [calibrated.release(zeros, noise.SeededSource(k), "").values for k in range(REPEATS)]
         return calibrated, {name: np.array([one[name] for one in values]) for name in weights}
     if path == "repeatedly":
-        return calibrated, unpacked(draw_repeatedly(zeros, calibrated, noise.SeededSource(0), "", REPEATS).values)
-    return calibrated, noise_alone(calibrated, shape, REPEATS, noise.SeededSource(0))
+        return calibrated, unpacked(calibrated.release_repeatedly(zeros, noise.SeededSource(0), "", REPEATS).values)
+    return calibrated, calibrated.noise_alone(REPEATS, noise.SeededSource(0))
 
 
 def in_parts(values):
@@ -237,10 +228,10 @@ def test_every_block_has_gaussian_noise_of_the_variance_that_is_charged(path, ad
     """On the diagonal of X'X, and half of it above: a chi-square of each part, false-reject rate 1e-6."""
     calibrated, values = repeated_draws(path, 1e-6, adjacency)
     # What the guarantee counts is the Frobenius norm, in which an entry above the diagonal stands twice.
-    assert Fraction(calibrated.off_diagonal) ** 2 >= Fraction(calibrated.scales.xx) ** 2 / 2
-    deviations = {"diagonal": calibrated.scales.xx, "above": calibrated.scales.xx * math.sqrt(0.5)}
+    assert Fraction(calibrated.off_diagonal) ** 2 >= Fraction(calibrated.scales["xx"]) ** 2 / 2
+    deviations = {"diagonal": calibrated.scales["xx"], "above": calibrated.scales["xx"] * math.sqrt(0.5)}
     for name, part in in_parts(values).items():
-        deviation = deviations.get(name) or getattr(calibrated.scales, name)
+        deviation = deviations.get(name) or calibrated.scales[name]
         low, high = stats.chi2.ppf([5e-7, 1.0 - 5e-7], part.size)
         assert low < np.sum((part / deviation) ** 2) < high, name
 
@@ -251,8 +242,8 @@ def test_l2_laplace_noise_is_one_vector_over_all_blocks(path):
     calibrated, values = repeated_draws(path, 0.0)
     stretched = {}
     for name, part in in_parts(values).items():
-        scale = calibrated.scales.xx if name in ("diagonal", "above") else getattr(calibrated.scales, name)
-        stretched[name] = part * 2.0 ** round(math.log2(calibrated.scales.xx / scale))
+        scale = calibrated.scales["xx"] if name in ("diagonal", "above") else calibrated.scales[name]
+        stretched[name] = part * 2.0 ** round(math.log2(calibrated.scales["xx"] / scale))
     squares = {name: np.sum(part**2, axis=1) for name, part in stretched.items()}
     dim, whole = sum(part.shape[1] for part in stretched.values()), sum(squares.values())
     assert stats.kstest(np.sqrt(whole) / calibrated.joint_scale, "gamma", args=(dim,)).pvalue > 1e-6
@@ -265,7 +256,7 @@ def test_l2_laplace_noise_is_one_vector_over_all_blocks(path):
 def test_a_joint_draw_is_calibrated_for_its_blocks_as_they_are_stretched(skew):
     """One row at its bounds comes: the stretched sums move by epsilon times the joint scale, and no more."""
     radii = rounded_bound(BOUND_X, D), rounded_bound(BOUND_Y, L)
-    calibrated = calibrate(Privacy(1.3, 0.0, "add_remove"), *radii, (D, L), {"xx": 1.0, "xy": skew})
+    calibrated = JointMoments.calibrate(Privacy(1.3, 0.0, "add_remove"), *radii, (D, L), {"xx": 1.0, "xy": skew})
     x, y = np.eye(D)[:1] * BOUND_X, np.eye(L)[:1] * BOUND_Y
     assert 1.0 - 1e-6 < moved(sums(x, y), sums(x[:0], y[:0]), calibrated) / 1.3 <= 1.0
 
@@ -273,6 +264,6 @@ def test_a_joint_draw_is_calibrated_for_its_blocks_as_they_are_stretched(skew):
 @pytest.mark.parametrize("repeats", [1, 2, 3, 10, 1000])
 def test_repetitions_cost_what_they_add_up_to(repeats):
     calibrated, _ = calibration(Privacy(1.0, 1e-6), BLOCKS["pair"])
-    release = draw_repeatedly(sums(np.ones((2, D)), np.ones((2, L))), calibrated, noise.SeededSource(0), "", repeats)
+    release = calibrated.release_repeatedly(sums(np.ones((2, D)), np.ones((2, L))), noise.SeededSource(0), "", repeats)
     assert repeats * Fraction(calibrated.mu) ** 2 <= Fraction(release.mu) ** 2
     assert release.mu == pytest.approx(calibrated.mu * math.sqrt(repeats), rel=1e-12)

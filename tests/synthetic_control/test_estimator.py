@@ -17,7 +17,7 @@ from dpfast.audit import epsilon_lower_bound, mu_lower_bound
 from dpfast.datasets import california_prop99, synthetic_control_panel
 from dpfast.noise import SeededSource
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from dpfast.releases.moments import draw_repeatedly, unpacked
+from dpfast.releases.moments import unpacked
 from dpfast.synthetic_control.mechanism import CrossSection
 
 N_PRE, N_POST = 4, 2
@@ -219,7 +219,7 @@ def sums_of(section, donors):
 
 def moved(section, here, there):
     """The mu of a release of one panel against another's: distance of their sums in units of noise."""
-    scales = section.calibration.scales
+    scales = section.calibration.deviations
     one, other = sums_of(section, here), sums_of(section, there)
     changes = (np.sum((one[name] - other[name]) ** 2) / getattr(scales, name) ** 2 for name in scales.released)
     return math.sqrt(math.fsum(changes))
@@ -255,7 +255,7 @@ def test_the_bound_is_attained_by_actual_donors(adjacency):
         achieved = moved(section, [np.r_[first, outcome]], np.empty((0, T)))
     else:
         # Later outcomes opposite, earlier ones at an angle with cosine B/(2A), A and B from the blocks' variances.
-        scales = section.calibration.scales
+        scales = section.calibration.deviations
         cosine = (scales.xx / scales.xy) ** 2 / 2.0
         turned = cosine * first + math.sqrt(1.0 - cosine**2) * second
         achieved = moved(section, [np.r_[first, outcome]], [np.r_[turned, -outcome]])
@@ -276,12 +276,12 @@ def test_an_audit_keeps_below_the_claim_and_catches_a_copy_with_too_little_noise
     one = np.ones(T)
     other = np.r_[np.zeros(N_PRE // 2), np.ones(N_PRE // 2), np.zeros(N_POST)]
     here, there = [one, *small(3)], [other, *small(3)] if adjacency == "replace_one" else small(3)
-    scales = section.calibration.scales
+    scales = section.calibration.deviations
     direction = {name: value for name, value in _difference(section, here, there).items() if name in scales.released}
     scores = []
     for seed, donors in ((1, here), (2, there)):
         exact = section.rows.sums(np.asarray(donors), 1)
-        values = draw_repeatedly(exact, section.calibration, SeededSource(seed), "audit", 2000).values
+        values = section.calibration.release_repeatedly(exact, SeededSource(seed), "audit", 2000).values
         upper = np.triu_indices(len(direction["xx"]), 1)
         score = values["xx_diagonal"] @ np.diag(direction["xx"]) / scales.xx**2
         score = score + 2.0 * values["xx_above"] @ direction["xx"][upper] / scales.xx**2
@@ -586,7 +586,7 @@ def test_everything_kept_follows_from_the_release(parameters, adjacency):
     other = model(random_state=0, adjacency=adjacency, **parameters)
     release = fitted.releases_[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpfast.synthetic_control.moment_fits.draw", lambda *_: release)
+        patch.setattr("dpfast.releases.moments.JointMoments.release", lambda *_: release)
         other.fit(donors[::-1] * 0.9, 10, target=target)
     for name, value in vars(fitted).items():
         np.testing.assert_array_equal(getattr(other, name), value, err_msg=name)

@@ -397,7 +397,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, PrivateEstimator):
         if self.n_subsample is not None:
             return self._sampled(privacy, source, table)
         route = self._route(table.n_features, table.n_outcomes, privacy, max_rows)
-        unit = route.calibration.unit
+        unit = route.calibration.people
         exact = gram(
             table,
             bound_x=route.frame.radius,
@@ -420,7 +420,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, PrivateEstimator):
         """Take the data owner's sums."""
         max_rows = None if exact.unit is None else exact.unit.max_rows
         route = self._route(exact.xx.shape[0], exact.n_outcomes, privacy, max_rows)
-        if exact.unit != route.calibration.unit:
+        if exact.unit != route.calibration.people:
             raise ValueError("gram must have the bounds on a person's block that the estimator has as block_bounds")
         return Summed(route, exact, _Public(self._public_rows(exact)))
 
@@ -433,7 +433,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, PrivateEstimator):
             raise ValueError("X has no rows: at least one is needed")
         route = self._route(table.n_features, table.n_outcomes, privacy, n_rows=n_rows)
         assert route.calibration.sample is not None
-        sampling = source.bound(f"{self._release_name}: sample", route.calibration)
+        sampling = source.bound(f"{self._release_name}: sample", *route.calibration.bound_to)
         rows = noise.sample_without_replacement(n_rows, route.calibration.sample[0], sampling)
         bounds = {"bound_x": route.frame.radius, "bound_y": float(self.bound_y)}
         exact = sampled_gram(table, None, rows, **bounds, n_threads=self.n_threads)
@@ -451,7 +451,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, PrivateEstimator):
     def _solve(self, mechanism: Route, releases: tuple[Release, ...], public: _Public) -> dict[str, Any]:
         (release,) = releases
         moments = noisy_moments(release, mechanism.calibration, public.n_rows)
-        if mechanism.each_outcome:
+        if mechanism.calibration.each_outcome:
             return _attributes(ridge_of_each_outcome(moments, self._penalty))
         if public.labels is not None:
             moments = public.labels.project_moments(moments, mechanism.frame.radius)

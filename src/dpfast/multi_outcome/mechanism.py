@@ -18,18 +18,7 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Composition, Privacy
-from dpfast.releases.moments import (
-    DeclaredPeople,
-    MomentCalibration,
-    calibrate,
-    calibrate_each_outcome,
-    calibrate_sampled,
-    draw,
-    draw_each_outcome,
-    printed_primo,
-    printed_sampled_primo,
-    weighted_cost,
-)
+from dpfast.releases.moments import DeclaredPeople, JointMoments
 from dpfast.statistics import Gram, SampledGram, rounded_bound
 from dpfast.statistics.rows import RowMap, centred
 
@@ -85,9 +74,8 @@ class Route:
     """A frame with its calibration: the mechanism, and what its noise costs."""
 
     frame: Frame
-    calibration: MomentCalibration
+    calibration: JointMoments
     cost: float
-    each_outcome: bool = False
 
     @classmethod
     def cheapest(
@@ -121,18 +109,16 @@ class Route:
         if options.printed:
             # All entries of the upper triangle have the same noise: off the diagonal they cost twice.
             weights["xx"] *= 2.0 * features / (features + 1)
-            if options.sample is None:
-                calibration = printed_primo(privacy, *radii)
-            else:
-                calibration = printed_sampled_primo(privacy, *radii, shape, options.sample)
+            calibration = JointMoments.printed(privacy, *radii, shape, options.sample)
         elif options.sample is not None:
-            calibration = calibrate_sampled(privacy, *radii, shape, weights, options.sample)
+            calibration = JointMoments.calibrate_sampled(privacy, *radii, shape, weights, options.sample)
         elif options.composition is not None:
-            calibration = calibrate_each_outcome(privacy, *radii, shape, weights, options.composition)
+            calibration = JointMoments.calibrate_each_outcome(privacy, *radii, shape, weights, options.composition)
         else:
-            calibration = calibrate(privacy, *radii, shape, weights, nonnegative=frame.nonnegative, people=people)
-        cost = weighted_cost(calibration, weights) * (outcomes if each_outcome else 1)
-        return cls(frame, calibration, cost, each_outcome)
+            calibration = JointMoments.calibrate(
+                privacy, *radii, shape, weights, nonnegative=frame.nonnegative, people=people
+            )
+        return cls(frame, calibration, calibration.cost(weights) * (outcomes if each_outcome else 1))
 
     @property
     def center(self) -> FloatArray | None:
@@ -152,13 +138,11 @@ class Route:
     @property
     def scales(self) -> Mapping[str, float]:
         """Scale of the noise in an entry of each block."""
-        return {name: float(getattr(self.calibration.scales, name)) for name in self.calibration.blocks}
+        return self.calibration.scales
 
     def release(self, statistic: Gram | SampledGram, source: noise.BitSource, name: str) -> Release:
         """Draw the noise."""
-        if self.each_outcome and isinstance(statistic, Gram):
-            return draw_each_outcome(statistic, self.calibration, source, name)
-        return draw(statistic, self.calibration, source, name)
+        return self.calibration.release(statistic, source, name)
 
 
 def row_frames(

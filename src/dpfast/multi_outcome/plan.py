@@ -30,7 +30,7 @@ def planned(
 
 def _counting_rows(route: Route, features: int, bound_y: float, spread: float) -> float:
     """Rows of a person, as planned, less what the bounds on their block scale them down by."""
-    unit = route.calibration.unit
+    unit = route.calibration.people
     if unit is None:
         return 1.0
     # Rows even over as many directions as they can be; outcomes at their bound, explained by rows at theirs.

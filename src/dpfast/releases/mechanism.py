@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import numpy as np
+
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
@@ -33,10 +35,17 @@ class Mechanism(Protocol):
 
 
 def draw(
-    law: Law, scale: float, center: FloatArray | FixedPoint, source: noise.BitSource, grid: float | None = None
+    law: Law,
+    scale: float,
+    center: FloatArray | FixedPoint,
+    source: noise.BitSource,
+    grid: float | None = None,
+    repeats: int | None = None,
 ) -> FloatArray:
-    """Draw noise of a law about exact numbers; L2-Laplace noise is one vector, in the center's shape."""
+    """Draw noise of a law about exact numbers, once or along a new first axis; L2-Laplace noise is one vector."""
     if law == "Gaussian":
-        return noise.gaussian(scale, center.shape, source, center=center, grid=grid)
+        shape = center.shape if repeats is None else (repeats, *center.shape)
+        return noise.gaussian(scale, shape, source, center=center, grid=grid)
     (size,) = center.shape
-    return noise.l2_laplace(scale, size, source, center=center, grid=grid)
+    draws = [noise.l2_laplace(scale, size, source, center=center, grid=grid) for _ in range(repeats or 1)]
+    return draws[0] if repeats is None else np.array(draws)

@@ -26,7 +26,6 @@ from dpfast.estimator.plan import Plan
 from dpfast.estimator.spending import reserve
 from dpfast.ledger import Ledger, Release
 from dpfast.privacy import Adjacency, Calibration, Privacy, UtilityWarning
-from dpfast.releases.moments import draw_repeatedly
 from dpfast.solvers import damped_solve
 from dpfast.synthetic_control.effects import effect_table
 from dpfast.synthetic_control.mechanism import (
@@ -353,7 +352,8 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
             exact = first.rows.sums(panel.values, self.n_threads)
             source = self._source(first.rows)
             releases = [
-                draw_repeatedly(exact, section.calibration, source, self._release_name, repeats) for section in sections
+                section.calibration.release_repeatedly(exact, source, self._release_name, repeats)
+                for section in sections
             ]
             held.commit(*releases)
         n_donors = exact.n_rows if self._count_is_public(first) else None

@@ -24,7 +24,7 @@ from dpfast.io import target_rows
 from dpfast.kernels.threads import single_threaded_blas
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
-from dpfast.releases.moments import MomentCalibration, calibrate, noise_alone, unpacked, weighted_cost
+from dpfast.releases.moments import JointMoments, unpacked
 from dpfast.solvers import DenoisedMoments, components_beyond, damped_solve, hidden_reach, noise_floor
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import RowMap
@@ -179,14 +179,14 @@ class CrossSection:
     ----------
     rows : DonorRows
         How donors become rows.
-    calibration : MomentCalibration
+    calibration : JointMoments
         The noise.
     cost : float
         Of the noise: `DonorRows.costs` times the variances.
     """
 
     rows: DonorRows
-    calibration: MomentCalibration
+    calibration: JointMoments
     cost: float
 
     @classmethod
@@ -212,7 +212,7 @@ class CrossSection:
         features, outcomes = rows.shape
         left_out = {"n"} if privacy.adjacency == "replace_one" else set()
         weights = {name: cost for name, cost in rows.costs().items() if name not in left_out}
-        calibration = calibrate(
+        calibration = JointMoments.calibrate(
             privacy,
             rounded_bound(rows.bound_pre, features),
             rounded_bound(rows.bound_post, outcomes),
@@ -220,7 +220,7 @@ class CrossSection:
             weights,
             nonnegative=rows.nonnegative and rows.center is None and rows.basis is None,
         )
-        return cls(rows, calibration, weighted_cost(calibration, weights))
+        return cls(rows, calibration, calibration.cost(weights))
 
     @property
     def off_diagonal(self) -> float:
@@ -349,7 +349,7 @@ def prediction_interval(
     with single_threaded_blas():
         for start in range(0, _SIMULATIONS, batch):
             stop = min(start + batch, _SIMULATIONS)
-            drawn = noise_alone(section.calibration, section.rows.shape, stop - start, source)
+            drawn = section.calibration.noise_alone(stop - start, source)
             noise_xx, noise_xy = section.rows.about_origin(drawn, drawn.get("n", 0.0))
             noisy = source_xx + noise_xx, source_xy + noise_xy
             errors[start:stop] = predictions(*noisy, paths, ridge, section.floor, n_components) - centre
@@ -383,7 +383,7 @@ def _hidden_reach(
     if rows.center is not None:
         # Bringing moments back to the origin adds the noise of sums, times the centre's length, along the centre.
         length = float(np.linalg.norm(rows.features(rows.center[: rows.n_pre])))
-        scale = float(section.calibration.scales.x) / (rows.observation_rate or 1.0)
+        scale = section.calibration.scales["x"] / (rows.observation_rate or 1.0)
         turning += (scale * length / section.off_diagonal) ** 2
     return denoised.hidden(targets.T, turning) * hidden_reach(trace / features, ridge / 2.0, section.floor)
 
@@ -397,7 +397,7 @@ class CrossSectionBatch:
     section : CrossSection
         The rows and the calibration of each release.
     release : Release
-        All of them; see `dpfast.releases.moments.draw_repeatedly`.
+        All of them; see `JointMoments.release_repeatedly`.
     n_donors : int or None
         Number of donors, None where it is private or not needed.
     ridge : float

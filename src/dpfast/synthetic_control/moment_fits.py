@@ -18,7 +18,6 @@ from dpfast._arrays import FloatArray
 from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release, Reservation
 from dpfast.privacy import Privacy
-from dpfast.releases.moments import draw
 from dpfast.solvers import damped_solve, ridge_from_rows
 from dpfast.synthetic_control.mechanism import (
     CrossSection,
@@ -64,7 +63,7 @@ class MomentFits(DeclaredParameters):
         """Sum the donors, draw the noise, which is paid for there and then, and solve: from there on all is public."""
         exact = section.rows.sums(donors, self.n_threads)
         source = self._source(section.rows)
-        release = draw(exact, section.calibration, source, self._release_name)
+        release = section.calibration.release(exact, source, self._release_name)
         reservation.commit(release)
         n_donors = exact.n_rows if self._count_is_public(section) else None
         xx, xy = section.moments(release.values, n_donors)
@@ -84,9 +83,8 @@ class MomentFits(DeclaredParameters):
         section = self._section(n_pre, n_post, privacy, self._center_path(n_pre + n_post, None))
         ridge = self._lambda(n_pre)
         error = section.expected_error(n, ridge, spread)
-        scales = {name: float(getattr(section.calibration.scales, name)) for name in section.calibration.blocks}
         needed = _least(lambda count: section.expected_error(count, ridge, spread) <= target)
-        return Plan(n, min(error, 1.0), target, needed, scales, RELATIVE_TO)
+        return Plan(n, min(error, 1.0), target, needed, section.calibration.scales, RELATIVE_TO)
 
     def _fit_without_noise(self, donors: FloatArray, n_pre: int, privacy: Privacy) -> dict[str, Any]:
         """Fit the textbook estimate of the raw data, about the middle of the range where entries are missing."""
