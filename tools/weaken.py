@@ -243,7 +243,7 @@ class Run:
 
         import pytest
 
-        options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "--basetemp", f"{self.package}-tmp"]
+        options = ["-x", "-q", "-n", "0", "--no-header", "-p", "no:cacheprovider", "--basetemp", f"{self.package}-tmp"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of plugins that were preloaded
         return pytest.main([*options, *(f"tests/{name}" for name in self.tests)], plugins=[Started])
 

@@ -3,12 +3,10 @@
 from contextlib import contextmanager
 
 import pytest
+from attacks import ATTACKS
 
-from dpfast import Privacy, noise
-from dpfast.audit import all_attacks
+from dpfast import noise
 
-CLAIM = Privacy(1.0, 1e-5)
-ATTACKS = list(all_attacks(CLAIM))
 NAMES = [attack.name for attack in ATTACKS]
 # All bounds and all judgements of forms, of the tests below at once, are right with a probability of 99.9%.
 ERROR = 0.001 / (4 * len(ATTACKS))

@@ -14,6 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,11 +217,16 @@ def flattened(values: Mapping[str, FloatArray], names: tuple[str, ...]) -> Float
     for name in names:
         block = np.asarray(values[name], np.float64)
         if name == "xx" and block.ndim > 1:
-            rows, columns = np.triu_indices(block.shape[-1], 1)
+            rows, columns = _above_diagonal(block.shape[-1])
             diagonal = np.diagonal(block, axis1=-2, axis2=-1)
             block = np.concatenate([diagonal.ravel(), block[..., rows, columns].ravel()])
         parts.append(block.ravel())
     return np.concatenate(parts)
+
+
+@cache  # hundreds of candidates of each attack have one shape
+def _above_diagonal(side: int) -> tuple[NDArray[np.intp], ...]:
+    return np.triu_indices(side, 1)
 
 
 def _most_deviation(noise: FloatArray, error: float) -> float:
