@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,25 @@ from dpfast._documents import spelled_out
 from dpfast.jobs.specification import Job
 from dpfast.kernels import transaction
 from dpfast.ledger import Release
-from dpfast.multi_outcome import MultiOutcomeRidge
-from dpfast.privacy import Privacy
 
 MODEL, RECORD = "model.json", "report.json"
 FILES = ("coefficients.csv", MODEL, "report.md", RECORD)
 
-
 #: What a job says that sets a seed.
 VOID = "The noise came from a seed: its guarantee is void, for anybody"
+
+_REPORT = """\
+# Private fit
+
+{}
+
+`noise_std` in coefficients.csv is what the privacy noise alone does to a coefficient; it says nothing of
+sampling error. Bounds, levels and constants were declared in the job, not taken from the data.
+
+```
+{}
+```
+"""
 
 
 class OutputError(RuntimeError):
@@ -84,7 +95,7 @@ class Outputs(transaction.Bracket[None]):
         On leaving, if writing fails; it says where the outputs are, if they are complete.
     """
 
-    def __init__(self, job: Job, model: MultiOutcomeRidge) -> None:
+    def __init__(self, job: Job, model: Any) -> None:
         super().__init__()
         self._job = job
         self._model = model
@@ -101,7 +112,7 @@ class Outputs(transaction.Bracket[None]):
         self._partial.mkdir()
 
     def _close(self) -> None:
-        if self._partial is None or not hasattr(self._model, "coef_"):
+        if self._partial is None or not hasattr(self._model, "releases_"):
             self._remove()
             return
         place = "lost"
@@ -120,7 +131,7 @@ class Outputs(transaction.Bracket[None]):
                     folder.rmdir()
 
 
-def _write(folder: Path, job: Job, model: MultiOutcomeRidge) -> None:
+def _write(folder: Path, job: Job, model: Any) -> None:
     contents = {FILES[0]: _coefficients(job, model), "report.md": _report(job, model), RECORD: _record(job, model)}
     for name, text in contents.items():
         _write_through(folder / name, text)
@@ -145,64 +156,39 @@ def _put_in_place(partial: Path, folder: Path) -> None:
         shutil.rmtree(old)
 
 
-def _coefficients(job: Job, model: MultiOutcomeRidge) -> str:
+def _coefficients(job: Job, model: Any) -> str:
     text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["outcome", "feature", "coefficient", "noise_std"])
-    for k, outcome in enumerate(job.outcome_names):
-        if model.fit_intercept:
-            table.writerow([outcome, "(intercept)", float(model.intercept_[k]), ""])
-        for j, feature in enumerate(job.feature_names):
-            table.writerow([outcome, feature, float(model.coef_[k, j]), float(model.coef_std_[k, j])])
+    csv.writer(text, lineterminator="\n").writerows(job.kind.coefficients(model, job.feature_names, job.outcome_names))
     return text.getvalue()
 
 
-def _record(job: Job, model: MultiOutcomeRidge) -> str:
+def _record(job: Job, model: Any) -> str:
     ledger = model.ledger
-    assert ledger is not None
     content = {
         "job_sha256": job.digest,
         "feature_names": job.feature_names,
         "outcome_names": job.outcome_names,
         "this_job": [_without_values(release) for release in model.releases_],
-        "budget": _privacy(ledger.budget),
-        "spent": _privacy(ledger.spent),
-        "promised": _privacy(ledger.promised),
+        **{name: asdict(getattr(ledger, name)) for name in ("budget", "spent", "promised", "remaining")},
         "unit": ledger.unit,
-        "remaining": _privacy(ledger.remaining),
     }
     return json.dumps(spelled_out(content), indent=1, allow_nan=False) + "\n"
 
 
-def _report(job: Job, model: MultiOutcomeRidge) -> str:
+def _report(job: Job, model: Any) -> str:
+    """Return what the job did, as Markdown."""
+    settings = {name: value for name, value in _parameters(job).items() if name not in ("epsilon", "delta")}
+    people = job.people and [f"- a person: all rows of one {job.people.id!r}, {job.people.max_rows} at most"]
     facts = [
         f"- job: `{job.path.name}`, sha256 `{job.digest}`",
-        f"- estimator: {job.estimator}",
-        *(f"- {name}: {value}" for name, value in _parameters(job).items() if name not in ("epsilon", "delta")),
-        *(
-            []
-            if job.people is None
-            else [f"- a person: all rows of one {job.people.id!r}, {job.people.max_rows} at most"]
-        ),
+        f"- estimator: {job.kind.KIND}",
+        *(f"- {name}: {value}" for name, value in settings.items()),
+        *(people or []),
         f"- features ({len(job.feature_names)}): {', '.join(job.feature_names)}",
         f"- outcomes ({len(job.outcome_names)}): {', '.join(job.outcome_names)}",
         f"- penalty used: {model.ridge_!r}",
     ]
-    return "\n".join(
-        [
-            "# Private fit",
-            "",
-            *facts,
-            "",
-            "`noise_std` in coefficients.csv is what the privacy noise alone does to a coefficient; it says nothing of",
-            "sampling error. Bounds, levels and constants were declared in the job, not taken from the data.",
-            "",
-            "```",
-            "" if model.ledger is None else model.ledger.report(),
-            "```",
-            "",
-        ]
-    )
+    return _REPORT.format("\n".join(facts), model.ledger.report())
 
 
 def _parameters(job: Job) -> dict[str, Any]:
@@ -215,7 +201,3 @@ def _parameters(job: Job) -> dict[str, Any]:
 
 def _without_values(release: Release) -> dict[str, Any]:
     return {name: value for name, value in release.to_dict().items() if name != "values"}
-
-
-def _privacy(privacy: Privacy) -> dict[str, Any]:
-    return {"epsilon": privacy.epsilon, "delta": privacy.delta, "adjacency": privacy.adjacency}

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from dpfast.io import RowOwners
 from dpfast.jobs import outputs
-from dpfast.jobs.specification import ESTIMATORS, Job
-from dpfast.multi_outcome import MultiOutcomeRidge
+from dpfast.jobs.specification import Job
 
 
 def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
@@ -48,14 +48,14 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
     if outputs.is_done(job) and not force:
         return f"{str(job.folder)!r} holds the release of this job already; nothing was read or spent"
     outputs.check_writable(job, replace=job.overwrite or force)
-    model = ESTIMATORS[job.estimator](**job.parameters, ledger=job.open_ledger())
+    model = job.kind.ESTIMATOR(**job.parameters, ledger=job.open_ledger())
     with outputs.Outputs(job, model):
         _fit(model, job, progress)
     void = "" if model.random_state is None else f". {outputs.VOID}"
     return f"spent {model.privacy_spent_}; wrote {str(job.folder)!r}{void}"
 
 
-def _fit(model: MultiOutcomeRidge, job: Job, progress: bool) -> None:
+def _fit(model: Any, job: Job, progress: bool) -> None:
     if job.columns is None:
         features, outcomes = job.files
         model.fit(features, outcomes)

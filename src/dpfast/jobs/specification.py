@@ -18,27 +18,13 @@ from dpfast.io.blocks import in_memory
 from dpfast.io.columns import Column
 from dpfast.io.files import FORMATS, file_format, table_files
 from dpfast.io.parts import table_parts
+from dpfast.jobs.kinds import Kind, kinds
 from dpfast.jobs.sections import Section, read_toml
 from dpfast.ledger import Ledger
-from dpfast.multi_outcome import MultiOutcomeRidge
 from dpfast.privacy import Privacy
 
-ESTIMATORS = {"multi_outcome_ridge": MultiOutcomeRidge}
-
 _SECTIONS = ("input", "people", "features", "outcomes", "estimator", "privacy", "output")
-_PARAMETERS = (
-    "bound_x",
-    "bound_y",
-    "ridge",
-    "mechanism",
-    "n_subsample",
-    "fit_intercept",
-    "nonnegative",
-    "adjacency",
-    "calibration",
-    "random_state",
-    "n_threads",
-)
+_COMMON = ("adjacency", "calibration", "random_state", "n_threads")
 # Neither decides the release: the results do not depend on the threads, and a hashed seed is found again by trying.
 _UNHASHED = ("random_state", "n_threads")
 _KINDS = ("number", "boolean", "category")
@@ -51,15 +37,7 @@ _COLUMN_KEYS = {
 
 @dataclass(frozen=True)
 class People:
-    """Who owns the rows, where people own several.
-
-    Parameters
-    ----------
-    id : str
-        The column that says whose a row is.
-    max_rows : int
-        Most rows of a person that count.
-    """
+    """Who owns the rows, where people own several: the column that says so, and most rows of a person that count."""
 
     id: str
     max_rows: int
@@ -67,48 +45,29 @@ class People:
 
 @dataclass(frozen=True)
 class Job:
-    """A checked job.
+    """A checked job."""
 
-    Parameters
-    ----------
-    path : Path
-        Its file.
-    files : list of Path
-        Tables with named columns; or those of X and of Y, one after the other, for .npy.
-    columns : Columns or None
-        What is declared of them; None for .npy.
-    people : People or None
-        Who owns the rows; None where every row is a person of its own.
-    feature_names, outcome_names : tuple of str
-        Columns of X and of Y.
-    estimator : str
-        A key of `ESTIMATORS`.
-    parameters : dict
-        The estimator's, without the ledger.
-    budget : Privacy
-        All that the ledger may ever spend.
-    ledger_path : Path or None
-        The ledger's file; None for a ledger of this job alone.
-    folder : Path
-        Where the outputs go.
-    overwrite : bool
-        Whether they may replace another job's.
-    digest : str
-        Of everything that decides the release, but the seed.
-    """
-
+    #: Its file.
     path: Path
+    #: Tables with named columns; or those of X and of Y, one after the other, for .npy.
     files: list[Path]
+    #: What is declared of them; None for .npy.
     columns: Columns | None
+    #: None where every row is a person of its own.
     people: People | None
     feature_names: tuple[str, ...]
     outcome_names: tuple[str, ...]
-    estimator: str
+    kind: Kind
+    #: The estimator's, without the ledger.
     parameters: dict[str, Any]
+    #: All that the ledger may ever spend.
     budget: Privacy
+    #: None for a ledger of this job alone.
     ledger_path: Path | None
+    #: Where the outputs go, and whether they may replace another job's.
     folder: Path
     overwrite: bool
+    #: Of everything that decides the release, but the seed.
     digest: str
 
     @classmethod
@@ -124,10 +83,7 @@ class Job:
         job = Section("job", content, _SECTIONS)
         here = path.parent
         output = Section("output", job.take("output", dict), ("folder", "overwrite"))
-        estimator = Section("estimator", job.take("estimator", dict), ("kind", "box", *_PARAMETERS))
-        kind = estimator.take("kind", str)
-        if kind not in ESTIMATORS:
-            raise ValueError(f"[estimator] kind must be one of {', '.join(map(repr, ESTIMATORS))}, got {kind!r}")
+        estimator, kind = _estimator(job.take("estimator", dict))
         privacy = Section("privacy", job.take("privacy", dict), ("epsilon", "delta", "ledger"))
         adjacency = estimator.take("adjacency", str, default="replace_one")
         cost = Privacy(privacy.take("epsilon", int, float), privacy.take("delta", int, float, default=0.0), adjacency)
@@ -144,14 +100,11 @@ class Job:
             box = _box(box, limits, columns)
             columns.check(files)
         people = _people(job, files, columns)
-        parameters = _parameters(estimator, cost, box)
-        if n_rows is None and "n_subsample" in parameters:
-            raise ValueError(
-                "[estimator] n_subsample needs a pair of .npy files, as [input] x and y: no sample is drawn of a stream"
-            )
-        # A plan needs public sizes only, and refuses what a fit would refuse of the parameters.
+        given = {key: estimator.content[key] for key in (*kind.PARAMETERS, *_COMMON) if key in estimator.content}
+        paid = {"epsilon": cost.epsilon, "delta": cost.delta, "adjacency": cost.adjacency}
+        parameters = kind.parameters(given, box, n_rows) | paid
         max_rows = None if people is None else people.max_rows
-        ESTIMATORS[kind].plan(n_rows or 1, len(features), len(outcomes), max_rows=max_rows, **parameters)
+        kind.check(parameters, n_rows or 1, (len(features), len(outcomes)), max_rows)
         return cls(
             path,
             files,
@@ -169,9 +122,17 @@ class Job:
 
     def open_ledger(self) -> Ledger:
         """Open the ledger that pays, or make it."""
-        if self.ledger_path is None:
-            return Ledger(self.budget)
         return Ledger(self.budget, self.ledger_path)
+
+
+def _estimator(content: Mapping[str, Any]) -> tuple[Section, Kind]:
+    """Return [estimator], checked for the keys of its kind, and the kind."""
+    known = kinds()
+    keys = [key for kind in known.values() for key in kind.PARAMETERS]
+    name = Section("estimator", content, ("kind", "box", *keys, *_COMMON)).take("kind", str)
+    if name not in known:
+        raise ValueError(f"[estimator] kind must be one of {', '.join(map(repr, known))}, got {name!r}")
+    return Section("estimator", content, ("kind", "box", *known[name].PARAMETERS, *_COMMON)), known[name]
 
 
 def _input_files(job: Section, here: Path) -> tuple[list[Path], bool]:
@@ -299,29 +260,13 @@ def _box(box: list[Any] | None, limits: dict[str, tuple[float, float]], columns:
     return [np.array(side) for side in zip(*pairs, strict=True)]
 
 
-def _parameters(estimator: Section, cost: Privacy, box: list[Any] | None) -> dict[str, Any]:
-    parameters = {key: estimator.content[key] for key in _PARAMETERS if key in estimator.content}
-    if "bound_y" not in parameters:
-        raise ValueError("[estimator] lacks the key 'bound_y'")
-    if "bound_x" not in parameters and box is None:
-        raise ValueError("[estimator] lacks the key 'bound_x', and there is no box that would bound the rows")
-    parameters.setdefault("bound_x", None)
-    parameters |= {"epsilon": cost.epsilon, "delta": cost.delta, "adjacency": cost.adjacency}
-    if box is not None:
-        parameters["box_x"] = tuple(box)
-    return parameters
-
-
 def _budget(privacy: Section, cost: Privacy, here: Path) -> tuple[Privacy, Path | None]:
     """Return the ledger's budget and file."""
     if "ledger" not in privacy.content:
         return cost, None
     section = Section("privacy.ledger", privacy.content["ledger"], ("path", "epsilon", "delta"))
-    budget = Privacy(
-        section.take("epsilon", int, float), section.take("delta", int, float, default=0.0), cost.adjacency
-    )
-    path = here / section.take("path", str)
-    return budget, path
+    epsilon, delta = section.take("epsilon", int, float), section.take("delta", int, float, default=0.0)
+    return Privacy(epsilon, delta, cost.adjacency), here / section.take("path", str)
 
 
 def _digest(content: Mapping[str, Any]) -> str:
