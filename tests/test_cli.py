@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 from attacks import ATTACKS
 
-from dpfast import audit, noise
+from dpfast import audit, noise, registry
 from dpfast.cli import main
 
 
@@ -17,6 +17,31 @@ def test_plan_speaks_from_public_numbers(capsys):
     sizes = ["--rows", "100000", "--features", "10", "--bound-x", "1", "--bound-y", "1", "--delta", "1e-6"]
     assert main(["plan", *sizes]) == 0
     assert "100,000 people" in capsys.readouterr().out
+
+
+#: Public numbers that each estimator plans from, beside --delta.
+PLANS = {
+    "MultiOutcomeRidge": "--n 1000 --n-features 3 --n-outcomes 2 --bound-x 1 --bound-y 1 --subsample 500",
+    "SyntheticControl": "--rows 1000 --n-pre 4 --n-periods 6 --bound 0,1",
+    "PolicyEvaluation": "--m 1000 --n-states 3 --gamma 0.9 --reward-range 0,1 --horizon 4 --method lsw",
+    "ObjectivePerturbationRegressor": "--rows 1000 --features 3 --bound-x 1 --bound-y 1 --loss huber",
+    "ObjectivePerturbationClassifier": "--rows 1000 --features 3 --bound-x 1 --classes 0,1 --adjacency add_remove",
+    "SparseRegression": "--rows 1000 --features 3 --n-nonzero 1 --selector exponential --signal 1",
+}
+
+
+@pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
+@pytest.mark.parametrize("name", registry.ESTIMATORS)
+def test_every_estimator_plans_from_the_arguments_of_its_plan(name, capsys):
+    flags = PLANS[name].split()
+    assert main(["plan", "--estimator", name, *flags, "--delta", "1e-6"]) == 0
+    given = {}
+    for flag, text in zip(flags[::2], flags[1::2], strict=True):
+        key = flag[2:].replace("-", "_")
+        key = {"rows": "n", "features": "n_features", "subsample": "n_subsample"}.get(key, key)
+        given[key] = text if text.isidentifier() else json.loads(f"[{text}]") if "," in text else json.loads(text)
+    expected = registry.estimator(name).plan(**given, epsilon=1.0, delta=1e-6)
+    assert capsys.readouterr().out == f"{expected}\n"
 
 
 def test_a_bad_argument_is_one_line_and_exit_code_2(capsys):

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import ast
+import inspect
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from dpfast import registry
 from dpfast.ledger import BudgetExceeded
 from dpfast.privacy import Privacy
+
+# Sizes, as users call them.
+_SHORT = {"n": "rows", "n_features": "features", "n_outcomes": "outcomes", "n_subsample": "subsample"}
+# What decides no error, or is given elsewhere.
+_NOT_PLANNED = {"epsilon", "delta", "random_state", "n_threads", "ledger"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 if it went well, 1 if an audit caught a mechanism above its claim or for anything unexpected, 2 for unusable
         arguments, jobs or tables, 3 if a budget has too little left, 130 if interrupted.
     """
-    options = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = _parser(arguments).parse_args(arguments)
     try:
         return int(options.run(options))
     except KeyboardInterrupt:
@@ -51,7 +61,7 @@ def _failure(error: Exception) -> tuple[int, str]:
     return 1, f"unexpected {type(error).__name__}; --debug of dpfast fit shows where (a traceback may quote data)"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dpfast", description="Differentially private estimators.")
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -68,15 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--debug", action="store_true", help="show the traceback of an error, which may quote data")
     fit.set_defaults(run=_fit)
 
-    plan = commands.add_parser("plan", help="expected error of a regression, from public sizes alone")
-    plan.add_argument("--rows", type=int, required=True, help="number of people")
-    plan.add_argument("--features", type=int, required=True)
-    plan.add_argument("--outcomes", type=int, default=1)
-    plan.add_argument("--bound-x", type=float, required=True, help="largest L2 norm of a row of features")
-    plan.add_argument("--bound-y", type=float, required=True, help="largest L2 norm of a row of outcomes")
-    plan.add_argument("--subsample", type=int, metavar="S", help="X'X of a secret sample of so many people")
-    plan.add_argument("--target", type=float, default=0.1, help="error wanted, as a fraction of bound-y")
+    plan = commands.add_parser("plan", help="expected error of an estimator, from public numbers alone")
     _add_privacy(plan, delta=None)
+    _add_estimator(plan, arguments if "plan" in arguments[:1] else ())
     plan.set_defaults(run=_plan)
 
     audit = commands.add_parser("audit", help="attack every mechanism; print its claim against what was found")
@@ -91,6 +95,36 @@ def _parser() -> argparse.ArgumentParser:
 def _add_privacy(parser: argparse.ArgumentParser, delta: float | None) -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=delta, required=delta is None)
+
+
+def _add_estimator(plan: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Add the choice of an estimator, and what the one that was chosen plans from."""
+    choice = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for parser in (choice, plan):
+        parser.add_argument("--estimator", choices=registry.ESTIMATORS, default="MultiOutcomeRidge")
+    if not arguments:
+        return
+    from dpfast.estimator.documentation import entries
+
+    estimator = registry.estimator(choice.parse_known_args(arguments)[0].estimator)
+    said = entries(estimator.__doc__ or "") | entries(estimator.plan.__doc__ or "")
+    asked = inspect.signature(estimator.plan).parameters | inspect.signature(estimator).parameters
+    for name, parameter in asked.items():
+        if parameter.kind is not parameter.VAR_KEYWORD and name not in _NOT_PLANNED:
+            flags = [f"--{key.replace('_', '-')}" for key in (_SHORT.get(name, name), name)]
+            text = " ".join(said.get(name, "").partition("\n")[2].split()).replace("%", "%%")
+            required = parameter.default is parameter.empty
+            plan.add_argument(
+                *dict.fromkeys(flags), dest=name, type=_value, help=text, required=required, default=argparse.SUPPRESS
+            )
+
+
+def _value(text: str) -> Any:
+    """Return a number, a list or a tuple as Python writes it; anything else as text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -112,20 +146,8 @@ def _fit(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from dpfast.multi_outcome import MultiOutcomeRidge
-
-    plan = MultiOutcomeRidge.plan(
-        options.rows,
-        options.features,
-        options.outcomes,
-        target=options.target,
-        epsilon=options.epsilon,
-        delta=options.delta,
-        bound_x=options.bound_x,
-        bound_y=options.bound_y,
-        n_subsample=options.subsample,
-    )
-    print(plan)
+    given = {name: value for name, value in vars(options).items() if name not in ("command", "run", "estimator")}
+    print(registry.estimator(options.estimator).plan(**given))
     return 0
 
 

@@ -10,13 +10,18 @@ _ENTRY = re.compile(r"^(\w[\w, ]*?)(?: : [^\n]*)?\n((?:    [^\n]*\n?)+)", re.MUL
 _LEFT_OUT = re.compile(r"^(\w[\w, ]*)\n    As for every estimator\.$", re.MULTILINE)
 
 
+def entries(docstring: str) -> dict[str, str]:
+    """Return what a docstring says of each name, the line with its type before it."""
+    found = _ENTRY.finditer(inspect.cleandoc(docstring))
+    return {name: entry.group(0).rstrip("\n") for entry in found for name in entry.group(1).split(", ")}
+
+
 def spliced(docstring: str, shared: str) -> str:
     """Put the shared entries in the place of ``name, name`` / ``    As for every estimator.``."""
-    found = list(_ENTRY.finditer(inspect.cleandoc(shared)))
-    entries = {name: entry.group(0).rstrip("\n") for entry in found for name in entry.group(1).split(", ")}
+    said = entries(shared)
 
     def named(match: re.Match[str]) -> str:
-        return "\n".join(dict.fromkeys(entries[name] for name in match.group(1).split(", ")))
+        return "\n".join(dict.fromkeys(said[name] for name in match.group(1).split(", ")))
 
     return _LEFT_OUT.sub(named, inspect.cleandoc(docstring))
 
