@@ -173,7 +173,7 @@ BAD_LONG = {
     ),
     "no such column": (long(), ("name", "year", "sales", "b"), "unit must be a column of frame, got 'name'"),
     "one column for two": (long(), ("who", "who", "sales", "b"), "unit, time and value must be three columns"),
-    "no unit": (long().replace({"who": {"a": None}}), LONG, "frame has rows without a unit$"),
+    "no unit": (long().replace({"who": {"a": None}}), LONG, "column 'who' has missing ids: every row needs one$"),
     "no time": (long().replace({"year": {1991: None}}), LONG, "the treated unit has a row without a time"),
     "times of two kinds": (long().replace({"year": {1991: "then"}}), LONG, "the treated unit has times .* in order"),
     "treated twice": (

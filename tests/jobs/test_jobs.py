@@ -216,7 +216,7 @@ def test_people_with_several_rows(frame, folder, kind):
 def test_people_without_an_id_are_refused_and_cost_nothing(frame, folder, capsys):
     frame.assign(patient=["a", *[None] * 699]).to_csv(folder / "table.csv", index=False)
     assert main(["fit", str(write_job(folder, changed(people={"id": "patient", "max_rows": 4})))]) == 2
-    assert "column 'patient' has missing ids: every row needs a person" in capsys.readouterr().err
+    assert "column 'patient' has missing ids: every row needs one" in capsys.readouterr().err
     assert left_behind(folder) == set()
 
 

@@ -111,7 +111,7 @@ def arrow_families(schema: Any) -> dict[str, Family]:
     def family(kind: Any) -> Literal["number", "text", "any", "other"]:
         if types.is_null(kind):
             return "any"
-        if _is_number(kind):
+        if is_number(kind):
             return "number"
         values = kind.value_type if types.is_dictionary(kind) else kind
         return "text" if types.is_string(values) or types.is_large_string(values) else "other"
@@ -168,14 +168,8 @@ def csv_names(path: Path) -> list[str]:
 def csv_batches(path: Path, families: Mapping[str, str], *, declared: bool = True) -> Iterator[tuple[Any, float]]:
     """Iterate over record batches of some columns of a CSV file, and the share of the file that has been read.
 
-    Parameters
-    ----------
-    path : Path
-        Commas between cells, names in the first line, UTF-8.
-    families : mapping of str to {"number", "boolean", "text"}
-        The columns wanted and what they hold: types are declared, never inferred from rows.
-    declared : bool, default True
-        Whether the names are the caller's, and may stand in messages; otherwise columns go by their place.
+    `families` maps the columns wanted to "number", "boolean" or "text": types are declared, never inferred from rows.
+    Where names are not `declared` by the caller, messages say a column's place instead.
     """
     try:
         yield from _csv_batches(path, families)
@@ -282,7 +276,7 @@ def _batches(table: Any, names: list[str] | None, label: str) -> Iterator[Any]:
 def _rows(batches: Iterable[Any], schema: Any, name: str) -> Iterator[Rows]:
     """Columns as they are, float32 where every column is, else float64; nulls become NaN. The first has no rows."""
     types = sys.modules["pyarrow"].types
-    refused = [f"{field.name} ({field.type})" for field in schema if not _is_number(field.type)]
+    refused = [f"{field.name} ({field.type})" for field in schema if not is_number(field.type)]
     if refused:
         raise TypeError(f"{name} has columns that are not numbers: {', '.join(refused[:5])}")
     dtype = np.float32 if len(schema) and all(types.is_float32(field.type) for field in schema) else np.float64
@@ -300,7 +294,8 @@ def _one_ahead(items: Generator[T, None, None]) -> Iterator[T]:
             yield item
 
 
-def _is_number(kind: Any) -> bool:
+def is_number(kind: Any) -> bool:
+    """Whether a type of Arrow's is one of real numbers, booleans among them."""
     types = sys.modules["pyarrow"].types
     return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind))
 

@@ -35,13 +35,7 @@ ACCEPTED = (
 
 
 def as_matrix(values: object, name: str, *, is_outcome: bool = False) -> Matrix:
-    """Return `values` as a 2-D array of real numbers, without a copy; a 1-D array of outcomes becomes one column.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the dtype is not real, values are masked, or the number of dimensions is wrong.
-    """
+    """Return `values` as a 2-D array of real numbers, without a copy; a 1-D array of outcomes becomes one column."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; drop or fill its missing values first")
     array: Matrix = in_own_words(

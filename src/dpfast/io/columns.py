@@ -274,11 +274,6 @@ class Columns:
         """Refuse a table that lacks a declared column, or holds another kind of values there; no rows are read.
 
         Not for iterators, which it would use up.
-
-        Raises
-        ------
-        TypeError, ValueError
-            Naming the column, and the table's own.
         """
         for part in table_parts(table):
             self._check_part(part)

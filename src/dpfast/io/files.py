@@ -16,24 +16,9 @@ def is_path(table: object) -> TypeGuard[str | os.PathLike[str]]:
 
 
 def table_files(path: str | os.PathLike[str], name: str) -> list[Path]:
-    """Return the files that a path stands for, in the order of their names.
+    """Return the files, of one format, that a path stands for, in the order of their names; at least one.
 
-    Parameters
-    ----------
-    path : path-like
-        A file, a pattern (``visits/*.parquet``) or a folder, which stands for the tables directly in it.
-    name : str
-        For messages.
-
-    Returns
-    -------
-    list of Path
-        At least one, all of one format; a file named outright may not exist.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a suffix is of no known format, no file matches or formats are mixed.
+    It is a file, which may not exist, a pattern, or a folder: the tables directly in it.
     """
     place = Path(path)
     if place.is_dir():

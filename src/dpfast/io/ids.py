@@ -12,33 +12,18 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from dpfast._arrays import IntArray
+from dpfast.io.named import MISSING, Batch
 
 _PLAIN = frozenset({str, int, float, bytes, bool})
 
 
-def numbered(ids: Iterable[Any], numbers: dict[Hashable, int], name: str) -> NDArray[np.int64]:
-    """Return the number of each id.
+def numbered(ids: Iterable[Any], numbers: dict[Hashable, int], name: str) -> IntArray:
+    """Return the number of each id, and add those not seen before to `numbers`.
 
-    Parameters
-    ----------
-    ids : iterable of objects
-        Each names a person.
-    numbers : dict
-        Of the ids seen before; new ones are added.
-    name : str
-        What holds the ids, for the message of an error.
-
-    Returns
-    -------
-    ndarray of int64
-
-    Raises
-    ------
-    ValueError
-        If an id is missing: None, NaN, NaT or NA, or a tuple or dataclass that holds one.
-    TypeError
-        If one is not hashable, or is equal to nothing but the very object that it is.
+    ValueError if an id is missing (None, NaN, NaT or NA, or a tuple or dataclass that holds one), TypeError if one is
+    not hashable, or is equal to nothing but the very object that it is.
     """
     known = len(numbers)
     try:
@@ -49,6 +34,14 @@ def numbered(ids: Iterable[Any], numbers: dict[Hashable, int], name: str) -> NDA
     for one in list(numbers)[known:]:
         _check(one, name)
     return codes
+
+
+def numbered_column(batch: Batch, name: str, numbers: dict[Hashable, int]) -> IntArray:
+    """Return the number of each row's id, which a column of a table holds."""
+    places, ids = batch.distinct(name)
+    if np.any(places == MISSING):
+        raise ValueError(f"column {name!r} has missing ids: every row needs one")
+    return numbered(ids, numbers, f"column {name!r}")[places]
 
 
 def _key(one: Any) -> Any:
@@ -70,7 +63,7 @@ def _check(one: object, name: str) -> None:
         for field in fields(one):
             _check(getattr(one, field.name), name)
     elif one is None or not _equals_itself(one):
-        raise ValueError(f"{name} has missing ids: every row needs a person")
+        raise ValueError(f"{name} has missing ids: every row needs one")
     elif type(one).__eq__ is object.__eq__ and not isinstance(one, Enum):
         raise TypeError(
             f"{name} holds an id that equals no copy of itself: ids are numbers, strings, bytes, dates, tuples of "

@@ -14,20 +14,6 @@ def in_own_words(read: Callable[[], T], problem: str, kind: type[Exception] = Va
     The error is raised when the other one has been dealt with: it has neither cause nor context, which a traceback or a
     log would print.
 
-    Parameters
-    ----------
-    read : callable
-        Another library's.
-    problem : str
-        What to say: names that were declared, and what is accepted.
-    kind : type of Exception, default ValueError
-        What to raise.
-
-    Returns
-    -------
-    object
-        What `read` returns.
-
     Examples
     --------
     >>> from dpfast.io.own_words import in_own_words

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dpfast.io.columns import check_named_once
-from dpfast.io.ids import numbered
-from dpfast.io.named import MISSING
+from dpfast.io.ids import numbered_column
 from dpfast.io.parts import Part, table_parts
 
 
@@ -41,13 +40,7 @@ class RowOwners:
         self._name = name
 
     def check(self) -> None:
-        """Refuse a table whose parts lack the column, or hold ids of different kinds; no rows are read.
-
-        Raises
-        ------
-        TypeError, ValueError
-            Naming the column, and the part of the table.
-        """
+        """Refuse a table whose parts lack the column, or hold ids of different kinds; no rows are read."""
         kinds = {kind for part in table_parts(self._table) if (kind := self._kind(part)) != "any"}
         if len(kinds) > 1:
             raise TypeError(f"column {self._name!r} holds text in some parts of the table and numbers in others")
@@ -59,10 +52,7 @@ class RowOwners:
         found = [np.empty(0, np.int64)]
         for part in table_parts(self._table):
             for batch, _ in part.read({self._name: "text"}):
-                places, ids = batch.distinct(self._name)
-                if np.any(places == MISSING):
-                    raise ValueError(f"column {self._name!r} has missing ids: every row needs a person")
-                found.append(numbered(ids, numbers, f"column {self._name!r}")[places])
+                found.append(numbered_column(batch, self._name, numbers))
         return np.concatenate(found).astype(dtype or np.int64, copy=False)
 
     def _kind(self, part: Part) -> str:

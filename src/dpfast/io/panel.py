@@ -16,25 +16,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
-from dpfast._arrays import FloatArray, IntArray
+from dpfast._arrays import FloatArray
 from dpfast.io.blocks import as_matrix
 from dpfast.io.frames import FrameBatch, frame_blocks, is_frame
-from dpfast.io.ids import numbered
-from dpfast.io.named import MISSING
+from dpfast.io.ids import numbered_column
+from dpfast.io.states import StateEncoder
 
 Orientation: TypeAlias = Literal["units_by_periods", "periods_by_units"]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A table of units by periods.
+    """A table of units by periods: a row a unit, NaN where an entry is missing, and labels of the periods in order.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_units, n_periods)
-        A row a unit; NaN where an entry is missing and that was allowed.
-    periods : index of length n_periods, optional
-        Labels of the periods, in order: a pandas Index, where the table has any.
+    The labels are a pandas Index, where the table has any.
     """
 
     values: FloatArray
@@ -50,38 +45,16 @@ def open_panel(
     may_miss: bool = False,
     may_be_empty: bool = False,
 ) -> Panel:
-    """Read a panel of units by periods.
+    """Read a panel from an array or a DataFrame that lies as `orientation` says, which is never inferred.
 
-    Parameters
-    ----------
-    table : array or DataFrame
-        A row a unit, or a column a unit, as `orientation` says. Labels of units are not looked at.
-    n_pre : int
-        Number of periods before the intervention: at least one, and fewer than there are.
-    name : str
-        What messages call the table.
-    orientation : {"units_by_periods", "periods_by_units"}
-        Which way round the table lies; never inferred.
-    may_miss : bool
-        Whether missing entries (NaN) are allowed.
-    may_be_empty : bool
-        Whether there may be no unit, where their number is private.
-
-    Returns
-    -------
-    Panel
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the table is ragged, has entries that are no finite numbers, or labels of periods that come twice or out of
-        order; if `n_pre` leaves no period on one side.
+    Labels of units are not looked at; there may be no unit where their number is private (`may_be_empty`). The
+    intervention comes after `n_pre` periods, and `name` is what messages call the table. ValueError or TypeError if it
+    is ragged, has entries that are no finite numbers (NaN is, if it `may_miss` entries), or labels of periods that come
+    twice or out of order; if `n_pre` leaves no period on one side.
 
     Examples
     --------
     >>> from dpfast.io import open_panel
-    >>> open_panel([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], 2).values.shape
-    (2, 3)
     >>> open_panel([[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]], 2, orientation="periods_by_units").values.shape
     (2, 3)
     """
@@ -112,32 +85,11 @@ def open_long_panel(
     may_miss: bool = False,
     may_be_empty: bool = False,
 ) -> tuple[Panel, FloatArray]:
-    """Read a panel with a row for each unit and period, and take the treated unit out of the donors.
+    """Read a panel with a row for each unit and period, in any order, and take the treated unit out of the donors.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        In any order of rows.
-    unit, time, value : str
-        The columns that hold the unit, the period and the outcome.
-    treated : label
-        The unit that is the target. Its periods are those of the panel, in the order of their values (of their
-        categories, where these are declared to be ordered); a donor's rows of other periods are left out.
-    n_pre, may_miss, may_be_empty
-        As for `open_panel`; where entries may be missing, a pair that is not listed is missing.
-
-    Returns
-    -------
-    Panel
-        The donors, in the order of their first rows.
-    ndarray of shape (n_periods,)
-        The target.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a column is missing or is not of numbers, a row has no unit, a pair of unit and period occurs twice or
-        (unless entries may be missing) not at all, or `treated` is no unit.
+    The treated unit's periods are those of the panel, in the order of their values (of their categories, where these
+    are declared to be ordered); a donor's rows of other periods are left out, and one that is not listed is missing.
+    Donors come in the order of their first rows.
 
     Examples
     --------
@@ -157,17 +109,15 @@ def open_long_panel(
         raise ValueError("unit, time and value must be three columns")
     if isinstance(treated, list | tuple | set | np.ndarray):
         raise TypeError(f"treated must be the label of one unit, got {type(treated).__name__}")
-    rows, names = FrameBatch(frame).distinct(unit)
-    if np.any(rows == MISSING):
-        raise ValueError("frame has rows without a unit")
-    numbers: dict[Hashable, int] = {}
-    rows, names = numbered(names, numbers, f"column {unit!r}")[rows], list(numbers)
+    batch, numbers = FrameBatch(frame), dict[Hashable, int]()
+    rows = numbered_column(batch, unit, numbers)
+    names = list(numbers)
     if treated not in names:
         raise ValueError(f"treated must be one of the units in column {unit!r}, got {treated!r}")
     row = names.index(treated)
     periods = _periods_of(frame.loc[(rows == row), time], time)
     shape = len(names), len(periods)
-    columns = _places(frame, time, periods)
+    columns = StateEncoder(periods.tolist()).codes_in(batch, time)
     read = columns >= 0
     cells = (rows * shape[1] + columns)[read]
     times_listed = np.bincount(cells, minlength=shape[0] * shape[1])
@@ -187,23 +137,7 @@ def open_long_panel(
 def target_rows(target: ArrayLike, lengths: dict[str, int], name: str = "target") -> FloatArray:
     """Return public series of targets as an array of shape (n_targets, n_periods), or (n_periods,) for one of them.
 
-    Parameters
-    ----------
-    target : array, Series or DataFrame
-        A series, or a table of targets by periods.
-    lengths : dict of str to int
-        Accepted numbers of periods, with what they are called in messages.
-    name : str
-        What messages call it.
-
-    Returns
-    -------
-    ndarray of shape (n_targets, n_periods) or (n_periods,)
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it is a label, is ragged, has an entry that is no finite number, or another number of periods.
+    `lengths` are the accepted numbers of periods, by what they are called in messages.
     """
     if isinstance(target, str | bytes):
         raise TypeError(
@@ -306,19 +240,3 @@ def _periods_of(column: Any, name: str) -> Any:
 def _labels(column: Any) -> list[Hashable]:
     """Return the entries of a column; whole numbers are integers, also where a gap elsewhere made floats of them."""
     return [int(one) if isinstance(one, float) and one.is_integer() else one for one in column.tolist()]
-
-
-def _places(frame: Any, time: str, periods: Any) -> IntArray:
-    """Return which of the periods each row is of, -1 for none: each found by its own entry alone."""
-    number = {period: place for place, period in enumerate(periods.tolist())}
-
-    def place_of(label: object) -> int:
-        try:
-            return number.get(label, -1)
-        except TypeError:  # not hashable: no period
-            return -1
-
-    codes, labels = FrameBatch(frame).distinct(time)
-    places = np.array([*map(place_of, labels), -1], np.int64)
-    found: IntArray = places[np.where(codes == MISSING, len(labels), codes)]
-    return found

@@ -24,21 +24,11 @@ def is_dask(table: object) -> bool:
 
 
 def reduce_partitions(X: Any, Y: Any, function: Callable[[Any, Any], Any], combine: Callable[[Any, Any], Any]) -> Any:
-    """Compute ``function(x, y)`` for every partition of rows and combine the results in a tree.
+    """Compute ``function(x, y)`` for every partition of rows and combine the results, in an associative way, in a tree.
 
-    Parameters
-    ----------
-    X, Y : Dask array, dataframe or series; Y may be None
-        Arrays are rechunked so that a chunk holds whole rows, and Y follows X. Dataframes must have the same number of
-        partitions as their partner, with the same rows in each.
-    function, combine : callable
-        Must pickle where workers are processes. `combine` must be associative.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If one of X and Y is not a Dask collection, or their partitions differ in number; what `function` raises, and
-        a ValueError in the place of anything that the collections' own tasks raise.
+    Arrays are rechunked so that a chunk holds whole rows, and Y, which may be None, follows X; dataframes must have the
+    same number of partitions as their partner, with the same rows in each. Both functions must pickle where workers are
+    processes. What `function` raises is raised, and a ValueError in the place of anything that the tasks themselves do.
     """
     from dask.delayed import delayed
 

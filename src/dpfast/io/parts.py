@@ -30,37 +30,19 @@ ACCEPTED = (
 
 @dataclass(frozen=True)
 class Part:
-    """A frame, an Arrow object or a file.
+    """A frame, an Arrow object or a file."""
 
-    Parameters
-    ----------
-    label : str
-        For messages.
-    names : list of str
-        Its columns.
-    families : mapping of str to Family, or None
-        What they hold; None for text files, which hold whatever is declared.
-    read : callable
-        From the columns wanted, and what is declared of them, to batches, each with the share that has been read.
-    size : int
-        Bytes, of a file; 0 in memory.
-    """
-
-    label: str
+    label: str  # for messages
     names: list[str]
+    #: What columns hold; None for text files, which hold whatever is declared.
     families: Mapping[str, Family] | None
+    #: From the columns wanted, and what is declared of them, to batches, each with the share that has been read.
     read: Callable[[Mapping[str, str]], Iterator[tuple[Batch, float]]]
-    size: int = 0
+    size: int = 0  # bytes, of a file
 
 
 def table_parts(table: Any) -> Iterator[Part]:
-    """Iterate over the parts of a table of named columns, reading schemas only.
-
-    Raises
-    ------
-    TypeError, ValueError, OSError
-        If it is of no known kind, or a file cannot be read.
-    """
+    """Iterate over the parts of a table of named columns, reading schemas only."""
     if is_path(table):
         yield from map(_file_part, table_files(table, "the table"))
     elif is_frame(table) and table.ndim == 2:

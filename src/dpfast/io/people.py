@@ -21,16 +21,9 @@ from dpfast.io.ids import numbered
 
 @dataclass(frozen=True)
 class People:
-    """The rows that count, person after person.
+    """The rows that count, person after person: those of person i are order[offsets[i] : offsets[i + 1]].
 
-    Parameters
-    ----------
-    n_rows : int
-        Rows of the table.
-    order : ndarray of int64, optional
-        Rows that count, the first person's first, in table order within a person; None for all rows as they lie.
-    offsets : ndarray of int64 (n_people + 1,)
-        Where each person's rows begin in `order`.
+    In table order within a person; `order` is None for all rows as they lie, `n_rows` is the table's number of rows.
     """
 
     n_rows: int
@@ -52,32 +45,13 @@ class People:
 
 
 def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
-    """Find whose rows are whose.
+    """Find whose rows are whose; of each person's, the first `max_rows` count.
 
-    People whose rows are consecutive are found in one pass. Otherwise rows are sorted by person, stably, which takes
-    a few integers of memory a row.
-
-    Parameters
-    ----------
-    groups : array_like (n_rows,)
-        The person each row belongs to: integers, floats, strings, dates or hashable objects, compared as Python
-        compares them: 1 and 1.0 are one person, "1" is another. An array's ids are of its dtype; those of a list or
-        another sequence stay as they are, whatever they are side by side with. They are only told apart: people come in
-        the order of their first rows.
-    max_rows : int
-        Rows of a person beyond the first so many do not count.
-    ordered : bool, default True
-        Whether rows are needed person after person. If not, and all rows count, nothing is sorted and `order` is None.
-
-    Returns
-    -------
-    People
-
-    Raises
-    ------
-    ValueError, TypeError
-        If ids are not 1-D, are missing, or are of a kind that cannot name people: NaN, or an object that is equal to
-        nothing but itself.
+    `groups` are the people that rows belong to, compared as Python compares them: 1 and 1.0 are one person, "1" is
+    another. An array's ids are of its dtype; those of a list or another sequence stay as they are, whatever they are
+    side by side with. They are only told apart: people come in the order of their first rows. Those whose rows are
+    consecutive are found in one pass; otherwise rows are sorted by person, stably, which takes a few integers of memory
+    a row, unless they are not needed `ordered` and all count: then `order` is None.
     """
     codes = _comparable(groups)
     n_rows = len(codes)
@@ -128,7 +102,7 @@ def _comparable(groups: object) -> NDArray[Any]:
     if ids.dtype.kind not in "biufSUmM":
         raise TypeError(f"groups has dtype {dtype_name(ids)}; integers, floats, strings, dates or objects are needed")
     if (ids.dtype.kind == "f" and np.isnan(ids).any()) or (ids.dtype.kind in "mM" and np.isnat(ids).any()):
-        raise ValueError("groups has missing ids: every row needs a person")
+        raise ValueError("groups has missing ids: every row needs one")
     return ids
 
 

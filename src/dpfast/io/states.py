@@ -6,9 +6,10 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import IntArray
+from dpfast.io.named import MISSING, Batch
 
 
 class StateEncoder:
@@ -21,7 +22,7 @@ class StateEncoder:
 
     Raises
     ------
-    TypeError, ValueError
+    ValueError, TypeError
         If a state is not hashable or is listed twice, or there are none.
 
     Examples
@@ -48,12 +49,17 @@ class StateEncoder:
     def __len__(self) -> int:
         return len(self.states)
 
-    def codes(self, values: Iterable[Any]) -> NDArray[np.int64]:
+    def codes(self, values: Iterable[Any]) -> IntArray:
         """Return the number of each state, -1 for one that is not declared or not hashable."""
         if isinstance(values, np.ndarray) and values.dtype.kind in "biuSU" and values.ndim == 1:
             distinct, places = np.unique(values, return_inverse=True)
             return np.array([self._number(value) for value in distinct.tolist()], np.int64)[places]
         return np.array([self._number(value) for value in values], np.int64)
+
+    def codes_in(self, batch: Batch, name: str) -> IntArray:
+        """Return the number of each entry of a column, found by that entry alone; a missing one is None."""
+        places, values = batch.distinct(name)
+        return self.codes([*values, None])[np.where(places == MISSING, len(values), places)]
 
     def _number(self, value: Any) -> int:
         try:
@@ -72,13 +78,7 @@ class StateEncoder:
 
 
 def declared_states(n_states: int | None, states: Iterable[Hashable] | None) -> tuple[int, StateEncoder | None]:
-    """Return the number of states, and their encoder where they were listed; one of the two must be declared.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If neither or both were given, or as `StateEncoder`.
-    """
+    """Return the number of states, and their encoder where they were listed; one of the two must be declared."""
     if (n_states is None) == (states is None):
         raise ValueError(
             "either n_states or states must be given: which states there are is public, and never taken from the data"

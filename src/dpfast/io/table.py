@@ -22,19 +22,7 @@ _MAPPED_ROWS = 8192
 
 @dataclass(frozen=True)
 class Table:
-    """Features and outcomes in one of three shapes: whole arrays, a stream of blocks, Dask collections.
-
-    Parameters
-    ----------
-    n_features, n_outcomes : int
-        Columns of X and of Y (0 without outcomes).
-    arrays : tuple of (ndarray, ndarray or None), optional
-        The whole table, where it is in memory or memory-mapped.
-    stream : iterator of (rows, rows or None), optional
-        Its blocks, arrays or ColumnBlocks, to be read once.
-    collections : tuple, optional
-        X and Y, where they are Dask collections.
-    """
+    """Features and outcomes: whole arrays, a stream of blocks to be read once, or Dask collections."""
 
     n_features: int
     n_outcomes: int
@@ -67,26 +55,9 @@ def map_block(x: Rows, y: Rows | None, map_x: BlockMap | None, map_y: BlockMap |
 
 
 def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
-    """Learn the widths of a table, reading no more than the first block of a file or an iterable.
+    """Learn the widths of anything `blocks` reads, or of Dask collections; no more than a first block is read.
 
-    Parameters
-    ----------
-    X : table or iterable
-        Features: anything `blocks` reads, or a Dask collection.
-    Y : table or iterable, optional
-        Outcomes.
-    may_copy : bool, default False
-        Whether a frame of several blocks or dtypes may be copied into one array.
-
-    Returns
-    -------
-    Table
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a table is of no known kind, is not numeric, has no columns or no blocks, or X and Y are known to differ in
-        their number of rows.
+    A frame of several blocks or dtypes is made one array if it `may_copy`.
     """
     if is_dask(X) or is_dask(Y):
         return Table(_width(X, "X"), 0 if Y is None else _width(Y, "Y"), collections=(X, Y))

@@ -82,35 +82,18 @@ class Trajectories:
             raise ValueError(f"n_states must be below 2**31, got {number}")
         if encoder is not None and len(encoder) != number:
             raise ValueError(f"n_states is {number}, but encoder has {len(encoder)} states")
-        self._check_and_set(states, rewards, offsets, number, encoder)
-
-    @quiet
-    def _check_and_set(
-        self,
-        states: ArrayLike,
-        rewards: ArrayLike,
-        offsets: ArrayLike,
-        n_states: int,
-        encoder: StateEncoder | None,
-    ) -> Trajectories:
-        state, reward, offset = _states(states), _rewards(rewards), _offsets(offsets)
-        if len(state) != len(reward):
-            raise ValueError("states and rewards have different lengths")
-        _check_offsets(offset, len(state))
-        _check_steps(state, reward, n_states)
-        return self._set(state, reward, offset, n_states, encoder)
+        self._set(number, encoder, *_checked(states, rewards, offsets, number))
 
     def _set(
         self,
+        n_states: int,
+        encoder: StateEncoder | None,
         states: NDArray[Any],
         rewards: NDArray[Any],
         offsets: IntArray,
-        n_states: int,
-        encoder: StateEncoder | None,
     ) -> Trajectories:
+        self.n_states, self.encoder = n_states, encoder
         self.states, self.rewards, self.offsets = map(_read_only, (states, rewards, offsets))
-        self.n_states = n_states
-        self.encoder = encoder
         return self
 
     @classmethod
@@ -133,13 +116,9 @@ class Trajectories:
         states : iterable of hashable, optional
             All states there are: see `StateEncoder`.
 
-        Returns
-        -------
-        Trajectories
-
         Raises
         ------
-        TypeError, ValueError
+        ValueError, TypeError
             As the class, or if a step has another form or a state is not an integer where integers were declared.
 
         Examples
@@ -186,7 +165,7 @@ class Trajectories:
 
         Raises
         ------
-        TypeError, ValueError
+        ValueError, TypeError
             As `from_episodes`, or if a column is not there, ids or steps are missing, or steps occur twice.
         """
         number, encoder = declared_states(n_states, states)
@@ -221,21 +200,16 @@ class Trajectories:
         block_steps : int
             Least number of steps in a block, but for the last.
 
-        Returns
-        -------
-        iterator of Trajectories
-
         Raises
         ------
-        TypeError, ValueError, ImportError
-            As `from_frame`, or if rows are not sorted, or pyarrow is not installed. Positions count from the first
-            trajectory of the first file.
+        ValueError, TypeError, ImportError
+            As `from_frame`, or if rows are not sorted, or pyarrow is not installed.
         """
         number, encoder = declared_states(n_states, states)
         names = sources.Names(trajectory, state, reward, step)
         least = check.positive_integer("block_steps", block_steps)
         for block in sources.iter_parquet(path, names, encoder, least):
-            yield cls.__new__(cls)._check_and_set(*block, number, encoder)
+            yield cls(*block, number, encoder=encoder)
 
     @classmethod
     def from_gymnasium(
@@ -270,13 +244,9 @@ class Trajectories:
         encode : callable, optional
             From an observation to a state; default the observation itself.
 
-        Returns
-        -------
-        Trajectories
-
         Raises
         ------
-        TypeError, ValueError
+        ValueError, TypeError
             As `from_episodes`, or if observations are not discrete and no `states` were given.
         """
         number, encoder, encoded = sources.declared_observations(env.observation_space, states, encode)
@@ -300,13 +270,9 @@ class Trajectories:
         states, encode
             As for `from_gymnasium`.
 
-        Returns
-        -------
-        Trajectories
-
         Raises
         ------
-        TypeError, ValueError
+        ValueError, TypeError
             As `from_gymnasium`.
         """
         number, encoder, encoded = sources.declared_observations(dataset.observation_space, states, encode)
@@ -314,13 +280,7 @@ class Trajectories:
 
     @classmethod
     def concatenate(cls, parts: Iterable[Trajectories]) -> Trajectories:
-        """Return the trajectories of all parts, which share their states, in order.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If something else is among them, there are none, or their states differ.
-        """
+        """Return the trajectories of all parts, at least one, which share their states, in order."""
         several = list(parts)
         for part in several:
             if not isinstance(part, Trajectories):
@@ -331,14 +291,11 @@ class Trajectories:
         if any((part.n_states, part.encoder) != (first.n_states, first.encoder) for part in several):
             raise ValueError("parts must be over the same states")
         starts = np.cumsum([0, *(part.n_steps for part in several)])
-        offsets = [part.offsets[:-1] + start for part, start in zip(several, starts, strict=False)]
-        return cls.__new__(cls)._set(
-            np.concatenate([part.states for part in several]),
-            np.concatenate([part.rewards for part in several]),
-            np.concatenate([*offsets, starts[-1:]]),
-            first.n_states,
-            first.encoder,
-        )
+        starting = [part.offsets[:-1] + start for part, start in zip(several, starts, strict=False)]
+        states = np.concatenate([part.states for part in several])
+        rewards = np.concatenate([part.rewards for part in several])
+        offsets = np.concatenate([*starting, starts[-1:]])
+        return cls.__new__(cls)._set(first.n_states, first.encoder, states, rewards, offsets)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -370,9 +327,8 @@ class Trajectories:
             lengths = np.diff(self.offsets)[positions]
             offsets = np.concatenate([[0], np.cumsum(lengths)])
             steps = np.repeat(self.offsets[positions] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return Trajectories.__new__(Trajectories)._set(
-            self.states[steps], self.rewards[steps], offsets, self.n_states, self.encoder
-        )
+        several = Trajectories.__new__(Trajectories)
+        return several._set(self.n_states, self.encoder, self.states[steps], self.rewards[steps], offsets)
 
     def _positions(self, selected: Any) -> IntArray:
         if isinstance(selected, slice):
@@ -403,54 +359,40 @@ class Trajectories:
         return f"<Trajectories over {self.n_states} states: not private>"
 
 
-def _check_steps(states: NDArray[Any], rewards: NDArray[Any], n_states: int) -> None:
-    """Raise ValueError for a trajectory with a state or a reward that is not allowed; whose it is, is not said."""
-    step = kernel.first_bad_step(states, rewards, n_states, _LARGEST_REWARD)
-    if step < 0:
-        return
-    if not 0 <= states[step] < n_states:
-        raise ValueError(f"a trajectory has a state that is none of the {n_states} declared")
-    raise ValueError("a trajectory has a reward that is not finite and below 1e200 in size")
-
-
-def _check_offsets(offsets: IntArray, n_steps: int) -> None:
-    if offsets[0] != 0 or offsets[-1] != n_steps:
+@quiet
+def _checked(states: ArrayLike, rewards: ArrayLike, offsets: ArrayLike, n_states: int) -> sources.Flat:
+    """Return arrays as kernels read them, or raise; whose trajectory is at fault is not said."""
+    state = _vector("states", states, "iu", "integers (or declare others: see StateEncoder)")
+    reward = _vector("rewards", rewards, "fiub", "real numbers")
+    offset = in_c_order(_vector("offsets", offsets, "iu", "integers"), np.int64)
+    state = in_c_order(state, np.int32 if state.dtype.itemsize < 4 or state.dtype == np.int32 else np.int64)
+    reward = in_c_order(reward, np.float32 if reward.dtype == np.float32 else np.float64)
+    if len(state) != len(reward):
+        raise ValueError("states and rewards have different lengths")
+    if len(offset) == 0:
+        raise ValueError("offsets must have an entry for each trajectory, and one more")
+    if offset[0] != 0 or offset[-1] != len(state):
         raise ValueError("offsets must begin with 0 and end with the number of steps")
     # Compared, not subtracted: differences of 64-bit integers wrap.
-    if not np.all(offsets[1:] > offsets[:-1]):
+    if not np.all(offset[1:] > offset[:-1]):
         raise ValueError("a trajectory is empty, or ends before it begins: offsets must increase")
+    step = kernel.first_bad_step(state, reward, n_states, _LARGEST_REWARD)
+    if step >= 0 and not 0 <= state[step] < n_states:
+        raise ValueError(f"a trajectory has a state that is none of the {n_states} declared")
+    if step >= 0:
+        raise ValueError("a trajectory has a reward that is not finite and below 1e200 in size")
+    return sources.Flat(state, reward, offset)
 
 
-def _states(values: ArrayLike) -> NDArray[Any]:
-    array = _flat("states", values)
-    if array.dtype.kind not in "iu" and len(array) > 0:
-        raise TypeError(f"states must be integers (or declare others: see StateEncoder), got dtype {dtype_name(array)}")
-    narrow = array.dtype.itemsize < 4 or array.dtype == np.int32
-    return in_c_order(array, np.int32 if narrow else np.int64)
-
-
-def _rewards(values: ArrayLike) -> NDArray[Any]:
-    array = _flat("rewards", values)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"rewards must be real numbers, got dtype {dtype_name(array)}")
-    return in_c_order(array, np.float32 if array.dtype == np.float32 else np.float64)
-
-
-def _offsets(values: ArrayLike) -> IntArray:
-    array = _flat("offsets", values)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"offsets must be integers, got dtype {dtype_name(array)}")
-    if len(array) == 0:
-        raise ValueError("offsets must have an entry for each trajectory, and one more")
-    return in_c_order(array, np.int64)
-
-
-def _flat(name: str, values: ArrayLike) -> NDArray[Any]:
+def _vector(name: str, values: ArrayLike, kinds: str, accepted: str) -> NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; every step needs a value")
     array: NDArray[Any] = in_own_words(partial(np.asarray, values), f"{name} must be a 1-D array of numbers")
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D, got {array.ndim} dimensions")
+    # An empty list is an array of floats.
+    if array.dtype.kind not in kinds and len(array) > 0:
+        raise TypeError(f"{name} must be {accepted}, got dtype {dtype_name(array)}")
     return array
 
 

@@ -7,7 +7,7 @@ None of the libraries is imported: whoever has their objects has done so, and py
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import index
 from os import PathLike
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
-from dpfast.io.arrow import parquet_batches, parquet_schema
+from dpfast.io.arrow import ArrowBatch, is_number, parquet_batches, parquet_schema
 from dpfast.io.files import file_format, table_files
 from dpfast.io.frames import is_frame
 from dpfast.io.own_words import in_own_words
@@ -52,6 +52,12 @@ class Names(NamedTuple):
     def listed(self) -> list[str]:
         """Return the columns there are."""
         return [name for name in self if name is not None]
+
+    def check(self, columns: Container[str], table: str) -> None:
+        """Refuse a table without one of them."""
+        for name in self.listed():
+            if name not in columns:
+                raise ValueError(f"{table} has no column {name!r}")
 
 
 class _Collector:
@@ -95,9 +101,7 @@ def from_frame(frame: Any, names: Names, encoder: StateEncoder | None) -> Flat:
     """Flatten a long pandas DataFrame."""
     if not is_frame(frame) or frame.ndim != 2:
         raise TypeError(f"frame must be a pandas DataFrame, got {type(frame).__name__}")
-    missing = [name for name in names.listed() if name not in frame.columns]
-    if missing:
-        raise ValueError(f"frame has no column {missing[0]!r}")
+    names.check(frame.columns, "frame")
     for name in (names.trajectory, names.step):
         if name is not None and frame[name].isna().any():
             raise ValueError(f"column {name!r} has missing entries")
@@ -207,22 +211,20 @@ def _parquet_rows(path: str | PathLike[str], names: Names, encoder: StateEncoder
         if file_format(file, "path") != "parquet":
             raise TypeError(f"path must name Parquet files, got the suffix {file.suffix!r}")
         schema = parquet_schema(file)
-        missing = [name for name in names.listed() if name not in schema.names]
-        if missing:
-            raise ValueError(f"{str(file)!r} has no column {missing[0]!r}")
+        names.check(schema.names, repr(str(file)))
         types = sys.modules["pyarrow"].types
         if encoder is None and not types.is_integer(schema.field(names.state).type):
             raise TypeError(f"column {names.state!r} must hold integers with n_states: else give `states`")
         if encoder is not None:
             _check_listable(schema.field(names.state).type, names.state)
         reward = schema.field(names.reward).type
-        if not (types.is_floating(reward) or types.is_integer(reward) or types.is_boolean(reward)):
+        if not is_number(reward):
             raise TypeError(f"column {names.reward!r} must hold real numbers, got {reward}")
         for batch, _ in parquet_batches(file, names.listed()):
             if batch.num_rows > 0:
                 yield _Rows(
                     _sorted_column(batch, names.trajectory),
-                    _batch_states(batch.column(names.state), encoder),
+                    _batch_states(batch, names.state, encoder),
                     batch.column(names.reward).to_numpy(zero_copy_only=False),
                     None if names.step is None else _sorted_column(batch, names.step),
                 )
@@ -245,13 +247,11 @@ def _check_listable(kind: Any, name: str) -> None:
         in_own_words(pyarrow.nulls(0, kind).dictionary_encode, problem, TypeError)
 
 
-def _batch_states(column: Any, encoder: StateEncoder | None) -> NDArray[Any]:
-    if encoder is None:
-        return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False))
-    if not sys.modules["pyarrow"].types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    codes = encoder.codes([*column.dictionary.to_pylist(), None])
-    return np.asarray(codes[column.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)])
+def _batch_states(batch: Any, name: str, encoder: StateEncoder | None) -> NDArray[Any]:
+    if encoder is not None:
+        return encoder.codes_in(ArrowBatch(batch), name)
+    column = batch.column(name)
+    return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False))
 
 
 def declared_observations(

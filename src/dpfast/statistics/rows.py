@@ -137,5 +137,5 @@ def centred(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple
 
 
 def shortened(rows: Rows, bound: float) -> FloatArray:
-    """Scale rows that are longer than a bound onto it, to within NORM_SLACK; others stay, and not finite ones are NaN."""
+    """Scale rows longer than a bound onto it, to within NORM_SLACK; those that are not finite become NaN."""
     return RowMap(bound=bound)(rows)
