@@ -1,4 +1,5 @@
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from dpfast.papers.policy_evaluation import (
     lsl_excess_risk_of_counts,
     lsw_excess_risk,
     lsw_excess_risk_simple,
+    printed_smooth_gaussian,
 )
+from dpfast.privacy import SmoothGaussian, UnsoundCalibrationWarning, smooth_gaussian_delta
 
 CHAIN = 0.5 * np.eye(5) + 0.4 * np.eye(5, k=1)  # a step of 10% ends the trajectory
 START = np.array([0.7, 0.0, 0.3, 0.0, 0.0])
@@ -281,3 +284,37 @@ def test_printed_bound_needs_the_printed_floor_on_the_ridge():
 def test_bad_arguments_are_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("source", ["paper", "icml"])
+def test_printed_constants_hold_over_their_range(source):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for epsilon in (0.01, 0.1, 1.0, 5.0):
+            for delta in (0.1, 1e-6, 1e-12):
+                for dim in (1, 10, 10_000):
+                    printed = printed_smooth_gaussian(epsilon, delta, dim, source)
+                    assert smooth_gaussian_delta(printed.alpha, printed.beta, epsilon, dim) <= delta
+
+
+def test_printed_constants_are_the_printed_ones():
+    assert printed_smooth_gaussian(math.inf, 1e-6, 3) == SmoothGaussian(0.0, math.inf)
+    assert printed_smooth_gaussian(1.0, 1e-6, 10).alpha == pytest.approx(82.7, abs=0.05)
+    paper = printed_smooth_gaussian(0.5, 1e-5, 9)
+    root = math.sqrt(2 * math.log(4e5))
+    assert paper.alpha == pytest.approx(15 * root / 0.5, rel=1e-14)
+    assert paper.beta == pytest.approx(2 * math.log(2) * 0.5 / (5 * (3 + root) ** 2), rel=1e-14)
+    icml = printed_smooth_gaussian(0.5, 1e-5, 9, "icml")
+    assert icml.alpha == pytest.approx(5 * math.sqrt(2 * math.log(2e5)) / 0.5, rel=1e-14)
+    assert icml.beta == pytest.approx(0.5 / (4 * (9 + math.log(2e5))), rel=1e-14)
+
+
+def test_printed_constants_warn_where_they_fail():
+    """Beyond the lemma's epsilon <= 5 the conference's alpha falls like 1/epsilon and its beta grows with epsilon."""
+    with pytest.warns(UnsoundCalibrationWarning, match=r"give delta = .* where 1e-06 is claimed"):
+        printed = printed_smooth_gaussian(300.0, 1e-6, 2, "icml")
+    assert smooth_gaussian_delta(printed.alpha, printed.beta, 300.0, 2) > 1e-6
+    with pytest.raises(ValueError, match="epsilon must be at most 5"):
+        printed_smooth_gaussian(5.1, 1e-6, 2)
+    with pytest.raises(ValueError, match="source"):
+        printed_smooth_gaussian(1.0, 1e-6, 2, "journal")

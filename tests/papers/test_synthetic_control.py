@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpfast.papers import synthetic_control as theory
+from dpfast.privacy import weight_sensitivity
 
 RUNS = 400
 
@@ -215,6 +216,47 @@ def test_curvature_is_attained_and_never_exceeded(n):
     for _ in range(300):
         donors, row = rng.choice([-1.0, 0.0, 1.0, rng.uniform(-1, 1)], size=(n, 6)), rng.uniform(-1, 1, 6)
         assert hessian_change(donors, row) <= bound.corrected
+
+
+@pytest.mark.parametrize(("n", "ratio"), [(10, 12.0), (100, 29.4)])
+def test_the_printed_noise_is_many_times_what_it_takes(n, ratio):
+    printed = theory.printed_output_noise(1.0, 1.0, n_donors=n, n_pre=n, n_post=3, ridge=float(n))
+    needed = weight_sensitivity(n, math.sqrt(n), n_donors=n, row_norm=math.sqrt(n))
+    assert printed.weight_scale / needed == pytest.approx(ratio, rel=0.01)
+    assert printed.donor_scale == pytest.approx(2.0 * math.sqrt(3.0))
+
+
+def test_the_printed_output_noise_is_private_for_every_ridge():
+    for n in (1, 2, 10, 1000):
+        for before in (1, 10, 100):
+            for ridge in np.geomspace(1e-3, 1e6, 50):
+                printed = theory.printed_output_noise(1.0, 1.0, n_donors=n, n_pre=before, n_post=1, ridge=ridge)
+                root = math.sqrt(before)
+                assert weight_sensitivity(ridge, root, n_donors=n, row_norm=root) < printed.weight_scale
+
+
+def test_printed_objective_noise_follows_the_algorithm():
+    def printed(epsilon, delta, **changes):
+        sizes = {"n_donors": 10, "n_pre": 10, "n_post": 3, "ridge": 10.0, "curvature": 120.0}
+        return theory.printed_objective_noise(epsilon, 1.0, delta, **(sizes | changes))
+
+    low = printed(1.0, 0.0)
+    assert low.weights.noise_epsilon == 0.5
+    assert low.weights.strong_convexity == pytest.approx(120.0 / (math.exp(0.25) - 1.0))
+    assert low.weight_scale == pytest.approx(min(40.0 * math.sqrt(18.0), 120.0 * math.sqrt(10.0) + 40.0) / 0.5)
+    gaussian = printed(1.0, 1e-6)
+    assert gaussian.weight_scale == pytest.approx(40.0 * math.sqrt(18.0) * math.sqrt(2.0 * math.log(2e6) + 1.0) / 0.5)
+    # Where epsilon is large enough no convexity is added.
+    high = printed(6.0, 0.0)
+    assert high.weights.strong_convexity == 10.0
+    assert high.weights.noise_epsilon == pytest.approx(6.0 - 2.0 * math.log(13.0))
+
+
+def test_printed_noise_names_what_it_refuses():
+    with pytest.raises(ValueError, match="ridge must be positive"):
+        theory.printed_output_noise(1.0, 1.0, n_donors=1, n_pre=1, n_post=1, ridge=0.0)
+    with pytest.raises(ValueError, match="epsilon_donors must be positive"):
+        theory.printed_objective_noise(1.0, 0.0, 0.0, n_donors=1, n_pre=1, n_post=1, ridge=1.0, curvature=1.0)
 
 
 def test_recommended_ridge_is_the_number_of_pre_periods():

@@ -7,7 +7,6 @@ import pytest
 from neighbours import climb, row_in_ball
 
 from dpfast import Privacy
-from dpfast.papers.donors_printed import printed_objective_noise, printed_output_noise
 from dpfast.privacy import (
     donor_curvature,
     donor_gradient,
@@ -196,40 +195,6 @@ def test_a_single_donor_is_on_a_line():
     assert ratios[0] < ratios[1]
 
 
-@pytest.mark.parametrize(("n", "ratio"), [(10, 12.0), (100, 29.4)])
-def test_the_printed_noise_is_many_times_what_it_takes(n, ratio):
-    printed = printed_output_noise(1.0, 1.0, n_donors=n, n_pre=n, n_post=3, ridge=float(n))
-    needed = weight_sensitivity(n, math.sqrt(n), n_donors=n, row_norm=math.sqrt(n))
-    assert printed.weight_scale / needed == pytest.approx(ratio, rel=0.01)
-    assert printed.donor_scale == pytest.approx(2.0 * math.sqrt(3.0))
-
-
-def test_the_printed_output_noise_is_private_for_every_ridge():
-    for n in (1, 2, 10, 1000):
-        for before in (1, 10, 100):
-            for ridge in np.geomspace(1e-3, 1e6, 50):
-                printed = printed_output_noise(1.0, 1.0, n_donors=n, n_pre=before, n_post=1, ridge=ridge)
-                root = math.sqrt(before)
-                assert weight_sensitivity(ridge, root, n_donors=n, row_norm=root) < printed.weight_scale
-
-
-def test_printed_objective_noise_follows_the_algorithm():
-    def printed(epsilon, delta, **changes):
-        sizes = {"n_donors": 10, "n_pre": 10, "n_post": 3, "ridge": 10.0, "curvature": 120.0}
-        return printed_objective_noise(epsilon, 1.0, delta, **(sizes | changes))
-
-    low = printed(1.0, 0.0)
-    assert low.noise_epsilon == 0.5
-    assert low.strong_convexity == pytest.approx(120.0 / (math.exp(0.25) - 1.0))
-    assert low.scale == pytest.approx(min(40.0 * math.sqrt(18.0), 120.0 * math.sqrt(10.0) + 40.0) / 0.5)
-    gaussian = printed(1.0, 1e-6)
-    assert gaussian.scale == pytest.approx(40.0 * math.sqrt(18.0) * math.sqrt(2.0 * math.log(2e6) + 1.0) / 0.5)
-    # Where epsilon is large enough no convexity is added.
-    high = printed(6.0, 0.0)
-    assert high.strong_convexity == 10.0
-    assert high.noise_epsilon == pytest.approx(6.0 - 2.0 * math.log(13.0))
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -240,14 +205,6 @@ def test_printed_objective_noise_follows_the_algorithm():
         (lambda: calibrated_output(Privacy(1.0), n_post=0), "n_post must be at least 1"),
         (lambda: calibrated_objective(Privacy(math.inf)), "epsilon must be finite"),
         (lambda: calibrated_objective(Privacy(1.0), ridge=-1.0), "ridge must be at least 0"),
-        (
-            lambda: printed_output_noise(1.0, 1.0, n_donors=1, n_pre=1, n_post=1, ridge=0.0),
-            "ridge must be positive",
-        ),
-        (
-            lambda: printed_objective_noise(1.0, 0.0, 0.0, n_donors=1, n_pre=1, n_post=1, ridge=1.0, curvature=1.0),
-            "epsilon_donors must be positive",
-        ),
     ],
 )
 def test_bad_input_is_refused(call, message):

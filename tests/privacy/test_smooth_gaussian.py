@@ -1,5 +1,4 @@
 import math
-import warnings
 
 import mpmath as mp
 import numpy as np
@@ -11,11 +10,9 @@ from reference.spherical import exact_divergence
 from dpfast.noise import SeededSource, gaussian, grid_for_scales
 from dpfast.privacy import (
     SmoothGaussian,
-    UnsoundCalibrationWarning,
     best_beta,
     gaussian_delta,
     gaussian_scale,
-    printed_smooth_gaussian,
     smooth_gaussian,
     smooth_gaussian_delta,
 )
@@ -51,7 +48,9 @@ log_uniform = {
 
 
 def lemma_beta(epsilon, delta, dim):
-    return printed_smooth_gaussian(epsilon, delta, dim).beta
+    """The beta of the printed Lemma 1."""
+    root = math.sqrt(2.0 * math.log(4.0 / delta))
+    return 2.0 * math.log(2.0) * epsilon / (5.0 * (math.sqrt(dim) + root) ** 2)
 
 
 @pytest.mark.parametrize("point", HARD_POINTS)
@@ -96,7 +95,6 @@ def test_known_values():
     beta = lemma_beta(1.0, 1e-6, 10)
     assert smooth_gaussian(1.0, 1e-6, 10, beta).alpha == pytest.approx(4.367, abs=5e-4)
     assert smooth_gaussian(1.0, 1e-6, 10, 5 * beta).alpha == pytest.approx(5.126, abs=6e-4)
-    assert printed_smooth_gaussian(1.0, 1e-6, 10).alpha == pytest.approx(82.7, abs=0.05)
 
 
 @given(log_uniform["epsilon"], log_uniform["delta"], log_uniform["dim"], st.floats(-3.0, 1.0))
@@ -218,7 +216,6 @@ def test_no_noise():
     assert smooth_gaussian(math.inf, 1e-6, 3, beta=0.5) == SmoothGaussian(0.0, 0.5)
     assert smooth_gaussian(math.inf, 1e-6, 3).scale(2.0, tau=1.0) == 0.0
     assert smooth_gaussian(math.inf, 1e-6, 3).smoothness() == math.inf
-    assert printed_smooth_gaussian(math.inf, 1e-6, 3) == SmoothGaussian(0.0, math.inf)
     assert smooth_gaussian_delta(0.0, 0.1, math.inf, 3) == 0.0
 
 
@@ -229,38 +226,6 @@ def test_delta_of_extreme_arguments_stays_in_range():
     assert smooth_gaussian_delta(1e-20, 1e-9, 1.0, 3) == 1.0
     assert smooth_gaussian_delta(1e300, 1e-300, 1e300, 10**6) == 5e-324
     assert smooth_gaussian_delta(10.0, 1e-3, 0.0, 10) == pytest.approx(math.erf(0.1 / math.sqrt(8)), rel=0.02)
-
-
-@pytest.mark.parametrize("source", ["paper", "icml"])
-def test_printed_constants_hold_over_their_range(source):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for epsilon in (0.01, 0.1, 1.0, 5.0):
-            for delta in (0.1, 1e-6, 1e-12):
-                for dim in (1, 10, 10_000):
-                    printed = printed_smooth_gaussian(epsilon, delta, dim, source)
-                    assert smooth_gaussian_delta(printed.alpha, printed.beta, epsilon, dim) <= delta
-
-
-def test_printed_constants_are_the_printed_ones():
-    paper = printed_smooth_gaussian(0.5, 1e-5, 9)
-    root = math.sqrt(2 * math.log(4e5))
-    assert paper.alpha == pytest.approx(15 * root / 0.5, rel=1e-14)
-    assert paper.beta == pytest.approx(2 * math.log(2) * 0.5 / (5 * (3 + root) ** 2), rel=1e-14)
-    icml = printed_smooth_gaussian(0.5, 1e-5, 9, "icml")
-    assert icml.alpha == pytest.approx(5 * math.sqrt(2 * math.log(2e5)) / 0.5, rel=1e-14)
-    assert icml.beta == pytest.approx(0.5 / (4 * (9 + math.log(2e5))), rel=1e-14)
-
-
-def test_printed_constants_warn_where_they_fail():
-    """Beyond the lemma's epsilon <= 5 the conference's alpha falls like 1/epsilon and its beta grows with epsilon."""
-    with pytest.warns(UnsoundCalibrationWarning, match=r"give delta = .* where 1e-06 is claimed"):
-        printed = printed_smooth_gaussian(300.0, 1e-6, 2, "icml")
-    assert smooth_gaussian_delta(printed.alpha, printed.beta, 300.0, 2) > 1e-6
-    with pytest.raises(ValueError, match="epsilon must be at most 5"):
-        printed_smooth_gaussian(5.1, 1e-6, 2)
-    with pytest.raises(ValueError, match="source"):
-        printed_smooth_gaussian(1.0, 1e-6, 2, "journal")
 
 
 def test_best_beta_is_the_best_of_a_fine_scan():

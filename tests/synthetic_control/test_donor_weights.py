@@ -276,7 +276,7 @@ def test_printed_objective_perturbation_is_not_private(delta, epsilon, printed_d
     chosen = PrintedObjectivePerturbation.calibrate(
         Privacy(2.0 * epsilon, delta), bounds, 10.0, split=(epsilon, epsilon), curvature=20.0
     )
-    own = chosen.noise_scales
+    own = chosen.noise_scales.weights
     law = law_of_noise(own.mechanism, own.scale)
     grid = np.linspace(-400.0, 400.0, 4_000_001)
     laws = [
@@ -302,7 +302,7 @@ def test_the_printed_objective_perturbation_warns_and_promises_nothing():
         draws = np.array([chosen.release(rows, source, "").values["weights"] for _ in range(600)])
     # The noise that gives these weights, from the condition of the first order.
     b = 2.0 * (rows.pre @ rows.target)[:, None] - (2.0 * rows.pre @ rows.pre.T + chosen.ridge * np.eye(N)) @ draws.T
-    assert stats.kstest((b / chosen.noise_scales.scale).ravel(), "norm").pvalue > FALSE_REJECT
+    assert stats.kstest((b / chosen.noise_scales.weight_scale).ravel(), "norm").pvalue > FALSE_REJECT
 
 
 @pytest.mark.parametrize("delta", [1e-6, 0.0])

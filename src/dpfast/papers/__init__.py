@@ -1,6 +1,14 @@
-"""The papers' error bounds as functions of public numbers: as printed, and corrected where they are off."""
+"""The printed algorithms and error bounds of the papers, as they are printed and corrected; one module a paper.
 
-from dpfast.papers import convex_erm, policy_evaluation, sparse_regression, synthetic_control
-from dpfast.papers.bound import Bound
+Nothing of the library imports this package but `dpfast.releases.printed`, when ``calibration="paper"`` asks for it.
+"""
 
-__all__ = ["Bound", "convex_erm", "policy_evaluation", "sparse_regression", "synthetic_control"]
+from dpfast._lazy import lazy
+
+_MODULES = ("convex_erm", "policy_evaluation", "primo", "sparse_regression", "synthetic_control")
+
+__all__ = ["Bound", "convex_erm", "policy_evaluation", "primo", "sparse_regression", "synthetic_control"]
+
+__getattr__, __dir__ = lazy(
+    __name__, {"Bound": f"{__name__}.bound"} | {name: f"{__name__}.{name}" for name in _MODULES}
+)

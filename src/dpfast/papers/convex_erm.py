@@ -1,4 +1,4 @@
-"""Error bounds of objective perturbation, as printed and corrected.
+"""Private convex empirical risk minimization (Kifer, Smith, Thakurta, COLT 2012): printed noise, and error bounds.
 
 Algorithm 1 minimises n J(theta) + (Delta/2) ||theta||^2 + b'theta over a closed convex F, where n J is the summed loss
 plus a regulariser, its noise b either of density exp(-epsilon ||b||/(2 zeta)) ("gamma", delta = 0) or Gaussian of
@@ -26,105 +26,89 @@ symmetric, ||b + Delta theta_hat||^2 is E||b||^2 + Delta^2 ||theta_hat||^2. What
   grow with n, the conversion that it cites adds a term that does not fall with n.
 - Theorem 30 (a) leaves out the 2 of its equation (18), which is not needed.
 
+Arguments by their letters: `n`, `n_features` p, `epsilon` and `delta` (the noise's law as above), `gradient` zeta and
+`curvature` lambda (bounds on the norm of a person's gradient and on the eigenvalues of their Hessian),
+`strong_convexity` Delta, `loss_convexity` eta, `norm` ||theta_hat|| or a bound on it, `gamma` in (0, 1), how often a
+bound may fail.
+
 References
 ----------
 Kifer, D., Smith, A., Thakurta, A. (2012). Private Convex Empirical Risk Minimization and High-dimensional Regression.
-COLT.
+COLT. Algorithm 1; Theorem 2 for its privacy.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpfast import _arguments as check
-from dpfast.papers.bound import Bound
+from dpfast.papers.bound import Bound, probability
+from dpfast.privacy import ObjectiveNoise, Privacy
+from dpfast.privacy.law import law_for
 
 
 class ParameterDistance(NamedTuple):
-    """Theorem 30: how far the private parameters are from two others, and where curvature is needed for it.
+    """Theorem 30: how far the private parameters are from two others, and where curvature is needed for it."""
 
-    Parameters
-    ----------
-    from_ridge : Bound
-        On ||theta_priv - theta_#||, theta_# the minimiser without noise but with Delta.
-    from_minimiser : Bound
-        On ||theta_priv - theta_hat||.
-    radius : Bound
-        psi: of the ball around theta_hat in which the loss must be strongly convex.
-    """
-
+    #: On ||theta_priv - theta_#||, theta_# the minimiser without noise but with Delta.
     from_ridge: Bound
+    #: On ||theta_priv - theta_hat||.
     from_minimiser: Bound
+    #: psi: of the ball around theta_hat in which the loss must be strongly convex.
     radius: Bound
 
 
 class LinearRegression(NamedTuple):
-    """Section H: the constants of linear regression with rows and parameters of norm sqrt(p), |y| <= p.
+    """Section H: the constants of linear regression with rows and parameters of norm sqrt(p), |y| <= p."""
 
-    Parameters
-    ----------
-    gradient : float
-        zeta = 2 p^(3/2).
-    curvature : float
-        lambda = p.
-    radius : float
-        sqrt(p), of the L2 ball F.
-    """
-
+    #: zeta = 2 p^(3/2).
     gradient: float
+    #: lambda = p.
     curvature: float
+    #: sqrt(p), of the L2 ball F.
     radius: float
 
 
 class Table1(NamedTuple):
-    """Table 1: bounds on the expected excess risk of linear regression.
+    """Table 1: bounds on the expected excess risk of linear regression."""
 
-    Parameters
-    ----------
-    gamma : Bound
-        Theorem 4, part 1: O(p^3 log p/n) printed; p^3/n is proved.
-    gaussian : Bound
-        Theorem 4, part 2: O(p^(5/2)/n).
-    strongly_convex : Bound
-        Theorem 5: O(p^2/n) printed, for n >= p^2; (p^4 + p^3)/n^2 is proved.
-    """
-
+    #: Theorem 4, part 1: O(p^3 log p/n) printed; p^3/n is proved.
     gamma: Bound
+    #: Theorem 4, part 2: O(p^(5/2)/n).
     gaussian: Bound
+    #: Theorem 5: O(p^2/n) printed, for n >= p^2; (p^4 + p^3)/n^2 is proved.
     strongly_convex: Bound
 
 
+def printed_objective_perturbation(
+    privacy: Privacy, *, gradient: float, curvature: float, strong_convexity: float = 0.0
+) -> ObjectiveNoise:
+    """Noise and strong convexity of Algorithm 1: valid for generalised linear losses under add/remove.
+
+    `strong_convexity` is that of the objective without noise; what is missing to Delta = 2 lambda/epsilon is added,
+    which costs log(1 + epsilon/2), the noise epsilon/2. What is left, about epsilon^2/8, hides the solver's error here.
+    """
+    gradient, curvature = check.positive("gradient", gradient), check.positive("curvature", curvature)
+    least = check.nonnegative("strong_convexity", strong_convexity)
+    if math.isinf(privacy.epsilon):
+        raise ValueError("epsilon must be finite: without noise there is nothing to calibrate")
+    epsilon = privacy.epsilon
+    convexity = max(least, 2.0 * curvature / epsilon)
+    spent = math.log1p(curvature / convexity)
+    # Rounding cannot use it up: it is at least epsilon - log(1 + epsilon/2) - epsilon/2.
+    finishing = (privacy.target[0] - spent - 0.5 * epsilon) * (1.0 - 2.0**-20)
+    if not finishing > 0.0:
+        raise ValueError(f"epsilon must be larger for the printed calibration in double precision, got {epsilon!r}")
+    scale = _scale(epsilon, privacy.delta, gradient)
+    return ObjectiveNoise(privacy, law_for(privacy), scale, convexity, 0.5 * epsilon, spent, finishing)
+
+
 def empirical_risk(noise_norm: float, *, n: int, strong_convexity: float, norm: float) -> Bound:
-    """Lemma 3: bound on the excess risk for one draw of the noise.
+    """Lemma 3: bound on the excess risk for one draw of the noise, of length ||b||.
 
-    Parameters
-    ----------
-    noise_norm : float
-        ||b||, at least 0.
-    n : int
-        Number of people.
-    strong_convexity : float
-        Delta, positive.
-    norm : float
-        ||theta_hat||; the corrected bound holds against any other point of F too, with its norm.
-
-    Returns
-    -------
-    Bound
-        ``2 ||b||^2/(Delta n) + Delta ||theta_hat||^2/(2 n)``, and ``(||b|| + Delta ||theta_hat||)^2/(4 Delta n)``,
-        which is attained.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.papers.convex_erm import empirical_risk
-    >>> empirical_risk(2.0, n=100, strong_convexity=2.0, norm=1.0)
-    Bound(printed=0.05, corrected=0.02)
+    ``2 ||b||^2/(Delta n) + Delta ||theta_hat||^2/(2 n)``, and ``(||b|| + Delta ||theta_hat||)^2/(4 Delta n)``, which is
+    attained; corrected holds against any other point of F too, with its norm.
     """
     noise, n = check.nonnegative("noise_norm", noise_norm), check.positive_integer("n", n)
     added, norm = check.positive("strong_convexity", strong_convexity), check.nonnegative("norm", norm)
@@ -142,84 +126,20 @@ def empirical_risk_tail(
     norm: float,
     gamma: float,
 ) -> Bound:
-    """Theorem 26: bound on the excess risk, but for a probability.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Gaussian noise where delta is above 0, gamma at 0.
-    n, n_features : int
-        n and p.
-    gradient : float
-        zeta: bound on the norm of a person's gradient.
-    strong_convexity : float
-        Delta, positive.
-    norm : float
-        ||theta_hat||.
-    gamma : float
-        In (0, 1): how often the bound may fail.
-
-    Returns
-    -------
-    Bound
-        Lemma 3 with the printed tail bound, and `empirical_risk`'s corrected one with the exact quantile.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.papers.convex_erm import empirical_risk_tail
-    >>> bound = empirical_risk_tail(
-    ...     1.0, 1e-6, n=10_000, n_features=5, gradient=1.0, strong_convexity=25.0, norm=1.0, gamma=0.05
-    ... )
-    >>> round(bound.printed, 4), round(bound.corrected, 4)
-    (0.03, 0.0038)
-    """
-    noise = _Noise(epsilon, delta, n_features, gradient)
-    printed, corrected = (
-        empirical_risk(norm_of_noise, n=n, strong_convexity=strong_convexity, norm=norm)
-        for norm_of_noise in noise.quantile(gamma)
-    )
+    """Theorem 26: `empirical_risk` but for a probability: with the printed tail of ||b||, and its exact quantile."""
+    quantile = _Noise(epsilon, delta, n_features, gradient).quantile(gamma)
+    printed, corrected = (empirical_risk(size, n=n, strong_convexity=strong_convexity, norm=norm) for size in quantile)
     return Bound(printed.printed, corrected.corrected)
 
 
 def best_strong_convexity(
     epsilon: float, delta: float, *, n_features: int, gradient: float, curvature: float, norm: float
 ) -> Bound:
-    """Theorem 4: the Delta that balances noise and shrinkage.
+    """Theorem 4: the Delta that balances noise and shrinkage; two values, not bounds.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Gaussian noise where delta is above 0, gamma at 0.
-    n_features : int
-        p.
-    gradient, curvature : float
-        zeta and lambda: bounds on a person's gradient and on the eigenvalues of their Hessian.
-    norm : float
-        ||theta_hat||, positive, or a public bound on it.
-
-    Returns
-    -------
-    Bound
-        Values of Delta, not bounds on it. Printed: zeta p log(p)/(epsilon ||theta_hat||), or for Gaussian noise
-        zeta sqrt(p log(1/delta))/(epsilon ||theta_hat||), at least lambda/(2 epsilon). Corrected: the best one for
-        `expected_risk`'s corrected bound, sqrt(E||b||^2)/||theta_hat||, at least Algorithm 1's 2 lambda/epsilon.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.papers.convex_erm import best_strong_convexity
-    >>> delta = best_strong_convexity(1.0, 1e-6, n_features=5, gradient=1.0, curvature=0.25, norm=1.0)
-    >>> round(delta.printed, 2), round(delta.corrected, 2)
-    (8.31, 24.5)
+    Printed: zeta p log(p)/(epsilon ||theta_hat||), or for Gaussian noise zeta sqrt(p log(1/delta))/(epsilon
+    ||theta_hat||), at least lambda/(2 epsilon). Corrected: the best one for `expected_risk`'s corrected bound,
+    sqrt(E||b||^2)/||theta_hat||, at least Algorithm 1's 2 lambda/epsilon.
     """
     noise = _Noise(epsilon, delta, n_features, gradient)
     curvature, norm = check.positive("curvature", curvature), check.positive("norm", norm)
@@ -232,50 +152,14 @@ def best_strong_convexity(
 
 
 def expected_risk(
-    epsilon: float,
-    delta: float,
-    *,
-    n: int,
-    n_features: int,
-    gradient: float,
-    strong_convexity: float,
-    norm: float,
+    epsilon: float, delta: float, *, n: int, n_features: int, gradient: float, strong_convexity: float, norm: float
 ) -> Bound:
     """Theorem 4: bound on the expected excess risk, at any Delta (see `best_strong_convexity`).
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Gaussian noise where delta is above 0, gamma at 0.
-    n, n_features : int
-        n and p.
-    gradient : float
-        zeta: bound on the norm of a person's gradient.
-    strong_convexity : float
-        Delta, positive.
-    norm : float
-        ||theta_hat||.
-
-    Returns
-    -------
-    Bound
-        Printed: Theorem 26's with gamma ignored, as the proof has it. Corrected:
-        ``(E||b||^2/Delta + Delta ||theta_hat||^2)/(4 n)``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.papers.convex_erm import expected_risk
-    >>> bound = expected_risk(1.0, 1e-6, n=10_000, n_features=5, gradient=1.0, strong_convexity=25.0, norm=1.0)
-    >>> round(bound.printed, 4), round(bound.corrected, 4)
-    (0.0109, 0.0012)
+    Printed: Theorem 26's with gamma ignored, as the proof has it. Corrected: ``(E||b||^2/Delta + Delta
+    ||theta_hat||^2)/(4 n)``.
     """
-    noise = _Noise(epsilon, delta, n_features, gradient)
-    return _expected_risk(noise, n, strong_convexity, 0.0, norm)
+    return _expected_risk(_Noise(epsilon, delta, n_features, gradient), n, strong_convexity, 0.0, norm)
 
 
 def expected_population_risk(
@@ -291,46 +175,14 @@ def expected_population_risk(
 ) -> Bound:
     """Theorem 29: bound on the expected excess risk for a new person, for generalised linear losses.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Gaussian noise where delta is above 0, gamma at 0.
-    n, n_features : int
-        n and p.
-    bound_x : float
-        R: bound on the norm of a row.
-    derivative : float
-        L: bound on the derivative of the loss in x'theta.
-    strong_convexity : float
-        Delta, positive. The printed choice does not grow with n; the corrected bound is least at about
-        ``sqrt(8 n) R L/||theta_bar||``.
-    norm : float
-        ||theta_bar||, of the minimiser for the population.
-
-    Returns
-    -------
-    Bound
-        Printed: `expected_risk`'s with zeta = R L. Corrected, in expectation over people too:
-        ``2 (R L)^2/Delta + (E||b||^2/Delta + Delta ||theta_bar||^2)/(4 n)``. Its first term is the stability of the
-        minimiser: one person moves it by at most 2 R L/Delta, and a loss by R L times that.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.papers.convex_erm import expected_population_risk
-    >>> bound = expected_population_risk(
-    ...     1.0, 1e-6, n=10_000, n_features=5, bound_x=1.0, derivative=1.0, strong_convexity=280.0, norm=1.0
-    ... )
-    >>> round(bound.printed, 4), round(bound.corrected, 4)
-    (0.0149, 0.0142)
+    Rows have norms up to R = `bound_x`, the loss a `derivative` in x'theta up to L; `norm` is that of the minimiser for
+    the population. Printed: `expected_risk`'s with zeta = R L. Corrected, in expectation over people too:
+    ``2 (R L)^2/Delta + (E||b||^2/Delta + Delta ||theta_bar||^2)/(4 n)``. Its first term is the stability of the
+    minimiser: one person moves it by at most 2 R L/Delta, and a loss by R L times that. The printed Delta does not grow
+    with n; corrected is least at about ``sqrt(8 n) R L/||theta_bar||``.
     """
     gradient = check.positive("bound_x", bound_x) * check.positive("derivative", derivative)
-    noise = _Noise(epsilon, delta, n_features, gradient)
-    empirical = _expected_risk(noise, n, strong_convexity, 0.0, norm)
+    empirical = _expected_risk(_Noise(epsilon, delta, n_features, gradient), n, strong_convexity, 0.0, norm)
     return Bound(empirical.printed, 2.0 * gradient**2 / strong_convexity + empirical.corrected)
 
 
@@ -345,45 +197,12 @@ def parameter_distance(
     norm: float,
     gamma: float,
 ) -> ParameterDistance:
-    """Theorem 30: bounds on the distance of the private parameters, but for a probability.
+    """Theorem 30, for Gaussian noise: bounds on the distance of the private parameters, but for a probability.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The theorem is for Gaussian noise: delta above 0.
-    n_features : int
-        p.
-    gradient : float
-        zeta: bound on the norm of a person's gradient.
-    strong_convexity : float
-        Delta, positive.
-    loss_convexity : float
-        eta: the summed loss is eta-strongly convex in a ball around theta_hat; at least 0.
-    norm : float
-        ||theta_hat||.
-    gamma : float
-        In (0, 1): how often the bounds may fail.
-
-    Returns
-    -------
-    ParameterDistance
-        With q the quantile of ||b||: q/(Delta + eta) for (a); for (b), as printed ``q/(Delta + eta) +
-        sqrt(Delta/(Delta + eta)) ||theta_hat||``, corrected ``(q + Delta ||theta_hat||)/(Delta + eta)``, which is also
-        all the radius that is needed (Jpriv rises along the segment from theta_hat to anything farther).
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.papers.convex_erm import parameter_distance
-    >>> found = parameter_distance(
-    ...     1.0, 1e-6, n_features=5, gradient=1.0, strong_convexity=0.5, loss_convexity=500.0, norm=1.0, gamma=0.05
-    ... )
-    >>> round(found.from_minimiser.printed, 3), round(found.from_minimiser.corrected, 3)
-    (0.151, 0.074)
+    With q the quantile of ||b||: q/(Delta + eta) for (a); for (b), as printed ``q/(Delta + eta) + sqrt(Delta/(Delta +
+    eta)) ||theta_hat||``, corrected ``(q + Delta ||theta_hat||)/(Delta + eta)``, which is also all the radius that is
+    needed (Jpriv rises along the segment from theta_hat to anything farther). The summed loss is eta-strongly convex in
+    that ball around theta_hat.
     """
     noise = _Noise(epsilon, check.delta_value(delta), n_features, gradient)
     added, norm = check.positive("strong_convexity", strong_convexity), check.nonnegative("norm", norm)
@@ -408,46 +227,11 @@ def strongly_convex_risk_tail(
     norm: float,
     gamma: float,
 ) -> Bound:
-    """Theorem 31: bound on the excess risk where the loss is strongly convex, but for a probability.
+    """Theorem 31, for Gaussian noise: bound on the excess risk where the loss is strongly convex as in Theorem 30.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The theorem is for Gaussian noise: delta above 0.
-    n, n_features : int
-        n and p.
-    gradient : float
-        zeta: bound on the norm of a person's gradient.
-    strong_convexity : float
-        Delta, positive.
-    loss_convexity : float
-        eta: the summed loss is eta-strongly convex in the ball of `parameter_distance`'s radius; at least 0.
-    norm : float
-        ||theta_hat||.
-    gamma : float
-        In (0, 1): how often the bounds may fail.
-
-    Returns
-    -------
-    Bound
-        Printed: ``2 q^2/(n (Delta + eta)) + Delta ||theta_hat||^2/(2 n)`` with q the printed tail bound, the constants
-        being those of the appendix and of Theorem 44. Corrected: ``(q + Delta ||theta_hat||)^2/(2 n (2 Delta + eta))``
-        with q the quantile.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.papers.convex_erm import strongly_convex_risk_tail
-    >>> bound = strongly_convex_risk_tail(
-    ...     1.0, 1e-6, n=10_000, n_features=5, gradient=1.0,
-    ...     strong_convexity=0.5, loss_convexity=500.0, norm=1.0, gamma=0.05,
-    ... )
-    >>> f"{bound.printed:.1e}, {bound.corrected:.1e}"
-    '1.5e-03, 1.4e-04'
+    Printed: ``2 q^2/(n (Delta + eta)) + Delta ||theta_hat||^2/(2 n)`` with q the printed tail bound, the constants
+    being those of the appendix and of Theorem 44. Corrected: ``(q + Delta ||theta_hat||)^2/(2 n (2 Delta + eta))`` with
+    q the quantile.
     """
     noise = _Noise(epsilon, check.delta_value(delta), n_features, gradient)
     n, norm = check.positive_integer("n", n), check.nonnegative("norm", norm)
@@ -471,42 +255,12 @@ def expected_strongly_convex_risk(
     loss_convexity: float,
     norm: float,
 ) -> Bound:
-    """Theorem 5: bound on the expected excess risk where the loss is strongly convex, at Delta = 2 lambda/epsilon.
+    """Theorem 5, for Gaussian noise: bound on the expected excess risk at Delta = 2 lambda/epsilon.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The theorem is for Gaussian noise: delta above 0.
-    n, n_features : int
-        n and p.
-    gradient, curvature : float
-        zeta and lambda: bounds on a person's gradient and on the eigenvalues of their Hessian.
-    loss_convexity : float
-        eta, positive: the summed loss is eta-strongly convex on F. The paper's Assumption 1 takes it to be of the
-        order of lambda n/p.
-    norm : float
-        ||theta_hat||.
-
-    Returns
-    -------
-    Bound
-        Printed: ``4 p zeta^2 (8 log(2/delta) + 4 epsilon)/(n epsilon^2 eta) + lambda ||theta_hat||^2/(n epsilon)``,
-        which is the theorem's where eta = lambda n/p. Corrected:
-        ``(E||b||^2 + Delta^2 ||theta_hat||^2)/(2 n (2 Delta + eta))``: the second term too falls as 1/n^2.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.papers.convex_erm import expected_strongly_convex_risk
-    >>> bound = expected_strongly_convex_risk(
-    ...     1.0, 1e-6, n=10_000, n_features=5, gradient=1.0, curvature=0.25, loss_convexity=500.0, norm=1.0
-    ... )
-    >>> f"{bound.printed:.1e}, {bound.corrected:.1e}"
-    '5.1e-04, 6.0e-05'
+    The summed loss is eta-strongly convex on F, eta positive; the paper's Assumption 1 takes it to be of the order of
+    lambda n/p. Printed: ``4 p zeta^2 (8 log(2/delta) + 4 epsilon)/(n epsilon^2 eta) + lambda ||theta_hat||^2/(n
+    epsilon)``, which is the theorem's where eta = lambda n/p. Corrected: ``(E||b||^2 + Delta^2 ||theta_hat||^2)/(2 n (2
+    Delta + eta))``: the second term too falls as 1/n^2.
     """
     noise = _Noise(epsilon, check.delta_value(delta), n_features, gradient)
     added = 2.0 * check.positive("curvature", curvature) / noise.epsilon
@@ -514,54 +268,16 @@ def expected_strongly_convex_risk(
 
 
 def linear_regression(n_features: int) -> LinearRegression:
-    """Section H: what Table 1 takes as given.
-
-    Parameters
-    ----------
-    n_features : int
-        p.
-
-    Returns
-    -------
-    LinearRegression
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.papers.convex_erm import linear_regression
-    >>> linear_regression(4)
-    LinearRegression(gradient=16.0, curvature=4.0, radius=2.0)
-    """
+    """Section H: what Table 1 takes as given."""
     p = check.positive_integer("n_features", n_features)
     return LinearRegression(2.0 * p**1.5, float(p), math.sqrt(p))
 
 
 def table_1(epsilon: float, delta: float, *, n: int, n_features: int) -> Table1:
-    """Table 1: Theorems 4 and 5 for linear regression in the setting of Section H.
+    """Table 1: Theorems 4 and 5 in the setting of Section H; the gamma row leaves delta out.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        delta above 0; the gamma row leaves it out.
-    n, n_features : int
-        n and p.
+    Each version at its own Delta, ``||theta_hat||`` at its largest, sqrt(p), and eta = lambda n/p = n.
 
-    Returns
-    -------
-    Table1
-        Each version at its own Delta, ``||theta_hat||`` at its largest, sqrt(p), and eta = lambda n/p = n.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
     >>> from dpfast.papers.convex_erm import table_1
     >>> for row, bound in table_1(1.0, 1e-6, n=100_000, n_features=10)._asdict().items():
     ...     print(f"{row}: {bound.printed:.4f}, {bound.corrected:.4f}")
@@ -570,29 +286,24 @@ def table_1(epsilon: float, delta: float, *, n: int, n_features: int) -> Table1:
     strongly_convex: 0.0029, 0.0002
     """
     delta = check.delta_value(delta)
-    zeta, curvature, radius = linear_regression(n_features)
+    given = linear_regression(n_features)
+    sizes: dict[str, Any] = {"n_features": n_features, "gradient": given.gradient, "norm": given.radius}
 
     def theorem_4(used: float) -> Bound:
-        best = best_strong_convexity(
-            epsilon, used, n_features=n_features, gradient=zeta, curvature=curvature, norm=radius
-        )
-        printed, corrected = (
-            expected_risk(epsilon, used, n=n, n_features=n_features, gradient=zeta, strong_convexity=added, norm=radius)
-            for added in best
-        )
+        best = best_strong_convexity(epsilon, used, curvature=given.curvature, **sizes)
+        printed, corrected = (expected_risk(epsilon, used, n=n, strong_convexity=added, **sizes) for added in best)
         return Bound(printed.printed, corrected.corrected)
 
     theorem_5 = expected_strongly_convex_risk(
-        epsilon,
-        delta,
-        n=n,
-        n_features=n_features,
-        gradient=zeta,
-        curvature=curvature,
-        loss_convexity=float(n),
-        norm=radius,
+        epsilon, delta, n=n, curvature=given.curvature, loss_convexity=float(n), **sizes
     )
     return Table1(theorem_4(0.0), theorem_4(delta), theorem_5)
+
+
+def _scale(epsilon: float, delta: float, gradient: float) -> float:
+    if delta == 0.0:
+        return 2.0 * gradient / epsilon
+    return gradient * math.sqrt(8.0 * math.log(2.0 / delta) + 4.0 * epsilon) / epsilon
 
 
 class _Noise:
@@ -603,11 +314,7 @@ class _Noise:
         self.delta = 0.0 if delta == 0.0 else check.delta_value(delta)
         self.n_features = check.positive_integer("n_features", n_features)
         self.gradient = check.positive("gradient", gradient)
-        if self.delta == 0.0:
-            self.scale = 2.0 * self.gradient / self.epsilon
-        else:
-            tail = 8.0 * math.log(2.0 / self.delta) + 4.0 * self.epsilon
-            self.scale = self.gradient * math.sqrt(tail) / self.epsilon
+        self.scale = _scale(self.epsilon, self.delta, self.gradient)
 
     @property
     def second_moment(self) -> float:
@@ -619,10 +326,7 @@ class _Noise:
         """Lemmas 27 and 28 as they are used: bounds on ||b|| that fail with probability gamma; and the quantile."""
         from scipy.special import gammainccinv  # takes longer to import than all of dpfast.privacy
 
-        gamma = check.real("gamma", gamma)
-        if not 0.0 < gamma < 1.0:
-            raise ValueError(f"gamma must lie in (0, 1), got {gamma!r}")
-        p = self.n_features
+        gamma, p = probability("gamma", gamma), self.n_features
         if self.delta == 0.0:
             return Bound(p * self.scale * math.log(p / gamma), self.scale * float(gammainccinv(p, gamma)))
         printed = math.sqrt(2.0 * p * math.log(1.0 / gamma))

@@ -1,8 +1,8 @@
-"""Excess risk of private policy evaluation, as printed and corrected.
+"""Private policy evaluation (Balle, Gomrokchi, Precup, ICML 2016): printed constants, and excess risks.
 
-Numbers of lemmas and theorems are those of the supplement of Balle, Gomrokchi and Precup (2016), "Differentially
-private policy evaluation", ICML. m trajectories are independent; state s is visited by each with probability p_s, so
-its count |X_s| is binomial. What the print has wrong, and what follows here from putting it right:
+Numbers of lemmas and theorems are those of the supplement. m trajectories are independent; state s is visited by each
+with probability p_s, so its count |X_s| is binomial. What the print has wrong, and what follows here from putting it
+right:
 
 - Lemma 10: exp(-b x)/(a - x)**2 is log-convex in x, so its maximum over [0, a - 1] is at an end, max(1/a**2,
   exp(-b (a - 1))). The print's stationary value, exp(2 - a b) b**2/4, is the minimum; at b < 2/a and b > 2 it has other
@@ -12,11 +12,16 @@ its count |X_s| is binomial. What the print has wrong, and what follows here fro
   exp(-k beta) min(|X_s| + k, m) that is to be bounded, at most |X_s| + min(1/(e beta), m). Lemma 17's cases are decided
   by 1/(2b) against a and m, not by b against a/2 and m/2; (42) and Theorem 19 therefore have a 1/(2 e beta) for states
   that nobody visits where 1/(e beta) is due for all.
+
+Arguments by their letters: `m` trajectories; `features` Phi, (n_states, n_features); `weights` w or rho, (n_states,),
+nonnegative; `ridge` lambda; `alpha` and `beta` the noise's calibration; `return_width` that of the public range of
+returns, Rmax/(1 - gamma) as printed.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,38 +31,62 @@ from numpy.typing import ArrayLike
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast.papers.bound import Bound
+from dpfast.privacy import SmoothGaussian, UnsoundCalibrationWarning, smooth_gaussian_delta
+
+
+def printed_smooth_gaussian(epsilon: float, delta: float, dim: int, source: str = "paper") -> SmoothGaussian:
+    """Constants for noise on `dim` coordinates, about 20 times that of `smooth_gaussian`; both rounded to nearest.
+
+    "paper": Lemma 1 of the supplement, ``alpha = 15 sqrt(2 ln(4/delta))/epsilon`` and ``beta = 2 ln(2) epsilon/(5
+    (sqrt(dim) + sqrt(2 ln(4/delta)))**2)``, for epsilon up to 5, which its proof needs. "icml": the conference's
+    Algorithms 1 and 2, ``alpha = 5 sqrt(2 ln(2/delta))/epsilon`` and ``beta = epsilon/(4 (dim + ln(2/delta)))``. Warns
+    (UnsoundCalibrationWarning) where their exact delta is above the one they are printed for.
+
+    >>> from dpfast.papers.policy_evaluation import printed_smooth_gaussian
+    >>> printed = printed_smooth_gaussian(epsilon=1.0, delta=1e-6, dim=10)
+    >>> round(printed.alpha, 1), round(printed.beta, 5)
+    (82.7, 0.00368)
+    """
+    epsilon = check.positive_or_inf("epsilon", epsilon)
+    delta, dim = check.delta_value(delta), check.positive_integer("dim", dim)
+    check.choice("source", source, ("paper", "icml"))
+    if epsilon == math.inf:
+        return SmoothGaussian(0.0, math.inf)
+    if source == "paper":
+        if epsilon > 5.0:
+            raise ValueError(f"epsilon must be at most 5 (or infinite) for the printed constants, got {epsilon!r}")
+        root = math.sqrt(2.0 * math.log(4.0 / delta))
+        beta = 2.0 * math.log(2.0) * epsilon / (5.0 * (math.sqrt(dim) + root) ** 2)
+        printed = SmoothGaussian(15.0 * root / epsilon, beta)
+    else:
+        logarithm = math.log(2.0 / delta)
+        printed = SmoothGaussian(5.0 * math.sqrt(2.0 * logarithm) / epsilon, epsilon / (4.0 * (dim + logarithm)))
+    exact = smooth_gaussian_delta(printed.alpha, printed.beta, epsilon, dim)
+    if exact > delta:
+        warnings.warn(
+            f"the printed constants give delta = {exact:.3g} at epsilon = {epsilon:g}, where {delta:.3g} is claimed",
+            UnsoundCalibrationWarning,
+            stacklevel=2,
+        )
+    return printed
 
 
 class CountMoments(NamedTuple):
-    """Expectations of the numbers of m trajectories that visit states s and t.
+    """Lemma 18: expectations of the numbers of m trajectories that visit states s and t."""
 
-    Parameters
-    ----------
-    mean : ndarray of shape (n_states,)
-        E|X_s|.
-    unvisited : ndarray of shape (n_states,)
-        P(|X_s| = 0).
-    products : ndarray of shape (n_states, n_states)
-        E[|X_s| |X_t|]; E[|X_s|**2] on the diagonal.
-    visited_without : ndarray of shape (n_states, n_states)
-        E[|X_s| 1(|X_t| = 0)]; 0 on the diagonal.
-    """
-
+    #: E|X_s|, (n_states,).
     mean: FloatArray
+    #: P(|X_s| = 0), (n_states,).
     unvisited: FloatArray
+    #: E[|X_s| |X_t|], (n_states, n_states); E[|X_s|**2] on the diagonal.
     products: FloatArray
+    #: E[|X_s| 1(|X_t| = 0)], (n_states, n_states); 0 on the diagonal.
     visited_without: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """Probabilities that a trajectory visits states.
-
-    Parameters
-    ----------
-    pairs : ndarray of shape (n_states, n_states)
-        P(a trajectory visits both s and t), symmetric; on the diagonal P(it visits s).
-    """
+    """Probabilities that a trajectory visits both of two states, (n_states, n_states); one state on the diagonal."""
 
     pairs: FloatArray
 
@@ -76,29 +105,9 @@ class Visits:
     def observed(cls, states: ArrayLike, offsets: ArrayLike, n_states: int) -> Visits:
         """Take the frequencies in trajectories, simulated or public (those of private ones are private).
 
+        Trajectory i is ``states[offsets[i]:offsets[i + 1]]``, in ``range(n_states)``;
         `dpfast.datasets.decision_processes.markov_trajectories` simulates from known transitions and a policy.
 
-        Parameters
-        ----------
-        states : array_like of int (n_steps,)
-            The state of every step, one trajectory after the other, in ``range(n_states)``.
-        offsets : array_like of int (n_trajectories + 1,)
-            Trajectory i is ``states[offsets[i]:offsets[i + 1]]``.
-        n_states : int
-            Number of states.
-
-        Returns
-        -------
-        Visits
-            The share of trajectories that visit each pair of states.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If the arrays do not fit together.
-
-        Examples
-        --------
         >>> from dpfast.papers.policy_evaluation import Visits
         >>> Visits.observed([0, 1, 1, 0], [0, 3, 4], 2).pairs.tolist()
         [[1.0, 0.5], [0.5, 0.5]]
@@ -122,23 +131,7 @@ class Visits:
         return np.diagonal(self.pairs)
 
     def moments(self, m: int) -> CountMoments:
-        """Lemma 18: expectations of the counts of m independent trajectories.
-
-        Parameters
-        ----------
-        m : int
-            Number of trajectories, at least 1.
-
-        Returns
-        -------
-        CountMoments
-            In the order of the lemma's equations 1, 2, 4 (with 3 on the diagonal) and 5.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If m is not a positive integer.
-        """
+        """Lemma 18's equations 1, 2, 4 (with 3 on the diagonal) and 5, for m independent trajectories."""
         m = check.positive_integer("m", m)
         p = self.single
         without = p[:, None] - self.pairs
@@ -151,33 +144,7 @@ class Visits:
 
 
 def largest_decayed_inverse_square(a: float, b: float) -> Bound:
-    """Lemma 10: the maximum of ``exp(-b x)/(a - x)**2`` over x in [0, a - 1].
-
-    Parameters
-    ----------
-    a : float
-        At least 1: a count.
-    b : float
-        Positive: beta.
-
-    Returns
-    -------
-    Bound
-        Both meant as equalities.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    The value at x = 99 is exp(-0.99) = 0.37:
-
-    >>> from dpfast.papers.policy_evaluation import largest_decayed_inverse_square
-    >>> [round(value, 6) for value in largest_decayed_inverse_square(100, 0.01)]
-    [0.0001, 0.371577]
-    """
+    """Lemma 10: the maximum of ``exp(-b x)/(a - x)**2`` over x in [0, a - 1], a >= 1 a count, b > 0; equalities."""
     a, b = _at_least_1("a", a), check.positive("b", b)
     if b < 2.0 / a:
         printed = a**-2
@@ -189,32 +156,9 @@ def largest_decayed_inverse_square(a: float, b: float) -> Bound:
 
 
 def largest_decayed_count(a: float, b: float, m: float) -> Bound:
-    """Lemma 17: the maximum of ``exp(-2 b x) (a + x)`` over x in [0, m - a].
+    """Lemma 17: the maximum of ``exp(-2 b x) (a + x)`` over x in [0, m - a], a <= m; both meant as equalities.
 
-    Parameters
-    ----------
-    a : float
-        In [0, m]: a count.
-    b : float
-        Positive. The bound on psi needs b = beta/2; the paper applies the lemma with b = beta.
-    m : float
-        Number of trajectories.
-
-    Returns
-    -------
-    Bound
-        Both meant as equalities.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.papers.policy_evaluation import largest_decayed_count
-    >>> [round(value, 4) for value in largest_decayed_count(10, 0.01, 1000)]
-    [10.0, 22.4664]
+    The bound on psi needs b = beta/2; the paper applies the lemma with b = beta.
     """
     a, b, m = check.nonnegative("a", a), check.positive("b", b), check.positive("m", m)
     if a > m:
@@ -228,61 +172,13 @@ def largest_decayed_count(a: float, b: float, m: float) -> Bound:
 
 
 def expected_inverse_count(m: int, p: float) -> float:
-    """Lemma 11, first part: ``E[1/(B + 1)]`` for a binomial B of m trials.
-
-    Parameters
-    ----------
-    m : int
-        Number of trials, at least 1.
-    p : float
-        In (0, 1].
-
-    Returns
-    -------
-    float
-        ``(1 - (1 - p)**(m + 1))/(p (m + 1))``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.papers.policy_evaluation import expected_inverse_count
-    >>> expected_inverse_count(1, 0.5)
-    0.75
-    """
+    """Lemma 11: ``E[1/(B + 1)]`` for a binomial B of m trials, ``(1 - (1 - p)**(m + 1))/(p (m + 1))``."""
     m, p = check.positive_integer("m", m), _probability(p)
     return _hit(p, m + 1) / (p * (m + 1))
 
 
 def expected_inverse_square_count(m: int, p: float) -> float:
-    """Lemma 11, second part: an upper bound on ``E[1/B**2; B >= 1]`` for a binomial B of m trials.
-
-    Parameters
-    ----------
-    m : int
-        Number of trials, at least 1.
-    p : float
-        In (0, 1].
-
-    Returns
-    -------
-    float
-        At most 6 times the expectation.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.papers.policy_evaluation import expected_inverse_square_count
-    >>> expected_inverse_square_count(1, 1.0)
-    1.0
-    """
+    """Lemma 11: an upper bound on ``E[1/B**2; B >= 1]`` for a binomial B of m trials, at most 6 times that."""
     m, p = check.positive_integer("m", m), _probability(p)
     # 6 sum over j >= 2 of P[Binomial(m + 1, p) = j]/(j + 1): as printed, 6/(p(m+1)) (E[1/(B'+1)] - P[0] - P[1]/2).
     missed = (1.0 - p) ** (m + 1)
@@ -293,35 +189,10 @@ def expected_inverse_square_count(m: int, p: float) -> float:
 def expected_smooth_inverse_square(m: int, p: float, beta: float) -> Bound:
     """Lemma 12: ``E[max over k >= 0 of exp(-k beta)/max(|X_s| - k, 1)**2]``, one state's part of E[psi] for DP-LSW.
 
-    Parameters
-    ----------
-    m : int
-        Number of trajectories, at least 1.
-    p : float
-        Probability that a trajectory visits the state, in [0, 1].
-    beta : float
-        In (0, 2].
-
-    Returns
-    -------
-    Bound
-        ``6/(p**2 (m + 1)(m + 2)) + c (1 - (1 - exp(-beta)) p)**m`` with c = exp(2) beta**2/4 printed, exp(beta)
-        corrected; never above 1, which the maximum never exceeds. 1 where p = 0.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.papers.policy_evaluation import expected_smooth_inverse_square
-    >>> [round(value, 4) for value in expected_smooth_inverse_square(1000, 0.5, 0.002)]
-    [0.0, 0.3688]
+    ``6/(p**2 (m + 1)(m + 2)) + c (1 - (1 - exp(-beta)) p)**m``, beta <= 2, with c = exp(2) beta**2/4 printed, exp(beta)
+    corrected; never above 1, which the maximum never exceeds. 1 where p = 0.
     """
-    m = check.positive_integer("m", m)
-    p = _probability(p, least=0.0)
-    beta = _smoothness(beta, 2.0)
+    m, p, beta = check.positive_integer("m", m), _probability(p, least=0.0), _smoothness(beta, 2.0)
     if p == 0.0:
         return Bound(1.0, 1.0)
     inverse = 6.0 / (p**2 * (m + 1) * (m + 2))
@@ -331,102 +202,29 @@ def expected_smooth_inverse_square(m: int, p: float, beta: float) -> Bound:
 
 
 def lsw_excess_risk(
-    visits: ArrayLike,
-    weights: ArrayLike,
-    features: ArrayLike,
-    *,
-    m: int,
-    alpha: float,
-    beta: float,
-    return_width: float,
-    orthonormal: bool = False,
+    visits: ArrayLike, weights: ArrayLike, features: ArrayLike, *, m: int, beta: float, **noise: Any
 ) -> Bound:
-    """Theorem 13: bound on what privacy adds to the expected weighted squared error of DP-LSW.
+    """Theorem 13: bound on what privacy adds to the expected weighted squared error of DP-LSW, beta <= 2.
 
-    Parameters
-    ----------
-    visits : array_like (n_states,)
-        p_s: `Visits.single`, or known.
-    weights : array_like (n_states,)
-        w, nonnegative.
-    features : array_like (n_states, n_features)
-        Phi. ``sqrt(w) Phi`` has full column rank.
-    m : int
-        Number of trajectories, at least 1.
-    alpha, beta : float
-        The noise's calibration; beta at most 2.
-    return_width : float
-        Width of the public range of returns; Rmax/(1 - gamma) as printed.
-    orthonormal : bool
-        Whether the release is made in orthonormal coordinates: C**2 is then
-        ``alpha**2 return_width**2 n_features``, in place of the paper's
-        ``alpha**2 return_width**2 ||U^+||**2 ||U||_F**2``, U = sqrt(w) Phi.
-
-    Returns
-    -------
-    Bound
-        ``C**2 sum_s w_s E[...]``, with Lemma 12 printed and corrected.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.papers.policy_evaluation import lsw_excess_risk
-    >>> calibration = {"alpha": 5.0, "beta": 0.02, "return_width": 1.0}
-    >>> bound = lsw_excess_risk(np.ones(4), np.full(4, 0.25), np.eye(4), m=1000, **calibration)
-    >>> [round(value, 6) for value in bound]
-    [0.000598, 0.000598]
+    ``C**2 sum_s w_s E[...]``, with Lemma 12 printed and corrected, p_s in `visits`; the other keywords are `alpha`,
+    `return_width` and `orthonormal` (False), whether the release is made in orthonormal coordinates. C**2 is then
+    ``alpha**2 return_width**2 n_features``, in place of the paper's ``alpha**2 return_width**2 ||U^+||**2 ||U||_F**2``,
+    U = sqrt(w) Phi, which has full column rank.
     """
-    p, w, factor = _lsw_arguments(visits, weights, features, alpha, return_width, orthonormal)
+    p, w, factor = _lsw_arguments(visits, weights, features, **noise)
     terms = [expected_smooth_inverse_square(m, float(probability), beta) for probability in p]
     return Bound(*(factor * math.fsum(w * column) for column in np.array(terms).T))
 
 
 def lsw_excess_risk_simple(
-    visits: ArrayLike,
-    weights: ArrayLike,
-    features: ArrayLike,
-    *,
-    m: int,
-    alpha: float,
-    beta: float,
-    return_width: float,
-    orthonormal: bool = False,
+    visits: ArrayLike, weights: ArrayLike, features: ArrayLike, *, m: int, beta: float, **noise: Any
 ) -> Bound:
-    """Corollary 14: Theorem 13 in the simpler form of the paper, for beta up to 1/2.
+    """Corollary 14: Theorem 13 in a simpler form, for beta up to 1/2.
 
-    Parameters
-    ----------
-    visits, weights, features, m, alpha, return_width, orthonormal
-        As for `lsw_excess_risk`.
-    beta : float
-        In (0, 1/2].
-
-    Returns
-    -------
-    Bound
-        ``C**2 (sum of w_s over p_s = 0 + sum of w_s (6/(p_s m)**2 + c (1 - beta p_s/2)**m))`` with
-        c = 6 beta**2 printed, exp(beta) corrected.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.papers.policy_evaluation import lsw_excess_risk_simple
-    >>> calibration = {"alpha": 5.0, "beta": 0.02, "return_width": 1.0}
-    >>> bound = lsw_excess_risk_simple(np.ones(4), np.full(4, 0.25), np.eye(4), m=1000, **calibration)
-    >>> [round(value, 6) for value in bound]
-    [0.00061, 0.005004]
+    ``C**2 (sum of w_s over p_s = 0 + sum of w_s (6/(p_s m)**2 + c (1 - beta p_s/2)**m))`` with c = 6 beta**2 printed,
+    exp(beta) corrected.
     """
-    p, w, factor = _lsw_arguments(visits, weights, features, alpha, return_width, orthonormal)
+    p, w, factor = _lsw_arguments(visits, weights, features, **noise)
     m, beta = check.positive_integer("m", m), _smoothness(beta, 0.5)
     seen = p > 0.0
     inverse = 6.0 / (p[seen] * m) ** 2
@@ -440,39 +238,10 @@ def lsw_excess_risk_simple(
 def lsl_excess_risk_of_counts(
     counts: ArrayLike, weights: ArrayLike, features: ArrayLike, *, m: int, ridge: float, variance: float
 ) -> float:
-    """Lemma 16, before the expectation over the data: what noise of a given variance adds to DP-LSL's objective.
+    """Lemma 16, before the expectation over the data: what noise of a variance adds to DP-LSL's objective, exactly.
 
-    Parameters
-    ----------
-    counts : array_like (n_states,)
-        |X_s|, at most m: simulated or public (those of private data are private).
-    weights : array_like (n_states,)
-        rho, nonnegative.
-    features : array_like (n_states, n_features)
-        Phi.
-    m : int
-        Number of trajectories, at least 1.
-    ridge : float
-        lambda, positive.
-    variance : float
-        Variance of the noise on a coefficient, at least 0.
-
-    Returns
-    -------
-    float
-        ``(lambda d/(2m) + sum_s rho_s ||phi_s||**2 |X_s|/m) variance``, exactly.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.papers.policy_evaluation import lsl_excess_risk_of_counts
-    >>> lsl_excess_risk_of_counts([5, 10], [0.5, 0.5], np.eye(2), m=10, ridge=2.0, variance=1.0)
-    0.95
+    ``(lambda d/(2m) + sum_s rho_s ||phi_s||**2 |X_s|/m) variance``, |X_s| in `counts`: simulated or public (those of
+    private data are private).
     """
     phi = _features(features)
     rho = _vector("weights", weights, len(phi))
@@ -495,45 +264,10 @@ def lsl_excess_risk(
     beta: float,
     return_width: float,
 ) -> Bound:
-    """Theorem 19: bound on what privacy adds to the expected objective of DP-LSL.
+    """Theorem 19: bound on what privacy adds to the expected objective of DP-LSL, beta below 1/2.
 
-    Parameters
-    ----------
-    visits : Visits
-        Probabilities that a trajectory visits states and pairs of them.
-    weights : array_like (n_states,)
-        rho, nonnegative.
-    features : array_like (n_states, n_features)
-        Phi.
-    m : int
-        Number of trajectories, at least 1.
-    ridge : float
-        lambda, positive; the printed bound needs more than ``||Phi||**2 max(rho)`` and is inf below.
-    alpha, beta : float
-        The noise's calibration; beta below 1/2.
-    return_width : float
-        Width of the public range of returns; Rmax/(1 - gamma) as printed.
-
-    Returns
-    -------
-    Bound
-        Printed: for the printed sensitivity, which divides by ``lambda - ||Phi||**2 max(rho)``. Corrected: for the one
-        that holds for every lambda > 0, which divides by lambda.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.papers.policy_evaluation import Visits, lsl_excess_risk
-    >>> visits, weights = Visits(np.ones((4, 4))), np.full(4, 0.25)
-    >>> options = {"alpha": 5.0, "beta": 0.02, "return_width": 1.0}
-    >>> bound = lsl_excess_risk(visits, weights, np.eye(4), m=1000, ridge=100.0, **options)
-    >>> [round(value, 3) for value in bound]
-    [0.014, 0.014]
+    Printed: for the printed sensitivity, which divides by ``lambda - ||Phi||**2 max(rho)``; inf where that is not
+    positive. Corrected: for the one that holds for every lambda > 0, which divides by lambda.
     """
     if not isinstance(visits, Visits):
         raise TypeError(f"visits must be Visits, got {type(visits).__name__}")
@@ -611,7 +345,13 @@ def _hit(p: float, trials: int) -> float:
 
 
 def _lsw_arguments(
-    visits: ArrayLike, weights: ArrayLike, features: ArrayLike, alpha: float, return_width: float, orthonormal: bool
+    visits: ArrayLike,
+    weights: ArrayLike,
+    features: ArrayLike,
+    *,
+    alpha: float,
+    return_width: float,
+    orthonormal: bool = False,
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return p, w and C**2."""
     phi = _features(features)

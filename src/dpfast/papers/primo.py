@@ -1,10 +1,14 @@
-"""Multi-outcome regression (PRIMO) as printed: its noise scales, and the delta that they really give.
+"""Private regression in multiple outcomes (PRIMO, Neel): printed noise scales, and the delta that they really give.
 
 The paper splits the budget in halves, calibrates each with the classic constant, and takes half of the association's
 replace-one sensitivity and 1/sqrt(2) of the covariance's, so each of the two sub-releases is less private than
 claimed. The classic constant and basic composition waste more than that at small epsilon: the whole algorithm keeps
 its promise there, and breaks it between epsilon = 6 and 8 (delta = 1e-6). Its variant on a sample of the rows has too
 little noise by about the ratio of all rows to those in the sample.
+
+Scales are on sums, where the paper prints 1/n for means. ``xx`` is the standard deviation on **every** upper-triangular
+entry of X'X, diagonal and off-diagonal alike (not the Frobenius convention of `MomentScales`, whose off-diagonal noise
+is smaller by sqrt(2); the guarantee is the same, see `primo_printed_delta`); ``xy`` that on every entry of X'Y.
 """
 
 from __future__ import annotations
@@ -13,44 +17,13 @@ import math
 from fractions import Fraction
 
 from dpfast import _arguments as check
-from dpfast.privacy.gaussian import classic_gaussian_scale, gaussian_delta
-from dpfast.privacy.moment_scales import MomentScales, moment_mu
+from dpfast.privacy import MomentScales, classic_gaussian_scale, gaussian_delta, moment_mu
 from dpfast.privacy.subsampling import sample_sizes
 
 
 def primo_printed_scales(epsilon: float, delta: float, bound_x: float, bound_y: float) -> MomentScales:
-    """Noise scales of PRIMO's Algorithm 1 as printed, on sums instead of means.
+    """Noise of Algorithm 1: ``xx = c bound_x**2``, ``xy = c bound_x bound_y``, ``c = 2 sqrt(2 ln(2.5/delta))/epsilon``.
 
-    ``xx`` is the standard deviation on **every** upper-triangular entry of X'X, diagonal and off-diagonal alike (not
-    the Frobenius convention of `MomentScales`, whose off-diagonal noise is smaller by sqrt(2); the guarantee is the
-    same, see `primo_printed_delta`); ``xy`` that on every entry of X'Y. They do not guarantee (epsilon, delta):
-    `primo_printed_delta` says what they do.
-
-    Parameters
-    ----------
-    epsilon : float
-        Positive; ``float("inf")`` means no noise.
-    delta : float
-        In (0, 1).
-    bound_x, bound_y : float
-        L2 norms of a row and of its outcome row, positive.
-
-    Returns
-    -------
-    MomentScales
-        ``xx = c bound_x**2`` and ``xy = c bound_x bound_y`` with ``c = 2 sqrt(2 ln(2.5/delta))/epsilon``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type, or a scale leaves the range of floats.
-
-    References
-    ----------
-    PRIMO, "Private regression in multiple outcomes", Algorithm 1 (printed with 1/n for means).
-
-    Examples
-    --------
     >>> from dpfast.papers.primo import primo_printed_scales
     >>> scales = primo_printed_scales(1.0, 1e-6, bound_x=1.0, bound_y=2.0)
     >>> round(scales.xx, 3), round(scales.xy, 3)
@@ -60,51 +33,21 @@ def primo_printed_scales(epsilon: float, delta: float, bound_x: float, bound_y: 
     bound_x, bound_y = check.positive("bound_x", bound_x), check.positive("bound_y", bound_y)
     if constant == 0.0:
         return MomentScales(xx=0.0, xy=0.0)
-    scales = constant * (bound_x * bound_x), constant * (bound_x * bound_y)
+    xx, xy = constant * (bound_x * bound_x), constant * (bound_x * bound_y)
     # 0 would mean no noise, and inf a block that is not released.
-    if not all(0.0 < scale < math.inf for scale in scales):
+    if not (0.0 < xx < math.inf and 0.0 < xy < math.inf):
         raise ValueError("epsilon, bound_x and bound_y ask for noise outside the range of floats")
-    xx, xy = scales
     return MomentScales(xx=xx, xy=xy)
 
 
 def primo_printed_sampled_scales(
     epsilon: float, delta: float, n_sampled: int, n_total: int, bound_x: float, bound_y: float
 ) -> MomentScales:
-    """Noise scales of PRIMO's Algorithm 4 as printed, X'X of a secret sample, on sums instead of means.
+    """Noise of Algorithm 4 (SubSampReuseCov): ``xx`` on the sum over a secret sample of s of n rows.
 
     Printed are ``epsilon_1 = (n/s) epsilon/2`` and ``sigma_1 = (1/n) 2 sqrt(2 ln(2.5/delta)) bound_x**2/epsilon_1`` on
     the mean over the sample, so ``s sigma_1`` on its sum. A mean over s rows moves by 1/s, not by 1/n, and the
     amplification is to first order only: `subsampled_moment_delta` says what can be proved of these scales.
-
-    Parameters
-    ----------
-    epsilon, delta, bound_x, bound_y
-        As for `primo_printed_scales`.
-    n_sampled, n_total : int
-        Rows in the sample (s) and in all (n), ``1 <= n_sampled <= n_total``.
-
-    Returns
-    -------
-    MomentScales
-        ``xx`` on every upper-triangular entry of the sum over the sample, ``xy`` on the sum over all rows.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type, or a scale leaves the range of floats.
-
-    References
-    ----------
-    PRIMO, "Private regression in multiple outcomes", Algorithm 4 (SubSampReuseCov).
-
-    Examples
-    --------
-    >>> from dpfast.papers.primo import primo_printed_sampled_scales, primo_printed_scales
-    >>> of_all = primo_printed_scales(1.0, 1e-6, 1.0, 1.0)
-    >>> of_sample = primo_printed_sampled_scales(1.0, 1e-6, 10, 100, 1.0, 1.0)
-    >>> round(of_sample.xx / of_all.xx, 6), of_sample.xy == of_all.xy
-    (0.02, True)
     """
     sampled, total = sample_sizes(n_sampled, n_total)
     all_rows = primo_printed_scales(epsilon, delta, bound_x, bound_y)
@@ -116,47 +59,16 @@ def primo_printed_sampled_scales(
 
 
 def primo_printed_delta(epsilon: float, delta: float, adjacency: str = "replace_one") -> float:
-    """Return the delta that PRIMO's Algorithm 1 as printed really gives at its claimed epsilon, rounded up.
+    """Return the delta that Algorithm 1 really gives at its claimed epsilon (Theorem 1), rounded up.
 
-    Both scales are in units of their bounds, so neither bound matters, and the joint worst case of `moment_mu` gives
-    ``mu**2 = 4.5/c**2`` under replace-one, ``2/c**2`` under add/remove. Independent noise of one size on the upper
-    triangle has the worst case of noise that is isotropic in the Frobenius norm with the same diagonal:
+    For two or more features (tight), and one feature (an upper bound). Both scales are in units of their bounds, so
+    neither bound matters, and the joint worst case of `moment_mu` gives ``mu**2 = 4.5/c**2`` under replace-one, the
+    paper's own relation, and ``2/c**2`` under add/remove. Independent noise of one size on the upper triangle has the
+    worst case of noise that is isotropic in the Frobenius norm with the same diagonal:
 
     - It is no worse: ``sum over i <= j of D_ij**2 <= ||D||_F**2``, with equality for a diagonal change D.
     - It is no better: the change xx' - vv' is symmetric, so an orthogonal matrix that turns rows x and v at once
       makes it diagonal, while norms, x'v and the Frobenius norm of the change in X'Y stay what they are.
-
-    Parameters
-    ----------
-    epsilon : float
-        The claimed epsilon, positive; ``float("inf")`` means no noise.
-    delta : float
-        The claimed delta, in (0, 1).
-    adjacency : {"replace_one", "add_remove"}
-        The neighbouring relation; the paper's own is replace-one.
-
-    Returns
-    -------
-    float
-        Above ``delta`` where the printed algorithm misses its claim. For two or more features (tight), and one
-        feature (an upper bound).
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    References
-    ----------
-    PRIMO, "Private regression in multiple outcomes", Algorithm 1 and Theorem 1.
-
-    Examples
-    --------
-    >>> from dpfast.papers.primo import primo_printed_delta
-    >>> round(primo_printed_delta(1.0, 1e-6) / 1e-6, 2)
-    0.01
-    >>> round(primo_printed_delta(8.0, 1e-6) / 1e-6, 1)
-    1.8
     """
     scales = primo_printed_scales(epsilon, delta, bound_x=1.0, bound_y=1.0)
     mu = moment_mu(scales, 1.0, 1.0, adjacency=adjacency, n_features=2)

@@ -38,10 +38,10 @@ from dpfast.privacy import (
     SmoothGaussian,
     best_beta,
     gaussian_scale,
-    printed_smooth_gaussian,
     smooth_gaussian,
     smooth_gaussian_delta,
 )
+from dpfast.releases.printed import printed
 from dpfast.statistics import FirstVisitReturns, ReturnGrid, smooth_sensitivity, smooth_sensitivity_lsl
 
 Constants = Literal["sound", "paper", "icml"]
@@ -417,7 +417,10 @@ def calibrate(statistic: Statistic, m: int, privacy: Privacy, constants: Constan
     """
     if constants == "sound":
         return smooth_gaussian(*privacy.target, statistic.dim, statistic.beta(privacy, m))
-    return printed_smooth_gaussian(privacy.epsilon, privacy.delta, statistic.dim, constants)
+    calibrated: SmoothGaussian = printed("policy_evaluation", "printed_smooth_gaussian")(
+        privacy.epsilon, privacy.delta, statistic.dim, constants
+    )
+    return calibrated
 
 
 def draw(

@@ -10,8 +10,8 @@ from dpfast.privacy.block_moments import (
 )
 from dpfast.privacy.composition import Composition, share_of_mu
 from dpfast.privacy.donors import (
+    DonorNoise,
     DonorObjectiveNoise,
-    OutputNoise,
     donor_curvature,
     donor_gradient,
     donor_objective_noise,
@@ -39,7 +39,7 @@ from dpfast.privacy.laplace import (
     laplace_scale,
 )
 from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
-from dpfast.privacy.objective import ObjectiveNoise, objective_delta, objective_noise, objective_scale
+from dpfast.privacy.objective import ObjectiveNoise, meets_its_claim, objective_delta, objective_noise, objective_scale
 from dpfast.privacy.sensitivity import (
     padded_bound,
     padded_squared_block_bounds,
@@ -51,7 +51,6 @@ from dpfast.privacy.sensitivity import (
 from dpfast.privacy.smooth_gaussian import (
     SmoothGaussian,
     best_beta,
-    printed_smooth_gaussian,
     smooth_gaussian,
     smooth_gaussian_delta,
 )
@@ -64,10 +63,10 @@ __all__ = [
     "BlockBounds",
     "Calibration",
     "Composition",
+    "DonorNoise",
     "DonorObjectiveNoise",
     "MomentScales",
     "ObjectiveNoise",
-    "OutputNoise",
     "Privacy",
     "SmoothGaussian",
     "Unit",
@@ -94,6 +93,7 @@ __all__ = [
     "laplace_scale",
     "least_noise_split",
     "loss_range",
+    "meets_its_claim",
     "moment_mu",
     "moment_scales",
     "objective_delta",
@@ -105,7 +105,6 @@ __all__ = [
     "padded_squared_bound",
     "person_moment_mu",
     "person_moment_scales",
-    "printed_smooth_gaussian",
     "scale_for_mu",
     "score_rate",
     "share_of_mu",
@@ -122,6 +121,10 @@ __all__ = [
     "xy_sensitivity",
 ]
 
+# Former names of one calibration's result.
+OutputNoise = PrintedOutputNoise = DonorNoise
+PrintedObjectiveNoise = DonorObjectiveNoise
+
 # Names that were here before the ledger, plans and printed calibrations had folders of their own.
 __getattr__, __dir__ = lazy(
     __name__,
@@ -134,11 +137,9 @@ __getattr__, __dir__ = lazy(
         "primo_printed_delta": "dpfast.papers.primo",
         "primo_printed_sampled_scales": "dpfast.papers.primo",
         "primo_printed_scales": "dpfast.papers.primo",
-        "PrintedObjectiveNoise": "dpfast.papers.donors_printed",
-        "PrintedOutputNoise": "dpfast.papers.donors_printed",
-        "printed_objective_noise": "dpfast.papers.donors_printed",
-        "printed_output_noise": "dpfast.papers.donors_printed",
-        "meets_its_claim": "dpfast.papers.objective_printed",
-        "printed_objective_perturbation": "dpfast.papers.objective_printed",
+        "printed_objective_noise": "dpfast.papers.synthetic_control",
+        "printed_output_noise": "dpfast.papers.synthetic_control",
+        "printed_objective_perturbation": "dpfast.papers.convex_erm",
+        "printed_smooth_gaussian": "dpfast.papers.policy_evaluation",
     },
 )

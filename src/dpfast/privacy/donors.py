@@ -27,7 +27,7 @@ which is convex in a. At a = 0 it grows in D; at a = 1 its derivative in D vanis
 References
 ----------
 Rho, Cummings and Misra (2023), "Differentially private synthetic control", AISTATS: Lemmas 3.7 and B.4, whose constants
-these replace (the printed ones are in donors_printed.py).
+these replace (the printed ones are in dpfast.papers.synthetic_control).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from dpfast import _arguments as check
 from dpfast.privacy.gaussian import gaussian_mu, gaussian_scale, scale_for_mu
 from dpfast.privacy.guarantee import Privacy
 from dpfast.privacy.laplace import l2_laplace_scale
+from dpfast.privacy.law import Law, law_for
 from dpfast.privacy.objective import ObjectiveNoise, objective_noise
 
 # Relative: more than the rounding of the few operations that each covers.
@@ -165,54 +165,41 @@ def donor_curvature(n_donors: int, row_norm: float) -> float:
 
 
 @dataclass(frozen=True)
-class OutputNoise:
-    """Noise on the weights, and on the prediction made with the released weights.
+class DonorNoise:
+    """Noise of a release in two steps: on the donors' weights or in their objective, then on what they predict.
 
     Parameters
     ----------
     privacy : Privacy
-        The guarantee of both releases together.
+        The guarantee of both steps together; what is claimed, if the noise is as printed.
     mechanism : {"Gaussian", "L2-Laplace"}
-        Law of both.
-    mu : float or None
-        Gaussian-differential-privacy parameter of both together, if they are Gaussian.
+        Law of the first step, and of the second but for printed noise, whose second step is always L2-Laplace.
     weight_scale : float
-        Scale of the noise on the weights.
+        Scale of the noise on the weights, or in their objective.
     projection_scale : float
-        Scale of the noise on the prediction over the largest released weight in absolute value.
+        Scale of the noise on the prediction over the largest released weight in absolute value; 0 as printed.
+    donor_scale : float
+        Scale of the noise on the donors' post-periods, one draw for all, as printed; else 0.
     expected_error : float
         Rough root mean square of what privacy adds to a predicted entry, for donors with entries uniform on [-1, 1].
+    mu : float or None
+        Gaussian-differential-privacy parameter of both steps together, if they are Gaussian.
     """
 
     privacy: Privacy
-    mechanism: Literal["Gaussian", "L2-Laplace"]
-    mu: float | None
+    mechanism: Law
     weight_scale: float
-    projection_scale: float
-    expected_error: float
+    projection_scale: float = 0.0
+    donor_scale: float = 0.0
+    expected_error: float = math.nan
+    mu: float | None = None
 
 
-@dataclass(frozen=True)
-class DonorObjectiveNoise:
-    """Noise in the objective of weights within the L1 ball, and on the prediction made with the released weights.
+@dataclass(frozen=True, kw_only=True)
+class DonorObjectiveNoise(DonorNoise):
+    """The same where the first step's noise is in the objective; `weights` is all of its calibration."""
 
-    Parameters
-    ----------
-    privacy : Privacy
-        The guarantee of both releases together.
-    weights : ObjectiveNoise
-        The calibration of the weights, which has a share of `privacy`.
-    projection_scale : float
-        Scale of the noise on the prediction over the largest released weight in absolute value; its law is that of the
-        noise in the objective.
-    expected_error : float
-        Rough root mean square of what privacy adds to a predicted entry, for donors with entries uniform on [-1, 1].
-    """
-
-    privacy: Privacy
     weights: ObjectiveNoise
-    projection_scale: float
-    expected_error: float
 
 
 def output_noise(
@@ -223,7 +210,7 @@ def output_noise(
     n_donors: int,
     n_post: int,
     weight_norm: float,
-) -> OutputNoise:
+) -> DonorNoise:
     """Calibrate output perturbation, the budget split for the least error that can be predicted from public numbers.
 
     Parameters
@@ -239,7 +226,7 @@ def output_noise(
 
     Returns
     -------
-    OutputNoise
+    DonorNoise
 
     Raises
     ------
@@ -282,8 +269,7 @@ def output_noise(
         return math.sqrt(_MEAN_SQUARE * n * in_weights + largest * in_projection)
 
     share = _best_share(error)
-    mechanism: Literal["Gaussian", "L2-Laplace"] = "L2-Laplace" if mu is None else "Gaussian"
-    return OutputNoise(privacy, mechanism, mu, *scales(share), error(share))
+    return DonorNoise(privacy, law_for(privacy), *scales(share), expected_error=error(share), mu=mu)
 
 
 def donor_objective_noise(
@@ -367,7 +353,9 @@ def donor_objective_noise(
             finishing_share=min(max(2.0**-7, n * 2.0**-13), 2.0**-3),
         )
         predicted = error(weights.coordinate_scale(n), weights.strong_convexity, deviation)
-        return DonorObjectiveNoise(privacy, weights, projection, predicted)
+        return DonorObjectiveNoise(
+            privacy, weights.mechanism, weights.scale, projection, expected_error=predicted, weights=weights
+        )
 
     return calibrated(_best_share(lambda share: calibrated(share).expected_error))
 

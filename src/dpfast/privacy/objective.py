@@ -286,6 +286,18 @@ def objective_noise(
     )
 
 
+def meets_its_claim(noise: ObjectiveNoise, *, gradient: float, geometry: Geometry) -> bool:
+    """Whether noise gives what it claims, where one person changes the gradient by `gradient` at most.
+
+    Printed noise is less than what curvature and finishing noise leave of epsilon would allow: that is what counts.
+    """
+    left = noise.privacy.target[0] - noise.curvature_epsilon - noise.finishing_epsilon
+    if noise.mechanism == "L2-Laplace":
+        return gradient <= noise.scale * left
+    exact = objective_delta(noise.scale, max(left, 0.0), gradient, geometry=geometry)
+    return exact * math.exp(0.5 * noise.finishing_epsilon) <= noise.privacy.target[1]
+
+
 def _proper_share(name: str, value: object) -> float:
     share = check.positive(name, value)
     if share >= 1.0:

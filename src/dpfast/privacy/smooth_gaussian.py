@@ -1,4 +1,4 @@
-"""Gaussian noise whose variance depends on the data (smooth sensitivity): the exact calibration, and as printed.
+"""Gaussian noise whose variance depends on the data (smooth sensitivity).
 
 A mechanism outputs N(mu_X, s_X**2 I) in d dimensions, and for all neighbours X, X'
 
@@ -48,7 +48,6 @@ pair is put back in before it is returned.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -58,7 +57,6 @@ from dpfast import _arguments as check
 from dpfast.privacy import _rounding as rounding
 from dpfast.privacy._spherical import ACCURACY, log_divergence
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_scale
-from dpfast.privacy.guarantee import UnsoundCalibrationWarning
 
 #: The default beta is the largest whose alpha is at most this many times that of noise of fixed size.
 ALPHA_OVER_FLOOR = 1.25
@@ -324,78 +322,6 @@ def best_beta(epsilon: float, delta: float, dim: int, variance: Callable[[float]
         around = (best, max(lowest, best - step), min(highest, best + step))
         best = min(around, key=lambda position: noise(position)[0])
     return noise(best)[1]
-
-
-def printed_smooth_gaussian(epsilon: float, delta: float, dim: int, source: str = "paper") -> SmoothGaussian:
-    """Return the constants printed for private policy evaluation, for reproducing it.
-
-    Warns where their exact delta, `smooth_gaussian_delta`, is above the one they are printed for. Not used by any sound
-    calibration of this package: they ask for about 20 times the noise of `smooth_gaussian`.
-
-    Parameters
-    ----------
-    epsilon : float
-        Positive; ``float("inf")`` means no noise. At most 5 (or infinite) for "paper", whose proof needs that.
-    delta : float
-        In (0, 1).
-    dim : int
-        Number of coordinates that get noise, at least 1.
-    source : {"paper", "icml"}
-        "paper": Lemma 1 of the supplement, ``alpha = 15 sqrt(2 ln(4/delta))/epsilon`` and
-        ``beta = 2 ln(2) epsilon/(5 (sqrt(dim) + sqrt(2 ln(4/delta)))**2)``. "icml": the conference's algorithms,
-        ``alpha = 5 sqrt(2 ln(2/delta))/epsilon`` and ``beta = epsilon/(4 (dim + ln(2/delta)))``.
-
-    Returns
-    -------
-    SmoothGaussian
-        Both numbers rounded to nearest.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Warns
-    -----
-    UnsoundCalibrationWarning
-        If the constants miss the delta they are printed for.
-
-    References
-    ----------
-    Balle, Gomrokchi and Precup (2016), "Differentially private policy evaluation", ICML, Algorithms 1 and 2, and its
-    supplement, Lemma 1.
-
-    Examples
-    --------
-    >>> from dpfast.privacy import printed_smooth_gaussian
-    >>> printed = printed_smooth_gaussian(epsilon=1.0, delta=1e-6, dim=10)
-    >>> round(printed.alpha, 1), round(printed.beta, 5)
-    (82.7, 0.00368)
-    """
-    epsilon = check.positive_or_inf("epsilon", epsilon)
-    delta = check.delta_value(delta)
-    dim = check.positive_integer("dim", dim)
-    source = check.choice("source", source, ("paper", "icml"))
-    if epsilon == math.inf:
-        return SmoothGaussian(0.0, math.inf)
-    if source == "paper":
-        if epsilon > 5.0:
-            raise ValueError(f"epsilon must be at most 5 (or infinite) for the printed constants, got {epsilon!r}")
-        root = math.sqrt(2.0 * math.log(4.0 / delta))
-        printed = SmoothGaussian(
-            15.0 * root / epsilon, 2.0 * math.log(2.0) * epsilon / (5.0 * (math.sqrt(dim) + root) ** 2)
-        )
-    else:
-        logarithm = math.log(2.0 / delta)
-        printed = SmoothGaussian(5.0 * math.sqrt(2.0 * logarithm) / epsilon, epsilon / (4.0 * (dim + logarithm)))
-    exact = smooth_gaussian_delta(printed.alpha, printed.beta, epsilon, dim)
-    if exact > delta:
-        warnings.warn(
-            f"the printed constants give delta = {exact:.3g} at epsilon = {epsilon:g}, where {delta:.3g} is claimed",
-            UnsoundCalibrationWarning,
-            stacklevel=2,
-        )
-    return printed
 
 
 def _log_delta(distance: float, beta: float, epsilon: float, dim: int) -> float:

@@ -36,8 +36,15 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.ledger import Release
-from dpfast.papers.objective_printed import meets_its_claim, printed_objective_perturbation
-from dpfast.privacy import Calibration, ObjectiveNoise, Privacy, UnsoundCalibrationWarning, objective_noise
+from dpfast.privacy import (
+    Calibration,
+    ObjectiveNoise,
+    Privacy,
+    UnsoundCalibrationWarning,
+    meets_its_claim,
+    objective_noise,
+)
+from dpfast.releases.printed import printed
 from dpfast.solvers import (
     Box,
     CallableLoss,
@@ -291,7 +298,7 @@ class ObjectivePerturbation:
         # In one dimension there is but one line.
         geometry: Literal["line", "plane"] = "plane" if replaced and bounds.n_features > 1 else "line"
         if calibration == "paper":
-            scales = printed_objective_perturbation(
+            scales = printed("convex_erm", "printed_objective_perturbation")(
                 privacy, gradient=bounds.gradient, curvature=bounds.curvature, strong_convexity=least
             )
         else:

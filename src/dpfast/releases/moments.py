@@ -29,7 +29,6 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
 from dpfast.noise import BitSource, default_grid
-from dpfast.papers.primo import primo_printed_delta, primo_printed_sampled_scales, primo_printed_scales
 from dpfast.privacy import Calibration, Composition, Privacy, Unit, compose_mu, share_of_mu
 from dpfast.privacy.block_moments import (
     BlockBounds,
@@ -44,6 +43,7 @@ from dpfast.privacy.law import Law, coordinate_deviation, law_for
 from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.releases.mechanism import draw
+from dpfast.releases.printed import printed
 from dpfast.solvers import MomentNoise, NoisyMoments
 from dpfast.statistics import Gram, PersonUnit, SampledGram, person_block_bounds
 
@@ -197,10 +197,10 @@ class JointMoments:
         """
         target, radii = (privacy.epsilon, privacy.delta), (radius_x, radius_y)
         if sample is None:
-            scales = primo_printed_scales(*target, *radii)
-            delta = primo_printed_delta(*target, privacy.adjacency)
+            scales = printed("primo", "primo_printed_scales")(*target, *radii)
+            delta = printed("primo", "primo_printed_delta")(*target, privacy.adjacency)
         else:
-            scales = primo_printed_sampled_scales(*target, *sample, *radii)
+            scales = printed("primo", "primo_printed_sampled_scales")(*target, *sample, *radii)
             features, outcomes = shape
             delta = subsampled_moment_delta(
                 scales, privacy.epsilon, *sample, *radii, n_features=features, n_outcomes=outcomes

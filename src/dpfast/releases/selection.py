@@ -20,16 +20,8 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.kernels.columns import Rows
 from dpfast.ledger import Release
-from dpfast.privacy import (
-    Calibration,
-    Privacy,
-    VoteNoise,
-    exponential_mechanism_coefficient,
-    laplace_scale,
-    loss_range,
-    score_rate,
-    vote_noise,
-)
+from dpfast.privacy import Calibration, Privacy, VoteNoise, loss_range, score_rate, vote_noise
+from dpfast.releases.printed import printed
 from dpfast.solvers import SupportScores, score_error
 from dpfast.statistics import Grid, Selector, block_votes, rounded_bound
 from dpfast.statistics.rows import NORM_SLACK, RowMap
@@ -155,7 +147,7 @@ class ScoredSelection:
     def printed(cls, privacy: Privacy, bounds: RecordBounds, most_rows: int) -> Self:
         """Take the printed rate, epsilon/(2 alpha), with the paper's alpha = 4 s^2 (Appendix F.3): never too large."""
         sound = cls.calibrate(privacy, bounds, most_rows)
-        rate = min(sound.rate, exponential_mechanism_coefficient(privacy.target[0], 4.0 * bounds.size**2))
+        rate = min(sound.rate, printed("sparse_regression", "printed_score_rate")(privacy.target[0], bounds.size))
         return replace(sound, rate=rate, calibration="paper")
 
     @property
@@ -221,9 +213,7 @@ class VotedSelection:
     @classmethod
     def printed(cls, privacy: Privacy, size: int, n_features: int, n_blocks: int) -> Self:
         """Take the printed noise: Laplace, of scale 2 s/epsilon in votes, whatever delta would allow."""
-        pure = Privacy(privacy.epsilon, 0.0, privacy.adjacency)
-        scale = laplace_scale(privacy.target[0], 2.0 * size)
-        return cls(VoteNoise(pure, "Laplace", scale), size, n_blocks, "paper")
+        return cls(printed("sparse_regression", "printed_vote_noise")(privacy, size), size, n_blocks, "paper")
 
     @property
     def privacy(self) -> Privacy:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 
@@ -31,20 +31,17 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
-from dpfast.privacy import Adjacency, Calibration, ObjectiveNoise, Privacy, objective_delta, objective_noise
+from dpfast.privacy import Adjacency, Calibration, ObjectiveNoise, Privacy, meets_its_claim, objective_noise
 from dpfast.privacy.objective import Geometry
+from dpfast.releases.printed import printed
 from dpfast.releases.selection import RecordBounds
 from dpfast.solvers import Box, minimise_quadratic, smallest_quadratic_tolerance
-
-Law = Literal["Gaussian", "L2-Laplace"]
 
 _UNIT = 2.0**-53
 # The finest grid that noise can be drawn on, in units of its scale.
 _FINEST_STEPS = 2.0**24
 # Least tolerance that is asked of the solver.
 _LEAST_TOLERANCE = 2.0**-40
-# Share of epsilon that hides the solver's error beside the printed noise.
-_FINISHING_SHARE = 2.0**-7
 # Root mean square of a coefficient that convexity is chosen for.
 _USUAL_COEFFICIENT = 0.5
 
@@ -91,17 +88,10 @@ class SupportRegression:
 
     @classmethod
     def printed(cls, privacy: Privacy, bounds: RecordBounds, most_rows: int) -> Self:
-        """Take the printed Delta and noise, on what the noise for the solver's error leaves of epsilon."""
-        epsilon, delta = privacy.target
-        finishing = _FINISHING_SHARE * epsilon
-        epsilon -= finishing
-        if delta > 0.0:
-            scale = bounds.gradient * math.sqrt(8.0 * math.log(2.0 / delta) + 4.0 * epsilon) / epsilon
-        else:
-            scale = 2.0 * bounds.gradient / epsilon
-        convexity = 2.0 * bounds.curvature / epsilon
-        mechanism: Law = "Gaussian" if delta > 0.0 else "L2-Laplace"
-        calibrated = ObjectiveNoise(privacy, mechanism, scale, convexity, 0.5 * epsilon, 0.5 * epsilon, finishing)
+        """Take the printed Delta and noise."""
+        calibrated = printed("convex_erm", "printed_objective_perturbation")(
+            privacy, gradient=bounds.gradient, curvature=bounds.curvature
+        )
         return cls(bounds, most_rows, calibrated, "paper")
 
     @property
@@ -109,14 +99,8 @@ class SupportRegression:
         """Whether the promise is proved: printed noise is for one record more or less, not one in another's place."""
         if self.calibration == "sound":
             return True
-        own = self.calibrated
         gradient, geometry = _gradient_change(self.privacy.adjacency, self.bounds)
-        epsilon, delta = self.privacy.target
-        left = epsilon - own.finishing_epsilon - math.log1p(self.bounds.curvature / own.strong_convexity)
-        if own.mechanism == "L2-Laplace":
-            return gradient / own.scale <= left
-        delta *= math.exp(-0.5 * own.finishing_epsilon)
-        return left > 0.0 and objective_delta(own.scale, left, gradient, geometry=geometry) <= delta
+        return meets_its_claim(self.calibrated, gradient=gradient, geometry=geometry)
 
     @property
     def privacy(self) -> Privacy:

@@ -42,16 +42,10 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.kernels.threads import single_threaded_blas
 from dpfast.ledger import Release
-from dpfast.papers.donors_printed import (
-    PrintedObjectiveNoise,
-    PrintedOutputNoise,
-    printed_objective_noise,
-    printed_output_noise,
-)
 from dpfast.privacy import (
     Calibration,
+    DonorNoise,
     DonorObjectiveNoise,
-    OutputNoise,
     Privacy,
     UnsoundCalibrationWarning,
     donor_curvature,
@@ -61,6 +55,7 @@ from dpfast.privacy import (
     output_noise,
     weight_sensitivity,
 )
+from dpfast.releases.printed import printed
 from dpfast.solvers import FactorMatrix, L1Ball, quadratic_over_l1_ball
 from dpfast.statistics.rows import NORM_SLACK, shortened
 
@@ -352,13 +347,13 @@ class OutputPerturbation:
         What is public of the panel.
     ridge : float
         The paper's lambda.
-    noise_scales : OutputNoise
+    noise_scales : DonorNoise
         The calibration.
     """
 
     bounds: PanelBounds
     ridge: float
-    noise_scales: OutputNoise
+    noise_scales: DonorNoise
     calibration: Calibration = "sound"
 
     @classmethod
@@ -595,14 +590,14 @@ class PrintedOutputPerturbation:
         What it claims: (epsilon_1 + epsilon_2, 0).
     ridge : float
         The paper's lambda.
-    noise_scales : PrintedOutputNoise
+    noise_scales : DonorNoise
         The printed scales.
     """
 
     bounds: PanelBounds
     privacy: Privacy
     ridge: float
-    noise_scales: PrintedOutputNoise
+    noise_scales: DonorNoise
     calibration: Calibration = "paper"
 
     @classmethod
@@ -626,11 +621,11 @@ class PrintedOutputPerturbation:
             raise ValueError("delta must be 0 for the printed output perturbation: Algorithm 2 has no other form")
         parts = _split(privacy, split)
         sizes = {"n_donors": bounds.n_donors, "n_pre": bounds.n_pre, "n_post": bounds.n_post}
-        printed = printed_output_noise(*parts, ridge=ridge, **sizes)
+        noise_scales: DonorNoise = printed("synthetic_control", "printed_output_noise")(*parts, ridge=ridge, **sizes)
         needed = weight_sensitivity(ridge, bounds.target_norm, n_donors=bounds.n_donors, row_norm=bounds.row_pre)
-        if needed + 2.0 * bounds.weight_error(ridge) > printed.weight_scale * parts[0]:
+        if needed + 2.0 * bounds.weight_error(ridge) > noise_scales.weight_scale * parts[0]:
             raise ValueError("target must lie within the declared range for the printed output perturbation")
-        return cls(bounds, privacy, ridge, printed)
+        return cls(bounds, privacy, ridge, noise_scales)
 
     @property
     def scales(self) -> dict[str, float]:
@@ -676,13 +671,13 @@ class PrintedObjectivePerturbation:
         What is public of the panel.
     privacy : Privacy
         What it claims: (epsilon_1 + epsilon_2, delta).
-    noise_scales : PrintedObjectiveNoise
+    noise_scales : DonorObjectiveNoise
         The printed calibration.
     """
 
     bounds: PanelBounds
     privacy: Privacy
-    noise_scales: PrintedObjectiveNoise
+    noise_scales: DonorObjectiveNoise
     calibration: Calibration = "paper"
 
     @classmethod
@@ -711,7 +706,7 @@ class PrintedObjectivePerturbation:
             The paper's c; `donor_curvature` if omitted.
         """
         n, before = bounds.n_donors, bounds.n_pre
-        printed = printed_objective_noise(
+        noise_scales: DonorObjectiveNoise = printed("synthetic_control", "printed_objective_noise")(
             *_split(privacy, split),
             privacy.delta,
             n_donors=n,
@@ -720,24 +715,24 @@ class PrintedObjectivePerturbation:
             ridge=ridge,
             curvature=donor_curvature(n, math.sqrt(before)) if curvature is None else curvature,
         )
-        return cls(bounds, privacy, printed)
+        return cls(bounds, privacy, noise_scales)
 
     @property
     def ridge(self) -> float:
         """The paper's lambda + Delta."""
-        return self.noise_scales.strong_convexity
+        return self.noise_scales.weights.strong_convexity
 
     @property
     def scales(self) -> dict[str, float]:
         """Scales of all noise, by what it is added to."""
-        return {"objective": self.noise_scales.scale, "donors": self.noise_scales.donor_scale}
+        return {"objective": self.noise_scales.weight_scale, "donors": self.noise_scales.donor_scale}
 
     @property
     def expected_error(self) -> float:
         """Rough root mean square of what privacy adds to a predicted entry."""
         n, periods = self.bounds.n_donors, self.bounds.n_post
         pure = self.noise_scales.mechanism == "L2-Laplace"
-        in_weights = self.noise_scales.scale * (math.sqrt(n + 1.0) if pure else 1.0) / self.ridge
+        in_weights = self.noise_scales.weight_scale * (math.sqrt(n + 1.0) if pure else 1.0) / self.ridge
         in_donors = self.noise_scales.donor_scale * math.sqrt(n * periods + 1.0)
         norm = self.bounds.target_norm / math.sqrt(2.0 * self.ridge)
         return math.hypot(in_weights * math.sqrt(n / 3.0), in_donors * math.hypot(norm, in_weights * math.sqrt(n)))
@@ -752,7 +747,7 @@ class PrintedObjectivePerturbation:
         )
         source = source.bound(name, self)
         perturbation = _draw(
-            self.noise_scales.mechanism, self.noise_scales.scale, np.zeros(self.bounds.n_donors), source
+            self.noise_scales.mechanism, self.noise_scales.weight_scale, np.zeros(self.bounds.n_donors), source
         )
         with single_threaded_blas(), np.errstate(under="ignore"):
             hessian = 2.0 * (panel.pre @ panel.pre.T)
