@@ -15,45 +15,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from building import ROOT, install, put_first
+
 FOLDER = ROOT / "build" / "sanitized"
-SITE = FOLDER / "site"
 REPORTS = FOLDER / "reports"
 
-# An editable install of the same package would come first. UBSan's own log_path ends at AddressSanitizer, whose
-# function of the same name is found before its own.
-SITE_CUSTOMIZATION = f"""\
-import ctypes, sys
-sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "MesonpyMetaFinder"]
+# UBSan's own log_path ends at AddressSanitizer, whose function of the same name is found before its own.
+SET_REPORTS = f"""
+import ctypes
 ctypes.CDLL("libubsan.so.1").__sanitizer_set_report_path({str(REPORTS / "ubsan").encode()!r})
 """
 
 
-def build() -> None:
-    """Configure, compile and install into SITE."""
-    compiled = FOLDER / "compiled"
-    # Meson, ninja and Cython are found beside this Python.
-    tools = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
-    shutil.rmtree(SITE, ignore_errors=True)
-    steps = [
-        ["meson", "compile", "-C", compiled],
-        ["meson", "install", "-C", compiled, "--no-rebuild", "--quiet"],
-    ]
-    if not (compiled / "build.ninja").exists():
-        places = [f"-Dpython.{kind}libdir={SITE}" for kind in ("pure", "plat")]
-        python = FOLDER / "python.ini"
-        python.parent.mkdir(parents=True, exist_ok=True)
-        python.write_text(f"[binaries]\npython = '{sys.executable}'\n")
-        options = [f"--native-file={python}", "--buildtype=plain", "-Dsanitize=true", *places]
-        steps.insert(0, ["meson", "setup", compiled, ROOT, *options])
-    for step in steps:
-        done = subprocess.run(step, check=False, env=tools, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode != 0:
-            raise SystemExit(done.stdout)
-    (SITE / "sitecustomize.py").write_text(SITE_CUSTOMIZATION)
-
-
-def environment() -> dict[str, str]:
+def environment(site: Path) -> dict[str, str]:
     """Return the environment in which Python runs on the build."""
 
     def library(name: str) -> str:
@@ -62,7 +36,7 @@ def environment() -> dict[str, str]:
 
     return {
         **os.environ,
-        "PYTHONPATH": str(SITE),
+        "PYTHONPATH": str(site),
         "PYTHONMALLOC": "malloc",  # each object in an allocation of its own, whose ends are guarded
         # C++ exceptions of other packages pass through AddressSanitizer, which finds their library only at the start.
         "LD_PRELOAD": f"{library('libasan.so')} {library('libstdc++.so.6')}",
@@ -84,10 +58,11 @@ def main() -> int:
     if len(sys.argv) < 2:
         print(__doc__)
         return 2
-    build()
+    site = install(FOLDER, "-Dsanitize=true")
+    put_first(site, SET_REPORTS)
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)
-    status = subprocess.run([sys.executable, *sys.argv[1:]], env=environment(), check=False).returncode
+    status = subprocess.run([sys.executable, *sys.argv[1:]], env=environment(site), check=False).returncode
     reports = read_reports()
     for report in reports:
         print(report, file=sys.stderr)

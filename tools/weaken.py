@@ -9,6 +9,7 @@ longer found, or found twice, is stale and says nothing: both fail.
     python tools/weaken.py                     all of them
     python tools/weaken.py --part ci           those marked ``ci``
     python tools/weaken.py --only S01 K07      these
+    python tools/weaken.py --shard 2/4         the second quarter
     python tools/weaken.py --dry-run           only look for the texts
 
 Needed beside ``dpfast[test]``: meson, ninja, Cython and a C compiler, for the kernels.
@@ -39,7 +40,8 @@ from importlib import import_module
 from importlib.util import cache_from_source
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from building import ROOT, call, put_first
+
 PACKAGE = Path("src", "dpfast")
 KERNELS = (".pyx", ".pxd", ".c", ".h")
 # Imported once, before the tests of any weakening: each is then run in a fork that need not import them.
@@ -103,7 +105,7 @@ class Workspace:
         self.tree, self.build = folder / "tree", folder / "build"
         self._copy_tree()
         if not (self.build / "build.ninja").exists():
-            self._run("meson", "setup", str(self.build), str(self.tree))
+            call("meson", "setup", self.build, self.tree)
         self.compile()
         self._built = {path: path.read_bytes() for path in self._extensions()}
         self.packages = [self._package(folder / f"package{job}") for job in range(jobs)]
@@ -127,15 +129,14 @@ class Workspace:
         for path, content in self._built.items():
             (folder / "dpfast" / path.relative_to(self.build / PACKAGE)).write_bytes(content)
         compileall.compile_dir(folder, quiet=2)
-        # An editable install has a finder in front of the path: processes that tests start must pass it by as well.
-        (folder / "sitecustomize.py").write_text(_FINDER.format(folder=str(folder)))
+        put_first(folder)
         return folder
 
     def _extensions(self) -> list[Path]:
         return sorted((self.build / PACKAGE).rglob("*.so"))
 
     def compile(self) -> None:
-        self._run("meson", "compile", "-C", str(self.build))
+        call("meson", "compile", "-C", self.build)
 
     def weaken(self, weakening: Weakening, package: Path) -> None:
         text = weakening.applied((self.tree / PACKAGE / weakening.file).read_text())
@@ -167,46 +168,30 @@ class Workspace:
                 copy.unlink()  # a file that a process has mapped must not be written into
                 copy.write_bytes(content)
 
-    def _run(self, *command: str) -> None:
-        # Meson, ninja and Cython are found beside this Python, whose environment need not be the active one.
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        done = subprocess.run(command, cwd=self.tree, env={**os.environ, "PATH": path}, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
-
 
 # In place of an exit status.
 _HANGS, _TIMED_OUT = 100, 101
 
-_FINDER = """\
-import sys
-from importlib.machinery import PathFinder
-
-class Finder:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        return PathFinder.find_spec(name, path or [{folder!r}]) if name.partition(".")[0] == "dpfast" else None
-
-sys.meta_path.insert(0, Finder)
-"""
-
 
 @dataclass
 class Run:
-    """Tests on one package, in a process of their own."""
+    """Tests on one package, in a process of their own: up to the first that fails, or these alone and all of them."""
 
     tests: tuple[str, ...]
     tree: Path
     package: Path
     log: Path
     timeout: float
+    alone: bool = False
     started: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
     status: int | None = None  # the exit status; a negative one is the signal that ended the process
 
     def __post_init__(self):
         self._current = self.log.with_suffix(".test")
+        self._failed = self.log.with_suffix(".failed")
         self._current.unlink(missing_ok=True)
+        self._failed.unlink(missing_ok=True)
         sys.stdout.flush()
         self._process = os.fork()
         if self._process == 0:
@@ -236,16 +221,33 @@ class Run:
         sys.path.insert(0, str(self.package))
         exec((self.package / "sitecustomize.py").read_text(), {})
 
-        class Started:
+        class Watch:
+            @staticmethod
+            def pytest_collection_modifyitems(items):
+                if self.alone:
+                    # A parameter that the weakening changed has another name here: then all of the test's.
+                    found = {item.nodeid for item in items}
+                    names = {f"tests/{name}" for name in self.tests}
+                    names = {name if name in found else name.partition("[")[0] for name in names}
+                    items[:] = [i for i in items if names & {i.nodeid, i.nodeid.partition("[")[0]}]
+
             @staticmethod
             def pytest_runtest_logstart(nodeid):
                 self._current.write_text(nodeid)
 
+            @staticmethod
+            def pytest_runtest_logreport(report):
+                if report.failed:
+                    with self._failed.open("a") as file:
+                        file.write(f"{report.nodeid.removeprefix('tests/')}\n")
+
         import pytest
 
-        options = ["-x", "-q", "-n", "0", "--no-header", "-p", "no:cacheprovider", "--basetemp", f"{self.package}-tmp"]
+        options = ["-q", "-n", "0", "--no-header", "-p", "no:cacheprovider", "--basetemp", f"{self.package}-tmp"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of plugins that were preloaded
-        return pytest.main([*options, *(f"tests/{name}" for name in self.tests)], plugins=[Started])
+        files = sorted({name.partition("::")[0] for name in self.tests})
+        options += [f"tests/{name}" for name in files] if self.alone else ["-x", *(f"tests/{n}" for n in self.tests)]
+        return pytest.main(options, plugins=[Watch])
 
     def ended(self) -> bool:
         if self.status is None:
@@ -278,6 +280,12 @@ class Run:
     def last_test(self) -> str:
         """The test that was run last: with -x, the one that failed."""
         return self._current.read_text().removeprefix("tests/") if self._current.exists() else ""
+
+    @property
+    def failed(self) -> list[str]:
+        """The tests that failed, or did not end."""
+        failed = self._failed.read_text().splitlines() if self._failed.exists() else []
+        return failed if self.status in (0, 1) else [*failed, f"{self.last_test or 'collection'} ({self.outcome})"]
 
 
 def weaken(chosen: list[Weakening], workspace: Workspace, timeout: float, logs: Path) -> dict[str, list[str]]:
@@ -321,22 +329,29 @@ def weaken(chosen: list[Weakening], workspace: Workspace, timeout: float, logs: 
 
 def void(tests: list[str], workspace: Workspace, timeout: float, logs: Path) -> list[str]:
     """Return the tests that fail on the whole package: what they noticed was not the weakening."""
-    failing, left = [], tuple(sorted(set(tests)))
-    while left:
-        run = Run(left, workspace.tree, workspace.packages[0], logs / "whole.log", timeout * len(left))
-        while not run.ended():
-            time.sleep(0.05)
-        if run.outcome == "survived":
-            break
-        failing.append(run.last_test)
-        left = tuple(name for name in left if name != run.last_test)
-    return failing
+    names, packages = sorted(set(tests)), workspace.packages
+    parts = [part for k in range(len(packages)) if (part := tuple(names[k :: len(packages)]))]
+    runs = [
+        Run(part, workspace.tree, package, logs / f"whole{k}.log", timeout + 10.0 * len(part), alone=True)
+        for k, (part, package) in enumerate(zip(parts, packages, strict=False))
+    ]
+    while not all(run.ended() for run in runs):
+        time.sleep(0.05)
+    return sorted({name for run in runs for name in run.failed})
+
+
+def shard(text: str) -> tuple[int, int]:
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not like 2/4")
+    return int(part), int(parts)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", metavar="ID", help="these, or those of a pattern such as K*")
     parser.add_argument("--part", choices=("ci",), help="only those marked for continuous integration")
+    parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="the I-th of N parts of them")
     parser.add_argument("--jobs", type=int, default=1, help="how many to test at once (default: 1)")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for the tests of one (default: 300)")
     parser.add_argument("--folder", type=Path, help="where to build and to log; kept for the next time")
@@ -348,6 +363,7 @@ def main() -> int:
         chosen = [w for w in chosen if any(fnmatchcase(w.id, pattern) for pattern in options.only)]
     if options.part:
         chosen = [w for w in chosen if w.ci]
+    chosen = chosen[options.shard[0] - 1 :: options.shard[1]]
     stale = 0
     for weakening in chosen:
         try:
