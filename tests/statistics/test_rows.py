@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from dpfast.kernels.columns import ColumnBlock
+from dpfast.statistics import gram
 from dpfast.statistics.rows import RowMap, centred
 
 SIDES = arrays(np.float64, 4, elements=st.floats(-50.0, 50.0))
@@ -46,3 +48,18 @@ def test_a_row_inside_is_only_shifted_and_the_input_is_kept():
 
 def test_missing_values_stay_missing():
     assert np.isnan(RowMap(np.zeros(2), np.ones(2), 1.0)(np.array([[np.nan, 0.5]]))).any()
+
+
+def test_columns_that_lie_apart_are_mapped_where_they_lie(monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(50, 3))
+    row_map, radius = centred(-np.ones(3), np.ones(3), 1.5)
+    expected = gram(rows, bound_x=radius, map_x=row_map)
+
+    def copied(block, *_, **__):
+        raise AssertionError("a block of columns was copied")
+
+    block = ColumnBlock(list(rows.T))
+    monkeypatch.setattr(ColumnBlock, "__array__", copied)
+    assert gram(iter([block]), bound_x=radius, map_x=row_map) == expected
+    with pytest.raises(AssertionError):
+        gram(iter([block]), bound_x=radius, map_x=lambda x: x)

@@ -58,12 +58,12 @@ def file_blocks(path: Path, name: str) -> Iterator[Rows]:
     if path.suffix == ".csv":
         names = csv_names(path)
         _check_header(path, names)
-        batches = (batch for batch, _ in csv_batches(path, dict.fromkeys(names, "number"), declared=False))
         pyarrow = _pyarrow(path)
-        yield from _rows(batches, pyarrow.schema([(column, pyarrow.float64()) for column in names]), name)
+        schema = pyarrow.schema([(column, pyarrow.float64()) for column in names])
+        batches = csv_batches(path, dict.fromkeys(names, "number"), declared=False)
     else:
-        batches = (batch for batch, _ in parquet_batches(path, None))
-        yield from _rows(batches, parquet_schema(path), name)
+        schema, batches = parquet_schema(path), parquet_batches(path, None)
+    yield from _rows((batch.batch for batch, _ in batches), schema, name)
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ def arrow_families(schema: Any) -> dict[str, Family]:
     return {field.name: Family(family(field.type), str(field.type)) for field in schema}
 
 
-def arrow_batches(table: Any, names: list[str]) -> Iterator[ArrowBatch]:
-    """Iterate over some columns of an Arrow object."""
-    return (ArrowBatch(batch) for batch in _batches(table, names, "the table"))
+def arrow_batches(table: Any, names: Iterable[str]) -> Iterator[tuple[ArrowBatch, float]]:
+    """Iterate over some columns of an Arrow object, whose size in bytes is not known."""
+    return ((ArrowBatch(batch), 0.0) for batch in _batches(table, list(names), "the table"))
 
 
 def parquet_schema(path: Path) -> Any:
@@ -131,12 +131,12 @@ def parquet_schema(path: Path) -> Any:
     return in_own_words(partial(parquet.read_schema, path), _DAMAGED_PARQUET.format(str(path)))
 
 
-def parquet_batches(path: Path, names: list[str] | None) -> Iterator[tuple[Any, float]]:
-    """Iterate over record batches and the share of the file that has been read; one more is decoded meanwhile."""
-    yield from _one_ahead(_parquet_batches(path, names))
+def parquet_batches(path: Path, names: Iterable[str] | None) -> Iterator[tuple[ArrowBatch, float]]:
+    """Iterate over batches and the share of the file that has been read; one more is decoded meanwhile."""
+    yield from _one_ahead(_parquet_batches(path, None if names is None else list(names)))
 
 
-def _parquet_batches(path: Path, names: list[str] | None) -> Generator[tuple[Any, float], None, None]:
+def _parquet_batches(path: Path, names: list[str] | None) -> Generator[tuple[ArrowBatch, float], None, None]:
     parquet = _pyarrow(path).parquet
     n_columns = len(parquet_schema(path) if names is None else names)
     buffer_size = max(1, min(_BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES // max(1, n_columns)))
@@ -148,7 +148,7 @@ def _parquet_batches(path: Path, names: list[str] | None) -> Generator[tuple[Any
         n_read, n_rows = 0, max(1, file.metadata.num_rows)
         while (batch := in_own_words(partial(next, batches, None), damaged)) is not None:
             n_read += batch.num_rows
-            yield batch, n_read / n_rows
+            yield ArrowBatch(batch), n_read / n_rows
 
 
 def csv_names(path: Path) -> list[str]:
@@ -165,8 +165,10 @@ def csv_names(path: Path) -> list[str]:
     return names
 
 
-def csv_batches(path: Path, families: Mapping[str, str], *, declared: bool = True) -> Iterator[tuple[Any, float]]:
-    """Iterate over record batches of some columns of a CSV file, and the share of the file that has been read.
+def csv_batches(
+    path: Path, families: Mapping[str, str], *, declared: bool = True
+) -> Iterator[tuple[ArrowBatch, float]]:
+    """Iterate over batches of some columns of a CSV file, and the share of the file that has been read.
 
     `families` maps the columns wanted to "number", "boolean" or "text": types are declared, never inferred from rows.
     Where names are not `declared` by the caller, messages say a column's place instead.
@@ -183,16 +185,11 @@ class _UnreadableError(Exception):
     """Stands for an error of pyarrow's until it is known which column is to blame."""
 
 
-def _csv_batches(path: Path, families: Mapping[str, str]) -> Iterator[tuple[Any, float]]:
+def _csv_batches(path: Path, families: Mapping[str, str]) -> Iterator[tuple[ArrowBatch, float]]:
     pyarrow = _pyarrow(path)
-    arrow_types = {
-        "number": pyarrow.float64(),
-        "boolean": pyarrow.bool_(),
-        "text": pyarrow.string(),
-        "bytes": pyarrow.binary(),
-    }
+    kinds = {"number": "float64", "boolean": "bool_", "text": "string", "bytes": "binary"}
     convert = pyarrow.csv.ConvertOptions(
-        column_types={name: arrow_types[family] for name, family in families.items()},
+        column_types={name: getattr(pyarrow, kinds[family])() for name, family in families.items()},
         include_columns=list(families),
         null_values=list(NULL_WORDS),
         true_values=["true", "True", "TRUE", "1", "1.0"],
@@ -207,7 +204,7 @@ def _csv_batches(path: Path, families: Mapping[str, str]) -> Iterator[tuple[Any,
     open_csv = partial(pyarrow.csv.open_csv, file, options, convert_options=convert)
     batches = in_own_words(open_csv, "", _UnreadableError)
     while (batch := in_own_words(partial(next, batches, None), "", _UnreadableError)) is not None:
-        yield batch, file.tell() / size
+        yield ArrowBatch(batch), file.tell() / size
 
 
 def _csv_problem(path: Path, families: Mapping[str, str], declared: bool) -> str:
@@ -262,12 +259,10 @@ def _batches(table: Any, names: list[str] | None, label: str) -> Iterator[Any]:
     pyarrow = sys.modules["pyarrow"]
     if isinstance(table, pyarrow.RecordBatch):
         batches = iter([table])
-    elif isinstance(table, pyarrow.Table):
-        batches = iter(table.to_batches())
     elif isinstance(table, pyarrow.RecordBatchReader):
         batches = iter(table)
     else:
-        batches = iter(table.to_batches(columns=names))
+        batches = iter(table.to_batches() if isinstance(table, pyarrow.Table) else table.to_batches(columns=names))
     problem = f"{label} cannot be read to its end: a file of it is damaged, or holds other values than its schema says"
     while (batch := in_own_words(partial(next, batches, None), problem)) is not None:
         yield batch if names is None else batch.select(names)

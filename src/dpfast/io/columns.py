@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,24 @@ _EXACT_INTEGERS = 2**53
 
 
 @dataclass(frozen=True)
-class Number:
+class _Single:
+    """A column that becomes one of the same name."""
+
+    name: str
+
+    holds: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of what it becomes."""
+        return (self.name,)
+
+
+@dataclass(frozen=True)
+class Number(_Single):
     """A column of real numbers.
 
     Parameters
@@ -45,23 +62,14 @@ class Number:
     ('age',)
     """
 
-    name: str
     missing: float | Literal["refuse"] = REFUSE
 
+    holds: ClassVar[str] = "number"
+
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        super().__post_init__()
         if self.missing != REFUSE and not math.isfinite(check.real(f"missing of column {self.name!r}", self.missing)):
             raise ValueError(f"missing of column {self.name!r} must be 'refuse' or a finite number")
-
-    @property
-    def encoded_names(self) -> tuple[str, ...]:
-        """Names of what it becomes."""
-        return (self.name,)
-
-    @property
-    def holds(self) -> str:
-        """What the table's column must hold: "number", "boolean" or "text"."""
-        return "number"
 
     def encode(self, batch: Batch) -> list[FloatArray]:
         """Return what it becomes: a column, which is the table's own where no entry is missing."""
@@ -69,34 +77,17 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Boolean:
-    """A column of booleans, or of zeros and ones, as 0 and 1.
+class Boolean(_Single):
+    """A column of booleans, or of zeros and ones, as 0 and 1; its parameters are those of `Number`."""
 
-    Parameters
-    ----------
-    name : str
-        The table's column.
-    missing : "refuse" or bool, default "refuse"
-        What stands for a missing entry.
-    """
-
-    name: str
     missing: bool | Literal["refuse"] = REFUSE
 
+    holds: ClassVar[str] = "boolean"
+
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        super().__post_init__()
         if self.missing != REFUSE:
             check.boolean(f"missing of column {self.name!r}", self.missing)
-
-    @property
-    def encoded_names(self) -> tuple[str, ...]:
-        """Names of what it becomes."""
-        return (self.name,)
-
-    @property
-    def holds(self) -> str:
-        """What the table's column must hold."""
-        return "boolean"
 
     def encode(self, batch: Batch) -> list[FloatArray]:
         """Return what it becomes: a column."""
@@ -390,12 +381,9 @@ def _checked_levels(name: str, levels: object) -> tuple[Any, ...]:
 
 def _check_readable_as_text(column: Column, part: Part) -> None:
     """Refuse levels that a text file writes as it writes a missing cell."""
-    if isinstance(column, Category):
-        for level in column.levels:
-            if level in NULL_WORDS:
-                raise ValueError(
-                    f"level {level!r} of column {column.name!r} is what {part.label} has for missing cells"
-                )
+    for level in column.levels if isinstance(column, Category) else ():
+        if level in NULL_WORDS:
+            raise ValueError(f"level {level!r} of column {column.name!r} is what {part.label} has for missing cells")
 
 
 def check_named_once(name: str, part: Part, declared: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
@@ -37,7 +37,7 @@ def frame_as_array(frame: Any, name: str, *, may_copy: bool) -> NDArray[Any] | N
     return array
 
 
-def frame_blocks(frame: Any, name: str) -> Iterator[NDArray[np.float64]]:
+def frame_blocks(frame: Any, name: str) -> Iterator[FloatArray]:
     """Iterate over blocks of rows as float64, missing values as NaN."""
     _checked_dtypes(frame, name)
     n_columns = 1 if frame.ndim == 1 else frame.shape[1]
@@ -98,11 +98,11 @@ def frame_families(frame: Any) -> dict[str, Family]:
     return {name: Family(_family(dtype), str(dtype)) for name, dtype in columns if isinstance(name, str)}
 
 
-def frame_batches(frame: Any, names: list[str]) -> Iterator[FrameBatch]:
-    """Iterate over rows of some columns."""
+def frame_batches(frame: Any, names: Sized) -> Iterator[tuple[FrameBatch, float]]:
+    """Iterate over rows of a frame of which some columns are wanted, and which is no file."""
     step = max(1, _VALUES_PER_BLOCK // max(1, len(names)))
     for start in range(0, len(frame), step):
-        yield FrameBatch(frame.iloc[start : start + step])
+        yield FrameBatch(frame.iloc[start : start + step]), 0.0
 
 
 def _numbers_among(column: Any, name: str) -> FloatArray:

@@ -175,11 +175,7 @@ def period_labels(periods: Any) -> NDArray[Any]:
 
 
 def check_values(
-    values: FloatArray,
-    name: str,
-    *,
-    may_miss: bool = False,
-    cure: str = "a target must be observed throughout",
+    values: FloatArray, name: str, *, may_miss: bool = False, cure: str = "a target must be observed throughout"
 ) -> None:
     """Refuse infinities, and missing entries unless they are allowed."""
     if np.any(np.isinf(values)):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from dpfast.io.arrow import (
-    ArrowBatch,
     arrow_batches,
     arrow_families,
     csv_batches,
@@ -46,19 +45,10 @@ def table_parts(table: Any) -> Iterator[Part]:
     if is_path(table):
         yield from map(_file_part, table_files(table, "the table"))
     elif is_frame(table) and table.ndim == 2:
-        yield Part(
-            "the frame",
-            list(table.columns),
-            frame_families(table),
-            lambda wanted: _whole(frame_batches(table, [*wanted])),
-        )
+        yield Part("the frame", list(table.columns), frame_families(table), partial(frame_batches, table))
     elif is_arrow(table):
-        yield Part(
-            "the table",
-            list(table.schema.names),
-            arrow_families(table.schema),
-            lambda wanted: _whole(arrow_batches(table, [*wanted])),
-        )
+        schema = table.schema
+        yield Part("the table", list(schema.names), arrow_families(schema), partial(arrow_batches, table))
     elif isinstance(table, Iterable) and not (isinstance(table, str | bytes | dict | set) or hasattr(table, "shape")):
         for item in table:
             yield from table_parts(item)
@@ -73,18 +63,6 @@ def _file_part(file: Path) -> Part:
         raise TypeError(f"the table is {str(file)!r}, which has no named columns; accepted: {ACCEPTED}")
     size = file.stat().st_size
     if kind == "csv":
-        return Part(repr(str(file)), csv_names(file), None, partial(_read_csv, file), size)
+        return Part(repr(str(file)), csv_names(file), None, partial(csv_batches, file), size)
     schema = parquet_schema(file)
-    return Part(repr(str(file)), schema.names, arrow_families(schema), partial(_read_parquet, file), size)
-
-
-def _read_csv(file: Path, wanted: Mapping[str, str]) -> Iterator[tuple[Batch, float]]:
-    return ((ArrowBatch(batch), share) for batch, share in csv_batches(file, wanted))
-
-
-def _read_parquet(file: Path, wanted: Mapping[str, str]) -> Iterator[tuple[Batch, float]]:
-    return ((ArrowBatch(batch), share) for batch, share in parquet_batches(file, [*wanted]))
-
-
-def _whole(batches: Iterable[Batch]) -> Iterator[tuple[Batch, float]]:
-    return ((batch, 0.0) for batch in batches)
+    return Part(repr(str(file)), schema.names, arrow_families(schema), partial(parquet_batches, file), size)

@@ -14,7 +14,7 @@ from dpfast.io.blocks import Block, blocks, in_memory
 from dpfast.io.partitions import is_dask
 from dpfast.kernels.columns import Rows
 
-BlockMap = Callable[[NDArray[Any]], NDArray[Any]]
+BlockMap = Callable[[Any], NDArray[Any]]
 
 # Rows of an array that pass through a map at a time: enough to amortise the calls, little beside any table.
 _MAPPED_ROWS = 8192
@@ -50,8 +50,14 @@ class Table:
 
 def map_block(x: Rows, y: Rows | None, map_x: BlockMap | None, map_y: BlockMap | None) -> Block:
     """Pass one block through the given maps."""
-    mapped_x = x if map_x is None else map_x(np.asarray(x))
-    return mapped_x, y if y is None or map_y is None else map_y(np.asarray(y))
+    return _mapped(x, map_x), None if y is None else _mapped(y, map_y)
+
+
+def _mapped(rows: Rows, block_map: BlockMap | None) -> Rows:
+    if block_map is None:
+        return rows
+    # Maps that say so read Arrow's columns where they lie: a copy to rows costs several times the map.
+    return block_map(rows if getattr(block_map, "reads_columns", False) else np.asarray(rows))
 
 
 def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:

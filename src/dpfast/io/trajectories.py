@@ -255,11 +255,7 @@ class Trajectories:
 
     @classmethod
     def from_minari(
-        cls,
-        dataset: Any,
-        *,
-        states: Iterable[Hashable] | None = None,
-        encode: Callable[[Any], Hashable] | None = None,
+        cls, dataset: Any, *, states: Iterable[Hashable] | None = None, encode: Callable[[Any], Hashable] | None = None
     ) -> Trajectories:
         """Build from the episodes of a Minari dataset: the states an action was taken in, and its reward.
 

@@ -178,14 +178,13 @@ class _Rows(NamedTuple):
 
     @classmethod
     def joined(cls, parts: list[_Rows]) -> _Rows:
-        ids, states, rewards, steps = zip(*parts, strict=True)
-        joined_steps = None if steps[0] is None else np.concatenate(steps)
-        return cls(np.concatenate(ids), np.concatenate(states), np.concatenate(rewards), joined_steps)
+        return cls._make(
+            None if several[0] is None else np.concatenate(several) for several in zip(*parts, strict=True)
+        )
 
     def after(self, start: int) -> _Rows:
         """Return the rows from `start` on, as copies: what is before need not stay in memory."""
-        steps = None if self.steps is None else self.steps[start:].copy()
-        return _Rows(self.ids[start:].copy(), self.states[start:].copy(), self.rewards[start:].copy(), steps)
+        return _Rows._make(None if one is None else one[start:].copy() for one in self)
 
     def flat(self, names: Names, stop: int) -> Flat:
         """Return the trajectories up to `stop`, having checked that these, and a row there, are sorted."""
@@ -221,17 +220,17 @@ def _parquet_rows(path: str | PathLike[str], names: Names, encoder: StateEncoder
         if not is_number(reward):
             raise TypeError(f"column {names.reward!r} must hold real numbers, got {reward}")
         for batch, _ in parquet_batches(file, names.listed()):
-            if batch.num_rows > 0:
+            if len(batch) > 0:
                 yield _Rows(
                     _sorted_column(batch, names.trajectory),
                     _batch_states(batch, names.state, encoder),
-                    batch.column(names.reward).to_numpy(zero_copy_only=False),
+                    batch.batch.column(names.reward).to_numpy(zero_copy_only=False),
                     None if names.step is None else _sorted_column(batch, names.step),
                 )
 
 
-def _sorted_column(batch: Any, name: str) -> NDArray[Any]:
-    column = batch.column(name)
+def _sorted_column(batch: ArrowBatch, name: str) -> NDArray[Any]:
+    column = batch.batch.column(name)
     if column.null_count > 0:
         raise ValueError(f"column {name!r} has missing entries")
     if sys.modules["pyarrow"].types.is_dictionary(column.type):
@@ -247,10 +246,10 @@ def _check_listable(kind: Any, name: str) -> None:
         in_own_words(pyarrow.nulls(0, kind).dictionary_encode, problem, TypeError)
 
 
-def _batch_states(batch: Any, name: str, encoder: StateEncoder | None) -> NDArray[Any]:
+def _batch_states(batch: ArrowBatch, name: str, encoder: StateEncoder | None) -> NDArray[Any]:
     if encoder is not None:
-        return encoder.codes_in(ArrowBatch(batch), name)
-    column = batch.column(name)
+        return encoder.codes_in(batch, name)
+    column = batch.batch.column(name)
     return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False))
 
 

@@ -343,10 +343,7 @@ def _people_gram(
 
 
 def _add_counting(
-    accumulator: GramAccumulator,
-    table: io.Table,
-    owners: People,
-    maps: tuple[io.BlockMap | None, io.BlockMap | None],
+    accumulator: GramAccumulator, table: io.Table, owners: People, maps: tuple[io.BlockMap | None, io.BlockMap | None]
 ) -> None:
     """Add the rows that count as they come: no bound on blocks needs to know whose they are."""
     if table.arrays is not None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -67,6 +68,8 @@ class RowMap:
     offset: float = 0.0
     unit: float = 1.0
     fills: bool = False
+
+    reads_columns: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.bound >= SMALLEST_BOUND:

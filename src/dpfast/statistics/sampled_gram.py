@@ -56,13 +56,7 @@ class SampledGram:
 
 @quiet
 def sampled_gram(
-    X: object,
-    Y: object,
-    rows: ArrayLike,
-    *,
-    bound_x: float,
-    bound_y: float,
-    n_threads: int | None = None,
+    X: object, Y: object, rows: ArrayLike, *, bound_x: float, bound_y: float, n_threads: int | None = None
 ) -> SampledGram:
     """Sum x x' over some rows and x y' over all of them, exactly. **Not private**: see `SampledGram`.
 
