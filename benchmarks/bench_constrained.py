@@ -23,7 +23,6 @@ from dpfast.solvers import (
     Ridge,
     minimise_quadratic,
     minimise_smooth,
-    quadratic_over_l1_ball,
 )
 
 
@@ -80,10 +79,10 @@ class SyntheticControlWeights:
         self.x, self.vector, self.ridge, self.smoothness = donors(*size, noise)
 
     def solve(self):
-        return quadratic_over_l1_ball(
+        return minimise_quadratic(
             FactorMatrix(self.x, self.ridge),
             self.vector,
-            1.0,
+            constraint=L1Ball(1.0),
             strong_convexity=self.ridge,
             smoothness=self.smoothness,
             tolerance=1e-9,

@@ -7,7 +7,7 @@ import numpy as np
 from dpfast.io import blocks, open_panel
 from dpfast.io.people import people
 from dpfast.noise import SeededSource, discrete_gaussian, gaussian, sample_without_replacement
-from dpfast.solvers import project_onto_simplex, quadratic_over_ball, quadratic_over_sphere
+from dpfast.solvers import L1Ball, quadratic_over_ball, quadratic_over_sphere
 from dpfast.statistics import (
     GramAccumulator,
     StateEncoder,
@@ -194,7 +194,7 @@ def solutions(draw: Draw) -> None:
         case 1:
             quadratic_over_sphere(table(draw, 1, p), table(draw, n, p), radius)
         case _:
-            project_onto_simplex(table(draw, n, p), radius)
+            L1Ball(radius).project(table(draw, n, p))
 
 
 @target("kernels.discrete_noise", "kernels.gaussian_noise", "kernels.sampling", accepts=REFUSALS)

@@ -7,7 +7,7 @@ from dpfast.kernels import first_visits, gaussian_noise, limbs, projections, sec
 from dpfast.kernels.columns import ColumnBlock, in_c_order, readable
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.noise import SeededSource, gaussian
-from dpfast.solvers import project_onto_simplex, quadratic_over_ball
+from dpfast.solvers import L1Ball, quadratic_over_ball
 from dpfast.statistics import Trajectories
 
 
@@ -64,7 +64,7 @@ def test_no_kernel_is_given_an_array_between_two_addresses_of_its_type(monkeypat
     watch(gaussian_noise, "split_cells")
     watch(limbs, "to_float64")
     points = misaligned(np.arange(6.0).reshape(2, 3))
-    project_onto_simplex(points)
+    L1Ball(1.0).project(points)
     quadratic_over_ball(points, points, misaligned(np.ones(2)))
     offsets = misaligned(np.array([0, 2, 3]))
     walks = Trajectories(misaligned(np.array([0, 1, 1])), points[0], offsets, n_states=2)

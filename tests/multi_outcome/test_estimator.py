@@ -24,7 +24,7 @@ from dpfast import (
     statistics,
 )
 from dpfast.privacy.gaussian import gaussian_delta
-from dpfast.solvers import positive_semidefinite, project_cross_moments
+from dpfast.solvers import LabelFactor, positive_semidefinite
 from dpfast.statistics.rows import centred
 
 BOX = (np.array([-1.0, 0.0, 2.0]), np.array([1.0, 3.0, 2.5]))
@@ -727,7 +727,7 @@ def test_projection_lowers_the_squared_error_of_cross_moments(outcomes):
     y = np.clip((y / y.std(axis=0) + rng.normal(size=y.shape)) / 6.0, -1.0, 1.0)
     released = model(bound_y=math.sqrt(outcomes), public_labels=True).fit(x, y).releases_[0].values["xy"]
     exact = x.T @ y
-    error = np.mean((project_cross_moments(released, y, 1.0) - exact) ** 2)
+    error = np.mean((LabelFactor.from_labels(y).project(released, 1.0) - exact) ** 2)
     assert 3.0 * error < np.mean((released - exact) ** 2)
 
 
@@ -736,7 +736,7 @@ def test_projection_is_a_function_of_the_release_and_the_labels():
     release = model(random_state=0, public_labels=True).fit(x, y).releases_[0]
     projected = model(random_state=0, public_labels=True, mechanism="projection", ridge=2.0).fit(x, y)
     assert np.array_equal(projected.releases_[0].values["xy"], release.values["xy"])
-    xy = project_cross_moments(release.values["xy"], y, 1.0)
+    xy = LabelFactor.from_labels(y).project(release.values["xy"], 1.0)
     expected = linalg.solve(positive_semidefinite(release.values["xx"]) + 2.0 * np.eye(3), xy)
     np.testing.assert_allclose(projected.coef_.T, expected, rtol=1e-6)
 

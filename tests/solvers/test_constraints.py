@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from reference import projections as reference
 
-from dpfast.solvers import Box, ElasticNet, L1Ball, L2Ball, Lasso, Proximable, Ridge, project_onto_simplex
+from dpfast.solvers import Box, ElasticNet, L1Ball, L2Ball, Lasso, Proximable, Ridge
 
 vectors = st.integers(1, 12).flatmap(lambda n: arrays(float, n, elements=st.floats(-1e3, 1e3)))
 radii = st.floats(1e-3, 1e3)
@@ -17,6 +17,13 @@ radii = st.floats(1e-3, 1e3)
 
 def sets(radius):
     return L1Ball(radius), L2Ball(radius), Box(radius), Box(low=-0.5 * radius, high=2.0 * radius)
+
+
+def most_of(constraint, direction):
+    """Largest inner product of a point of the set with a vector."""
+    if isinstance(constraint, Box):
+        return np.maximum(direction * constraint.low, direction * constraint.high).sum()
+    return constraint.radius * np.linalg.norm(direction, np.inf if isinstance(constraint, L1Ball) else 2)
 
 
 def exact_error(projected, exact):
@@ -30,13 +37,6 @@ def test_l1_projection_is_exact_to_rounding(y, radius):
     assert exact_error(projected, reference.exactly_onto_l1_ball(y, radius)) <= 8 * 2.0**-53 * max(
         radius, np.abs(projected).max()
     )
-
-
-@given(vectors, radii)
-def test_simplex_projection_is_exact_to_rounding(y, total):
-    projected = project_onto_simplex(y, total)
-    np.testing.assert_allclose(projected, reference.onto_simplex(y, total), atol=1e-9)
-    assert exact_error(projected, reference.exactly_onto_simplex(y, total)) <= 8 * 2.0**-53 * total
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,6 @@ def test_hard_cases_of_the_l1_ball(y, radius):
     y = np.array(y)
     exact = reference.exactly_onto_l1_ball(y, radius)
     assert exact_error(L1Ball(radius).project(y), exact) <= 2 * 2.0**-53 * radius
-    exact = reference.exactly_onto_simplex(y, radius)
-    assert exact_error(project_onto_simplex(y, radius), exact) <= 2 * 2.0**-53 * radius
 
 
 def test_points_inside_are_left_alone():
@@ -70,17 +68,15 @@ def test_points_inside_are_left_alone():
     for constraint in sets(2.0):
         inside = 0.999 * constraint.project(rng.normal(size=(50, 4)))
         assert np.array_equal(constraint.project(inside), inside)
-        assert constraint.contains(inside).all()
-        assert not constraint.contains(inside + 9.0).any()
 
 
 @given(vectors, radii)
 def test_projection_satisfies_the_variational_inequality(y, radius):
-    """(y - p)'(z - p) <= 0 for all z of the set, that is: its support at y - p is reached at p."""
+    """(y - p)'(z - p) <= 0 for all z of the set: a linear function over it is largest at p."""
     for constraint in sets(radius):
         p = constraint.project(y)
         scale = 1.0 + np.abs(y).max() + radius
-        assert constraint.support(y - p) - (y - p) @ p <= 1e-12 * scale**2
+        assert most_of(constraint, y - p) - (y - p) @ p <= 1e-12 * scale**2
         np.testing.assert_allclose(constraint.project(p), p, atol=1e-14 * scale)
 
 
@@ -93,13 +89,10 @@ def test_projection_does_not_expand_distances(y, radius, seed):
 
 
 @given(vectors, radii)
-def test_bounds_on_norms_and_distances(y, radius):
+def test_bounds_on_norms(y, radius):
     for constraint in sets(radius):
-        p, q = constraint.project(y), constraint.project(-y)
-        assert np.linalg.norm(p) <= constraint.norm_bound(len(y)) * (1 + 1e-14)
-        assert np.linalg.norm(p - q) <= constraint.diameter(len(y)) * (1 + 1e-14)
+        assert np.linalg.norm(constraint.project(y)) <= constraint.norm_bound(len(y)) * (1 + 1e-14)
     assert Box(low=-1.0, high=3.0).norm_bound(4) == pytest.approx(6.0)
-    assert Box(low=-1.0, high=3.0).diameter(4) == pytest.approx(8.0)
 
 
 def test_batches_are_their_rows_whatever_the_threads():
@@ -108,10 +101,7 @@ def test_batches_are_their_rows_whatever_the_threads():
     assert np.array_equal(one, L1Ball(3.0).project(points, n_threads=3))
     assert np.array_equal(one, np.array([L1Ball(3.0).project(row) for row in points]))
     np.testing.assert_allclose(one, [reference.onto_l1_ball(row, 3.0) for row in points], atol=1e-14)
-    simplex = project_onto_simplex(points.reshape(7, 100, 90), 2.0)
-    np.testing.assert_allclose(
-        simplex.reshape(700, 90), [reference.onto_simplex(row, 2.0) for row in points], atol=1e-14
-    )
+    assert np.array_equal(one, L1Ball(3.0).project(points.reshape(7, 100, 90)).reshape(700, 90))
     for constraint in sets(3.0):
         assert np.array_equal(constraint.project(points)[9], constraint.project(points[9]))
 

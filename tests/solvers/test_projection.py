@@ -10,11 +10,15 @@ from dpfast.solvers import (
     LabelFactor,
     MomentNoise,
     NoisyMoments,
-    project_cross_moments,
     quadratic_over_ball,
     ridge_from_moments,
 )
 from dpfast.solvers import projection as module
+
+
+def project(xy, labels, bound):
+    return LabelFactor.from_labels(labels).project(xy, bound)
+
 
 SHAPES = [(7, 3, 4), (4, 3, 7), (5, 2, 5), (1, 2, 3), (6, 1, 1)]
 
@@ -53,7 +57,7 @@ def test_equals_the_dense_problem(shape, rank):
     for seed in range(10):
         xy, labels, bound = instance(*shape, seed, rank)
         expected = dense_projection(xy, labels, bound)
-        np.testing.assert_allclose(project_cross_moments(xy, labels, bound), expected, atol=1e-10 * linalg.norm(xy))
+        np.testing.assert_allclose(project(xy, labels, bound), expected, atol=1e-10 * linalg.norm(xy))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -76,7 +80,7 @@ def test_a_generic_solver_finds_the_same_point(shape):
         constraints=constraint,
         options={"ftol": 1e-14, "maxiter": 500},
     )
-    ours = project_cross_moments(xy, labels, bound)
+    ours = project(xy, labels, bound)
     assert np.sum((ours - xy) ** 2) / 2 <= result.fun * (1 + 1e-9)
     np.testing.assert_allclose(ours, result.x.reshape(n, d).T @ labels, atol=2e-4 * linalg.norm(ours))
 
@@ -101,41 +105,30 @@ def test_no_point_of_the_set_gets_farther(seed, shape, rank):
 def test_full_rank_labels_leave_what_is_inside_as_it_is():
     _, labels, bound = instance(7, 3, 4)
     xy = 0.01 * random_member(np.random.default_rng(0), labels, 3, bound)
-    projected = project_cross_moments(xy, labels, bound)
+    projected = project(xy, labels, bound)
     assert np.array_equal(projected, xy)
     assert projected is not xy
 
 
 def test_components_outside_the_row_space_are_dropped():
     labels = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0]])
-    projected = project_cross_moments(np.array([[0.5, 0.1, 7.0]]), labels, bound=1.0)
+    projected = project(np.array([[0.5, 0.1, 7.0]]), labels, bound=1.0)
     np.testing.assert_allclose(projected, [[0.3, 0.3, 0.0]], rtol=1e-14)
     assert LabelFactor.from_labels(labels).rank == 1
 
 
 def test_labels_of_zeros_leave_nothing():
-    assert not project_cross_moments(np.ones((2, 3)), np.zeros((5, 3)), 1.0).any()
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_gram_of_the_labels_is_enough(shape):
-    xy, labels, bound = instance(*shape, seed=3)
-    factor = LabelFactor.from_gram(labels.T @ labels, len(labels))
-    expected = project_cross_moments(xy, labels, bound)
-    np.testing.assert_allclose(factor.project(xy, bound), expected, atol=1e-7 * linalg.norm(expected))
-    np.testing.assert_allclose(
-        factor.singular_values[::-1], linalg.svdvals(labels)[: factor.rank], rtol=1e-7, atol=1e-7
-    )
+    assert not project(np.ones((2, 3)), np.zeros((5, 3)), 1.0).any()
 
 
 @pytest.mark.parametrize("shape", [(50, 3, 8), (8, 3, 50)])
 def test_blocks_and_types_of_labels_do_not_matter(shape, monkeypatch):
     xy, labels, bound = instance(*shape, seed=4)
     labels = np.rint(3 * labels)
-    expected = project_cross_moments(xy, labels, bound)
+    expected = project(xy, labels, bound)
     monkeypatch.setattr(module, "_BLOCK_ENTRIES", 30)
     for same in (labels, labels.astype(np.int8), labels.astype(np.float32), np.asfortranarray(labels), labels[::-1]):
-        projected = project_cross_moments(xy.astype(np.float64), same, bound)
+        projected = project(xy.astype(np.float64), same, bound)
         np.testing.assert_allclose(projected, expected, rtol=1e-9, atol=1e-12 * linalg.norm(expected))
         factor = LabelFactor.from_labels(same)
         assert (factor.rank, factor.n_rows, factor.n_outcomes) == (8, shape[0], shape[2])
@@ -150,7 +143,7 @@ def test_noise_is_reduced_as_the_set_is_thin():
     )
     exact = x.T @ labels
     noisy = exact + sigma * rng.normal(size=exact.shape)
-    assert 3 * np.mean((project_cross_moments(noisy, labels, 1.0) - exact) ** 2) < np.mean((noisy - exact) ** 2)
+    assert 3 * np.mean((project(noisy, labels, 1.0) - exact) ** 2) < np.mean((noisy - exact) ** 2)
 
 
 def released(rng, x, y, noise):
@@ -235,20 +228,4 @@ def test_a_projected_fit_is_no_worse_than_a_plain_one(n, d, outcomes, kind):
 )
 def test_bad_input_is_named(arguments, error, message):
     with pytest.raises(error, match=message):
-        project_cross_moments(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("yy", "n_rows", "error", "message"),
-    [
-        (np.ones((2, 3)), 1, ValueError, "yy must be square"),
-        (np.array([[1.0, 2.0], [0.0, 1.0]]), 1, ValueError, "yy must be symmetric"),
-        (np.diag([1.0, -1.0]), 1, ValueError, "yy must be positive semidefinite"),
-        (np.diag([1.0, np.nan]), 1, ValueError, "yy must be finite"),
-        (np.eye(2), 0, ValueError, "n_rows must be at least 1"),
-        (np.eye(2), 1.5, TypeError, "n_rows must be an integer"),
-    ],
-)
-def test_bad_gram_is_named(yy, n_rows, error, message):
-    with pytest.raises(error, match=message):
-        LabelFactor.from_gram(yy, n_rows)
+        project(*arguments)

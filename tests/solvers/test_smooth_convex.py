@@ -16,7 +16,6 @@ from dpfast.solvers import (
     Ridge,
     SmoothedHinge,
     SmoothedHuber,
-    SmoothFunction,
     SquaredLoss,
     certificates,
     minimise_quadratic,
@@ -240,24 +239,32 @@ def test_no_vector_takes_more_steps_than_the_public_constants_say(loss, constrai
     assert 0 < worst <= most
 
 
-def test_python_functions_with_and_without_a_hessian():
-    """log(cosh): known in double precision, so the tolerance cannot be below what its errors allow."""
+class LogCosh:
+    """A function that is known in double precision."""
 
-    def value_and_gradient(x):
-        return float(np.log(np.cosh(x - 1.0)).sum()), np.tanh(x - 1.0)
+    n, strong_convexity, smoothness = 3, 0.0, 1.0
 
-    def hessian(x):
-        return np.diag(1.0 / np.cosh(x - 1.0) ** 2)
+    def gradient(self, x):
+        return np.stack([np.tanh(x.sum(axis=0) - 1.0), np.zeros(3)])
 
-    constants = {"evaluation_error": lambda norm: 1e-15 * (norm + 4), "gradient_bound": lambda norm: 2.0}
-    for curvature in (hessian, None):
-        function = SmoothFunction(value_and_gradient, 3, 0.0, 1.0, hessian=curvature, **constants)
-        assert smallest_smooth_tolerance(function, constraint=L2Ball(2.0), penalty=Ridge(0.1)) > 1e-13
-        found = minimise_smooth(function, constraint=L2Ball(2.0), penalty=Ridge(0.1), tolerance=1e-9)
-        root = optimize.brentq(lambda t: np.tanh(t - 1.0) + 0.1 * t, 0.0, 1.0, xtol=1e-14)
-        assert np.linalg.norm(found.x - root) <= found.distance_bound <= 1e-9
-        with pytest.raises(ValueError, match="tolerance must be at least"):
-            minimise_smooth(function, constraint=L2Ball(2.0), penalty=Ridge(0.1), tolerance=1e-15)
+    def gradient_error(self, norm):
+        return 1e-15 * (2.0 * norm + 4.0)
+
+    def gradient_bound(self, norm):
+        return 2.0
+
+    def local_model(self, x):
+        return float(np.log(np.cosh(x - 1.0)).sum()), np.tanh(x - 1.0), np.diag(1.0 / np.cosh(x - 1.0) ** 2)
+
+
+def test_the_tolerance_cannot_be_below_what_a_functions_errors_allow():
+    function = LogCosh()
+    assert smallest_smooth_tolerance(function, constraint=L2Ball(2.0), penalty=Ridge(0.1)) > 1e-13
+    found = minimise_smooth(function, constraint=L2Ball(2.0), penalty=Ridge(0.1), tolerance=1e-9)
+    root = optimize.brentq(lambda t: np.tanh(t - 1.0) + 0.1 * t, 0.0, 1.0, xtol=1e-14)
+    assert np.linalg.norm(found.x - root) <= found.distance_bound <= 1e-9
+    with pytest.raises(ValueError, match="tolerance must be at least"):
+        minimise_smooth(function, constraint=L2Ball(2.0), penalty=Ridge(0.1), tolerance=1e-15)
 
 
 class GroupLasso:
@@ -276,15 +283,12 @@ class GroupLasso:
 
 def test_any_proximable_penalty():
     rows, y = observations(SquaredLoss())
-    strong = SmoothFunction(
-        lambda x: (0.5 * np.sum((rows @ x - y) ** 2) + 0.5 * x @ x, rows.T @ (rows @ x - y) + x),
-        3, 1.0, 41.0, evaluation_error=lambda norm: 1e-13 * (1 + norm), gradient_bound=lambda norm: 41.0 * norm + 40.0,
-    )  # fmt: skip
-    found = minimise_smooth(strong, penalty=GroupLasso(), reach=10.0, tolerance=1e-7)
+    loss = GeneralisedLinear(rows, y, SquaredLoss(), row_bound=1.0)
+    found = minimise_smooth(loss, ridge=1.0, penalty=GroupLasso(), reach=10.0, tolerance=1e-7)
     gradient = rows.T @ (rows @ found.x - y) + found.x
     np.testing.assert_allclose(gradient, -found.x / np.linalg.norm(found.x), atol=1e-6)
     with pytest.raises(TypeError, match="GroupLasso as penalty is supported without a constraint only"):
-        minimise_smooth(strong, penalty=GroupLasso(), constraint=L2Ball(1.0), tolerance=1e-8)
+        minimise_smooth(loss, penalty=GroupLasso(), constraint=L2Ball(1.0), tolerance=1e-8)
 
 
 def test_constants_are_not_taken_from_the_data():

@@ -55,12 +55,12 @@ from dpfast.solvers import (
     Lasso,
     LogisticLoss,
     Ridge,
-    SmoothConvexFunction,
     SmoothedHinge,
     SmoothedHuber,
     SquaredLoss,
-    minimise_convex,
 )
+from dpfast.solvers.proximal_point import minimise_convex
+from dpfast.solvers.smooth_convex import SmoothConvexFunction
 from dpfast.statistics import StateEncoder, gram, rounded_bound
 
 __all__ = ["ObjectivePerturbationClassifier", "ObjectivePerturbationRegressor", "objective_perturbation"]

@@ -3,7 +3,6 @@ from numpy.typing import NDArray
 
 def project(
     points: NDArray[np.float64],
-    simplex: bool,
     radius: float,
     start: int,
     stop: int,

@@ -1,16 +1,16 @@
-"""Euclidean projection onto simplices and L1 balls, a vector each, in expected linear time.
+"""Euclidean projection onto L1 balls, a vector each, in expected linear time.
 
-Onto {x >= 0, sum x = R} the projection of y is max(y_i - t, 0), where t is the root of sum max(y_i - t, 0) = R; onto the
-L1 ball it is that of |y| with the signs of y, or y itself inside the ball. Shifting y by its largest entry shifts t by
-the same: then t lies in [-R, 0), only entries above -R count, and their differences from the largest, which rounding
-leaves alone up to R 2^-53, are all there is to know about y. So the result is as good for entries of 1e300 as for 1.
+Inside the ball the projection of y is y itself. Else it is max(|y_i| - t, 0) with the signs of y, where t is the root of
+sum max(|y_i| - t, 0) = R: that of |y| onto a simplex. Shifting |y| by its largest entry shifts
+t by the same: then t lies in [-R, 0), only entries above -R count, and their differences from the largest, which rounding
+leaves alone up to R 2^-53, are all there is to know about |y|. So the result is as good for entries of 1e300 as for 1.
 
 The entries above t are found as in Condat (2016, figure 2): one pass keeps candidates above a lower bound of t that grows
 as it goes, then Michelot's passes drop what lies below the mean of the candidates that would remain, until nothing does.
 The sums that decide carry their rounding errors along: over n entries t is good to some R 2^-53.
 
 C-contiguous float64 arrays in, output and workspace allocated by the caller; no GIL, so threads may project ranges of
-rows. Finiteness and the sign of the radius are checked in dpfast.solvers.constraints.
+rows. Finiteness is checked in dpfast.solvers.batches, the radius in dpfast.solvers.constraints.
 
 Condat, L. (2016). Fast projection onto the simplex and the l1 ball. Mathematical Programming 158, 575-585.
 """
@@ -25,12 +25,12 @@ cdef inline void add_exactly(double* total, double* rest, double x) noexcept nog
     rest[0] += (before - (after - added)) + (x - added)
 
 
-cdef double threshold(const double* y, Py_ssize_t n, bint magnitudes, double top, double radius, double* kept) noexcept nogil:
-    """t of the shifted problem: sum max(|y_i| - top - t, 0) = radius, or the same of y."""
+cdef double threshold(const double* y, Py_ssize_t n, double top, double radius, double* kept) noexcept nogil:
+    """t of the shifted problem: sum max(|y_i| - top - t, 0) = radius."""
     cdef double z, bound = -radius, total, rest
     cdef Py_ssize_t i, first = 0, end = 0, before
     for i in range(n):
-        z = (fabs(y[i]) if magnitudes else y[i]) - top
+        z = fabs(y[i]) - top
         if z > bound and z > -radius:
             kept[end] = z
             end += 1
@@ -59,27 +59,27 @@ cdef double threshold(const double* y, Py_ssize_t n, bint magnitudes, double top
             return bound
 
 
-cdef void project_one(const double* y, Py_ssize_t n, bint simplex, double radius, double* kept, double* x) noexcept nogil:
-    cdef double total = 0.0, rest = 0.0, top = y[0] if simplex else fabs(y[0]), t, z
+cdef void project_one(const double* y, Py_ssize_t n, double radius, double* kept, double* x) noexcept nogil:
+    cdef double total = 0.0, rest = 0.0, top = fabs(y[0]), t, z
     cdef Py_ssize_t i
     for i in range(n):
-        z = y[i] if simplex else fabs(y[i])
+        z = fabs(y[i])
         top = max(top, z)
         add_exactly(&total, &rest, z)
-    if not simplex and total + rest <= radius:
+    if total + rest <= radius:
         for i in range(n):
             x[i] = y[i]
         return
-    t = threshold(y, n, not simplex, top, radius, kept)
+    t = threshold(y, n, top, radius, kept)
     for i in range(n):
-        z = max(((y[i] if simplex else fabs(y[i])) - top) - t, 0.0)
-        x[i] = -z if not simplex and y[i] < 0.0 else z
+        z = max((fabs(y[i]) - top) - t, 0.0)
+        x[i] = -z if y[i] < 0.0 else z
 
 
-def project(const double[:, ::1] points, bint simplex, double radius, Py_ssize_t start, Py_ssize_t stop,
-            double[::1] workspace, double[:, ::1] out):
+def project(const double[:, ::1] points, double radius, Py_ssize_t start, Py_ssize_t stop, double[::1] workspace,
+            double[:, ::1] out):
     """Fill rows [start, stop) of `out`; the workspace has as many entries as a row."""
     cdef Py_ssize_t i
     with nogil:
         for i in range(start, stop):
-            project_one(&points[i, 0], points.shape[1], simplex, radius, &workspace[0], &out[i, 0])
+            project_one(&points[i, 0], points.shape[1], radius, &workspace[0], &out[i, 0])

@@ -30,7 +30,8 @@ from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, check_bo
 from dpfast.multi_outcome.plan import planned
 from dpfast.privacy import Composition, Privacy
 from dpfast.releases.moments import exact_moments, noisy_moments
-from dpfast.solvers import LabelFactor, RidgeSolution, ridge_from_moments, ridge_of_each_outcome
+from dpfast.solvers.projection import LabelFactor
+from dpfast.solvers.ridge import RidgeSolution, ridge_from_moments, ridge_of_each_outcome
 from dpfast.statistics import Gram, gram, sampled_gram
 from dpfast.statistics.rows import shortened
 

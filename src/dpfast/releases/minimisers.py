@@ -48,23 +48,17 @@ from dpfast.releases.printed import printed
 from dpfast.solvers import (
     Box,
     CallableLoss,
-    CallableLossBounds,
-    CallableLossSum,
     ElasticNet,
-    GeneralisedLinear,
-    GeneralisedLinearBounds,
     GeneralisedLinearLoss,
     L1Ball,
     L2Ball,
     Lasso,
-    LeastSquares,
-    LeastSquaresBounds,
     Proximable,
-    SmoothConvexFunction,
     SquaredLoss,
     minimise_smooth,
-    smallest_smooth_tolerance,
 )
+from dpfast.solvers.loss_sums import CallableLossSum, GeneralisedLinear, LeastSquares, LossBounds
+from dpfast.solvers.smooth_convex import SmoothConvexFunction, smallest_smooth_tolerance
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import NORM_SLACK, RowMap
 
@@ -217,18 +211,16 @@ class ObjectiveBounds:
         start = self.penalty.prox(origin, 1.0 / convexity)
         return float(np.linalg.norm(start) + self.penalty.prox_error(0.0, 1.0 / convexity) + moved) * _ROUND_UP
 
-    def constants(self) -> SmoothConvexFunction:
+    def constants(self) -> LossBounds:
         """Return bounds on the loss of the largest table, in the place of the loss itself."""
-        sizes = {"row_bound": self.row_bound, "outcome_bound": self.outcome_bound}
-        bounds: Any
-        if isinstance(self.loss, SquaredLoss):
-            bounds = LeastSquaresBounds(self.most_rows, self.n_features, **sizes)
-        elif isinstance(self.loss, CallableLoss):
-            bounds = CallableLossBounds(self.most_rows, self.n_features, self.loss, **sizes)
-        else:
-            bounds = GeneralisedLinearBounds(self.most_rows, self.n_features, self.loss, **sizes)
-        constants: SmoothConvexFunction = bounds
-        return constants
+        return LossBounds(
+            self.most_rows,
+            self.n_features,
+            self.loss,
+            row_bound=self.row_bound,
+            outcome_bound=self.outcome_bound,
+            by_moments=isinstance(self.loss, SquaredLoss),
+        )
 
 
 @dataclass(frozen=True)

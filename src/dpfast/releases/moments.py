@@ -44,7 +44,7 @@ from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.releases.mechanism import draw
 from dpfast.releases.printed import printed
-from dpfast.solvers import MomentNoise, NoisyMoments
+from dpfast.solvers.ridge import MomentNoise, NoisyMoments
 from dpfast.statistics import Gram, PersonUnit, SampledGram, person_block_bounds
 
 _LARGEST_SPREAD_EXPONENT = 40

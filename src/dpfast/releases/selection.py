@@ -22,7 +22,7 @@ from dpfast.kernels.columns import Rows
 from dpfast.ledger import Release
 from dpfast.privacy import Calibration, Privacy, VoteNoise, loss_range, score_rate, vote_noise
 from dpfast.releases.printed import printed
-from dpfast.solvers import SupportScores, score_error
+from dpfast.solvers.best_subset import SupportScores, score_error
 from dpfast.statistics import Grid, Selector, block_votes, rounded_bound
 from dpfast.statistics.rows import NORM_SLACK, RowMap
 

@@ -27,7 +27,7 @@ from dpfast.privacy import (
     gaussian_mu,
     l2_laplace_scale,
 )
-from dpfast.solvers import MomentNoise, NoisyMoments, automatic_diagonal_ridge, ridge_from_moments
+from dpfast.solvers.ridge import MomentNoise, NoisyMoments, automatic_diagonal_ridge, ridge_from_moments
 from dpfast.statistics import SufficientStatistics
 
 # Exact sums of up to 2^75 units still fit 128 bits when they are shifted by this much.

@@ -59,7 +59,7 @@ class SupportScores:
     Raises
     ------
     TypeError, ValueError
-        If an argument is of the wrong kind, shape or range.
+        If an argument is out of its range.
 
     Examples
     --------

@@ -38,7 +38,7 @@ optimization. NIPS 24.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,8 +46,11 @@ import numpy as np
 from scipy import linalg
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.proximal_bounds import ROUND_UP, UNIT, ProximalBounds
-from dpfast.solvers.quadratic_faces import Face, in_two_rows, normalised
+from dpfast.solvers.proximal_bounds import ProximalBounds
+from dpfast.solvers.quadratic_faces import Face
+from dpfast.solvers.rounding import ROUND_UP, UNIT, in_two_rows, normalised
+
+Guess = tuple[FloatArray, Callable[[FloatArray, bool], Face] | None]
 
 _REFINEMENTS = 12
 # Accelerated steps between looks at the certificate.
@@ -85,21 +88,29 @@ class Steps(Protocol):
 
 
 class Certificate:
-    """Proves how far points are from the minimiser.
-
-    Parameters
-    ----------
-    steps : Steps
-    bounds : ProximalBounds
-        What the problem's constants say of them.
-    linear : ndarray of shape (n,)
-        v.
-    """
+    """Proves how far points are from the minimiser, from steps, what the problem's constants say of them, and v."""
 
     def __init__(self, steps: Steps, bounds: ProximalBounds, linear: FloatArray) -> None:
         self._steps = steps
         self._bounds = bounds
         self._linear = float(linalg.norm(linear)) * ROUND_UP
+
+    def minimiser(self, guesses: Iterable[Guess], start: FloatArray, tolerance: float) -> Minimiser:
+        """Return the first guess that can be refined until it is certified, else what is guaranteed.
+
+        A guess is a point, and what finds the face of the point where a step ends, if anything does.
+        """
+        try:
+            # Guesses may overflow; then they are not certified.
+            with np.errstate(all="ignore"):
+                for guess, face_at in guesses:
+                    found = self.refined(guess, face_at, tolerance)
+                    if found is not None:
+                        return found
+        except linalg.LinAlgError:
+            # A system is singular in double precision: the guaranteed way does without.
+            pass
+        return self.guaranteed(start, tolerance)
 
     def certified(self, x: FloatArray) -> tuple[Minimiser, bool]:
         """Return the step from x, a sum of two rows, with its distance from the minimiser at most.

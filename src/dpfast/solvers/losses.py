@@ -1,13 +1,14 @@
 """Generalised linear losses l(x'theta, y), with the bounds on their derivatives that privacy and solvers need.
 
-All are convex and twice continuously differentiable in z = x'theta: squared, logistic, and the hinge and Huber losses
-with their kinks in the first derivative replaced by bends.
+All are convex and twice continuously differentiable in z = x'theta: squared, logistic, the hinge and Huber losses with
+their kinks in the first derivative replaced by bends, and losses given by functions.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,24 +17,28 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
+from dpfast.solvers.rounding import ROUND_UP_ONE
 
-_ROUND_UP = 1.0 + 2.0**-48
+LossFunction = Callable[[FloatArray, FloatArray], ArrayLike]
+
 # Least width of a bend, as a part of the margin or of the threshold. A loss that is narrower differs from a kink by
 # nothing that a table shows, but Newton's steps miss its bends: how long a fit takes would then tell of the rows.
 _LEAST_WIDTH = 2.0**-7
 
 
 class GeneralisedLinearLoss(ABC):
-    """A loss l(z, y) of a prediction z and an outcome y.
+    """A loss l(z, y) of a prediction z and an outcome y; arrays of them broadcast.
 
     Attributes
     ----------
+    kind : str
+        Name by which the kernel knows it.
     is_classification : bool
         Outcomes are -1 and 1.
     """
 
     kind: ClassVar[str]
-    is_classification: ClassVar[bool]
+    is_classification: ClassVar[bool] = False
 
     @abstractmethod
     def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
@@ -72,7 +77,6 @@ class SquaredLoss(GeneralisedLinearLoss):
     """
 
     kind: ClassVar[str] = "squared"
-    is_classification: ClassVar[bool] = False
 
     def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Loss of each prediction."""
@@ -87,8 +91,8 @@ class SquaredLoss(GeneralisedLinearLoss):
         return np.ones(np.broadcast_shapes(np.shape(z), np.shape(y)))
 
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
-        """Upper bound on the size of the first derivative where |z| <= reach and |y| <= outcome_bound."""
-        return (reach + outcome_bound) * _ROUND_UP
+        """Upper bound on the size of the first derivative."""
+        return (reach + outcome_bound) * ROUND_UP_ONE
 
     def second_derivative_bound(self) -> float:
         """Upper bound on the second derivative."""
@@ -123,8 +127,8 @@ class LogisticLoss(GeneralisedLinearLoss):
         return np.asarray(_sigmoid(margin) * _sigmoid(-margin))
 
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
-        """Upper bound on the size of the first derivative where |z| <= reach."""
-        return min(1.0, _ROUND_UP / (1.0 + math.exp(-min(reach, 700.0))))
+        """Upper bound on the size of the first derivative."""
+        return min(1.0, ROUND_UP_ONE / (1.0 + math.exp(-min(reach, 700.0))))
 
     def second_derivative_bound(self) -> float:
         """Upper bound on the second derivative."""
@@ -180,7 +184,7 @@ class SmoothedHinge(GeneralisedLinearLoss):
 
     def second_derivative_bound(self) -> float:
         """Upper bound on the second derivative."""
-        return 0.75 / self.width * _ROUND_UP
+        return 0.75 / self.width * ROUND_UP_ONE
 
     def parameters(self) -> dict[str, float]:
         """Return what the kernel has to know besides the kind."""
@@ -213,10 +217,9 @@ class SmoothedHuber(GeneralisedLinearLoss):
     """
 
     threshold: float = 1.0
-    width: float | None = None
+    width: float = None  # type: ignore[assignment]  # half the threshold
 
     kind: ClassVar[str] = "smoothed_huber"
-    is_classification: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         threshold = _parameter("threshold", self.threshold)
@@ -231,25 +234,23 @@ class SmoothedHuber(GeneralisedLinearLoss):
     def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Loss of each prediction."""
         residual, short = self._bend(z, y)
-        width = self._width()
-        size, inner = np.abs(residual), self.threshold - width
-        beyond = 0.5 * inner**2 + self.threshold * (size - inner) - 2.0 * width**2 / 3.0
-        return np.where(short >= 2.0 * width, 0.5 * residual**2, beyond + short**3 / (12.0 * width))
+        size, inner = np.abs(residual), self.threshold - self.width
+        beyond = 0.5 * inner**2 + self.threshold * (size - inner) - 2.0 * self.width**2 / 3.0
+        return np.where(short >= 2.0 * self.width, 0.5 * residual**2, beyond + short**3 / (12.0 * self.width))
 
     def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """First derivative in z."""
         residual, short = self._bend(z, y)
-        width = self._width()
-        beyond = np.sign(residual) * (self.threshold - short**2 / (4.0 * width))
-        return np.where(short >= 2.0 * width, residual, beyond)
+        beyond = np.sign(residual) * (self.threshold - short**2 / (4.0 * self.width))
+        return np.where(short >= 2.0 * self.width, residual, beyond)
 
     def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Second derivative in z."""
-        return np.asarray(self._bend(z, y)[1] / (2.0 * self._width()))
+        return np.asarray(self._bend(z, y)[1] / (2.0 * self.width))
 
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
-        """Upper bound on the size of the first derivative where |z| <= reach and |y| <= outcome_bound."""
-        return min(self.threshold, (reach + outcome_bound) * _ROUND_UP)
+        """Upper bound on the size of the first derivative."""
+        return min(self.threshold, (reach + outcome_bound) * ROUND_UP_ONE)
 
     def second_derivative_bound(self) -> float:
         """Upper bound on the second derivative."""
@@ -257,17 +258,82 @@ class SmoothedHuber(GeneralisedLinearLoss):
 
     def parameters(self) -> dict[str, float]:
         """Return what the kernel has to know besides the kind."""
-        return {"threshold": self.threshold, "width": self._width()}
-
-    def _width(self) -> float:
-        assert self.width is not None
-        return self.width
+        return {"threshold": self.threshold, "width": self.width}
 
     def _bend(self, z: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Residuals, and how far they are short of the end of the bend, at most its whole width."""
         residual = np.asarray(np.subtract(z, y), dtype=np.float64)
-        width = self._width()
-        return residual, np.clip(self.threshold + width - np.abs(residual), 0.0, 2.0 * width)
+        return residual, np.clip(self.threshold + self.width - np.abs(residual), 0.0, 2.0 * self.width)
+
+
+@dataclass(frozen=True, eq=False)
+class CallableLoss(GeneralisedLinearLoss):
+    """A loss l(z, y) given by functions of arrays of predictions and outcomes.
+
+    It must be convex and twice continuously differentiable in z, and keep to its bounds, wherever predictions and
+    outcomes may be: privacy rests on that. Nothing of it is verified.
+
+    Parameters
+    ----------
+    loss, slope, curvature : callable
+        From arrays z and y of one shape to l, its derivative in z and its second derivative.
+    slope_bound, curvature_bound : float
+        Upper bounds on the size of the derivative and on the second derivative, positive.
+    slope_error : float, optional
+        Upper bound on the error of computed slopes; 2**-48 times their bound if omitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.solvers import CallableLoss
+    >>> loss = CallableLoss(
+    ...     lambda z, y: np.sqrt(1.0 + (z - y) ** 2),
+    ...     lambda z, y: (z - y) / np.sqrt(1.0 + (z - y) ** 2),
+    ...     lambda z, y: (1.0 + (z - y) ** 2) ** -1.5,
+    ...     slope_bound=1.0,
+    ...     curvature_bound=1.0,
+    ... )
+    >>> loss.derivative([1.0, -1.0], [1.0, -1.0])
+    array([0., 0.])
+    """
+
+    loss: LossFunction
+    slope: LossFunction
+    curvature: LossFunction
+    slope_bound: float
+    curvature_bound: float
+    slope_error: float = None  # type: ignore[assignment]  # a part of the bound
+
+    kind: ClassVar[str] = "callable"
+
+    def __post_init__(self) -> None:
+        for name in ("loss", "slope", "curvature"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be callable, got {type(getattr(self, name)).__name__}")
+        for name in ("slope_bound", "curvature_bound"):
+            object.__setattr__(self, name, check.positive(name, getattr(self, name)))
+        error = 2.0**-48 * self.slope_bound if self.slope_error is None else self.slope_error
+        object.__setattr__(self, "slope_error", check.positive("slope_error", error))
+
+    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Loss of each prediction."""
+        return _evaluated("loss", self.loss, z, y)
+
+    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """First derivative in z."""
+        return _evaluated("slope", self.slope, z, y)
+
+    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Second derivative in z."""
+        return _evaluated("curvature", self.curvature, z, y)
+
+    def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
+        """Upper bound on the size of the first derivative."""
+        return self.slope_bound
+
+    def second_derivative_bound(self) -> float:
+        """Upper bound on the second derivative."""
+        return self.curvature_bound
 
 
 def _sigmoid(x: FloatArray) -> FloatArray:
@@ -281,3 +347,11 @@ def _parameter(name: str, value: object, least: float = 2.0**-100) -> float:
     if not least <= number <= 2.0**100:
         raise ValueError(f"{name} must lie between 2**{math.log2(least):.0f} and 2**100, got {number!r}")
     return number
+
+
+def _evaluated(name: str, function: LossFunction, z: ArrayLike, y: ArrayLike) -> FloatArray:
+    predictions, outcomes = (np.asarray(values, np.float64) for values in np.broadcast_arrays(z, y))
+    values = np.asarray(function(predictions, outcomes), np.float64)
+    if values.shape != predictions.shape:
+        raise ValueError(f"{name} must return an array of the shape it was given, {predictions.shape}")
+    return values

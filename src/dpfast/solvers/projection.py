@@ -10,7 +10,13 @@ With YY' = U diag(s^2) U' and h_j = ||G Y' u_j||, either nu = 0 or sum_j h_j^2/(
 multiplier of a quadratic over a ball, in as many terms as Y has positive singular values. The smaller of YY' and
 Y'Y = V diag(s^2) V' is enough, as Y' u_j = s_j v_j. Nothing of the size of X is formed.
 
-In privacy terms this is post-processing: a function of a released G and of public numbers.
+The error never grows, as the true X'Y is in K; what it gains is largest where there are more outcomes than rows over
+the root of the number of features. This is post-processing: a function of a released G, the sum rather than the mean
+over rows, and of public numbers.
+
+References
+----------
+Neel, S. PRIMO: Private Regression in Multiple Outcomes. Algorithms 2 and 3, the quadratic grouped by singular value.
 """
 
 from __future__ import annotations
@@ -33,20 +39,10 @@ _BLOCK_ENTRIES = 1 << 20  # labels that are converted to float64 at a time: 8 MB
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelFactor:
-    """What the projections of any number of matrices X'Y need to know of the public labels Y.
+    """What the projections of any number of matrices X'Y need to know of the public labels Y: `from_labels`.
 
-    Built by `from_labels` or `from_gram`.
-
-    Parameters
-    ----------
-    singular_values : ndarray of shape (rank,)
-        Of Y, positive, ascending.
-    vectors : ndarray of shape (n_outcomes, rank) or (n_rows, rank)
-        Right singular vectors V; left ones U if `labels` is given.
-    n_rows : int
-        Rows of Y.
-    labels : ndarray of shape (n_rows, n_outcomes), optional
-        Y itself, where it has fewer rows than columns: referred to, not copied, so it must not be changed.
+    Singular values are positive and ascend. With fewer rows than columns, vectors are U and the labels are kept: Y
+    itself, not a copy, so it must not be changed. Otherwise vectors are V.
 
     Examples
     --------
@@ -68,13 +64,7 @@ class LabelFactor:
 
     @classmethod
     def from_labels(cls, labels: ArrayLike) -> LabelFactor:
-        """Factor Y, shape (n_rows, n_outcomes), of any real dtype; converted to float64 block by block.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the labels are no two-dimensional array of finite real numbers with at least one entry.
-        """
+        """Factor Y, shape (n_rows, n_outcomes), of any real dtype; converted to float64 block by block."""
         table = _real_matrix("labels", labels)
         wide = table.shape[0] < table.shape[1]
         gram = np.zeros((min(table.shape),) * 2)
@@ -84,27 +74,6 @@ class LabelFactor:
             raise ValueError("labels must be finite, and so must their squares")
         singular_values, vectors = _decompose(gram)
         return cls(singular_values, vectors, table.shape[0], table if wide else None)
-
-    @classmethod
-    def from_gram(cls, yy: ArrayLike, n_rows: int) -> LabelFactor:
-        """Factor Y from Y'Y, shape (n_outcomes, n_outcomes), accumulated over n_rows rows.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `yy` is no symmetric positive semidefinite matrix of finite real numbers or `n_rows` no positive
-            integer.
-        """
-        rows = check.positive_integer("n_rows", n_rows)
-        gram = np.array(_real_matrix("yy", yy), dtype=np.float64)
-        if gram.shape[0] != gram.shape[1]:
-            raise ValueError(f"yy must be square, got shape {gram.shape}")
-        if not np.isfinite(gram).all():
-            raise ValueError("yy must be finite, got NaN or infinity")
-        scale = float(np.abs(gram).max())
-        if float(np.abs(gram - gram.T).max()) > 1e-8 * scale:
-            raise ValueError("yy must be symmetric")
-        return cls(*_decompose(gram), rows)
 
     def __repr__(self) -> str:
         return f"<LabelFactor of {self.n_rows} rows, {self.n_outcomes} outcomes, rank {self.rank}>"
@@ -120,26 +89,14 @@ class LabelFactor:
         return int((self.vectors.T if self.labels is None else self.labels).shape[1])
 
     def project(self, xy: ArrayLike, bound: float) -> FloatArray:
-        """Nearest point to `xy` of {X'Y : ||X||_F <= sqrt(n_rows) bound}; see `project_cross_moments`."""
+        """Nearest point to `xy`, a sum over rows, of {X'Y : ||X||_F <= sqrt(n_rows) bound} in Frobenius norm."""
         return self._projected(xy, bound)[0]
 
     def project_moments(self, moments: NoisyMoments, bound: float) -> NoisyMoments:
         """Project X'Y, and say what that leaves of the noise in it.
 
         With the multiplier nu fixed the projection is linear, G S with S = Y'Y (Y'Y + nu I)^-1: the noise left is
-        known, and the ridge on X'X weighs it as any other.
-
-        Parameters
-        ----------
-        moments : NoisyMoments
-            Released, with X'Y of shape (d, n_outcomes).
-        bound : float
-            L2 norm of a row of X.
-
-        Returns
-        -------
-        NoisyMoments
-            With the projected X'Y and its `shrinkage`, or unchanged where X'Y was in K already.
+        known, and the ridge on X'X weighs it as any other. Moments in K already are returned as they are.
         """
         projected, multiplier, coordinates = self._projected(moments.xy, bound)
         if multiplier == 0.0 and self.rank == self.n_outcomes:
@@ -207,49 +164,6 @@ class LabelFactor:
         return xy
 
 
-def project_cross_moments(xy: ArrayLike, labels: ArrayLike | LabelFactor, bound: float) -> FloatArray:
-    """Project a noisy X'Y onto what n rows with ||x|| <= bound can produce with public labels Y.
-
-    The error in Frobenius norm never grows, since the true X'Y is in that set; what it gains is largest where there are
-    more outcomes than rows over the root of the number of features. Post-processing: costs no privacy as long as the
-    labels and the bound are public.
-
-    Parameters
-    ----------
-    xy : array_like of shape (n_features, n_outcomes)
-        Released sum of x y' over rows (the sum, not the mean).
-    labels : array_like of shape (n_rows, n_outcomes) or LabelFactor
-        The public Y; factor it once to project several matrices.
-    bound : float
-        L2 norm of a row of X, positive.
-
-    Returns
-    -------
-    ndarray of shape (n_features, n_outcomes)
-        The nearest point in Frobenius norm of {X'Y : ||X||_F <= sqrt(n_rows) bound}.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If shapes do not match, an entry is not finite or the bound is not positive.
-
-    References
-    ----------
-    Neel, S. PRIMO: Private Regression in Multiple Outcomes. Algorithms 2 and 3, with the quadratic grouped by singular
-    value.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.solvers import project_cross_moments
-    >>> labels = np.array([[1.0, 1.0], [1.0, 1.0]])
-    >>> project_cross_moments(np.array([[1.0, 0.0]]), labels, bound=1.0)
-    array([[0.5, 0.5]])
-    """
-    factor = labels if isinstance(labels, LabelFactor) else LabelFactor.from_labels(labels)
-    return factor.project(xy, bound)
-
-
 def _real_matrix(name: str, values: ArrayLike) -> NDArray[np.generic]:
     matrix = np.asarray(values)
     if matrix.dtype.kind not in "fiub":
@@ -270,8 +184,5 @@ def _blocks(matrix: NDArray[np.generic]) -> Iterator[tuple[slice, FloatArray]]:
 def _decompose(gram: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Square roots and vectors of the eigenvalues that are above what rounding leaves of a zero."""
     values, vectors = linalg.eigh(gram, driver="evd", check_finite=False)
-    noise = len(values) * np.finfo(np.float64).eps * float(np.abs(values).max())
-    if values[0] < -max(noise, 1e-8 * float(values[-1])):
-        raise ValueError("yy must be positive semidefinite")
-    kept = values > noise
+    kept = values > len(values) * np.finfo(np.float64).eps * float(np.abs(values).max())
     return np.sqrt(values[kept]), np.ascontiguousarray(vectors[:, kept])

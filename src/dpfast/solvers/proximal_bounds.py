@@ -12,41 +12,28 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.constraints import Box, Constraint, L1Ball
-
-# More than the rounding errors of the few double operations on positive numbers that a bound takes.
-ROUND_UP = 1.0 + 2.0**-40
-UNIT = 2.0**-53
+from dpfast.solvers.batches import finite_array
+from dpfast.solvers.constraints import Box, Constraint, L1Ball, checked_constraint, in_range
+from dpfast.solvers.penalties import ElasticNet
+from dpfast.solvers.rounding import ROUND_UP, UNIT
 
 _LARGEST_CONDITION = 2.0**45
+_LARGEST_ENTRY = 2.0**400
 
 
 @dataclass(frozen=True)
 class ProximalBounds(ABC):
-    """The public constants of a problem, and what follows from them, rounded up.
-
-    Parameters
-    ----------
-    n : int
-        Dimension.
-    strong_convexity, smoothness : float
-        Of f.
-    norm : float
-        Upper bound on ||x|| over the set.
-    weight : float
-        Of ||x||_1.
-    image : float
-        Upper bound on the norm of f's gradient over the set, and on smoothness times norm.
-    """
+    """The public constants of a problem, and what follows from them, rounded up."""
 
     n: int
     strong_convexity: float
     smoothness: float
-    norm: float
+    norm: float  # upper bound on ||x|| over the set
     weight: float
-    image: float
+    image: float  # upper bound on the norm of f's gradient over the set, and on smoothness times norm
 
     @property
     def step(self) -> float:
@@ -127,16 +114,26 @@ class QuadraticBounds(ProximalBounds):
         n: int,
         n_columns: int,
         constraint: Constraint | None,
-        weight: float,
+        penalty: ElasticNet | None,
         strong_convexity: float,
         smoothness: float,
-        ridge: float,
     ) -> QuadraticBounds:
-        """Bounds of a problem of these constants, in units of ||v||/m if there is no constraint."""
-        low, high = conditioned(strong_convexity, smoothness, ridge)
+        """Bounds of a problem of these constants, which are checked; in units of ||v||/m without a constraint."""
+        if penalty is not None and not isinstance(penalty, ElasticNet):
+            raise TypeError(
+                f"penalty must be Lasso, ElasticNet, Ridge or None for a quadratic, got {type(penalty).__name__}: "
+                "minimise_smooth takes any proximable penalty"
+            )
+        constraint = checked_constraint(constraint, n)
+        low, high = conditioned(
+            in_range("strong_convexity", strong_convexity),
+            in_range("smoothness", smoothness),
+            0.0 if penalty is None else penalty.l2,
+        )
         norm = 1.0 if constraint is None else constraint.norm_bound(n)
         # In units of ||v||/m, a weight above m has the minimiser 0.
-        return cls(n, low, high, norm, low if constraint is None else weight, high * norm * ROUND_UP, n_columns)
+        weight = low if constraint is None else 0.0 if penalty is None else penalty.l1
+        return cls(n, low, high, norm, weight, high * norm * ROUND_UP, n_columns)
 
     def gradient_error(self, norm: float, linear: float) -> float:
         """Bound on the error of a computed gradient at a point of this norm, ||v|| <= linear.
@@ -161,6 +158,22 @@ def conditioned(strong_convexity: float, smoothness: float, ridge: float) -> tup
     if high > _LARGEST_CONDITION * low:
         raise ValueError("smoothness must be at most 2**45 times strong_convexity, a ridge added to both")
     return low, high
+
+
+def checked_linear(name: str, linear: ArrayLike) -> FloatArray:
+    """Return v as an array of entries up to 2**400 in size."""
+    vector = finite_array(name, linear, (1,))
+    if np.abs(vector).max() > _LARGEST_ENTRY:
+        raise ValueError(f"{name} must have entries of at most 2**400 in size")
+    return vector
+
+
+def attainable(function: str, tolerance: float, bounds: ProximalBounds) -> float:
+    """Return a tolerance that can be promised; `function` tells which can."""
+    number, smallest = in_range("tolerance", tolerance), bounds.smallest_tolerance()
+    if number < smallest:
+        raise ValueError(f"tolerance must be at least {smallest:.3g} for these constants ({function}), got {number!r}")
+    return number
 
 
 def reduced_linear(bounds: Bounds, constraint: Constraint, linear: FloatArray) -> tuple[FloatArray, float, Bounds]:

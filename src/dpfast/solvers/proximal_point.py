@@ -41,27 +41,8 @@ def minimise_convex(
 ) -> FloatArray:
     """Minimise function(x) + penalty(x) + (ridge/2) ||x||^2 over a convex set, strongly convex or not.
 
-    Parameters
-    ----------
-    function : SmoothConvexFunction
-        With a gradient that is bounded over the set, or everywhere if there is none.
-    constraint : L2Ball, L1Ball or Box, optional
-    penalty : ElasticNet, Lasso, Ridge or another Proximable, optional
-        Another Proximable goes with no constraint.
-    ridge : float, default 0.0
-        At least 0.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Where there is no minimiser, a point with an objective near the infimum. Where there are many, one near 0.
-
-    Examples
-    --------
-    >>> from dpfast.solvers import GeneralisedLinear, LogisticLoss, minimise_convex
-    >>> loss = GeneralisedLinear([[1.0], [-1.0], [1.0]], [1.0, -1.0, -1.0], LogisticLoss(), row_bound=1.0)
-    >>> minimise_convex(loss).round(6)
-    array([0.693147])
+    The function's gradient is bounded over the set, or everywhere if there is none; the ridge is at least 0. Where
+    there is no minimiser, returns a point with an objective near the infimum; where there are many, one near 0.
     """
     n, confined = function.n, penalty is None or isinstance(penalty, ElasticNet)
     l1, l2 = (penalty.l1, penalty.l2) if isinstance(penalty, ElasticNet) else (0.0, 0.0)

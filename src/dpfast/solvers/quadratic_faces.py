@@ -23,6 +23,7 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels import quadratic_step as kernel
 from dpfast.solvers.constraints import Box, Constraint, L1Ball, L2Ball
 from dpfast.solvers.proximal_bounds import ProximalBounds
+from dpfast.solvers.rounding import exact_product, in_two_rows, normalised
 from dpfast.solvers.sphere import ball_multiplier
 
 # Between attempts of the Newton method: lengths of bursts of accelerated steps.
@@ -287,7 +288,8 @@ class _System:
 
     def along_sphere(self, gradient: FloatArray, x: FloatArray, radius: float) -> FloatArray:
         """Newton step for gradient + nu x = 0, x'x = radius^2; gradient and x are sums of two rows."""
-        slack = 0.5 * math.fsum([*_exact_squares(np.array([radius])), *-_exact_squares(x[0]), *(-2.0 * x[0] * x[1])])
+        squares, of_radius = np.concatenate(exact_product(x[0], x[0])), exact_product(radius, np.array([radius]))
+        slack = 0.5 * math.fsum([*np.concatenate(of_radius), *-squares, *(-2.0 * x[0] * x[1])])
         multiplier = max(-float(x[0] @ gradient[0]) / radius**2, 0.0)
         product, rest = exact_product(multiplier, x[0])
         residual = (gradient[0] + product) + (gradient[1] + (rest + multiplier * x[1]))
@@ -310,29 +312,3 @@ class _System:
                 vectors, singular, _ = linalg.svd(self._factor, full_matrices=False, check_finite=False)
                 self._spectrum = 2.0 * singular**2 + self._diagonal, vectors
         return self._spectrum
-
-
-def normalised(high: FloatArray, low: FloatArray) -> FloatArray:
-    """Return the same sum, its second row within rounding of the first (Knuth's exact sum)."""
-    total = high + low
-    added = total - high
-    return np.stack([total, (high - (total - added)) + (low - added)])
-
-
-def _exact_squares(x: FloatArray) -> FloatArray:
-    """Numbers whose exact sum is that of the squares of x."""
-    return np.concatenate(exact_product(x, x))
-
-
-def exact_product(a: FloatArray | float, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the product, and what rounding took from it (Dekker)."""
-    a_high, b_high = (134217729.0 * x - (134217729.0 * x - x) for x in (a, b))
-    a_low, b_low = a - a_high, b - b_high
-    product = a * b
-    rest = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
-    return np.asarray(product), np.asarray(rest)
-
-
-def in_two_rows(x: FloatArray) -> FloatArray:
-    """Return x and zeros."""
-    return np.stack([x, np.zeros_like(x)])

@@ -6,7 +6,6 @@ into terms with coefficients U'b and one unknown, the multiplier of the constrai
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Literal, overload
 
 import numpy as np
@@ -14,11 +13,7 @@ from numpy.typing import ArrayLike
 
 from dpfast._arrays import FloatArray
 from dpfast.kernels import secular
-from dpfast.kernels.columns import in_c_order
-from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
-
-_TERMS_PER_THREAD = 20_000  # some 0.2 ms of one core: below, starting a thread costs more than it brings
-_TERMS_PER_RANGE = 4_000_000  # some 50 ms of one core: how long an interrupt waits
+from dpfast.solvers.batches import finite_array, in_ranges
 
 
 @overload
@@ -79,10 +74,8 @@ def quadratic_over_ball(
 
     Raises
     ------
-    ValueError
-        If shapes do not match, an entry is not finite or a radius is not positive.
-    TypeError
-        If an argument does not hold real numbers.
+    TypeError, ValueError
+        If an argument is not finite real numbers of the shape described, or a radius not positive.
 
     Notes
     -----
@@ -101,8 +94,6 @@ def quadratic_over_ball(
     Examples
     --------
     >>> from dpfast.solvers import quadratic_over_ball
-    >>> quadratic_over_ball([1.0, 2.0], [3.0, 8.0], 10.0)
-    array([3., 4.])
     >>> quadratic_over_ball([1.0, 1.0], [3.0, 4.0], [1.0, 10.0])
     array([[0.6, 0.8],
            [3. , 4. ]])
@@ -143,9 +134,6 @@ def quadratic_over_sphere(
 ) -> FloatArray | tuple[FloatArray, FloatArray]:
     """Minimise sum_j (eigenvalues_j x_j^2 / 2 - coefficients_j x_j) subject to ||x|| = radius.
 
-    This is z'Az/2 - b'z with A = U diag(eigenvalues) U', z = U x and coefficients U'b. Hager's z'Az - 2b'z is twice
-    that, with the same minimiser; for z'Az - b'z pass coefficients U'b/2.
-
     Parameters
     ----------
     eigenvalues : array_like of shape (n_terms,) or (n_problems, n_terms)
@@ -162,22 +150,16 @@ def quadratic_over_sphere(
     Returns
     -------
     x : ndarray of shape (n_terms,) or (n_problems, n_terms)
-        A global minimiser, 2-D if any argument was a batch. See Notes for which, if there are several.
+        A global minimiser, 2-D if any argument was a batch: in the hard case, where the coefficients of the smallest
+        eigenvalue are all zero and the other terms do not reach the radius, chosen as by `quadratic_over_ball`, whose
+        accuracy and range this has.
     multiplier : ndarray of shape () or (n_problems,)
         Only with `return_multiplier`: the nu >= -min(eigenvalues) with (eigenvalues + nu) x = coefficients.
 
     Raises
     ------
-    ValueError
-        If shapes do not match, an entry is not finite or a radius is not positive.
-    TypeError
-        If an argument does not hold real numbers.
-
-    Notes
-    -----
-    If the coefficients of the smallest eigenvalue are all zero and the other terms do not reach the radius (the hard
-    case), what is missing is put on the first term of the smallest eigenvalue with a positive sign; its negative is a
-    minimiser too. Accuracy and range are those of `quadratic_over_ball`.
+    TypeError, ValueError
+        If an argument is not finite real numbers of the shape described, or a radius not positive.
 
     References
     ----------
@@ -186,8 +168,6 @@ def quadratic_over_sphere(
     Examples
     --------
     >>> from dpfast.solvers import quadratic_over_sphere
-    >>> quadratic_over_sphere([1.0, 1.0], [3.0, 4.0], 10.0)
-    array([6., 8.])
     >>> quadratic_over_sphere([-1.0, 1.0], [0.0, 6.0], 5.0, return_multiplier=True)
     (array([4., 3.]), array(1.))
     """
@@ -196,10 +176,7 @@ def quadratic_over_sphere(
 
 
 def ball_multiplier(eigenvalues: FloatArray, coefficients: FloatArray, radius: float) -> float:
-    """Return the multiplier of `quadratic_over_ball` for one problem of finite, contiguous arrays, unchecked.
-
-    For callers inside the package that have checked their own input.
-    """
+    """Return the multiplier of `quadratic_over_ball` for one problem of finite, contiguous arrays, unchecked."""
     solution, multiplier = np.empty((1, len(eigenvalues))), np.empty(1)
     problem = eigenvalues[np.newaxis], coefficients[np.newaxis], np.array([radius])
     secular.solve_quadratics(*problem, False, 0, 1, solution, multiplier)
@@ -209,9 +186,9 @@ def ball_multiplier(eigenvalues: FloatArray, coefficients: FloatArray, radius: f
 def _minimise(
     eigenvalues: ArrayLike, coefficients: ArrayLike, radius: ArrayLike, *, sphere: bool, n_threads: int | None
 ) -> tuple[FloatArray, FloatArray]:
-    values = _finite("eigenvalues", eigenvalues, (1, 2))
-    linear = _finite("coefficients", coefficients, (1, 2))
-    radii = _finite("radius", radius, (0, 1))
+    values = finite_array("eigenvalues", eigenvalues, (1, 2), empty=True)
+    linear = finite_array("coefficients", coefficients, (1, 2), empty=True)
+    radii = finite_array("radius", radius, (0, 1), empty=True)
     if radii.size and radii.min() <= 0.0:
         raise ValueError("radius must be positive, got one that is zero or negative")
     n_terms = values.shape[-1]
@@ -229,37 +206,10 @@ def _minimise(
         ) from None
     n_problems = batch[0] if batch else 1
     solutions, multipliers = np.empty((n_problems, n_terms)), np.empty(n_problems)
-    inputs = values.reshape(-1, n_terms), linear.reshape(-1, n_terms), radii.reshape(-1)
-    threads = resolve_n_threads(n_threads) if n_threads is not None or n_problems > 1 else 1
-    threads = max(1, min(threads, n_problems * n_terms // _TERMS_PER_THREAD))
-    step = max(1, min(_TERMS_PER_RANGE // n_terms, -(-n_problems // (4 * threads))))
-    ranges = RowRanges(n_problems, step)
-    solve = partial(_solve_ranges, *inputs, sphere, solutions, multipliers, ranges)
-    run_in_threads([solve] * threads, ranges.stop)
+    problems = values.reshape(-1, n_terms), linear.reshape(-1, n_terms), radii.reshape(-1)
+
+    def solve(start: int, stop: int) -> None:
+        secular.solve_quadratics(*problems, sphere, start, stop, solutions, multipliers)
+
+    in_ranges(n_problems, n_terms, n_threads, solve)
     return solutions.reshape((*batch, n_terms)), multipliers.reshape(batch)
-
-
-def _solve_ranges(
-    values: FloatArray,
-    linear: FloatArray,
-    radii: FloatArray,
-    sphere: bool,
-    solutions: FloatArray,
-    multipliers: FloatArray,
-    ranges: RowRanges,
-) -> None:
-    for start, stop in ranges:
-        secular.solve_quadratics(values, linear, radii, sphere, start, stop, solutions, multipliers)
-
-
-def _finite(name: str, values: ArrayLike, dimensions: tuple[int, int]) -> FloatArray:
-    """Return a contiguous float64 array of finite entries, with either number of dimensions."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    if array.ndim not in dimensions:
-        raise ValueError(f"{name} must have {dimensions[0]} or {dimensions[1]} dimensions, got shape {array.shape}")
-    array = in_c_order(array, np.float64)
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got NaN or infinity")
-    return array

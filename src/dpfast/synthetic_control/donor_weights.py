@@ -56,7 +56,8 @@ from dpfast.privacy import (
     weight_sensitivity,
 )
 from dpfast.releases.printed import printed
-from dpfast.solvers import FactorMatrix, L1Ball, quadratic_over_l1_ball
+from dpfast.solvers import L1Ball, minimise_quadratic
+from dpfast.solvers.quadratic import FactorMatrix
 from dpfast.statistics.rows import NORM_SLACK, shortened
 
 Law = Literal["Gaussian", "L2-Laplace"]
@@ -547,10 +548,10 @@ class ObjectivePerturbation:
         """
         with single_threaded_blas():
             correlation = panel.pre @ panel.target
-        found = quadratic_over_l1_ball(
+        found = minimise_quadratic(
             FactorMatrix(panel.pre, self.ridge),
             perturbation - 2.0 * correlation,
-            1.0,
+            constraint=L1Ball(1.0),
             strong_convexity=self.ridge,
             smoothness=self.ridge + 2.0 * self.bounds.n_donors * self.bounds.row_pre**2,
             tolerance=0.5 * self.tolerance,

@@ -26,7 +26,7 @@ from dpfast.estimator.plan import Plan
 from dpfast.estimator.spending import reserve
 from dpfast.ledger import Ledger, Release
 from dpfast.privacy import Adjacency, Calibration, Privacy, UtilityWarning
-from dpfast.solvers import damped_solve
+from dpfast.solvers.damped import damped_solve
 from dpfast.synthetic_control.effects import effect_table
 from dpfast.synthetic_control.mechanism import (
     CrossSection,

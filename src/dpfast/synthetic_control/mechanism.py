@@ -25,7 +25,7 @@ from dpfast.kernels.threads import single_threaded_blas
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.moments import JointMoments, unpacked
-from dpfast.solvers import DenoisedMoments, components_beyond, damped_solve, hidden_reach, noise_floor
+from dpfast.solvers.damped import DenoisedMoments, components_beyond, damped_solve, hidden_reach, noise_floor
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import RowMap
 

@@ -18,7 +18,8 @@ from dpfast._arrays import FloatArray
 from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release, Reservation
 from dpfast.privacy import Privacy
-from dpfast.solvers import damped_solve, ridge_from_rows
+from dpfast.solvers.damped import damped_solve
+from dpfast.solvers.ridge import ridge_from_rows
 from dpfast.synthetic_control.mechanism import (
     CrossSection,
     DonorRows,

@@ -16,10 +16,9 @@ from dpfast.solvers import (
     Lasso,
     Ridge,
     certificates,
-    constrained,
     minimise_quadratic,
     proximal_bounds,
-    quadratic_over_l1_ball,
+    quadratic,
     smallest_quadratic_tolerance,
 )
 
@@ -63,7 +62,7 @@ def never_certified(monkeypatch):
         found, on_boundary = certified(self, x)
         return certificates.Minimiser(found.x, np.inf), on_boundary
 
-    monkeypatch.setattr(constrained, "guesses", lambda problem: iter(()))
+    monkeypatch.setattr(quadratic, "guesses", lambda problem: iter(()))
     monkeypatch.setattr(certificates.Certificate, "certified", blind)
 
 
@@ -119,7 +118,7 @@ def test_the_number_of_guaranteed_steps_is_enough_in_the_worst_case_and_a_sixth_
 @pytest.mark.parametrize("name", ["l1", "l2", "box"])
 def test_the_guaranteed_way_serves_ill_conditioned_problems(name, monkeypatch):
     """With certificates, without guesses."""
-    monkeypatch.setattr(constrained, "guesses", lambda problem: iter(()))
+    monkeypatch.setattr(quadratic, "guesses", lambda problem: iter(()))
     rng = np.random.default_rng(3)
     matrix, low, high = reference.definite_matrix(rng, 3, 1e8)
     vector = rng.normal(size=3)
@@ -242,10 +241,17 @@ def test_vectors_far_beyond_the_set(name, size):
 def test_other_units_are_the_same_problem(exponent):
     matrix, low, high = reference.definite_matrix(np.random.default_rng(8), 3, 100.0)
     vector = np.array([1.0, -0.5, 0.3])
-    plain = quadratic_over_l1_ball(matrix, vector, 0.5, strong_convexity=low, smoothness=high, tolerance=1e-13)
+    plain = minimise_quadratic(
+        matrix, vector, constraint=L1Ball(0.5), strong_convexity=low, smoothness=high, tolerance=1e-13
+    )
     scale = 2.0**exponent
-    scaled = quadratic_over_l1_ball(
-        matrix, scale * vector, 0.5 * scale, strong_convexity=low, smoothness=high, tolerance=1e-13 * scale
+    scaled = minimise_quadratic(
+        matrix,
+        scale * vector,
+        constraint=L1Ball(0.5 * scale),
+        strong_convexity=low,
+        smoothness=high,
+        tolerance=1e-13 * scale,
     )
     np.testing.assert_allclose(scaled.x / scale, plain.x, rtol=1e-13)
 
@@ -260,9 +266,9 @@ def test_ends_and_ties():
         ([0.25, -0.75], [-0.25, 0.75]),
         ([1.5, 0.5], [-1.0, 0.0]),
     ]:
-        found = quadratic_over_l1_ball(np.eye(2), vector, 1.0, **constants)
+        found = minimise_quadratic(np.eye(2), vector, constraint=L1Ball(1.0), **constants)
         np.testing.assert_allclose(found.x, expected, atol=1e-15)
-    assert quadratic_over_l1_ball([[1.0]], [5.0], 2.0, **constants).x.tolist() == [-2.0]
+    assert minimise_quadratic([[1.0]], [5.0], constraint=L1Ball(2.0), **constants).x.tolist() == [-2.0]
     assert minimise_quadratic([[1.0]], [5.0], **constants).x.tolist() == [-5.0]
     assert minimise_quadratic([[1.0]], [0.0], **constants).x.tolist() == [0.0]
     assert minimise_quadratic([[1.0]], [5.0], penalty=Lasso(6.0), **constants).x.tolist() == [0.0]
@@ -272,7 +278,8 @@ def test_a_vertex_that_is_barely_the_minimiser():
     """The multiplier of the second coordinate is 0 to the last bit, a little less, a little more."""
     for nudge in (0.0, 2.0**-52, -(2.0**-52)):
         matrix, vector = np.diag([1.0, 1e-4]), np.array([-3.0, -2.0 + nudge])
-        found = quadratic_over_l1_ball(matrix, vector, 1.0, strong_convexity=1e-4, smoothness=1.0, tolerance=1e-12)
+        constants = {"strong_convexity": 1e-4, "smoothness": 1.0, "tolerance": 1e-12}
+        found = minimise_quadratic(matrix, vector, constraint=L1Ball(1.0), **constants)
         assert reference.distance(found.x, reference.exact_minimiser(matrix, vector, L1Ball(1.0))) <= 1e-12
 
 
@@ -280,9 +287,8 @@ def test_many_donors_without_forming_their_matrix():
     rng = np.random.default_rng(9)
     donors = rng.uniform(-1, 1, (10_000, 100))
     vector = -2.0 * donors @ donors[:5].mean(axis=0)
-    found = quadratic_over_l1_ball(
-        FactorMatrix(donors, 100.0), vector, 1.0, strong_convexity=100.0, smoothness=2e6 + 100.0, tolerance=1e-9
-    )
+    constants = {"strong_convexity": 100.0, "smoothness": 2e6 + 100.0, "tolerance": 1e-9}
+    found = minimise_quadratic(FactorMatrix(donors, 100.0), vector, constraint=L1Ball(1.0), **constants)
     assert found.distance_bound <= 1e-9
     assert np.abs(found.x).sum() <= 1.0 + 1e-12
 
@@ -349,7 +355,7 @@ def test_what_overflows_on_the_way_is_not_the_callers_concern(monkeypatch):
         yield np.full(3, np.nan)
         raise np.linalg.LinAlgError
 
-    monkeypatch.setattr(constrained, "guesses", huge)
+    monkeypatch.setattr(quadratic, "guesses", huge)
     found = solved(matrix, vector, L1Ball(0.5), None, low, high)
     assert reference.distance(found.x, expected) <= found.distance_bound <= 1e-13
 
