@@ -33,7 +33,7 @@ def test_an_interrupted_ledger_file_has_the_state_before_or_after(tmp_path):
 
 
 def test_an_interrupted_fit_is_as_it_was_or_fitted_and_paid_for(tmp_path):
-    interrupted(fits(tmp_path), 8, 5, left_out=("again", *_SLOW))
+    interrupted(fits(tmp_path), 5, 3, left_out=("again", *_SLOW))
 
 
 def test_an_interrupted_fit_over_an_earlier_one_mixes_no_attributes(tmp_path):

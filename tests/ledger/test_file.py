@@ -23,7 +23,9 @@ from dpfast.ledger.process import Holder
 from dpfast.privacy import budget
 
 BUDGET = Privacy(1.0, 1e-6)
-SPAWN = multiprocessing.get_context("spawn")
+# Forked from a process that has one thread and the package loaded: as good as a new one, and twenty times as quick.
+FRESH = multiprocessing.get_context("forkserver")
+FRESH.set_forkserver_preload(["dpfast.ledger", "dpfast.multi_outcome"])
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def path(tmp_path):
     return tmp_path / "ledger.json"
 
 
-def in_other_processes(target, *arguments, context=SPAWN, processes=1):
+def in_other_processes(target, *arguments, context=FRESH, processes=1):
     """Run to the end; return what was put in the queue that `target` takes last."""
     queue = context.Queue()
     running = [context.Process(target=target, args=(*arguments, queue)) for _ in range(processes)]
@@ -47,11 +49,11 @@ def in_other_processes(target, *arguments, context=SPAWN, processes=1):
 
 
 def raced(target, *arguments):
-    return in_other_processes(target, *arguments, SPAWN.Barrier(2), processes=2)
+    return in_other_processes(target, *arguments, FRESH.Barrier(2), processes=2)
 
 
 def killed_while_holding(path):
-    child = SPAWN.Process(target=processes.reserve_and_die, args=(path, BUDGET))
+    child = FRESH.Process(target=processes.reserve_and_die, args=(path, BUDGET))
     child.start()
     child.join()
     assert child.exitcode == -9
@@ -239,8 +241,8 @@ def test_killed_between_any_two_steps_nothing_is_lost(path, action, functions):
     ledger.spend(release())
     if action in ("commit", "give back"):
         killed_while_holding(path)
-    queue = SPAWN.Queue()
-    child = SPAWN.Process(target=processes.kill_at_every_line, args=(path.read_bytes(), path, action, functions, queue))
+    queue = FRESH.Queue()
+    child = FRESH.Process(target=processes.kill_at_every_line, args=(path.read_bytes(), path, action, functions, queue))
     child.start()
     states = list(iter(lambda: queue.get(timeout=60), None))
     child.join()
@@ -314,8 +316,8 @@ def test_without_permission_it_fails_before_anything_is_read():
         folder = Path(name)
         Ledger(BUDGET, folder / "there.json")
         os.chmod(folder, 0o555)
-        queue = SPAWN.Queue()
-        child = SPAWN.Process(target=processes.act_without_permission, args=(folder, queue))
+        queue = FRESH.Queue()
+        child = FRESH.Process(target=processes.act_without_permission, args=(folder, queue))
         child.start()
         assert [queue.get(timeout=60) for _ in range(2)] == ["PermissionError"] * 2
         assert queue.get(timeout=60) == (False, 1.0)

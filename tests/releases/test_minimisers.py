@@ -86,7 +86,7 @@ def pairs(loss, adjacency):
 
 def worst(chosen, adjacency, epsilon):
     found = np.array(
-        [divergences(law(chosen, a), law(chosen, b), epsilon, 2001) for a, b in pairs(chosen.bounds.loss, adjacency)]
+        [divergences(law(chosen, a), law(chosen, b), epsilon, 1001) for a, b in pairs(chosen.bounds.loss, adjacency)]
     )
     return found.max(axis=0)
 
