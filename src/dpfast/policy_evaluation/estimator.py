@@ -35,7 +35,7 @@ from dpfast.statistics import (
     return_range,
     sufficient_statistics,
 )
-from dpfast.statistics.returns import blocks_of, checked_discount, checked_pair
+from dpfast.statistics.returns import blocks_of, checked_discount
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -393,7 +393,7 @@ class PolicyEvaluation(Persistent):
         limits = self.return_range
         if limits is None:
             limits = return_range(self.reward_range, self.gamma, self.horizon)
-        return ReturnGrid.for_range(*checked_pair("return_range", limits))
+        return ReturnGrid.for_range(*check.limits("return_range", limits))
 
     def _problem(self, n_states: int, encoder: StateEncoder | None) -> Problem:
         """Put together what is public, once the states are known."""

@@ -14,11 +14,13 @@ from dpfast.statistics.returns import (
     first_visit_returns,
     return_range,
 )
+from dpfast.statistics.rows import MOST_ROWS_IF_PRIVATE
 from dpfast.statistics.sampled_gram import SampledGram, cross_moments, sampled_gram
 from dpfast.statistics.visits import SufficientStatistics, sufficient_statistics
 from dpfast.statistics.votes import LassoSelector, Selector, block_votes, check_selector
 
 __all__ = [
+    "MOST_ROWS_IF_PRIVATE",
     "SMOOTH_SENSITIVITY_ERROR",
     "FirstVisitReturns",
     "Gram",

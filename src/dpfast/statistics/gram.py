@@ -239,11 +239,7 @@ class Gram(Layout):
         return None if self.unit is None else block_limits(self.unit, self._tables()).bounds
 
     def __add__(self, other: object) -> Gram:
-        """Return the moments of both sets of rows, exactly.
-
-        ValueError if shapes, bounds or sums kept differ, or if people own several rows: a person in both would count
-        twice.
-        """
+        """Return the moments of both sets of rows, exactly; ValueError if they differ in public facts."""
         if not isinstance(other, Gram):
             return NotImplemented
         if self.unit is not None or other.unit is not None:
@@ -268,19 +264,9 @@ class Gram(Layout):
 
 
 def rounded_bound(bound: float, n_columns: int) -> float:
-    """Return the largest L2 norm that a row held to `bound` has once it is rounded to its grid: what to calibrate with.
+    """Return the largest L2 norm that a row of some columns, held to `bound`, has once it is rounded to its grid.
 
-    Parameters
-    ----------
-    bound : float
-        As for `GramAccumulator`.
-    n_columns : int
-        Length of a row.
-
-    Returns
-    -------
-    float
-        A few parts in ten million above `bound`; never below the exact value.
+    What to calibrate with: a few parts in ten million above `bound`, and never below the exact value.
 
     Examples
     --------
@@ -304,18 +290,8 @@ def person_block_bounds(
 ) -> BlockBounds:
     """Bounds on one person's block once rows are rounded to their grid: what to calibrate with, before any are read.
 
-    Parameters
-    ----------
-    max_rows, bound_x, bound_y, bound_xx, bound_xy
-        As for `gram`.
-    n_features, n_outcomes : int
-        Columns of X and of Y.
-
-    Returns
-    -------
-    BlockBounds
-        For `dpfast.privacy.block_moment_mu`, with one common factor; a few parts in ten million above what was
-        declared, never below the exact values.
+    Arguments are those of `gram`; the result is for `dpfast.privacy.block_moment_mu`, with one common factor: a few
+    parts in ten million above what was declared, never below the exact values.
 
     Examples
     --------

@@ -54,22 +54,7 @@ class Influence:
     _pull: FloatArray = field(compare=False)
 
     def weights_without(self, donor: int) -> FloatArray:
-        """Return the weights refitted without one donor, whose own entry is 0.
-
-        Parameters
-        ----------
-        donor : int
-            Position in the panel, from 0.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-
-        Raises
-        ------
-        ValueError, TypeError
-            If there is no such donor.
-        """
+        """Return the weights refitted without one donor, given by its position; its own entry is 0."""
         donor = check.integer("donor", donor)
         if not 0 <= donor < len(self.weights):
             raise ValueError(f"donor must lie in [0, {len(self.weights)}), got {donor}")
@@ -108,10 +93,8 @@ def influence(donors: Any, n_pre: int, target_pre: ArrayLike, *, ridge: float | 
 
     Raises
     ------
-    ValueError
-        If the donors are no table of finite numbers, periods do not fit, or the ridge is not positive.
-    TypeError
-        If `n_pre` is no integer, or the ridge no number.
+    ValueError, TypeError
+        If the donors are no table of finite numbers, periods do not fit, or an argument is out of its range.
 
     References
     ----------

@@ -68,7 +68,7 @@ def smooth_sensitivity(counts: ArrayLike, weights: ArrayLike, beta: float, *, to
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range or of the wrong type, or lengths differ.
+        If an argument is out of its range, or lengths differ.
 
     References
     ----------
@@ -119,22 +119,10 @@ def smooth_sensitivity_lsl(
         rho: public, nonnegative, not all 0.
     n_trajectories : int
         m: public under replace-one.
-    feature_norm : float
-        Spectral norm of the features, or more.
-    ridge : float
-        lambda, positive.
+    feature_norm, ridge : float
+        Spectral norm of the features, or more, and lambda, positive.
     top : int, optional
         Most states that two trajectories visit together: of rho, only so many of the largest enter its norm.
-
-    Returns
-    -------
-    float
-        Rounded up: never below the exact maximum.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type, or lengths differ.
 
     References
     ----------

@@ -13,23 +13,17 @@ from dpfast.privacy.block_moments import BlockBounds
 from dpfast.privacy.sensitivity import padded_squared_block_bounds
 
 # Integers 2**62 hold the products of so many rows at least: those of one person must fit.
-MOST_ROWS = 1 << 17
+_MOST_ROWS_OF_ONE = 1 << 17
 
 
 @dataclass(frozen=True)
 class PersonUnit:
-    """What was declared of people: public numbers, which calibrations use.
+    """What was declared of people: public numbers, which calibrations use."""
 
-    Parameters
-    ----------
-    max_rows : int
-        Most rows of a person that count.
-    bound_xx, bound_xy : float, optional
-        Frobenius norms that a person's ``X'X`` and ``X'Y`` were clipped to, by one common factor; None where no more is
-        asked than the rows' own bounds give: ``max_rows * bound_x**2`` and ``max_rows * bound_x * bound_y``.
-    """
-
+    #: Most rows of a person that count.
     max_rows: int
+    #: Frobenius norms that a person's X'X and X'Y were clipped to, by one common factor; None where no more is asked
+    #: than the rows' own bounds give: max_rows bound_x^2 and max_rows bound_x bound_y.
     bound_xx: float | None = None
     bound_xy: float | None = None
 
@@ -39,8 +33,8 @@ class PersonUnit:
     ) -> PersonUnit:
         """Return the unit, without block bounds that the rows' bounds imply."""
         rows = check.positive_integer("max_rows", max_rows)
-        xx = None if bound_xx is None else check.positive("bound_xx", bound_xx)
-        xy = None if bound_xy is None else check.positive("bound_xy", bound_xy)
+        xx = check.optional(check.positive, "bound_xx", bound_xx)
+        xy = check.optional(check.positive, "bound_xy", bound_xy)
         if xy is not None and bound_y is None:
             raise ValueError("bound_xy was given, but there are no outcomes")
         if xx is not None and Fraction(xx) >= rows * Fraction(bound_x) ** 2:
@@ -48,8 +42,8 @@ class PersonUnit:
         if xy is not None and bound_y is not None and Fraction(xy) >= rows * Fraction(bound_x) * Fraction(bound_y):
             xy = None
         unit = cls(rows, xx, xy)
-        if unit.clips_blocks and rows > MOST_ROWS:
-            raise ValueError(f"max_rows must be at most {MOST_ROWS} with bound_xx or bound_xy, got {rows}")
+        if unit.clips_blocks and rows > _MOST_ROWS_OF_ONE:
+            raise ValueError(f"max_rows must be at most {_MOST_ROWS_OF_ONE} with bound_xx or bound_xy, got {rows}")
         return unit
 
     @property
@@ -60,21 +54,14 @@ class PersonUnit:
 
 @dataclass(frozen=True)
 class BlockLimits:
-    """The bounds of a person's block as the kernel tests them, in grid units.
+    """The bounds of a person's block as the kernel tests them, in grid units."""
 
-    Parameters
-    ----------
-    xx, xy : tuple of (float, int)
-        Norm onto which a larger block is scaled, and largest squared norm after rounding.
-    safe_rows : int
-        So many rows never exceed them.
-    bounds : BlockBounds
-        The same in the units of the table, rounded up: what to calibrate with.
-    """
-
+    #: Norm onto which a larger X'X or X'Y is scaled, and largest squared norm after rounding.
     xx: tuple[float, int]
     xy: tuple[float, int]
+    #: So many rows never exceed them.
     safe_rows: int
+    #: The same in the units of the table, rounded up: what to calibrate with.
     bounds: BlockBounds
 
 

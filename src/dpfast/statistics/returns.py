@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -130,7 +130,7 @@ class FirstVisitReturns:
     n_trajectories: int
     grid: ReturnGrid | None
     gamma: float
-    horizon: int | None = field(default=None)
+    horizon: int | None = None
 
     @property
     def sums(self) -> FloatArray:
@@ -147,16 +147,9 @@ class FirstVisitReturns:
     def means(self, default: float | None = None) -> FloatArray:
         """Return the mean return at each visited state, and `default` elsewhere; (n_states,).
 
-        Parameters
-        ----------
-        default : float, optional
-            Public, within the rounded range, from `ReturnGrid.low` to `ReturnGrid.top`: otherwise a state that loses
-            its only visitor would move by more than the grid's width. The lower end (0 without a grid) if omitted.
-
-        Returns
-        -------
-        ndarray
-            Within the range, and within `mean_error` of the exact means of the rounded returns.
+        The default (the lower end, 0 without a grid) is public and lies within the rounded range, from `ReturnGrid.low`
+        to `ReturnGrid.top`: otherwise a state that loses its only visitor would move by more than the grid's width.
+        Means are within the range, and within `mean_error` of the exact means of the rounded returns.
         """
         low, top = (-math.inf, math.inf) if self.grid is None else (self.grid.low, self.grid.top)
         default = check.real("default", default if default is not None else (0.0 if self.grid is None else low))
@@ -219,25 +212,9 @@ class FirstVisitReturns:
 def return_range(reward_range: tuple[float, float], gamma: float, horizon: int | None = None) -> tuple[float, float]:
     """Range of discounted returns whose rewards lie in a range: public, from public numbers alone.
 
-    Parameters
-    ----------
-    reward_range : tuple of float
-        Least and largest reward.
-    gamma : float
-        The discount, in (0, 1]; 1 needs a horizon.
-    horizon : int, optional
-        Most recorded states of a trajectory, a terminal one included.
-
-    Returns
-    -------
-    tuple of float
-        With c = (1 - gamma**horizon)/(1 - gamma), the largest is ``c * high``, or ``high`` itself if that is negative,
-        as the last state's return is one reward; the least likewise.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
+    With c = (1 - gamma**horizon)/(1 - gamma) the largest is ``c * high``, or ``high`` itself if that is negative, as
+    the last state's return is one reward; the least likewise. `horizon`, which gamma = 1 needs, is the most recorded
+    states of a trajectory, a terminal one included.
 
     Examples
     --------
@@ -246,7 +223,7 @@ def return_range(reward_range: tuple[float, float], gamma: float, horizon: int |
     ((0.0, 1.5), (-4.0, 8.0))
     """
     gamma, horizon = checked_discount(gamma, horizon)
-    low, high = checked_pair("reward_range", reward_range)
+    low, high = check.limits("reward_range", reward_range)
     if horizon is None:
         total = 1.0 / (1.0 - gamma)
     elif gamma == 1.0:
@@ -308,7 +285,7 @@ def first_visit_returns(
     (array([0.75, 1.75]), array([1, 2]))
     """
     gamma, horizon = checked_discount(gamma, horizon)
-    grid = None if return_range is None else ReturnGrid.for_range(*checked_pair("return_range", return_range))
+    grid = None if return_range is None else ReturnGrid.for_range(*check.limits("return_range", return_range))
     resolve_n_threads(n_threads)
     total: FirstVisitReturns | None = None
     for block in blocks_of(trajectories):
@@ -329,34 +306,12 @@ def first_visit_returns(
 def every_visit_returns(
     trajectories: Trajectories, gamma: float, *, horizon: int | None = None
 ) -> tuple[FloatArray, IntArray]:
-    """Sum the discounted return from every visit of each state on: for comparison only, as nothing here bounds it.
+    """Sum the discounted return from every visit of each state on, and count these: for comparison only.
 
-    Parameters
-    ----------
-    trajectories, gamma, horizon
-        As for `first_visit_returns`.
-
-    Returns
-    -------
-    sums : ndarray of float64 (n_states,)
-        As they are, neither clipped nor rounded. **Not private.**
-    counts : ndarray of int64 (n_states,)
-        Number of visits.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `first_visit_returns`.
-
-    Examples
-    --------
-    >>> from dpfast.statistics import Trajectories, every_visit_returns
-    >>> every_visit_returns(Trajectories([0, 0], [1.0, 1.0], [0, 2], n_states=1), 0.5)
-    (array([2.5]), array([2]))
+    **Not private**, and nothing here bounds it: returns are neither clipped nor rounded.
     """
     gamma, horizon = checked_discount(gamma, horizon)
-    if not isinstance(trajectories, Trajectories):
-        raise TypeError(f"trajectories must be Trajectories, got {type(trajectories).__name__}")
+    check.instance("trajectories", trajectories, Trajectories, "Trajectories")
     return _plain_sums(trajectories, gamma, horizon, every=True)
 
 
@@ -422,20 +377,8 @@ def _check_capacity(grid: ReturnGrid | None, n_trajectories: int) -> None:
 
 def checked_discount(gamma: object, horizon: object) -> tuple[float, int | None]:
     """Return the discount and the horizon; a discount of 1 needs a horizon."""
-    discount = check.real("gamma", gamma)
-    if not 0.0 < discount <= 1.0:
-        raise ValueError(f"gamma must lie in (0, 1], got {discount!r}")
-    limit = None if horizon is None else check.positive_integer("horizon", horizon)
+    discount = check.share("gamma", gamma, whole=True)
+    limit = check.optional(check.positive_integer, "horizon", horizon)
     if discount == 1.0 and limit is None:
         raise ValueError("gamma = 1 needs a horizon: without one, returns are unbounded")
     return discount, limit
-
-
-def checked_pair(name: str, pair: object) -> tuple[float, float]:
-    """Return a range of rewards or returns as two finite floats, the first not above the second."""
-    if not isinstance(pair, tuple | list | np.ndarray) or len(pair) != 2:
-        raise TypeError(f"{name} must be a pair (low, high), got {type(pair).__name__}")
-    low, high = (check.real(f"{name}[{place}]", value) for place, value in enumerate(pair))
-    if not -math.inf < low <= high < math.inf:
-        raise ValueError(f"{name} must be finite and increasing, got ({low!r}, {high!r})")
-    return low, high

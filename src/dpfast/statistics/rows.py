@@ -26,6 +26,8 @@ from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 #: Norms are compared in floating point with their bounds; what is calibrated allows for rows longer by as much. The
 #: kernel keeps to three quarters of it, for rows of up to MOST_COLUMNS entries: row_map.c has the proof.
 NORM_SLACK = 2.0**-30
+#: Where the number of rows is private, tables have at most so many: only bounds on rounding errors count on it.
+MOST_ROWS_IF_PRIVATE = 2**30
 MOST_COLUMNS = 2**24
 #: Bounds below this would be lost in the rounding of the smallest doubles.
 SMALLEST_BOUND = 2.0**-1022
@@ -103,29 +105,10 @@ def _map_ranges(kernel: row_maps.RowMapKernel, rows: Rows, out: FloatArray, rang
 
 
 def centred(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple[RowMap, float]:
-    """Map the rows of a box to its centre, and bound the norm of what comes out.
+    """Return the map of a box's rows to its centre, and the largest norm of what comes out.
 
-    Parameters
-    ----------
-    low, high : ndarray of shape (d,)
-        Finite limits of every entry.
-    bound : float, default inf
-        L2 norm that rows are known, or scaled, to stay within.
-
-    Returns
-    -------
-    RowMap
-        Clips, scales and subtracts the centre.
-    float
-        The largest norm of a mapped row: with half-widths h and centre c the smaller of ||h|| and, where rows are
-        bounded, the root of bound^2 - 2 min c'x + ||c||^2.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.statistics.rows import centred
-    >>> centred(np.zeros(4), np.ones(4))[1]
-    1.0
+    With half-widths h and centre c that is the smaller of ||h|| and, where rows are known or scaled to stay within a
+    bound, the root of bound^2 - 2 min c'x + ||c||^2.
     """
     center = (low + high) / 2.0
     # The centre is rounded: measure to the farther side, so that the radius holds for the centre as it is.

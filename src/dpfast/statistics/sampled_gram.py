@@ -24,20 +24,10 @@ _PACK_ENTRIES = 1280
 
 @dataclass(frozen=True, repr=False, eq=False)
 class SampledGram:
-    """Exact second moments, X'X over a sample of the rows. **Not private**: it belongs to the owner of the data.
+    """Exact second moments, X'X over a sample of the rows. **Not private**: it belongs to the owner of the data."""
 
-    Parameters
-    ----------
-    exact_xx : FixedPoint of shape (n_features, n_features)
-        Sum of x x' over the sample, as it is.
-    exact_xy : FixedPoint of shape (n_features, n_outcomes)
-        Sum of x y' over all rows.
-    n_sampled, n_rows : int
-        Rows in the sample, and in all.
-    """
-
-    exact_xx: FixedPoint
-    exact_xy: FixedPoint
+    exact_xx: FixedPoint  # sum of x x' over the sample, as it is
+    exact_xy: FixedPoint  # sum of x y' over all rows
     n_sampled: int
     n_rows: int
 
@@ -58,26 +48,11 @@ class SampledGram:
 def sampled_gram(
     X: object, Y: object, rows: ArrayLike, *, bound_x: float, bound_y: float, n_threads: int | None = None
 ) -> SampledGram:
-    """Sum x x' over some rows and x y' over all of them, exactly. **Not private**: see `SampledGram`.
+    """Sum x x' over some rows and x y' over all of them, exactly. **Not private**.
 
-    Parameters
-    ----------
-    X, Y : array_like, .npy files or frames
-        Features and outcomes; X may also be a `dpfast.io.Table` that holds both.
-    rows : array_like of int (n_sampled,) or of bool (n_rows,)
-        The sample, as for `GramAccumulator.update`. For a private release it must be secret
-        (`dpfast.noise.sample_without_replacement`); it is not kept.
-    bound_x, bound_y, n_threads
-        As for `GramAccumulator`.
-
-    Returns
-    -------
-    SampledGram
-
-    Raises
-    ------
-    ValueError, TypeError
-        As for `gram`, whichever rows are in the sample: all are read before the sample is.
+    Tables are arrays, .npy files or frames, or one `dpfast.io.Table`; `rows` is as for `GramAccumulator.update`. For a
+    private release the sample must be secret (`dpfast.noise.sample_without_replacement`); it is not kept. All rows are
+    read, and refused where they must be, before the sample is.
 
     Examples
     --------
@@ -99,31 +74,9 @@ def sampled_gram(
 def cross_moments(
     X: object, Y: object = None, *, bound_x: float, bound_y: float, n_threads: int | None = None
 ) -> FixedPoint:
-    """Sum x y' over all rows, exactly, without X'X. **Not private**.
+    """Sum x y' over all rows of tables that `dpfast.io.blocks` reads, without X'X. **Not private**.
 
-    Parameters
-    ----------
-    X, Y : tables
-        Features and outcomes: anything `dpfast.io.blocks` reads. X may also be a `dpfast.io.Table` that holds both.
-    bound_x, bound_y, n_threads
-        As for `GramAccumulator`.
-
-    Returns
-    -------
-    FixedPoint of shape (n_features, n_outcomes)
-        Equal to the bit to `Gram.exact_xy` of the same rows.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As for `gram`; also if there are no outcomes, or the tables are Dask collections.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.statistics import cross_moments
-    >>> cross_moments(np.eye(2), np.array([0.5, 1.0]), bound_x=1.0, bound_y=1.0).to_float64().ravel()
-    array([0.5, 1. ])
+    Equal to the bit to `Gram.exact_xy` of the same rows.
     """
     table = X if isinstance(X, io.Table) else io.open_table(X, Y)
     if table.n_outcomes == 0:

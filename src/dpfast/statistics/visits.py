@@ -35,7 +35,7 @@ from dpfast.privacy.block_moments import BlockBounds
 from dpfast.statistics.accumulator import GramAccumulator, PersonAccumulator
 from dpfast.statistics.gram import Gram
 from dpfast.statistics.person_unit import PersonUnit
-from dpfast.statistics.returns import ReturnGrid, blocks_of, checked_discount, checked_pair, first_visits_kernel
+from dpfast.statistics.returns import ReturnGrid, blocks_of, checked_discount, first_visits_kernel
 
 _STEPS_PER_CHUNK = 1 << 16
 _VALUES_PER_CHUNK = 1 << 22
@@ -141,9 +141,9 @@ def sufficient_statistics(
     (array([1., 2.]), array([0.75, 1.75]))
     """
     gamma, horizon = checked_discount(gamma, horizon)
-    grid = ReturnGrid.for_range(*checked_pair("return_range", return_range))
-    xx = None if bound_xx is None else check.positive("bound_xx", bound_xx)
-    xy = None if bound_xy is None else check.positive("bound_xy", bound_xy)
+    grid = ReturnGrid.for_range(*check.limits("return_range", return_range))
+    xx = check.optional(check.positive, "bound_xx", bound_xx)
+    xy = check.optional(check.positive, "bound_xy", bound_xy)
     resolve_n_threads(n_threads)
     sums: _Sums | None = None
     n_states = n_trajectories = 0

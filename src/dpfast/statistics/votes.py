@@ -82,30 +82,12 @@ def block_votes(
     *,
     n_threads: int | None = None,
 ) -> IntArray:
-    """Count, for every feature, the blocks that selected it.
+    """Count, for every feature, the blocks that selected at most `size` features of theirs. **Not private**.
 
     A block whose selector raises, or returns anything but at most `size` distinct indices of features, votes for the
-    first `size` features; warnings raised meanwhile are not shown. So nothing of a block is seen but its votes.
-
-    Parameters
-    ----------
-    X, y : ndarray of shape (n, p) and (n,)
-        Finite.
-    blocks : ndarray of int64, shape (n,)
-        The block of each row, from 0 to ``n_blocks - 1``.
-    n_blocks : int
-        How many blocks there are.
-    size : int
-        Most votes of a block, from 1 to p.
-    selector : callable
-        See `Selector`.
-    n_threads : int, optional
-        Threads that select; the counts do not depend on it.
-
-    Returns
-    -------
-    ndarray of int64, shape (p,)
-        **Not private.** One row moves it by at most ``2 size`` in the L1 norm and ``sqrt(2 size)`` in the L2 norm.
+    first `size` features; warnings raised meanwhile are not shown. So nothing of a block is seen but its votes. One row
+    moves the counts by at most ``2 size`` in the L1 norm and ``sqrt(2 size)`` in the L2 norm; they do not depend on the
+    number of threads.
 
     Examples
     --------
@@ -138,22 +120,7 @@ def block_votes(
 
 
 def check_selector(selector: Selector, n_rows: int, n_features: int, size: int) -> None:
-    """Try a selector on public numbers, where its errors may be seen; in a block they may not.
-
-    Parameters
-    ----------
-    selector : callable
-        See `Selector`.
-    n_rows, n_features, size : int
-        Of the table to try it on, and of the support to ask for; public.
-
-    Raises
-    ------
-    TypeError
-        If it is not callable.
-    ValueError
-        If it raises an error, or returns anything but at most `size` distinct indices of features.
-    """
+    """Try a selector on a made-up table of that size, where its errors may be seen; in a block they may not."""
     if not callable(selector):
         raise TypeError(f"selector must be a callable (X, y, size) -> indices, got {type(selector).__name__}")
     X = np.cos(np.arange(n_rows * n_features, dtype=np.float64) ** 2).reshape(n_rows, n_features)
