@@ -1,4 +1,4 @@
-"""The public grid a release is rounded to, and centres as exact numbers of its cells."""
+"""The public grid that a release is rounded to, and what noise is added to, as exact numbers of its cells."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_STEPS = 2.0**_FINEST_STEPS_EXPONENT
 _EXPONENT_LIMIT = 900
 
 
-class Grid:
+class NoiseGrid:
     """The multiples of ``2**exponent``, with the steps that a unit of the noise's scale takes on them."""
 
     def __init__(self, scale: float, step: float | None = None) -> None:
@@ -55,22 +55,12 @@ class Grid:
 
 
 def default_grid(scale: float) -> float:
-    """Return the grid that noise of a scale is rounded to unless told otherwise: a power of two, from the scale alone.
-
-    Parameters
-    ----------
-    scale : float
-        Scale of the noise, positive and finite. Public.
-
-    Returns
-    -------
-    float
-        The power of two in ``(scale / 2**21, scale / 2**20]``.
+    """Return the grid that noise of a public scale is rounded to unless told otherwise, from the scale alone.
 
     Examples
     --------
     >>> from dpfast.noise import default_grid
-    >>> default_grid(3.0) == 2.0**-19
+    >>> default_grid(3.0) == 2.0**-19  # the power of two in (scale/2**21, scale/2**20]
     True
     """
     return math.ldexp(1.0, math.frexp(check.positive("scale", scale))[1] - 1 - _DEFAULT_STEPS_EXPONENT)
@@ -82,21 +72,8 @@ def grid_for_scales(least_scale: float, greatest_scale: float) -> float:
     A grid taken from the scale itself would tell it. Rounding noise of the least scale to this grid adds 1e-13 of its
     variance if the greatest is at most 8 times as large, and below 1e-4 up to 2e5 times.
 
-    Parameters
-    ----------
-    least_scale, greatest_scale : float
-        Scales of the noise for the most and the least favourable data that there could be, positive and finite. Public.
-
-    Returns
-    -------
-    float
-        The power of two in ``(least_scale / 2**21, least_scale / 2**20]``, or the smallest one that is at least
-        ``greatest_scale / 2**24`` if that is larger.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a scale is out of its range, or the least is above the greatest.
+    The scales are those for the most and the least favourable data that there could be. It is the power of two in
+    ``(least_scale/2**21, least_scale/2**20]``, or the smallest of at least ``greatest_scale/2**24`` if that is larger.
 
     Examples
     --------
@@ -112,24 +89,7 @@ def grid_for_scales(least_scale: float, greatest_scale: float) -> float:
 
 
 def finest_grid(scale: float) -> float:
-    """Return the finest grid that noise of a scale can be seen through, from the scale alone.
-
-    Parameters
-    ----------
-    scale : float
-        Scale of the noise, positive and finite. Public.
-
-    Returns
-    -------
-    float
-        The power of two in ``[scale / 2**38, scale / 2**37)``.
-
-    Examples
-    --------
-    >>> from dpfast.noise import finest_grid
-    >>> finest_grid(3.0) == 2.0**-36
-    True
-    """
+    """Return the finest grid that noise of a public scale can be seen through, from the scale alone."""
     return _power_at_least(check.positive("scale", scale), _FINEST_STEPS_EXPONENT)
 
 
@@ -139,10 +99,10 @@ def _power_at_least(scale: float, steps_exponent: int) -> float:
     return math.ldexp(1.0, exponent - (mantissa == 0.5) - steps_exponent)
 
 
-class Centre(ABC):
+class Cells(ABC):
     """Exact numbers in units of a grid: base cells, and fractions of a cell in [-1/2, 1/2] that are left over."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: NoiseGrid) -> None:
         self._grid = grid
 
     @abstractmethod
@@ -158,7 +118,7 @@ class Centre(ABC):
         """Fill `released` (out) with the base cells plus offsets, correctly rounded to double."""
 
 
-class _Origin(Centre):
+class _Origin(Cells):
     def split(self, start: int, stop: int) -> None:
         return None
 
@@ -169,10 +129,10 @@ class _Origin(Centre):
         kernel.join_cells(None, offsets, self._grid.step, released)
 
 
-class _DoubleCentre(Centre):
+class _DoubleCells(Cells):
     """The dyadic rationals that an array of doubles holds."""
 
-    def __init__(self, values: FloatArray, grid: Grid) -> None:
+    def __init__(self, values: FloatArray, grid: NoiseGrid) -> None:
         super().__init__(grid)
         self._values = values
         self._nearest = np.empty(0)
@@ -185,9 +145,9 @@ class _DoubleCentre(Centre):
         self._start = start
         return self._fractions
 
-    def repeated(self, copies: int) -> Centre:
-        """Return a centre that is this one so many times over."""
-        return _RepeatedCentre(self, len(self._values), self._grid)
+    def repeated(self, copies: int) -> Cells:
+        """Return the cells of these numbers so many times over."""
+        return _RepeatedCells(self, len(self._values), self._grid)
 
     def fraction(self, index: int) -> Fraction:
         left_over = Fraction(float(self._values[index])) - Fraction(float(self._nearest[index - self._start]))
@@ -197,14 +157,14 @@ class _DoubleCentre(Centre):
         kernel.join_cells(self._nearest, offsets, self._grid.step, released)
 
 
-class _FixedPointCentre(Centre):
+class _FixedPointCells(Cells):
     """Exact 128-bit sums: whole cells are kept in 128 bits, and what remains is rounded to double only to be looked at.
 
     Entry i is ``integer * 2**exponent``; on a coarser grid ``2**(exponent + shift)`` its cell is the integer shifted
     right, half a cell added first.
     """
 
-    def __init__(self, values: FixedPoint, grid: Grid) -> None:
+    def __init__(self, values: FixedPoint, grid: NoiseGrid) -> None:
         super().__init__(grid)
         self._values = values
         self._shift = grid.exponent - values.exponent
@@ -239,13 +199,13 @@ class _FixedPointCentre(Centre):
         cell = (integer + self._unit // 2) // self._unit
         return cell, integer - cell * self._unit
 
-    def repeated(self, copies: int) -> Centre:
-        """Return a centre that is this one so many times over."""
+    def repeated(self, copies: int) -> Cells:
+        """Return the cells of these numbers so many times over."""
         # Cells below 2**53 are exact in double, and sums with offsets are then rounded as correctly as in 128 bits.
         if np.all(np.abs(self._values.to_float64()) < 2.0**53 * self._grid.step):
-            return _RepeatedCentre(self, self._values.shape[0], self._grid)
+            return _RepeatedCells(self, self._values.shape[0], self._grid)
         high, low = np.tile(self._values.high, copies), np.tile(self._values.low, copies)
-        return _FixedPointCentre(FixedPoint(high, low, self._values.exponent), self._grid)
+        return _FixedPointCells(FixedPoint(high, low, self._values.exponent), self._grid)
 
     def fraction(self, index: int) -> Fraction:
         return Fraction(self._split_integer(self._values.integer(index))[1], self._unit)
@@ -259,15 +219,15 @@ class _FixedPointCentre(Centre):
             released[:] = [_to_double(c + int(o), self._grid.exponent) for c, o in zip(self._cells, whole, strict=True)]
 
 
-class _RepeatedCentre(Centre):
-    """A short centre over and over: split once, and laid out so that every block of draws finds it in one slice."""
+class _RepeatedCells(Cells):
+    """A few numbers over and over: split once, and laid out so that every block of draws finds it in one slice."""
 
-    def __init__(self, centre: _DoubleCentre | _FixedPointCentre, length: int, grid: Grid) -> None:
+    def __init__(self, once: _DoubleCells | _FixedPointCells, length: int, grid: NoiseGrid) -> None:
         super().__init__(grid)
-        self._centre = centre
+        self._once = once
         self._length = length
-        fractions, nearest = centre.split(0, length), np.empty(length)
-        centre.join(np.full(length, -0.0), 0, nearest)
+        fractions, nearest = once.split(0, length), np.empty(length)
+        once.join(np.full(length, -0.0), 0, nearest)
         copies = 1 + -(-BLOCK_WORDS // length)
         self._fractions, self._nearest = np.tile(fractions, copies), np.tile(nearest, copies)
 
@@ -276,7 +236,7 @@ class _RepeatedCentre(Centre):
         return self._fractions[self._start : self._start + stop - start]
 
     def fraction(self, index: int) -> Fraction:
-        return self._centre.fraction(index % self._length)
+        return self._once.fraction(index % self._length)
 
     def join(self, offsets: FloatArray, start: int, released: FloatArray) -> None:
         nearest = self._nearest[self._start : self._start + len(offsets)]
@@ -290,7 +250,7 @@ def _to_double(cell: int, exponent: int) -> float:
         return math.copysign(math.inf, cell)
 
 
-def as_centre(center: Center, shape: tuple[int, ...], grid: Grid) -> Centre:
+def cells_of(center: Center, shape: tuple[int, ...], grid: NoiseGrid) -> Cells:
     """Return what a release is made about; an array of its last axes, such as a scalar, is the same along the first.
 
     TypeError or ValueError if it is not of doubles, not finite, or of another shape.
@@ -299,14 +259,14 @@ def as_centre(center: Center, shape: tuple[int, ...], grid: Grid) -> Centre:
         return _Origin(grid)
     if isinstance(center, FixedPoint):
         actual, flat = center.shape, FixedPoint(center.high.ravel(), center.low.ravel(), center.exponent)
-        exact: _DoubleCentre | _FixedPointCentre = _FixedPointCentre(flat, grid)
+        exact: _DoubleCells | _FixedPointCells = _FixedPointCells(flat, grid)
     else:
         values = np.asarray(float(center) if type(center) is int and abs(center) <= 2**53 else center)
         if values.dtype != np.float64:
             raise TypeError(f"center must be None, float64 or FixedPoint, not {values.dtype}")
         if not np.isfinite(values).all():
             raise ValueError("center must be finite")
-        actual, exact = values.shape, _DoubleCentre(in_c_order(values).ravel(), grid)
+        actual, exact = values.shape, _DoubleCells(in_c_order(values).ravel(), grid)
     leading = len(shape) - len(actual)
     if actual != shape and (leading < 0 or actual != shape[leading:] or 0 in actual):
         raise ValueError(f"center has shape {actual}, and the release {shape}")

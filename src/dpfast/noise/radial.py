@@ -19,7 +19,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, Words
 
 from .exact import LazyUniform, digits_for
-from .grid import Center, Centre, Grid, as_centre
+from .grid import Cells, Center, NoiseGrid, cells_of
 from .intervals import Interval, contexts, cosine, pi, sine
 from .samplers import Offsets, in_cells, laplace, logarithm_error
 from .source import BitSource, Stream, check_source
@@ -92,15 +92,15 @@ def draw_vector(
     dim = check.positive_integer("dim", dim)
     if dim == 1:
         return laplace(scale, 1, source, center=center, grid=grid)
-    cells = Grid(scale, grid)
-    centre = as_centre(center, (dim,), cells)
+    public = NoiseGrid(scale, grid)
+    cells = cells_of(center, (dim,), public)
     stream = check_source(source).open()
     uniforms = _Uniforms(dim, stream)
-    offsets, undecided = _draw_double(uniforms, centre.split(0, dim), cells.steps, widening)
+    offsets, undecided = _draw_double(uniforms, cells.split(0, dim), public.steps, widening)
     for i in undecided.tolist():
-        offsets[i] = _decide(uniforms, i, centre, cells.exact_steps)
+        offsets[i] = _decide(uniforms, i, cells, public.exact_steps)
     released = np.empty(dim)
-    centre.join(offsets, 0, released)
+    cells.join(offsets, 0, released)
     return released
 
 
@@ -220,13 +220,13 @@ def _squared_norm(halves: _Approximation, gaussians: _Approximation) -> _Approxi
     )
 
 
-def _decide(uniforms: _Uniforms, coordinate: int, centre: Centre, steps: Fraction) -> int:
+def _decide(uniforms: _Uniforms, coordinate: int, cells: Cells, steps: Fraction) -> int:
     """Return the offset of one coordinate, revealing bits until its interval lies in one cell."""
     n_words = 1
     while True:
         digits = digits_for(64 * n_words)
         noise = uniforms.radius_over_norm(n_words) * uniforms.gaussian(coordinate, n_words) * Interval.of(steps, digits)
-        shifted = noise + Interval.of(centre.fraction(coordinate) + _HALF, digits)
+        shifted = noise + Interval.of(cells.fraction(coordinate) + _HALF, digits)
         low, high = math.floor(shifted.low), math.floor(shifted.high)
         if low == high:
             return low

@@ -19,7 +19,7 @@ from dpfast._arrays import FloatArray, Words
 from dpfast.kernels import gaussian_noise as kernel
 
 from .exact import Tail, decide_offset, exponential_magnitude, exponential_tail, gaussian_magnitude, gaussian_tail
-from .grid import Center, Grid, as_centre
+from .grid import Center, NoiseGrid, cells_of
 from .source import BLOCK_WORDS, BitSource, check_source
 
 Size: TypeAlias = int | tuple[int, ...]
@@ -148,35 +148,13 @@ def laplace(
 ) -> FloatArray:
     """Return `center` plus Laplace noise of density ``exp(-|z|/scale)/(2 scale)``, rounded to a public grid, exactly.
 
-    Privacy: entries drawn independently make a release of L1 sensitivity Delta (Delta/scale)-DP.
-
-    Parameters
-    ----------
-    scale : float
-        Mean magnitude, in the units of `center`. Public.
-    size, source, center, grid
-        As for `gaussian`.
-
-    Returns
-    -------
-    ndarray of float64
-        Multiples of the grid.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range.
+    Privacy: entries drawn independently make a release of L1 sensitivity Delta (Delta/scale)-DP. Arguments, errors and
+    the result are those of `gaussian`, but that the scale is the mean magnitude.
 
     References
     ----------
     C. Dwork, F. McSherry, K. Nissim and A. Smith, "Calibrating Noise to Sensitivity in Private Data Analysis",
     TCC 2006, Example 1.
-
-    Examples
-    --------
-    >>> from dpfast.noise import SeededSource, laplace
-    >>> laplace(1.0, (2, 3), SeededSource(0)).shape
-    (2, 3)
     """
     return release(LaplaceLaw(), scale, size, source, center=center, grid=grid)
 
@@ -191,23 +169,23 @@ def release(
     grid: float | None = None,
     widening: float = 0.0,
 ) -> FloatArray:
-    """Return independent draws of a symmetric law about a centre, through a grid.
+    """Return independent draws of a symmetric law about `center`, through a grid.
 
     `widening` is added to the margin, in cells: 1 sends every draw through the exact decision, which must not change
     what is released.
     """
-    cells = Grid(scale, grid)
+    public = NoiseGrid(scale, grid)
     shape = check.shape("size", size)
-    centre = as_centre(center, shape, cells)
+    cells = cells_of(center, shape, public)
     stream = check_source(source).open()
     released = np.empty(shape)
     flat = released.reshape(-1)
     for start in range(0, flat.size, BLOCK_WORDS):
         stop = min(start + BLOCK_WORDS, flat.size)
         words = stream.words(stop - start)
-        offsets, undecided = law.draw(words, centre.split(start, stop), cells.steps, widening)
+        offsets, undecided = law.draw(words, cells.split(start, stop), public.steps, widening)
         for i in undecided.tolist():
-            more, fraction = stream.branch(start + i), centre.fraction(start + i)
-            offsets[i] = decide_offset(int(words[i]), more, fraction, cells.exact_steps, law.tail, law.magnitude)
-        centre.join(offsets, start, flat[start:stop])
+            more, fraction = stream.branch(start + i), cells.fraction(start + i)
+            offsets[i] = decide_offset(int(words[i]), more, fraction, public.exact_steps, law.tail, law.magnitude)
+        cells.join(offsets, start, flat[start:stop])
     return released

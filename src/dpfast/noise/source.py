@@ -128,10 +128,6 @@ class BitSource(ABC):
         """Return the key of the main streams and the key of the branches."""
 
     @abstractmethod
-    def _after_fork(self) -> _Numbering:
-        """Return the numbering to go on with in a child, leaving the parent's streams to the parent."""
-
-    @abstractmethod
     def bound(self, *context: Any) -> BitSource:
         """Return the source to draw one release from.
 
@@ -144,8 +140,11 @@ class BitSource(ABC):
         """Open the stream of one call, which no other call, thread or process shares."""
         numbering = self._numbering
         if numbering.generation != _forks_survived:
-            # Two threads of a child may both come here: each goes on with keys of its own, and either may be kept.
-            numbering = self._numbering = self._after_fork()
+            if self.reproducible:
+                raise RuntimeError("a SeededSource was carried across a fork: give every process a seed of its own")
+            # The parent's streams are left to the parent. Two threads of a child may both come here: each goes on with
+            # keys of its own, and either may be kept.
+            numbering = self._numbering = _Numbering(*self._make_keys())
         return numbering.open()
 
     def words(self, n: int) -> Words:
@@ -178,9 +177,6 @@ class SecureSource(BitSource):
 
     def _make_keys(self) -> tuple[bytes, bytes]:
         return os.urandom(_KEY_BYTES), os.urandom(_KEY_BYTES)
-
-    def _after_fork(self) -> _Numbering:
-        return _Numbering(*self._make_keys())
 
     def __reduce__(self) -> tuple[type[SecureSource], tuple[()]]:
         return SecureSource, ()
@@ -240,9 +236,6 @@ class SeededSource(BitSource):
             message = b"dpfast.noise.SeededSource:1:" + seed_bytes
         keys = hashlib.sha512(message).digest()
         return keys[:_KEY_BYTES], keys[_KEY_BYTES:]
-
-    def _after_fork(self) -> NoReturn:
-        raise RuntimeError("a SeededSource was carried across a fork: give every process a seed of its own")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a SeededSource is neither copied nor pickled: give every worker a seed of its own")

@@ -24,29 +24,10 @@ _BITS_PER_DRAW = 128
 
 
 def sample_without_replacement(n_total: int, n_sampled: int, source: BitSource) -> IntArray:
-    """Return a uniformly random set of row indices, in increasing order.
+    """Return a uniformly random set of `n_sampled` row indices below `n_total`, in increasing order.
 
     Privacy: `dpfast.privacy.subsampled_budget` and `subsampled_moment_scales` count on this sample staying secret. It
     must never be released, stored or shown, nor a release be repeated on it.
-
-    Parameters
-    ----------
-    n_total : int
-        How many rows there are, below 2**63.
-    n_sampled : int
-        How many of them to sample, from 0 to `n_total`.
-    source : BitSource
-        Where the bits come from.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_sampled,)
-        Distinct, increasing. Each of the sets of this size has the same probability.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range.
 
     Examples
     --------
@@ -106,33 +87,14 @@ def _largest_word(n_total: int) -> int:
 
 
 def random_blocks(n_rows: int, n_blocks: int, source: BitSource, *, equal: bool) -> IntArray:
-    """Assign every row to one of the blocks.
+    """Return the block that each row is assigned to.
+
+    Either the sizes of blocks differ by at most 1 (`equal`: a random permutation, cut into pieces), or each row is
+    assigned independently of all others.
 
     Privacy: the assignment depends on nobody's values and may be public. Where the number of rows is private, blocks
     must not be made equal: then one row more would move others to other blocks. Drawn for each row on its own, it does
     not.
-
-    Parameters
-    ----------
-    n_rows : int
-        How many rows there are, at least 0.
-    n_blocks : int
-        How many blocks, at least 1.
-    source : BitSource
-        Where the bits come from.
-    equal : bool
-        Whether the sizes of blocks differ by at most 1 (a random permutation, cut into pieces), or each row is assigned
-        independently of all others.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_rows,)
-        The block of each row.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range.
 
     Examples
     --------
