@@ -55,10 +55,9 @@ from dpfast.solvers import (
     Lasso,
     Proximable,
     SquaredLoss,
-    minimise_smooth,
 )
 from dpfast.solvers.loss_sums import CallableLossSum, GeneralisedLinear, LeastSquares, LossBounds
-from dpfast.solvers.smooth_convex import SmoothConvexFunction, smallest_smooth_tolerance
+from dpfast.solvers.smooth_convex import SmoothConvexFunction, minimise_smooth, smallest_smooth_tolerance
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import NORM_SLACK, RowMap
 

@@ -1,8 +1,6 @@
 """Mathematics on released or public values; knows nothing of privacy."""
 
 from dpfast._lazy import lazy
-from dpfast.solvers.best_subset import SupportScores
-from dpfast.solvers.certificates import Minimiser
 from dpfast.solvers.constraints import Box, L1Ball, L2Ball
 from dpfast.solvers.losses import (
     CallableLoss,
@@ -13,8 +11,6 @@ from dpfast.solvers.losses import (
     SquaredLoss,
 )
 from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
-from dpfast.solvers.quadratic import minimise_quadratic
-from dpfast.solvers.smooth_convex import minimise_smooth
 from dpfast.solvers.sphere import quadratic_over_ball, quadratic_over_sphere
 
 __all__ = [
@@ -26,30 +22,27 @@ __all__ = [
     "L2Ball",
     "Lasso",
     "LogisticLoss",
-    "Minimiser",
     "Proximable",
     "Ridge",
     "SmoothedHinge",
     "SmoothedHuber",
     "SquaredLoss",
-    "SupportScores",
-    "minimise_quadratic",
-    "minimise_smooth",
     "quadratic_over_ball",
     "quadratic_over_sphere",
 ]
 
 # What else was to be found here is the package's own.
 _OTHERS = {
-    "best_subset": "score_error",
+    "best_subset": "SupportScores score_error",
+    "certificates": "Minimiser",
     "damped": "DenoisedMoments components_beyond damped_solve hidden_reach noise_edge noise_floor",
     "loss_sums": "CallableLossSum GeneralisedLinear LeastSquares LossBounds",
     "projection": "LabelFactor",
     "proximal_point": "minimise_convex",
-    "quadratic": "FactorMatrix smallest_quadratic_tolerance",
+    "quadratic": "FactorMatrix minimise_quadratic smallest_quadratic_tolerance",
     "ridge": "MomentNoise NoisyMoments RidgeSolution Shrinkage automatic_diagonal_ridge automatic_ridge "
     "positive_semidefinite ridge_from_moments ridge_from_rows ridge_of_each_outcome",
-    "smooth_convex": "SmoothConvexFunction smallest_smooth_tolerance",
+    "smooth_convex": "SmoothConvexFunction minimise_smooth smallest_smooth_tolerance",
 }
 __getattr__, __dir__ = lazy(
     __name__, {name: f"{__name__}.{module}" for module, names in _OTHERS.items() for name in names.split()}

@@ -20,18 +20,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.kernels import support_scores as kernel
 from dpfast.kernels.threads import resolve_n_threads, run_in_threads
+from dpfast.solvers.rounding import ROUND_UP_ONE, UNIT
 
 #: Supports scored at a time: their scores take a megabyte, and threads have some 10 ms to work before they meet.
 BLOCK_SUPPORTS = 1 << 17
@@ -43,23 +43,8 @@ _SUPPORTS_PER_THREAD = 2000
 class SupportScores:
     """The scores of all supports of one size, in lexicographic order, computed in blocks.
 
-    Parameters
-    ----------
-    xx : array_like of shape (p, p)
-        X'X, symmetric.
-    xy : array_like of shape (p,)
-        X'y.
-    size : int
-        Features in a support, from 1 to p.
-    ridge : float
-        Added to the diagonal, positive: it makes the minimiser of a support unique.
-    tolerance : float
-        Duality gap that a score may have, positive; see `score_error`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of its range.
+    `xx` is X'X, symmetric, `xy` X'y, `size` the number of features in a support; a positive `ridge` on the diagonal
+    makes the minimiser of a support unique, `tolerance` is the duality gap that a score may have (`score_error`).
 
     Examples
     --------
@@ -73,28 +58,23 @@ class SupportScores:
     xx: FloatArray
     xy: FloatArray
     size: int
+    _: KW_ONLY
     ridge: float
     tolerance: float
 
-    def __init__(self, xx: ArrayLike, xy: ArrayLike, size: int, *, ridge: float, tolerance: float) -> None:
-        matrix, vector = (np.array(values, np.float64, order="C") for values in (xx, xy))
+    def __post_init__(self) -> None:
+        matrix, vector = (np.array(values, np.float64, order="C") for values in (self.xx, self.xy))
         p = len(vector) if vector.ndim == 1 else 0
         if p == 0 or matrix.shape != (p, p):
             raise ValueError(f"xx and xy must have shapes (p, p) and (p,), got {matrix.shape} and {vector.shape}")
         if not (np.isfinite(matrix).all() and np.isfinite(vector).all()) or not np.array_equal(matrix, matrix.T):
             raise ValueError("xx and xy must be finite, and xx symmetric")
-        size = check.positive_integer("size", size)
-        if size > p:
-            raise ValueError(f"size must be at most the number of features, {p}, got {size}")
-        fields = {
-            "xx": matrix,
-            "xy": vector,
-            "size": size,
-            "ridge": check.positive("ridge", ridge),
-            "tolerance": check.positive("tolerance", tolerance),
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        if check.positive_integer("size", self.size) > p:
+            raise ValueError(f"size must be at most the number of features, {p}, got {self.size}")
+        object.__setattr__(self, "xx", matrix)
+        object.__setattr__(self, "xy", vector)
+        for name in ("ridge", "tolerance"):
+            object.__setattr__(self, name, check.positive(name, getattr(self, name)))
 
     @property
     def n_supports(self) -> int:
@@ -110,16 +90,7 @@ class SupportScores:
     ) -> Iterator[FloatArray]:
         """Compute all scores, a block at a time; they do not depend on the number of threads.
 
-        Parameters
-        ----------
-        n_threads : int, optional
-            Threads that score.
-        progress : callable, optional
-            Told, after every block, how many supports have been scored and how many there are.
-
-        Yields
-        ------
-        ndarray of shape (n,)
+        After every block `progress` is told how many supports have been scored and how many there are.
         """
         for start in range(0, self.n_supports, BLOCK_SUPPORTS):
             stop = min(start + BLOCK_SUPPORTS, self.n_supports)
@@ -157,30 +128,9 @@ def exact_box_minimum(matrix: list[list[Fraction]], vector: list[Fraction]) -> t
     It ends: with theta_j the last coordinate, the least value over the others is convex in theta_j, so once they are
     right for theta_j at a bound or free, and it is not, it moves to where it stays after at most two changes.
 
-    Parameters
-    ----------
-    matrix : list of lists of Fraction
-        A, symmetric and positive definite.
-    vector : list of Fraction
-        g.
-
-    Returns
-    -------
-    tuple of Fraction and list of Fraction
-        The least value and the minimiser, exactly.
-
-    References
-    ----------
     Murty, K. G. (1974). Note on a Bard-type scheme for solving the complementarity problem. Opsearch 11.
     Judice, J. J., Pires, F. M. (1989). Direct methods for convex quadratic programs subject to box constraints.
     Investigacao Operacional 9.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> from dpfast.solvers.best_subset import exact_box_minimum
-    >>> exact_box_minimum([[Fraction(1)]], [Fraction(3)])
-    (Fraction(-5, 2), [Fraction(1, 1)])
     """
     n = len(vector)
     sides = [0] * n
@@ -221,57 +171,19 @@ def _solved(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fractio
 def score_error(size: int, curvature: float, gradient: float, tolerance: float) -> float:
     """Bound on the error of computed scores: half the length of the interval that holds computed less exact.
 
-    The middle of the interval is shared by all scores, and a common shift changes no comparison of scores.
-
-    Parameters
-    ----------
-    size : int
-        Features in a support.
-    curvature, gradient : float
-        At least the sums of |entries| of X'X (with the ridge) and of X'y on any support. From public numbers, where
-        the bound is to be relied on for privacy.
-    tolerance : float
-        As for `SupportScores`.
-
-    Returns
-    -------
-    float
-        ``tolerance/2 + 8 (size + 2) 2^-53 (curvature + gradient)``, rounded up; the proof stands at the top of this
-        module.
-
-    Examples
-    --------
-    >>> from dpfast.solvers import score_error
-    >>> score_error(3, 1e6, 1e6, 1e-3) < 0.501e-3
-    True
+    The middle of the interval is shared by all scores, and a common shift changes no comparison of scores. `curvature`
+    and `gradient` are at least the sums of |entries| of X'X (with the ridge) and of X'y on any support: from public
+    numbers, where privacy relies on the bound. It is tolerance/2 + 8 (size + 2) 2^-53 (curvature + gradient), rounded
+    up; the proof stands at the top of this module.
     """
     size = check.positive_integer("size", size)
     sums = check.nonnegative("curvature", curvature) + check.nonnegative("gradient", gradient)
-    rounding = 8.0 * (size + 2) * 2.0**-53 * sums
-    return (0.5 * check.nonnegative("tolerance", tolerance) + rounding) * (1.0 + 2.0**-48)
+    rounding = 8.0 * (size + 2) * UNIT * sums
+    return (0.5 * check.nonnegative("tolerance", tolerance) + rounding) * ROUND_UP_ONE
 
 
 def support_at(index: int, n_features: int, size: int) -> IntArray:
-    """Return the support at a place in the lexicographic order of all of one size.
-
-    Parameters
-    ----------
-    index : int
-        From 0 to the number of supports less one.
-    n_features, size : int
-        Features in all, and in a support.
-
-    Returns
-    -------
-    ndarray of int64, shape (size,)
-        Increasing.
-
-    Examples
-    --------
-    >>> from dpfast.solvers.best_subset import support_at
-    >>> support_at(5, 4, 2)
-    array([2, 3])
-    """
+    """Return the support at a place in the lexicographic order of all of one size, increasing."""
     support, feature = np.empty(size, np.int64), 0
     for place in range(size):
         while (behind := math.comb(n_features - feature - 1, size - place - 1)) <= index:

@@ -59,15 +59,10 @@ _STEPS_PER_CERTIFICATE = 500
 
 @dataclass(frozen=True)
 class Minimiser:
-    """A point near the minimiser of a problem.
+    """A point near the minimiser of a problem, and a proved bound on its L2 distance from it.
 
-    Parameters
-    ----------
-    x : ndarray of shape (n,)
-        The point.
-    distance_bound : float
-        Proved upper bound on its L2 distance from the exact minimiser, at most the tolerance asked for. It depends on
-        the problem's data: what is calibrated for privacy uses the tolerance.
+    The bound is at most the tolerance asked for. It depends on the problem's data: what is calibrated for privacy uses
+    the tolerance.
     """
 
     x: FloatArray

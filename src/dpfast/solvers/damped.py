@@ -28,77 +28,24 @@ _OWN_SHARE = 0.02
 
 
 def noise_edge(n_features: int, off_diagonal: float) -> float:
-    """Return where the spectrum of symmetric noise ends.
+    """Return where the spectrum of symmetric noise ends, 2 sigma sqrt(d), sigma that of its entries off the diagonal.
 
-    Parameters
-    ----------
-    n_features : int
-        Rows of the matrix, d.
-    off_diagonal : float
-        Standard deviation of its entries off the diagonal, sigma.
-
-    Returns
-    -------
-    float
-        2 sigma sqrt(d).
-
-    References
-    ----------
     Wigner, E. P. (1958). On the distribution of the roots of certain symmetric matrices. Annals of Mathematics 67.
-
-    Examples
-    --------
-    >>> from dpfast.solvers import noise_edge
-    >>> noise_edge(100, 1.0)
-    20.0
     """
     return 2.0 * off_diagonal * math.sqrt(n_features)
 
 
 def noise_floor(n_features: int, off_diagonal: float) -> float:
-    """Return the least that an eigenvalue of noisy moments should count for: sqrt(2) times the edge of the noise.
-
-    Parameters
-    ----------
-    n_features, off_diagonal
-        As for `noise_edge`.
-
-    Returns
-    -------
-    float
-    """
+    """Return the least that an eigenvalue of noisy moments should count for: sqrt(2) times the edge of the noise."""
     return _FLOOR_OF_EDGE * noise_edge(n_features, off_diagonal)
 
 
 def damped_solve(
     xx: FloatArray, right: FloatArray, penalty: float, floor: float, n_components: int | None = None
 ) -> FloatArray:
-    """Solve with the eigenvalues of noisy moments damped.
+    """Return V diag(1/max(max(v, 0) + penalty, floor)) V' right, for symmetric xx = V diag(v) V'.
 
-    Parameters
-    ----------
-    xx : ndarray of shape (..., d, d)
-        Symmetric.
-    right : ndarray of shape (d, k) or (..., d, k)
-        Right-hand sides.
-    penalty : float
-        Added to every eigenvalue, once negative ones are raised to 0.
-    floor : float
-        Least value of an eigenvalue with its penalty.
-    n_components : int, optional
-        Keep the largest so many eigenvalues; the inverse is zero on the others.
-
-    Returns
-    -------
-    ndarray of shape (..., d, k)
-        V diag(1/max(max(v, 0) + penalty, floor)) V' right, for xx = V diag(v) V'.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.solvers import damped_solve
-    >>> damped_solve(np.diag([9.0, -2.0]), np.ones((2, 1)), 1.0, 5.0).ravel().tolist()
-    [0.1, 0.2]
+    With `n_components` the inverse is zero but on that many of the largest eigenvalues.
     """
     values, vectors = np.linalg.eigh(xx)
     inverse = 1.0 / np.maximum(np.maximum(values, 0.0) + penalty, floor)
@@ -109,19 +56,7 @@ def damped_solve(
 
 
 def components_beyond(xx: FloatArray, threshold: float) -> int:
-    """Count the eigenvalues above a threshold; at least one.
-
-    Parameters
-    ----------
-    xx : ndarray of shape (d, d)
-        Symmetric.
-    threshold : float
-        As `noise_floor` gives it.
-
-    Returns
-    -------
-    int
-    """
+    """Count the eigenvalues above a threshold, such as `noise_floor`; at least one."""
     return max(1, int(np.sum(np.linalg.eigvalsh(xx) > threshold)))
 
 
@@ -133,24 +68,17 @@ class DenoisedMoments:
     eigenvector by an angle whose squared cosine is 1 - d sigma^2/k^2, if it stands out of the noise at all
     (k > sigma sqrt(d)); otherwise both are lost [1]_. Both are undone here, on average.
 
-    Parameters
-    ----------
-    values : ndarray of shape (k,)
-        Eigenvalues of X'X that stand out, as they were without noise.
-    vectors : ndarray of shape (d, k)
-        Their eigenvectors, noisy as they are.
-    cosines : ndarray of shape (k,)
-        Of the angles by which noise turned them.
-
     References
     ----------
     .. [1] Benaych-Georges, F., Nadakuditi, R. R. (2011). The eigenvalues and eigenvectors of finite, low rank
        perturbations of large random matrices. Advances in Mathematics 227, Section 3.1.
+    .. [2] Tracy, C. A., Widom, H. (1996). On orthogonal and symplectic matrix ensembles. Communications in
+       Mathematical Physics 177.
     """
 
-    values: FloatArray
-    vectors: FloatArray
-    cosines: FloatArray
+    values: FloatArray  # eigenvalues of X'X that stand out, as they were without noise
+    vectors: FloatArray  # their eigenvectors, noisy as they are, in columns
+    cosines: FloatArray  # of the angles by which noise turned them
 
     @classmethod
     def of(cls, xx: FloatArray, off_diagonal: float) -> DenoisedMoments:
@@ -158,29 +86,6 @@ class DenoisedMoments:
 
         What does not stand out is taken to be zero: eigenvalues no larger than noise alone has with a probability of
         0.01, by the law of Tracy and Widom [2]_.
-
-        Parameters
-        ----------
-        xx : ndarray of shape (d, d)
-            Noisy second moments.
-        off_diagonal : float
-            sigma.
-
-        Returns
-        -------
-        DenoisedMoments
-
-        References
-        ----------
-        .. [2] Tracy, C. A., Widom, H. (1996). On orthogonal and symplectic matrix ensembles. Communications in
-           Mathematical Physics 177.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpfast.solvers import DenoisedMoments
-        >>> DenoisedMoments.of(np.diag([10.0, 1.0]), 1.0).xx.round(2).tolist()
-        [[9.8, 0.0], [0.0, 0.0]]
         """
         values, vectors = np.linalg.eigh(xx)
         features = len(xx)
@@ -205,15 +110,7 @@ class DenoisedMoments:
     def turned_back(self, paths: FloatArray) -> FloatArray:
         """Give back to the directions that stand out what of columns seems to lie outside since these were turned.
 
-        Parameters
-        ----------
-        paths : ndarray of shape (d, n)
-            Columns known without noise.
-
-        Returns
-        -------
-        ndarray of shape (d, n)
-            As long as they were, unless that takes more than lies outside.
+        The columns are known without noise, and stay as long as they were, unless that takes more than lies outside.
         """
         coordinates = self.vectors.T @ paths
         outside = paths - self.vectors @ coordinates
@@ -232,18 +129,8 @@ class DenoisedMoments:
         """Return the length that columns have in hidden directions, as far as it is no chance and not their own noise.
 
         Of what lies outside of the directions that stand out, the turning of these explains up to the 95% limit of a
-        chi-squared variable, and noise of a column's own a share of 2% of its length.
-
-        Parameters
-        ----------
-        paths : ndarray of shape (d, n)
-            Columns known without noise.
-        turning : float
-            Variance of the noise that turns directions, in units of that off the diagonal.
-
-        Returns
-        -------
-        ndarray of shape (n,)
+        chi-squared variable, and noise of a column's own a share of 2% of its length. `turning` is the variance of the
+        noise that turns directions, in units of that off the diagonal.
         """
         others = max(len(paths) - len(self.values), 1)
         outside = np.sum((paths - self.vectors @ (self.vectors.T @ paths)) ** 2, axis=0)
@@ -258,28 +145,8 @@ def hidden_reach(energy: float, penalty: float, floor: float) -> float:
 
     With X = U diag(sqrt(k)) V', a prediction of X_post from a target t is the sum of (V't)_i sqrt(k_i) (U'X_post)_i
     over k_i + penalty. So for a target of length 1 in hidden directions the difference is at most
-    ``||X_post|| max_k sqrt(k) (1/(k + penalty) - 1/floor)`` there.
-
-    Parameters
-    ----------
-    energy : float
-        Squared length of the outcomes in hidden directions.
-    penalty : float
-        As for `damped_solve`.
-    floor : float
-        As for `damped_solve`; eigenvalues below a millionth of it are taken to be zero.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> from dpfast.solvers import hidden_reach
-    >>> hidden_reach(4.0, 1.0, 1e9) - 4.0**0.5 / 2 < 1e-4
-    True
-    >>> hidden_reach(4.0, 10.0, 10.0)
-    0.0
+    ``||X_post|| max_k sqrt(k) (1/(k + penalty) - 1/floor)`` there, `energy` the squared length of the outcomes in
+    hidden directions. Eigenvalues below a millionth of the floor are taken to be zero.
     """
     if penalty >= floor:
         return 0.0

@@ -13,6 +13,7 @@ Gradients are sums of two doubles, so that what is certified is not limited by t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import reduce
 
 import numpy as np
@@ -37,6 +38,7 @@ _ROWS_PER_PART = 1024
 _DOUBLES_PER_THREAD = 200_000
 
 
+@dataclass(eq=False)
 class LossBounds:
     """What is known of a sum of losses in the place of the sum: its constants.
 
@@ -44,24 +46,20 @@ class LossBounds:
     and the size of outcomes, and are not verified. `by_moments`: a squared loss that is known by moments.
     """
 
-    def __init__(
-        self,
-        n_rows: int,
-        n: int,
-        loss: GeneralisedLinearLoss,
-        *,
-        row_bound: float,
-        outcome_bound: float = 1.0,
-        by_moments: bool = False,
-    ) -> None:
-        if not isinstance(loss, GeneralisedLinearLoss):
-            raise TypeError(f"loss must be a GeneralisedLinearLoss, got {type(loss).__name__}")
-        self.loss = loss
-        self._n_rows = check.positive_integer("n_rows", n_rows)
-        self.n = check.positive_integer("n", n)
-        self.row_bound = in_range("row_bound", row_bound)
-        self.outcome_bound = in_range("outcome_bound", outcome_bound)
-        self._by_moments = by_moments
+    n_rows: int
+    n: int
+    loss: GeneralisedLinearLoss
+    _: KW_ONLY
+    row_bound: float
+    outcome_bound: float = 1.0
+    by_moments: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.loss, GeneralisedLinearLoss):
+            raise TypeError(f"loss must be a GeneralisedLinearLoss, got {type(self.loss).__name__}")
+        self.n_rows, self.n = check.positive_integer("n_rows", self.n_rows), check.positive_integer("n", self.n)
+        self.row_bound = in_range("row_bound", self.row_bound)
+        self.outcome_bound = in_range("outcome_bound", self.outcome_bound)
 
     @property
     def strong_convexity(self) -> float:
@@ -71,22 +69,22 @@ class LossBounds:
     @property
     def smoothness(self) -> float:
         """n_rows row_bound^2 times the loss's largest second derivative."""
-        return float(self._n_rows) * self.row_bound**2 * self.loss.second_derivative_bound() * ROUND_UP
+        return float(self.n_rows) * self.row_bound**2 * self.loss.second_derivative_bound() * ROUND_UP
 
     def gradient_bound(self, norm: float) -> float:
         """n_rows row_bound times the loss's largest derivative where ||x|| <= norm."""
         slope = self.loss.derivative_bound(self.row_bound * norm, self.outcome_bound)
-        return self._n_rows * self.row_bound * slope * ROUND_UP
+        return self.n_rows * self.row_bound * slope * ROUND_UP
 
     def gradient_error(self, norm: float) -> float:
         """Upper bound on the L2 error of a computed gradient where ||x|| <= norm."""
-        if self._by_moments:
+        if self.by_moments:
             return self._error_of_moments(norm)
         if isinstance(self.loss, CallableLoss):
             # Of an inner product of n doubles in any order, and of x, a sum of two, rounded to one.
             of_predictions = 1.1 * UNIT * (self.n + 2.0) * self.row_bound * norm
             of_slopes = self.loss.curvature_bound * of_predictions + self.loss.slope_error
-            return (self._n_rows * self.row_bound * of_slopes + self._error_of_sums(0.0)) * ROUND_UP
+            return (self.n_rows * self.row_bound * of_slopes + self._error_of_sums(0.0)) * ROUND_UP
         return self._error_of_sums(norm)
 
     def _error_of_sums(self, norm: float) -> float:
@@ -97,8 +95,8 @@ class LossBounds:
         of_predictions = UNIT**2 * 1.1 * ((self.n / 8 + 4) ** 2 + 40) * reach
         scales = reach + self.outcome_bound + 1.0 + sum(self.loss.parameters().values())
         of_derivatives = curvature * (of_predictions + 2.0**-100 * scales) + 2.0**-85 * slope
-        of_sums = UNIT**2 * (1.1 * 1026.0**2 + 3.1 * (self._n_rows / 1024 + 2 + _PARTS)) * slope
-        return self._n_rows * self.row_bound * (of_derivatives + of_sums) * ROUND_UP
+        of_sums = UNIT**2 * (1.1 * 1026.0**2 + 3.1 * (self.n_rows / 1024 + 2 + _PARTS)) * slope
+        return self.n_rows * self.row_bound * (of_derivatives + of_sums) * ROUND_UP
 
     def _error_of_moments(self, norm: float) -> float:
         """Of the product with the rounded moments, and with what rounding took from them.
@@ -106,7 +104,7 @@ class LossBounds:
         That second product is in double (the L2 norm of the entries' magnitudes is at most their trace); besides, of
         what is left out and of two sums.
         """
-        linear = self._n_rows * self.row_bound * self.outcome_bound * ROUND_UP
+        linear = self.n_rows * self.row_bound * self.outcome_bound * ROUND_UP
         image = self.smoothness * norm
         bounds = QuadraticBounds(self.n, 0.0, self.smoothness, norm, 0.0, image, n_columns=0)
         rest = UNIT**2 * ((self.n + 32.0) * image + 32.0 * linear)
@@ -154,8 +152,8 @@ class GeneralisedLinear(_RowLosses):
         )
         threads = resolve_n_threads(n_threads)
         self._n_threads = max(1, min(threads, self._rows.size // _DOUBLES_PER_THREAD, _PARTS))
-        n_parts = max(1, min(_PARTS, self._n_rows // _ROWS_PER_PART))
-        self._parts = [self._n_rows * part // n_parts for part in range(n_parts + 1)]
+        n_parts = max(1, min(_PARTS, self.n_rows // _ROWS_PER_PART))
+        self._parts = [self.n_rows * part // n_parts for part in range(n_parts + 1)]
 
     def gradient(self, x: FloatArray) -> FloatArray:
         """Gradient in twice the working precision, of shape (2, n)."""

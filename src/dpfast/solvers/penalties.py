@@ -67,20 +67,7 @@ class ElasticNet:
 
 
 class Lasso(ElasticNet):
-    """The penalty weight ||x||_1.
-
-    Parameters
-    ----------
-    weight : float
-        At least 0, at most 2**200.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.solvers import Lasso
-    >>> Lasso(2.0).value(np.array([1.0, -2.0]))
-    6.0
-    """
+    """The penalty weight ||x||_1, weight at least 0, at most 2**200."""
 
     def __init__(self, weight: float) -> None:
         super().__init__(penalty_weight("weight", weight), 0.0)
@@ -95,20 +82,7 @@ class Lasso(ElasticNet):
 
 
 class Ridge(ElasticNet):
-    """The penalty weight ||x||_2^2 / 2.
-
-    Parameters
-    ----------
-    weight : float
-        At least 0, at most 2**200.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.solvers import Ridge
-    >>> Ridge(2.0).value(np.array([1.0, -2.0]))
-    5.0
-    """
+    """The penalty weight ||x||_2^2 / 2, weight at least 0, at most 2**200."""
 
     def __init__(self, weight: float) -> None:
         super().__init__(0.0, penalty_weight("weight", weight))

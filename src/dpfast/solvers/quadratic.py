@@ -54,33 +54,14 @@ def minimise_quadratic(
 ) -> Minimiser:
     """Minimise x'Ax/2 + v'x + penalty(x) over a convex set, to within a proved distance of the minimiser.
 
-    Parameters
-    ----------
-    matrix : array_like of shape (n, n), or FactorMatrix
-        A, symmetric.
-    vector : array_like of shape (n,)
-        v; entries up to 2**400 in size.
-    constraint : L2Ball, L1Ball or Box, optional
-        None for all of space.
-    penalty : Lasso, ElasticNet or Ridge, optional
-    strong_convexity, smoothness : float
-        Bounds on the eigenvalues of A, for the matrix of floats that is passed, from 2**-200 to 2**200. Not verified:
-        the promise holds if they are true. To be computed from public numbers where privacy relies on the tolerance.
-    tolerance : float
-        The largest distance from the minimiser, in the L2 norm. Without a constraint, where the minimiser may be of
-        any size, as a fraction of ||v||/strong_convexity, the largest norm it can have. At least what
-        `smallest_quadratic_tolerance` returns, some 1e-15 of the size of the set.
+    A is symmetric, with strong_convexity I <= A <= smoothness I, for the matrix of floats that is passed, both from
+    2**-200 to 2**200. That is not verified, and the promise holds if it is true: to be computed from public numbers
+    where privacy relies on the tolerance. Entries of v go up to 2**400 in size.
 
-    Returns
-    -------
-    Minimiser
-        ``x`` and ``distance_bound``. How long it takes depends on the problem; how close it comes does not.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of its range. Apart from finiteness, symmetry and the range of `vector` nothing depends
-        on the entries of `matrix` and `vector`.
+    The tolerance is the largest distance from the minimiser, in the L2 norm, at least `smallest_quadratic_tolerance`.
+    Without a constraint, where the minimiser may be of any size, it is a fraction of ||v||/strong_convexity, the
+    largest norm it can have. How long it takes depends on the problem; how close it comes does not. Apart from
+    finiteness, symmetry and the range of v no error depends on the entries of A and v.
 
     Examples
     --------
@@ -97,13 +78,13 @@ def minimise_quadratic(
         raise ValueError(f"matrix and vector must have one size, got shapes {array.shape} and {linear.shape}")
     if factored is None and not np.array_equal(array, array.T):
         raise ValueError("matrix must be symmetric")
-    n_columns = array.shape[1] if factored is not None else 0
+    transposed, n_columns = (None, 0) if factored is None else (np.ascontiguousarray(array.T), array.shape[1])
     bounds = QuadraticBounds.of(n, n_columns, constraint, penalty, strong_convexity, smoothness)
     l1, l2 = (0.0, 0.0) if penalty is None else (penalty.l1, penalty.l2)
     diagonal, rest = exact_sum(0.0 if factored is None else factored.diagonal, l2)
     problem = QuadraticProblem(
         array=array,
-        transposed=np.ascontiguousarray(array.T) if factored is not None else None,
+        transposed=transposed,
         diagonal=diagonal,
         diagonal_rest=rest,
         linear=linear,

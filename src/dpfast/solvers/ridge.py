@@ -46,124 +46,60 @@ _SIGNAL_MARGIN, _SIZE_MARGIN = 1.5, 2.0
 
 @dataclass(frozen=True)
 class MomentNoise:
-    """Standard deviations of the noise in the entries of released moments.
+    """Standard deviations of the noise in the entries of released moments; X'X has symmetric noise.
 
-    Parameters
-    ----------
-    diagonal, off_diagonal : float
-        Of X'X, whose noise is symmetric.
-    cross : float
-        Of X'Y.
-    x, y, n : float, default 0.0
-        Of the sum of rows, the sum of outcomes and the number of rows.
-    sampling : float, default 0.0
-        Where X'X was estimated from s of n rows, sampled without replacement: (1 - s/n)/s, the variance of a mean over
-        such a sample in units of that of one row. It is no standard deviation, and `coef_std` leaves it out.
+    `sampling` is no standard deviation: where X'X was estimated from s of n rows, sampled without replacement, it is
+    (1 - s/n)/s, the variance of a mean over such a sample in units of that of one row. `coef_std` leaves it out.
     """
 
     diagonal: float
     off_diagonal: float
-    cross: float
-    x: float = 0.0
-    y: float = 0.0
-    n: float = 0.0
+    cross: float  # of X'Y
+    x: float = 0.0  # of the sum of rows
+    y: float = 0.0  # of the sum of outcomes
+    n: float = 0.0  # of the number of rows
     sampling: float = 0.0
 
 
 @dataclass(frozen=True)
 class Shrinkage:
-    """What became of X'Y after its release: it was multiplied from the right by a symmetric S with eigenvalues up to 1.
+    """What X'Y was multiplied by after its release, from the right: a symmetric S with eigenvalues up to 1."""
 
-    Parameters
-    ----------
-    factors : ndarray of shape (rank,)
-        The eigenvalues of S that are not zero.
-    lengths : ndarray of shape (l,)
-        L2 norms of the columns of S: by how much the noise in each outcome changed.
-    overlap : ndarray of shape (d, d)
-        Inner products of the rows of X'Y as it was released and as it is now.
-    """
-
-    factors: FloatArray
-    lengths: FloatArray
-    overlap: FloatArray
+    factors: FloatArray  # the eigenvalues of S that are not zero
+    lengths: FloatArray  # L2 norms of the columns of S: by how much the noise in each outcome changed
+    overlap: FloatArray  # inner products of the rows of X'Y as it was released and as it is now, shape (d, d)
 
 
 @dataclass(frozen=True)
 class NoisyMoments:
-    """Released moments of rows x (with a public centre subtracted, if any) and outcomes y.
+    """Released moments of d features x, with a public centre subtracted if there is one, and l outcomes y.
 
-    Parameters
-    ----------
-    xx : ndarray of shape (d, d)
-        Sum of x x', symmetric.
-    xy : ndarray of shape (d, l)
-        Sum of x y'.
-    noise : MomentNoise
-        The noise in all of them, as they were released.
-    x : ndarray of shape (d,), optional
-        Sum of x; with `y` and `n` needed for an intercept or a centre.
-    y : ndarray of shape (l,), optional
-        Sum of y.
-    n : float, optional
-        Number of rows.
-    shrinkage : Shrinkage, optional
-        How `xy` was shrunk since it was released, if it was.
+    The sums x and y and the number of rows n are needed for an intercept or a centre.
     """
 
-    xx: FloatArray
-    xy: FloatArray
+    xx: FloatArray  # (d, d), symmetric
+    xy: FloatArray  # (d, l)
     noise: MomentNoise
     x: FloatArray | None = None
     y: FloatArray | None = None
     n: float | None = None
-    shrinkage: Shrinkage | None = None
+    shrinkage: Shrinkage | None = None  # of xy since it was released
 
 
 @dataclass(frozen=True)
 class RidgeSolution:
-    """Coefficients and what the noise in the moments does to them.
-
-    Parameters
-    ----------
-    coef : ndarray of shape (l, d)
-        One row an outcome.
-    intercept : ndarray of shape (l,)
-        Zeros if none was asked for.
-    coef_std : ndarray of shape (l, d)
-        First-order standard deviation of `coef` from the noise alone.
-    ridge : float
-        The penalty that was added to the diagonal of X'X.
-    """
+    """Coefficients, one row an outcome, and what the noise in the moments does to them."""
 
     coef: FloatArray
     intercept: FloatArray
-    coef_std: FloatArray
-    ridge: float
+    coef_std: FloatArray  # first-order standard deviation of coef from the noise alone
+    ridge: float  # what was added to the diagonal of X'X
 
 
 def positive_semidefinite(matrix: FloatArray) -> FloatArray:
-    """Nearest positive semidefinite matrix in Frobenius norm: negative eigenvalues become zero.
+    """Nearest positive semidefinite matrix in Frobenius norm to a symmetric one (Higham 1988, Theorem 2.1).
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (d, d)
-        Symmetric.
-
-    Returns
-    -------
-    ndarray of shape (d, d)
-
-    References
-    ----------
-    Higham, N. J. (1988). Computing a nearest symmetric positive semidefinite matrix. Theorem 2.1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.solvers import positive_semidefinite
-    >>> positive_semidefinite(np.diag([2.0, -1.0])).tolist()
-    [[2.0, 0.0], [0.0, 0.0]]
+    Negative eigenvalues become zero.
     """
     values, vectors = linalg.eigh(matrix)
     repaired: FloatArray = (vectors * np.maximum(values, 0.0)) @ vectors.T
@@ -188,31 +124,7 @@ def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise, shrinkag
     times rows: with rows x whose length along theta says nothing of their length elsewhere, its variance in direction i
     is (1 - s/n)/s times s_i and the sum of squared predictions, t sum_j s_j. It joins v, direction by direction.
 
-    Parameters
-    ----------
-    xx : ndarray of shape (d, d)
-        Released X'X, symmetric.
-    xy : ndarray of shape (d, l)
-        Released X'Y, shrunk or not.
-    noise : MomentNoise
-        The known noise, as released.
-    shrinkage : Shrinkage, optional
-        How `xy` was shrunk after its release.
-
-    Returns
-    -------
-    float
-        What to add to the diagonal of X'X; 0.0 without noise.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.solvers import MomentNoise, automatic_ridge
-    >>> xx, xy = 100.0 * np.eye(3), 50.0 * np.ones((3, 1))
-    >>> automatic_ridge(xx, xy, MomentNoise(0.0, 0.0, 0.0))
-    0.0
-    >>> automatic_ridge(xx, xy, MomentNoise(1.0, 0.7, 1.0)) < automatic_ridge(xx, xy, MomentNoise(9.0, 6.0, 9.0))
-    True
+    Without noise it is 0.
     """
     outcomes = xy.shape[1]
     if noise.diagonal == noise.off_diagonal == 0.0:
@@ -226,30 +138,7 @@ def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise, shrinkag
 
 
 def automatic_diagonal_ridge(diagonal: FloatArray, xy: FloatArray, noise: MomentNoise) -> float:
-    """Penalty of `automatic_ridge` for one outcome where X'X is known to be diagonal.
-
-    Parameters
-    ----------
-    diagonal : ndarray of shape (d,)
-        Released diagonal of X'X.
-    xy : ndarray of shape (d,)
-        Released X'Y.
-    noise : MomentNoise
-        The known noise; there is none off the diagonal.
-
-    Returns
-    -------
-    float
-        What to add to the diagonal; 0.0 without noise.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.solvers import MomentNoise, automatic_diagonal_ridge, automatic_ridge
-    >>> diagonal, xy, noise = np.array([30.0, 90.0]), np.array([10.0, 60.0]), MomentNoise(5.0, 0.0, 2.0)
-    >>> automatic_diagonal_ridge(diagonal, xy, noise) == automatic_ridge(np.diag(diagonal), xy[:, None], noise)
-    True
-    """
+    """Penalty of `automatic_ridge` for one outcome where X'X is known to be diagonal, its noise too; shapes (d,)."""
     if noise.diagonal == 0.0:
         return 0.0
     return _least_risk_penalty(diagonal, xy**2, xy**2, np.ones(1), noise)
@@ -303,29 +192,9 @@ def ridge_from_moments(
 ) -> RidgeSolution:
     """Ridge coefficients of every outcome from one set of noisy moments.
 
-    Parameters
-    ----------
-    moments : NoisyMoments
-        Released, or exact with zero noise.
-    ridge : float, optional
-        Added to the diagonal of X'X; by default `automatic_ridge`. At 0 the minimum-norm solution is taken where X'X
-        is singular.
-    center : ndarray of shape (d,), optional
-        The public point that was subtracted from every row. The coefficients are those of the rows as they were.
-    fit_intercept : bool, default False
-        Fit an unpenalised intercept.
-
-    Returns
-    -------
-    RidgeSolution
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast.solvers import MomentNoise, NoisyMoments, ridge_from_moments
-    >>> moments = NoisyMoments(np.diag([3.0, 1.0]), np.ones((2, 1)), MomentNoise(0.1, 0.07, 0.1))
-    >>> ridge_from_moments(moments, 1.0).coef
-    array([[0.25, 0.5 ]])
+    `ridge` is added to the diagonal of X'X, by default `automatic_ridge`; at 0 the minimum-norm solution is taken where
+    X'X is singular. `center` is the public point that was subtracted from every row: the coefficients are those of the
+    rows as they were. An intercept is not penalised.
     """
     reduced = _reduce(moments, center, fit_intercept)
     shrinkage = moments.shrinkage
@@ -369,19 +238,9 @@ def ridge_from_rows(
 
 
 def ridge_of_each_outcome(moments: NoisyMoments, ridge: float | None = None) -> RidgeSolution:
-    """Ridge coefficients where every outcome has a noisy X'X of its own.
+    """Ridge coefficients where every outcome has a noisy X'X of its own: `xx` of shape (l, d, d).
 
-    Parameters
-    ----------
-    moments : NoisyMoments
-        With `xx` of shape (l, d, d), one matrix an outcome.
-    ridge : float, optional
-        Added to the diagonal of every X'X; by default `automatic_ridge` for each outcome.
-
-    Returns
-    -------
-    RidgeSolution
-        Its `ridge` is the largest used.
+    The `ridge` of the solution is the largest used.
     """
     fits = [
         ridge_from_moments(NoisyMoments(xx, moments.xy[:, [column]], moments.noise), ridge)

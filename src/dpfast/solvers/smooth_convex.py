@@ -87,39 +87,17 @@ def minimise_smooth(
 ) -> Minimiser:
     """Minimise function(x) + linear'x + penalty(x) over a convex set, to within a proved distance of the minimiser.
 
-    Parameters
-    ----------
-    function : SmoothConvexFunction
-        Such as a sum of losses, of dpfast.solvers.loss_sums.
-    linear : array_like of shape (n,), optional
-        Entries up to 2**400 in size.
-    constraint : L2Ball, L1Ball or Box, optional
-        None for all of space.
-    penalty : ElasticNet, Lasso, Ridge or another Proximable, optional
-        Ridge, alone or in an ElasticNet, counts as strong convexity. Another Proximable is taken without a constraint
-        only: proximal maps of sums have no general form.
-    ridge : float, default 0.0
-        Adds (ridge/2) ||x||^2 to the objective, whatever the penalty.
-    reach : float, optional
-        Without a constraint, and only then: upper bound on the L2 norm of the minimiser. What is found is the minimiser
-        over that ball; with another Proximable, which is not confined to it, the promise is for `linear` no larger than
-        16 times the bound on the gradient.
-    start : array_like of shape (n,), optional
-        Where the search begins; 0 if omitted. What is promised does not depend on it.
-    tolerance : float
-        The largest distance from the minimiser, in the L2 norm. At least what `smallest_smooth_tolerance` returns.
+    Ridge, alone, in an ElasticNet or as `ridge` (whatever the penalty: it adds (ridge/2) ||x||^2), counts as strong
+    convexity, and there must be some. A Proximable that is no ElasticNet is taken without a constraint only: proximal
+    maps of sums have no general form. Entries of `linear` go up to 2**400 in size.
 
-    Returns
-    -------
-    Minimiser
-        ``x`` and ``distance_bound``. How long it takes depends on the problem; how close it comes does not, as long as
-        the constants of the function are true.
+    Without a constraint, and only then, `reach` bounds the L2 norm of the minimiser. What is found is the minimiser
+    over that ball; with another Proximable, which is not confined to it, the promise is for `linear` no larger than 16
+    times the bound on the gradient.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of its range, or nothing makes the problem strongly convex. Beyond the range of `linear`
-        nothing depends on the data.
+    The tolerance is the largest distance from the minimiser, in the L2 norm: at least `smallest_smooth_tolerance`. How
+    long it takes depends on the problem and on `start`; how close it comes does not, as long as the constants of the
+    function are true. Beyond the range of `linear` no error depends on the data.
 
     Examples
     --------

@@ -41,7 +41,7 @@ from dpfast.releases.selection import (
     most_votes,
     whole_row_bound,
 )
-from dpfast.solvers import SupportScores
+from dpfast.solvers.best_subset import SupportScores
 from dpfast.sparse_regression.mechanism import SupportRegression
 from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
 

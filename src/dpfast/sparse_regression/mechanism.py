@@ -35,8 +35,8 @@ from dpfast.privacy import Adjacency, Calibration, ObjectiveNoise, Privacy, meet
 from dpfast.privacy.objective import Geometry
 from dpfast.releases.printed import printed
 from dpfast.releases.selection import RecordBounds
-from dpfast.solvers import Box, minimise_quadratic
-from dpfast.solvers.quadratic import smallest_quadratic_tolerance
+from dpfast.solvers import Box
+from dpfast.solvers.quadratic import minimise_quadratic, smallest_quadratic_tolerance
 
 _UNIT = 2.0**-53
 # The finest grid that noise can be drawn on, in units of its scale.

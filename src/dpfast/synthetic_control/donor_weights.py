@@ -56,8 +56,8 @@ from dpfast.privacy import (
     weight_sensitivity,
 )
 from dpfast.releases.printed import printed
-from dpfast.solvers import L1Ball, minimise_quadratic
-from dpfast.solvers.quadratic import FactorMatrix
+from dpfast.solvers import L1Ball
+from dpfast.solvers.quadratic import FactorMatrix, minimise_quadratic
 from dpfast.statistics.rows import NORM_SLACK, shortened
 
 Law = Literal["Gaussian", "L2-Laplace"]
