@@ -72,6 +72,7 @@ class GramAccumulator(Layout):
         sums: bool = False,
     ) -> None:
         super().__init__(n_features, n_outcomes, bound_x, bound_y, sums)
+        self._names = "X", "Y"
         resolve_n_threads(n_threads)
         self.n_threads = n_threads
         self._totals = self._new_totals()
@@ -146,18 +147,6 @@ class GramAccumulator(Layout):
         self._check_block(x, y)
         yield x, y, None if rows is None else _checked_rows(rows, len(x))
 
-    def _check_block(self, x: Rows, y: Rows | None) -> None:
-        if x.shape[1] != self.n_features:
-            raise ValueError(f"X has {x.shape[1]} columns, n_features is {self.n_features}")
-        if y is None:
-            if self.n_outcomes > 0:
-                raise ValueError(f"Y is needed: n_outcomes is {self.n_outcomes}")
-            return
-        if y.shape[1] != self.n_outcomes:
-            raise ValueError(f"Y has {y.shape[1]} columns, n_outcomes is {self.n_outcomes}")
-        if len(y) != len(x):
-            raise ValueError("X and Y have different numbers of rows")
-
     def _add_rows(self, x: Rows, y: Rows | None, rows: IntArray | None, spilled: kernel.GramTotals) -> None:
         """Sum rows in the threads' own parts, which overflow into `spilled` if there are very many."""
 
@@ -194,7 +183,7 @@ class GramAccumulator(Layout):
         blas: AbstractContextManager[None] = single_threaded_blas() if use_blas() else nullcontext()
         with blas:
             statuses = run_in_threads([partial(add_ranges, part) for part in parts[:n_threads]], ranges.stop)
-        for status, name in self._refusals():
+        for status, name in zip((kernel.X_NOT_FINITE, kernel.Y_NOT_FINITE), self._names, strict=True):
             if status in statuses:
                 raise ValueError(f"{name} contains NaN or infinity")
 
@@ -209,10 +198,6 @@ class GramAccumulator(Layout):
 
     def _products_per_row(self) -> int:
         return self.n_features * (self.n_features + 2 * self.n_outcomes) // 2 + 1
-
-    def _refusals(self) -> list[tuple[int, str]]:
-        """Return the statuses of the kernel that refuse a table, with its name."""
-        return [(kernel.X_NOT_FINITE, "X"), (kernel.Y_NOT_FINITE, "Y")]
 
     def _new_totals(self) -> kernel.GramTotals:
         squared_bound = max(squared for *_, squared in self._tables())

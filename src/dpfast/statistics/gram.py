@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray, Words
 from dpfast.kernels import gram as kernel
+from dpfast.kernels.columns import Rows
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy.block_moments import BlockBounds
 from dpfast.privacy.sensitivity import padded_bound, padded_squared_bound
@@ -78,6 +79,18 @@ class Layout:
     def _check_same(self, other: Layout) -> None:
         if self._arguments() != other._arguments():
             raise ValueError(f"{self!r} and {other!r} differ in shape, bounds or sums kept")
+
+    def _check_block(self, x: Rows, y: Rows | None) -> None:
+        if x.shape[1] != self.n_features:
+            raise ValueError(f"X has {x.shape[1]} columns, n_features is {self.n_features}")
+        if y is None:
+            if self.n_outcomes > 0:
+                raise ValueError(f"Y is needed: n_outcomes is {self.n_outcomes}")
+            return
+        if y.shape[1] != self.n_outcomes:
+            raise ValueError(f"Y has {y.shape[1]} columns, n_outcomes is {self.n_outcomes}")
+        if len(y) != len(x):
+            raise ValueError("X and Y have different numbers of rows")
 
     def __repr__(self) -> str:
         return (

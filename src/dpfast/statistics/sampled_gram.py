@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpfast import io
 from dpfast._quiet import quiet
 from dpfast.kernels import gram as kernel
-from dpfast.kernels.columns import Rows
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.statistics.accumulator import GramAccumulator, gram, use_blas
+from dpfast.statistics.gram import Layout
 
 # Small packs: there are few totals to add them to, unlike those of X'X, and the reading of rows goes on meanwhile.
 _PACK_ENTRIES = 1280
@@ -83,46 +82,27 @@ def cross_moments(
         raise ValueError("Y is needed: the sum of x y' is one over features and outcomes")
     if table.collections is not None:
         raise TypeError("X and Y must not be Dask collections: dpfast.statistics.gram sums those")
-    accumulator = _CrossAccumulator(
-        table.n_features, table.n_outcomes, bound_x=bound_x, bound_y=bound_y, n_threads=n_threads
-    )
+    layout = Layout(table.n_features, table.n_outcomes, bound_x, bound_y)
+    # The tiles broadcast entries of the first table, the narrower one, and multiply vectors of the second.
+    swapped = layout.n_outcomes < layout.n_features
+    sizes = [("X", layout.n_features, bound_x), ("Y", layout.n_outcomes, bound_y)]
+    (first, n_first, bound_first), (second, n_second, bound_second) = sizes[::-1] if swapped else sizes
+    accumulator = _CrossAccumulator(n_first, n_second, bound_x=bound_first, bound_y=bound_second, n_threads=n_threads)
+    accumulator._names = first, second
     for x, y in table.blocks():
-        accumulator.update(x, y)
-    return accumulator.exact_xy()
+        layout._check_block(x, y)
+        accumulator.update(*((y, x) if swapped else (x, y)))
+    high, low = accumulator._totals.cross()
+    exponent = -(accumulator.grid.exponent_x + (accumulator.grid.exponent_y or 0))
+    return FixedPoint(high.T, low.T, exponent) if swapped else FixedPoint(high, low, exponent)
 
 
 class _CrossAccumulator(GramAccumulator):
-    """Sums products between the tables only.
-
-    The kernel gets the narrower table first: its tiles broadcast entries of the first table, and multiply vectors of
-    the second.
-    """
-
-    def exact_xy(self) -> FixedPoint:
-        high, low = self._totals.cross()
-        if self._outcomes_first:
-            high, low = high.T, low.T
-        return FixedPoint(high, low, -(self.grid.exponent_x + (self.grid.exponent_y or 0)))
-
-    @property
-    def _outcomes_first(self) -> bool:
-        return self.n_outcomes < self.n_features
-
-    def _tables(self) -> list[tuple[int, float, float, int]]:
-        tables = super()._tables()
-        return tables[::-1] if self._outcomes_first else tables
-
-    def _refusals(self) -> list[tuple[int, str]]:
-        first, second = ("Y", "X") if self._outcomes_first else ("X", "Y")
-        return [(kernel.X_NOT_FINITE, first), (kernel.Y_NOT_FINITE, second)]
+    """Sums products between the tables only."""
 
     def _products_per_row(self) -> int:
         # Reading and rounding an entry counts as one more product.
-        return self.n_features * (self.n_outcomes + 1)
-
-    def _new_totals(self) -> kernel.GramTotals:
-        tables = self._tables()
-        return kernel.GramTotals(tables[0][0], tables[1][0], max(squared for *_, squared in tables))
+        return max(self.n_features, self.n_outcomes) * (min(self.n_features, self.n_outcomes) + 1)
 
     def _block_rows(self) -> int:
         return max(12, min(255, _PACK_ENTRIES // (self.n_features + self.n_outcomes)))
@@ -131,8 +111,3 @@ class _CrossAccumulator(GramAccumulator):
         return kernel.GramSums(
             *self._tables(), block_rows=self._block_rows(), use_blas=use_blas(), with_sums=False, cross_only=True
         )
-
-    def _add_rows(self, x: Rows, y: Rows | None, rows: NDArray[np.int64] | None, spilled: kernel.GramTotals) -> None:
-        assert y is not None
-        first, second = (y, x) if self._outcomes_first else (x, y)
-        super()._add_rows(first, second, rows, spilled)
