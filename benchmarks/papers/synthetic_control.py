@@ -49,7 +49,7 @@ class Case:
         self.donors, self.target, self.signal = synthetic_control_panel(n, n_pre, N_POST, seed=n + 1000 * n_pre)
         self.target_pre = self.target[:n_pre]
         self.bounds = PanelBounds.of(n, N_POST, self.target_pre)
-        self.panel = Panel.bounded(self.donors[:, :n_pre], self.donors[:, n_pre:], self.target_pre, self.bounds)
+        self.panel = Panel.of(self.donors, self.target_pre, self.bounds)
         self.seeds = itertools.count(1_000_000 * SIZES.index((n, n_pre)))
         self.weights = cache(lambda ridge: ridge_weights(self.panel.pre, self.target_pre, ridge))
         self.moments = cache(self._moments)

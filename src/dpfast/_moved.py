@@ -20,7 +20,7 @@ MOVED = {
     "dpfast.audit.policy": "dpfast.policy_evaluation.attacks",
     "dpfast.audit.supports": "dpfast.sparse_regression.attacks",
     "dpfast.datasets.policy_evaluation": "dpfast.datasets.decision_processes",
-    "dpfast.effects": "dpfast.synthetic_control.effects",
+    "dpfast.effects": "dpfast.synthetic_control.reports",
     "dpfast.feature_names": "dpfast.estimator.feature_names",
     "dpfast.noise.blocks": "dpfast.noise.subsets",
     "dpfast.noise.pick": "dpfast.noise.exponential",

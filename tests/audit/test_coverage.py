@@ -1,6 +1,7 @@
 """Whatever draws noise or makes a release is under attack: what is there is read from the code, not from a list."""
 
 import ast
+import dataclasses
 import itertools
 import sys
 import typing
@@ -104,7 +105,7 @@ def literals(hint):
 
 def choices(cls):
     """Parameters of an estimator that offer a choice by name, or yes or no, and what they offer."""
-    hints = typing.get_type_hints(cls.__init__)
+    hints = typing.get_type_hints(cls if dataclasses.is_dataclass(cls) else cls.__init__)
     offered = {name: literals(hint) | ({True, False} if hint is bool else set()) for name, hint in hints.items()}
     return {name: values for name, values in offered.items() if values and name not in NOT_PRIVACY}
 

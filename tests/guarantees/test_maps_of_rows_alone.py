@@ -36,13 +36,14 @@ DONORS = DonorRows(0.3, 1.7, WIDTH - 4, 4, 2.0, 1.0, center=_rng.uniform(-0.4, 0
 PANEL = PanelBounds.of(9, WIDTH - 1, np.ones(1), (1.0, 2.0))
 
 
-def _donor_features(rows):
-    return DONORS.features(DONORS.row_map(rows)[:, : DONORS.n_pre])
+def _donor_rows(rows):
+    parts = np.split(np.asarray(rows), [DONORS.n_pre], axis=1)
+    return np.hstack([one(part) for one, part in zip(DONORS.maps, parts, strict=True)])
 
 
 def _panel_rows(rows):
-    pre = np.zeros((len(rows), 1))
-    return Panel.bounded(pre, rows, np.ones(1), PANEL).post
+    donors = np.hstack([np.zeros((len(rows), 1)), rows])
+    return Panel.of(donors, np.ones(1), PANEL, 0.3, 1.7).post
 
 
 def _minimiser_rows(rows):
@@ -60,8 +61,7 @@ MAPS = {
     "top entries": TopEntries(12, math.sqrt(12.0)),
     "shortened": partial(shortened, bound=2.0),
     "basis": RowMap(bound=2.0, basis=BASIS),
-    "donors": DONORS.row_map,
-    "donors' features": _donor_features,
+    "donors": _donor_rows,
     "panel": _panel_rows,
     "rows of a minimiser": _minimiser_rows,
 }
@@ -289,7 +289,8 @@ def test_the_slack_covers_every_rounding_of_the_longest_rows():
 
 def test_calibrations_allow_for_the_slack():
     bounds = PanelBounds.of(9, WIDTH - 1, np.ones(1), (0.9, 2.0))
-    mapped = Panel.bounded(np.full((9, 1), 1e5), many_rows(9, np.random.default_rng(3)), np.ones(1), bounds)
+    donors = np.hstack([np.full((9, 1), 1e5), many_rows(9, np.random.default_rng(3))])
+    mapped = Panel.of(donors, np.ones(1), bounds)
     for rows, most in ((mapped.pre, bounds.row_pre), (mapped.post, bounds.row_post)):
         assert max(squared_top(row, WIDTH) for row in rows) <= Fraction(most) ** 2
     top = TopEntries(7, math.sqrt(7.0))

@@ -18,7 +18,7 @@ from dpfast.datasets import california_prop99, synthetic_control_panel
 from dpfast.noise import SeededSource
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from dpfast.releases.moments import unpacked
-from dpfast.synthetic_control.mechanism import CrossSection
+from dpfast.synthetic_control.mechanism import CrossSection, sum_donors
 
 N_PRE, N_POST = 4, 2
 T = N_PRE + N_POST
@@ -203,11 +203,11 @@ def test_many_donors_with_missing_entries_give_the_prediction():
 def section_of(parameters, adjacency, privacy=None):
     estimator = model(adjacency=adjacency, **parameters)
     center = estimator._center_path(T, None)
-    return estimator._section(N_PRE, N_POST, privacy or Privacy(1.0, 1e-6, adjacency), center)
+    return estimator._section(privacy or Privacy(1.0, 1e-6, adjacency), N_PRE, N_POST, center)
 
 
 def sums_of(section, donors):
-    exact = section.rows.sums(np.asarray(donors), 1)
+    exact = sum_donors(np.asarray(donors), section.rows, 1)
     return {
         "xx": exact.xx,
         "xy": exact.xy,
@@ -272,7 +272,7 @@ def test_an_audit_keeps_below_the_claim_and_catches_a_copy_with_too_little_noise
     # A broken copy believes that it has a budget with 1/weaken of the noise.
     mu = honest.calibration.mu * weaken
     generous = Privacy(gaussian_epsilon(1.0 / mu, 1e-5), 1e-5, adjacency)
-    section = CrossSection.of(honest.rows, generous) if weaken > 1.0 else honest
+    section = CrossSection.calibrate(generous, honest.rows) if weaken > 1.0 else honest
     one = np.ones(T)
     other = np.r_[np.zeros(N_PRE // 2), np.ones(N_PRE // 2), np.zeros(N_POST)]
     here, there = [one, *small(3)], [other, *small(3)] if adjacency == "replace_one" else small(3)
@@ -280,7 +280,7 @@ def test_an_audit_keeps_below_the_claim_and_catches_a_copy_with_too_little_noise
     direction = {name: value for name, value in _difference(section, here, there).items() if name in scales.released}
     scores = []
     for seed, donors in ((1, here), (2, there)):
-        exact = section.rows.sums(np.asarray(donors), 1)
+        exact = sum_donors(np.asarray(donors), section.rows, 1)
         values = section.calibration.release_repeatedly(exact, SeededSource(seed), "audit", 2000).values
         upper = np.triu_indices(len(direction["xx"]), 1)
         score = values["xx_diagonal"] @ np.diag(direction["xx"]) / scales.xx**2
@@ -492,8 +492,8 @@ def test_the_ledger_pays_once_a_fit():
 BAD_PARAMETERS = [
     ({"epsilon": 0.0}, ValueError, "epsilon must be positive"),
     ({"bound": 0.0}, ValueError, "bound must be positive"),
-    ({"bound": (1.0, 1.0)}, ValueError, r"bound must have a finite low below its high, got \(1.0, 1.0\)"),
-    ({"bound": (1.0, 2.0, 3.0)}, ValueError, "bound must be a number or a pair"),
+    ({"bound": (1.0, 1.0)}, ValueError, r"bound must have its low below its high, got \(1.0, 1.0\)"),
+    ({"bound": (1.0, 2.0, 3.0)}, TypeError, "bound must be a pair"),
     ({"ridge": -1.0}, ValueError, "ridge must be at least 0"),
     ({"ridge": "best"}, TypeError, "ridge must be a real number, got str"),
     ({"mechanism": "magic"}, ValueError, "mechanism must be 'cross_section'.*, got 'magic'"),
@@ -512,7 +512,7 @@ BAD_PARAMETERS = [
     ({"basis": 11}, ValueError, "basis must have at most as many paths as there are periods, 10, got 11"),
     ({"basis": np.ones((10, 2))}, ValueError, "basis must have linearly independent columns"),
     ({"basis": np.ones((9, 1))}, ValueError, "basis must be a number of paths or a finite array with 10 rows"),
-    ({"observation_rate": 1.5}, ValueError, "observation_rate must be at most 1, got 1.5"),
+    ({"observation_rate": 1.5}, ValueError, r"observation_rate must lie in \(0, 1\], got 1.5"),
     ({"observation_rate": 0.5, "basis": 2}, ValueError, "observation_rate cannot go with basis"),
     ({"adjacency": "swap"}, ValueError, "adjacency must be 'replace_one' or 'add_remove', got 'swap'"),
     ({"ledger": 1.0}, TypeError, "ledger must be a dpfast.Ledger or None, got float"),
@@ -586,7 +586,7 @@ def test_everything_kept_follows_from_the_release(parameters, adjacency):
     other = model(random_state=0, adjacency=adjacency, **parameters)
     release = fitted.releases_[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpfast.releases.moments.JointMoments.release", lambda *_: release)
+        patch.setattr(CrossSection, "release", lambda *_: release)
         other.fit(donors[::-1] * 0.9, 10, target=target)
     for name, value in vars(fitted).items():
         np.testing.assert_array_equal(getattr(other, name), value, err_msg=name)

@@ -193,7 +193,7 @@ def test_it_says_beforehand_that_the_answer_is_noise():
 def test_the_printed_objective_perturbation_warns():
     donors, target = panel()
     model = SyntheticControl(2.0, mechanism="objective", calibration="paper", bound=(0.0, 100.0))
-    with pytest.warns(UnsoundCalibrationWarning, match="not private"):
+    with pytest.warns(UnsoundCalibrationWarning, match="the printed calibration does not give"):
         model.fit(donors, N_PRE, target)
     assert model.releases_[0].guarantee.startswith("none")
 

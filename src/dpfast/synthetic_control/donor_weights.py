@@ -28,10 +28,9 @@ Higham (2002), "Accuracy and stability of numerical algorithms", 2nd edition, SI
 from __future__ import annotations
 
 import math
-import warnings
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from scipy import linalg
@@ -47,7 +46,6 @@ from dpfast.privacy import (
     DonorNoise,
     DonorObjectiveNoise,
     Privacy,
-    UnsoundCalibrationWarning,
     donor_curvature,
     donor_gradient,
     donor_objective_noise,
@@ -58,7 +56,7 @@ from dpfast.privacy import (
 from dpfast.releases.printed import printed
 from dpfast.solvers import L1Ball
 from dpfast.solvers.quadratic import FactorMatrix, minimise_quadratic
-from dpfast.statistics.rows import NORM_SLACK, shortened
+from dpfast.statistics.rows import NORM_SLACK, RowMap
 
 Law = Literal["Gaussian", "L2-Laplace"]
 
@@ -167,10 +165,18 @@ class Panel:
     target: FloatArray
 
     @classmethod
-    def bounded(cls, pre: FloatArray, post: FloatArray, target: FloatArray, bounds: PanelBounds) -> Self:
-        """Return the panel with rows beyond their bounds scaled onto them."""
-        slack = 1.0 + NORM_SLACK
-        return cls(shortened(pre, bounds.row_pre / slack), shortened(post, bounds.row_post / slack), target)
+    def of(
+        cls, donors: FloatArray, target: FloatArray, bounds: PanelBounds, offset: float = 0.0, half_width: float = 1.0
+    ) -> Self:
+        """Return donors with entries (v - offset)/half_width, clipped to [-1, 1], and rows scaled onto their bounds."""
+        limit, slack = np.ones(1), 1.0 + NORM_SLACK
+        pre, post = (
+            RowMap(-limit, limit, bound=bound / slack, offset=offset, unit=half_width)(part)
+            for bound, part in zip(
+                (bounds.row_pre, bounds.row_post), np.split(donors, [bounds.n_pre], axis=1), strict=True
+            )
+        )
+        return cls(pre, post, target)
 
     def __repr__(self) -> str:
         return "Panel(not private)"
@@ -186,6 +192,10 @@ class DonorMechanism(Protocol):
     @property
     def privacy(self) -> Privacy:
         """What is promised."""
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether it is proved to give that."""
 
     @property
     def calibration(self) -> Calibration:
@@ -356,6 +366,7 @@ class OutputPerturbation:
     ridge: float
     noise_scales: DonorNoise
     calibration: Calibration = "sound"
+    guaranteed: ClassVar[bool] = True
 
     @classmethod
     def calibrate(cls, privacy: Privacy, bounds: PanelBounds, ridge: float) -> Self:
@@ -391,7 +402,7 @@ class OutputPerturbation:
 
     def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
         """Draw the noise: the only place where the panel turns into something public."""
-        weights, projections = self.repeat(panel, source.bound(name), 1)
+        weights, projections = self.repeat(panel, source.bound(panel.target).bound(name), 1)
         calibrated = self.noise_scales
         return Release(
             name,
@@ -462,6 +473,7 @@ class ObjectivePerturbation:
     noise_scales: DonorObjectiveNoise
     tolerance: float
     calibration: Calibration = "sound"
+    guaranteed: ClassVar[bool] = True
 
     @classmethod
     def calibrate(
@@ -560,7 +572,7 @@ class ObjectivePerturbation:
 
     def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
         """Draw the noise: the only place where the panel turns into something public."""
-        source = source.bound(name, self)
+        source = source.bound(panel.target).bound(name, self)
         own = self.noise_scales.weights
         n = self.bounds.n_donors
         perturbation = _draw(own.mechanism, own.scale, np.zeros(n), source, grid=noise.finest_grid(own.scale))
@@ -600,6 +612,7 @@ class PrintedOutputPerturbation:
     ridge: float
     noise_scales: DonorNoise
     calibration: Calibration = "paper"
+    guaranteed: ClassVar[bool] = True
 
     @classmethod
     def calibrate(
@@ -644,7 +657,7 @@ class PrintedOutputPerturbation:
 
     def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
         """Draw the noise: the only place where the panel turns into something public."""
-        source = source.bound(name, self)
+        source = source.bound(panel.target).bound(name, self)
         exact = ridge_weights(panel.pre, panel.target, self.ridge)
         weights = _draw("L2-Laplace", self.noise_scales.weight_scale, exact, source)
         return Release(
@@ -680,6 +693,7 @@ class PrintedObjectivePerturbation:
     privacy: Privacy
     noise_scales: DonorObjectiveNoise
     calibration: Calibration = "paper"
+    guaranteed: ClassVar[bool] = False
 
     @classmethod
     def calibrate(
@@ -739,14 +753,8 @@ class PrintedObjectivePerturbation:
         return math.hypot(in_weights * math.sqrt(n / 3.0), in_donors * math.hypot(norm, in_weights * math.sqrt(n)))
 
     def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
-        """Draw the noise, and warn that it does not protect anybody."""
-        warnings.warn(
-            "the printed objective perturbation is not private: it is unconstrained, and no noise hides the gradient "
-            "of a quadratic loss. Use calibration='sound' for anything but comparison.",
-            UnsoundCalibrationWarning,
-            stacklevel=2,
-        )
-        source = source.bound(name, self)
+        """Draw the noise, which does not protect anybody."""
+        source = source.bound(panel.target).bound(name, self)
         perturbation = _draw(
             self.noise_scales.mechanism, self.noise_scales.weight_scale, np.zeros(self.bounds.n_donors), source
         )

@@ -1,54 +1,82 @@
 """Private synthetic control: what would have happened to a target, from donors whose records stay private.
 
-The default mechanism releases moments of donors as rows (synthetic_control/moments.py); predictions for any number of
-public targets, effects, intervals and placebos are computed from that one release. The paper's own algorithms release
-the donors' weights for one target (synthetic_control/weights.py).
+The default mechanism releases moments of donors as rows (mechanism.py); predictions for any number of public targets,
+effects, intervals and placebos are computed from that one release. The paper's own algorithms release the donors'
+weights for one target (donor_weights.py).
 """
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
-from dpfast import io
+from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
-from dpfast.estimator.persistence import Persistent
+from dpfast.estimator.base import PrivateEstimator, Solved, Summed, reserve
 from dpfast.estimator.plan import Plan
-from dpfast.estimator.spending import reserve
-from dpfast.ledger import Ledger, Release
-from dpfast.privacy import Adjacency, Calibration, Privacy, UtilityWarning
-from dpfast.solvers.damped import damped_solve
-from dpfast.synthetic_control.effects import effect_table
-from dpfast.synthetic_control.mechanism import (
-    CrossSection,
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy
+from dpfast.solvers.damped import components_beyond, damped_solve
+from dpfast.solvers.ridge import ridge_from_rows
+from dpfast.synthetic_control.donor_weights import (
+    DonorMechanism,
+    Panel,
+    PanelBounds,
+    algorithm,
+    output_half_width,
+    prediction,
+)
+from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, orthonormal_basis, sum_donors
+from dpfast.synthetic_control.plan import (
+    SPREAD,
+    error_of_moments,
+    error_of_weights,
+    planned_with_moments,
+    planned_with_weights,
+    planned_without_noise,
+)
+from dpfast.synthetic_control.predictions import (
     CrossSectionBatch,
+    coefficients,
+    coefficients_of_moments,
     prediction_interval,
 )
-from dpfast.synthetic_control.moment_fits import MomentFits
-from dpfast.synthetic_control.parameters import RELATIVE_TO
-from dpfast.synthetic_control.reports import TargetReports
-from dpfast.synthetic_control.weight_fits import WeightFits
+from dpfast.synthetic_control.reports import TargetReports, effect_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-
-# Mean square of mapped outcomes that is assumed where nothing is known: as of outcomes around half their bound.
-_SPREAD = 0.25
-# A relative error from which an answer is mostly noise.
-_USELESS = 0.5
+_Read = Callable[[], tuple[io.Panel, ArrayLike | None]]
 
 
-class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
+class _Public(NamedTuple):
+    """What is public of a panel and its target; the number of donors where it is."""
+
+    n_pre: int
+    periods: NDArray[Any]
+    target: FloatArray | None
+    n_donors: int | None
+
+    @property
+    def n_post(self) -> int:
+        return len(self.periods) - self.n_pre
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Those of a fit."""
+        return {"n_pre_": self.n_pre, "n_post_": self.n_post, "periods_": self.periods, "target_": self.target}
+
+
+@dataclass(eq=False, repr=False)
+class SyntheticControl(TargetReports, PrivateEstimator):
     """Differentially private synthetic control.
 
     Privacy: a person is a donor, with all its periods. One joint release of the donors' moments before the
@@ -58,10 +86,8 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy of the whole fit; ``inf`` for the textbook estimate from raw data, without noise, clipping or mapping.
-    delta : float, default 0.0
-        0 for pure differential privacy, which asks for much more noise.
+    epsilon, delta
+        As for every estimator.
     bound : float or tuple of (low, high), default 1.0
         Declared range of the outcomes: [-bound, bound], or [low, high]. Entries are clipped to it and mapped to
         [-1, 1]; predictions shrink towards its middle.
@@ -95,17 +121,11 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
     observation_rate : float, optional
         Declares that entries may be missing (NaN), completely at random, with this public probability of being
         observed: they are filled with the centre and moments are rescaled. By default missing entries are refused.
-    adjacency : {"replace_one", "add_remove"}, default "replace_one"
-        Whether the number of donors is public (one donor replaced) or private (one donor more or less).
+    adjacency, random_state, n_threads, ledger
+        As for every estimator.
     calibration : {"sound", "paper"}, default "sound"
         "paper" is the printed Algorithm 2 for "output", which is private but has 12 to 29 times the noise it takes at
         10 to 100 donors, and the printed Algorithm 3 for "objective", which is **not private**; there is a warning.
-    random_state : int, optional
-        Seed for a reproducible run, which voids the guarantee, for anybody. A ledger takes each seed once.
-    n_threads : int, optional
-        Threads that sum rows; the results do not depend on it.
-    ledger : Ledger, optional
-        The budget to pay from; shared by clones and copies.
 
     Attributes
     ----------
@@ -130,10 +150,8 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         Their labels; 0, 1, ... where there are none.
     target_ : ndarray of shape (n_periods,) or (n_pre,), or None
         The public target that was passed to the fit.
-    releases_ : tuple of Release
-        All that left the data.
-    privacy_spent_ : Privacy
-        What it cost.
+    releases_, privacy_spent_
+        As for every estimator.
 
     References
     ----------
@@ -152,48 +170,19 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
     Privacy(epsilon=1.0, delta=1e-06, adjacency='replace_one')
     """
 
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float = 0.0,
-        *,
-        bound: float | tuple[float, float] = 1.0,
-        ridge: float | Literal["auto"] = "auto",
-        mechanism: Literal["cross_section", "output", "objective"] = "cross_section",
-        split: tuple[float, float] | None = None,
-        curvature: float | None = None,
-        gradient: float | None = None,
-        row_bound: tuple[float, float] | None = None,
-        n_components: int | Literal["noise"] | None = None,
-        nonnegative: bool = False,
-        center: float | ArrayLike | Literal["target"] | None = None,
-        basis: int | ArrayLike | None = None,
-        observation_rate: float | None = None,
-        adjacency: Adjacency = "replace_one",
-        calibration: Calibration = "sound",
-        random_state: int | None = None,
-        n_threads: int | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bound = bound
-        self.ridge = ridge
-        self.mechanism = mechanism
-        self.split = split
-        self.curvature = curvature
-        self.gradient = gradient
-        self.row_bound = row_bound
-        self.n_components = n_components
-        self.nonnegative = nonnegative
-        self.center = center
-        self.basis = basis
-        self.observation_rate = observation_rate
-        self.adjacency = adjacency
-        self.calibration = calibration
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.ledger = ledger
+    _: KW_ONLY
+    bound: float | tuple[float, float] = 1.0
+    ridge: float | Literal["auto"] = "auto"
+    mechanism: Literal["cross_section", "output", "objective"] = "cross_section"
+    split: tuple[float, float] | None = None
+    curvature: float | None = None
+    gradient: float | None = None
+    row_bound: tuple[float, float] | None = None
+    n_components: int | Literal["noise"] | None = None
+    nonnegative: bool = False
+    center: float | ArrayLike | Literal["target"] | None = None
+    basis: int | ArrayLike | None = None
+    observation_rate: float | None = None
 
     @quiet
     def fit(
@@ -227,11 +216,8 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
 
         Raises
         ------
-        ValueError, TypeError
-            If a parameter, a label of a period, a shape or an entry is not accepted. Nothing is spent then, and the
-            estimator is left as it was.
-        BudgetExceeded
-            If the ledger has too little left.
+        ValueError, TypeError, BudgetExceeded
+            As for every estimator.
 
         Warns
         -----
@@ -239,9 +225,8 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
             Where the number of donors is public and says that the answer will be mostly noise; before anything is
             spent.
         """
-        self._checked()
-        panel = io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack)
-        return self._fit_panel(panel, n_pre, target)
+        privacy = self._checked()
+        return self._fit(privacy, lambda: (self._opened(donors, n_pre, orientation), target), n_pre)
 
     @quiet
     def fit_long(self, frame: Any, unit: str, time: str, value: str, treated: object, n_pre: int) -> Self:
@@ -271,9 +256,9 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
             As for `fit`; also if a column is missing, a row has no unit, or a unit has a period of the target's twice
             or (unless `observation_rate` is declared) lacks one.
         """
-        self._checked()
-        panel, target = io.open_long_panel(frame, unit, time, value, treated, n_pre, **self._may_lack)
-        return self._fit_panel(panel, n_pre, target)
+        privacy = self._checked()
+        named = frame, unit, time, value, treated
+        return self._fit(privacy, lambda: io.open_long_panel(*named, n_pre, **self._may_lack), n_pre)
 
     @quiet
     def fit_repeatedly(
@@ -291,14 +276,12 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
 
         Parameters
         ----------
-        donors, n_pre
+        donors, n_pre, orientation
             As for `fit`.
         repeats : int
             Releases at each epsilon.
         epsilons : sequence of float, optional
             By default the estimator's own.
-        orientation
-            As for `fit`.
 
         Returns
         -------
@@ -308,7 +291,7 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         Raises
         ------
         ValueError, TypeError, BudgetExceeded
-            As for `fit`.
+            As for every estimator.
 
         Examples
         --------
@@ -329,36 +312,28 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
                 "dpfast.synthetic_control.donor_weights repeats releases of weights"
             )
         repeats = check.positive_integer("repeats", repeats)
-        targets = [
-            Privacy(one, self.delta, self.adjacency) for one in ([self.epsilon] if epsilons is None else epsilons)
-        ]
-        if not targets:
+        each = [Privacy(one, self.delta, self.adjacency) for one in ([self.epsilon] if epsilons is None else epsilons)]
+        if not each:
             raise ValueError("epsilons must hold at least one, got none")
-        if any(math.isinf(one.epsilon) for one in targets):
+        if any(math.isinf(one.epsilon) for one in each):
             raise ValueError("epsilons must be finite: without noise every repetition is the same")
-        if repeats * len(targets) * privacy.delta >= 1.0:
+        if repeats * len(each) * privacy.delta >= 1.0:
             raise ValueError("delta times the number of releases must be below 1")
-        panel = io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack)
-        n_periods = panel.values.shape[1]
-        center = self._center_path(n_periods, None)
-        first = self._section(n_pre, n_periods - n_pre, targets[0], center)
-        sections = [first, *(CrossSection.of(first.rows, one) for one in targets[1:])]
-        for section, one in zip(sections, targets, strict=True):
-            error = section.expected_error(len(panel.values), self._lambda(n_pre), _SPREAD)
-            self._warn_of_noise(error, len(panel.values), one)
-        total = math.fsum(repeats * one.epsilon for one in targets)
-        cost = Privacy(total, repeats * len(targets) * privacy.delta, self.adjacency)
-        with reserve(self, cost) as held:
-            exact = first.rows.sums(panel.values, self.n_threads)
-            source = self._source(first.rows)
-            releases = [
-                section.calibration.release_repeatedly(exact, source, self._release_name, repeats)
-                for section in sections
-            ]
-            held.commit(*releases)
-        n_donors = exact.n_rows if self._count_is_public(first) else None
+        total = math.fsum(repeats * one.epsilon for one in each)
+        with reserve(self, Privacy(total, repeats * len(each) * privacy.delta, self.adjacency)) as reservation:
+            values, public = self._read(lambda: (self._opened(donors, n_pre, orientation), None), n_pre)
+            center = self._center_path(len(public.periods), None)
+            rows = self._section(each[0], public.n_pre, public.n_post, center).rows
+            sections = [CrossSection.calibrate(one, rows) for one in each]
+            for section in sections:
+                self._warn_of_moments(section, public)
+            exact = sum_donors(values, rows, self.n_threads)
+            source, name = noise.resolve_source(self.random_state), self._release_name
+            releases = [one.release_repeatedly(exact, source, name, repeats) for one in sections]
+            reservation.commit(*releases)
+        ridge, n_donors = self._lambda(public.n_pre), _needed_donors(sections[0], public)
         return tuple(
-            CrossSectionBatch(section, release, n_donors, self._lambda(n_pre))
+            CrossSectionBatch(section, release, n_donors, ridge)
             for section, release in zip(sections, releases, strict=True)
         )
 
@@ -386,7 +361,7 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         """
         check_is_fitted(self)
         pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre")
-        if hasattr(self, "prediction_"):
+        if self._is_for_one_target:
             return self._released_prediction(pre)
         return self._unscaled(self._scaled(pre) @ self.coef_.T)
 
@@ -419,14 +394,14 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
             Equal to the prediction where there is no noise. The same release gives the same limits.
         """
         check_is_fitted(self)
-        level = _level(level)
+        level = check.share("level", level)
         pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre")
         if math.isinf(self.privacy_spent_.epsilon):
             predicted = self.predict(pre)
             return predicted, predicted.copy()
-        if hasattr(self, "prediction_"):
+        if self._is_for_one_target:
             return self._released_interval(pre, level)
-        section = self._section(self.n_pre_, self.n_post_, self.privacy_spent_, self._center)
+        section = self._released_section
         low, high = prediction_interval(
             section,
             self.releases_[0].values,
@@ -459,13 +434,15 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
             As from `effect`, for the periods from the placebo to the intervention.
         """
         check_is_fitted(self)
-        if hasattr(self, "prediction_"):
+        if self._is_for_one_target:
             raise ValueError(f"placebo needs moments, which mechanism={self.mechanism!r} does not release")
         if self.basis is not None:
             raise ValueError("placebo needs the moments of single periods, which a basis has not: fit without one")
         rows = self._target(target, {"n_pre": self.n_pre_, "all": self.n_pre_ + self.n_post_})[..., : self.n_pre_]
         cut = io.check_n_pre(n_pre, self.n_pre_, "the fit before the intervention")
-        xx = self._moments()[0]
+        if math.isinf(self.privacy_spent_.epsilon):
+            raise ValueError("placebo needs released moments; at epsilon=inf fit again with the earlier n_pre")
+        xx, _ = self._released_section.moments(self.releases_[0].values, self._n_donors)
         keep = None if self.n_components_ is None else min(self.n_components_, cut)
         coef = damped_solve(xx[:cut, :cut], xx[:cut, cut:], self.ridge_ / 2.0, self.noise_floor_, keep)
         predicted = self._unscaled(self._scaled(rows[..., :cut]) @ coef)
@@ -473,7 +450,7 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
 
     @classmethod
     def plan(
-        cls, n: int, n_pre: int, n_periods: int, *, target: float = 0.1, spread: float = _SPREAD, **parameters: Any
+        cls, n: int, n_pre: int, n_periods: int, *, target: float = 0.1, spread: float = SPREAD, **parameters: Any
     ) -> Plan:
         """Say what error to expect, before any data is touched; nothing is spent.
 
@@ -505,69 +482,117 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         >>> SyntheticControl.plan(10_000, 10, 13, epsilon=1.0, delta=1e-6).expected_error < 0.05
         True
         """
-        n = check.positive_integer("n", n)
-        n_periods = check.positive_integer("n_periods", n_periods)
-        n_pre = io.check_n_pre(n_pre, n_periods, "the plan")
-        target, spread = check.positive("target", target), check.positive("spread", spread)
-        estimator = cls(**parameters)
-        privacy = estimator._checked()
+        n_pre = io.check_n_pre(n_pre, check.positive_integer("n_periods", n_periods), "the plan")
+        n_post = n_periods - n_pre
+        estimator, privacy = cls._planned_for({"n": n}, {"target": target, "spread": spread}, parameters)
         if math.isinf(privacy.epsilon):
-            return replace(Plan.from_error(n, 0.0, target, {}), relative_to=RELATIVE_TO)
-        if estimator.mechanism != "cross_section":
-            return estimator._plan_weights(n, n_pre, n_periods - n_pre, target, spread, privacy)
-        return estimator._plan_moments(n, n_pre, n_periods - n_pre, target, spread, privacy)
+            return planned_without_noise(n, target)
+        if estimator.mechanism == "cross_section":
+            if isinstance(estimator.center, str):
+                raise ValueError("center must be given by its values for a plan, got 'target'")
+            section = estimator._section(privacy, n_pre, n_post, estimator._center_path(n_periods, None))
+            return planned_with_moments(section, n, target, estimator._lambda(n_pre), spread)
+        own = np.full(n_pre, math.sqrt(spread))
+        return planned_with_weights(lambda count: estimator._algorithm(privacy, count, n_post, own), n, target, spread)
 
-    def _fit_panel(self, panel: io.Panel, n_pre: int, target: ArrayLike | None) -> Self:
-        privacy = self._checked()
-        n_pre, n_periods = int(n_pre), panel.values.shape[1]
-        series = None if target is None else io.target_rows(target, {"n_pre": n_pre, "all": n_periods})
-        if math.isinf(privacy.epsilon):
-            with reserve(self, privacy) as held:
-                fitted = self._fit_without_noise(panel.values, n_pre, privacy)
-                held.commit(*fitted["releases_"])
-        elif self.mechanism != "cross_section":
-            chosen, rows = self._bounded(panel.values, n_pre, series, privacy)
-            self._warn_of_noise(chosen.expected_error / math.sqrt(_SPREAD), len(panel.values), privacy)
-            with reserve(self, privacy) as held:
-                fitted = self._fit_weights(rows, chosen, held)
+    def _check_parameters(self, privacy: Privacy) -> None:
+        self._range()
+        check.nonnegative_or_auto("ridge", self.ridge)
+        check.choice("mechanism", self.mechanism, ("cross_section", "output", "objective"))
+        if self.mechanism == "cross_section":
+            if self.calibration == "paper":
+                raise ValueError("calibration must be 'sound' with mechanism='cross_section': no paper prints another")
+            self._check_absent("split", "curvature", "gradient")
         else:
-            center = self._center_path(n_periods, series)
-            section = self._section(n_pre, n_periods - n_pre, privacy, center)
-            error = section.expected_error(len(panel.values), self._lambda(n_pre), _SPREAD)
-            self._warn_of_noise(error, len(panel.values), privacy)
-            with reserve(self, privacy) as held:
-                fitted = self._fit_cross_section(panel.values, section, held)
-        periods = np.arange(n_periods) if panel.periods is None else io.period_labels(panel.periods)
-        shape = {"n_pre_": n_pre, "n_post_": n_periods - n_pre, "periods_": periods, "target_": series}
-        return self._set_fitted(fitted | shape, ("coef_", "pre_coef_", "weights_", "prediction_"))
-
-    def _has_interval(self) -> bool:
-        check_is_fitted(self)
-        return not hasattr(self, "prediction_") or self.mechanism == "output"
-
-    def _check_loaded(self) -> None:
-        self._checked()
-        if not hasattr(self, "coef_") and not hasattr(self, "prediction_"):
-            return
-        shapes: dict[str, tuple[int | None, ...]]
-        if hasattr(self, "prediction_"):
-            shapes = {"prediction_": (self.n_post_,), "weights_": (self._n_donors,)}
+            self._check_absent("n_components", "center", "basis", "observation_rate")
+            if self.nonnegative:
+                raise ValueError(f"nonnegative must be False with mechanism={self.mechanism!r}: give bound=(0, high)")
+            if privacy.adjacency != "replace_one":
+                raise ValueError(f"adjacency must be 'replace_one' with mechanism={self.mechanism!r}: weights tell n")
+            if self.ridge == 0.0 and (self.mechanism == "output" or self.calibration == "paper"):
+                raise ValueError(f"ridge must be positive with mechanism={self.mechanism!r}, got {self.ridge!r}")
+        if self.row_bound is not None:
+            check.positives("row_bound", check.pair("row_bound", self.row_bound, "(pre, post)"))
+        if isinstance(self.n_components, str):
+            check.choice("n_components", self.n_components, ("noise",))
         else:
-            shapes = {"coef_": (self.n_post_, self.n_pre_), "pre_coef_": (self.n_pre_, self.n_pre_)}
-        for name, shape in shapes.items():
-            array = getattr(self, name)
-            if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
-                raise ValueError(f"{name} must be an array of float64 of shape {shape}")
-        if self.periods_.shape != (self.n_pre_ + self.n_post_,):
-            raise ValueError("periods_ must have a label for each period")
-        for name in ("ridge_", "noise_floor_"):
-            check.nonnegative(name, getattr(self, name))
-        check.real("_offset", self._offset)
-        check.positive("_half_width", self._half_width)
-        if not isinstance(self.privacy_spent_, Privacy):
-            raise ValueError("privacy_spent_ must be a guarantee")
-        if not isinstance(self.releases_, tuple) or not all(isinstance(one, Release) for one in self.releases_):
-            raise ValueError("releases_ must be a tuple of releases")
+            check.optional(check.positive_integer, "n_components", self.n_components)
+        check.boolean("nonnegative", self.nonnegative)
+        if self.nonnegative and isinstance(self.bound, tuple | list):
+            raise ValueError("nonnegative needs a single bound: a range (low, high) says itself that low is 0")
+        if isinstance(self.center, str):
+            check.choice("center", self.center, ("target",))
+        if self.observation_rate is not None:
+            check.share("observation_rate", self.observation_rate, whole=True)
+            if self.basis is not None:
+                raise ValueError("observation_rate cannot go with basis: its coordinates mix periods, missing or not")
+
+    def _check_absent(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} must not be given with mechanism={self.mechanism!r}, which has none")
+
+    def _range(self) -> tuple[float, float]:
+        """Return the middle and the half-width of the declared range."""
+        if not isinstance(self.bound, tuple | list):
+            return 0.0, check.positive("bound", self.bound)
+        low, high = check.limits("bound", self.bound)
+        if low == high:
+            raise ValueError(f"bound must have its low below its high, got ({low!r}, {high!r})")
+        return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+
+    def _lambda(self, n_pre: int) -> float:
+        return float(n_pre) if isinstance(self.ridge, str) else float(self.ridge)
+
+    def _center_path(self, n_periods: int, target: FloatArray | None) -> FloatArray | None:
+        """Return the public centre in mapped units."""
+        if self.center is None:
+            return None
+        if isinstance(self.center, str):
+            if target is None or target.shape != (n_periods,):
+                raise ValueError("center='target' needs one target with all its periods")
+            path = target
+        else:
+            path = np.asarray(self.center)
+            if path.dtype.kind not in "iuf" or path.shape not in ((), (n_periods,)) or not np.all(np.isfinite(path)):
+                raise ValueError(f"center must be a finite number or hold one for each of the {n_periods} periods")
+        offset, half_width = self._range()
+        low = 0.0 if self.nonnegative else -1.0
+        scaled: FloatArray = np.clip((np.broadcast_to(path, n_periods) - offset) / half_width, low, 1.0)
+        return scaled
+
+    def _section(self, privacy: Privacy, n_pre: int, n_post: int, center: FloatArray | None) -> CrossSection:
+        """Choose how to sum the donors, from public numbers alone, so that the noise costs least."""
+        basis = orthonormal_basis(self.basis, n_pre)
+        rows = DonorRows(
+            *self._range(),
+            n_pre,
+            n_post,
+            nonnegative=self.nonnegative,
+            basis=basis,
+            observation_rate=self.observation_rate,
+        )
+        return CrossSection.calibrate(privacy, *rows.ways(center, self.row_bound))
+
+    def _algorithm(self, privacy: Privacy, n_donors: int, n_post: int, target: FloatArray) -> DonorMechanism:
+        """Calibrate "output" or "objective" from public numbers; the target is in mapped units."""
+        return algorithm(
+            "output" if self.mechanism == "output" else "objective",
+            self.calibration,
+            privacy,
+            PanelBounds.of(n_donors, n_post, target, (None, None) if self.row_bound is None else self.row_bound),
+            self._lambda(len(target)),
+            split=self.split,
+            curvature=self.curvature,
+            gradient=self.gradient,
+        )
+
+    @property
+    def _release_name(self) -> str:
+        what = "moments of donors before and across the intervention"
+        if self.mechanism != "cross_section" and not math.isinf(self.epsilon):
+            what = "weights of donors and the prediction made with them"
+        return f"{type(self).__name__}: {what}"
 
     @property
     def _may_lack(self) -> dict[str, Any]:
@@ -575,27 +600,157 @@ class SyntheticControl(MomentFits, WeightFits, TargetReports, Persistent):
         public = self.adjacency == "replace_one" or math.isinf(self.epsilon)
         return {"may_miss": self.observation_rate is not None, "may_be_empty": not public}
 
-    def _warn_of_noise(self, error: float, n_donors: int, privacy: Privacy) -> None:
-        """Warn where public sizes say that noise will drown the answer; a private number of donors is not looked at."""
-        if privacy.adjacency != "replace_one" or error < _USELESS:
-            return
-        share = 100.0 * min(error, 1.0)
-        warnings.warn(
-            f"with {n_donors} donors at {privacy}, the prediction is expected to be off by {share:.0f}% of the signal: "
-            "mostly noise, and shrinkage against it. SyntheticControl.plan says how many donors are needed.",
-            UtilityWarning,
-            stacklevel=5,
-        )
+    def _opened(self, donors: Any, n_pre: int, orientation: io.Orientation) -> io.Panel:
+        return io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack)
+
+    def _read(self, read: _Read, n_pre: int) -> tuple[FloatArray, _Public]:
+        """Read a panel: donors in input units, and what is public of it."""
+        panel, target = read()
+        n_pre, n_periods = int(n_pre), panel.values.shape[1]
+        series = None if target is None else io.target_rows(target, {"n_pre": n_pre, "all": n_periods})
+        periods = np.arange(n_periods) if panel.periods is None else io.period_labels(panel.periods)
+        n_donors = len(panel.values) if self.adjacency == "replace_one" else None
+        return panel.values, _Public(n_pre, periods, series, n_donors)
+
+    def _sum(self, privacy: Privacy, source: noise.BitSource, read: _Read, n_pre: int) -> Summed:
+        donors, public = self._read(read, n_pre)
+        if self.mechanism == "cross_section":
+            center = self._center_path(len(public.periods), public.target)
+            section = self._section(privacy, public.n_pre, public.n_post, center)
+            self._warn_of_moments(section, public)
+            return Summed(section, sum_donors(donors, section.rows, self.n_threads), public)
+        if public.target is None or public.target.ndim != 1:
+            raise ValueError(
+                f"target must be one series with mechanism={self.mechanism!r}: a second target's weights are a "
+                "release of their own, with a budget of their own. mechanism='cross_section' serves any number"
+            )
+        offset, half_width = self._range()
+        own = (public.target[: public.n_pre] - offset) / half_width
+        chosen = self._algorithm(privacy, len(donors), public.n_post, own)
+        self._warn_of_noise(error_of_weights(chosen), f"{len(donors)} donors", privacy)
+        return Summed(chosen, Panel.of(donors, own, chosen.bounds, offset, half_width), public)
+
+    def _warn_of_moments(self, section: CrossSection, public: _Public) -> None:
+        # No warning may tell how many donors there are where that is private.
+        if public.n_donors is not None:
+            error = error_of_moments(section, public.n_donors, self._lambda(public.n_pre))
+            self._warn_of_noise(error, f"{public.n_donors} donors", section.privacy)
+
+    def _solve(
+        self, mechanism: CrossSection | DonorMechanism, releases: tuple[Release, ...], public: _Public
+    ) -> dict[str, Any]:
+        (release,) = releases
+        units = dict(zip(("_offset", "_half_width"), self._range(), strict=True))
+        if not isinstance(mechanism, CrossSection):
+            fitted = {
+                "weights_": np.array(release.values["weights"]),
+                "prediction_": units["_offset"] + units["_half_width"] * prediction(release),
+                "ridge_": mechanism.ridge,
+                "noise_floor_": 0.0,
+                "n_components_": None,
+                "_center": None,
+                "_n_donors": public.n_donors,
+            }
+            return public.attributes | units | fitted
+        n_donors = _needed_donors(mechanism, public)
+        xx, xy = mechanism.moments(release.values, n_donors)
+        rows, floor, ridge = mechanism.rows, mechanism.floor, self._lambda(public.n_pre)
+        keep = components_beyond(xx, floor) if isinstance(self.n_components, str) else self.n_components
+        private = {"_center": rows.center, "_n_donors": n_donors}
+        solution = {"ridge_": ridge, "noise_floor_": floor, "n_components_": keep}
+        solution |= coefficients_of_moments(xx, xy, rows.basis, ridge, floor, keep)
+        return public.attributes | units | solution | private
+
+    def _fit_without_noise(self, read: _Read, n_pre: int) -> Solved:
+        """Fit the textbook estimate of the raw data, about the middle of the range where entries are missing."""
+        donors, public = self._read(read, n_pre)
+        basis, ridge, offset = orthonormal_basis(self.basis, public.n_pre), self._lambda(public.n_pre), 0.0
+        keep = None if isinstance(self.n_components, str) else self.n_components
+        if np.any(np.isnan(donors)):
+            offset = self._range()[0]
+            rows = DonorRows(offset, 1.0, public.n_pre, public.n_post, observation_rate=self.observation_rate)
+            pre, post = np.split(np.nan_to_num(donors - offset, nan=0.0), [public.n_pre], axis=1)
+            xx, xy = rows.about_origin({"xx": pre.T @ pre, "xy": pre.T @ post}, len(donors))
+            # A floor above zero alone: what rounding leaves of a zero eigenvalue has no inverse worth having.
+            floor = len(xx) * float(np.finfo(np.float64).eps) * float(np.trace(xx))
+            solution = coefficients_of_moments(xx, xy, basis, ridge, floor, keep)
+        else:
+            pre, post = np.split(donors, [public.n_pre], axis=1)
+            pre = pre if basis is None else pre @ basis
+            theta = ridge_from_rows(pre, np.concatenate([post, pre], axis=1), ridge / 2.0, keep)
+            solution = coefficients(theta, basis, public.n_post)
+        facts = {"ridge_": ridge, "noise_floor_": 0.0, "n_components_": keep}
+        facts |= {"_offset": offset, "_half_width": 1.0, "_center": None, "_n_donors": None}
+        release = self._exact_release({"coef": solution["coef_"]})
+        return Solved((release,), public.attributes | facts | solution)
+
+    @property
+    def _is_for_one_target(self) -> bool:
+        """Whether weights were released."""
+        return hasattr(self, "prediction_")
+
+    @property
+    def _released_section(self) -> CrossSection:
+        """The mechanism of the fit."""
+        return self._section(self.privacy_spent_, self.n_pre_, self.n_post_, self._center)
+
+    @property
+    def _own_target(self) -> FloatArray:
+        """What weights were released for."""
+        assert self.target_ is not None
+        return self.target_[: self.n_pre_]
+
+    def _released_prediction(self, pre: FloatArray) -> FloatArray:
+        """Return the prediction that was released, for the target that it was released for."""
+        rows = np.atleast_2d(pre)
+        if len(rows) != 1 or not np.array_equal(rows[0], self._own_target):
+            raise ValueError(
+                f"target_pre must be that of the fit with mechanism={self.mechanism!r}: its weights were released for "
+                "that target, and another one's are another release. mechanism='cross_section' serves any number"
+            )
+        return np.broadcast_to(self.prediction_, (*pre.shape[:-1], self.n_post_)).copy()
+
+    def _released_interval(self, pre: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+        if self.mechanism != "output":
+            raise ValueError("interval is not offered with mechanism='objective': its error is not symmetric noise")
+        predicted, own = self._released_prediction(pre), self._scaled(self._own_target)
+        chosen = self._algorithm(self.privacy_spent_, len(self.weights_), self.n_post_, own)
+        half = self._half_width * output_half_width(chosen, self.releases_[0], level)
+        return predicted - half, predicted + half
+
+    def _has_interval(self) -> bool:
+        check_is_fitted(self)
+        return not self._is_for_one_target or self.mechanism == "output"
 
     def _earlier(self, pre: FloatArray) -> FloatArray:
         """Return the synthetic control of the earlier periods, which weights alone do not give."""
-        if hasattr(self, "prediction_"):
+        if self._is_for_one_target:
             return np.full(self.n_pre_, np.nan)
         return self._unscaled(self.pre_coef_ @ self._scaled(pre))
 
+    def _scaled(self, values: FloatArray) -> FloatArray:
+        scaled: FloatArray = (values - self._offset) / self._half_width
+        return scaled
 
-def _level(level: object) -> float:
-    number = check.real("level", level)
-    if not 0.0 < number < 1.0:
-        raise ValueError(f"level must lie in (0, 1), got {number!r}")
-    return number
+    def _unscaled(self, values: FloatArray) -> FloatArray:
+        unscaled: FloatArray = self._offset + self._half_width * values
+        return unscaled
+
+    def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        if self._is_for_one_target:
+            yield from (("prediction_", (self.n_post_,)), ("weights_", (self._n_donors,)))
+        else:
+            yield from (("coef_", (self.n_post_, self.n_pre_)), ("pre_coef_", (self.n_pre_, self.n_pre_)))
+
+    def _check_fitted(self) -> None:
+        if self.periods_.shape != (self.n_pre_ + self.n_post_,):
+            raise ValueError("periods_ must have a label for each period")
+        for name in ("ridge_", "noise_floor_"):
+            check.nonnegative(name, getattr(self, name))
+        check.real("_offset", self._offset)
+        check.positive("_half_width", self._half_width)
+
+
+def _needed_donors(section: CrossSection, public: _Public) -> int | None:
+    """Return the number of donors where it is public, and needed to bring moments about a centre back to the origin."""
+    return None if section.rows.center is None else public.n_donors

@@ -3,69 +3,52 @@
 Ridge weights on donors, f = X (X'X + (lambda/2) I)^-1 y, predict X_post' f = [(X'X + (lambda/2) I)^-1 X'X_post]' y: a
 regression of a donor's periods after the intervention on those before it, applied to the target. So the moments of
 bounded donor rows are all that has to be released. Rows may be summed about a public centre, which makes them shorter;
-the moments about the origin, and so the paper's estimate, follow from the sums. `DonorRows` is what is public of this:
-how a donor becomes a row, and how blocks of moments, or of noise in them, are brought back to the origin.
+the moments about the origin, and so the paper's estimate, follow from the sums.
+
+A donor is one row of both blocks, whose parts are held to public norms as they are summed: the release is that of
+`dpfast.releases.moments`, calibrated for these norms once rows are rounded.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast.io import target_rows
-from dpfast.kernels.threads import single_threaded_blas
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
-from dpfast.releases.moments import JointMoments, unpacked
-from dpfast.solvers.damped import DenoisedMoments, components_beyond, damped_solve, hidden_reach, noise_floor
+from dpfast.releases.moments import JointMoments
+from dpfast.solvers.damped import noise_floor
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import RowMap
-
-# Draws that an interval's quantiles are taken from: they are then off by 0.01 in coverage, up or down.
-_SIMULATIONS = 500
-# Entries of X'X that are simulated at a time.
-_BATCH_ENTRIES = 1 << 19
 
 
 @dataclass(frozen=True)
 class DonorRows:
-    """How a donor becomes a row: public numbers alone.
+    """How a donor becomes a row, and blocks of moments, or of noise in them, moments about the origin: public numbers.
 
-    Parameters
-    ----------
-    offset, half_width : float
-        Outcomes v are mapped to (v - offset)/half_width, which lies in [-1, 1] once clipped.
-    n_pre, n_post : int
-        Periods before and after the intervention.
-    bound_pre, bound_post : float
-        L2 norms of a row's two parts, about the centre, at most; longer parts are scaled onto them.
-    nonnegative : bool, default False
-        Mapped outcomes are clipped to [0, 1].
-    center : ndarray of shape (n_pre + n_post,), optional
-        A public path in mapped units that is subtracted from every donor.
-    basis : ndarray of shape (n_pre, n_features), optional
-        Orthonormal columns; the features are the donor's coordinates in them.
-    observation_rate : float, optional
-        Public share of entries that are observed; the others are filled with the centre.
+    Outcomes v become (v - offset)/half_width, clipped to [-1, 1], or to [0, 1] if they are `nonnegative`. Those missing
+    are put at `center`, a public path of shape (n_pre + n_post,) in these units, which is then subtracted. The features
+    are coordinates in `basis`, orthonormal columns of shape (n_pre, n_features). Both parts of a row are held to their
+    L2 norms, about the centre.
     """
 
     offset: float
     half_width: float
     n_pre: int
     n_post: int
-    bound_pre: float
-    bound_post: float
+    bound_pre: float = math.inf
+    bound_post: float = math.inf
     nonnegative: bool = False
     center: FloatArray | None = None
     basis: FloatArray | None = None
+    #: Public share of entries that are observed; None for all.
     observation_rate: float | None = None
 
     @property
@@ -73,72 +56,71 @@ class DonorRows:
         """Numbers of features and of outcomes."""
         return (self.n_pre if self.basis is None else self.basis.shape[1]), self.n_post
 
-    def scaled(self, values: FloatArray) -> FloatArray:
-        """Map outcomes to the range that bounds are meant in; nothing is clipped."""
-        # Overflow ends beyond the range, as it should, and a warning would tell of a value.
-        with np.errstate(over="ignore", under="ignore"):
-            return (values - self.offset) / self.half_width
+    @property
+    def rate(self) -> float:
+        """Share of entries that are observed."""
+        return self.observation_rate or 1.0
+
+    @property
+    def least(self) -> float:
+        """Least entry of a donor."""
+        return 0.0 if self.nonnegative else -1.0
+
+    @property
+    def maps(self) -> tuple[RowMap, RowMap]:
+        """What becomes of a donor's outcomes before and after the intervention."""
+        centers = (None, None) if self.center is None else np.split(self.center, [self.n_pre])
+        pre, post = (
+            RowMap(
+                np.full(1, self.least),
+                np.ones(1),
+                center=center,
+                basis=basis,
+                offset=self.offset,
+                unit=self.half_width,
+                fills=True,
+            )
+            for center, basis in zip(centers, (self.basis, None), strict=True)
+        )
+        return pre, post
 
     def features(self, pre: FloatArray) -> FloatArray:
-        """Return the features of rows before the intervention, each computed from its row alone."""
+        """Return the features of mapped series before the intervention, each computed from its series alone."""
         if self.basis is None:
             return pre
         features = RowMap(basis=self.basis)(pre.reshape(-1, self.n_pre))
         return features.reshape(*pre.shape[:-1], self.basis.shape[1])
 
-    @property
-    def row_map(self) -> RowMap:
-        """How a donor's outcomes become a row about the centre, all periods of it."""
-        return RowMap(
-            low=np.full(1, 0.0 if self.nonnegative else -1.0),
-            high=np.ones(1),
-            center=self.center,
-            offset=self.offset,
-            unit=self.half_width,
-            fills=True,
-        )
+    def about(self, center: FloatArray) -> Self:
+        """Return the rows summed about a centre, held to norms that hold there too and are no longer than the box."""
+        farthest = np.maximum(np.abs(1.0 - center), np.abs(self.least - center))
+        pre, post = (math.nextafter(float(np.linalg.norm(part)), math.inf) for part in np.split(farthest, [self.n_pre]))
+        return replace(self, center=center, bound_pre=min(self.bound_pre, pre), bound_post=min(self.bound_post, post))
 
-    def sums(self, donors: FloatArray, n_threads: int | None) -> Gram:
-        """Sum the donors' rows exactly.
-
-        Parameters
-        ----------
-        donors : ndarray of shape (n_donors, n_pre + n_post)
-            In input units; NaN where missing.
-        n_threads : int or None
-            For `dpfast.statistics.gram`.
-
-        Returns
-        -------
-        Gram
-            The data owner's.
-        """
-        rows = self.row_map(donors)
-        return gram(
-            self.features(rows[:, : self.n_pre]),
-            rows[:, self.n_pre :],
-            bound_x=self.bound_pre,
-            bound_y=self.bound_post,
-            sums=self.center is not None,
-            n_threads=n_threads,
-        )
+    def ways(self, center: FloatArray | None, declared: tuple[float, float] | None) -> list[Self]:
+        """Return all ways to sum the donors that what is declared allows: `declared` norms are about the centre."""
+        # Rounded up: a row in the box must not be scaled.
+        longest = (math.nextafter(math.sqrt(length), math.inf) for length in (self.n_pre, self.n_post))
+        given = (math.inf, math.inf) if declared is None else (float(declared[0]), float(declared[1]))
+        pre, post = map(min, given, longest)
+        rows = replace(self, bound_pre=pre, bound_post=post)
+        if center is None:
+            ways = [rows]
+        else:
+            # Without declared norms the origin may do better.
+            ways = [replace(self, bound_pre=given[0], bound_post=given[1]).about(center)]
+            ways += [rows] if declared is None else []
+        if self.nonnegative and declared is None:
+            ways.append(rows.about(np.full(self.n_pre + self.n_post, 0.5)))
+        return ways
 
     def about_origin(self, blocks: Mapping[str, Any], n: Any) -> tuple[FloatArray, FloatArray]:
         """Return X'X and X'X_post about the origin from released blocks; linear, so that noise may be put in too.
 
-        Parameters
-        ----------
-        blocks : mapping of str to ndarray
-            "xx", "xy" and, about a centre, "x" and "y", with any leading axes in common.
-        n : float or ndarray
-            The number of donors (0 for noise where it is public).
-
-        Returns
-        -------
-        xx : ndarray of shape (..., d, d)
-        xy : ndarray of shape (..., d, n_post)
+        Blocks are "xx", "xy" and, about a centre, "x" and "y", with any leading axes in common; `n` is the number of
+        donors (0 for noise where it is public).
         """
-        rate = 1.0 if self.observation_rate is None else self.observation_rate
+        rate = self.rate
         xx, xy = blocks["xx"] / rate**2, blocks["xy"] / rate**2
         if rate < 1.0:
             # An entry meets itself wherever it is observed, and another one where both are.
@@ -153,15 +135,14 @@ class DonorRows:
         return xx, xy + x_sum * post + pre * y_sum + count * (pre * post)
 
     def costs(self) -> dict[str, float]:
-        """Weights of the blocks' noise variances in the squared relative error of a prediction.
+        """Weigh the blocks' noise variances in the squared relative error of a prediction.
 
         In units of the squared eigenvalue of X'X along the target, for a target like its donors. Noise in X'X counts
         once along the target, and by its second-order effect in the directions across (d/16, at the floor of
         `dpfast.solvers.noise_floor`); that in X'X_post by the target's length. Noise in sums is multiplied by the
         centre.
         """
-        features = self.shape[0]
-        costs = {"xx": 1.0 + features / 16.0, "xy": float(self.n_pre)}
+        costs = {"xx": 1.0 + self.shape[0] / 16.0, "xy": float(self.n_pre)}
         if self.center is not None:
             pre, post = (float(np.sum(part**2)) for part in np.split(self.center, [self.n_pre]))
             # A target on the centre's own path has no other cost: keep the weights of blocks above zero.
@@ -171,47 +152,38 @@ class DonorRows:
         return costs
 
 
+def sum_donors(donors: FloatArray, rows: DonorRows, n_threads: int | None) -> Gram:
+    """Sum the rows of donors, in input units and NaN where missing, exactly: the data owner's."""
+    pre, post = (one(part) for one, part in zip(rows.maps, np.split(donors, [rows.n_pre], axis=1), strict=True))
+    return gram(
+        pre,
+        post,
+        bound_x=rows.bound_pre,
+        bound_y=rows.bound_post,
+        sums=rows.center is not None,
+        n_threads=n_threads,
+    )
+
+
 @dataclass(frozen=True)
 class CrossSection:
-    """Donor rows with the calibration of their release.
-
-    Parameters
-    ----------
-    rows : DonorRows
-        How donors become rows.
-    calibration : JointMoments
-        The noise.
-    cost : float
-        Of the noise: `DonorRows.costs` times the variances.
-    """
+    """The mechanism: moments of donor rows, with noise calibrated for them."""
 
     rows: DonorRows
     calibration: JointMoments
+    #: Of the noise: `DonorRows.costs` times the variances.
     cost: float
 
     @classmethod
-    def cheapest(cls, candidates: list[DonorRows], privacy: Privacy) -> CrossSection:
-        """Calibrate every way to sum donors, and return the one whose noise costs least.
-
-        Parameters
-        ----------
-        candidates : list of DonorRows
-            Ways to sum the same donors.
-        privacy : Privacy
-            The guarantee wanted.
-
-        Returns
-        -------
-        CrossSection
-        """
-        return min((cls.of(rows, privacy) for rows in candidates), key=lambda one: one.cost)
+    def calibrate(cls, privacy: Privacy, *ways: DonorRows) -> Self:
+        """Calibrate every way to sum the same donors, and return the one whose noise costs least."""
+        return min((cls._of(rows, privacy) for rows in ways), key=lambda one: one.cost)
 
     @classmethod
-    def of(cls, rows: DonorRows, privacy: Privacy) -> CrossSection:
-        """Calibrate one way to sum donors."""
+    def _of(cls, rows: DonorRows, privacy: Privacy) -> Self:
         features, outcomes = rows.shape
-        left_out = {"n"} if privacy.adjacency == "replace_one" else set()
-        weights = {name: cost for name, cost in rows.costs().items() if name not in left_out}
+        public = {"n"} if privacy.adjacency == "replace_one" else set()
+        weights = {name: cost for name, cost in rows.costs().items() if name not in public}
         calibration = JointMoments.calibrate(
             privacy,
             rounded_bound(rows.bound_pre, features),
@@ -223,267 +195,55 @@ class CrossSection:
         return cls(rows, calibration, calibration.cost(weights))
 
     @property
+    def privacy(self) -> Privacy:
+        """What one release costs."""
+        return self.calibration.privacy
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether it is proved to give that."""
+        return self.calibration.guaranteed
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Standard deviation of the noise in an entry of each block."""
+        return self.calibration.scales
+
+    @property
     def off_diagonal(self) -> float:
         """Standard deviation of the noise in X'X off the diagonal, as `moments` returns it."""
-        return self.calibration.off_diagonal / (self.rows.observation_rate or 1.0) ** 2
+        return self.calibration.off_diagonal / self.rows.rate**2
 
     @property
     def floor(self) -> float:
         """Least that an eigenvalue of X'X counts for."""
         return noise_floor(self.rows.shape[0], self.off_diagonal)
 
+    def release(self, donors: Gram, source: noise.BitSource, name: str) -> Release:
+        """Add the noise to the sums of donors: the only place where they turn into something public."""
+        return self.calibration.release(donors, self._bound(source), name)
+
+    def release_repeatedly(self, donors: Gram, source: noise.BitSource, name: str, repeats: int) -> Release:
+        """Release the same sums many times over; what all of it costs is added up."""
+        return self.calibration.release_repeatedly(donors, self._bound(source), name, repeats)
+
+    def noise_alone(self, repeats: int, source: noise.BitSource) -> tuple[FloatArray, FloatArray]:
+        """Draw the noise in X'X and X'X_post about the origin, with no data under it."""
+        drawn = self.calibration.noise_alone(repeats, source)
+        return self.rows.about_origin(drawn, drawn.get("n", 0.0))
+
     def moments(self, values: Mapping[str, FloatArray], n_donors: int | None) -> tuple[FloatArray, FloatArray]:
         """Return X'X and X'X_post about the origin from a release; `n_donors` is needed about a centre, if public."""
         return self.rows.about_origin(values, values.get("n", n_donors or 0))
 
-    def expected_error(self, n: int, ridge: float, spread: float) -> float:
-        """Root mean squared error of a prediction relative to the signal, from public numbers.
-
-        Parameters
-        ----------
-        n : int
-            Number of donors.
-        ridge : float
-            The paper's lambda.
-        spread : float
-            Mean square of the mapped outcomes, about the origin. The target is taken to be like its donors, which vary
-            along one path.
-
-        Returns
-        -------
-        float
-            Of shrinking towards the centre of the range and of noise, first order and second.
-        """
-        signal = n * min(spread * self.rows.n_pre, self._longest_squared())
-        damped = max(signal + ridge / 2.0, self.floor)
-        return math.hypot(1.0 - signal / damped, math.sqrt(self.cost) / damped)
-
-    def _longest_squared(self) -> float:
-        """Square of the longest a row can be before the intervention, about the origin."""
-        center = 0.0 if self.rows.center is None else float(np.linalg.norm(self.rows.center[: self.rows.n_pre]))
-        return (self.rows.bound_pre + center) ** 2
-
-
-def predictions(
-    xx: FloatArray, xy: FloatArray, targets: FloatArray, ridge: float, floor: float, n_components: int | None
-) -> FloatArray:
-    """Predict targets from moments, one set of them or many.
-
-    Parameters
-    ----------
-    xx : ndarray of shape (..., d, d)
-        X'X.
-    xy : ndarray of shape (..., d, n_post)
-        X'X_post.
-    targets : ndarray of shape (n_targets, d)
-        Features of the targets.
-    ridge : float
-        The paper's lambda.
-    floor : float
-        See `dpfast.solvers.damped_solve`.
-    n_components : int or None
-        Eigenvalues of X'X that are kept.
-
-    Returns
-    -------
-    ndarray of shape (..., n_targets, n_post)
-    """
-    weights = damped_solve(xx, targets.T, ridge / 2.0, floor, n_components)
-    predicted: FloatArray = np.swapaxes(weights, -1, -2) @ xy
-    return predicted
-
-
-def prediction_interval(
-    section: CrossSection,
-    values: Mapping[str, FloatArray],
-    n_donors: int | None,
-    targets: FloatArray,
-    *,
-    ridge: float,
-    n_components: int | None,
-    level: float,
-) -> tuple[FloatArray, FloatArray]:
-    """Limits for the prediction without privacy noise at the same ridge, from released values and the known noise.
-
-    The prediction is not linear in the noise, so its errors are simulated: fresh noise with the known law is added to
-    moments from which what does not stand out of the released noise has been removed
-    (`dpfast.solvers.DenoisedMoments`), and the errors' quantiles are taken off the prediction (the parametric
-    bootstrap's basic interval [1]_). Where the target visibly has a part in directions that do not stand out, the most
-    that they may add is put on either side; at a ridge with lambda/2 beyond the floor there is no such part.
-
-    Parameters
-    ----------
-    section : CrossSection
-        The rows and their calibration.
-    values : mapping of str to ndarray
-        The release's.
-    n_donors : int or None
-        Number of donors, None where it is private.
-    targets : ndarray of shape (n_targets, d)
-        Features of the targets.
-    ridge, n_components
-        As for `predictions`.
-    level : float
-        Nominal coverage of each period's interval.
-
-    Returns
-    -------
-    low, high : ndarray of shape (n_targets, n_post)
-        In mapped units.
-
-    References
-    ----------
-    .. [1] Davison, A. C., Hinkley, D. V. (1997). Bootstrap Methods and their Application. Section 5.2.
-    """
-    xx, xy = section.moments(values, n_donors)
-    denoised = DenoisedMoments.of(xx, section.off_diagonal)
-    source_xx, source_xy = denoised.xx, denoised.inside(xy)
-    paths = denoised.turned_back(targets.T).T
-    # A stream of its own: with the fit's seed the noise simulated would be the noise that was added.
-    digest = hashlib.sha256(values["xx"].tobytes() + values["xy"].tobytes()).digest()
-    source = noise.SeededSource(int.from_bytes(digest, "little"))
-    centre = predictions(source_xx, source_xy, paths, ridge, 0.0, n_components)
-    batch = max(1, min(_SIMULATIONS, _BATCH_ENTRIES // xx.size))
-    errors = np.empty((_SIMULATIONS, *centre.shape))
-    # The matrices are small: further BLAS threads only wait for each other.
-    with single_threaded_blas():
-        for start in range(0, _SIMULATIONS, batch):
-            stop = min(start + batch, _SIMULATIONS)
-            drawn = section.calibration.noise_alone(stop - start, source)
-            noise_xx, noise_xy = section.rows.about_origin(drawn, drawn.get("n", 0.0))
-            noisy = source_xx + noise_xx, source_xy + noise_xy
-            errors[start:stop] = predictions(*noisy, paths, ridge, section.floor, n_components) - centre
-    tail = (1.0 - level) / 2.0
-    low, high = np.quantile(errors, [tail, 1.0 - tail], axis=0)
-    predicted = predictions(xx, xy, targets, ridge, section.floor, n_components)
-    reach = _hidden_reach(section, xx, denoised, targets, ridge, n_components)[:, None]
-    return predicted - high - reach, predicted - low + reach
-
-
-def _hidden_reach(
-    section: CrossSection,
-    xx: FloatArray,
-    denoised: DenoisedMoments,
-    targets: FloatArray,
-    ridge: float,
-    n_components: int | None,
-) -> FloatArray:
-    """Bound what directions that are hidden in the noise add to the prediction of each target without noise.
-
-    What hides is taken to be no larger in a period after the intervention than, on average, in one before: no more
-    than the 95% limit of what is left of the trace of X'X.
-    """
-    if n_components is not None and n_components <= len(denoised.values):
-        return np.zeros(len(targets))
-    features = len(xx)
-    trace = max(float(np.trace(xx)) - float(np.sum(denoised.values)), 0.0)
-    # The diagonal has twice the variance of the entries off it.
-    trace += 1.645 * math.sqrt(2.0 * features) * section.off_diagonal
-    turning, rows = 1.0, section.rows
-    if rows.center is not None:
-        # Bringing moments back to the origin adds the noise of sums, times the centre's length, along the centre.
-        length = float(np.linalg.norm(rows.features(rows.center[: rows.n_pre])))
-        scale = section.calibration.scales["x"] / (rows.observation_rate or 1.0)
-        turning += (scale * length / section.off_diagonal) ** 2
-    return denoised.hidden(targets.T, turning) * hidden_reach(trace / features, ridge / 2.0, section.floor)
-
-
-@dataclass(frozen=True, repr=False)
-class CrossSectionBatch:
-    """Repeated releases of one panel's moments, from which predictions at any ridge are computed when asked for.
-
-    Parameters
-    ----------
-    section : CrossSection
-        The rows and the calibration of each release.
-    release : Release
-        All of them; see `JointMoments.release_repeatedly`.
-    n_donors : int or None
-        Number of donors, None where it is private or not needed.
-    ridge : float
-        The paper's lambda, where no other is asked for.
-    """
-
-    section: CrossSection
-    release: Release
-    n_donors: int | None
-    ridge: float
-
-    def predict(self, target_pre: FloatArray, ridge: float | None = None) -> FloatArray:
-        """Predict a target, or several, from every release.
-
-        Parameters
-        ----------
-        target_pre : array of shape (n_pre,) or (n_targets, n_pre)
-            Public outcomes before the intervention, in the units of the donors.
-        ridge : float, optional
-            The paper's lambda; by default the estimator's. Another one costs no further privacy.
-
-        Returns
-        -------
-        ndarray of shape (repeats, n_post) or (repeats, n_targets, n_post)
-        """
-        rows = self.section.rows
-        penalty = self.ridge if ridge is None else check.nonnegative("ridge", ridge)
-        pre = target_rows(target_pre, {"n_pre": rows.n_pre}, "target_pre")
-        features = np.atleast_2d(rows.features(rows.scaled(pre)))
-        xx, xy = self.section.moments(unpacked(self.release.values), self.n_donors)
-        with single_threaded_blas():
-            predicted = predictions(xx, xy, features, penalty, self.section.floor, None)
-        unscaled: FloatArray = rows.offset + rows.half_width * predicted
-        return unscaled[:, 0] if pre.ndim == 1 else unscaled
-
-    def __repr__(self) -> str:
-        repeats = self.release.values["xy"].shape[0]
-        return f"<{repeats} releases of a panel's moments, together at {self.release.privacy}>"
-
-
-def kept_components(xx: FloatArray, n_components: object, threshold: float) -> int | None:
-    """Return the number of eigenvalues to keep: as given, or for "noise" those beyond the threshold."""
-    if n_components is None or isinstance(n_components, int):
-        return n_components
-    return components_beyond(xx, threshold)
-
-
-def with_center(rows: DonorRows, center: FloatArray) -> DonorRows:
-    """Return the rows summed about another centre, no longer than the box allows.
-
-    Parameters
-    ----------
-    rows : DonorRows
-        Their bounds hold about the new centre too.
-    center : ndarray of shape (n_pre + n_post,)
-        In mapped units.
-
-    Returns
-    -------
-    DonorRows
-    """
-    low = 0.0 if rows.nonnegative else -1.0
-    farthest = np.maximum(np.abs(1.0 - center), np.abs(low - center))
-    pre, post = (math.nextafter(float(np.linalg.norm(part)), math.inf) for part in np.split(farthest, [rows.n_pre]))
-    return replace(rows, center=center, bound_pre=min(rows.bound_pre, pre), bound_post=min(rows.bound_post, post))
+    def _bound(self, source: noise.BitSource) -> noise.BitSource:
+        rows = self.rows
+        # In mapped units: the noise does not depend on those of the panel.
+        return source.bound(rows.n_pre, rows.center, rows.basis, rows.observation_rate)
 
 
 def orthonormal_basis(basis: object, n_pre: int) -> FloatArray | None:
-    """Return orthonormal columns that span public paths.
-
-    Parameters
-    ----------
-    basis : int, array of shape (n_pre, n_features) or None
-        So many polynomials of lowest degree, or the paths.
-    n_pre : int
-        Number of periods.
-
-    Returns
-    -------
-    ndarray of shape (n_pre, n_features) or None
-
-    Raises
-    ------
-    ValueError
-        If there are no paths, or they are not finite, or not linearly independent.
-    """
+    """Return orthonormal columns that span public paths: those given, or so many polynomials of lowest degree."""
     if basis is None:
         return None
     if isinstance(basis, int | np.integer):

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfast.synthetic_control.effects import effect_table, summary
+from dpfast.synthetic_control.reports import effect_table, summary
 
 YEARS = pd.Index([1989, 1990, 1991], name="year")
 OBSERVED = np.array([82.0, 77.0, 69.0])
