@@ -55,14 +55,12 @@ def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
     """
     codes = _comparable(groups)
     n_rows = len(codes)
-    starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))[: n_rows or None]
+    starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))[:n_rows]
+    first, offsets = codes[starts], np.append(starts, n_rows).astype(np.int64)
     order: IntArray | None = None
-    if n_rows == 0:
-        offsets = np.zeros(1, np.int64)
-    elif _are_distinct(codes[starts]):
-        offsets = np.append(starts, n_rows).astype(np.int64)
-    else:
-        numbers = _numbered(codes)
+    # Where no run of equal ids is that of a person seen before, rows are in order: at once if ids increase.
+    if not np.all(first[1:] > first[:-1]) and np.any((runs := _numbered(first)) != np.arange(len(first))):
+        numbers = np.repeat(runs, np.diff(offsets))
         counts = np.bincount(numbers)
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         if ordered or counts.max() > max_rows:
@@ -104,14 +102,6 @@ def _comparable(groups: object) -> NDArray[Any]:
     if (ids.dtype.kind == "f" and np.isnan(ids).any()) or (ids.dtype.kind in "mM" and np.isnat(ids).any()):
         raise ValueError("groups has missing ids: every row needs one")
     return ids
-
-
-def _are_distinct(first: NDArray[Any]) -> bool:
-    """Whether no run of equal ids is that of a person seen before; at once if ids increase."""
-    if np.all(first[1:] > first[:-1]):
-        return True
-    numbers = _narrow(first)
-    return len(np.unique(first)) == len(first) if numbers is None else bool(np.bincount(numbers).max() == 1)
 
 
 def _stable_order(numbers: IntArray) -> IntArray:

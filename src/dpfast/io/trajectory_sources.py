@@ -60,35 +60,31 @@ class Names(NamedTuple):
                 raise ValueError(f"{table} has no column {name!r}")
 
 
-class _Collector:
-    """Steps one by one."""
-
-    def __init__(self) -> None:
-        self.states: list[int] = []
-        self.rewards: list[float] = []
-        self.offsets = [0]
-
-    def close(self) -> None:
-        """End a trajectory."""
-        self.offsets.append(len(self.states))
-
-    def flat(self) -> Flat:
-        return Flat(np.array(self.states, np.int64), np.array(self.rewards, np.float64), np.array(self.offsets))
+def _flat(trajectories: Iterable[tuple[Iterable[int], Iterable[float]]]) -> Flat:
+    """Flatten the states and the rewards of one trajectory after another."""
+    states: list[int] = []
+    rewards: list[float] = []
+    offsets = [0]
+    for seen, received in trajectories:
+        states.extend(seen)
+        rewards.extend(received)
+        offsets.append(len(states))
+    return Flat(np.array(states, np.int64), np.array(rewards, np.float64), np.array(offsets))
 
 
 def from_episodes(episodes: Iterable[Iterable[Sequence[Any]]], encoder: StateEncoder | None) -> Flat:
     """Flatten lists of (state, reward) or (state, action, reward)."""
-    steps = _Collector()
-    for episode in episodes:
-        values = []
+
+    def read(episode: Iterable[Sequence[Any]]) -> tuple[Iterable[int], list[float]]:
+        values, rewards = [], []
         for step in episode:
             if not isinstance(step, Sequence | np.ndarray) or len(step) not in (2, 3):
                 raise ValueError("an episode has a step that is not (state, reward) or (state, action, reward)")
             values.append(step[0])
-            steps.rewards.append(in_own_words(partial(float, step[-1]), _NO_REWARD, TypeError))
-        steps.states.extend(_integers(values) if encoder is None else encoder.codes(values).tolist())
-        steps.close()
-    return steps.flat()
+            rewards.append(in_own_words(partial(float, step[-1]), _NO_REWARD, TypeError))
+        return _integers(values) if encoder is None else encoder.codes(values).tolist(), rewards
+
+    return _flat(map(read, episodes))
 
 
 def _integers(values: list[Any]) -> list[int]:
@@ -296,28 +292,29 @@ def from_gymnasium(
 
     if seed is not None:
         env.action_space.seed(seed)
-    steps = _Collector()
-    for position in range(n_trajectories):
+
+    def roll_out(position: int) -> tuple[list[int], list[float]]:
+        states, rewards = [], []
         seen, _ = env.reset(seed=seed if position == 0 else None)
         for _ in range(horizon):
-            steps.states.append(encode(seen))
+            states.append(encode(seen))
             seen, reward, terminated, truncated, _ = env.step(act(seen))
-            steps.rewards.append(float(reward))
+            rewards.append(float(reward))
             if terminated or truncated:
                 break
-        steps.close()
-    return steps.flat()
+        return states, rewards
+
+    return _flat(map(roll_out, range(n_trajectories)))
 
 
 def from_minari(dataset: Any, encode: Encode) -> Flat:
     """Flatten the episodes of a Minari dataset, without the observation after the last action."""
-    steps = _Collector()
-    for episode in dataset.iterate_episodes():
+
+    def read(episode: Any) -> tuple[Iterable[int], list[float]]:
         rewards = np.asarray(episode.rewards, np.float64).tolist()
-        steps.states.extend(encode(seen) for seen in _first(episode.observations, len(rewards)))
-        steps.rewards.extend(rewards)
-        steps.close()
-    return steps.flat()
+        return map(encode, _first(episode.observations, len(rewards))), rewards
+
+    return _flat(map(read, dataset.iterate_episodes()))
 
 
 def _first(observations: Any, n: int) -> Iterator[Any]:
