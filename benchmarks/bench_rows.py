@@ -5,8 +5,7 @@ import time
 
 import numpy as np
 
-from dpfast.releases.selection import TopEntries
-from dpfast.statistics.rows import centred, shortened
+from dpfast.statistics.rows import RowMap, centred, shortened
 
 N_ROWS = 8192
 
@@ -40,7 +39,7 @@ class RowMaps:
         bound, side = 0.9 * math.sqrt(columns), 2.0 * np.ones(columns)
         size, top_bound = max(1, columns // 4), math.sqrt(columns) / 1.5
         row_map = centred(-side, side, bound)[0]
-        top = TopEntries(size, top_bound)
+        top = RowMap(bound=top_bound, top=size)
         self.ours, self.theirs = {
             "box and norm": (row_map, lambda rows: _centred(rows, -side, side, bound, 0.0 * side)),
             "norm": (lambda rows: shortened(rows, bound), lambda rows: _shortened(rows, bound)),

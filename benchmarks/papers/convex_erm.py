@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from dpfast import Privacy, SparseRegression, statistics
+from dpfast.convex_erm import objective_perturbation
 from dpfast.noise import SeededSource
 from dpfast.papers import convex_erm as theory
 from dpfast.papers import sparse_regression as sparse_theory
-from dpfast.releases.minimisers import objective_perturbation
 from dpfast.solvers import L2Ball, SquaredLoss
 
 EPSILON, DELTA = 1.0, 1e-6

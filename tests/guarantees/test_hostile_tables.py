@@ -22,9 +22,9 @@ from dpfast import (
     SparseRegression,
     SyntheticControl,
 )
+from dpfast.convex_erm import objective_perturbation
 from dpfast.io import Columns
 from dpfast.jobs import run
-from dpfast.releases.minimisers import objective_perturbation
 from dpfast.solvers import Box, ElasticNet, L1Ball, L2Ball, Lasso, SmoothedHinge, SmoothedHuber
 from dpfast.statistics import GramAccumulator, Trajectories, first_visit_returns, gram, sufficient_statistics
 

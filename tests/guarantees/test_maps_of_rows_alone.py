@@ -21,8 +21,9 @@ import dpfast
 from dpfast import io
 from dpfast.kernels.row_maps import RowMapKernel
 from dpfast.multi_outcome.mechanism import NONNEGATIVE
-from dpfast.releases.minimisers import bounded_rows
-from dpfast.releases.selection import TopEntries, whole_row_bound
+from dpfast.releases.table_losses import TableLoss
+from dpfast.solvers import SmoothedHuber
+from dpfast.sparse_regression.mechanism import top_entries, whole_row_bound
 from dpfast.statistics import GramAccumulator, Grid, gram
 from dpfast.statistics.rows import MOST_COLUMNS, NORM_SLACK, SMALLEST_BOUND, RowMap, centred, shortened
 from dpfast.synthetic_control.donor_weights import Panel, PanelBounds
@@ -47,7 +48,7 @@ def _panel_rows(rows):
 
 
 def _minimiser_rows(rows):
-    return bounded_rows(np.asarray(rows), np.zeros(len(rows)), 2.0, 1.0, 0.5)[0]
+    return TableLoss(SmoothedHuber(), 2.0, 1.0, 0.5).bounded(np.asarray(rows), np.zeros((len(rows), 1)))[0]
 
 
 #: Everything that private rows pass through before they are summed. A map that is not listed is not tested: the classes
@@ -58,7 +59,7 @@ MAPS = {
     "norm": RowMap(bound=2.0),
     "clip, norm and centre": centred(LOW, HIGH, 2.0)[0],
     "clip and centre": centred(LOW, HIGH)[0],
-    "top entries": TopEntries(12, math.sqrt(12.0)),
+    "top entries": top_entries(12),
     "shortened": partial(shortened, bound=2.0),
     "basis": RowMap(bound=2.0, basis=BASIS),
     "donors": _donor_rows,
@@ -74,7 +75,7 @@ def test_every_class_of_maps_is_tested():
     classes = {one for one in itertools.chain(*members) if isinstance(one, type)}
     calls = {one: vars(one).get("__call__") for one in classes}
     found = {one for one, call in calls.items() if inspect.isfunction(call) and "rows" in signature(call).parameters}
-    assert found == {RowMap, TopEntries} == {type(one) for one in MAPS.values()} & found
+    assert found == {RowMap} == {type(one) for one in MAPS.values()} & found
 
 
 def assert_same_bits(found, expected):
@@ -186,7 +187,7 @@ def test_the_rows_found_to_move_others_no_longer_do():
 def test_top_entries_found_to_move_others_no_longer_do():
     """A search for a row that a block of three rounds elsewhere than a block of its own."""
     rng = np.random.default_rng(0)
-    top = TopEntries(10, math.sqrt(10.0))
+    top = top_entries(10)
     rows = rng.normal(size=(2000, 40)) * np.where(np.arange(40) < 10, 50.0, 1.0)
     for row in rows:
         assert_same_bits(top(np.asfortranarray(np.vstack([row] * 3)))[:1], top(row[None]))
@@ -293,9 +294,8 @@ def test_calibrations_allow_for_the_slack():
     mapped = Panel.of(donors, np.ones(1), bounds)
     for rows, most in ((mapped.pre, bounds.row_pre), (mapped.post, bounds.row_post)):
         assert max(squared_top(row, WIDTH) for row in rows) <= Fraction(most) ** 2
-    top = TopEntries(7, math.sqrt(7.0))
-    alike = Fraction(top.bound) * (1 + Fraction(3, 4) * Fraction(NORM_SLACK))
-    assert Fraction(whole_row_bound(top, WIDTH)) ** 2 >= alike**2 * Fraction(WIDTH, 7)
+    alike = Fraction(top_entries(7).bound) * (1 + Fraction(3, 4) * Fraction(NORM_SLACK))
+    assert Fraction(whole_row_bound(7, WIDTH)) ** 2 >= alike**2 * Fraction(WIDTH, 7)
 
 
 def test_missing_entries_are_at_the_centre_and_infinite_ones_refused():
@@ -317,7 +317,7 @@ def test_numbers_beyond_double_are_refused_without_a_warning():
             with pytest.raises(ValueError, match="X contains NaN or infinity"):
                 gram(wide, bound_x=1.0, **options)
         with pytest.raises(ValueError, match="X must be finite"):
-            bounded_rows(wide, np.ones(1), 1.0, 1.0)
+            TableLoss(SmoothedHuber(), 1.0).bounded(wide, np.ones((1, 1)))
 
 
 def test_threads_map_the_same_rows_and_all_of_them():

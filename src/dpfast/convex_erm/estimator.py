@@ -7,9 +7,10 @@ perturbation (releases/minimisers.py). Squared losses are minimised from exact m
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,28 +25,17 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
+from dpfast.convex_erm.plan import SPREAD, planned
+from dpfast.estimator.base import PrivateEstimator, Solved, Summed
 from dpfast.estimator.feature_names import columns_of, rows_to_predict
-from dpfast.estimator.persistence import Persistent
+from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.estimator.plan import Plan
-from dpfast.estimator.spending import reserve
-from dpfast.kernels.threads import resolve_n_threads
-from dpfast.ledger import Ledger, Release
-from dpfast.privacy import Adjacency, Calibration, Privacy
-from dpfast.releases.minimisers import (
-    MOST_ROWS,
-    Constraint,
-    ObjectiveBounds,
-    ObjectivePerturbation,
-    Penalty,
-    bounded_rows,
-    check_problem,
-    loss_of_moments,
-    loss_of_rows,
-    objective_perturbation,
-    public_rows,
-    row_bounds,
-    with_constant,
-)
+from dpfast.io.states import StateEncoder
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy
+from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.objective_bounds import Constraint, Penalty, check_problem, public_rows
+from dpfast.releases.table_losses import TableLoss, loss_of_rows
 from dpfast.solvers import (
     Box,
     ElasticNet,
@@ -60,40 +50,31 @@ from dpfast.solvers import (
     SquaredLoss,
 )
 from dpfast.solvers.proximal_point import minimise_convex
-from dpfast.solvers.smooth_convex import SmoothConvexFunction
-from dpfast.statistics import StateEncoder, gram, rounded_bound
-
-__all__ = ["ObjectivePerturbationClassifier", "ObjectivePerturbationRegressor", "objective_perturbation"]
 
 
-# Mean squared norm of rows as a fraction of their squared bound, where nothing is known.
-_SPREAD = 0.25
+@dataclass(eq=False, repr=False, kw_only=True)
+class PerturbedObjective(PrivateEstimator):
+    """What both estimators share: parameters, bounds, the steps of a fit, the textbook estimator."""
 
-
-class _PerturbedObjective(Persistent):
-    """What both estimators share: parameters, bounds, the textbook estimator, plans."""
+    bound_x: float
+    loss: str | GeneralisedLinearLoss
+    constraint: Constraint | None = None
+    penalty: Penalty | None = None
+    ridge: float | Literal["auto"] = "auto"
+    fit_intercept: bool = False
 
     _PARAMETER_TYPES = (L2Ball, L1Ball, Box, ElasticNet, Lasso, Ridge, LogisticLoss, SmoothedHinge, SmoothedHuber)
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]]
-
-    epsilon: float
-    delta: float
-    bound_x: float
-    loss: str | GeneralisedLinearLoss
-    constraint: Constraint | None
-    penalty: Penalty | None
-    ridge: float | Literal["auto"]
-    fit_intercept: bool
-    adjacency: Adjacency
-    calibration: Calibration
-    random_state: int | None
-    n_threads: int | None
-    ledger: Ledger | None
 
     @property
     def _outcome_bound(self) -> float:
         """Largest size of an outcome."""
         return 1.0
+
+    @property
+    def _n_minimisers(self) -> int:
+        """How many minimisers share the budget."""
+        return 1
 
     @property
     def _resolved_loss(self) -> GeneralisedLinearLoss:
@@ -106,9 +87,10 @@ class _PerturbedObjective(Persistent):
         return self.loss
 
     @property
-    def _constant(self) -> float:
-        """Value of the constant feature, 0 for none: a power of two, with which moments are exact."""
-        return 2.0 ** round(math.log2(self.bound_x)) if self.fit_intercept else 0.0
+    def _table_loss(self) -> TableLoss:
+        # The constant feature is a power of two, with which moments are exact.
+        constant = 2.0 ** round(math.log2(self.bound_x)) if self.fit_intercept else 0.0
+        return TableLoss(self._resolved_loss, float(self.bound_x), float(self._outcome_bound), constant)
 
     @property
     def _given_ridge(self) -> float:
@@ -118,57 +100,62 @@ class _PerturbedObjective(Persistent):
     def _release_name(self) -> str:
         return f"{type(self).__name__}: coefficients"
 
-    def _checked(self) -> Privacy:
-        """Refuse bad parameters; the guarantee to spend."""
-        privacy = Privacy(self.epsilon, self.delta, self.adjacency)
+    def _check_parameters(self, privacy: Privacy) -> None:
         check.positive("bound_x", self.bound_x)
         check.positive("bound_y", self._outcome_bound)
-        if not isinstance(self.ridge, str) or self.ridge != "auto":
-            check.nonnegative("ridge", self.ridge)
+        check.nonnegative_or_auto("ridge", self.ridge)
         check.boolean("fit_intercept", self.fit_intercept)
-        check.choice("calibration", self.calibration, get_args(Calibration))
-        if self.ledger is not None and not isinstance(self.ledger, Ledger):
-            raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
-        noise.resolve_source(self.random_state)
-        resolve_n_threads(self.n_threads)
         check_problem(self._resolved_loss, self.constraint, self.penalty)
         if not math.isinf(privacy.epsilon):
-            n_features = self.constraint.low.size if isinstance(self.constraint, Box) else 1
-            self._bounds(max(n_features - self.fit_intercept, 1), 1)
-        return privacy
-
-    def _bounds(self, n_features: int, n_rows: int) -> ObjectiveBounds:
-        """Return what is public of a table, its number of rows where it is public."""
-        constant, bound_x, bound_y = self._constant, float(self.bound_x), float(self._outcome_bound)
-        if isinstance(self._resolved_loss, SquaredLoss):
-            row_bound = with_constant(rounded_bound(bound_x, n_features), constant)
-            sizes = {"row_bound": row_bound, "outcome_bound": rounded_bound(bound_y, 1)}
-        else:
-            sizes = row_bounds(bound_x, bound_y, constant)
-        return ObjectiveBounds(
-            self._resolved_loss,
-            n_features + (constant > 0.0),
-            constraint=self.constraint,
-            penalty=self.penalty,
-            n_rows=public_rows(n_rows, Privacy(1.0, 0.0, self.adjacency)),
-            **sizes,
-        )
+            n_parameters = self.constraint.low.size if isinstance(self.constraint, Box) else 1
+            self._table_loss.bounds(
+                max(n_parameters, 1 + self.fit_intercept), self.constraint, self.penalty, public_rows(1, self.adjacency)
+            )
 
     def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> ObjectivePerturbation:
-        return ObjectivePerturbation.calibrate(
-            privacy, self._bounds(n_features, n_rows), self.ridge, calibration=self.calibration
-        )
+        """Calibrate for one of the minimisers, which have equal parts of the budget."""
+        k = self._n_minimisers
+        share = Privacy(privacy.epsilon / k, privacy.delta / k, privacy.adjacency)
+        rows = public_rows(n_rows, self.adjacency)
+        bounds = self._table_loss.bounds(n_features + self.fit_intercept, self.constraint, self.penalty, rows)
+        return ObjectivePerturbation.calibrate(share, bounds, self.ridge, calibration=self.calibration)
 
-    def _loss_of(self, rows: FloatArray, outcomes: FloatArray) -> SmoothConvexFunction:
-        """Return the loss of rows that are bounded."""
-        sizes = row_bounds(float(self.bound_x), float(self._outcome_bound), self._constant)
-        return loss_of_rows(rows, outcomes, self._resolved_loss, **sizes, n_threads=self.n_threads)
+    def _opened(self, X: Any, y: Any) -> io.Table:
+        """Open a table whose outcomes are what the losses take: a column for each minimiser."""
+        raise NotImplementedError
 
-    def _minimiser_without_noise(self, rows: FloatArray, outcomes: FloatArray) -> FloatArray:
-        """Return the parameters of the textbook estimator: rows as they are, no more convexity than was asked for."""
-        loss, ridge, constant = self._resolved_loss, self._given_ridge, self._constant
+    def _sum(self, privacy: Privacy, source: noise.BitSource, X: Any, y: Any) -> Summed:
+        table = self._opened(X, y)
+        losses, n_rows = self._table_loss.of_table(table, self.n_threads)
+        return Summed(self._calibrated(privacy, table.n_features, n_rows), losses)
+
+    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
+        losses, name = summed.statistic, self._release_name
+        names = [name] if len(losses) == 1 else [f"{name} of class {i}" for i in range(len(losses))]
+        released = zip(losses, names, strict=True)
+        return tuple(summed.mechanism.release(loss, source, name) for loss, name in released)
+
+    def _solve(self, mechanism: ObjectivePerturbation, releases: tuple[Release, ...], public: Any) -> dict[str, Any]:
+        return self._attributes(releases, mechanism.ridge)
+
+    def _attributes(self, releases: tuple[Release, ...], ridge: float) -> dict[str, Any]:
+        """Return the attributes that both kinds have; coefficients as rows, one for each release."""
+        coef = np.array([release.values["coef"] for release in releases])
+        intercept, constant = np.zeros(len(coef)), self._table_loss.constant
+        if constant > 0.0:
+            coef, intercept = coef[:, :-1].copy(), constant * coef[:, -1]
+        return {"coef_": coef, "intercept_": intercept, "ridge_": ridge, "n_features_in_": coef.shape[1]}
+
+    def _without_noise(self, rows: FloatArray, outcomes: Sequence[FloatArray]) -> Solved:
+        """Fit the textbook estimator: rows as they are, no more convexity than was asked for."""
+        constant = self._table_loss.constant
         if constant > 0.0:
             rows = np.column_stack([rows, np.full(len(rows), constant)])
+        releases = tuple(self._exact_release({"coef": self._minimiser(rows, column)}) for column in outcomes)
+        return Solved(releases, self._attributes(releases, self._given_ridge))
+
+    def _minimiser(self, rows: FloatArray, outcomes: FloatArray) -> FloatArray:
+        loss, ridge = self._resolved_loss, self._given_ridge
         smooth = self.penalty is None or (isinstance(self.penalty, ElasticNet) and self.penalty.l1 == 0.0)
         if isinstance(loss, SquaredLoss) and self.constraint is None and smooth:
             ridge += self.penalty.l2 if isinstance(self.penalty, ElasticNet) else 0.0
@@ -186,78 +173,19 @@ class _PerturbedObjective(Persistent):
         )
         return minimise_convex(function, constraint=self.constraint, penalty=self.penalty, ridge=ridge)
 
-    def _exact_release(self, coef: FloatArray) -> Release:
-        return Release(self._release_name, "no", Privacy(math.inf, self.delta, self.adjacency), {"coef": coef}, {})
+    def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        yield "coef_", (self.n_features_in_,)
 
-    def _fitted(self, releases: tuple[Release, ...], ridge: float) -> dict[str, Any]:
-        """Return the attributes that both kinds have; coefficients as rows, one for each release."""
-        parameters = np.array([release.values["coef"] for release in releases])
-        constant = self._constant
-        coef, intercept = parameters, np.zeros(len(parameters))
-        if constant > 0.0:
-            coef, intercept = parameters[:, :-1].copy(), constant * parameters[:, -1]
-        privacy = releases[0].privacy
-        if len(releases) > 1 and not math.isinf(privacy.epsilon):
-            privacy = Privacy(self.epsilon, self.delta, self.adjacency)
-        return {
-            "coef_": coef,
-            "intercept_": intercept,
-            "ridge_": ridge,
-            "releases_": releases,
-            "privacy_spent_": privacy,
-        }
-
-    def _keep(self, fitted: dict[str, Any], columns: dict[str, Any]) -> Self:
-        """Set what was fitted, all at once; names of an earlier table's columns go."""
-        return self._set_fitted(
-            fitted | {"n_features_in_": fitted["coef_"].shape[-1]} | columns, ("feature_names_in_",)
-        )
-
-    def _check_loaded(self) -> None:
-        self._checked()
-        if not hasattr(self, "coef_"):
-            return
-        for name in ("coef_", "intercept_"):
-            array = np.asarray(getattr(self, name))
-            if array.dtype != np.float64 or not np.isfinite(array).all():
-                raise ValueError(f"{name} must hold finite numbers of float64")
-        n_features = self.coef_.shape[-1]
-        if (
-            self.n_features_in_ != n_features
-            or len(getattr(self, "feature_names_in_", range(n_features))) != n_features
-        ):
+    def _check_fitted(self) -> None:
+        if len(getattr(self, "feature_names_in_", range(self.n_features_in_))) != self.n_features_in_:
             raise ValueError("n_features_in_ and feature_names_in_ must be those of coef_")
+        if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
+            raise ValueError("coef_ and intercept_ must hold finite numbers")
         check.nonnegative("ridge_", self.ridge_)
-        if not isinstance(self.privacy_spent_, Privacy):
-            raise ValueError("privacy_spent_ must be a guarantee")
-        if not isinstance(self.releases_, tuple) or not all(isinstance(one, Release) for one in self.releases_):
-            raise ValueError("releases_ must be a tuple of releases")
-
-    def _planned(self, privacy: Privacy, n: int, n_features: int, target: float, spread: float, unit: str) -> Plan:
-        """Say what error privacy adds to a prediction, as a fraction of the outcomes' bound.
-
-        The loss of n rows of mean squared norm spread bound_x^2, even over directions, has a curvature of H = n spread
-        bound_x^2 l''/d. Noise b moves the prediction of such a row by sqrt(spread) bound_x |b_i|/(H + m); m shrinks
-        one that is as large as the outcomes' bound by m/(H + m).
-        """
-
-        def error(people: int) -> float:
-            chosen = self._calibrated(privacy, n_features, people)
-            own, bounds = chosen.noise_scales, chosen.bounds
-            curvature = people * spread * bounds.curvature / bounds.n_features
-            size = bounds.row_bound / bounds.outcome_bound
-            moved = math.sqrt(spread) * size * own.coordinate_scale(bounds.n_features)
-            return math.hypot(moved, own.strong_convexity) / (curvature + own.strong_convexity)
-
-        chosen = self._calibrated(privacy, n_features, n)
-        own = chosen.noise_scales
-        too_few = bisect_left(range(1, MOST_ROWS + 1), True, key=lambda people: error(people) <= target)
-        needed = too_few + 1 if too_few < MOST_ROWS else None
-        notes = {"strong convexity": own.strong_convexity, "epsilon left for the noise": own.noise_epsilon}
-        return Plan(n, min(error(n), 1.0), target, needed, chosen.scales, relative_to=unit, notes=notes)
 
 
-class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     """Differentially private linear regression by objective perturbation.
 
     The released parameters minimise the summed loss plus penalty plus (ridge/2) ||theta||^2 plus a random linear term,
@@ -267,10 +195,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy of the whole fit; ``inf`` for the textbook estimator without noise or clipping.
-    delta : float, default 0.0
-        0 for pure differential privacy, by L2-Laplace noise; Gaussian noise otherwise.
+    epsilon, delta
+        As for every estimator.
     bound_x : float
         L2 norm of a row of X, at most; longer rows are scaled onto it.
     bound_y : float
@@ -288,16 +214,11 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
     fit_intercept : bool, default False
         Add a constant feature of about the size of `bound_x`, which lengthens rows. Its coefficient, the last one,
         belongs to the constraint and the penalty as any.
-    adjacency : {"replace_one", "add_remove"}, default "replace_one"
-        Whether the number of rows is public (one row replaced) or private (one row more or less).
     calibration : {"sound", "paper"}, default "sound"
-        "paper" is the printed noise of [1]_: valid under "add_remove", too little under "replace_one", with a warning.
-    random_state : int, optional
-        Seed for a reproducible run, which voids the guarantee, for anybody. A ledger takes each seed once.
-    n_threads : int, optional
-        Threads that go through the rows; the results do not depend on it.
-    ledger : Ledger, optional
-        The budget to pay from; shared by clones and copies.
+        "paper" is the printed noise of [1]_: valid under "add_remove", mostly too little under "replace_one", with a
+        warning where it is.
+    adjacency, random_state, n_threads, ledger
+        As for every estimator.
 
     Attributes
     ----------
@@ -307,14 +228,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
         Intercept; 0 without `fit_intercept`.
     ridge_ : float
         The ridge used.
-    releases_ : tuple of Release
-        All that left the data.
-    privacy_spent_ : Privacy
-        What it cost.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Their names, where X has any.
+    releases_, privacy_spent_, n_features_in_, feature_names_in_
+        As for every estimator.
 
     References
     ----------
@@ -338,40 +253,10 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
     Privacy(epsilon=1.0, delta=1e-06, adjacency='replace_one')
     """
 
-    _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {"squared": SquaredLoss(), "huber": SmoothedHuber()}
+    bound_y: float
+    loss: Literal["squared", "huber"] | GeneralisedLinearLoss = "squared"
 
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float = 0.0,
-        *,
-        bound_x: float,
-        bound_y: float,
-        loss: Literal["squared", "huber"] | GeneralisedLinearLoss = "squared",
-        constraint: Constraint | None = None,
-        penalty: Penalty | None = None,
-        ridge: float | Literal["auto"] = "auto",
-        fit_intercept: bool = False,
-        adjacency: Adjacency = "replace_one",
-        calibration: Calibration = "sound",
-        random_state: int | None = None,
-        n_threads: int | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bound_x = bound_x
-        self.bound_y = bound_y
-        self.loss = loss
-        self.constraint = constraint
-        self.penalty = penalty
-        self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.adjacency = adjacency
-        self.calibration = calibration
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.ledger = ledger
+    _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {"squared": SquaredLoss(), "huber": SmoothedHuber()}
 
     @property
     def _outcome_bound(self) -> float:
@@ -395,33 +280,10 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
 
         Raises
         ------
-        ValueError, TypeError
-            If a parameter, a shape or an entry (NaN, inf) is not accepted. Nothing is spent then, and the estimator
-            is left as it was.
-        BudgetExceeded
-            If the ledger has too little left; no data is read then.
+        ValueError, TypeError, BudgetExceeded
+            As for every estimator.
         """
-        privacy = self._checked()
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        columns = columns_of(X)
-        with reserve(self, privacy) as reservation:
-            if math.isinf(privacy.epsilon):
-                rows, outcomes = check_X_y(X, y, dtype=np.float64, y_numeric=True)
-                ridge = self._given_ridge
-                release = self._exact_release(self._minimiser_without_noise(rows, outcomes))
-            else:
-                table = io.open_table(X, _column(y) if isinstance(y, np.ndarray) else y)
-                if table.n_outcomes != 1:
-                    raise ValueError(f"y must have one column, got {table.n_outcomes}")
-                function, n_rows = self._loss_of_table(table)
-                chosen = self._calibrated(privacy, table.n_features, n_rows)
-                ridge = chosen.ridge
-                release = chosen.release(function, noise.resolve_source(self.random_state), self._release_name)
-            reservation.commit(release)
-        fitted = self._fitted((release,), ridge)
-        fitted |= {"coef_": fitted["coef_"][0], "intercept_": float(fitted["intercept_"][0])}
-        return self._keep(fitted, columns)
+        return self._fit(self._checked(), X, y, columns=columns_of(X))
 
     @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -437,12 +299,11 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
         ndarray of shape (n_rows,)
         """
         check_is_fitted(self)
-        rows = rows_to_predict(self, X)
-        predicted: FloatArray = rows @ self.coef_ + self.intercept_
+        predicted: FloatArray = rows_to_predict(self, X) @ self.coef_ + self.intercept_
         return predicted
 
     @classmethod
-    def plan(cls, n: int, n_features: int, *, target: float = 0.1, spread: float = _SPREAD, **parameters: Any) -> Plan:
+    def plan(cls, n: int, n_features: int, *, target: float = 0.1, spread: float = SPREAD, **parameters: Any) -> Plan:
         """Say what error privacy will add, before any data is touched; nothing is spent.
 
         Parameters
@@ -473,26 +334,22 @@ class ObjectivePerturbationRegressor(RegressorMixin, _PerturbedObjective):
         >>> plan.expected_error < 0.1
         True
         """
-        check.positive_integer("n", n)
-        check.positive_integer("n_features", n_features)
-        check.positive("target", target)
-        check.positive("spread", spread)
-        estimator = cls(**parameters)
-        privacy = estimator._checked()
-        if math.isinf(privacy.epsilon):
-            return Plan.from_error(n, 0.0, target, {})
-        return estimator._planned(privacy, n, n_features, target, spread, "the outcomes' bound")
+        return planned(cls, n, n_features, target, spread, parameters)
 
-    def _loss_of_table(self, table: io.Table) -> tuple[SmoothConvexFunction, int]:
-        """Return the loss of a table's bounded rows, from moments where they will do, and the number of rows."""
-        bound_x, bound_y = float(self.bound_x), float(self.bound_y)
-        if isinstance(self._resolved_loss, SquaredLoss):
-            exact = gram(table, bound_x=bound_x, bound_y=bound_y, sums=self.fit_intercept, n_threads=self.n_threads)
-            return loss_of_moments(exact, self._constant), exact.n_rows
-        if table.collections is not None:
-            raise TypeError("X and y must be held in memory for a loss that is not squared: compute them first")
-        rows, outcomes = bounded_rows(*_gathered(table), bound_x, bound_y, self._constant, self.n_threads)
-        return self._loss_of(rows, outcomes), len(rows)
+    def _opened(self, X: Any, y: Any) -> io.Table:
+        return open_with_outcome(type(self).__name__, X, y)
+
+    def _attributes(self, releases: tuple[Release, ...], ridge: float) -> dict[str, Any]:
+        both = super()._attributes(releases, ridge)
+        return both | {"coef_": both["coef_"][0], "intercept_": float(both["intercept_"][0])}
+
+    def _fit_without_noise(self, X: Any, y: Any) -> Solved:
+        rows, outcomes = check_X_y(X, y, dtype=np.float64, y_numeric=True)
+        return self._without_noise(rows, [outcomes])
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check.real("intercept_", self.intercept_)
 
 
 def _has_probabilities(estimator: ObjectivePerturbationClassifier) -> bool:
@@ -501,7 +358,8 @@ def _has_probabilities(estimator: ObjectivePerturbationClassifier) -> bool:
     return True
 
 
-class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     """Differentially private linear classification by objective perturbation.
 
     The released parameters minimise the summed loss plus penalty plus (ridge/2) ||theta||^2 plus a random linear term,
@@ -512,12 +370,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy of the whole fit; ``inf`` for the textbook estimator without noise or clipping.
-    delta : float, default 0.0
-        0 for pure differential privacy, by L2-Laplace noise; Gaussian noise otherwise.
-    bound_x : float
-        L2 norm of a row of X, at most; longer rows are scaled onto it.
+    epsilon, delta
+        As for every estimator.
     classes : array_like of shape (n_classes,)
         The declared labels, at least two; inferring them would tell of people. None where epsilon is ``inf``.
     loss : {"logistic", "hinge"} or GeneralisedLinearLoss, default "logistic"
@@ -525,15 +379,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
         (``SmoothedHinge`` of dpfast.solvers for another width).
     constraint : L2Ball, L1Ball or Box, optional
         The public set that parameters are in.
-    penalty : Lasso, ElasticNet, Ridge or another Proximable, optional
-        Added to the summed loss, not divided by the number of rows. Another Proximable goes with no constraint.
-    ridge : float or "auto", default "auto"
-        (ridge/2) ||theta||^2 is added, or more where less noise is worth it. "auto" leaves it to that.
-    fit_intercept : bool, default False
-        Add a constant feature of about the size of `bound_x`, which lengthens rows. Its coefficient, the last one,
-        belongs to the constraint and the penalty as any.
-    adjacency, calibration, random_state, n_threads, ledger
+    bound_x, penalty, ridge, fit_intercept, calibration
         As for `ObjectivePerturbationRegressor`.
+    adjacency, random_state, n_threads, ledger
+        As for every estimator.
 
     Attributes
     ----------
@@ -543,8 +392,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
         Intercepts; zeros without `fit_intercept`.
     classes_ : ndarray of shape (n_classes,)
         The declared labels, sorted.
-    ridge_, releases_, privacy_spent_, n_features_in_, feature_names_in_
-        As for `ObjectivePerturbationRegressor`.
+    ridge_ : float
+        The ridge used.
+    releases_, privacy_spent_, n_features_in_, feature_names_in_
+        As for every estimator.
 
     References
     ----------
@@ -567,40 +418,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
     Privacy(epsilon=1.0, delta=1e-06, adjacency='replace_one')
     """
 
-    _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {"logistic": LogisticLoss(), "hinge": SmoothedHinge()}
+    classes: ArrayLike | None
+    loss: Literal["logistic", "hinge"] | GeneralisedLinearLoss = "logistic"
 
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float = 0.0,
-        *,
-        bound_x: float,
-        classes: ArrayLike | None,
-        loss: Literal["logistic", "hinge"] | GeneralisedLinearLoss = "logistic",
-        constraint: Constraint | None = None,
-        penalty: Penalty | None = None,
-        ridge: float | Literal["auto"] = "auto",
-        fit_intercept: bool = False,
-        adjacency: Adjacency = "replace_one",
-        calibration: Calibration = "sound",
-        random_state: int | None = None,
-        n_threads: int | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bound_x = bound_x
-        self.classes = classes
-        self.loss = loss
-        self.constraint = constraint
-        self.penalty = penalty
-        self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.adjacency = adjacency
-        self.calibration = calibration
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.ledger = ledger
+    _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {"logistic": LogisticLoss(), "hinge": SmoothedHinge()}
 
     @quiet
     def fit(self, X: Any, y: Any) -> Self:
@@ -611,7 +432,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
         X : table of shape (n_rows, n_features)
             One person a row; held in memory.
         y : array of shape (n_rows,)
-            Their labels, in the same order.
+            Their labels, in the same order; one outside `classes` is refused.
 
         Returns
         -------
@@ -620,44 +441,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
 
         Raises
         ------
-        ValueError, TypeError
-            If a parameter, a shape, an entry (NaN, inf) or a label is not accepted. Nothing is spent then, and the
-            estimator is left as it was.
-        BudgetExceeded
-            If the ledger has too little left; no data is read then.
+        ValueError, TypeError, BudgetExceeded
+            As for every estimator.
         """
-        privacy = self._checked()
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        columns = columns_of(X)
-        with reserve(self, privacy) as reservation:
-            if math.isinf(privacy.epsilon):
-                rows, labels = check_X_y(X, y, dtype=np.float64)
-                check_classification_targets(labels)
-                classes = self._declared_classes(labels)
-                ridge = self._given_ridge
-                releases = tuple(
-                    self._exact_release(self._minimiser_without_noise(rows, signs)) for signs in _signs(labels, classes)
-                )
-            else:
-                classes = self._declared_classes(None)
-                # Entries of a list stay as they are: one among them must not make text, or doubles, of all.
-                labels = _column(np.asarray(y, object) if isinstance(y, list | tuple) else y)
-                signs = _signs(labels, classes)
-                rows, _ = bounded_rows(
-                    _in_memory(X), signs[0], float(self.bound_x), 1.0, self._constant, self.n_threads
-                )
-                k = len(signs)
-                share = Privacy(privacy.epsilon / k, privacy.delta / k, privacy.adjacency)
-                chosen = self._calibrated(share, rows.shape[1] - self.fit_intercept, len(rows))
-                ridge, source = chosen.ridge, noise.resolve_source(self.random_state)
-                names = [self._release_name] if k == 1 else [f"{self._release_name} of class {i}" for i in range(k)]
-                releases = tuple(
-                    chosen.release(self._loss_of(rows, own), source, name)
-                    for own, name in zip(signs, names, strict=True)
-                )
-            reservation.commit(*releases)
-        return self._keep(self._fitted(releases, ridge) | {"classes_": classes}, columns)
+        return self._fit(self._checked(), X, y, columns=columns_of(X))
 
     @quiet
     def decision_function(self, X: ArrayLike) -> FloatArray:
@@ -673,8 +460,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
         ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
         """
         check_is_fitted(self)
-        rows = rows_to_predict(self, X)
-        margins: FloatArray = rows @ self.coef_.T + self.intercept_
+        margins: FloatArray = rows_to_predict(self, X) @ self.coef_.T + self.intercept_
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
     @quiet
@@ -717,7 +503,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
         return probabilities
 
     @classmethod
-    def plan(cls, n: int, n_features: int, *, target: float = 0.5, spread: float = _SPREAD, **parameters: Any) -> Plan:
+    def plan(cls, n: int, n_features: int, *, target: float = 0.5, spread: float = SPREAD, **parameters: Any) -> Plan:
         """Say what error privacy will add to margins, before any data is touched; nothing is spent.
 
         Parameters
@@ -747,42 +533,22 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
         >>> plan.expected_error < 0.2
         True
         """
-        check.positive_integer("n", n)
-        check.positive_integer("n_features", n_features)
-        check.positive("target", target)
-        check.positive("spread", spread)
-        estimator = cls(**parameters)
-        privacy = estimator._checked()
-        if math.isinf(privacy.epsilon):
-            return Plan.from_error(n, 0.0, target, {})
-        n_classes = len(estimator._declared_classes(None))
-        k = 1 if n_classes == 2 else n_classes
-        share = Privacy(privacy.epsilon / k, privacy.delta / k, privacy.adjacency)
-        return estimator._planned(share, n, n_features, target, spread, "a margin of 1")
+        return planned(cls, n, n_features, target, spread, parameters, "a margin of 1")
 
-    def _checked(self) -> Privacy:
-        privacy = super()._checked()
+    def _check_parameters(self, privacy: Privacy) -> None:
+        super()._check_parameters(privacy)
         if self.classes is not None:
-            self._declared_classes(None)
+            self._declared_classes()
         elif not math.isinf(privacy.epsilon):
             raise ValueError("classes must be declared: labels that are found in a table tell of the people in it")
-        return privacy
 
-    def _check_loaded(self) -> None:
-        super()._check_loaded()
-        if hasattr(self, "coef_") and (
-            self.coef_.shape != (1 if len(self.classes_) == 2 else len(self.classes_), self.n_features_in_)
-            or self.intercept_.shape != self.coef_.shape[:1]
-        ):
-            raise ValueError("coef_ and intercept_ must have a row for each class, or one for two")
+    @property
+    def _n_minimisers(self) -> int:
+        n_classes = len(self._declared_classes())
+        return 1 if n_classes == 2 else n_classes
 
-    def _declared_classes(self, labels: NDArray[Any] | None) -> NDArray[Any]:
-        """Return the declared labels, sorted; those found where none are declared, for epsilon = inf."""
-        if self.classes is None:
-            found: NDArray[Any] = np.unique(labels if labels is not None else [])
-            if len(found) < 2:
-                raise ValueError(f"y must have at least 2 classes; got {len(found)} class")
-            return found
+    def _declared_classes(self) -> NDArray[Any]:
+        """Return the declared labels, sorted."""
         declared = np.asarray(self.classes)
         if declared.ndim != 1:
             raise ValueError(f"classes must be a list of labels, got an array of shape {declared.shape}")
@@ -790,6 +556,29 @@ class ObjectivePerturbationClassifier(ClassifierMixin, _PerturbedObjective):
         if len(classes) < 2 or len(classes) != len(declared):
             raise ValueError(f"classes must be at least 2 different labels, got {len(declared)}")
         return classes
+
+    def _opened(self, X: Any, y: Any) -> io.Table:
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        # Entries of a list stay as they are: one among them must not make text, or doubles, of all.
+        labels = _column(np.asarray(y, object) if isinstance(y, list | tuple) else y)
+        return io.open_table(X, _signs(labels, self._declared_classes()).T)
+
+    def _solve(self, mechanism: ObjectivePerturbation, releases: tuple[Release, ...], public: Any) -> dict[str, Any]:
+        return super()._solve(mechanism, releases, public) | {"classes_": self._declared_classes()}
+
+    def _fit_without_noise(self, X: Any, y: Any) -> Solved:
+        rows, labels = check_X_y(X, y, dtype=np.float64)
+        check_classification_targets(labels)
+        classes = np.unique(labels) if self.classes is None else self._declared_classes()
+        if len(classes) < 2:
+            raise ValueError(f"y must have at least 2 classes; got {len(classes)} class")
+        releases, attributes = self._without_noise(rows, list(_signs(labels, classes)))
+        return Solved(releases, attributes | {"classes_": classes})
+
+    def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        n_minimisers = 1 if len(self.classes_) == 2 else len(self.classes_)
+        yield from (("coef_", (n_minimisers, self.n_features_in_)), ("intercept_", (n_minimisers,)))
 
 
 def _signs(labels: NDArray[Any], classes: NDArray[Any]) -> FloatArray:
@@ -808,20 +597,3 @@ def _column(y: Any) -> NDArray[Any]:
     problem = "y should be a 1d array, with an entry for each row"
     column: NDArray[Any] = io.in_own_words(partial(column_or_1d, y, warn=True), problem)
     return column
-
-
-def _in_memory(X: Any) -> NDArray[Any]:
-    """Return a table without outcomes as one array."""
-    table = io.open_table(X)
-    if table.collections is not None:
-        raise TypeError("X must be held in memory for classification: compute it first")
-    blocks = [np.asarray(block) for block, _ in table.blocks()]
-    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-
-
-def _gathered(table: io.Table) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return features and the one outcome of a table as arrays."""
-    pairs = [(np.asarray(x), np.asarray(y)) for x, y in table.blocks() if y is not None]
-    if len(pairs) == 1:
-        return pairs[0][0], pairs[0][1][:, 0]
-    return np.concatenate([x for x, _ in pairs]), np.concatenate([y[:, 0] for _, y in pairs])

@@ -53,6 +53,16 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+def warn_of_printed(mechanism: Mechanism) -> None:
+    """Warn where a printed calibration misses its own claim."""
+    if not mechanism.guaranteed:
+        warn(
+            f"the printed calibration does not give {mechanism.privacy}: its noise is too small. "
+            "Use calibration='sound' for anything but comparison.",
+            UnsoundCalibrationWarning,
+        )
+
+
 class Summed(NamedTuple):
     """Data, read and summed, and the mechanism that is calibrated for them."""
 
@@ -152,7 +162,7 @@ class PrivateEstimator(Persistent):
             else:
                 source = noise.resolve_source(self.random_state)
                 summed = self._sum(privacy, source, *data)
-                self._warn_of_printed(summed.mechanism)
+                warn_of_printed(summed.mechanism)
                 releases = self._release(summed, source)
                 reservation.commit(*releases)
                 attributes = self._solve(summed.mechanism, releases, summed.public)
@@ -189,14 +199,6 @@ class PrivateEstimator(Persistent):
         kept = {name: value for name, value in self.__dict__.items() if name.startswith("_") or name[-1] != "_"}
         self.__dict__ = kept | dict(fitted)
         return self
-
-    def _warn_of_printed(self, mechanism: Mechanism) -> None:
-        if not mechanism.guaranteed:
-            warn(
-                f"the printed calibration does not give {mechanism.privacy}: its noise is too small. "
-                "Use calibration='sound' for anything but comparison.",
-                UnsoundCalibrationWarning,
-            )
 
     def _warn_of_noise(self, error: float, people: str, privacy: Privacy) -> None:
         """Warn where public numbers say that the answer is mostly noise; `people` says how many they are."""

@@ -41,6 +41,17 @@ class Table:
                 y = None if y_block is None else y_block[start : start + _MAPPED_ROWS]
                 yield map_block(x, y, map_x, map_y)
 
+    def whole(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return features and outcomes as two arrays: those in memory as they are, a stream's blocks joined."""
+        if self.collections is not None:
+            raise TypeError("X and y must be held in memory: compute them first")
+        pairs = [(np.asarray(x), np.asarray(y)) for x, y in self._blocks() if y is not None]
+        return (
+            pairs[0]
+            if len(pairs) == 1
+            else (np.concatenate([x for x, _ in pairs]), np.concatenate([y for _, y in pairs]))
+        )
+
     def _blocks(self) -> Iterator[Block]:
         if self.arrays is not None:
             yield self.arrays

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class Mechanism(Protocol):
 
 
 def draw(
-    law: Law,
+    law: Law | Literal["Laplace"],
     scale: float,
     center: FloatArray | FixedPoint,
     source: noise.BitSource,
@@ -43,9 +43,10 @@ def draw(
     repeats: int | None = None,
 ) -> FloatArray:
     """Draw noise of a law about exact numbers, once or along a new first axis; L2-Laplace noise is one vector."""
-    if law == "Gaussian":
+    if law != "L2-Laplace":
+        coordinates = noise.gaussian if law == "Gaussian" else noise.laplace
         shape = center.shape if repeats is None else (repeats, *center.shape)
-        return noise.gaussian(scale, shape, source, center=center, grid=grid)
+        return coordinates(scale, shape, source, center=center, grid=grid)
     (size,) = center.shape
     draws = [noise.l2_laplace(scale, size, source, center=center, grid=grid) for _ in range(repeats or 1)]
     return draws[0] if repeats is None else np.array(draws)

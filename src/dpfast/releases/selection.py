@@ -1,15 +1,14 @@
 """The release that chooses a support: by the exponential mechanism over all of them, or by votes of blocks of rows.
 
-Kifer, Smith and Thakurta's Algorithms 4 and 5, with the noise that privacy.supports proves enough. Each class is one of
-them, calibrated from public numbers; `release` is the only place where data turn into something public.
+Kifer, Smith and Thakurta's Algorithms 4 and 5, with the noise that privacy.support_noise proves enough.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,138 +16,53 @@ from scipy.special import ndtr
 
 from dpfast import _arguments as check
 from dpfast import noise
-from dpfast._arrays import FloatArray
-from dpfast.kernels.columns import Rows
+from dpfast._arrays import FloatArray, IntArray
 from dpfast.ledger import Release
 from dpfast.privacy import Calibration, Privacy, VoteNoise, loss_range, score_rate, vote_noise
+from dpfast.releases.mechanism import draw
+from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.releases.printed import printed
 from dpfast.solvers.best_subset import SupportScores, score_error
-from dpfast.statistics import Grid, Selector, block_votes, rounded_bound
-from dpfast.statistics.rows import NORM_SLACK, RowMap
+from dpfast.statistics import Selector, block_votes
 
 Progress = Callable[[int, int], None]
 
-#: Where the number of rows is private, tables have at most so many: only bounds on rounding errors count on it.
-MOST_ROWS = 2**32
 # Shares of a record's largest loss: the ridge that makes minimisers unique, and the gap that a score may have.
 _RIDGE, _GAP = 2.0**-20, 2.0**-14
 
 
 @dataclass(frozen=True)
-class TopEntries:
-    """Scale rows so that the L2 norm of their largest entries, some number of them, is within a bound.
-
-    Algorithm 3, step 3. (Algorithm 6 divides by the norm of the whole row instead, which shortens rows more than their
-    bound asks for.)
-
-    Parameters
-    ----------
-    size : int
-        How many entries.
-    bound : float
-        Their L2 norm, at most.
-    """
-
-    size: int
-    bound: float
-
-    def __call__(self, rows: Rows) -> FloatArray:
-        """Map one block of rows, shape (n, p); rows with NaN or infinity become NaN, to be refused in their sum."""
-        return RowMap(bound=self.bound, top=self.size)(rows)
-
-
-@dataclass(frozen=True)
-class RecordBounds:
-    """What is public of a record (x, y), x restricted to any support of one size, once it is rounded to its grid.
-
-    Parameters
-    ----------
-    size : int
-        Features of a support.
-    length : float
-        Largest L2 norm of x.
-    outcome : float
-        Largest |y|.
-    """
-
-    size: int
-    length: float
-    outcome: float
-
-    @classmethod
-    def of_rows(cls, size: int, n_columns: int, bound_x: float, bound_y: float) -> Self:
-        """Bound records whose whole rows, of `n_columns`, have an L2 norm within `bound_x`."""
-        return cls(size, rounded_bound(bound_x, n_columns), rounded_bound(bound_y, 1))
-
-    @classmethod
-    def of_top_entries(cls, top: TopEntries, n_columns: int, bound_y: float) -> Self:
-        """Bound records whose rows, of `n_columns`, were mapped by `top` and summed within `whole_row_bound`."""
-        unit = 2.0 ** -Grid.for_bounds(whole_row_bound(top, n_columns)).exponent_x
-        length = (top.bound * (1.0 + NORM_SLACK) + math.sqrt(top.size) * unit) * (1.0 + 2.0**-50)
-        return cls(top.size, length, rounded_bound(bound_y, 1))
-
-    @property
-    def reach(self) -> float:
-        """Largest |x'theta| over |theta_j| <= 1: the L1 norm of x."""
-        return math.sqrt(self.size) * self.length * (1.0 + 2.0**-50)
-
-    @property
-    def gradient(self) -> float:
-        """Largest norm of the gradient of (y - x'theta)^2/2 over |theta_j| <= 1."""
-        return self.length * (self.outcome + self.reach) * (1.0 + 2.0**-50)
-
-    @property
-    def curvature(self) -> float:
-        """Largest eigenvalue of its Hessian."""
-        return self.length**2 * (1.0 + 2.0**-50)
-
-
-def whole_row_bound(top: TopEntries, n_columns: int) -> float:
-    """Largest L2 norm of a whole row whose top entries are within their bound: all entries are alike then."""
-    return top.bound * math.sqrt(n_columns / top.size) * (1.0 + NORM_SLACK)
-
-
-@dataclass(frozen=True)
 class ScoredSelection:
-    """Algorithm 4: a support with probability proportional to exp(-rate * least sum of losses on it).
+    """Algorithm 4: a support with probability proportional to exp(-rate * least sum of squared losses on it)."""
 
-    Parameters
-    ----------
-    privacy : Privacy
-        What is promised, with delta 0.
-    bounds : RecordBounds
-        What is public of a record.
-    rate : float
-        Of the exponential mechanism.
-    ridge, tolerance : float
-        As for `SupportScores`.
-    calibration : {"sound", "paper"}, default "sound"
-        Whether the rate is the proved or the printed one.
-    """
-
+    #: What is promised, with delta 0.
     privacy: Privacy
-    bounds: RecordBounds
+    #: What is public of rows on any support, and of the box that its coefficients are in.
+    bounds: ObjectiveBounds
+    #: Of the exponential mechanism.
     rate: float
+    #: As for `SupportScores`.
     ridge: float
     tolerance: float
     calibration: Calibration = "sound"
 
-    @classmethod
-    def calibrate(cls, privacy: Privacy, bounds: RecordBounds, most_rows: int) -> Self:
-        """Calibrate from public numbers, for tables of at most so many rows."""
-        own = loss_range(bounds.outcome, bounds.reach)
-        ridge, tolerance = _RIDGE * bounds.curvature, _GAP * own
-        curvature = most_rows * bounds.reach**2 + bounds.size * ridge
-        error = score_error(bounds.size, curvature, most_rows * bounds.outcome * bounds.reach, tolerance)
-        rate = score_rate(privacy.target[0], own, error, adjacency=privacy.adjacency)
-        return cls(Privacy(privacy.epsilon, 0.0, privacy.adjacency), bounds, rate, ridge, tolerance)
+    guaranteed: ClassVar[bool] = True
 
     @classmethod
-    def printed(cls, privacy: Privacy, bounds: RecordBounds, most_rows: int) -> Self:
-        """Take the printed rate, epsilon/(2 alpha), with the paper's alpha = 4 s^2 (Appendix F.3): never too large."""
-        sound = cls.calibrate(privacy, bounds, most_rows)
-        rate = min(sound.rate, printed("sparse_regression", "printed_score_rate")(privacy.target[0], bounds.size))
-        return replace(sound, rate=rate, calibration="paper")
+    def calibrate(cls, privacy: Privacy, bounds: ObjectiveBounds, *, calibration: Calibration = "sound") -> Self:
+        """Calibrate from public numbers.
+
+        The printed rate is epsilon/(2 alpha), with the paper's alpha = 4 s^2 (Appendix F.3): never too large.
+        """
+        size, reach, outcome, most = bounds.n_features, bounds.prediction, bounds.outcome_bound, bounds.most_rows
+        own = loss_range(outcome, reach)
+        ridge, tolerance = _RIDGE * bounds.curvature, _GAP * own
+        error = score_error(size, most * reach**2 + size * ridge, most * outcome * reach, tolerance)
+        rate = score_rate(privacy.target[0], own, error, adjacency=privacy.adjacency)
+        if calibration == "paper":
+            rate = min(rate, printed("sparse_regression", "printed_score_rate")(privacy.target[0], size))
+        pure = Privacy(privacy.epsilon, 0.0, privacy.adjacency)
+        return cls(pure, bounds, rate, ridge, tolerance, calibration)
 
     @property
     def scales(self) -> dict[str, float]:
@@ -157,19 +71,20 @@ class ScoredSelection:
 
     def failure(self, signal: float, n_features: int) -> float:
         """Bound the probability of any other support, where the scores of others are higher by `signal` at least."""
-        return min(1.0, math.exp(min(0.0, math.log(math.comb(n_features, self.bounds.size)) - self.rate * signal)))
+        supports = math.comb(n_features, self.bounds.n_features)
+        return min(1.0, math.exp(min(0.0, math.log(supports) - self.rate * signal)))
 
     def release(
         self,
-        xx: FloatArray,
-        xy: FloatArray,
+        statistic: tuple[FloatArray, FloatArray],
         source: noise.BitSource,
         name: str,
         n_threads: int | None = None,
         progress: Progress | None = None,
     ) -> Release:
-        """Score all supports on exact moments, rounded to double, and pick one."""
-        scores = SupportScores(xx, xy, self.bounds.size, ridge=self.ridge, tolerance=self.tolerance)
+        """Score all supports on exact moments X'X and X'y, rounded to double, and pick one."""
+        xx, xy = statistic
+        scores = SupportScores(xx, xy, self.bounds.n_features, ridge=self.ridge, tolerance=self.tolerance)
         pick = noise.ExponentialPick(self.rate, source.bound(name, self, len(xx)))
         for block in scores.blocks(n_threads, progress):
             pick.update(block)
@@ -186,34 +101,27 @@ class ScoredSelection:
 
 @dataclass(frozen=True)
 class VotedSelection:
-    """Algorithm 5: the features with the most votes of blocks of rows, counted with noise.
-
-    Parameters
-    ----------
-    calibrated : VoteNoise
-        The noise of each count.
-    size : int
-        Features of a support, and most votes of a block.
-    n_blocks : int
-        How many blocks.
-    calibration : {"sound", "paper"}, default "sound"
-        Whether the noise is the least or the printed one.
-    """
+    """Algorithm 5: the features with the most votes of blocks of rows, counted with noise."""
 
     calibrated: VoteNoise
+    #: Features of a support, and most votes of a block.
     size: int
     n_blocks: int
     calibration: Calibration = "sound"
 
-    @classmethod
-    def calibrate(cls, privacy: Privacy, size: int, n_features: int, n_blocks: int) -> Self:
-        """Calibrate from public numbers."""
-        return cls(vote_noise(privacy, size, n_features), size, n_blocks)
+    guaranteed: ClassVar[bool] = True
 
     @classmethod
-    def printed(cls, privacy: Privacy, size: int, n_features: int, n_blocks: int) -> Self:
-        """Take the printed noise: Laplace, of scale 2 s/epsilon in votes, whatever delta would allow."""
-        return cls(printed("sparse_regression", "printed_vote_noise")(privacy, size), size, n_blocks, "paper")
+    def calibrate(
+        cls, privacy: Privacy, size: int, n_features: int, n_blocks: int, *, calibration: Calibration = "sound"
+    ) -> Self:
+        """Calibrate from public numbers.
+
+        The printed noise is Laplace, of scale 2 s/epsilon in votes, whatever delta would allow.
+        """
+        if calibration == "paper":
+            return cls(printed("sparse_regression", "printed_vote_noise")(privacy, size), size, n_blocks, calibration)
+        return cls(vote_noise(privacy, size, n_features), size, n_blocks)
 
     @property
     def privacy(self) -> Privacy:
@@ -233,20 +141,18 @@ class VotedSelection:
 
     def release(
         self,
-        X: FloatArray,
-        y: FloatArray,
-        selector: Selector,
+        statistic: tuple[FloatArray, FloatArray, Selector],
         source: noise.BitSource,
         name: str,
         n_threads: int | None = None,
     ) -> Release:
-        """Let the blocks vote, and release the counts."""
+        """Let blocks of rows X and outcomes y vote, by what the selector selects of them, and release the counts."""
+        X, y, selector = statistic
         source = source.bound(name, self, X.shape[1])
         public_count = self.privacy.adjacency == "replace_one"
         blocks = noise.random_blocks(len(y), self.n_blocks, source, equal=public_count)
         votes = block_votes(X, y, blocks, self.n_blocks, self.size, selector, n_threads=n_threads)
-        draw = noise.laplace if self.calibrated.mechanism == "Laplace" else noise.gaussian
-        counts = draw(self.calibrated.scale, votes.shape, source, center=votes.astype(np.float64))
+        counts = draw(self.calibrated.mechanism, self.calibrated.scale, votes.astype(np.float64), source)
         return Release(
             name,
             self.calibrated.mechanism,
@@ -260,7 +166,7 @@ class VotedSelection:
         )
 
 
-def most_votes(counts: NDArray[np.generic], size: int) -> NDArray[np.int64]:
+def most_votes(counts: NDArray[np.generic], size: int) -> IntArray:
     """Return the features with the largest counts, increasing; of equal ones the first."""
     return np.sort(np.argsort(-np.asarray(counts), kind="stable")[:size])
 

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, OddsShift, claimed, claims, probe, shift_law
 from dpfast.privacy import Adjacency, Privacy
-from dpfast.releases.selection import RecordBounds
 from dpfast.sparse_regression.estimator import SparseRegression
-from dpfast.sparse_regression.mechanism import SupportRegression
 
 # Nearly all of the budget, for the stage that is attacked.
 _MOST = 0.99
@@ -102,9 +100,8 @@ def _coefficient_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
     one = np.ones(1)
     tables = _neighbours(others, (one, outcome), (one, -outcome), privacy.adjacency)
     record = probe(lambda: estimator.fit(*tables[0]).releases_[1])
-    bounds = RecordBounds(1, 1.0, outcome)
-    calibrate = SupportRegression.calibrate if calibration == "sound" else SupportRegression.printed
-    convexity = calibrate(record.privacy, bounds, n + 1).calibrated.strong_convexity
+    _, regression = estimator._calibrated(estimator._checked(), 1, n + 1)
+    convexity = regression.noise_scales.strong_convexity
     curvature = [float(np.sum(x**2)) + convexity for x, _ in tables]
     linear = [float(x[:, 0] @ y) for x, y in tables]
 

@@ -8,51 +8,50 @@ budget by basic composition: objective perturbation is not Gaussian-differential
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable
-from typing import Any, Literal, Self, get_args
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import lsq_linear
 from sklearn.base import RegressorMixin
-from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dpfast import _arguments as check
 from dpfast import io, noise
-from dpfast._arrays import FloatArray
+from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
+from dpfast.estimator.base import PrivateEstimator, Solved, Summed
 from dpfast.estimator.feature_names import columns_of, rows_to_predict
-from dpfast.estimator.persistence import Persistent
+from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.estimator.plan import Plan
-from dpfast.estimator.spending import reserve
-from dpfast.kernels.threads import resolve_n_threads
-from dpfast.ledger import Ledger, Release
-from dpfast.privacy import Adjacency, Calibration, Privacy, UnsoundCalibrationWarning
-from dpfast.releases.selection import (
-    MOST_ROWS,
-    Progress,
-    RecordBounds,
-    ScoredSelection,
-    TopEntries,
-    VotedSelection,
-    check_n_supports,
-    most_votes,
-    whole_row_bound,
-)
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy
+from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
+from dpfast.releases.selection import Progress, ScoredSelection, VotedSelection, check_n_supports, most_votes
+from dpfast.releases.table_losses import loss_of_moments
 from dpfast.solvers.best_subset import SupportScores
-from dpfast.sparse_regression.mechanism import SupportRegression
+from dpfast.solvers.loss_sums import LeastSquares
+from dpfast.sparse_regression.mechanism import bounds_on_support, error_of_coefficients, top_entries, whole_row_bound
+from dpfast.sparse_regression.plan import planned
 from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
-
-Drawn = tuple[int, Release, Release]  # number of features, the support and the coefficients on it
 
 # Of a made-up table, where the number of rows of a block is private.
 _REHEARSAL_ROWS = 200
-_MOST_PEOPLE = 2**62
 
 
-class SparseRegression(RegressorMixin, Persistent):
+class _Stages(NamedTuple):
+    """What both stages take of the table: the data owner's."""
+
+    choose: Callable[[noise.BitSource, str], Release]
+    loss_on: Callable[[IntArray], LeastSquares]
+
+
+@dataclass(eq=False, repr=False)
+class SparseRegression(RegressorMixin, PrivateEstimator):
     """Differentially private linear regression on a few features, chosen privately among many.
 
     Privacy: the choice of features and then their coefficients are released, together (epsilon, delta)-differentially
@@ -60,10 +59,8 @@ class SparseRegression(RegressorMixin, Persistent):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy of the whole fit; ``inf`` for the best subset without noise, clipping or rounding.
-    delta : float, default 0.0
-        0 for pure differential privacy.
+    epsilon, delta
+        As for every estimator.
     n_nonzero : int
         How many features to choose.
     bound_x : float, optional
@@ -73,7 +70,7 @@ class SparseRegression(RegressorMixin, Persistent):
         Largest size of an outcome; larger ones are clipped. By default `n_nonzero`, which ``|x'theta|`` keeps to.
     selector : {"sample_aggregate", "exponential"} or callable, default "sample_aggregate"
         "exponential" scores all supports, and needs no more than a pass over any table. "sample_aggregate" lets random
-        blocks of rows vote by a lasso; it needs the table in memory. A callable ``(X, y, size) -> indices`` votes in
+        blocks of rows vote by a lasso, and holds the table in memory. A callable ``(X, y, size) -> indices`` votes in
         the lasso's place: it is called from several threads, sees one block of rows as they are, and must not keep,
         print or log anything of them; where it fails, the block votes for the first features.
     n_blocks : int, optional
@@ -84,17 +81,11 @@ class SparseRegression(RegressorMixin, Persistent):
     selection_share : float, default 0.5
         Share of the budget for the choice of features, in (0, 1).
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
-        Whether the number of rows is public (one row replaced) or private (one row more or less, of 2**32 at most).
+        Whether the number of rows is public (one row replaced) or private (one row more or less, of 2**30 at most).
     calibration : {"sound", "paper"}, default "sound"
         "paper" takes the printed rate, noise and convexity, with a warning where they miss their own claim.
-    random_state : int, optional
-        Seed for a reproducible run, which voids the guarantee, for anybody: from two releases of one seed the noise can
-        be subtracted without knowing it. A ledger takes each seed once. By default noise comes from the operating
-        system's cryptographic source.
-    n_threads : int, optional
-        Threads that score, select and sum; the results do not depend on it.
-    ledger : Ledger, optional
-        The budget to pay from; shared by clones and copies.
+    random_state, n_threads, ledger
+        As for every estimator.
 
     Attributes
     ----------
@@ -104,12 +95,8 @@ class SparseRegression(RegressorMixin, Persistent):
         Coefficients, within [-1, 1]; zero outside of the support.
     releases_ : tuple of Release
         All that left the data: the choice (with the noisy votes, for "sample_aggregate"), then the coefficients.
-    privacy_spent_ : Privacy
-        What it cost.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Their names, where X has any.
+    privacy_spent_, n_features_in_, feature_names_in_
+        As for every estimator.
 
     References
     ----------
@@ -128,38 +115,14 @@ class SparseRegression(RegressorMixin, Persistent):
     (array([ 3, 11]), array([ 0.8, -0.6]))
     """
 
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float = 0.0,
-        *,
-        n_nonzero: int,
-        bound_x: float | None = None,
-        bound_y: float | None = None,
-        selector: Literal["sample_aggregate", "exponential"] | Selector = "sample_aggregate",
-        n_blocks: int | None = None,
-        max_supports: int = 100_000_000,
-        selection_share: float = 0.5,
-        adjacency: Adjacency = "replace_one",
-        calibration: Calibration = "sound",
-        random_state: int | None = None,
-        n_threads: int | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.n_nonzero = n_nonzero
-        self.bound_x = bound_x
-        self.bound_y = bound_y
-        self.selector = selector
-        self.n_blocks = n_blocks
-        self.max_supports = max_supports
-        self.selection_share = selection_share
-        self.adjacency = adjacency
-        self.calibration = calibration
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.ledger = ledger
+    _: KW_ONLY
+    n_nonzero: int
+    bound_x: float | None = None
+    bound_y: float | None = None
+    selector: Literal["sample_aggregate", "exponential"] | Selector = "sample_aggregate"
+    n_blocks: int | None = None
+    max_supports: int = 100_000_000
+    selection_share: float = 0.5
 
     @quiet
     def fit(self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
@@ -168,8 +131,8 @@ class SparseRegression(RegressorMixin, Persistent):
         Parameters
         ----------
         X : table of shape (n_rows, n_features)
-            One person a row: an array or a data frame; for "exponential" also Arrow or Dask tables, files, or iterables
-            of blocks.
+            One person a row: arrays, data frames, Arrow tables, files, or iterables of blocks; for "exponential" also
+            Dask tables.
         y : table of shape (n_rows,) or (n_rows, 1)
             Their outcomes, in the same order.
         progress : callable, optional
@@ -182,24 +145,10 @@ class SparseRegression(RegressorMixin, Persistent):
 
         Raises
         ------
-        ValueError, TypeError
-            If a parameter, a shape or an entry (NaN, inf) is not accepted. Nothing is spent then, and the estimator
-            is left as it was.
-        BudgetExceeded
-            If the ledger has too little left; no data is read then.
+        ValueError, TypeError, BudgetExceeded
+            As for every estimator.
         """
-        privacy = self._checked()
-        columns = columns_of(X)
-        with reserve(self, privacy) as reservation:
-            if math.isinf(privacy.epsilon):
-                releases = self._fit_without_noise(X, y)
-            elif self.selector == "exponential":
-                releases = self._fit_scored(X, y, privacy, progress)
-            else:
-                releases = self._fit_voted(X, y, privacy)
-            reservation.commit(*releases[1:])
-        fitted = _attributes(*releases, privacy)
-        return self._set_fitted(fitted | {"n_features_in_": len(fitted["coef_"])} | columns, ("feature_names_in_",))
+        return self._fit(self._checked(), X, y, progress, columns=columns_of(X))
 
     @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -215,8 +164,7 @@ class SparseRegression(RegressorMixin, Persistent):
         ndarray of shape (n_rows,)
         """
         check_is_fitted(self)
-        rows = rows_to_predict(self, X)
-        return np.asarray(rows @ self.coef_)
+        return np.asarray(rows_to_predict(self, X) @ self.coef_)
 
     @classmethod
     def plan(
@@ -261,91 +209,28 @@ class SparseRegression(RegressorMixin, Persistent):
         >>> plan.expected_error < 0.1
         True
         """
-        n, n_features = check.positive_integer("n", n), check.positive_integer("n_features", n_features)
-        target, spread, signal = (
-            check.positive(name, value) for name, value in (("target", target), ("spread", spread), ("signal", signal))
-        )
-        estimator = cls(**parameters)
-        privacy = estimator._checked()
-        estimator._check_features(n_features)
-        if math.isinf(privacy.epsilon):
-            return Plan.from_error(n, 0.0, target, {})
+        return planned(cls, n, n_features, target, spread, signal, parameters)
 
-        def error(people: int) -> tuple[float, dict[str, float]]:
-            return estimator._expected_error(people, n_features, privacy, spread, signal)
+    @property
+    def _release_names(self) -> tuple[str, str]:
+        name = type(self).__name__
+        return f"{name}: support", f"{name}: coefficients on the support"
 
-        needed = _least(lambda people: error(people)[0] <= target)
-        return Plan(n, min(error(n)[0], 1.0), target, needed, error(n)[1])
-
-    def _expected_error(
-        self, n: int, n_features: int, privacy: Privacy, spread: float, signal: float
-    ) -> tuple[float, dict[str, float]]:
-        """Error relative to the outcome's bound, and the scales of the noise."""
-        most_rows = n if privacy.adjacency == "replace_one" else MOST_ROWS
-        share = self._selection_budget(privacy)
-        selection: ScoredSelection | VotedSelection
-        if self.selector == "exponential":
-            bounds = self._summed_bounds(n_features)
-            selection = self._by_scores(share, bounds, most_rows)
-            # Without one feature of the support, its part of the sum of squares is left.
-            wrong = selection.failure(0.5 * n * spread * bounds.curvature / bounds.size * signal**2, n_features)
-        else:
-            bounds = self._restricted_bounds()
-            selection = self._by_votes(share, self.n_nonzero, n_features, self._block_count(n, privacy))
-            wrong = selection.failure(n_features)
-        regression = self._regression(_rest(privacy, selection.privacy), bounds, most_rows)
-        error = math.sqrt(regression.error(n, spread) ** 2 / bounds.outcome**2 + wrong)
-        return error, selection.scales | regression.scales
-
-    def _checked(self) -> Privacy:
-        """Refuse bad parameters; the guarantee to spend."""
-        privacy = Privacy(self.epsilon, self.delta, self.adjacency)
+    def _check_parameters(self, privacy: Privacy) -> None:
         check.positive_integer("n_nonzero", self.n_nonzero)
-        for name in ("bound_x", "bound_y"):
-            if getattr(self, name) is not None:
-                check.positive(name, getattr(self, name))
+        check.optional(check.positive, "bound_x", self.bound_x)
+        check.optional(check.positive, "bound_y", self.bound_y)
         if isinstance(self.selector, str) or not callable(self.selector):
             check.choice("selector (if it is no callable)", self.selector, ("sample_aggregate", "exponential"))
-        if self.n_blocks is not None:
-            check.positive_integer("n_blocks", self.n_blocks)
+        if check.optional(check.positive_integer, "n_blocks", self.n_blocks) is not None:
             if self.selector == "exponential":
                 raise ValueError("n_blocks must not be given with selector='exponential', which has no blocks")
         elif privacy.adjacency == "add_remove" and self.selector != "exponential":
             raise ValueError("n_blocks must be given under add_remove, as the number of rows is private")
         check.positive_integer("max_supports", self.max_supports)
-        if not 0.0 < check.real("selection_share", self.selection_share) < 1.0:
-            raise ValueError(f"selection_share must lie in (0, 1), got {self.selection_share!r}")
-        check.choice("calibration", self.calibration, get_args(Calibration))
+        check.share("selection_share", self.selection_share)
         if self.calibration == "paper" and (self.bound_x, self.bound_y) != (None, None):
             raise ValueError("bound_x and bound_y must be left out with calibration='paper', which has its own")
-        if self.ledger is not None and not isinstance(self.ledger, Ledger):
-            raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
-        noise.resolve_source(self.random_state)
-        resolve_n_threads(self.n_threads)
-        return privacy
-
-    def _check_loaded(self) -> None:
-        self._checked()
-        if not hasattr(self, "coef_"):
-            return
-        p = check.positive_integer("n_features_in_", self.n_features_in_)
-        shapes: dict[str, tuple[tuple[int, ...], Any]]
-        shapes = {"coef_": ((p,), np.float64), "support_": ((self.n_nonzero,), np.int64)}
-        for name, (shape, dtype) in shapes.items():
-            array = getattr(self, name)
-            if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
-                raise ValueError(f"{name} must be an array of {np.dtype(dtype)} of shape {shape}")
-        if (
-            np.setdiff1d(self.support_, np.arange(p)).size
-            or np.setdiff1d(np.flatnonzero(self.coef_), self.support_).size
-        ):
-            raise ValueError("support_ must hold features, and coef_ be 0 outside of it")
-        if len(vars(self).get("feature_names_in_", self.coef_)) != p:
-            raise ValueError("feature_names_in_ must be as many as coef_")
-        if not isinstance(self.privacy_spent_, Privacy):
-            raise ValueError("privacy_spent_ must be a guarantee")
-        if not isinstance(self.releases_, tuple) or not all(isinstance(one, Release) for one in self.releases_):
-            raise ValueError("releases_ must be a tuple of releases")
 
     def _check_features(self, n_features: int) -> None:
         if self.n_nonzero > n_features:
@@ -353,182 +238,150 @@ class SparseRegression(RegressorMixin, Persistent):
         if self.selector == "exponential":
             check_n_supports(n_features, self.n_nonzero, self.max_supports)
 
-    def _selection_budget(self, privacy: Privacy) -> Privacy:
-        share = float(self.selection_share)
-        # The exponential mechanism is pure.
-        delta = 0.0 if self.selector == "exponential" else share * privacy.delta
-        return Privacy(share * privacy.epsilon, delta, privacy.adjacency)
-
     @property
-    def _by_scores(self) -> Callable[[Privacy, RecordBounds, int], ScoredSelection]:
-        return ScoredSelection.calibrate if self.calibration == "sound" else ScoredSelection.printed
-
-    @property
-    def _by_votes(self) -> Callable[[Privacy, int, int, int], VotedSelection]:
-        return VotedSelection.calibrate if self.calibration == "sound" else VotedSelection.printed
-
-    @property
-    def _regression(self) -> Callable[[Privacy, RecordBounds, int], SupportRegression]:
-        return SupportRegression.calibrate if self.calibration == "sound" else SupportRegression.printed
-
-    @property
-    def _outcome_bound(self) -> float:
+    def _bound_y(self) -> float:
         return float(self.n_nonzero if self.bound_y is None else self.bound_y)
 
     @property
-    def _restricted_bound(self) -> float:
+    def _bound_on_support(self) -> float:
         """L2 norm of a row on the support."""
         return math.sqrt(self.n_nonzero) if self.bound_x is None else float(self.bound_x)
 
-    def _restricted_bounds(self) -> RecordBounds:
-        """Bounds of records summed on the support alone."""
-        return RecordBounds.of_rows(self.n_nonzero, self.n_nonzero, self._restricted_bound, self._outcome_bound)
+    def _bounds(self, n_features: int, n_rows: int) -> ObjectiveBounds:
+        """Return what is public of records on the support: of whole rows that are summed for scores, or of theirs."""
+        size, rows = self.n_nonzero, public_rows(n_rows, self.adjacency)
+        if self.selector != "exponential":
+            return bounds_on_support(size, size, self._bound_on_support, self._bound_y, rows)
+        bound_x = None if self.bound_x is None else float(self.bound_x)
+        return bounds_on_support(size, n_features, bound_x, self._bound_y, rows)
 
-    def _top(self) -> TopEntries | None:
-        return None if self.bound_x is not None else TopEntries(self.n_nonzero, self._restricted_bound)
+    def _calibrated(
+        self, privacy: Privacy, n_features: int, n_rows: int
+    ) -> tuple[ScoredSelection | VotedSelection, ObjectivePerturbation]:
+        """Calibrate both stages; the second takes what basic composition leaves."""
+        share, bounds = float(self.selection_share), self._bounds(n_features, n_rows)
+        selection: ScoredSelection | VotedSelection
+        if self.selector == "exponential":
+            # The exponential mechanism is pure.
+            part = Privacy(share * privacy.epsilon, 0.0, privacy.adjacency)
+            selection = ScoredSelection.calibrate(part, bounds, calibration=self.calibration)
+        else:
+            part = Privacy(share * privacy.epsilon, share * privacy.delta, privacy.adjacency)
+            n_blocks = self._block_count(n_rows)
+            selection = VotedSelection.calibrate(
+                part, self.n_nonzero, n_features, n_blocks, calibration=self.calibration
+            )
+        spent = selection.privacy
+        rest = Privacy(privacy.epsilon - spent.epsilon, privacy.delta - spent.delta, privacy.adjacency)
+        cost = error_of_coefficients(bounds)
+        return selection, ObjectivePerturbation.calibrate(rest, bounds, calibration=self.calibration, cost=cost)
 
-    def _summed_bounds(self, n_features: int) -> RecordBounds:
-        """Bounds of records on any support, where whole rows are summed."""
-        top = self._top()
-        if top is None:
-            return RecordBounds.of_rows(self.n_nonzero, n_features, self._restricted_bound, self._outcome_bound)
-        return RecordBounds.of_top_entries(top, n_features, self._outcome_bound)
-
-    def _block_count(self, n: int, privacy: Privacy) -> int:
+    def _block_count(self, n: int) -> int:
         n_blocks = max(1, round(math.sqrt(n))) if self.n_blocks is None else self.n_blocks
-        if privacy.adjacency == "replace_one" and n // n_blocks < self.n_nonzero:
+        if self.adjacency == "replace_one" and n // n_blocks < self.n_nonzero:
             raise ValueError(
                 f"n_blocks={n_blocks} leaves {n // n_blocks} of {n} rows a block, fewer than "
                 f"n_nonzero={self.n_nonzero}: use fewer blocks, or selector='exponential'"
             )
         return n_blocks
 
-    def _most_rows(self, n_rows: int, privacy: Privacy) -> int:
-        """Return the number of rows where it is public, else what it is at most."""
-        if privacy.adjacency == "replace_one":
-            if n_rows == 0:
-                raise ValueError("X has no rows: at least one is needed")
-            return n_rows
-        # Where the number of rows is private, a table without any is as good as another.
-        if n_rows > MOST_ROWS:
-            raise ValueError("X must have at most 2**32 rows under add_remove")
-        return MOST_ROWS
-
-    def _opened(self, X: Any, y: Any) -> io.Table:
-        table = io.open_table(X, y, may_copy=self.selector == "sample_aggregate")
-        if table.n_outcomes == 0:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        if table.n_outcomes > 1:
-            raise ValueError(f"y must have one outcome a row, got {table.n_outcomes} columns")
-        if getattr(y, "ndim", 1) == 2:
-            warnings.warn(
-                "A column-vector y was passed when a 1d array was expected", DataConversionWarning, stacklevel=5
-            )
-        self._check_features(table.n_features)
-        return table
-
-    def _fit_scored(self, X: Any, y: Any, privacy: Privacy, progress: Progress | None) -> Drawn:
-        """Sum whole rows once; choose by the scores of all supports; fit the same sums on the one chosen."""
-        table = self._opened(X, y)
-        top, p = self._top(), table.n_features
-        exact = gram(
-            table,
-            bound_x=self._restricted_bound if top is None else whole_row_bound(top, p),
-            bound_y=self._outcome_bound,
-            n_threads=self.n_threads,
-            map_x=top,
-        )
-        bounds, most_rows = self._summed_bounds(p), self._most_rows(exact.n_rows, privacy)
-        selection = self._by_scores(self._selection_budget(privacy), bounds, most_rows)
-        regression = self._regression(_rest(privacy, selection.privacy), bounds, most_rows)
-        source = noise.resolve_source(self.random_state)
-        assert exact.xy is not None
-        chosen = selection.release(exact.xx, exact.xy[:, 0], source, self._release_names[0], self.n_threads, progress)
-        support = chosen.values["support"]
-        return p, chosen, _released_coefficients(regression, exact, support, source, self._release_names[1])
-
-    def _fit_voted(self, X: Any, y: Any, privacy: Privacy) -> Drawn:
-        """Let blocks of rows as they are vote; then sum the bounded rows of the support."""
-        table = self._opened(X, y)
-        rows, outcomes = _in_memory(table)
-        p, most_rows = table.n_features, self._most_rows(len(rows), privacy)
-        n_blocks = self._block_count(len(rows), privacy)
-        selection = self._by_votes(self._selection_budget(privacy), self.n_nonzero, p, n_blocks)
-        bounds = self._restricted_bounds()
-        regression = self._regression(_rest(privacy, selection.privacy), bounds, most_rows)
-        selector = self._selector(len(rows) // n_blocks if privacy.adjacency == "replace_one" else None, p)
-        source = noise.resolve_source(self.random_state)
-        chosen = selection.release(rows, outcomes, selector, source, self._release_names[0], self.n_threads)
-        support = chosen.values["support"]
-        exact = gram(
-            rows[:, support],
-            outcomes,
-            bound_x=self._restricted_bound,
-            bound_y=self._outcome_bound,
-            n_threads=self.n_threads,
-        )
-        everything = np.arange(self.n_nonzero)
-        return p, chosen, _released_coefficients(regression, exact, everything, source, self._release_names[1])
-
-    def _selector(self, block_rows: int | None, n_features: int) -> Selector:
-        """Return what votes, tried out on made-up numbers."""
+    def _tried_selector(self, n_rows: int, n_features: int) -> Selector:
+        """Return what votes, tried out on made-up numbers: as many as a block has where that is public."""
         selector = LassoSelector() if isinstance(self.selector, str) else self.selector
-        check_selector(selector, block_rows or _REHEARSAL_ROWS, n_features, self.n_nonzero)
+        block_rows = n_rows // self._block_count(n_rows) if self.adjacency == "replace_one" else _REHEARSAL_ROWS
+        check_selector(selector, block_rows, n_features, self.n_nonzero)
         return selector
 
-    def _fit_without_noise(self, X: Any, y: Any) -> Drawn:
+    def _sum(self, privacy: Privacy, source: noise.BitSource, X: Any, y: Any, progress: Progress | None) -> Summed:
+        scored = self.selector == "exponential"
+        table = open_with_outcome(type(self).__name__, X, y, may_copy=not scored)
+        self._check_features(table.n_features)
+        return self._summed_rows(table, privacy, progress) if scored else self._voting_rows(table, privacy)
+
+    def _summed_rows(self, table: io.Table, privacy: Privacy, progress: Progress | None) -> Summed:
+        """Sum whole rows once: supports are scored on the sums, and the one chosen is fitted on them."""
+        p, own = table.n_features, self.bound_x is None
+        exact = self._gram(
+            table,
+            bound_x=whole_row_bound(self.n_nonzero, p) if own else self._bound_on_support,
+            map_x=top_entries(self.n_nonzero) if own else None,
+        )
+        selection, regression = self._calibrated(privacy, p, exact.n_rows)
+        assert isinstance(selection, ScoredSelection)
+        assert exact.xy is not None
+        choose = partial(selection.release, (exact.xx, exact.xy[:, 0]), n_threads=self.n_threads, progress=progress)
+        loss_on = partial(loss_of_moments, exact, **regression.bounds.sizes)
+        return Summed(regression, _Stages(choose, lambda support: loss_on(columns=support)), p)
+
+    def _voting_rows(self, table: io.Table, privacy: Privacy) -> Summed:
+        """Let blocks of rows as they are vote; the bounded rows of the support will be summed for its fit."""
+        rows, outcomes = (np.asarray(array, np.float64) for array in table.whole())
+        for name, values in (("X", rows), ("y", outcomes)):
+            if not np.isfinite(values).all():
+                raise ValueError(f"{name} must not contain NaN or infinity")
+        n, p = rows.shape
+        selection, regression = self._calibrated(privacy, p, n)
+        assert isinstance(selection, VotedSelection)
+        selector = self._tried_selector(n, p)
+        choose = partial(selection.release, (rows, outcomes[:, 0], selector), n_threads=self.n_threads)
+
+        def loss_on(support: IntArray) -> LeastSquares:
+            exact = self._gram(rows[:, support], outcomes, bound_x=self._bound_on_support)
+            return loss_of_moments(exact, **regression.bounds.sizes)
+
+        return Summed(regression, _Stages(choose, loss_on), p)
+
+    def _gram(self, *table: Any, **bounds: Any) -> Gram:
+        return gram(*table, bound_y=self._bound_y, n_threads=self.n_threads, **bounds)
+
+    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
+        first, second = self._release_names
+        chosen = summed.statistic.choose(source, first)
+        loss = summed.statistic.loss_on(chosen.values["support"])
+        return chosen, summed.mechanism.release(loss, source, second)
+
+    def _solve(self, mechanism: object, releases: tuple[Release, ...], public: int) -> dict[str, Any]:
+        chosen, coefficients = releases
+        support, coef = np.array(chosen.values["support"]), np.zeros(public)
+        coef[support] = coefficients.values["coef"]
+        return {"support_": support, "coef_": coef, "n_features_in_": public}
+
+    def _fit_without_noise(self, X: Any, y: Any, progress: Progress | None) -> Solved:
         """Best subset, or plain votes; then exact least squares over the box."""
         rows, outcomes = check_X_y(X, y, dtype=np.float64, y_numeric=True)
         n, p = rows.shape
         self._check_features(p)
-        privacy = Privacy(math.inf, self.delta, self.adjacency)
         if self.selector == "exponential":
             support = _best_subset(rows.T @ rows, rows.T @ outcomes, self.n_nonzero, self.n_threads)
         else:
-            n_blocks = self._block_count(n, privacy)
-            selector = self._selector(n // n_blocks, p)
+            n_blocks, selector = self._block_count(n), self._tried_selector(n, p)
             blocks = noise.random_blocks(n, n_blocks, noise.resolve_source(self.random_state), equal=True)
             votes = block_votes(rows, outcomes, blocks, n_blocks, self.n_nonzero, selector, n_threads=self.n_threads)
             support = most_votes(votes, self.n_nonzero)
         found = lsq_linear(rows[:, support], outcomes, bounds=(-1.0, 1.0), method="bvls", tol=1e-14)
         first, second = self._release_names
+        # Delta is the coefficients' whole: what both cost adds up.
         chosen = Release(first, "no", Privacy(math.inf, 0.0, self.adjacency), {"support": support}, {})
-        return p, chosen, Release(second, "no", privacy, {"coef": np.clip(found.x, -1.0, 1.0)}, {})
+        releases = chosen, self._exact_release({"coef": np.clip(found.x, -1.0, 1.0)}, second)
+        return Solved(releases, self._solve(None, releases, p))
 
-    @property
-    def _release_names(self) -> tuple[str, str]:
-        name = type(self).__name__
-        return f"{name}: support", f"{name}: coefficients on the support"
+    def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        yield "coef_", (check.positive_integer("n_features_in_", self.n_features_in_),)
 
-
-def _rest(whole: Privacy, part: Privacy) -> Privacy:
-    """Return what basic composition leaves for the second stage."""
-    return Privacy(whole.epsilon - part.epsilon, whole.delta - part.delta, whole.adjacency)
-
-
-def _released_coefficients(
-    regression: SupportRegression, exact: Gram, columns: NDArray[np.int64], source: noise.BitSource, name: str
-) -> Release:
-    """Release the coefficients of some columns of exact sums."""
-    if not regression.guaranteed:
-        warnings.warn(
-            f"the printed calibration is not known to give {regression.privacy}: it is for one record more or less. "
-            "Use calibration='sound' for anything but comparison.",
-            UnsoundCalibrationWarning,
-            stacklevel=5,
-        )
-    assert exact.exact_xy is not None
-    return regression.release(exact.xx[np.ix_(columns, columns)], exact.exact_xy[columns, 0], source, name)
+    def _check_fitted(self) -> None:
+        support, features = self.support_, range(self.n_features_in_)
+        if (
+            not isinstance(support, np.ndarray)
+            or (support.dtype, support.shape) != (np.int64, (self.n_nonzero,))
+            or not np.isin(support, features).all()
+            or not np.isin(np.flatnonzero(self.coef_), support).all()
+        ):
+            raise ValueError(f"support_ must hold {self.n_nonzero} features, and coef_ be 0 outside of it")
+        if len(getattr(self, "feature_names_in_", features)) != len(features):
+            raise ValueError("feature_names_in_ must be as many as coef_")
 
 
-def _attributes(n_features: int, chosen: Release, coefficients: Release, privacy: Privacy) -> dict[str, Any]:
-    support = np.array(chosen.values["support"])
-    coef = np.zeros(n_features)
-    coef[support] = coefficients.values["coef"]
-    return {"support_": support, "coef_": coef, "releases_": (chosen, coefficients), "privacy_spent_": privacy}
-
-
-def _best_subset(xx: FloatArray, xy: FloatArray, size: int, n_threads: int | None) -> NDArray[np.int64]:
+def _best_subset(xx: FloatArray, xy: FloatArray, size: int, n_threads: int | None) -> IntArray:
     """Find the support with the least score, to rounding."""
     magnitude = size * size * float(np.abs(xx).max()) + size * float(np.abs(xy).max())
     resolution = 2.0**-44 * magnitude if magnitude > 0.0 else 1.0
@@ -540,38 +393,3 @@ def _best_subset(xx: FloatArray, xy: FloatArray, size: int, n_threads: int | Non
             best, least = start + place, float(block[place])
         start += len(block)
     return scores.support(best)
-
-
-def _in_memory(table: io.Table) -> tuple[FloatArray, FloatArray]:
-    """Return the whole table as it is, all of it finite."""
-    if table.arrays is None or table.arrays[1] is None:
-        raise TypeError(
-            "X and y must be arrays or data frames in memory to be cut into blocks; or selector='exponential'"
-        )
-    rows, outcomes = (np.asarray(array, np.float64) for array in table.arrays)
-    for name, values in (("X", rows), ("y", outcomes)):
-        if not np.isfinite(values).all():
-            raise ValueError(f"{name} must not contain NaN or infinity")
-    return rows, outcomes[:, 0]
-
-
-def _least(enough: Callable[[int], bool]) -> int | None:
-    """Return the least number of people that is enough, by doubling and bisection; None if none is."""
-
-    def tried(people: int) -> bool:
-        try:
-            return enough(people)
-        except ValueError:
-            # Fewer rows a block than features to choose.
-            return False
-
-    high = 1
-    while not tried(high):
-        if high > _MOST_PEOPLE:
-            return None
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if tried(middle) else (middle, high)
-    return high

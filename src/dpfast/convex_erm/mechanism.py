@@ -1,0 +1,138 @@
+"""Objective perturbation of a table as a function: what the estimators do, with a loss of the caller's."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from numpy.typing import ArrayLike
+
+from dpfast import _arguments as check
+from dpfast import noise
+from dpfast._quiet import quiet
+from dpfast.estimator.base import warn_of_printed
+from dpfast.estimator.outcomes import open_with_outcome
+from dpfast.ledger import Ledger, Release
+from dpfast.privacy import Calibration, Privacy
+from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.objective_bounds import Constraint, Penalty, check_problem, public_rows
+from dpfast.releases.table_losses import TableLoss, loss_of_moments
+from dpfast.solvers import GeneralisedLinearLoss, SquaredLoss
+from dpfast.solvers.smooth_convex import SmoothConvexFunction
+from dpfast.statistics import Gram
+
+
+@quiet
+def objective_perturbation(
+    X: Gram | ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    loss: GeneralisedLinearLoss,
+    privacy: Privacy,
+    bound_x: float | None = None,
+    bound_y: float = 1.0,
+    constraint: Constraint | None = None,
+    penalty: Penalty | None = None,
+    ridge: float | Literal["auto"] = "auto",
+    calibration: Calibration = "sound",
+    source: noise.BitSource | None = None,
+    n_threads: int | None = None,
+    name: str = "objective perturbation",
+    ledger: Ledger | None = None,
+) -> Release:
+    """Release the minimiser of a sum of generalised linear losses, by noise in the objective.
+
+    Privacy: the release is (epsilon, delta)-differentially private under the adjacency of `privacy`; it is paid for
+    from the ledger, where one is given.
+
+    Parameters
+    ----------
+    X : array_like of shape (n_rows, n_features), or Gram
+        Rows; longer ones than `bound_x` are scaled onto it. For the squared loss the data owner's exact sums will do,
+        with one outcome.
+    y : array_like of shape (n_rows,)
+        Outcomes, clipped to `bound_y`; -1 or 1 for classification.
+    loss : GeneralisedLinearLoss
+        ``SquaredLoss``, ``SmoothedHuber``, ``LogisticLoss`` or ``SmoothedHinge`` of dpfast.solvers, or a
+        ``CallableLoss`` with bounds on its derivatives, under "replace_one".
+    privacy : Privacy
+        Finite epsilon. Gaussian noise where its delta is above 0, else L2-Laplace noise.
+    bound_x, bound_y : float
+        L2 norm of a row and size of an outcome, at most. A Gram has its own.
+    constraint : L2Ball, L1Ball or Box, optional
+        The set of parameters allowed. The squared loss needs one: without, its gradient has no bound.
+    penalty : Lasso, ElasticNet, Ridge or another Proximable, optional
+        Added to the summed loss.
+    ridge : float or "auto", default "auto"
+        (ridge/2) ||theta||^2 is added too, or more where less noise is worth it.
+    calibration : {"sound", "paper"}, default "sound"
+        "paper" is the printed noise, with an UnsoundCalibrationWarning where it is too little.
+    source : BitSource, optional
+        Where the bits come from; the operating system by default.
+    n_threads : int, optional
+        The result does not depend on it.
+    name : str
+        What the release is called in a ledger's report.
+    ledger : Ledger, optional
+        The budget to pay from. Without one whoever calls sees to it that the release is paid for.
+
+    Returns
+    -------
+    Release
+        With the value "coef", of shape (n_features,).
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong kind; nothing is spent then.
+    BudgetExceeded
+        If the ledger has too little left; no data is read then.
+
+    References
+    ----------
+    Kifer, Smith and Thakurta (2012), "Private convex empirical risk minimization", COLT, Algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast import Privacy
+    >>> from dpfast.convex_erm import objective_perturbation
+    >>> from dpfast.noise import SeededSource
+    >>> from dpfast.solvers import Box, SquaredLoss
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-0.5, 0.5, size=(100_000, 2))
+    >>> release = objective_perturbation(
+    ...     X,
+    ...     X @ [0.5, -1.5],
+    ...     loss=SquaredLoss(),
+    ...     privacy=Privacy(1.0, 1e-6),
+    ...     bound_x=1.0,
+    ...     constraint=Box(1.0),
+    ...     source=SeededSource(0),
+    ... )
+    >>> release.values["coef"].round(1)
+    array([ 0.5, -1. ])
+    """
+    check_problem(loss, constraint, penalty)
+    if isinstance(X, Gram):
+        if not isinstance(loss, SquaredLoss) or y is not None or bound_x is not None:
+            raise ValueError("a Gram goes with SquaredLoss(), and has outcomes and bounds of its own")
+        if X.unit is not None:
+            raise ValueError("gram must be of rows: sums over people who own several change by more than a row")
+    elif bound_x is None or y is None:
+        raise ValueError("y and bound_x must be given with rows")
+    with (ledger or Ledger(privacy)).reserving(privacy) as reservation:
+        losses: list[SmoothConvexFunction]
+        if isinstance(X, Gram):
+            summed = TableLoss(loss, X.bound_x, X.bound_y or bound_y)
+            losses, n_rows = [loss_of_moments(X, **summed.sizes(X.n_features))], X.n_rows
+        else:
+            summed = TableLoss(loss, check.positive("bound_x", bound_x), check.positive("bound_y", bound_y))
+            losses, n_rows = summed.of_table(open_with_outcome("objective_perturbation", X, y), n_threads)
+        (statistic,) = losses
+        rows = public_rows(n_rows, privacy.adjacency)
+        bounds = summed.bounds(statistic.n, constraint, penalty, rows)
+        mechanism = ObjectivePerturbation.calibrate(privacy, bounds, ridge, calibration=calibration)
+        warn_of_printed(mechanism)
+        release = mechanism.release(statistic, noise.SecureSource() if source is None else source, name)
+        reservation.commit(release)
+    return release

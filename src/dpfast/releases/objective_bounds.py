@@ -1,0 +1,243 @@
+"""What is public of a table and of the objective that is minimised over it: bounds, and what one person moves.
+
+*Add/remove.* A record adds l'(x'theta, y) x to the gradient, along one line whatever theta, and l'' x x' to the
+Hessian: at most zeta = max ||x|| |l'| and c = max ||x||^2 l''.
+
+*Replace-one.* The gradient moves by a difference of two of these, in a plane, by 2 zeta at most; the Hessian by one
+that has at most one negative eigenvalue, of size c at most.
+
+*Replace-one, squared loss.* The gradient x (x'theta - y) reaches zeta = B (R + Y), R = B max ||theta||, |y| <= Y, but
+two of them do not point away from each other at that length. The move is at most
+
+    max over 0 <= d <= pi/2 of  B (R sin 2d + 2 Y sin d),  where  cos d = 2R/(Y + sqrt(Y^2 + 8 R^2)),
+
+which is reached. Proof. Its norm is convex in each outcome, so that outcomes are at their ends; (-x, -y) is (x, y) to a
+gradient, so that both are -Y. For a unit vector w the component along w is f(x) - f(z), f(x) = (w'x)(x'theta) + Y w'x.
+The quadratic part of f has an eigenvalue of at least 0 and one of at most 0 in the plane of w and theta: f has its
+largest and its least value on a ball at its surface, where ||x|| = ||z|| = B. So p = x + z and q = x - z are
+orthogonal, of lengths 2B cos d and 2B sin d, and the move is (p q' + q p') theta/2 + Y q. That matrix has the L2 norm
+||p|| ||q||/2, which bounds the move by B (R sin 2d + 2 Y sin d); it is this where theta is along p. The derivative in d
+is 0 where 2R cos 2d + 2Y cos d is.
+
+*Where the bounds are needed.* On the constraint set alone: the squared loss has them on bounded sets only. The others
+have a bounded slope everywhere. Without a constraint, the set is a ball so large (`ObjectiveBounds.reach`) that its end
+is met by chance alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypedDict
+
+import numpy as np
+
+from dpfast import _arguments as check
+from dpfast.privacy import Adjacency
+from dpfast.privacy.objective import Geometry
+from dpfast.solvers import (
+    Box,
+    CallableLoss,
+    ElasticNet,
+    GeneralisedLinearLoss,
+    L1Ball,
+    L2Ball,
+    Proximable,
+    SquaredLoss,
+)
+from dpfast.solvers.loss_sums import LossBounds
+from dpfast.statistics import MOST_ROWS_IF_PRIVATE
+
+Constraint = L2Ball | L1Ball | Box
+Penalty = ElasticNet | Proximable
+
+# Relative: more than the rounding of the few operations that it covers.
+ROUND_UP = 1.0 + 2.0**-45
+# The curvature of all rows together is at most so many times the strong convexity: what the solver takes with ease.
+_LARGEST_CONDITION = 2.0**34
+# Without a constraint: predictions up to so many times 1 and the bound on outcomes.
+_REACH_OF_PREDICTIONS = 2.0**20
+# Parameters of usual size make predictions of this many times the bound on outcomes, and a loss has this share of the
+# greatest curvature, evenly over directions. They only guide the split.
+_USUAL_PREDICTION = 4.0
+_USUAL_CURVATURE = 2.0**-3
+# What shrinkage costs is weighed with longer parameters: an intercept, or a mean off the centre, suffers most from it.
+_SHRUNK_PREDICTION = 10.0
+
+
+class Sizes(TypedDict):
+    """Largest L2 norm of a row and largest size of an outcome, as they enter the loss."""
+
+    row_bound: float
+    outcome_bound: float
+
+
+@dataclass(frozen=True)
+class ObjectiveBounds:
+    """What is public of a table and of what is minimised over it.
+
+    Parameters
+    ----------
+    loss : GeneralisedLinearLoss
+        l.
+    n_features : int
+        Number of parameters.
+    row_bound, outcome_bound : float
+        B and Y: largest L2 norm of a row and largest size of an outcome, as they enter the loss.
+    constraint : L2Ball, L1Ball, Box or None
+        The set of parameters.
+    penalty : ElasticNet, Lasso, Ridge, another Proximable or None
+        Another Proximable goes with no constraint, and not with the squared loss.
+    n_rows : int or None
+        Number of rows; None where it is private, which is under "add_remove".
+    """
+
+    loss: GeneralisedLinearLoss
+    n_features: int
+    row_bound: float
+    outcome_bound: float
+    constraint: Constraint | None = None
+    penalty: Penalty | None = None
+    n_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        check_problem(self.loss, self.constraint, self.penalty)
+        if self.n_rows is not None:
+            check.positive_integer("n_rows", self.n_rows)
+        if isinstance(self.constraint, Box):
+            self.constraint.bounds(self.n_features)
+        if isinstance(self.loss, CallableLoss) and self.n_rows is None:
+            raise ValueError(
+                "adjacency must be 'replace_one' with a loss given by functions: its rounding errors are bounded for a "
+                "known number of rows only"
+            )
+        if not math.isfinite(self.gradient):
+            raise ValueError(
+                f"constraint must be given with {self.loss!r}: without one its gradient has no bound, so that no "
+                "noise hides one person in it"
+            )
+
+    @property
+    def sizes(self) -> Sizes:
+        """The bounds on rows and outcomes."""
+        return Sizes(row_bound=self.row_bound, outcome_bound=self.outcome_bound)
+
+    @property
+    def confined(self) -> bool:
+        """Whether the minimiser is sought in a set, and not wherever a penalty of the caller's lets it be."""
+        return self.penalty is None or isinstance(self.penalty, ElasticNet)
+
+    @property
+    def prediction(self) -> float:
+        """R: largest |x'theta|."""
+        return math.inf if self.constraint is None else self.row_bound * self.constraint.norm_bound(self.n_features)
+
+    @property
+    def gradient(self) -> float:
+        """Zeta: most that a record adds to the gradient in the L2 norm; infinite if nothing bounds it."""
+        return self.row_bound * self.loss.derivative_bound(self.prediction, self.outcome_bound) * ROUND_UP
+
+    @property
+    def gradient_change(self) -> float:
+        """Most that one person moves the gradient in the L2 norm: the head of this module has the proof."""
+        if self.n_rows is None:
+            return self.gradient
+        if not isinstance(self.loss, SquaredLoss):
+            return 2.0 * self.gradient
+        reach, outcome = self.prediction, self.outcome_bound
+        cosine = 2.0 * reach / (outcome + math.hypot(outcome, math.sqrt(8.0) * reach))
+        return 2.0 * self.row_bound * math.sqrt(1.0 - cosine**2) * (reach * cosine + outcome) * ROUND_UP
+
+    @property
+    def geometry(self) -> Geometry:
+        """What the change of the gradient keeps to; in one dimension there is but one line."""
+        return "line" if self.n_rows is None or self.n_features == 1 else "plane"
+
+    @property
+    def curvature(self) -> float:
+        """c: most that a record adds to an eigenvalue of the Hessian."""
+        return self.row_bound**2 * self.loss.second_derivative_bound() * ROUND_UP
+
+    @property
+    def penalty_ridge(self) -> float:
+        """Strong convexity of the penalty."""
+        return self.penalty.l2 if isinstance(self.penalty, ElasticNet) else 0.0
+
+    @property
+    def most_rows(self) -> int:
+        """Number of rows that a table has at most."""
+        return MOST_ROWS_IF_PRIVATE if self.n_rows is None else self.n_rows
+
+    @property
+    def least_convexity(self) -> float:
+        """Least m that the solver is asked to work with."""
+        return self.most_rows * self.curvature / _LARGEST_CONDITION
+
+    @property
+    def usual_radius(self) -> float:
+        """Norm of parameters of usual size, for weighing noise against convexity."""
+        return self._radius(_USUAL_PREDICTION)
+
+    def _radius(self, prediction: float) -> float:
+        """Norm of parameters that predict so much of the longest row, within the constraint."""
+        radius = prediction * self.outcome_bound / self.row_bound
+        return radius if self.constraint is None else min(radius, self.constraint.norm_bound(self.n_features))
+
+    def expected_excess(self, deviation: float, added: float, convexity: float) -> float:
+        """Bound the expected excess of the objective where parameters and curvature are usual.
+
+        Over a summed loss and penalty of strong convexity eta (at least `convexity`), noise b with coordinates of a
+        `deviation` and (m/2) ||theta||^2 (m is `added`) cost at most (E||b||^2 + m^2 ||theta||^2)/(2 (2m + eta)):
+        Kifer, Smith and Thakurta's Theorem 5, with the constants of dpfast.papers.convex_erm.
+        """
+        rows = 0 if self.n_rows is None else self.n_rows
+        curved = convexity + _USUAL_CURVATURE * rows * self.curvature / self.n_features
+        noise = self.n_features * deviation**2
+        shrinkage = (added * self._radius(_SHRUNK_PREDICTION)) ** 2
+        return (noise + shrinkage) / (2.0 * (2.0 * added + curved))
+
+    def reach(self, convexity: float, deviation: float) -> float:
+        """Bound the norm of the minimiser where there is no constraint, for all but absurdly long noise.
+
+        The minimiser without the loss and the noise is that of the penalty; strong convexity bounds how far they move
+        it.
+        """
+        moved = (self.most_rows * self.gradient + 64.0 * math.sqrt(self.n_features) * deviation) / convexity
+        if self.confined:
+            return min(moved, _REACH_OF_PREDICTIONS * (1.0 + self.outcome_bound) / self.row_bound)
+        assert isinstance(self.penalty, Proximable)
+        start = self.penalty.prox(np.zeros(self.n_features), 1.0 / convexity)
+        return float(np.linalg.norm(start) + self.penalty.prox_error(0.0, 1.0 / convexity) + moved) * ROUND_UP
+
+    def constants(self) -> LossBounds:
+        """Return bounds on the loss of the largest table, in the place of the loss itself."""
+        by_moments = isinstance(self.loss, SquaredLoss)
+        return LossBounds(self.most_rows, self.n_features, self.loss, **self.sizes, by_moments=by_moments)
+
+
+def check_problem(loss: object, constraint: object, penalty: object) -> None:
+    """Refuse what is no loss, constraint or penalty, or does not go together."""
+    if not isinstance(loss, GeneralisedLinearLoss):
+        raise TypeError(f"loss must be a GeneralisedLinearLoss, got {type(loss).__name__}")
+    if constraint is not None and not isinstance(constraint, Constraint):
+        raise TypeError(f"constraint must be L2Ball, L1Ball, Box or None, got {type(constraint).__name__}")
+    if penalty is not None and not isinstance(penalty, ElasticNet | Proximable):
+        raise TypeError(
+            f"penalty must be Lasso, ElasticNet, Ridge, another Proximable or None, got {type(penalty).__name__}"
+        )
+    if constraint is not None and penalty is not None and not isinstance(penalty, ElasticNet):
+        raise ValueError(
+            f"constraint must be None with a {type(penalty).__name__} as penalty: give a penalty that is infinite "
+            "outside the set, or use Lasso, ElasticNet or Ridge"
+        )
+
+
+def public_rows(n_rows: int, adjacency: Adjacency) -> int | None:
+    """Return the number of rows where it is public; None where it is private, for any table that is small enough."""
+    if adjacency != "replace_one":
+        if n_rows > MOST_ROWS_IF_PRIVATE:
+            raise ValueError(f"X must have at most {MOST_ROWS_IF_PRIVATE:,} rows under adjacency={adjacency!r}")
+        return None
+    if n_rows == 0:
+        raise ValueError("X has no rows: at least one is needed")
+    return n_rows

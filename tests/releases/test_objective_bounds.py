@@ -1,0 +1,106 @@
+"""What one person moves in an objective: no further than the noise is for, and as far as that where it is exact."""
+
+import numpy as np
+import pytest
+from neighbours import climb, row_in_ball
+
+from dpfast.releases.objective_bounds import ObjectiveBounds
+from dpfast.solvers import Box, L2Ball, LogisticLoss, SmoothedHinge, SmoothedHuber, SquaredLoss
+
+LOSSES = [SquaredLoss(), SmoothedHuber(0.5), LogisticLoss(), SmoothedHinge(0.3)]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.kind)
+def test_nobody_moves_gradient_and_curvature_further(loss):
+    """Hill-climbed in three dimensions, the parameters at will within the ball; tight under add/remove."""
+    region = L2Ball(1.5)
+    bounds = ObjectiveBounds(loss, 3, 2.0, 0.7 if not loss.is_classification else 1.0, region, None, 1)
+
+    def record(parameters):
+        y = np.tanh(parameters[3]) * bounds.outcome_bound
+        return row_in_ball(parameters[:3], 2.0), np.sign(y) if loss.is_classification else y
+
+    def gradient(parameters):
+        x, y = record(parameters)
+        return float(np.linalg.norm(x) * abs(loss.derivative(x @ region.project(parameters[4:7]), y)))
+
+    def curvature(parameters):
+        x, y = record(parameters)
+        return float(x @ x * loss.second_derivative(x @ region.project(parameters[4:7]), y))
+
+    rng = np.random.default_rng(0)
+    for change, bound in ((gradient, bounds.gradient), (curvature, bounds.curvature)):
+        largest, _ = climb(change, 7, rng, restarts=6, screened=60)
+        assert largest <= bound
+        assert largest > 0.97 * bound
+
+
+def test_a_replaced_record_moves_the_gradient_within_a_plane():
+    """Twice the bound of one, reached by rows of opposite sign; never left, whatever the parameters."""
+    rng = np.random.default_rng(1)
+    loss, bounds = LogisticLoss(), ObjectiveBounds(LogisticLoss(), 4, 1.0, 1.0, L2Ball(2.0), None, 1)
+    rows = [row_in_ball(rng.normal(size=4), 1.0) for _ in range(2)]
+    plane = np.linalg.qr(np.column_stack(rows))[0]
+    for theta in L2Ball(2.0).project(rng.normal(size=(50, 4)) * 3.0):
+        h = rows[0] * loss.derivative(rows[0] @ theta, 1.0) - rows[1] * loss.derivative(rows[1] @ theta, -1.0)
+        assert np.linalg.norm(h - plane @ (plane.T @ h)) < 1e-14
+        assert np.linalg.norm(h) <= 2.0 * bounds.gradient
+
+
+def squared_bounds(size=3, length=1.0, outcome=1.0, constraint=None):
+    return ObjectiveBounds(SquaredLoss(), size, length, outcome, constraint or Box(1.0), None, 9)
+
+
+def moved(bounds, parameters):
+    """The change of the gradient between two records, for parameters anywhere in the set."""
+    size = bounds.n_features
+    theta = bounds.constraint.project(3.0 * parameters[:size])
+
+    def gradient(record):
+        x = row_in_ball(record[:size], bounds.row_bound)
+        return x * (x @ theta - np.clip(record[size], -bounds.outcome_bound, bounds.outcome_bound))
+
+    records = parameters[size:].reshape(2, size + 1)
+    return float(np.linalg.norm(gradient(records[0]) - gradient(records[1])))
+
+
+@pytest.mark.parametrize("constraint", [Box(1.0), L2Ball(0.7), Box(low=-0.5, high=2.0)])
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize(("length", "outcome"), [(1.0, 0.1), (1.0, 2.0), (1.7, 1.7)])
+def test_a_replaced_record_of_squared_loss_moves_the_gradient_as_far_as_the_noise_is_for(
+    length, outcome, size, constraint
+):
+    """Random pairs and the best that climbing finds: never beyond, and over a ball of two dimensions or more as far."""
+    bounds = squared_bounds(size, length, outcome, constraint)
+    rng = np.random.default_rng(2)
+    n = 3 * size + 2
+    assert max(moved(bounds, one) for one in rng.normal(size=(300, n)) * 3.0) <= bounds.gradient_change
+    largest, _ = climb(lambda one: moved(bounds, one), n, rng, restarts=10, screened=100)
+    assert largest <= bounds.gradient_change
+    assert bounds.gradient_change < 2.0 * bounds.gradient
+    # Corners of a box are found less closely.
+    assert size == 1 or isinstance(constraint, Box) or largest > 0.99 * bounds.gradient_change
+
+
+@pytest.mark.parametrize("ratio", [1e-6, 0.3, 1.0, 4.0, 1e6])
+def test_the_worst_records_of_squared_loss_reach_the_bound(ratio):
+    """Rows at their bound, symmetric about the parameters, outcomes at their end: B (R sin 2d + 2 Y sin d)."""
+    reach, outcome = 1.0, ratio
+    bounds = squared_bounds(2, 1.0, outcome, L2Ball(reach))
+    half = np.linspace(0.0, np.pi / 2.0, 200_001)
+    best = half[np.argmax(reach * np.sin(2.0 * half) + 2.0 * outcome * np.sin(half))]
+    theta = np.array([reach, 0.0])
+    ends = [x * (x @ theta + outcome) for x in (np.array([np.cos(d), np.sin(d)]) for d in (best, -best))]
+    assert np.linalg.norm(ends[0] - ends[1]) == pytest.approx(bounds.gradient_change, rel=1e-8)
+    assert np.linalg.norm(ends[0] - ends[1]) <= bounds.gradient_change * (1.0 + 1e-15)
+
+
+def test_other_losses_and_more_people_are_bounded_as_before():
+    """Twice a record's gradient where one replaces another, once where one comes: along a line."""
+    for loss in LOSSES[1:]:
+        replaced = ObjectiveBounds(loss, 3, 1.0, 1.0, L2Ball(1.0), None, 9)
+        assert replaced.gradient_change == 2.0 * replaced.gradient
+        assert replaced.geometry == "plane"
+    one_more = ObjectiveBounds(SquaredLoss(), 3, 1.0, 1.0, L2Ball(1.0))
+    assert (one_more.gradient_change, one_more.geometry) == (one_more.gradient, "line")
+    assert squared_bounds(1).geometry == "line"
