@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpfast.policy_evaluation.mechanism import Problem
+from dpfast.policy_evaluation.mechanism import Problem, RidgeFit, WeightedMeans
 from dpfast.statistics import ReturnGrid, Trajectories, first_visit_returns
 
 FEATURES = np.array([[1.0, 0.0], [1.0, 0.5], [0.0, 2.0], [-1.0, 1.0]])
@@ -28,3 +28,18 @@ def summed(trajectories, public):
     limits = (public.grid.low, public.grid.high)
     horizon = public.n_states if public.horizon is None else public.horizon
     return first_visit_returns(trajectories, 1.0, return_range=limits, horizon=horizon)
+
+
+def statistics_of(m):
+    """Every kind of statistic that is released, of m trajectories."""
+    for features in (None, FEATURES):
+        public = problem(features)
+        yield WeightedMeans(public, m)
+        yield WeightedMeans(public, m, printed=True)
+        for ridge in (0.05, 1.0, 1e6):
+            yield RidgeFit(public, m, ridge)
+        yield RidgeFit(public, m, 1.5 * public.floor, printed=True)
+    yield WeightedMeans(problem(weights=[0.5, 0.0, 0.2, 0.3]), m)
+    yield WeightedMeans(problem(horizon=1), m)
+    yield WeightedMeans(problem(np.hstack([FEATURES, FEATURES[:, :1]])), m)
+    yield RidgeFit(problem(FEATURES, horizon=1), m, 0.3)

@@ -25,7 +25,8 @@ import numpy as np
 
 from dpfast import PolicyEvaluation, Privacy, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.datasets.decision_processes import adjacent_pairs, chain_trajectories, chain_values, markov_trajectories
-from dpfast.policy_evaluation.mechanism import Problem, RidgeFit, WeightedMeans, calibrate
+from dpfast.policy_evaluation.mechanism import Problem, RidgeFit, WeightedMeans
+from dpfast.releases.data_dependent import DataDependentGaussian
 from dpfast.statistics import ReturnGrid, Trajectories
 
 N, GAMMA, EPSILON, DELTA = 40, 0.99, 0.1, 0.1
@@ -100,11 +101,12 @@ def expected_squares(name, m, privacy):
         return VARIANCE / m, float(np.mean(scales["xy"] ** 2 + (scales["xx"] * TRUTH) ** 2)) / (m / N) ** 2
     problem, printed = Problem(None, weights, ReturnGrid.for_range(*RANGE), None), options["calibration"] != "sound"
     if options["method"] == "lsw":
-        statistic, kept = WeightedMeans(problem, printed), 1.0
+        statistic, kept = WeightedMeans(problem, m, printed), 1.0
     else:
         ridge = m / 200.0
         statistic, kept = RidgeFit(problem, m, ridge, printed), (m / N) / (m / N + ridge / 2.0)
-    scale = statistic.scale(calibrate(statistic, m, privacy, options["calibration"]), np.full(N, m))
+    mechanism = DataDependentGaussian.calibrate(privacy, statistic, options["calibration"])
+    scale = mechanism.scale(statistic.sensitivity_of_counts(np.full(N, m), mechanism.smoothness))
     exact = kept**2 * VARIANCE / m + (1.0 - kept) ** 2 * float(np.mean(TRUTH**2))
     return exact, (scale * statistic.spread) ** 2
 

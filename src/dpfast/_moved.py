@@ -45,6 +45,7 @@ MOVED = {
     "dpfast.releases.smooth": "dpfast.policy_evaluation.mechanism",
     "dpfast.releases.support_coefficients": "dpfast.sparse_regression.mechanism",
     "dpfast.releases.supports": "dpfast.releases.selection",
+    "dpfast.releases.visit_moments": "dpfast.policy_evaluation.mechanism",
     "dpfast.solvers.callable_loss": "dpfast.solvers.losses",
     "dpfast.solvers.constrained": "dpfast.solvers.quadratic",
     "dpfast.solvers.least_squares": "dpfast.solvers.loss_sums",

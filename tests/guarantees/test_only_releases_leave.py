@@ -237,8 +237,8 @@ AFTER_NOISE = {
     "moments of donors": "dpfast.synthetic_control.estimator.coefficients_of_moments",
     "weights of donors": "dpfast.synthetic_control.estimator.prediction",
     "weights of donors, objective": "dpfast.synthetic_control.estimator.prediction",
-    "visits": "dpfast.releases.visit_moments.solve",
-    "visits, features": "dpfast.releases.visit_moments.solve",
+    "visits": "dpfast.policy_evaluation.estimator.solve",
+    "visits, features": "dpfast.policy_evaluation.estimator.solve",
     "returns by state": "dpfast.policy_evaluation.mechanism.WeightedMeans.coefficients",
     "returns": "dpfast.policy_evaluation.mechanism.RidgeFit.coefficients",
 }

@@ -12,7 +12,8 @@ from sklearn.exceptions import NotFittedError
 
 from dpfast import BudgetExceeded, Ledger, PolicyEvaluation, Privacy, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.datasets.decision_processes import adjacent_pairs, chain_trajectories, chain_values
-from dpfast.policy_evaluation.mechanism import Problem, WeightedMeans, calibrate
+from dpfast.policy_evaluation.mechanism import Problem, WeightedMeans
+from dpfast.releases.data_dependent import DataDependentGaussian
 from dpfast.statistics import ReturnGrid, Trajectories
 
 METHODS = ("lsw", "lsl", "sufficient_statistics")
@@ -208,8 +209,9 @@ def test_dp_lsw_on_the_chain_of_the_paper():
     chain = Problem(None, np.full(40, 1 / 40), ReturnGrid.for_range(0.0, 1.0), None)
     privacy, logs = Privacy(0.1, 0.1), {}
     for constants in ("sound", "icml", "paper"):
-        statistic = WeightedMeans(chain, printed=constants != "sound")
-        scale = statistic.scale(calibrate(statistic, 1000, privacy, constants), np.full(40, 1000))
+        statistic = WeightedMeans(chain, 1000, printed=constants != "sound")
+        mechanism = DataDependentGaussian.calibrate(privacy, statistic, constants)
+        scale = mechanism.scale(statistic.sensitivity_of_counts(np.full(40, 1000), mechanism.smoothness))
         logs[constants] = math.log10((scale * statistic.spread) ** 2)
     assert logs["sound"] < -3.2
     assert logs["icml"] == pytest.approx(5.5, abs=0.1)

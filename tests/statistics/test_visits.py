@@ -184,10 +184,10 @@ def test_the_joint_bound_is_attained():
     [
         ({"gamma": 1.0}, ValueError, "gamma = 1 needs a horizon"),
         ({"return_range": (1.0, 0.0)}, ValueError, "return_range"),
-        ({"weights": [1.0, 2.0]}, ValueError, "weights must be 5 real numbers"),
+        ({"weights": [1.0, 2.0]}, ValueError, "weights must be a 1-D array of real numbers"),
         ({"weights": [-1.0, 1, 1, 1, 1]}, ValueError, "weights must be at least 0"),
         ({"weights": [0.0] * 5}, ValueError, "not all 0"),
-        ({"weights": [math.nan, 1, 1, 1, 1]}, ValueError, "weights must be at least 0"),
+        ({"weights": [math.nan, 1, 1, 1, 1]}, ValueError, "weights must be finite"),
         ({"features": np.ones((4, 2))}, ValueError, "features must be a 2-D array"),
         ({"features": np.ones(5)}, ValueError, "features must be a 2-D array"),
         ({"features": np.full((5, 2), math.inf)}, ValueError, "features must be finite"),

@@ -1,4 +1,4 @@
-"""DP-LSW and DP-LSL: fits of first-visit returns, released with Gaussian noise whose size depends on the data.
+"""What policy evaluation releases: fits of first-visit returns with noise of data-dependent size, or sums over visits.
 
 Write F_s for the mean first-visit return of the v_s trajectories, of m, that visit state s, in a public range of
 `width`; Phi for the features, w and rho for public weights. One trajectory, replaced, moves the returns of the states
@@ -14,9 +14,13 @@ that it visited or now visits. What is released, and how far it moves (Balle, Go
   both trajectories visit s, and rho_s (phi_s'theta - F_{x,s}) where one does. With ||theta|| at most
   ``width sqrt(sum of rho_s v_s)/sqrt(2 lambda)`` that is ``2 width ||Phi|| sqrt(phi)/lambda``, for every lambda > 0,
   phi as `dpfast.statistics.smooth_sensitivity_lsl` has it. The print divides by lambda - ||Phi||**2 max(rho) instead.
+- A = sum of rho_s phi_s phi_s' and b = sum of rho_s phi_s F_s over trajectories and the states each visits
+  (`dpfast.statistics.sufficient_statistics`), as moments of people who own a row for each state they visit
+  (`dpfast.releases.moments`), with noise of public size (`visit_moments`).
 
-Both are computed in floating point, from exact sums; `tau` bounds the Euclidean distance to the exact statistic of
-those sums, for any data, and enters the noise. u is 2**-53 and ``gamma_n = n u``, up to a factor that `_SLACK` covers.
+The first two are computed in floating point, from exact sums; `tau` bounds the Euclidean distance to the exact
+statistic of those sums, for any data, and enters the noise. u is 2**-53 and ``gamma_n = n u``, up to a factor that
+`SLACK` covers.
 """
 
 from __future__ import annotations
@@ -25,30 +29,21 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
-from dpfast import noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.ledger import Release
-from dpfast.privacy import (
-    Privacy,
-    SmoothGaussian,
-    best_beta,
-    gaussian_scale,
-    smooth_gaussian,
-    smooth_gaussian_delta,
-)
-from dpfast.releases.printed import printed
+from dpfast.privacy import Privacy, best_beta, gaussian_scale, smooth_gaussian
+from dpfast.releases.data_dependent import SLACK
+from dpfast.releases.moments import DeclaredPeople, JointMoments
+from dpfast.solvers.ridge import MomentNoise, NoisyMoments, automatic_diagonal_ridge, ridge_from_moments
 from dpfast.statistics import FirstVisitReturns, ReturnGrid, smooth_sensitivity, smooth_sensitivity_lsl
-
-Constants = Literal["sound", "paper", "icml"]
+from dpfast.statistics.visits import visit_bounds
 
 _UNIT_ROUNDOFF = 2.0**-53
-# More than what bounds computed in a few roundings, or by sums of positive numbers, can lack.
-_SLACK = 1.0 + 2.0**-20
 # A few roundings of a smooth sensitivity, of which `SmoothGaussian.smoothness` allows for 2**-40.
 _ROUND_UP = 1.0 + 2.0**-48
 # Beyond this relative error a system counts as unsolvable in double precision.
@@ -57,23 +52,15 @@ _LARGEST_PERTURBATION = 2.0**-10
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is public of a policy evaluation.
+    """What is public of a policy evaluation."""
 
-    Parameters
-    ----------
-    features : ndarray of shape (n_states, n_features) or None
-        Phi; None for one feature a state.
-    weights : ndarray of shape (n_states,)
-        w or rho, nonnegative.
-    grid : ReturnGrid
-        The range of returns.
-    horizon : int or None
-        Most states that a trajectory visits.
-    """
-
+    #: Phi, (n_states, n_features); None for one feature a state.
     features: FloatArray | None
+    #: w or rho, (n_states,), nonnegative.
     weights: FloatArray
+    #: The range of returns.
     grid: ReturnGrid
+    #: Most states that a trajectory visits.
     horizon: int | None
 
     @property
@@ -113,6 +100,12 @@ class Problem:
             return self.grid.width / math.sqrt(3.0)
         return self.grid.width / math.sqrt(3.0 * float(np.mean(self.squared_features)) / self.n_features)
 
+    @property
+    def entries_a_row(self) -> float:
+        """Variance of an entry of A theta in units of that of A's diagonal, for coefficients of mean square 1."""
+        # With features (theta_i**2 + ||theta||**2)/2, without them theta_i**2.
+        return 1.0 if self.features is None else 0.5 * (self.n_features + 1)
+
     def information(self, m: int, visited: float | None = None) -> float:
         """Guess the eigenvalues of Phi' G Phi, summed over m trajectories: their mean."""
         return float(self.weights * self.usual_counts(m, visited) @ self.squared_features) / self.n_features
@@ -128,23 +121,14 @@ class Problem:
 
 
 def norm_bound(matrix: FloatArray) -> float:
-    """Return the spectral norm, above the computed one by more than the error of the decomposition.
-
-    Singular values err by p(n, d) u ||A||; LAPACK's manual has p "modestly growing", and 16 n d is beyond what is known
-    of it.
-    """
+    """Return the spectral norm, above the computed one by more than the error of the decomposition."""
+    # Singular values err by p(n, d) u ||A||; LAPACK's manual has p "modestly growing": 16 n d is beyond what is known.
     computed = float(np.linalg.norm(matrix, 2))
     return computed * (1.0 + 16.0 * matrix.size * _UNIT_ROUNDOFF) * _ROUND_UP
 
 
 class Statistic(ABC):
-    """What is released but for its noise, and how far one trajectory moves it.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is public.
-    """
+    """A fit of m trajectories, and how far one of them moves it: a `SmoothStatistic`."""
 
     #: Number of coordinates that get noise.
     dim: int
@@ -152,61 +136,54 @@ class Statistic(ABC):
     tau: float
     #: Root of the weighted sum of the variances of the values, for noise of scale 1.
     spread: float
+    #: lambda.
+    ridge: float = 0.0
+    #: What values are fitted above.
+    offset: float = 0.0
+    #: Counts, alike for all states, of which the sensitivity is least and greatest.
+    extreme_counts: tuple[int, int]
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, m: int) -> None:
+        self.problem, self.m = problem, m
 
     @abstractmethod
-    def center(self, returns: FirstVisitReturns) -> FloatArray:
+    def center(self, sums: FirstVisitReturns) -> FloatArray:
         """Return the statistic, (dim,). **Not private**."""
 
     @abstractmethod
-    def smooth_sensitivity(self, counts: IntArray, beta: float) -> float:
-        """Return a bound on the local sensitivity whose square is beta-smooth, rounded up. **Not private**."""
-
-    @abstractmethod
-    def extreme_counts(self, m: int) -> tuple[int, int]:
-        """Return the counts, alike for all states, of which the sensitivity is least and greatest."""
+    def sensitivity_of_counts(self, counts: IntArray, beta: float) -> float:
+        """Return a bound on the local sensitivity whose square is beta-smooth, rounded up: as private as the counts."""
 
     @abstractmethod
     def coefficients(self, released: FloatArray) -> FloatArray:
         """Return the coefficients of the features, (n_features,): post-processing."""
 
-    @abstractmethod
-    def beta(self, privacy: Privacy, m: int) -> float:
-        """Choose the smoothness from public numbers."""
+    def smooth_sensitivity(self, sums: FirstVisitReturns, beta: float) -> float:
+        """Return the bound for the data owner's sums. **Not private**."""
+        return self.sensitivity_of_counts(sums.counts, beta)
 
-    def _best_beta(self, privacy: Privacy, m: int) -> float:
-        counts = self.problem.usual_counts(m)
-        return best_beta(*privacy.target, self.dim, lambda beta: self.smooth_sensitivity(counts, beta) ** 2)
-
-    def scales(self, calibration: SmoothGaussian, m: int) -> tuple[float, float]:
-        """Return the least and the greatest scale of the noise over all data of m trajectories: public."""
-        beta = calibration.smoothness()
+    def extreme_sensitivities(self, beta: float) -> tuple[float, float]:
+        """Return the least and the greatest bound over all data of m trajectories: public."""
         least, greatest = (
-            calibration.scale(self.smooth_sensitivity(np.full(self.problem.n_states, count), beta), self.tau)
-            for count in self.extreme_counts(m)
+            self.sensitivity_of_counts(np.full(self.problem.n_states, count), beta) for count in self.extreme_counts
         )
-        return least, greatest * _SLACK
+        return least, greatest
 
-    def scale(self, calibration: SmoothGaussian, counts: IntArray) -> float:
-        """Return the scale of the noise for data with these counts. **Not private**."""
-        return calibration.scale(self.smooth_sensitivity(counts, calibration.smoothness()), self.tau)
+    def beta(self, privacy: Privacy) -> float:
+        """Choose the smoothness that is best for states visited as often as may be expected, from public numbers."""
+        counts = self.problem.usual_counts(self.m)
+        return best_beta(*privacy.target, self.dim, lambda beta: self.sensitivity_of_counts(counts, beta) ** 2)
 
 
 class WeightedMeans(Statistic):
     """DP-LSW: mean returns in coordinates of the weighted features.
 
-    Parameters
-    ----------
-    problem : Problem
-        With w for weights, not 0 for all states that features tell apart.
-    printed : bool
-        Release the coefficients themselves, and sum the sensitivity over all states, as the paper does.
+    The printed one releases the coefficients themselves, and sums the sensitivity over all states.
     """
 
-    def __init__(self, problem: Problem, printed: bool = False) -> None:
-        super().__init__(problem)
+    def __init__(self, problem: Problem, m: int, printed: bool = False) -> None:
+        super().__init__(problem, m)
+        self.extreme_counts = m, 0
         self._top = None if printed else 2 * problem.most_visited
         #: Of states that nobody visits: 0, or the end of the rounded range that is nearest to it.
         self.default = min(max(0.0, problem.grid.low), problem.grid.top)
@@ -251,58 +228,39 @@ class WeightedMeans(Statistic):
         grid = self.problem.grid
         relative = (n_terms + 2) * _UNIT_ROUNDOFF
         reach = max(abs(grid.low), abs(grid.high))
-        return (relative * reach + grid.mean_error) * float(np.linalg.norm(row_sums)) * _SLACK
+        return (relative * reach + grid.mean_error) * float(np.linalg.norm(row_sums)) * SLACK
 
-    def center(self, returns: FirstVisitReturns) -> FloatArray:
-        """Return the statistic, (dim,). **Not private**."""
-        means = returns.means(self.default)
+    def center(self, sums: FirstVisitReturns) -> FloatArray:
+        """Return the means in these coordinates. **Not private**."""
+        means = sums.means(self.default)
         return self._rows * means[self._used] if self.problem.features is None else self._rows @ means
 
-    def smooth_sensitivity(self, counts: IntArray, beta: float) -> float:
-        """Return a bound on the local sensitivity whose square is beta-smooth, rounded up. **Not private**."""
+    def sensitivity_of_counts(self, counts: IntArray, beta: float) -> float:
+        """Return ``||B|| width`` times the smooth bound on sqrt(phi)."""
         psi = smooth_sensitivity(counts, self.problem.weights, beta, top=self._top)
         return self._norm * self.problem.grid.width * math.sqrt(psi) * _ROUND_UP
 
-    def extreme_counts(self, m: int) -> tuple[int, int]:
-        """Return the counts, alike for all states, of which the sensitivity is least and greatest."""
-        return m, 0
-
     def coefficients(self, released: FloatArray) -> FloatArray:
-        """Return the coefficients of the features, (n_features,): post-processing."""
+        """Solve for them from the coordinates; the shortest where features depend on each other."""
         if self.problem.features is not None:
             return self._solve @ released
         coefficients = np.zeros(self.problem.n_states)
         coefficients[self._used] = self._solve * released
         return coefficients
 
-    def beta(self, privacy: Privacy, m: int) -> float:
+    def beta(self, privacy: Privacy) -> float:
         """Choose the smoothness: at least the usual one, lest rarely visited states drown the others."""
-        usual = smooth_gaussian(*privacy.target, self.dim).beta
-        return max(usual, self._best_beta(privacy, m))
+        return max(smooth_gaussian(*privacy.target, self.dim).beta, super().beta(privacy))
 
 
 class RidgeFit(Statistic):
     """DP-LSL: ridge regression of returns on features, less the lower end of the range.
 
-    Parameters
-    ----------
-    problem : Problem
-        With rho for weights.
-    m : int
-        Number of trajectories, public.
-    ridge : float
-        lambda, positive.
-    printed : bool
-        Take the sensitivity as printed, which needs a ridge above `Problem.floor`.
-
-    Raises
-    ------
-    ValueError
-        If the ridge is too small for the printed sensitivity, or for double precision.
+    The sensitivity as printed needs a ridge above `Problem.floor`; any needs one that double precision can solve with.
     """
 
     def __init__(self, problem: Problem, m: int, ridge: float, printed: bool = False) -> None:
-        super().__init__(problem)
+        super().__init__(problem, m)
         if printed and not ridge > problem.floor:
             raise ValueError(
                 "ridge must be above ||Phi||^2 max(weights) for the printed sensitivity, here "
@@ -310,7 +268,8 @@ class RidgeFit(Statistic):
             )
         self.dim = problem.n_features
         self.spread = math.sqrt(float(problem.weights @ problem.squared_features))
-        self._m, self._ridge = m, ridge
+        self.ridge, self.offset = ridge, problem.grid.low
+        self.extreme_counts = 0, m
         self._top = None if printed else 2 * problem.most_visited
         convexity = (ridge - problem.floor) / _ROUND_UP if printed else ridge
         self._factor = 2.0 * problem.grid.width * problem.feature_norm / convexity
@@ -324,59 +283,50 @@ class RidgeFit(Statistic):
         Cholesky with its two triangular solves by d gamma_(3d + 1) ||K|| (Higham 2002, Theorem 10.4 and the bound
         after it), of which 4 times is taken.
         """
-        problem, half, rho = self.problem, 0.5 * self._ridge, self.problem.weights
-        visits = self._m * float(np.sum(np.sort(rho)[::-1][: problem.most_visited]))
-        longest = problem.grid.width * math.sqrt(visits / (2.0 * self._ridge)) * _SLACK
+        problem, half, rho = self.problem, 0.5 * self.ridge, self.problem.weights
+        visits = self.m * float(np.sum(np.sort(rho)[::-1][: problem.most_visited]))
+        longest = problem.grid.width * math.sqrt(visits / (2.0 * self.ridge)) * SLACK
         if problem.features is None:
             return 8.0 * _UNIT_ROUNDOFF * longest
         d = problem.n_features
         products = (problem.n_states + 4) * _UNIT_ROUNDOFF
-        trace = self._m * float(rho @ problem.squared_features)
-        largest = min(trace, self._m * problem.floor) + half
-        right = products * self._m * problem.grid.width * float(np.linalg.norm(np.abs(problem.features).T @ rho))
-        perturbation = (products * trace + 4.0 * d * (3 * d + 1) * _UNIT_ROUNDOFF * largest) * _SLACK / half
+        trace = self.m * float(rho @ problem.squared_features)
+        largest = min(trace, self.m * problem.floor) + half
+        right = products * self.m * problem.grid.width * float(np.linalg.norm(np.abs(problem.features).T @ rho))
+        perturbation = (products * trace + 4.0 * d * (3 * d + 1) * _UNIT_ROUNDOFF * largest) * SLACK / half
         if not perturbation <= _LARGEST_PERTURBATION:
             raise ValueError(
-                f"ridge is too small for {self._m} trajectories to be solved for in double precision, got "
-                f"{self._ridge!r}"
+                f"ridge is too small for {self.m} trajectories to be solved for in double precision, got {self.ridge!r}"
             )
-        return (right * _SLACK / half + perturbation * longest) / (1.0 - perturbation) * _SLACK
+        return (right * SLACK / half + perturbation * longest) / (1.0 - perturbation) * SLACK
 
-    def center(self, returns: FirstVisitReturns) -> FloatArray:
-        """Return the statistic, (dim,). **Not private**."""
-        problem, half = self.problem, 0.5 * self._ridge
-        sums = problem.weights * np.ldexp(returns.units.astype(np.float64), -problem.grid.exponent)
-        visits = problem.weights * returns.counts
+    def center(self, sums: FirstVisitReturns) -> FloatArray:
+        """Return theta. **Not private**."""
+        problem, half = self.problem, 0.5 * self.ridge
+        totals = problem.weights * np.ldexp(sums.units.astype(np.float64), -problem.grid.exponent)
+        visits = problem.weights * sums.counts
         if problem.features is None:
-            return np.asarray(sums / (visits + half))
+            return np.asarray(totals / (visits + half))
         system = (problem.features.T * visits) @ problem.features + half * np.eye(self.dim)
-        return np.asarray(linalg.cho_solve(linalg.cho_factor(system), problem.features.T @ sums))
+        return np.asarray(linalg.cho_solve(linalg.cho_factor(system), problem.features.T @ totals))
 
-    def smooth_sensitivity(self, counts: IntArray, beta: float) -> float:
-        """Return a bound on the local sensitivity whose square is beta-smooth, rounded up. **Not private**."""
+    def sensitivity_of_counts(self, counts: IntArray, beta: float) -> float:
+        """Return ``2 width ||Phi||/lambda`` times the smooth bound on sqrt(phi)."""
         problem = self.problem
         psi = smooth_sensitivity_lsl(
             counts,
             problem.weights,
             beta,
-            n_trajectories=self._m,
+            n_trajectories=self.m,
             feature_norm=problem.feature_norm,
-            ridge=self._ridge,
+            ridge=self.ridge,
             top=self._top,
         )
         return self._factor * math.sqrt(psi) * _ROUND_UP
 
-    def extreme_counts(self, m: int) -> tuple[int, int]:
-        """Return the counts, alike for all states, of which the sensitivity is least and greatest."""
-        return 0, m
-
     def coefficients(self, released: FloatArray) -> FloatArray:
-        """Return the coefficients of the features, (n_features,): they are what was released."""
+        """Return what was released: they are theta."""
         return released.copy()
-
-    def beta(self, privacy: Privacy, m: int) -> float:
-        """Choose the smoothness that is best for states visited as often as may be expected."""
-        return self._best_beta(privacy, m)
 
 
 def usual_ridge(problem: Problem, m: int, privacy: Privacy, printed: bool = False) -> float:
@@ -389,95 +339,65 @@ def usual_ridge(problem: Problem, m: int, privacy: Privacy, printed: bool = Fals
     alpha = gaussian_scale(*privacy.target)
     spread = float(problem.weights.max()) * float(np.linalg.norm(problem.weights))
     ridge = problem.feature_norm**2 * math.sqrt(32.0 * alpha * spread * m)
-    return ridge + problem.floor * _SLACK if printed else ridge
+    return ridge + problem.floor * SLACK if printed else ridge
 
 
-def calibrate(statistic: Statistic, m: int, privacy: Privacy, constants: Constants) -> SmoothGaussian:
-    """Return the noise per unit of sensitivity, and the smoothness, from public numbers.
-
-    Parameters
-    ----------
-    statistic : Statistic
-        What is released.
-    m : int
-        Number of trajectories.
-    privacy : Privacy
-        Target; its delta is positive.
-    constants : {"sound", "paper", "icml"}
-        The exact ones, or those printed in the supplement or in the conference's algorithms.
-
-    Returns
-    -------
-    SmoothGaussian
-
-    Warns
-    -----
-    UnsoundCalibrationWarning
-        If printed constants miss the delta they are printed for.
-    """
-    if constants == "sound":
-        return smooth_gaussian(*privacy.target, statistic.dim, statistic.beta(privacy, m))
-    calibrated: SmoothGaussian = printed("policy_evaluation", "printed_smooth_gaussian")(
-        privacy.epsilon, privacy.delta, statistic.dim, constants
+def visit_moments(problem: Problem, privacy: Privacy, block_bounds: tuple[float | None, float | None]) -> JointMoments:
+    """Return the least noise for A and b, weighted by what it does to the residual b - A theta, by public numbers."""
+    public = visit_bounds(
+        problem.n_states,
+        return_range=(problem.grid.low, problem.grid.high),
+        features=problem.features,
+        weights=problem.weights,
+        horizon=problem.horizon,
+        bound_xx=block_bounds[0],
+        bound_xy=block_bounds[1],
     )
-    return calibrated
-
-
-def draw(
-    returns: FirstVisitReturns,
-    statistic: Statistic,
-    calibration: SmoothGaussian,
-    privacy: Privacy,
-    source: noise.BitSource,
-    name: str,
-    constants: Constants,
-) -> Release:
-    """Add the noise: the only place where the statistic turns into something public.
-
-    The noise's scale is private. Nothing in the release depends on it but the values themselves: the grid comes from
-    the least and the greatest scale that any data could have, and no scale is recorded.
-
-    Parameters
-    ----------
-    returns : FirstVisitReturns
-        The data owner's exact sums.
-    statistic : Statistic
-        What is released.
-    calibration : SmoothGaussian
-        The noise per unit of sensitivity.
-    privacy : Privacy
-        The guarantee, or the claim of printed constants.
-    source : BitSource
-        Where bits come from.
-    name : str
-        What the release is called in the ledger's report.
-    constants : {"sound", "paper", "icml"}
-        Whose `calibration` it is.
-
-    Returns
-    -------
-    Release
-        Its values are "coordinates".
-    """
-    least_and_most = statistic.scales(calibration, returns.n_trajectories)
-    source = source.bound(name, calibration, privacy, constants, least_and_most, statistic.dim)
-    grid = noise.grid_for_scales(*least_and_most)
-    released = noise.gaussian(
-        statistic.scale(calibration, returns.counts),
-        statistic.dim,
-        source,
-        center=statistic.center(returns),
-        grid=grid,
-    )
-    provided = smooth_gaussian_delta(calibration.alpha, calibration.beta, privacy.epsilon, statistic.dim)
-    return Release(
-        name,
-        "data-dependent Gaussian",
+    return JointMoments.calibrate(
         privacy,
-        {"coordinates": released},
-        {},
-        grid={"coordinates": grid},
-        calibration="sound" if constants == "sound" else "paper",
-        guaranteed=provided <= privacy.delta,
-        reproducible=source.reproducible,
+        *public.radii,
+        (problem.n_features, 1),
+        {"xx": problem.usual_slope**2 * problem.entries_a_row, "xy": 1.0},
+        nonnegative=public.nonnegative,
+        people=DeclaredPeople(public.unit, public.block, counted_as="row"),
+        diagonal=public.diagonal,
     )
+
+
+class Solution(NamedTuple):
+    """What follows from a release of A and b."""
+
+    #: Coefficients, of returns less the lower end of their range.
+    coef: FloatArray
+    #: First-order standard deviation of the values from the noise alone, (n_states,).
+    value_std: FloatArray
+    #: What was added to the diagonal of A.
+    ridge: float
+
+
+def solve(release: Release, noisy: MomentNoise, features: FloatArray | None, ridge: float | None) -> Solution:
+    """Solve for the coefficients: post-processing; the ridge is by default what the known noise asks for."""
+    xx, xy = release.values["xx"], release.values["xy"]
+    if features is not None:
+        fit = ridge_from_moments(NoisyMoments(xx, xy.reshape(-1, 1), noisy), ridge)
+        return Solution(fit.coef[0], _value_std(xx, fit.coef[0], features, fit.ridge, noisy), fit.ridge)
+    penalty = automatic_diagonal_ridge(xx, xy, noisy) if ridge is None else ridge
+    visits = np.maximum(xx, 0.0) + penalty
+    coef, std = np.zeros_like(xy), np.zeros_like(xy)
+    np.divide(xy, visits, out=coef, where=visits > 0.0)
+    np.divide(np.hypot(noisy.cross, noisy.diagonal * coef), visits, out=std, where=visits > 0.0)
+    return Solution(coef, std, penalty)
+
+
+def _value_std(xx: FloatArray, coef: FloatArray, features: FloatArray, ridge: float, noisy: MomentNoise) -> FloatArray:
+    """First-order standard deviation of Phi theta, theta = R b with R = (A + ridge I)^-1.
+
+    The noise E of A moves b - A theta by E theta, whose covariance is ``o (||theta||**2 I + theta theta')`` with o the
+    variance off the diagonal, and a further ``(c - 2 o) diag(theta**2)`` with c that on it.
+    """
+    values, vectors = linalg.eigh(xx)
+    rows = features @ (vectors / (np.maximum(values, 0.0) + ridge)) @ vectors.T
+    on, off = noisy.diagonal**2, noisy.off_diagonal**2
+    variance = np.sum(rows**2, axis=1) * (noisy.cross**2 + off * float(coef @ coef)) + off * (rows @ coef) ** 2
+    variance += rows**2 @ coef**2 * (on - 2.0 * off)
+    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))

@@ -1,16 +1,19 @@
-"""The release that the regressions share: exact moments of bounded rows, one joint calibration, one draw of noise.
+"""The release that regressions and policy evaluation share: exact moments, one joint calibration, one draw of noise.
 
 Up to five blocks leave together: X'X, X'Y, and where an intercept or a public centre asks for them the sums of rows and
 of outcomes, and under add/remove the number of rows. No row can be worst for all of them at once, so they are
 calibrated jointly (privacy.moment_scales; privacy.block_moments for people of several rows), not one by one. X'X may
-also be released of a secret sample of the rows, which saves time and costs noise (privacy.subsampled_moments).
+also be released of a secret sample of the rows, which saves time and costs noise (privacy.subsampled_moments). Where
+X'X is known to be diagonal, only its diagonal is released: no other entry moves, so its Frobenius norm is the
+diagonal's length, and all that is said of it here holds.
 
 Gaussian noise on X'X is isotropic in the Frobenius norm: half the variance off the diagonal, where every entry stands
 twice. L2-Laplace noise is one vector over all blocks, X'X by its upper triangle, which moves no further than the
 symmetric matrix; each block is stretched by a power of two first, which keeps its exact sums exact, to what its noise
 should be beside the others'. Its center is held on one grid, in 128 bits: a row is at most 2^46 units of its own
-block's grid long, blocks differ by up to `_LARGEST_SPREAD`, and that leaves room for 2^41 rows. It is checked before
-any data is read, since an overflow would depend on them.
+block's grid long (2^30 where X'X is diagonal), stretched rows of two blocks differ by up to 2^40, so a sum of n rows is
+below n 2^86 of the finest units, and that leaves room for 2^41 rows. It is checked before any data is read, since an
+overflow would depend on them.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsample
 from dpfast.releases.mechanism import draw
 from dpfast.releases.printed import printed
 from dpfast.solvers.ridge import MomentNoise, NoisyMoments
-from dpfast.statistics import Gram, PersonUnit, SampledGram, person_block_bounds
+from dpfast.statistics import Gram, PersonUnit, SampledGram, SufficientStatistics, person_block_bounds
 
 _LARGEST_SPREAD_EXPONENT = 40
 
@@ -61,6 +64,8 @@ class DeclaredPeople:
 
     unit: PersonUnit
     bounds: BlockBounds | None
+    #: Whose data the noise then protects, as a release records it: a trajectory's rows are one row.
+    counted_as: Unit = "person"
 
     @classmethod
     def of(
@@ -99,10 +104,13 @@ class JointMoments:
     guaranteed: bool = True
     #: What was declared of people who own several rows, where the noise protects people and not rows.
     people: PersonUnit | None = None
+    unit: Unit = "row"
     #: Rows in the secret sample that X'X is summed over, and in all.
     sample: tuple[int, int] | None = None
     #: Whether X'X is released anew with every column of X'Y.
     each_outcome: bool = False
+    #: Whether X'X is known to be diagonal, and released so.
+    diagonal: bool = False
 
     @classmethod
     def calibrate(
@@ -115,32 +123,36 @@ class JointMoments:
         *,
         nonnegative: bool = False,
         people: DeclaredPeople | None = None,
+        diagonal: bool = False,
     ) -> Self:
         """Noise for the blocks named in `weights`, the least in their weighted sum of squares.
 
         The radii are the largest norms of rows as they are summed. For `people` the number of rows is private, and the
-        noise the lesser of what bounds on their blocks ask for and what those on their rows do.
+        noise the lesser of what bounds on their blocks ask for and what those on their rows do. A `diagonal` X'X is
+        summed by people's blocks: their bounds alone count, and the radii are the roots of their largest entries.
         """
         if privacy.epsilon == math.inf:
             raise ValueError("epsilon must be finite: without noise there is no moment release to calibrate")
-        bounds = _bounds(privacy, radius_x, radius_y, shape, weights, nonnegative, people)
+        bounds = _bounds(privacy, radius_x, radius_y, shape, weights, nonnegative, people, diagonal)
         bound = min(bounds, key=lambda bound: _weighted(bound.least_noise(1.0), weights))
-        unit = None if people is None else people.unit
+        facts: dict[str, Any] = {"diagonal": diagonal}
+        if people is not None:
+            facts |= {"people": people.unit, "unit": people.counted_as}
         law = law_for(privacy)
         if law == "Gaussian":
             mu = gaussian_mu(*privacy.target)
-            return cls._gaussian(privacy, shape, bound.least_noise(mu), mu, people=unit)
+            return cls._gaussian(privacy, shape, bound.least_noise(mu), mu, **facts)
         best = bound.least_noise(1.0)
         exponents = {name: round(math.log2(best.xx) - math.log2(getattr(best, name))) for name in weights}
         _check_spread(exponents, radius_x, radius_y)
         stretched = MomentScales(**{name: math.ldexp(1.0, -exponent) for name, exponent in exponents.items()})
         scale = l2_laplace_scale(privacy.target[0], bound.mu(stretched))
-        deviation = coordinate_deviation(law, scale, _dimension(_shapes(shape), weights))
+        deviation = coordinate_deviation(law, scale, _dimension(_shapes(shape, diagonal), weights))
         deviations = {name: math.ldexp(deviation, -exponent) for name, exponent in exponents.items()}
         if not all(sys.float_info.min <= one < math.inf for one in deviations.values()):
             raise ValueError("epsilon, radius_x and radius_y ask for noise outside the range of floats")
         scales = MomentScales(**deviations)
-        return cls(privacy, shape, scales, scales.xx, law, joint_scale=scale, people=unit)
+        return cls(privacy, shape, scales, scales.xx, law, joint_scale=scale, **facts)
 
     @classmethod
     def calibrate_each_outcome(
@@ -221,24 +233,19 @@ class JointMoments:
         return {name: float(getattr(self.deviations, name)) for name in self.deviations.released}
 
     @property
-    def unit(self) -> Unit:
-        """Whose data the noise protects, as a release records it."""
-        return "row" if self.people is None else "person"
-
-    @property
     def xx_factor(self) -> float:
         """What the released X'X is multiplied by to stand for all rows: n/s for a sample of s of n."""
         return 1.0 if self.sample is None else self.sample[1] / self.sample[0]
 
     @property
     def noise(self) -> MomentNoise:
-        """The same scales, for the solvers."""
+        """The same scales, for the solvers; there is none off a diagonal."""
         scales, factor, sampling = self.scales, self.xx_factor, 0.0
-        cross, diagonal = scales.pop("xy"), scales.pop("xx")
+        cross, diagonal, off_diagonal = scales.pop("xy"), scales.pop("xx"), 0.0 if self.diagonal else self.off_diagonal
         if self.sample is not None:
             n_sampled, n_total = self.sample
             sampling = (1.0 - n_sampled / n_total) / n_sampled
-        return MomentNoise(factor * diagonal, factor * self.off_diagonal, cross, **scales, sampling=sampling)
+        return MomentNoise(factor * diagonal, factor * off_diagonal, cross, **scales, sampling=sampling)
 
     @property
     def bound_to(self) -> tuple[object, ...]:
@@ -249,12 +256,12 @@ class JointMoments:
         """Return the weighted sum of squared noise scales, that of X'X as it stands for all rows."""
         return _weighted(replace(self.deviations, xx=self.xx_factor * self.deviations.xx), weights)
 
-    def release(self, gram: Gram | SampledGram, source: BitSource, name: str) -> Release:
+    def release(self, gram: Gram | SampledGram | SufficientStatistics, source: BitSource, name: str) -> Release:
         """Add the noise to exact sums; the only place where they turn into something public.
 
-        Values are "xx" (symmetric; of the sample as it is, where it is sampled; (outcomes, features, features) with
-        `each_outcome`), "xy" and, where calibrated, "x", "y" and "n". ValueError if the sums are of people who own
-        several rows, or of a sample, and the noise is not, or the other way about.
+        Values are "xx" (symmetric, or its diagonal; of the sample as it is, where it is sampled; (outcomes, features,
+        features) with `each_outcome`), "xy" and, where calibrated, "x", "y" and "n". ValueError if the sums are of
+        people who own several rows, or of a sample, and the noise is not, or the other way about.
         """
         exact = self._exact(gram)
         source = source.bound(name, *self.bound_to, _shapes_of(exact))
@@ -289,7 +296,8 @@ class JointMoments:
 
         The source is not to be the one that the release was drawn from.
         """
-        zeros = {name: FixedPoint.zeros(shape, 0) for name, shape in _shapes(self.shape).items() if name in self.scales}
+        shapes = _shapes(self.shape, self.diagonal)
+        zeros = {name: FixedPoint.zeros(shape, 0) for name, shape in shapes.items() if name in self.scales}
         return unpacked(self._drawn(zeros, source, repeats)[0])
 
     def _record(
@@ -316,7 +324,7 @@ class JointMoments:
             unit=self.unit,
         )
 
-    def _exact(self, gram: Gram | SampledGram) -> _Blocks:
+    def _exact(self, gram: Gram | SampledGram | SufficientStatistics) -> _Blocks:
         """Return the exact entries of every block, X'X as its upper triangle (diagonal first)."""
         people, sample = (None, gram.sample) if isinstance(gram, SampledGram) else (gram.unit, None)
         if people != self.people:
@@ -324,7 +332,7 @@ class JointMoments:
         if sample != self.sample:
             raise ValueError(f"gram has a sample of {sample} rows, the noise was calibrated for {self.sample}")
         exact: dict[str, FixedPoint | None] = {
-            "xx": gram.exact_xx[_triangle(gram.exact_xx.shape[0])],
+            "xx": gram.exact_xx if self.diagonal else gram.exact_xx[_triangle(gram.exact_xx.shape[0])],
             "xy": gram.exact_xy,
         }
         if isinstance(gram, Gram):
@@ -335,10 +343,11 @@ class JointMoments:
         self, exact: _Blocks, source: BitSource, repeats: int | None = None
     ) -> tuple[dict[str, FloatArray], dict[str, float]]:
         """Add noise to every block, X'X in its two parts; return them, and the grid of each block."""
-        side = self.shape[0]
-        parts = {"xx_diagonal": exact["xx"][:side], "xx_above": exact["xx"][side:]}
-        parts |= {name: block for name, block in exact.items() if name != "xx"}
-        parts = {part: center for part, center in parts.items() if 0 not in center.shape}
+        parts = dict(exact)
+        if not self.diagonal:
+            side, xx = self.shape[0], parts.pop("xx")
+            # With one feature there is nothing above the diagonal.
+            parts = {"xx_diagonal": xx[:side]} | ({"xx_above": xx[side:]} if side > 1 else {}) | parts
         if self.law == "Gaussian":
             scales = self.scales | {"xx_diagonal": self.deviations.xx, "xx_above": self.off_diagonal}
             grids = {name: default_grid(scales[name]) for name in exact}
@@ -380,6 +389,7 @@ def _bounds(
     weights: Mapping[str, float],
     nonnegative: bool,
     people: DeclaredPeople | None,
+    diagonal: bool,
 ) -> list[_Bound]:
     """Every bound that holds for what is declared.
 
@@ -395,14 +405,14 @@ def _bounds(
                 lambda scales: moment_mu(scales, radius_x, radius_y, **table),
             )
         ]
-    rows = people.unit.max_rows
-    found = [
-        _Bound(
-            lambda mu: person_moment_scales(mu, rows, radius_x, radius_y, weights, **table),
-            lambda scales: person_moment_mu(scales, rows, radius_x, radius_y, **table),
+    rows, bounds, found = people.unit.max_rows, people.bounds, []
+    if not diagonal:
+        found.append(
+            _Bound(
+                lambda mu: person_moment_scales(mu, rows, radius_x, radius_y, weights, **table),
+                lambda scales: person_moment_mu(scales, rows, radius_x, radius_y, **table),
+            )
         )
-    ]
-    bounds = people.bounds
     if bounds is not None:
         found.append(
             _Bound(
@@ -430,10 +440,11 @@ def _weighted(scales: MomentScales, weights: Mapping[str, float]) -> float:
     return math.fsum(weight * getattr(scales, name) ** 2 for name, weight in weights.items())
 
 
-def _shapes(shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every block there may be, X'X as its upper triangle."""
+def _shapes(shape: tuple[int, int], diagonal: bool) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every block there may be, X'X as its upper triangle or its diagonal."""
     features, outcomes = shape
-    return {"xx": (features * (features + 1) // 2,), "xy": shape, "x": (features,), "y": (outcomes,), "n": ()}
+    entries = features if diagonal else features * (features + 1) // 2
+    return {"xx": (entries,), "xy": shape, "x": (features,), "y": (outcomes,), "n": ()}
 
 
 def _dimension(shapes: Mapping[str, tuple[int, ...]], blocks: Mapping[str, object]) -> int:
@@ -461,6 +472,8 @@ def _triangle(features: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 def unpacked(values: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Put X'X together, (..., d, d), where it stands in its two parts."""
+    if "xx" in values:
+        return dict(values)
     diagonal = values["xx_diagonal"]
     features = diagonal.shape[-1]
     entries = np.concatenate([diagonal, *([values["xx_above"]] if "xx_above" in values else [])], axis=-1)

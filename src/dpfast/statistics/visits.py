@@ -3,12 +3,12 @@
 A trajectory contributes A = sum of rho_s phi_s phi_s' and b = sum of rho_s phi_s F_s over the states it visits, F_s its
 first-visit return less the lower end of the range: nonnegative. It is a person who owns one row for each of these
 states, features sqrt(rho_s) phi_s with outcome sqrt(rho_s) F_s, at most min(horizon, n_states) rows: `gram` with
-`groups` sums just that, and `dpfast.privacy.block_moment_mu` calibrates it.
+`groups` sums just that, and the calibration for people's rows is the one for these.
 
 Without features A is diagonal, and only its diagonal is summed, at the cost of the visits alone: A and b as integers
 on grids of their own, scaled by one factor and rounded to nearest. Neither has a negative entry, so two are at most
 sqrt(||A||**2 + ||A'||**2) apart, and ``block_moment_mu(..., nonnegative=True)`` applies. No product structure is needed
-for that, so rounding A and b separately is allowed.
+for that, so rounding A and b separately is allowed; what holds for people's rows is not used, as there are none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dpfast.kernels.threads import resolve_n_threads
 from dpfast.privacy import _rounding as rounding
 from dpfast.privacy.block_moments import BlockBounds
 from dpfast.statistics.accumulator import GramAccumulator, PersonAccumulator
-from dpfast.statistics.gram import Gram
+from dpfast.statistics.gram import person_block_bounds, rounded_bound
 from dpfast.statistics.person_unit import PersonUnit
 from dpfast.statistics.returns import ReturnGrid, blocks_of, checked_discount, first_visits_kernel
 
@@ -46,6 +46,23 @@ _SUM_RANGE = 1 << 62
 _SMALLEST, _LARGEST = 1e-100, 1e100
 # More than the rounding errors of a sum of 2**20 terms.
 _ROUND_UP = 1.0 + 2.0**-30
+
+
+@dataclass(frozen=True)
+class VisitBounds:
+    """What one trajectory may add to sums over visits, from public numbers alone: what to calibrate noise with."""
+
+    #: Norms of its A, b and weighted returns as they are summed.
+    block: BlockBounds
+    #: Whether no A and no b can have a negative entry.
+    nonnegative: bool
+    #: Whether A is known to be diagonal, and summed so.
+    diagonal: bool
+    #: What it owns: a row for each state it visits.
+    unit: PersonUnit
+    #: Largest norms of such a row, as summed, and of its outcome; without features the roots of the largest entries.
+    radii: tuple[float, float]
+    n_features: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,18 +79,30 @@ class SufficientStatistics:
         How many there are.
     low : float
         The lower end of the range of returns.
-    bounds : BlockBounds
-        Norms of one trajectory's A, b and weighted returns as they were summed: what to calibrate with.
-    nonnegative : bool
-        Whether no A and no b can have a negative entry: as for `dpfast.privacy.block_moment_mu`.
+    public : VisitBounds
+        What one trajectory may add: what to calibrate with.
     """
 
     exact_xx: FixedPoint
     exact_xy: FixedPoint
     n_trajectories: int
     low: float
-    bounds: BlockBounds
-    nonnegative: bool
+    public: VisitBounds
+
+    @property
+    def bounds(self) -> BlockBounds:
+        """Norms of one trajectory's A, b and weighted returns as they were summed."""
+        return self.public.block
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether no A and no b can have a negative entry: as for `dpfast.privacy.block_moment_mu`."""
+        return self.public.nonnegative
+
+    @property
+    def unit(self) -> PersonUnit:
+        """What was declared of a trajectory: a person who owns a row for each state it visits."""
+        return self.public.unit
 
     @property
     def xx(self) -> FloatArray:
@@ -86,8 +115,8 @@ class SufficientStatistics:
         return self.exact_xy.to_float64()
 
     def __repr__(self) -> str:
-        kind = "diagonal " if len(self.exact_xx.shape) == 1 else ""
-        return f"<SufficientStatistics, {kind}of {self.exact_xy.shape[0]} features: not private>"
+        kind = "diagonal " if self.public.diagonal else ""
+        return f"<SufficientStatistics, {kind}of {self.public.n_features} features: not private>"
 
 
 @quiet
@@ -128,7 +157,7 @@ def sufficient_statistics(
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range or of the wrong type, or shapes do not fit.
+        If an argument is out of its range.
 
     Examples
     --------
@@ -141,42 +170,80 @@ def sufficient_statistics(
     (array([1., 2.]), array([0.75, 1.75]))
     """
     gamma, horizon = checked_discount(gamma, horizon)
-    grid = ReturnGrid.for_range(*check.limits("return_range", return_range))
-    xx = check.optional(check.positive, "bound_xx", bound_xx)
-    xy = check.optional(check.positive, "bound_xy", bound_xy)
+    scheme = _Scheme.checked(return_range, horizon, bound_xx, bound_xy)
     resolve_n_threads(n_threads)
     sums: _Sums | None = None
     n_states = n_trajectories = 0
     for block in blocks_of(trajectories):
         if sums is None:
             n_states = block.n_states
-            rho = _checked_weights(weights, n_states)
-            most_visited = n_states if horizon is None else min(horizon, n_states)
-            if most_visited > _MOST_VISITED:
-                raise ValueError(f"horizon must be given, and be at most {_MOST_VISITED}, with so many states")
-            if features is None:
-                sums = _Diagonal(rho, grid, most_visited, xx, xy)
-            else:
-                sums = _Featured(_checked_features(features, n_states), rho, grid, most_visited, xx, xy, n_threads)
+            sums = scheme.sums(n_states, features, weights, n_threads)
         if block.n_states != n_states:
             raise ValueError(f"blocks are over different numbers of states: {n_states} and {block.n_states}")
         n_trajectories += len(block)
         if n_trajectories << (_LOG2_ENTRY + 1) >= _SUM_RANGE:
             raise OverflowError("exact sums are kept in 64 bits, which suffice for 2**31 trajectories")
-        for visits in _chunks(block, gamma, horizon, grid, sums.chunk_steps):
+        for visits in _chunks(block, gamma, horizon, scheme.grid, sums.chunk_steps):
             sums.add(*visits)
     if sums is None:
         raise ValueError("trajectories must hold at least one block, got none")
-    return sums.total(n_trajectories)
+    return SufficientStatistics(*sums.exact(), n_trajectories, scheme.grid.low, sums.public)
+
+
+def visit_bounds(
+    n_states: int,
+    *,
+    return_range: tuple[float, float],
+    features: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    horizon: int | None = None,
+    bound_xx: float | None = None,
+    bound_xy: float | None = None,
+) -> VisitBounds:
+    """Return what one trajectory may add, before any is read; arguments are those of `sufficient_statistics`."""
+    return _Scheme.checked(return_range, horizon, bound_xx, bound_xy).sums(n_states, features, weights).public
 
 
 class _Sums(Protocol):
+    public: VisitBounds
     chunk_steps: int
 
     def add(self, visited: NDArray[np.int32], units: FloatArray, ends: IntArray) -> None:
         """Add trajectories, given the states each visits, the returns there in grid units, and where each ends."""
 
-    def total(self, n_trajectories: int) -> SufficientStatistics: ...
+    def exact(self) -> tuple[FixedPoint, FixedPoint]:
+        """Return the sums of A and of b."""
+
+
+@dataclass(frozen=True)
+class _Scheme:
+    """How trajectories are summed, as far as it is known before their states are."""
+
+    grid: ReturnGrid
+    horizon: int | None
+    bound_xx: float | None
+    bound_xy: float | None
+
+    @classmethod
+    def checked(cls, return_range: object, horizon: int | None, bound_xx: object, bound_xy: object) -> _Scheme:
+        grid = ReturnGrid.for_range(*check.limits("return_range", return_range))
+        xx, xy = (
+            check.optional(check.positive, name, bound)
+            for name, bound in (("bound_xx", bound_xx), ("bound_xy", bound_xy))
+        )
+        return cls(grid, horizon, xx, xy)
+
+    def sums(
+        self, n_states: int, features: ArrayLike | None, weights: ArrayLike | None, n_threads: int | None = None
+    ) -> _Sums:
+        rho = np.ones(n_states) if weights is None else checked_weights(weights, n_states, (_SMALLEST, _LARGEST))
+        most_visited = n_states if self.horizon is None else min(self.horizon, n_states)
+        if most_visited > _MOST_VISITED:
+            raise ValueError(f"horizon must be given, and be at most {_MOST_VISITED}, with so many states")
+        if features is None:
+            return _Diagonal(rho, self, most_visited)
+        table = checked_of_states("features", features, n_states, 2, (_SMALLEST, _LARGEST))
+        return _Featured(table, rho, self, most_visited, n_threads)
 
 
 def _chunks(
@@ -201,25 +268,31 @@ class _Diagonal:
 
     chunk_steps = _STEPS_PER_CHUNK
 
-    def __init__(
-        self, rho: FloatArray, grid: ReturnGrid, most_visited: int, bound_xx: float | None, bound_xy: float | None
-    ) -> None:
-        self._low = grid.low
-        self._exponent_a = _LOG2_ENTRY - math.frexp(float(rho.max()))[1]
+    def __init__(self, rho: FloatArray, scheme: _Scheme, most_visited: int) -> None:
+        grid, heaviest = scheme.grid, float(rho.max())
+        exponent_a = _LOG2_ENTRY - math.frexp(heaviest)[1]
         # A weight of 2**30 times a return of 2**31 units is an entry of 2**30.
-        self._exponent_b = self._exponent_a + grid.exponent - (_LOG2_ENTRY + 1)
-        self._weights = np.rint(np.ldexp(rho, self._exponent_a))
+        exponent_b = exponent_a + grid.exponent - (_LOG2_ENTRY + 1)
+        self._exponents = exponent_a, exponent_b
+        self._weights = np.rint(np.ldexp(rho, exponent_a))
         self._scale = 2.0 ** -(_LOG2_ENTRY + 1)
         largest_b = np.rint(self._weights * grid.largest * self._scale)
-        self._bound_a, most_a = _padded(bound_xx, self._exponent_a, self._weights, most_visited)
-        self._bound_b, most_b = _padded(bound_xy, self._exponent_b, largest_b, most_visited)
+        self._bound_a, most_a = _padded(scheme.bound_xx, exponent_a, self._weights, most_visited)
+        self._bound_b, most_b = _padded(scheme.bound_xy, exponent_b, largest_b, most_visited)
         xx, xy = (
             rounding.sqrt_up(squared / Fraction(4) ** exponent)
-            for squared, exponent in ((most_a, self._exponent_a), (most_b, self._exponent_b))
+            for squared, exponent in ((most_a, exponent_a), (most_b, exponent_b))
         )
         # Such outcomes never lower the bound on b: with nonnegative entries nothing else depends on them.
         outcomes = max(math.sqrt(_top_sum(rho, most_visited)) * grid.width, xy / math.sqrt(xx)) * _ROUND_UP
-        self._bounds = BlockBounds(xx, xy, outcomes)
+        self.public = VisitBounds(
+            BlockBounds(xx, xy, outcomes),
+            nonnegative=True,
+            diagonal=True,
+            unit=PersonUnit(most_visited, scheme.bound_xx, scheme.bound_xy),
+            radii=(math.sqrt(heaviest), math.sqrt(heaviest) * grid.width),
+            n_features=len(rho),
+        )
         self._totals = np.zeros((len(rho), 2), np.int64)
 
     def add(self, visited: NDArray[np.int32], units: FloatArray, ends: IntArray) -> None:
@@ -227,12 +300,12 @@ class _Diagonal:
             visited, units, ends, len(ends), self._weights, self._scale, self._bound_a, self._bound_b, self._totals
         )
 
-    def total(self, n_trajectories: int) -> SufficientStatistics:
+    def exact(self) -> tuple[FixedPoint, FixedPoint]:
         xx, xy = (
             FixedPoint(totals >> 63, totals.astype(np.uint64), -exponent)
-            for totals, exponent in zip(self._totals.T, (self._exponent_a, self._exponent_b), strict=True)
+            for totals, exponent in zip(self._totals.T, self._exponents, strict=True)
         )
-        return SufficientStatistics(xx, xy, n_trajectories, self._low, self._bounds, nonnegative=True)
+        return xx, xy
 
 
 def _padded(bound: float | None, exponent: int, largest: FloatArray, most_visited: int) -> tuple[float, Fraction]:
@@ -254,37 +327,39 @@ class _Featured:
     """Any features: rows sqrt(rho_s) phi_s with outcomes sqrt(rho_s) F_s, summed as people's blocks."""
 
     def __init__(
-        self,
-        features: FloatArray,
-        rho: FloatArray,
-        grid: ReturnGrid,
-        most_visited: int,
-        bound_xx: float | None,
-        bound_xy: float | None,
-        n_threads: int | None,
+        self, features: FloatArray, rho: FloatArray, scheme: _Scheme, most_visited: int, n_threads: int | None
     ) -> None:
-        root = np.sqrt(rho)
-        self._rows, self._outcomes = root[:, np.newaxis] * features, root * grid.unit
-        self._low, self._root_of_weights = grid.low, math.sqrt(_top_sum(rho, most_visited))
-        norms, returns = np.sqrt(np.sum(self._rows**2, axis=1)), root * grid.width
-        bound_x, bound_y = float(norms.max()) * _ROUND_UP, float(returns.max()) * _ROUND_UP
-        if not _SMALLEST <= bound_x <= _LARGEST:
+        root, width, d = np.sqrt(rho), scheme.grid.width, features.shape[1]
+        self._rows, self._outcomes = root[:, np.newaxis] * features, root * scheme.grid.unit
+        norms, returns = np.sqrt(np.sum(self._rows**2, axis=1)), root * width
+        bounds = {"bound_x": float(norms.max()) * _ROUND_UP, "bound_y": float(returns.max()) * _ROUND_UP}
+        if not _SMALLEST <= bounds["bound_x"] <= _LARGEST:
             raise ValueError("features must not all be 0, and stay within 1e100")
         # By the triangle inequality no trajectory is beyond these.
-        reached_xx = _top_sum(norms**2, most_visited) * _ROUND_UP
-        reached_xy = _top_sum(norms * returns, most_visited) * _ROUND_UP
-        xx = reached_xx if bound_xx is None else min(bound_xx, reached_xx)
-        xy = reached_xy if bound_xy is None else min(bound_xy, reached_xy)
-        self._unit = PersonUnit.checked(most_visited, xx, xy, bound_x, bound_y)
-        options: dict[str, Any] = {"bound_x": bound_x, "bound_y": bound_y, "n_threads": n_threads}
-        d = features.shape[1]
-        self._accumulator = (
-            PersonAccumulator(d, 1, self._unit, **options)
-            if self._unit.clips_blocks
-            else GramAccumulator(d, 1, **options)
+        reached = (_top_sum(of_states, most_visited) * _ROUND_UP for of_states in (norms**2, norms * returns))
+        xx, xy = (
+            most if declared is None else min(declared, most)
+            for declared, most in zip((scheme.bound_xx, scheme.bound_xy), reached, strict=True)
         )
-        self._most_visited, self._width = most_visited, grid.width
-        self._nonnegative = bool(np.all(features >= 0.0))
+        unit = PersonUnit.checked(most_visited, xx, xy, **bounds)
+        options: dict[str, Any] = bounds | {"n_threads": n_threads}
+        self._accumulator = (
+            PersonAccumulator(d, 1, unit, **options) if unit.clips_blocks else GramAccumulator(d, 1, **options)
+        )
+        block = person_block_bounds(most_visited, d, 1, **bounds, bound_xx=xx, bound_xy=xy)
+        assert self._accumulator.grid.exponent_y is not None
+        assert block.outcomes is not None
+        # Rounding moves each outcome by half a unit of its grid at most, in either of two roundings.
+        rounded = math.sqrt(most_visited) * math.ldexp(1.0, -self._accumulator.grid.exponent_y)
+        outcomes = (math.sqrt(_top_sum(rho, most_visited)) * width + rounded) * _ROUND_UP
+        self.public = VisitBounds(
+            BlockBounds(block.xx, block.xy, min(block.outcomes, outcomes)),
+            nonnegative=bool(np.all(features >= 0.0)),
+            diagonal=False,
+            unit=unit,
+            radii=(rounded_bound(bounds["bound_x"], d), rounded_bound(bounds["bound_y"], 1)),
+            n_features=d,
+        )
         self.chunk_steps = max(1, min(_STEPS_PER_CHUNK, _VALUES_PER_CHUNK // d))
 
     def add(self, visited: NDArray[np.int32], units: FloatArray, ends: IntArray) -> None:
@@ -294,24 +369,10 @@ class _Featured:
         else:
             self._accumulator.update(x, y)
 
-    def total(self, n_trajectories: int) -> SufficientStatistics:
-        moments = Gram._of(self._accumulator._totals, self._accumulator, self._unit)
-        bounds, exact_xy = moments.block_bounds, moments.exact_xy
-        assert bounds is not None
-        assert bounds.outcomes is not None
-        assert exact_xy is not None
-        assert moments.grid.exponent_y is not None
-        # Rounding moves each outcome by half a unit of its grid at most, in either of two roundings.
-        rounded = math.sqrt(self._most_visited) * math.ldexp(1.0, -moments.grid.exponent_y)
-        outcomes = min(bounds.outcomes, (self._root_of_weights * self._width + rounded) * _ROUND_UP)
-        return SufficientStatistics(
-            moments.exact_xx,
-            exact_xy[:, 0],
-            n_trajectories,
-            self._low,
-            BlockBounds(bounds.xx, bounds.xy, outcomes),
-            self._nonnegative,
-        )
+    def exact(self) -> tuple[FixedPoint, FixedPoint]:
+        moments = self._accumulator.gram()
+        assert moments.exact_xy is not None
+        return moments.exact_xx, moments.exact_xy[:, 0]
 
 
 def _top_sum(values: FloatArray, n: int) -> float:
@@ -319,26 +380,23 @@ def _top_sum(values: FloatArray, n: int) -> float:
     return math.fsum(np.sort(values)[::-1][:n].tolist())
 
 
-def _checked_weights(weights: ArrayLike | None, n_states: int) -> FloatArray:
-    if weights is None:
-        return np.ones(n_states)
-    rho = np.asarray(weights)
-    if rho.shape != (n_states,) or rho.dtype.kind not in "fiub":
-        raise ValueError(f"weights must be {n_states} real numbers, one a state, got {rho.dtype} of shape {rho.shape}")
-    rho = rho.astype(np.float64)
-    if not (np.all((rho >= 0.0) & (rho <= _LARGEST)) and rho.max() >= _SMALLEST):
-        raise ValueError("weights must be at least 0, at most 1e100 and not all 0")
-    return rho
+def checked_weights(values: object, n_states: int, sizes: tuple[float, float]) -> FloatArray:
+    """Return public weights of states, not all of them 0."""
+    weights = checked_of_states("weights", values, n_states, 1, sizes)
+    if not (np.all(weights >= 0.0) and weights.any()):
+        raise ValueError("weights must be at least 0 and not all 0")
+    return weights
 
 
-def _checked_features(features: ArrayLike, n_states: int) -> FloatArray:
-    table = np.asarray(features)
-    if table.ndim != 2 or len(table) != n_states or table.shape[1] == 0 or table.dtype.kind not in "fiub":
+def checked_of_states(name: str, values: Any, n_states: int, ndim: int, sizes: tuple[float, float]) -> FloatArray:
+    """Return public numbers, a row a state, each 0 or of a size within limits: their squares stay within floats."""
+    array = np.asarray(values)
+    if array.ndim != ndim or len(array) != n_states or array.dtype.kind not in "fiub" or 0 in array.shape:
         raise ValueError(
-            f"features must be a 2-D array of real numbers with one row for each of {n_states} states, got "
-            f"{table.dtype} of shape {table.shape}"
+            f"{name} must be a {ndim}-D array of real numbers with one entry for each of {n_states} states, got "
+            f"{array.dtype} of shape {array.shape}"
         )
-    table = table.astype(np.float64)
-    if not np.all(np.abs(table) <= _LARGEST):
-        raise ValueError("features must be finite and within 1e100")
+    table = array.astype(np.float64)
+    if not np.all((table == 0.0) | ((np.abs(table) >= sizes[0]) & (np.abs(table) <= sizes[1]))):
+        raise ValueError(f"{name} must be finite, and 0 or between {sizes[0]} and {sizes[1]} in size")
     return table

@@ -1,6 +1,7 @@
-"""Sufficient statistics as released: jointly calibrated, of their stated law, and solved like any ridge."""
+"""Sums over visits as released by the moments engine: jointly calibrated, of their law, and solved like any ridge."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ from scipy import linalg, stats
 from walks import FEATURES, WEIGHTS, problem, summed, walks
 
 from dpfast import Privacy, noise
+from dpfast.policy_evaluation.mechanism import Problem, solve, visit_moments
 from dpfast.privacy import MomentScales, gaussian_mu
-from dpfast.releases.visit_moments import VisitMomentNoise, calibrate, draw, solve
 from dpfast.statistics import sufficient_statistics
 
 PRIVACY = Privacy(1.0, 1e-5)
@@ -23,10 +24,12 @@ def moments(trajectories, features, **bounds):
     )
 
 
-def noise_for(sums, privacy, slope=0.5):
-    d = sums.exact_xy.shape[0]
-    diagonal = len(sums.exact_xx.shape) == 1
-    return calibrate(privacy, sums.bounds, d, diagonal=diagonal, nonnegative=sums.nonnegative, slope=slope)
+def noise_for(kind, privacy, bounds=(None, None), slope=None):
+    """As the estimator calibrates it, or for another slope of the coefficients."""
+    public = problem(KINDS[kind], horizon=4)
+    if slope is not None:
+        public = type("Sloped", (Problem,), {"usual_slope": slope})(*vars(public).values())
+    return visit_moments(public, privacy, bounds)
 
 
 def example(kind, **bounds):
@@ -38,10 +41,12 @@ def example(kind, **bounds):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
-@pytest.mark.parametrize("bounds", [{}, {"bound_xx": 0.3, "bound_xy": 0.2}])
+@pytest.mark.parametrize("bounds", [(None, None), (0.3, 0.2)])
 def test_no_neighbour_is_beyond_what_the_noise_is_for(kind, adjacency, bounds):
     rng = np.random.default_rng(0)
     mu = gaussian_mu(*Privacy(1.0, 1e-5).target)
+    declared = dict(zip(("bound_xx", "bound_xy"), bounds, strict=True))
+    scales = noise_for(kind, Privacy(1.0, 1e-5, adjacency), bounds).scales
     kept = [0, 1] if adjacency == "replace_one" else [0]
     worst = 0.0
     for _ in range(3):
@@ -50,12 +55,11 @@ def test_no_neighbour_is_beyond_what_the_noise_is_for(kind, adjacency, bounds):
 
         def change(parameters, visited=visited):
             values = parameters.reshape(3, 4)
-            one, other = (moments(walks(visited[k], values[k]), KINDS[kind], **bounds) for k in (kept, [0, 2]))
+            one, other = (moments(walks(visited[k], values[k]), KINDS[kind], **declared) for k in (kept, [0, 2]))
             if adjacency == "add_remove":
-                other = moments(walks(visited[[0, 2]], values[[0, 2]]), KINDS[kind], **bounds)
-            scales = noise_for(one, Privacy(1.0, 1e-5, adjacency)).scales
+                other = moments(walks(visited[[0, 2]], values[[0, 2]]), KINDS[kind], **declared)
             return math.hypot(
-                np.linalg.norm(one.xx - other.xx) / scales.xx, np.linalg.norm(one.xy - other.xy) / scales.xy
+                np.linalg.norm(one.xx - other.xx) / scales["xx"], np.linalg.norm(one.xy - other.xy) / scales["xy"]
             )
 
         worst = max(worst, climb(change, 12, rng, restarts=1, screened=30)[0])
@@ -64,9 +68,9 @@ def test_no_neighbour_is_beyond_what_the_noise_is_for(kind, adjacency, bounds):
 
 def test_a_whole_trajectory_that_goes_takes_all_that_the_noise_is_for():
     """Of one that visits every state with the largest return, under add/remove."""
-    scales = noise_for(example("diagonal"), Privacy(1.0, 1e-5, "add_remove")).scales
+    scales = noise_for("diagonal", Privacy(1.0, 1e-5, "add_remove")).scales
     alone = moments(walks(np.ones((1, 4), bool), np.ones((1, 4))), None)
-    moved = math.hypot(np.linalg.norm(alone.xx) / scales.xx, np.linalg.norm(alone.xy) / scales.xy)
+    moved = math.hypot(np.linalg.norm(alone.xx) / scales["xx"], np.linalg.norm(alone.xy) / scales["xy"])
     assert moved == pytest.approx(gaussian_mu(*PRIVACY.target), rel=1e-6)
 
 
@@ -74,22 +78,23 @@ def test_a_whole_trajectory_that_goes_takes_all_that_the_noise_is_for():
 def test_gaussian_noise_has_its_law(kind):
     """Isotropic in the Frobenius norm: half the variance off the diagonal. Each test rejects with probability 1e-6."""
     sums = example(kind)
-    calibration = noise_for(sums, PRIVACY)
-    releases = [draw(sums, calibration, noise.SeededSource(seed), "test") for seed in range(700)]
+    calibration = noise_for(kind, PRIVACY)
+    releases = [calibration.release(sums, noise.SeededSource(seed), "test") for seed in range(700)]
     xx = np.array([release.values["xx"] for release in releases]) - sums.xx
     xy = np.array([release.values["xy"] for release in releases]) - sums.xy
-    samples = {"xy": xy / calibration.scales.xy}
+    samples = {"xy": xy / calibration.scales["xy"]}
     if kind == "diagonal":
-        samples["xx"] = xx / calibration.scales.xx
+        samples["xx"] = xx / calibration.scales["xx"]
     else:
         assert np.array_equal(xx, xx.transpose(0, 2, 1))
-        samples["diagonal"] = np.diagonal(xx, axis1=1, axis2=2) / calibration.scales.xx
-        samples["off"] = xx[:, 0, 1:] / calibration.scales.xx * math.sqrt(2.0)
+        samples["diagonal"] = np.diagonal(xx, axis1=1, axis2=2) / calibration.scales["xx"]
+        samples["off"] = xx[:, 0, 1:] / calibration.scales["xx"] * math.sqrt(2.0)
     for name, sample in samples.items():
         assert stats.kstest(sample.ravel(), "norm").pvalue > 1e-6, name
         low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], sample.size)
         assert low < np.sum(sample**2) < high, name
-    assert releases[0].scales == {"xx": calibration.scales.xx, "xy": calibration.scales.xy}
+    assert releases[0].scales == calibration.scales
+    assert releases[0].unit == "row"
     assert releases[0].mu == gaussian_mu(*PRIVACY.target)
 
 
@@ -99,43 +104,44 @@ def test_l2_laplace_noise_has_its_law(kind):
     1e-6. The scales recorded are the standard deviations of entries.
     """
     sums = example(kind)
-    calibration = noise_for(sums, Privacy(1.0))
+    calibration = noise_for(kind, Privacy(1.0))
+    stretch = round(math.log2(calibration.scales["xx"] / calibration.scales["xy"]))
     upper = (slice(None),) if kind == "diagonal" else np.triu_indices(2)
     radii, entries = [], []
     for seed in range(700):
-        release = draw(sums, calibration, noise.SeededSource(seed), "test")
+        release = calibration.release(sums, noise.SeededSource(seed), "test")
         xx, xy = (release.values["xx"] - sums.xx)[upper], release.values["xy"] - sums.xy
-        radii.append(math.hypot(np.linalg.norm(xx), 2.0**calibration.stretch * np.linalg.norm(xy)))
+        radii.append(math.hypot(np.linalg.norm(xx), 2.0**stretch * np.linalg.norm(xy)))
         entries.append(xy)
     dim = len(xx) + len(xy)
     assert stats.kstest(np.array(radii) / calibration.joint_scale, "gamma", args=(dim,)).pvalue > 1e-6
     # Of 1400 or more entries of kurtosis below 6: five standard errors of their variance.
     deviation = np.sqrt(np.mean(np.square(entries)))
-    assert deviation == pytest.approx(calibration.scales.xy, rel=2.5 * math.sqrt(5.0 / np.size(entries)))
+    assert deviation == pytest.approx(calibration.scales["xy"], rel=2.5 * math.sqrt(5.0 / np.size(entries)))
     assert release.mu is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_solution_is_that_of_ridge_regression(kind):
     sums = example(kind)
-    tiny = MomentScales(xx=1e-9, xy=1e-9)
-    calibration = VisitMomentNoise(PRIVACY, tiny, mu=1.0)
-    release = draw(sums, calibration, noise.SeededSource(0), "test")
-    solution = solve(release, calibration, KINDS[kind], 0.7)
+    calibration = replace(noise_for(kind, PRIVACY), deviations=MomentScales(xx=1e-9, xy=1e-9), off_diagonal=1e-9)
+    release = calibration.release(sums, noise.SeededSource(0), "test")
+    solution = solve(release, calibration.noise, KINDS[kind], 0.7)
     xx = np.diag(sums.xx) if kind == "diagonal" else sums.xx
     assert solution.coef == pytest.approx(linalg.solve(xx + 0.7 * np.eye(len(xx)), sums.xy), rel=1e-6)
     assert solution.ridge == 0.7
-    assert solve(release, calibration, KINDS[kind], None).ridge < 1e-4
+    assert solve(release, calibration.noise, KINDS[kind], None).ridge < 1e-4
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_deviation_of_values_is_that_of_repeated_releases(kind):
     """1,000 releases of small noise; five standard errors of a deviation, which is 1/sqrt(2 n) of it."""
     sums, features = example(kind), KINDS[kind]
-    calibration = VisitMomentNoise(PRIVACY, MomentScales(xx=0.02, xy=0.01), mu=1.0)
+    deviations = MomentScales(xx=0.02, xy=0.01)
+    calibration = replace(noise_for(kind, PRIVACY), deviations=deviations, off_diagonal=0.02 * math.sqrt(0.5))
     phi = np.eye(4) if features is None else features
     solutions = [
-        solve(draw(sums, calibration, noise.SeededSource(seed), "test"), calibration, features, 0.5)
+        solve(calibration.release(sums, noise.SeededSource(seed), "test"), calibration.noise, features, 0.5)
         for seed in range(1000)
     ]
     values = np.array([phi @ solution.coef for solution in solutions])
@@ -144,9 +150,9 @@ def test_the_deviation_of_values_is_that_of_repeated_releases(kind):
 
 
 def test_noise_too_unlike_for_one_draw_is_refused():
-    sums = example("diagonal")
-    with pytest.raises(ValueError, match="too unlike in xx and xy for one joint draw"):
-        draw(sums, noise_for(sums, Privacy(1.0), slope=1e30), noise.SeededSource(0), "test")
+    """Before any data is read."""
+    with pytest.raises(ValueError, match="within 2\\^40 of each other"):
+        noise_for("diagonal", Privacy(1.0), slope=1e30)
 
 
 def test_means_and_moments_count_alike():
@@ -161,7 +167,8 @@ def test_means_and_moments_count_alike():
 @pytest.mark.parametrize("slope", [1e-4, 0.5, 1e4])
 def test_a_joint_draw_is_calibrated_for_sums_as_they_are_stretched(slope):
     """A whole trajectory comes: both sums, stretched, move by epsilon times the joint scale, and no more."""
-    calibration = noise_for(example("diagonal"), Privacy(1.0, 0.0, "add_remove"), slope)
+    calibration = noise_for("diagonal", Privacy(1.0, 0.0, "add_remove"), slope=slope)
+    stretch = round(math.log2(calibration.scales["xx"] / calibration.scales["xy"]))
     alone = moments(walks(np.ones((1, 4), bool), np.ones((1, 4))), None)
-    moved = math.hypot(np.linalg.norm(alone.xx), np.linalg.norm(alone.xy) * 2.0**calibration.stretch)
+    moved = math.hypot(np.linalg.norm(alone.xx), np.linalg.norm(alone.xy) * 2.0**stretch)
     assert 1.0 - 1e-6 < moved / calibration.joint_scale <= 1.0

@@ -1,0 +1,118 @@
+"""Gaussian noise whose size depends on the data: on a smooth bound on how far one person moves the statistic.
+
+What is released is N(f(X), s(X)**2), s = alpha (S(X) + 2 tau), with S a bound on the local sensitivity of f, the square
+of which is beta-smooth; `dpfast.privacy.smooth_gaussian` proves what alpha and beta give. f is computed in floating
+point, to within tau for any data. The noise's scale is private: nothing in a release depends on it but the values
+themselves. The grid comes from the least and the greatest scale that any data could have, and no scale is recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+
+from dpfast import noise
+from dpfast._arrays import FloatArray
+from dpfast.ledger import Release
+from dpfast.privacy import (
+    Privacy,
+    SmoothGaussian,
+    smooth_gaussian,
+    smooth_gaussian_delta,
+)
+from dpfast.releases.mechanism import draw
+from dpfast.releases.printed import printed
+
+Constants = Literal["sound", "paper", "icml"]
+
+# More than what bounds computed in a few roundings, or by sums of positive numbers, can lack.
+SLACK = 1.0 + 2.0**-20
+
+
+class SmoothStatistic(Protocol):
+    """A statistic, and how far one person moves it."""
+
+    #: Number of coordinates that get noise.
+    dim: int
+    #: Euclidean norm of the error of `center`, at most, for any data.
+    tau: float
+
+    def center(self, sums: Any) -> FloatArray:
+        """Return the statistic of the data owner's sums, (dim,). **Not private**."""
+
+    def smooth_sensitivity(self, sums: Any, beta: float) -> float:
+        """Return a bound on the local sensitivity whose square is beta-smooth, rounded up. **Not private**."""
+
+    def extreme_sensitivities(self, beta: float) -> tuple[float, float]:
+        """Return the least and the greatest such bound over all data there could be: public."""
+
+    def beta(self, privacy: Privacy) -> float:
+        """Choose the smoothness, from public numbers."""
+
+
+AnyStatistic = TypeVar("AnyStatistic", bound=SmoothStatistic)
+
+
+@dataclass(frozen=True)
+class DataDependentGaussian(Generic[AnyStatistic]):
+    """The mechanism: what is released, with noise per unit of its sensitivity, from public numbers alone."""
+
+    privacy: Privacy
+    statistic: AnyStatistic
+    smooth: SmoothGaussian
+    constants: Constants = "sound"
+
+    @classmethod
+    def calibrate(cls, privacy: Privacy, statistic: AnyStatistic, constants: Constants = "sound") -> Self:
+        """Take the exact constants, or those printed, which warn where they miss the delta they are printed for."""
+        if constants == "sound":
+            smooth = smooth_gaussian(*privacy.target, statistic.dim, statistic.beta(privacy))
+        else:
+            constants_of = printed("policy_evaluation", "printed_smooth_gaussian")
+            smooth = constants_of(privacy.epsilon, privacy.delta, statistic.dim, constants)
+        return cls(privacy, statistic, smooth, constants)
+
+    @cached_property
+    def guaranteed(self) -> bool:
+        """Whether the noise gives the delta that is claimed."""
+        delta = smooth_gaussian_delta(self.smooth.alpha, self.smooth.beta, self.privacy.epsilon, self.statistic.dim)
+        return delta <= self.privacy.delta
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """None that is public."""
+        return {}
+
+    @property
+    def smoothness(self) -> float:
+        """The beta that bounds on the sensitivity are asked for with: what rounding takes is off it."""
+        return self.smooth.smoothness()
+
+    @cached_property
+    def extreme_scales(self) -> tuple[float, float]:
+        """The least and the greatest scale of the noise over all data there could be: public."""
+        least, greatest = map(self.scale, self.statistic.extreme_sensitivities(self.smoothness))
+        return least, greatest * SLACK
+
+    def scale(self, smooth_sensitivity: float) -> float:
+        """Return the scale of the noise for data with a bound on its sensitivity, as private as that is."""
+        return self.smooth.scale(smooth_sensitivity, self.statistic.tau)
+
+    def release(self, sums: Any, source: noise.BitSource, name: str) -> Release:
+        """Add the noise to the statistic of the data owner's sums; the values are "coordinates"."""
+        source = source.bound(name, self.smooth, self.privacy, self.constants, self.extreme_scales, self.statistic.dim)
+        grid = noise.grid_for_scales(*self.extreme_scales)
+        scale = self.scale(self.statistic.smooth_sensitivity(sums, self.smoothness))
+        released = draw("Gaussian", scale, self.statistic.center(sums), source, grid)
+        return Release(
+            name,
+            "data-dependent Gaussian",
+            self.privacy,
+            {"coordinates": released},
+            self.scales,
+            grid={"coordinates": grid},
+            calibration="sound" if self.constants == "sound" else "paper",
+            guaranteed=self.guaranteed,
+            reproducible=source.reproducible,
+        )
