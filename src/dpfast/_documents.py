@@ -30,18 +30,9 @@ _SCALARS = {"b": bool, "i": int, "u": int, "f": float, "M": int, "U": str, "O": 
 def write_document(path: str, kind: str, version: int, content: dict[str, Any], *, temporary: str) -> None:
     """Replace a document, or create it; whoever reads `path` meanwhile sees the old one or the new one.
 
-    Parameters
-    ----------
-    path : str
-        The file.
-    kind : str
-        What the document is, in words; `read_document` asks for it.
-    version : int
-        Of the layout of `content`.
-    content : dict
-        Numbers, strings, lists, dicts with string keys, None.
-    temporary : str
-        A path in the same folder, written first. No other writer may use it at the same time.
+    `kind` says in words what it is, and `version` that of the layout of its content: numbers, strings, lists, dicts
+    with string keys, None. `temporary` is a path in the same folder, written first, that no other writer may use at the
+    same time.
     """
     body = _lines({"kind": kind, "version": version, **content}, depth=2).encode()
     # The checksum takes the place of the body's opening brace and is itself its first member.
@@ -50,26 +41,7 @@ def write_document(path: str, kind: str, version: int, content: dict[str, Any], 
 
 
 def read_document(path: str, kind: str, version: int) -> dict[str, Any]:
-    """Return the content of a document.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    kind, version
-        What it must be.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    ValueError
-        If it is damaged, of another kind or of a version this package does not know.
-    """
+    """Return the content of a document; ValueError if it is damaged, or of another kind or version."""
     with open(path, "rb") as file:
         data = file.read()
     stated, rest = data[len(_OPENING) : _DIGEST_END], data[_DIGEST_END:]
@@ -94,14 +66,8 @@ def read_document(path: str, kind: str, version: int) -> dict[str, Any]:
 def replace_file(path: str, data: bytes, temporary: str) -> None:
     """Put new bytes in the place of a file, durably: at any moment, a power cut leaves the old bytes or the new ones.
 
-    Parameters
-    ----------
-    path : str
-        The file; created if it does not exist, with its permissions kept if it does.
-    data : bytes
-        All that will be in it.
-    temporary : str
-        A path in the same folder. What a killed writer left there is removed.
+    Its permissions are kept, where it exists. `temporary` is a path in the same folder, where what a killed writer left
+    is removed.
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)
@@ -135,27 +101,9 @@ def array_to_lists(array: NDArray[Any]) -> Any:
 
 
 def array_from_lists(name: str, lists: object, dtype: object, shape: object) -> NDArray[Any]:
-    """Return the array that `array_to_lists` took apart, to the bit.
+    """Return the array that `array_to_lists` took apart, to the bit; ValueError if entries are not of type and shape.
 
-    Parameters
-    ----------
-    name : str
-        What the array is called, for the message of an error.
-    lists : nested lists of scalars
-        Its entries.
-    dtype : str
-        Its type.
-    shape : sequence of int
-        Its shape, which lists alone do not tell where it is empty.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    ValueError
-        If the entries are not of that type or shape.
+    Lists alone do not tell the shape where it is empty; messages call the array by its name.
     """
     wanted = _dtype(name, dtype)
     if not isinstance(shape, list | tuple) or not all(type(size) is int and size >= 0 for size in shape):

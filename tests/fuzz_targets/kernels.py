@@ -330,10 +330,10 @@ def bitmaps(draw: Draw) -> None:
 @target("kernels.projections")
 def projected_rows(draw: Draw) -> None:
     n, p = draw.integer(1, 4), draw.choice((1, 2, 3, 17, 200))
-    points, simplex, radius = np.clip(draw.reals(n, p), -1e300, 1e300), draw.flag(), draw.positive(1e-300, 1e300)
+    points, radius = np.clip(draw.reals(n, p), -1e300, 1e300), draw.positive(1e-300, 1e300)
     start, stop = sorted((draw.integer(0, n), draw.integer(0, n)))
     out = np.zeros((n, p))
-    projections.project(points, simplex, radius, start, stop, np.empty(p), out)
+    projections.project(points, radius, start, stop, np.empty(p), out)
     assert np.all(np.abs(out) <= radius * (1.0 + 1e-12))
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.io.named import MISSING, UNDECLARED, Codes, Family
+from dpfast.io.named import MISSING, UNDECLARED, Codes, Family, check_numeric
 from dpfast.io.own_words import in_own_words
 from dpfast.kernels.columns import ColumnBlock, Rows
 
@@ -271,9 +271,7 @@ def _batches(table: Any, names: list[str] | None, label: str) -> Iterator[Any]:
 def _rows(batches: Iterable[Any], schema: Any, name: str) -> Iterator[Rows]:
     """Columns as they are, float32 where every column is, else float64; nulls become NaN. The first has no rows."""
     types = sys.modules["pyarrow"].types
-    refused = [f"{field.name} ({field.type})" for field in schema if not is_number(field.type)]
-    if refused:
-        raise TypeError(f"{name} has columns that are not numbers: {', '.join(refused[:5])}")
+    check_numeric(name, ((field.name, field.type, is_number(field.type)) for field in schema))
     dtype = np.float32 if len(schema) and all(types.is_float32(field.type) for field in schema) else np.float64
     yield np.empty((0, len(schema)), dtype)
     for batch in batches:

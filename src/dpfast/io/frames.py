@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
-from dpfast.io.named import MISSING, UNDECLARED, Codes, Family
+from dpfast.io.named import MISSING, UNDECLARED, Codes, Family, check_numeric
 
 _VALUES_PER_BLOCK = 1 << 20
 
@@ -47,13 +47,21 @@ def frame_blocks(frame: Any, name: str) -> Iterator[FloatArray]:
 
 
 def _checked_dtypes(frame: Any, name: str) -> list[Any]:
-    is_real = sys.modules["pandas"].api.types.is_any_real_numeric_dtype
-    is_bool = sys.modules["pandas"].api.types.is_bool_dtype
     columns = [("", frame.dtype)] if frame.ndim == 1 else list(zip(frame.columns, frame.dtypes, strict=True))
-    refused = [f"{column} ({dtype})" for column, dtype in columns if not (is_real(dtype) or is_bool(dtype))]
-    if refused:
-        raise TypeError(f"{name} has columns that are not numbers: {', '.join(refused[:5])}")
+    check_numeric(name, ((column, dtype, is_number(dtype)) for column, dtype in columns))
     return [dtype for _, dtype in columns]
+
+
+def is_number(dtype: Any) -> bool:
+    """Whether a dtype of pandas' is one of real numbers, booleans among them."""
+    types = sys.modules["pandas"].api.types
+    return bool(types.is_any_real_numeric_dtype(dtype) or types.is_bool_dtype(dtype))
+
+
+def check_frame(frame: object) -> None:
+    """Refuse what is no DataFrame."""
+    if not isinstance(frame, getattr(sys.modules.get("pandas"), "DataFrame", ())):
+        raise TypeError(f"frame must be a pandas DataFrame, got {type(frame).__name__}")
 
 
 @dataclass(frozen=True)
@@ -122,7 +130,7 @@ def _numbers_among(column: Any, name: str) -> FloatArray:
 
 def _family(dtype: Any) -> Literal["number", "text", "object", "other"]:
     types = sys.modules["pandas"].api.types
-    if types.is_any_real_numeric_dtype(dtype) or types.is_bool_dtype(dtype):
+    if is_number(dtype):
         return "number"
     if types.is_object_dtype(dtype):
         return "object"

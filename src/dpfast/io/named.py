@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -38,3 +38,10 @@ class Batch(Protocol):
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
         """Return a column as places in a list of its values, in which few come twice; missing ones are `MISSING`."""
+
+
+def check_numeric(table: str, columns: Iterable[tuple[object, object, bool]]) -> None:
+    """Refuse a table with columns, of a name and a type, that are not of numbers."""
+    refused = [f"{name} ({kind})" for name, kind, is_number in columns if not is_number]
+    if refused:
+        raise TypeError(f"{table} has columns that are not numbers: {', '.join(refused[:5])}")

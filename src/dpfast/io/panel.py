@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -18,8 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast.io.blocks import as_matrix
-from dpfast.io.frames import FrameBatch, frame_blocks, is_frame
+from dpfast.io.frames import FrameBatch, check_frame, frame_blocks, is_frame
 from dpfast.io.ids import numbered_column
+from dpfast.io.own_words import in_own_words
 from dpfast.io.states import StateEncoder
 
 Orientation: TypeAlias = Literal["units_by_periods", "periods_by_units"]
@@ -100,8 +102,7 @@ def open_long_panel(
     >>> donors.values.tolist(), target.tolist()
     ([[1.0, 2.0]], [3.0, 4.0])
     """
-    if not is_frame(frame) or frame.ndim != 2:
-        raise TypeError(f"frame must be a pandas DataFrame, got {type(frame).__name__}")
+    check_frame(frame)
     for argument, column in (("unit", unit), ("time", time), ("value", value)):
         if column not in frame.columns:
             raise ValueError(f"{argument} must be a column of frame, got {column!r}")
@@ -143,10 +144,7 @@ def target_rows(target: ArrayLike, lengths: dict[str, int], name: str = "target"
         raise TypeError(
             f"{name} must be a series of numbers, got a label: a donor's record is private and cannot be a target"
         )
-    try:
-        rows = np.asarray(target)
-    except ValueError:
-        raise ValueError(f"{name} has series of different lengths") from None
+    rows = in_own_words(partial(np.asarray, target), f"{name} has series of different lengths")
     if rows.dtype.kind not in "biuf":
         raise TypeError(f"{name} must be of real numbers, got dtype {rows.dtype}")
     if rows.ndim not in (1, 2) or rows.shape[-1] not in lengths.values():

@@ -20,7 +20,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import IntArray
 from dpfast.io.arrow import ArrowBatch, is_number, parquet_batches, parquet_schema
 from dpfast.io.files import file_format, table_files
-from dpfast.io.frames import is_frame
+from dpfast.io.frames import check_frame
 from dpfast.io.own_words import in_own_words
 from dpfast.io.people import people
 from dpfast.io.states import StateEncoder, declared_states
@@ -95,18 +95,17 @@ def _integers(values: list[Any]) -> list[int]:
 
 def from_frame(frame: Any, names: Names, encoder: StateEncoder | None) -> Flat:
     """Flatten a long pandas DataFrame."""
-    if not is_frame(frame) or frame.ndim != 2:
-        raise TypeError(f"frame must be a pandas DataFrame, got {type(frame).__name__}")
+    check_frame(frame)
     names.check(frame.columns, "frame")
     for name in (names.trajectory, names.step):
         if name is not None and frame[name].isna().any():
             raise ValueError(f"column {name!r} has missing entries")
-    owners = people(frame[names.trajectory], max(1, len(frame)))
-    order = np.arange(len(frame)) if owners.order is None else owners.order
+    whose = people(frame[names.trajectory], max(1, len(frame)))
+    order = np.arange(len(frame)) if whose.order is None else whose.order
     if names.step is not None:
-        order = _sorted_by_step(frame[names.step].to_numpy(), order, owners.offsets, names.step)
+        order = _sorted_by_step(frame[names.step].to_numpy(), order, whose.offsets, names.step)
     states = _frame_states(frame[names.state], names.state, encoder)[order]
-    return Flat(states, _frame_rewards(frame[names.reward], names.reward)[order], owners.offsets)
+    return Flat(states, _frame_rewards(frame[names.reward], names.reward)[order], whose.offsets)
 
 
 def _sorted_by_step(steps: NDArray[Any], order: IntArray, offsets: IntArray, name: str) -> IntArray:

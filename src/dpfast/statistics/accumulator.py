@@ -296,8 +296,8 @@ def gram(
         total: Gram = io.reduce_partitions(*table.collections, function, operator.add)
         return total
     if unit is not None:
-        owners = people(groups, unit.max_rows, ordered=unit.clips_blocks)
-        return _people_gram(table, owners, unit, (map_x, map_y), n_threads=n_threads, **shape)
+        whose = people(groups, unit.max_rows, ordered=unit.clips_blocks)
+        return _people_gram(table, whose, unit, (map_x, map_y), n_threads=n_threads, **shape)
     accumulator = GramAccumulator(table.n_features, table.n_outcomes, n_threads=n_threads, **shape)
     for x, y in table.blocks(map_x, map_y):
         accumulator.update(x, y, rows)
@@ -306,7 +306,7 @@ def gram(
 
 def _people_gram(
     table: io.Table,
-    owners: People,
+    whose: People,
     unit: PersonUnit,
     maps: tuple[io.BlockMap | None, io.BlockMap | None],
     **options: Any,
@@ -319,28 +319,28 @@ def _people_gram(
         if table.arrays is None:
             raise TypeError("bound_xx and bound_xy need whole arrays, .npy files or frames")
         x, y = io.map_block(*table.arrays, *maps)
-        _check_length(owners, len(x))
+        _check_length(whose, len(x))
         accumulator = PersonAccumulator(table.n_features, table.n_outcomes, unit, **options)
-        accumulator.add_people(x, y, owners)
+        accumulator.add_people(x, y, whose)
     else:
-        _add_counting(accumulator, table, owners, maps)
-    return Gram._of(accumulator._totals, accumulator, unit, owners.n_people)
+        _add_counting(accumulator, table, whose, maps)
+    return Gram._of(accumulator._totals, accumulator, unit, whose.n_people)
 
 
 def _add_counting(
-    accumulator: GramAccumulator, table: io.Table, owners: People, maps: tuple[io.BlockMap | None, io.BlockMap | None]
+    accumulator: GramAccumulator, table: io.Table, whose: People, maps: tuple[io.BlockMap | None, io.BlockMap | None]
 ) -> None:
     """Add the rows that count as they come: no bound on blocks needs to know whose they are."""
     if table.arrays is not None:
-        _check_length(owners, len(table.arrays[0]))
-    kept, start = owners.kept(), 0
+        _check_length(whose, len(table.arrays[0]))
+    kept, start = whose.kept(), 0
     for x, y in table.blocks(*maps):
         stop = start + len(x)
-        if stop > owners.n_rows:
-            _check_length(owners, stop)
+        if stop > whose.n_rows:
+            _check_length(whose, stop)
         accumulator.update(x, y, None if kept is None else kept[start:stop])
         start = stop
-    _check_length(owners, start)
+    _check_length(whose, start)
 
 
 class PersonAccumulator(GramAccumulator):
@@ -352,23 +352,23 @@ class PersonAccumulator(GramAccumulator):
         self._limits = block_limits(unit, self._tables())
 
     @transaction.atomic
-    def add_people(self, x: Rows, y: Rows | None, owners: People) -> None:
+    def add_people(self, x: Rows, y: Rows | None, whose: People) -> None:
         """Add everybody's rows that count."""
         self._check_block(x, y)
         spilled = self._new_totals()
 
         def add(part: person_gram.PersonSums, start: int, stop: int) -> int:
             """Add the people whose first row is one of start to stop."""
-            first, last = np.searchsorted(owners.offsets[:-1], (start, stop)).tolist()
+            first, last = np.searchsorted(whose.offsets[:-1], (start, stop)).tolist()
             if is_readable(x) and (y is None or is_readable(y)):
-                return part.add_people(x, y, owners.order, owners.offsets, first, last)
-            offsets = owners.offsets[first : last + 1]
+                return part.add_people(x, y, whose.order, whose.offsets, first, last)
+            offsets = whose.offsets[first : last + 1]
             selected: Any = slice(offsets[0], offsets[-1])
-            selected = selected if owners.order is None else owners.order[selected]
+            selected = selected if whose.order is None else whose.order[selected]
             y_rows = None if y is None else readable(y[selected])
             return part.add_people(readable(x[selected]), y_rows, None, offsets - offsets[0], 0, last - first)
 
-        self._add_ranges(int(owners.offsets[-1]), spilled, add, overhang=self._max_rows)
+        self._add_ranges(int(whose.offsets[-1]), spilled, add, overhang=self._max_rows)
         self._gathered(spilled)
 
     def _new_part(self) -> person_gram.PersonSums:
@@ -395,8 +395,8 @@ def _checked_unit(
     return PersonUnit.checked(max_rows, bound_xx, bound_xy, bound_x, bound_y)
 
 
-def _check_length(owners: People, n_rows: int) -> None:
-    if n_rows != owners.n_rows:
+def _check_length(whose: People, n_rows: int) -> None:
+    if n_rows != whose.n_rows:
         raise ValueError("groups must have one id a row: X has another number of rows")
 
 
