@@ -17,7 +17,7 @@ def test_amplified_budget_is_the_one_asked_for(log_epsilon, n_sampled, n_rest, s
     with mp.workdps(60):
         exact = mp.log1p(mp.expm1(mp.mpf(epsilon)) * (n_sampled + n_rest) / n_sampled)
         # mpmath's own rounding is below 1e-50.
-        assert exact * (1 - mp.mpf(2) ** -48) <= inner_epsilon <= exact * (1 + mp.mpf(10) ** -50)
+        assert exact * (1 - mp.mpf(2) ** -43) <= inner_epsilon <= exact * (1 + mp.mpf(10) ** -50)
     assert Fraction(inner_delta) * gamma <= Fraction(delta) < Fraction(math.nextafter(inner_delta, 1.0)) * gamma
 
 
@@ -31,7 +31,7 @@ def test_sampling_costs_noise(n_sampled, noise):
 def test_limits():
     assert subsampled_budget(0.3, 1e-6, 7, 7) == (0.3, 1e-6)
     assert subsampled_budget(math.inf, 0.25, 1, 2) == (math.inf, 0.5)
-    assert subsampled_budget(1000.0, 0.0, 1, 2)[0] == pytest.approx(1000.0 + math.log(2.0), rel=1e-14)
+    assert subsampled_budget(1000.0, 0.0, 1, 2)[0] == pytest.approx(1000.0 + math.log(2.0), rel=1e-13)
 
 
 @pytest.mark.parametrize(

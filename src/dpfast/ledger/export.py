@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from dpfast import _arguments as check
 from dpfast.ledger.entries import Accounts
+from dpfast.privacy.rounding import ROUND_UP
 
 if TYPE_CHECKING:
     from dpfast.ledger.release import Release
     from dpfast.privacy.guarantee import Privacy
-
-# More than the rounding errors of the special functions below.
-_ROUND_UP = 1.0 + 2.0**-44
 
 
 def pure_mu(epsilon: float) -> float:
@@ -53,9 +51,9 @@ def pure_mu(epsilon: float) -> float:
     epsilon = check.positive("epsilon", epsilon)
     if epsilon < 1.0:
         # erf(mu/sqrt(8)) = 1 - 2c, without the cancellation of quantiles near one half.
-        return float(math.sqrt(8.0) * erfinv(math.tanh(epsilon / 2.0))) * _ROUND_UP
+        return float(math.sqrt(8.0) * erfinv(math.tanh(epsilon / 2.0))) * ROUND_UP
     # log(c), without the underflow of c.
-    return float(-2.0 * ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon)))) * _ROUND_UP
+    return float(-2.0 * ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon)))) * ROUND_UP
 
 
 def composed_event(accounts: Accounts) -> Any:

@@ -91,13 +91,11 @@ def printed_objective_perturbation(
     """
     gradient, curvature = check.positive("gradient", gradient), check.positive("curvature", curvature)
     least = check.nonnegative("strong_convexity", strong_convexity)
-    if math.isinf(privacy.epsilon):
-        raise ValueError("epsilon must be finite: without noise there is nothing to calibrate")
-    epsilon = privacy.epsilon
+    target, epsilon = privacy.finite_target[0], privacy.epsilon
     convexity = max(least, 2.0 * curvature / epsilon)
     spent = math.log1p(curvature / convexity)
     # Rounding cannot use it up: it is at least epsilon - log(1 + epsilon/2) - epsilon/2.
-    finishing = (privacy.target[0] - spent - 0.5 * epsilon) * (1.0 - 2.0**-20)
+    finishing = (target - spent - 0.5 * epsilon) * (1.0 - 2.0**-20)
     if not finishing > 0.0:
         raise ValueError(f"epsilon must be larger for the printed calibration in double precision, got {epsilon!r}")
     scale = _scale(epsilon, privacy.delta, gradient)

@@ -37,17 +37,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import NotRequired, TypedDict, Unpack
 
 from dpfast import _arguments as check
-from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
+from dpfast.privacy._search import first_that_holds
+from dpfast.privacy.moment_scales import MomentScales, RowKind, block_costs, moment_mu, moment_scales
+from dpfast.privacy.rounding import ROUND_UP
 
 CLIPPINGS = ("common", "separate")
 
-# More than the rounding errors of a dozen operations on positive numbers.
-_ROUND_UP = 1.0 + 2.0**-47
 _SMALLEST, _LARGEST = 1e-140, 1e140
+
+
+class BlockKind(TypedDict):
+    """What else is public of people's blocks, beside their bounds.
+
+    One person, with all their rows, is replaced (the number of people is public, that of rows is not), or comes or
+    goes. ``X'X`` and ``X'Y`` of a person are scaled by one factor ("common", the default), or each by its own
+    ("separate"). Rows and outcomes may be declared entrywise nonnegative.
+    """
+
+    adjacency: str
+    clipping: NotRequired[str]
+    nonnegative: NotRequired[bool]
 
 
 @dataclass(frozen=True)
@@ -79,55 +92,18 @@ class BlockBounds:
             raise ValueError("bounds.xy and bounds.outcomes go together")
 
 
-def block_moment_mu(
-    scales: MomentScales,
-    bounds: BlockBounds,
-    *,
-    adjacency: str,
-    clipping: str = "common",
-    nonnegative: bool = False,
-) -> float:
-    """Return the mu of a joint Gaussian release of sums of people's clipped blocks, rounded up.
+def block_moment_mu(scales: MomentScales, bounds: BlockBounds, **kind: Unpack[BlockKind]) -> float:
+    """Return the mu of a joint Gaussian release of sums of people's clipped blocks, of xx and xy, rounded up.
 
-    Parameters
-    ----------
-    scales : MomentScales
-        The noise on xx and on xy; no other block has a bound here.
-    bounds : BlockBounds
-        What one person's block is clipped to.
-    adjacency : {"replace_one", "add_remove"}
-        One person, with all their rows, is replaced (the number of people is public, that of rows is not), or comes or
-        goes.
-    clipping : {"common", "separate"}
-        Whether ``X'X`` and ``X'Y`` of a person are scaled by one factor, or each by its own.
-    nonnegative : bool
-        Whether rows and outcomes are declared entrywise nonnegative.
-
-    Returns
-    -------
-    float
-        The release is mu-GDP. Tight where the comment above this module's imports says so.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type, or a block other than xx and xy has finite noise.
-
-    References
-    ----------
-    Dong, Roth and Su (2022), "Gaussian differential privacy", JRSS B 84(1), Theorem 1; the maximum over neighbours is
-    derived above this module's imports.
-
-    Examples
-    --------
-    Ten rows a person, clipped to a third of what ten rows can reach:
+    Tight where the comment above this module's imports says so. Ten rows a person, clipped to a third of what ten rows
+    can reach:
 
     >>> from dpfast.privacy import BlockBounds, MomentScales, block_moment_mu
     >>> bounds = BlockBounds(xx=10.0 / 3.0, xy=10.0 / 3.0, outcomes=10.0**0.5)
     >>> round(block_moment_mu(MomentScales(xx=60.0, xy=60.0), bounds, adjacency="replace_one"), 4)
     0.1335
     """
-    shape = _shape(bounds, adjacency, clipping, nonnegative)
+    shape = _shape(bounds, **kind)
     released = _released(scales, bounds)
     if any(getattr(scales, block) == 0.0 for block in released):
         return math.inf
@@ -137,53 +113,21 @@ def block_moment_mu(
     if largest == 0.0 or math.isinf(largest):
         return largest
     squared = shape.squared_mu((u / largest) ** 2, (v / largest) ** 2)
-    return math.nextafter(largest * math.sqrt(squared) * _ROUND_UP, math.inf)
+    return math.nextafter(largest * math.sqrt(squared) * ROUND_UP, math.inf)
 
 
 def block_moment_scales(
-    mu: float,
-    bounds: BlockBounds,
-    weights: Mapping[str, float] | None = None,
-    *,
-    adjacency: str,
-    clipping: str = "common",
-    nonnegative: bool = False,
+    mu: float, bounds: BlockBounds, weights: Mapping[str, float] | None = None, **kind: Unpack[BlockKind]
 ) -> MomentScales:
-    """Least noise, in a weighted sum of variances, for a joint mu-GDP release of sums of people's clipped blocks.
+    """Least noise, in a weighted sum of variances, for `block_moment_mu` to be at most mu.
 
-    Parameters
-    ----------
-    mu : float
-        The budget, positive; ``float("inf")`` means no noise.
-    bounds : BlockBounds
-        What one person's block is clipped to.
-    weights : mapping of str to float, optional
-        The blocks to release, of "xx" and "xy", and the cost of each one's noise variance, positive. Default: those
-        that have bounds, equally.
-    adjacency, clipping, nonnegative
-        As for `block_moment_mu`.
-
-    Returns
-    -------
-    MomentScales
-        Rounded up: `block_moment_mu` of it is at most ``mu``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.privacy import BlockBounds, block_moment_mu, block_moment_scales
-    >>> bounds = BlockBounds(xx=2.0, xy=3.0, outcomes=4.0)
-    >>> scales = block_moment_scales(0.5, bounds, {"xx": 1.0, "xy": 2.0}, adjacency="replace_one")
-    >>> 0.4999 < block_moment_mu(scales, bounds, adjacency="replace_one") <= 0.5
-    True
+    Weights name the blocks to release, of "xx" and "xy"; by default those that have bounds, equally.
     """
     mu = check.positive_or_inf("mu", mu)
-    shape = _shape(bounds, adjacency, clipping, nonnegative)
-    costs = _costs(weights, bounds)
+    shape = _shape(bounds, **kind)
+    costs = block_costs(weights, bounds.xy is not None, ("xx", "xy"))
+    if "xy" in costs:
+        _check_xy(bounds)
     if mu == math.inf:
         return MomentScales(**dict.fromkeys(costs, 0.0))
     sizes = {"xx": bounds.xx, "xy": shape.xy}
@@ -194,67 +138,24 @@ def block_moment_scales(
     if len(costs) == 2:
         precisions["xy"] = shape.best_ratio(weighted["xx"], weighted["xy"])
     squared = shape.squared_mu(*(precisions[block] if block in costs else 0.0 for block in ("xx", "xy")))
-    growth = _ROUND_UP
-    while True:
-        found = {
-            block: sizes[block] * (math.sqrt(squared) / mu) * growth / math.sqrt(precisions[block]) for block in costs
-        }
-        scales = MomentScales(**found)
-        spent = block_moment_mu(scales, bounds, adjacency=adjacency, clipping=clipping, nonnegative=nonnegative)
-        if spent <= mu:
-            return scales
-        growth *= _ROUND_UP
+    level = math.sqrt(squared) / mu * ROUND_UP
+    least = MomentScales(**{block: sizes[block] * level / math.sqrt(precisions[block]) for block in costs})
+    return _grown(least, mu, lambda scales: block_moment_mu(scales, bounds, **kind))
 
 
 def person_moment_mu(
-    scales: MomentScales,
-    max_rows: int,
-    bound_x: float,
-    bound_y: float | None = None,
-    *,
-    adjacency: str,
-    n_features: int,
-    n_outcomes: int | None = None,
-    nonnegative: bool = False,
+    scales: MomentScales, max_rows: int, bound_x: float, bound_y: float | None = None, **kind: Unpack[RowKind]
 ) -> float:
     """Return the mu of a joint Gaussian release of moments where a person owns up to `max_rows` bounded rows.
 
-    Parameters
-    ----------
-    scales : MomentScales
-        The noise on each block. The number of rows is private under both relations.
-    max_rows : int
-        Most rows of a person.
-    bound_x, bound_y, n_features, n_outcomes, nonnegative
-        As for `moment_mu`: of one row.
-    adjacency : {"replace_one", "add_remove"}
-        One person, with all their rows, is replaced (the number of people is public), or comes or goes.
-
-    Returns
-    -------
-    float
-        Tight: some person's rows, all alike, move the blocks by as much.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    Fifty rows protected as one ask for fifty times the noise of one row:
-
-    >>> from dpfast.privacy import MomentScales, person_moment_mu
-    >>> scales = MomentScales(xx=300.0, xy=300.0)
-    >>> round(person_moment_mu(scales, 50, 1.0, 1.0, adjacency="replace_one", n_features=5), 4)
-    0.3536
+    The number of rows is private under both relations, of which one person, with all their rows, is the subject. Tight:
+    some person's rows, all alike, move the blocks by as much.
     """
     rows = check.positive_integer("max_rows", max_rows)
-    options: dict[str, Any] = {"n_features": n_features, "n_outcomes": n_outcomes, "nonnegative": nonnegative}
-    of_one_row = moment_mu(scales, bound_x, bound_y, adjacency=adjacency, **options)
+    of_one_row = moment_mu(scales, bound_x, bound_y, **kind)
     if scales.n < math.inf:
         # A row against none moves the count, which replacing a row by another does not.
-        of_one_row = max(of_one_row, moment_mu(scales, bound_x, bound_y, adjacency="add_remove", **options))
+        of_one_row = max(of_one_row, moment_mu(scales, bound_x, bound_y, **_come_or_go(kind)))
     return math.nextafter(of_one_row * rows, math.inf)
 
 
@@ -264,71 +165,34 @@ def person_moment_scales(
     bound_x: float,
     bound_y: float | None = None,
     weights: Mapping[str, float] | None = None,
-    *,
-    adjacency: str,
-    n_features: int,
-    n_outcomes: int | None = None,
-    nonnegative: bool = False,
+    **kind: Unpack[RowKind],
 ) -> MomentScales:
-    """Noise for a joint mu-GDP release of moments where a person owns up to `max_rows` bounded rows.
+    """Noise for `person_moment_mu` to be at most mu; "n" is accepted under both relations.
 
-    Parameters
-    ----------
-    mu : float
-        The budget, positive; ``float("inf")`` means no noise.
-    max_rows : int
-        Most rows of a person.
-    weights : mapping of str to float, optional
-        As for `moment_scales`, but "n" is accepted under both relations.
-    bound_x, bound_y, adjacency, n_features, n_outcomes, nonnegative
-        As for `person_moment_mu`.
-
-    Returns
-    -------
-    MomentScales
-        Rounded up: `person_moment_mu` of it is at most ``mu``. The least in the weighted sum of variances, unless "n"
-        is released under replace-one: then the better of two candidates, one of which takes for n only what the other
-        blocks leave over.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.privacy import person_moment_mu, person_moment_scales
-    >>> options = {"adjacency": "replace_one", "n_features": 5}
-    >>> weights = {"xx": 1.0, "x": 1.0, "xy": 1.0, "y": 1.0, "n": 1.0}
-    >>> scales = person_moment_scales(1.0, 10, 1.0, 1.0, weights, **options)
-    >>> 0.999 < person_moment_mu(scales, 10, 1.0, 1.0, **options) <= 1.0
-    True
+    The least in the weighted sum of variances, unless "n" is released under replace-one: then the better of two
+    candidates, one of which takes for n only what the other blocks leave over.
     """
     mu = check.positive_or_inf("mu", mu)
     rows = check.positive_integer("max_rows", max_rows)
-    options: dict[str, Any] = {"n_features": n_features, "n_outcomes": n_outcomes, "nonnegative": nonnegative}
     budget = mu if mu == math.inf else math.nextafter(mu / rows, 0.0)
-    with_count = check.adjacency_value(adjacency) == "replace_one" and weights is not None and "n" in weights
 
-    def least(adjacency: str, weights: Mapping[str, float] | None) -> MomentScales:
-        return moment_scales(budget, bound_x, bound_y, weights, adjacency=adjacency, **options)
+    def grown(scales: MomentScales) -> MomentScales:
+        return _grown(scales, mu, lambda found: person_moment_mu(found, rows, bound_x, bound_y, **kind))
 
-    def spent(scales: MomentScales) -> float:
-        return person_moment_mu(scales, rows, bound_x, bound_y, adjacency=adjacency, **options)
-
-    if not with_count or mu == math.inf:
-        return _grown(least("add_remove" if with_count else adjacency, weights), mu, spent)
-    assert weights is not None
-    candidates = [least("add_remove", weights)]
+    if weights is None or "n" not in weights or check.adjacency_value(kind["adjacency"]) == "add_remove":
+        return grown(moment_scales(budget, bound_x, bound_y, weights, **kind))
+    candidates = [moment_scales(budget, bound_x, bound_y, weights, **_come_or_go(kind))]
     others = {block: weight for block, weight in weights.items() if block != "n"}
-    if others:
-        scales = least(adjacency, others)
-        left = budget**2 - moment_mu(scales, bound_x, bound_y, adjacency="add_remove", **options) ** 2
+    if others and mu < math.inf:
+        scales = moment_scales(budget, bound_x, bound_y, others, **kind)
+        left = budget**2 - moment_mu(scales, bound_x, bound_y, **_come_or_go(kind)) ** 2
         if left > 0.0:
-            found = {block: getattr(scales, block) for block in others}
-            candidates.append(MomentScales(**found, n=1.0 / math.sqrt(left)))
-    grown = [_grown(scales, mu, spent) for scales in candidates]
-    return min(grown, key=lambda scales: sum(weight * getattr(scales, b) ** 2 for b, weight in weights.items()))
+            candidates.append(replace(scales, n=1.0 / math.sqrt(left)))
+    return min(map(grown, candidates), key=lambda scales: scales.cost(weights))
+
+
+def _come_or_go(kind: RowKind) -> RowKind:
+    return {**kind, "adjacency": "add_remove"}
 
 
 @dataclass(frozen=True)
@@ -375,16 +239,15 @@ class _Shape:
             r = lower
 
 
-def _shape(bounds: BlockBounds, adjacency: str, clipping: str, nonnegative: bool) -> _Shape:
-    if not isinstance(bounds, BlockBounds):
-        raise TypeError(f"bounds must be a BlockBounds, got {type(bounds).__name__}")
+def _shape(bounds: BlockBounds, adjacency: str, clipping: str = "common", nonnegative: bool = False) -> _Shape:
+    check.instance("bounds", bounds, BlockBounds, "a BlockBounds")
     common = check.choice("clipping", clipping, CLIPPINGS) == "common"
     xy, kappa = 0.0, 0.0
     if bounds.xy is not None and bounds.outcomes is not None:
         xy = bounds.xy
         if common:
             # ||X'Y|| <= ||X||_2 ||Y|| for any block.
-            xy = min(xy, bounds.outcomes * math.sqrt(bounds.xx) * _ROUND_UP)
+            xy = min(xy, bounds.outcomes * math.sqrt(bounds.xx) * ROUND_UP)
             kappa = min(1.0, ((xy / bounds.outcomes) ** 2 / bounds.xx) ** 2)
     if check.adjacency_value(adjacency) == "add_remove":
         return _Shape(xy, 1.0, 1.0)
@@ -397,26 +260,17 @@ def _released(scales: MomentScales, bounds: BlockBounds) -> tuple[str, ...]:
     for block in scales.released:
         if block not in ("xx", "xy"):
             raise ValueError(f"scales.{block} must be inf: clipped blocks are of xx and xy alone")
-    if "xy" in scales.released and bounds.xy is None:
-        raise ValueError("bounds.xy is needed where xy is released, got None")
+    if "xy" in scales.released:
+        _check_xy(bounds)
     return scales.released
 
 
-def _costs(weights: Mapping[str, float] | None, bounds: BlockBounds) -> dict[str, float]:
-    if weights is None:
-        return {"xx": 1.0} if bounds.xy is None else {"xx": 1.0, "xy": 1.0}
-    if not isinstance(weights, Mapping):
-        raise TypeError(f"weights must map block names to positive numbers, got {type(weights).__name__}")
-    if not weights or not set(weights) <= {"xx", "xy"}:
-        raise ValueError(f"weights must name 'xx', 'xy' or both, got {sorted(map(str, weights))}")
-    if "xy" in weights and bounds.xy is None:
+def _check_xy(bounds: BlockBounds) -> None:
+    if bounds.xy is None:
         raise ValueError("bounds.xy is needed where xy is released, got None")
-    return {block: check.positive(f"weights[{block!r}]", weight) for block, weight in weights.items()}
 
 
 def _grown(scales: MomentScales, mu: float, spent: Callable[[MomentScales], float]) -> MomentScales:
     """Scale the noise up until it meets the budget: by rounding errors alone, if it was made for it."""
-    while (now := spent(scales)) > mu:
-        growth = max(now / mu, 1.0) * _ROUND_UP
-        scales = MomentScales(**{block: getattr(scales, block) * growth for block in scales.released})
-    return scales
+    ratio = 1.0 if mu == math.inf else max(spent(scales) / mu, 1.0)
+    return first_that_holds(lambda extra: scales.times(ratio * (1.0 + extra)), lambda found: spent(found) <= mu)

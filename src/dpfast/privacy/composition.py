@@ -15,36 +15,16 @@ import math
 from typing import Literal
 
 from dpfast import _arguments as check
+from dpfast.privacy._search import bisected
 from dpfast.privacy.gaussian import gaussian_mu
 from dpfast.privacy.guarantee import Privacy
+from dpfast.privacy.rounding import ROUND_DOWN
 
 Composition = Literal["basic", "advanced", "mu"]
 
-# Relative: far more than the rounding of the few operations that it covers.
-_ROUND_DOWN = 1.0 - 2.0**-45
-
 
 def share_of_mu(privacy: Privacy, releases: int, composition: Composition) -> float:
-    """Gaussian-differential-privacy parameter that each of several equal Gaussian releases may have.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        The guarantee of all of them together; its delta must be above 0.
-    releases : int
-        How many.
-    composition : {"basic", "advanced", "mu"}
-        The accounting.
-
-    Returns
-    -------
-    float
-        Rounded down.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
+    """Gaussian-differential-privacy parameter that each of several equal Gaussian releases may have, rounded down.
 
     Examples
     --------
@@ -56,31 +36,18 @@ def share_of_mu(privacy: Privacy, releases: int, composition: Composition) -> fl
     check.choice("composition", composition, ("basic", "advanced", "mu"))
     epsilon, delta = privacy.target
     if composition == "mu":
-        return gaussian_mu(epsilon, delta) / math.sqrt(releases) * _ROUND_DOWN
+        return gaussian_mu(epsilon, delta) / math.sqrt(releases) * ROUND_DOWN
     if composition == "basic":
-        return gaussian_mu(epsilon / releases * _ROUND_DOWN, delta / releases * _ROUND_DOWN)
+        return gaussian_mu(epsilon / releases * ROUND_DOWN, delta / releases * ROUND_DOWN)
     share = advanced_share(epsilon, delta / 2.0, releases)
-    return gaussian_mu(share, delta / (2.0 * releases) * _ROUND_DOWN)
+    return gaussian_mu(share, delta / (2.0 * releases) * ROUND_DOWN)
 
 
 def advanced_share(epsilon: float, slack: float, releases: int) -> float:
     """Epsilon of each of several releases whose advanced composition stays within a total.
 
-    k releases at (e, d) are (sqrt(2 k ln(1/slack)) e + k e (exp(e) - 1), k d + slack)-differentially private.
-
-    Parameters
-    ----------
-    epsilon : float
-        The total.
-    slack : float
-        Delta given to the composition itself, in (0, 1).
-    releases : int
-        How many.
-
-    Returns
-    -------
-    float
-        Rounded down; put back in, it gives at most `epsilon`.
+    k releases at (e, d) are (sqrt(2 k ln(1/slack)) e + k e (exp(e) - 1), k d + slack)-differentially private. Rounded
+    down; put back in, it gives at most `epsilon`.
 
     Examples
     --------
@@ -96,10 +63,4 @@ def advanced_share(epsilon: float, slack: float, releases: int) -> float:
         return root * share + releases * share * math.expm1(share)
 
     # Both terms grow with the share, and the first alone gives an upper end.
-    low, high = 0.0, epsilon / root
-    for _ in range(200):
-        middle = (low + high) / 2.0
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if total(middle) <= epsilon * _ROUND_DOWN else (low, middle)
-    return low
+    return bisected(lambda share: total(share) <= epsilon * ROUND_DOWN, 0.0, epsilon / root, 200)[0]

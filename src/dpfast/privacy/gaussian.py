@@ -3,6 +3,11 @@
 Results are rounded towards privacy: a scale up, a mu down, a delta or an epsilon that describes given noise up. The
 kernel is accurate to about 2e-15 relative; `_EVALUATION_MARGIN` allows ten times that, and every calibrated value is
 put back in before it is returned.
+
+References
+----------
+Balle and Wang (2018), "Improving the Gaussian mechanism for differential privacy", ICML, Theorem 8.
+Dong, Roth and Su (2022), "Gaussian differential privacy", JRSS B 84(1), Corollaries 1 and 2.
 """
 
 from __future__ import annotations
@@ -13,19 +18,19 @@ from fractions import Fraction
 
 from dpfast import _arguments as check
 from dpfast.kernels import normal
-from dpfast.privacy import _rounding as rounding
+from dpfast.privacy import rounding
+from dpfast.privacy._search import first_that_holds
 
 _EVALUATION_MARGIN = 2e-14
 _SOLVING_MARGIN = 1e-13
 _INVERTING_MARGIN = 4e-14
-_MAX_TRIES = 48
 _SMALLEST, _LARGEST = 1e-300, 1e300
 # Epsilon is at least about mu**2/2, and nearly leaves the range of floats, from here on.
 _MU_WITHOUT_EPSILON = 1e150
 
 
 def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Smallest Gaussian noise that gives (epsilon, delta)-differential privacy.
+    """Smallest Gaussian noise that gives (epsilon, delta)-differential privacy [1]_.
 
     Adding N(0, scale**2) to every coordinate of a statistic that one person can move by at most ``sensitivity`` in
     the L2 norm is (epsilon, delta)-DP, under the adjacency for which the sensitivity holds.
@@ -47,14 +52,12 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         If an argument is out of its range; for delta = 0, which no Gaussian noise meets.
-    TypeError
-        If an argument is no real number.
 
     References
     ----------
-    Balle and Wang (2018), "Improving the Gaussian mechanism for differential privacy", ICML, Theorem 8.
+    .. [1] Balle, B., Wang, Y.-X. (2018). Improving the Gaussian mechanism for differential privacy. ICML. Theorem 8.
 
     Examples
     --------
@@ -63,7 +66,7 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     4.2247
     """
     epsilon = check.epsilon_value(epsilon)
-    delta = _delta_for(epsilon, delta)
+    delta = delta_for(epsilon, delta)
     sensitivity = check.positive("sensitivity", sensitivity)
     if epsilon == math.inf:
         return 0.0
@@ -75,7 +78,7 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
 
 
 def gaussian_delta(scale: float, epsilon: float, sensitivity: float = 1.0) -> float:
-    """Delta that given Gaussian noise provides at an epsilon.
+    """Delta that given Gaussian noise provides at an epsilon; nothing is released, and no data is read.
 
     Parameters
     ----------
@@ -93,14 +96,8 @@ def gaussian_delta(scale: float, epsilon: float, sensitivity: float = 1.0) -> fl
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         If an argument is out of its range.
-    TypeError
-        If an argument is no real number.
-
-    References
-    ----------
-    Balle and Wang (2018), "Improving the Gaussian mechanism for differential privacy", ICML, Theorem 8.
 
     Examples
     --------
@@ -117,33 +114,10 @@ def gaussian_delta(scale: float, epsilon: float, sensitivity: float = 1.0) -> fl
 
 
 def gaussian_epsilon(scale: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Epsilon that given Gaussian noise provides at a delta.
+    """Epsilon that given Gaussian noise provides at a delta, rounded up.
 
-    Parameters
-    ----------
-    scale : float
-        Standard deviation of the noise, at least 0.
-    delta : float
-        In (0, 1), at least the smallest normal float (2.2e-308).
-    sensitivity : float
-        L2 sensitivity, positive, in the units of the scale.
-
-    Returns
-    -------
-    float
-        The smallest epsilon, at least 0, rounded up; the rounding is loose near delta = 1 (about 1e-6 relative at
-        1 - 1e-8, more beyond). Infinite for a scale of 0, and where sensitivity/scale is 1e150 or more.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range; for delta = 0, where no Gaussian noise has a finite epsilon.
-    TypeError
-        If an argument is no real number.
-
-    References
-    ----------
-    Balle and Wang (2018), "Improving the Gaussian mechanism for differential privacy", ICML, Theorem 8.
+    The rounding is loose near delta = 1 (about 1e-6 relative at 1 - 1e-8, more beyond). Infinite for a scale of 0, and
+    where sensitivity/scale is 1e150 or more.
 
     Examples
     --------
@@ -156,44 +130,21 @@ def gaussian_epsilon(scale: float, delta: float, sensitivity: float = 1.0) -> fl
     sensitivity = check.positive("sensitivity", sensitivity)
     if scale == 0.0 or sensitivity / scale >= _MU_WITHOUT_EPSILON:
         return math.inf
+    if _delta_up(scale, 0.0, sensitivity) <= delta:
+        return 0.0
 
     def epsilon_at(log_delta: float, bump: float) -> float:
         return normal.solve_epsilon(scale, sensitivity, log_delta) * (1.0 + bump)
 
-    if _delta_up(scale, 0.0, sensitivity) <= delta:
-        return 0.0
     # Less margin than gaussian_scale takes, so that its inverse gives epsilon back, to the last digits.
     return _verified(epsilon_at, lambda epsilon: _delta_up(scale, epsilon, sensitivity), delta, _INVERTING_MARGIN)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest mu for which mu-Gaussian-DP implies (epsilon, delta)-DP.
+    """Largest mu for which mu-Gaussian-DP implies (epsilon, delta)-DP, rounded down; inf for an infinite epsilon.
 
     This is the budget that releases calibrated together share: releases of mu_1, mu_2, ... (also adaptively chosen) are
     together sqrt(mu_1**2 + mu_2**2 + ...)-GDP, and a Gaussian release is (sensitivity/scale)-GDP.
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0; ``float("inf")`` means no noise.
-    delta : float
-        In (0, 1), at least the smallest normal float (2.2e-308); 0 is accepted with an infinite epsilon.
-
-    Returns
-    -------
-    float
-        mu, rounded down; infinite for ``epsilon=float("inf")``.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range; for delta = 0, which no Gaussian noise meets.
-    TypeError
-        If an argument is no real number.
-
-    References
-    ----------
-    Dong, Roth and Su (2022), "Gaussian differential privacy", JRSS B 84(1), Corollaries 1 and 2.
 
     Examples
     --------
@@ -202,7 +153,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     0.2367
     """
     epsilon = check.epsilon_value(epsilon)
-    delta = _delta_for(epsilon, delta)
+    delta = delta_for(epsilon, delta)
     if epsilon == math.inf:
         return math.inf
 
@@ -213,69 +164,18 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def scale_for_mu(mu: float, sensitivity: float = 1.0) -> float:
-    """Gaussian noise that makes a release of the given sensitivity mu-GDP: ``sensitivity/mu``, rounded up.
+    """Gaussian noise that makes a release mu-GDP: ``sensitivity/mu``, rounded up; 0 for an infinite mu.
 
-    Parameters
-    ----------
-    mu : float
-        Positive; ``float("inf")`` means no noise.
-    sensitivity : float
-        L2 sensitivity, positive, in the units of the statistic.
-
-    Returns
-    -------
-    float
-        Standard deviation in the units of the statistic.
-
-    Raises
-    ------
-    ValueError
-        If an argument is not positive, or the scale leaves the range of floats.
-    TypeError
-        If an argument is no real number.
-
-    Examples
-    --------
     >>> from dpfast.privacy import scale_for_mu
     >>> scale_for_mu(0.25, sensitivity=2.0)
     8.0
     """
-    mu = check.positive_or_inf("mu", mu)
-    sensitivity = check.positive("sensitivity", sensitivity)
-    if mu == math.inf:
-        return 0.0
-    scale = rounding.up(Fraction(sensitivity) / Fraction(mu))
-    if scale == math.inf:
-        raise ValueError("sensitivity/mu is beyond the largest float")
-    return scale
+    return rounding.quotient_up(sensitivity=sensitivity, mu=mu)
 
 
 def compose_mu(mus: Iterable[float]) -> float:
-    """Return the mu of several mu-GDP releases together, rounded up.
+    """Return the mu of several mu-GDP releases together, adaptively chosen or not: ``sqrt(sum(mu**2))``, rounded up.
 
-    Parameters
-    ----------
-    mus : iterable of float
-        The mu of each release, at least 0; adaptively chosen releases included.
-
-    Returns
-    -------
-    float
-        ``sqrt(sum(mu**2))``.
-
-    Raises
-    ------
-    ValueError
-        If a mu is negative or not a number.
-    TypeError
-        If a mu is no real number.
-
-    References
-    ----------
-    Dong, Roth and Su (2022), "Gaussian differential privacy", JRSS B 84(1), Corollary 2.
-
-    Examples
-    --------
     >>> from dpfast.privacy import compose_mu
     >>> compose_mu([3, 4])
     5.0
@@ -292,33 +192,8 @@ def compose_mu(mus: Iterable[float]) -> float:
 
 
 def split_mu(mu: float, weights: Sequence[float]) -> tuple[float, ...]:
-    """Split a budget over releases: shares of mu**2 in proportion to the weights.
+    """Split a budget over releases, shares of mu**2 in proportion to the weights; `compose_mu` of them is at most mu.
 
-    Parameters
-    ----------
-    mu : float
-        The budget, positive; ``float("inf")`` means no noise.
-    weights : sequence of float
-        One positive weight a release.
-
-    Returns
-    -------
-    tuple of float
-        The mu of each release, rounded down so that ``compose_mu`` of them is at most ``mu``.
-
-    Raises
-    ------
-    ValueError
-        If mu or a weight is not positive, or there is no weight.
-    TypeError
-        If an argument is no real number.
-
-    References
-    ----------
-    Dong, Roth and Su (2022), "Gaussian differential privacy", JRSS B 84(1), Corollary 2.
-
-    Examples
-    --------
     >>> from dpfast.privacy import split_mu
     >>> split_mu(5, [9, 16])
     (3.0, 4.0)
@@ -338,30 +213,9 @@ def least_noise_split(
 ) -> tuple[float, ...]:
     """Split a budget over independent releases so that the weighted sum of their noise variances is least.
 
-    Minimises ``sum(weight * scale**2)`` with ``scale = sensitivity/mu_i``. At the optimum ``mu_i**2`` is proportional
-    to ``sqrt(weight) * sensitivity``. (The moments of the same rows cannot all be worst at once: `moment_scales` does
-    better.)
-
-    Parameters
-    ----------
-    mu : float
-        The budget, positive; ``float("inf")`` means no noise.
-    sensitivities : sequence of float
-        L2 sensitivity of each release, positive.
-    weights : sequence of float, optional
-        Cost of a unit of noise variance in each release (times its number of coordinates), positive; all 1 if omitted.
-
-    Returns
-    -------
-    tuple of float
-        The mu of each release, recomposing to at most ``mu``.
-
-    Raises
-    ------
-    ValueError
-        If a number is not positive, the lengths differ, or ``sqrt(weight) * sensitivity`` leaves the range of floats.
-    TypeError
-        If an argument is no real number.
+    Minimises ``sum(weight * scale**2)`` with ``scale = sensitivity/mu_i``; weights are all 1 if omitted. At the optimum
+    ``mu_i**2`` is proportional to ``sqrt(weight) * sensitivity``. (The moments of the same rows cannot all be worst at
+    once: `moment_scales` does better.)
 
     Examples
     --------
@@ -383,37 +237,10 @@ def least_noise_split(
 def classic_gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """Return the textbook scale ``sqrt(2 ln(1.25/delta)) sensitivity/epsilon``, for reproducing printed algorithms.
 
-    Its proof needs epsilon below 1. Above, the formula goes on falling like 1/epsilon where the noise needed falls
-    like 1/sqrt(2 epsilon), so the guarantee fails at large epsilon (at delta = 1e-6, from about 9); below 1 it is 1.2
-    to 1.5 times what `gaussian_scale` asks at usual deltas. Not used by any sound calibration of this package.
+    Its proof (Dwork and Roth 2014, Theorem A.1) needs epsilon below 1. Above, the formula goes on falling like
+    1/epsilon where the noise needed falls like 1/sqrt(2 epsilon), so the guarantee fails at large epsilon (at delta =
+    1e-6, from about 9); below 1 it is 1.2 to 1.5 times what `gaussian_scale` asks at usual deltas.
 
-    Parameters
-    ----------
-    epsilon : float
-        Positive; ``float("inf")`` means no noise.
-    delta : float
-        In (0, 1).
-    sensitivity : float
-        L2 sensitivity, positive, in the units of the statistic.
-
-    Returns
-    -------
-    float
-        Standard deviation in the units of the statistic, rounded to nearest.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-    TypeError
-        If an argument is no real number.
-
-    References
-    ----------
-    Dwork and Roth (2014), "The algorithmic foundations of differential privacy", Theorem A.1 (for epsilon < 1).
-
-    Examples
-    --------
     >>> from dpfast.privacy import classic_gaussian_scale
     >>> round(classic_gaussian_scale(epsilon=1.0, delta=1e-6), 4)
     5.2988
@@ -423,7 +250,7 @@ def classic_gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.
     return math.sqrt(2.0 * math.log(1.25 / delta)) * check.positive("sensitivity", sensitivity) / epsilon
 
 
-def _delta_for(epsilon: float, delta: object) -> float:
+def delta_for(epsilon: float, delta: object) -> float:
     """Return a delta in (0, 1); 0 passes where epsilon is infinite, which asks for no noise."""
     if epsilon == math.inf and check.real("delta", delta) == 0.0:
         return 0.0
@@ -437,22 +264,21 @@ def _delta_up(scale: float, epsilon: float, sensitivity: float) -> float:
 
 
 def _verified(
-    candidate: Callable[[float, float], float],
+    solve: Callable[[float, float], float],
     delta_at: Callable[[float], float],
     delta: float,
     margin: float = _SOLVING_MARGIN,
 ) -> float:
-    """Return the first candidate whose delta, put back in, is at most the target.
+    """Solve for a log delta a little below the target, until what is found, put back in, is at most the target.
 
     The first try almost always holds. Where one unit in the last place of the answer moves delta by more than the
     margin (t v > 100 in the kernel's notation), a few more ask for a little more each.
     """
-    log_delta = math.log(delta)
-    for attempt in range(_MAX_TRIES):
-        growth = 2.0**attempt
-        value = candidate(log_delta - margin * growth, (growth - 1.0) * 2.0**-52)
+    log_delta, outside = math.log(delta), f"the arguments ask for a number outside [{_SMALLEST}, {_LARGEST}]"
+
+    def holds(value: float) -> bool:
         if not _SMALLEST <= value <= _LARGEST and value != 0.0:
-            break
-        if delta_at(value) <= delta:
-            return value
-    raise ValueError(f"the arguments ask for a number outside [{_SMALLEST}, {_LARGEST}]")
+            raise ValueError(outside)
+        return delta_at(value) <= delta
+
+    return first_that_holds(lambda extra: solve(log_delta - margin * (1.0 + extra * 2.0**52), extra), holds, outside)

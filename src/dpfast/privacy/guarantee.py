@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -72,6 +73,13 @@ class Privacy:
     def target(self) -> tuple[float, float]:
         """Epsilon and delta to calibrate for: below the guarantee by what a ledger's sums may be above its budget."""
         return self.epsilon * (1.0 - SLACK), self.delta * (1.0 - SLACK)
+
+    @property
+    def finite_target(self) -> tuple[float, float]:
+        """The same, of a guarantee that there is noise to calibrate for."""
+        if math.isinf(self.epsilon):
+            raise ValueError("epsilon must be finite: without noise there is nothing to calibrate")
+        return self.target
 
     @classmethod
     def of_sum(cls, epsilon: float, delta: float, adjacency: Adjacency) -> Privacy:

@@ -1,4 +1,11 @@
-"""Pure mechanisms: L2-Laplace and Laplace noise, and the exponential mechanism's coefficient."""
+"""Pure mechanisms: L2-Laplace and Laplace noise, and the exponential mechanism's coefficient.
+
+References
+----------
+Hardt and Talwar (2010), "On the geometry of differential privacy", STOC, Section 4 (with the Euclidean ball for K).
+Dwork, McSherry, Nissim and Smith (2006), "Calibrating noise to sensitivity in private data analysis", TCC, Prop. 1.
+McSherry and Talwar (2007), "Mechanism design via differential privacy", FOCS, Theorem 6.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,7 @@ import math
 from fractions import Fraction
 
 from dpfast import _arguments as check
-from dpfast.privacy import _rounding as rounding
+from dpfast.privacy import rounding
 
 
 def l2_laplace_scale(epsilon: float, sensitivity: float = 1.0) -> float:
@@ -17,30 +24,7 @@ def l2_laplace_scale(epsilon: float, sensitivity: float = 1.0) -> float:
     Gamma(shape = dimension, scale). Adding it to a statistic that one person can move by at most ``sensitivity`` in
     the L2 norm is (epsilon, 0)-DP, under the adjacency for which the sensitivity holds, in any dimension. (A radius
     of any other law, such as a one-dimensional Laplace or exponential, is private for no epsilon in two dimensions or
-    more.)
-
-    Parameters
-    ----------
-    epsilon : float
-        Positive; ``float("inf")`` means no noise.
-    sensitivity : float
-        L2 sensitivity, positive, in the units of the statistic.
-
-    Returns
-    -------
-    float
-        Scale in the units of the statistic; 0 for ``epsilon=float("inf")``.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-    TypeError
-        If an argument is no real number.
-
-    References
-    ----------
-    Hardt and Talwar (2010), "On the geometry of differential privacy", STOC, Section 4 (with the Euclidean ball for K).
+    more.) 0 for an infinite epsilon.
 
     Examples
     --------
@@ -48,73 +32,32 @@ def l2_laplace_scale(epsilon: float, sensitivity: float = 1.0) -> float:
     >>> l2_laplace_scale(epsilon=0.5, sensitivity=2.0)
     4.0
     """
-    return _quotient_up(epsilon, sensitivity)
+    return rounding.quotient_up(sensitivity=sensitivity, epsilon=epsilon)
 
 
-def l2_laplace_expected_norm(scale: float, dim: int) -> float:
-    """Return the mean Euclidean norm of L2-Laplace noise: ``dim * scale``, the mean of its Gamma radius.
+def laplace_scale(epsilon: float, sensitivity: float = 1.0) -> float:
+    """Scale of independent Laplace noise that gives epsilon-differential privacy: ``sensitivity/epsilon``, rounded up.
 
-    Parameters
-    ----------
-    scale : float
-        Scale of the noise, at least 0.
-    dim : int
-        Number of coordinates, at least 1.
-
-    Returns
-    -------
-    float
-        In the units of the scale.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-    TypeError
-        If an argument is of the wrong type.
+    Every coordinate gets density proportional to ``exp(-|v|/scale)``; the sensitivity is the most that one person can
+    move the statistic in the **L1** norm.
 
     Examples
     --------
-    >>> from dpfast.privacy import l2_laplace_expected_norm
-    >>> l2_laplace_expected_norm(4.0, dim=10)
-    40.0
+    >>> from dpfast.privacy import laplace_scale
+    >>> laplace_scale(epsilon=0.5, sensitivity=1.0)
+    2.0
     """
+    return rounding.quotient_up(sensitivity=sensitivity, epsilon=epsilon)
+
+
+def l2_laplace_expected_norm(scale: float, dim: int) -> float:
+    """Return the mean Euclidean norm of L2-Laplace noise in `dim` coordinates: ``dim * scale``, of its Gamma radius."""
     return check.nonnegative("scale", scale) * check.positive_integer("dim", dim)
 
 
 def l2_laplace_norm_quantile(scale: float, dim: int, level: float) -> float:
-    """Return the norm that L2-Laplace noise stays below with probability ``level``: a quantile of Gamma(dim, scale).
-
-    Parameters
-    ----------
-    scale : float
-        Scale of the noise, at least 0.
-    dim : int
-        Number of coordinates, at least 1.
-    level : float
-        Probability in (0, 1).
-
-    Returns
-    -------
-    float
-        In the units of the scale.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-    TypeError
-        If an argument is of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.privacy import l2_laplace_norm_quantile
-    >>> round(l2_laplace_norm_quantile(1.0, dim=1, level=0.95), 4)
-    2.9957
-    """
-    level = check.real("level", level)
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie in (0, 1), got {level!r}")
+    """Return the norm that L2-Laplace noise stays below with probability ``level``: a quantile of Gamma(dim, scale)."""
+    level = check.share("level", level)
     # scipy.special takes longer to import than all of dpfast.privacy.
     from scipy.special import gammaincinv
 
@@ -124,29 +67,9 @@ def l2_laplace_norm_quantile(scale: float, dim: int, level: float) -> float:
 def l2_laplace_coordinate_quantile(scale: float, dim: int, level: float) -> float:
     """Return the absolute value that a coordinate of L2-Laplace noise stays below with probability ``level``.
 
-    The law is a Gaussian's whose variance is ``2 W scale**2``, W a Gamma((dim + 1)/2) variable, so that the tail is the
-    mean of ``erfc(t/(2 scale sqrt(W)))``: a smooth function of W's distribution function, integrated over [0, 1].
-
-    Parameters
-    ----------
-    scale : float
-        Scale of the noise, positive.
-    dim : int
-        Number of coordinates of the vector, at least 1.
-    level : float
-        Probability in (0, 1).
-
-    Returns
-    -------
-    float
-        In the units of the scale; also for any other direction of unit length.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-    TypeError
-        If an argument is of the wrong type.
+    The same for any other direction of unit length. The law is a Gaussian's whose variance is ``2 W scale**2``, W a
+    Gamma((dim + 1)/2) variable, so that the tail is the mean of ``erfc(t/(2 scale sqrt(W)))``: a smooth function of W's
+    distribution function, integrated over [0, 1].
 
     Examples
     --------
@@ -155,10 +78,7 @@ def l2_laplace_coordinate_quantile(scale: float, dim: int, level: float) -> floa
     2.9957
     """
     scale, dim = check.positive("scale", scale), check.positive_integer("dim", dim)
-    level = check.real("level", level)
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie in (0, 1), got {level!r}")
-    return scale * _unit_coordinate_quantile(dim, level)
+    return scale * _unit_coordinate_quantile(dim, check.share("level", level))
 
 
 @functools.lru_cache(maxsize=64)
@@ -177,75 +97,12 @@ def _unit_coordinate_quantile(dim: int, level: float) -> float:
     return float(brentq(lambda t: tail(t) - (1.0 - level), 0.0, high, xtol=1e-9 * high))
 
 
-def laplace_scale(epsilon: float, sensitivity: float = 1.0) -> float:
-    """Scale of independent Laplace noise that gives epsilon-differential privacy: ``sensitivity/epsilon``, rounded up.
-
-    Every coordinate gets density proportional to ``exp(-|v|/scale)``; the sensitivity is the most that one person can
-    move the statistic in the **L1** norm.
-
-    Parameters
-    ----------
-    epsilon : float
-        Positive; ``float("inf")`` means no noise.
-    sensitivity : float
-        L1 sensitivity, positive, in the units of the statistic.
-
-    Returns
-    -------
-    float
-        Scale in the units of the statistic; 0 for ``epsilon=float("inf")``.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-    TypeError
-        If an argument is no real number.
-
-    References
-    ----------
-    Dwork, McSherry, Nissim and Smith (2006), "Calibrating noise to sensitivity in private data analysis", TCC,
-    Proposition 1.
-
-    Examples
-    --------
-    >>> from dpfast.privacy import laplace_scale
-    >>> laplace_scale(epsilon=0.5, sensitivity=1.0)
-    2.0
-    """
-    return _quotient_up(epsilon, sensitivity)
-
-
 def exponential_mechanism_coefficient(epsilon: float, score_sensitivity: float, *, monotone: bool = False) -> float:
     """Coefficient of the score in the weights ``exp(coefficient * score)`` of the exponential mechanism, rounded down.
 
-    ``epsilon/(2 a)`` where one person can move any score by at most a; ``epsilon/a`` where a record added can move
-    all scores in one direction only (add/remove adjacency). Sampling with these weights is (epsilon, 0)-DP.
-
-    Parameters
-    ----------
-    epsilon : float
-        Positive; ``float("inf")`` means the best candidate without noise.
-    score_sensitivity : float
-        Most that one person can move a score **as computed**, positive.
-    monotone : bool
-        Whether an added record moves all scores in one direction.
-
-    Returns
-    -------
-    float
-        In the inverse units of the score.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-    TypeError
-        If an argument is of the wrong type.
-
-    References
-    ----------
-    McSherry and Talwar (2007), "Mechanism design via differential privacy", FOCS, Theorem 6.
+    Sampling with these weights is (epsilon, 0)-DP. ``epsilon/(2 a)`` where one person can move any score **as
+    computed** by at most a; ``epsilon/a`` where a record added can move all scores in one direction only (`monotone`,
+    add/remove adjacency). inf, the best candidate without noise, for an infinite epsilon.
 
     Examples
     --------
@@ -258,14 +115,3 @@ def exponential_mechanism_coefficient(epsilon: float, score_sensitivity: float, 
         1 if check.boolean("monotone", monotone) else 2
     )
     return math.inf if epsilon == math.inf else rounding.down(Fraction(epsilon) / spread)
-
-
-def _quotient_up(epsilon: float, sensitivity: float) -> float:
-    epsilon = check.positive_or_inf("epsilon", epsilon)
-    sensitivity = check.positive("sensitivity", sensitivity)
-    if epsilon == math.inf:
-        return 0.0
-    scale = rounding.up(Fraction(sensitivity) / Fraction(epsilon))
-    if scale == math.inf:
-        raise ValueError("sensitivity/epsilon is beyond the largest float")
-    return scale

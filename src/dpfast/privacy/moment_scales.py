@@ -35,21 +35,32 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NotRequired, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
+from dpfast.privacy._search import first_that_holds
+from dpfast.privacy.rounding import ROUND_UP
 
 BLOCKS = ("xx", "x", "xy", "y", "n")
 
 _Loads = tuple[float, float, float, float, float]
 _WorstChanges = Callable[[float, float, float], list[_Loads]]
 
-# More than the rounding errors of a dozen operations on positive numbers.
-_ROUND_UP = 1.0 + 2.0**-47
-# Roundings at which calibrated noise may still be short of its budget are far fewer than this.
-_MAX_TRIES = 64
+
+class RowKind(TypedDict):
+    """What else is public of rows and outcome rows, beside their bounds.
+
+    Several outcomes are assumed if their number is omitted; it matters for nonnegative rows only. Those are declared
+    entrywise nonnegative, outcomes included. Under "replace_one" the number of rows is public.
+    """
+
+    adjacency: str
+    n_features: int
+    n_outcomes: NotRequired[int | None]
+    nonnegative: NotRequired[bool]
 
 
 @dataclass(frozen=True)
@@ -88,34 +99,33 @@ class MomentScales:
         """Names of the blocks with finite noise."""
         return tuple(block for block in BLOCKS if getattr(self, block) < math.inf)
 
+    def times(self, factor: float) -> MomentScales:
+        """Return all of the noise multiplied by a factor."""
+        return MomentScales(**{block: getattr(self, block) * factor for block in self.released})
 
-def moment_mu(
-    scales: MomentScales,
-    bound_x: float,
-    bound_y: float | None = None,
-    *,
-    adjacency: str,
-    n_features: int,
-    n_outcomes: int | None = None,
-    nonnegative: bool = False,
-) -> float:
+    def cost(self, weights: Mapping[str, float]) -> float:
+        """Return the weighted sum of variances."""
+        return math.fsum(weight * getattr(self, block) ** 2 for block, weight in weights.items())
+
+
+def moment_mu(scales: MomentScales, bound_x: float, bound_y: float | None = None, **kind: Unpack[RowKind]) -> float:
     """Return the mu of a joint Gaussian release of moments, rounded up.
 
     Parameters
     ----------
     scales : MomentScales
-        The noise on each block.
+        The noise on each block; under replace-one, noise on the number of rows is ignored.
     bound_x : float
         L2 norm of a row, positive; for grid-rounded rows that of `padded_bound`.
     bound_y : float, optional
         L2 norm of an outcome row; needed if xy or y is released.
     adjacency : {"replace_one", "add_remove"}
-        The neighbouring relation. Under replace-one the number of rows is public, and noise on it is ignored.
+        The neighbouring relation. Under replace-one the number of rows is public.
     n_features : int
         Length of a row.
     n_outcomes : int, optional
         Length of an outcome row; several are assumed if omitted. It matters for nonnegative rows only.
-    nonnegative : bool
+    nonnegative : bool, default False
         Whether rows and outcomes are declared entrywise nonnegative.
 
     Returns
@@ -127,7 +137,7 @@ def moment_mu(
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
+        If an argument is out of its range.
 
     References
     ----------
@@ -140,13 +150,11 @@ def moment_mu(
     >>> scales = MomentScales(xx=6.0, xy=6.0)
     >>> round(moment_mu(scales, 1.0, 1.0, adjacency="replace_one", n_features=5), 4)
     0.3536
-    >>> round(moment_mu(scales, 1.0, 1.0, adjacency="add_remove", n_features=5), 4)
-    0.2357
     """
-    ignored = {"n"} if check.adjacency_value(adjacency) == "replace_one" else set()
+    worst_changes = _worst_changes(**kind)
+    ignored = {"n"} if kind["adjacency"] == "replace_one" else set()
     released = tuple(block for block in scales.released if block not in ignored)
     units = _units(released, bound_x, bound_y)
-    worst_changes = _worst_changes(adjacency, n_features, n_outcomes, nonnegative)
     if any(getattr(scales, block) == 0.0 for block in released):
         return math.inf
     ratios = [_ratio_up(units[block], getattr(scales, block)) if block in units else 0.0 for block in BLOCKS]
@@ -156,7 +164,7 @@ def moment_mu(
     precisions = [(ratio / largest) ** 2 for ratio in ratios]
     squared = max(_dot(loads, precisions) for loads in worst_changes(*precisions[:3]))
     # The margin is applied to a normal number, so that the one rounding that may be subnormal is the last.
-    return math.nextafter(largest * (math.sqrt(squared) * _ROUND_UP), math.inf)
+    return math.nextafter(largest * (math.sqrt(squared) * ROUND_UP), math.inf)
 
 
 def moment_scales(
@@ -164,11 +172,7 @@ def moment_scales(
     bound_x: float,
     bound_y: float | None = None,
     weights: Mapping[str, float] | None = None,
-    *,
-    adjacency: str,
-    n_features: int,
-    n_outcomes: int | None = None,
-    nonnegative: bool = False,
+    **kind: Unpack[RowKind],
 ) -> MomentScales:
     """Least noise, in a weighted sum of variances, for a joint mu-GDP release of moments.
 
@@ -178,21 +182,11 @@ def moment_scales(
     ----------
     mu : float
         The budget, positive; ``float("inf")`` means no noise.
-    bound_x : float
-        L2 norm of a row, positive; for grid-rounded rows that of `padded_bound`.
-    bound_y : float, optional
-        L2 norm of an outcome row; needed if xy or y is released.
+    bound_x, bound_y, adjacency, n_features, n_outcomes, nonnegative
+        As for `moment_mu`.
     weights : mapping of str to float
         The blocks to release, of "xx", "x", "xy", "y" and (under add/remove) "n", and the cost of each block's noise
         variance, positive. Default: xx alone, and xy if ``bound_y`` is given, equally.
-    adjacency : {"replace_one", "add_remove"}
-        The neighbouring relation.
-    n_features : int
-        Length of a row.
-    n_outcomes : int, optional
-        Length of an outcome row; several are assumed if omitted. It matters for nonnegative rows only.
-    nonnegative : bool
-        Whether rows and outcomes are declared entrywise nonnegative.
 
     Returns
     -------
@@ -202,7 +196,7 @@ def moment_scales(
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range or of the wrong type, or the noise on a block leaves the range of floats.
+        If an argument is out of its range, or the noise on a block leaves the range of floats.
 
     Examples
     --------
@@ -213,36 +207,37 @@ def moment_scales(
     >>> round(scales.xx**2 + scales.xy**2, 2)
     8.82
     """
+    worst_changes = _worst_changes(**kind)
     mu = check.positive_or_inf("mu", mu)
-    costs = _costs(weights, bound_y, adjacency)
+    costs = block_costs(weights, bound_y is not None, BLOCKS)
+    if "n" in costs and kind["adjacency"] == "replace_one":
+        raise ValueError("weights must not name 'n' under replace_one: the number of rows is public there")
     released = tuple(block for block in BLOCKS if block in costs)
     units = _units(released, bound_x, bound_y)
-    worst_changes = _worst_changes(adjacency, n_features, n_outcomes, nonnegative)
     if mu == math.inf:
         return MomentScales(**dict.fromkeys(released, 0.0))
     precisions = _best_precisions(_shares(costs, units), worst_changes)
-    level = math.sqrt(max(_dot(loads, precisions) for loads in worst_changes(*precisions[:3])))
-    growth = _ROUND_UP
-    for _ in range(_MAX_TRIES):
-        scales = _scales_in_range(
-            {
-                block: units[block] * level * growth / math.sqrt(precisions[BLOCKS.index(block)]) / mu
-                for block in released
-            }
+    level = math.sqrt(max(_dot(loads, precisions) for loads in worst_changes(*precisions[:3]))) * ROUND_UP
+
+    def scales(extra: float) -> MomentScales:
+        needed = level * (1.0 + extra)
+        return _scales_in_range(
+            {block: units[block] * needed / math.sqrt(precisions[BLOCKS.index(block)]) / mu for block in released}
         )
-        spent = moment_mu(
-            scales,
-            bound_x,
-            bound_y,
-            adjacency=adjacency,
-            n_features=n_features,
-            n_outcomes=n_outcomes,
-            nonnegative=nonnegative,
-        )
-        if spent <= mu:
-            return scales
-        growth *= _ROUND_UP
-    raise ValueError(f"mu must leave floats enough digits to calibrate with, got {mu!r}")
+
+    short = f"mu must leave floats enough digits to calibrate with, got {mu!r}"
+    return first_that_holds(scales, lambda found: moment_mu(found, bound_x, bound_y, **kind) <= mu, short)
+
+
+def block_costs(weights: Mapping[str, float] | None, outcomes: bool, blocks: tuple[str, ...]) -> dict[str, float]:
+    """Return what a unit of noise variance on each released block costs: xx, and xy with outcomes, equally, if None."""
+    if weights is None:
+        return {"xx": 1.0, "xy": 1.0} if outcomes else {"xx": 1.0}
+    if not isinstance(weights, Mapping):
+        raise TypeError(f"weights must map block names to positive numbers, got {type(weights).__name__}")
+    if not weights or not set(weights) <= set(blocks):
+        raise ValueError(f"weights must name at least one block, of {blocks}, got {sorted(map(str, weights))}")
+    return {block: check.positive(f"weights[{block!r}]", weight) for block, weight in weights.items()}
 
 
 def _shares(costs: Mapping[str, float], units: Mapping[str, float]) -> list[float]:
@@ -267,21 +262,6 @@ def _scales_in_range(found: dict[str, float]) -> MomentScales:
                 f"mu, bounds and weights ask for noise outside the range of floats on {block!r}: {scale!r}"
             )
     return MomentScales(**found)
-
-
-def _costs(weights: Mapping[str, float] | None, bound_y: float | None, adjacency: str) -> dict[str, float]:
-    if weights is None:
-        return {"xx": 1.0} if bound_y is None else {"xx": 1.0, "xy": 1.0}
-    if not isinstance(weights, Mapping):
-        raise TypeError(f"weights must map block names to positive numbers, got {type(weights).__name__}")
-    if not weights:
-        raise ValueError("weights must name at least one block, got none")
-    for block in weights:
-        if block not in BLOCKS:
-            raise ValueError(f"weights must name blocks of {BLOCKS}, got {block!r}")
-    if "n" in weights and check.adjacency_value(adjacency) == "replace_one":
-        raise ValueError("weights must not name 'n' under replace_one: the number of rows is public there")
-    return {block: check.positive(f"weights[{block!r}]", weight) for block, weight in weights.items()}
 
 
 def _units(released: Iterable[str], bound_x: float, bound_y: float | None) -> dict[str, float]:
@@ -309,7 +289,9 @@ def _dot(loads: Iterable[float], precisions: Iterable[float]) -> float:
     return sum(load * precision for load, precision in zip(loads, precisions, strict=True))
 
 
-def _worst_changes(adjacency: str, n_features: int, n_outcomes: int | None, nonnegative: bool) -> _WorstChanges:
+def _worst_changes(
+    adjacency: str, n_features: int, n_outcomes: int | None = None, nonnegative: bool = False
+) -> _WorstChanges:
     """Return the map from the precisions of xx, x and xy to the loads of every change that may be the worst."""
     single_feature = check.positive_integer("n_features", n_features) == 1
     single_outcome = n_outcomes is not None and check.positive_integer("n_outcomes", n_outcomes) == 1
@@ -392,22 +374,22 @@ def _best_pair(xx: float, xy: float) -> list[float]:
     return [1.0, 0.0, ratio, 0.0, 0.0]
 
 
-def _minimise(weights: NDArray[np.float64], start: NDArray[np.float64], worst_changes: _WorstChanges) -> list[float]:
+def _minimise(weights: FloatArray, start: FloatArray, worst_changes: _WorstChanges) -> list[float]:
     """Minimise log sum(w e**-z) over z = log(precision) subject to loads . e**z <= 1: sequential quadratic programs."""
     from scipy.optimize import minimize  # takes longer to import than all of dpfast.privacy
 
     used = weights > 0.0
     cost = weights[used]
 
-    def expanded(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def expanded(z: FloatArray) -> FloatArray:
         precisions = np.zeros(len(BLOCKS))
         precisions[used] = np.exp(z)
         return precisions
 
-    def loads_at(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def loads_at(z: FloatArray) -> FloatArray:
         return np.asarray(worst_changes(*expanded(z)[:3].tolist()))[:, used]
 
-    def objective(z: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def objective(z: FloatArray) -> tuple[float, FloatArray]:
         terms = cost * np.exp(-z)
         return math.log(terms.sum()), -terms / terms.sum()
 

@@ -39,15 +39,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpfast import _arguments as check
+from dpfast.privacy._search import first_that_holds, largest_within, least_at
 from dpfast.privacy.gaussian import gaussian_delta
 from dpfast.privacy.guarantee import Privacy
 from dpfast.privacy.laplace import l2_laplace_scale
+from dpfast.privacy.law import Law, coordinate_deviation, law_for
+from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP
 
 Geometry = Literal["line", "plane"]
-
-# Relative: more than the rounding of the few operations that each covers.
-_ROUND_DOWN, _ROUND_UP = 1.0 - 2.0**-45, 1.0 + 2.0**-45
-_MAX_TRIES = 48
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class ObjectiveNoise:
     """
 
     privacy: Privacy
-    mechanism: Literal["Gaussian", "L2-Laplace"]
+    mechanism: Law
     scale: float
     strong_convexity: float
     noise_epsilon: float
@@ -77,48 +76,19 @@ class ObjectiveNoise:
     finishing_epsilon: float
 
     def finishing_scale(self, tolerance: float) -> float:
-        """Return the scale of the L2-Laplace noise that the solver's minimiser is released with.
-
-        Parameters
-        ----------
-        tolerance : float
-            tau: how far from the exact minimiser the solver's may be, whatever the data and the noise.
-
-        Returns
-        -------
-        float
-            ``2 tau/finishing_epsilon``, rounded up.
-        """
+        """Return the scale of the L2-Laplace noise that hides how far, at most, a minimiser is from the exact one."""
         return l2_laplace_scale(self.finishing_epsilon, 2.0 * check.positive("tolerance", tolerance))
 
     def coordinate_scale(self, dim: int) -> float:
         """Return the standard deviation of a coordinate of b."""
-        return self.scale if self.mechanism == "Gaussian" else self.scale * math.sqrt(dim + 1.0)
+        return coordinate_deviation(self.mechanism, self.scale, dim)
 
 
 def objective_delta(scale: float, epsilon: float, gradient: float = 1.0, *, geometry: Geometry) -> float:
-    """Delta that Gaussian noise in an objective provides at an epsilon, curvature aside.
+    """Delta that Gaussian noise in an objective provides at what is left of epsilon for it, curvature aside.
 
-    Parameters
-    ----------
-    scale : float
-        Standard deviation of every coordinate of the noise, positive.
-    epsilon : float
-        What is left of epsilon for the noise, at least 0.
-    gradient : float
-        L: most that one person can change the gradient of the loss, in the L2 norm, anywhere on the constraint set.
-    geometry : {"line", "plane"}
-        What the change of gradient keeps to, whatever the parameters.
-
-    Returns
-    -------
-    float
-        Exact for the worst change of gradient, rounded up by less than 1e-11 relative.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
+    `gradient` is L, `geometry` what the change of gradient keeps to, whatever the parameters: a "line" or a "plane".
+    Exact for the worst change of gradient, rounded up by less than 1e-11 relative.
 
     Examples
     --------
@@ -133,30 +103,7 @@ def objective_delta(scale: float, epsilon: float, gradient: float = 1.0, *, geom
 
 
 def objective_scale(epsilon: float, delta: float, gradient: float = 1.0, *, geometry: Geometry) -> float:
-    """Smallest Gaussian noise in an objective that gives (epsilon, delta), curvature aside.
-
-    Parameters
-    ----------
-    epsilon : float
-        What is left of epsilon for the noise, positive; ``float("inf")`` means no noise.
-    delta : float
-        In (0, 1).
-    gradient : float
-        L: most that one person can change the gradient of the loss, in the L2 norm, anywhere on the constraint set.
-    geometry : {"line", "plane"}
-        What the change of gradient keeps to: one line (add/remove, generalised linear loss) or one plane (replace-one;
-        replacing a donor), whatever the parameters.
-
-    Returns
-    -------
-    float
-        Standard deviation of every coordinate, in the units of the gradient; put back into `objective_delta` it gives
-        at most ``delta``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
+    """Smallest Gaussian noise in an objective that gives (epsilon, delta), curvature aside: `objective_delta` inverted.
 
     Examples
     --------
@@ -169,14 +116,14 @@ def objective_scale(epsilon: float, delta: float, gradient: float = 1.0, *, geom
     if epsilon == math.inf:
         return 0.0
     delta = check.delta_value(delta)
-    ratio = _largest_ratio(epsilon, delta, geometry)
-    for attempt in range(_MAX_TRIES):
-        scale = gradient / ratio * (1.0 + 2.0 ** (attempt - 52))
-        if not 0.0 < scale < math.inf:
-            break
-        if _delta_up(gradient / scale, epsilon, geometry) <= delta:
-            return scale
-    raise ValueError("epsilon, delta and gradient ask for noise outside the range of floats")
+    # Both deltas are at most exp(-z**2/2): at the u with z = sqrt(2 log(1/delta)) they are below the target.
+    t = math.sqrt(-2.0 * math.log(delta))
+    guess = 2.0 * epsilon / (t + math.sqrt(t * t + 2.0 * epsilon))
+    ratio = largest_within(lambda u: math.log(_delta_up(u, epsilon, geometry)), math.log(delta), guess, precision=1e-15)
+    return first_that_holds(
+        lambda extra: gradient / ratio * (1.0 + extra),
+        lambda scale: 0.0 < scale < math.inf and _delta_up(gradient / scale, epsilon, geometry) <= delta,
+    )
 
 
 def objective_noise(
@@ -231,7 +178,7 @@ def objective_noise(
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range or of the wrong type, or epsilon is infinite, which needs no calibration.
+        If an argument is out of its range, or epsilon is infinite, which needs no calibration.
 
     Examples
     --------
@@ -245,23 +192,18 @@ def objective_noise(
     """
     gradient, curvature = check.positive("gradient", gradient), check.positive("curvature", curvature)
     least = check.nonnegative("strong_convexity", strong_convexity)
-    dim = check.positive_integer("dim", dim)
-    radius = check.positive("radius", radius)
-    share, least_share = (
-        _proper_share("finishing_share", finishing_share),
-        _proper_share("least_curvature_share", least_curvature_share),
-    )
-    if math.isinf(privacy.epsilon):
-        raise ValueError("epsilon must be finite: without noise there is nothing to calibrate")
-    epsilon, delta = privacy.target
+    dim, radius = check.positive_integer("dim", dim), check.positive("radius", radius)
+    share = check.share("finishing_share", finishing_share)
+    least_share = check.share("least_curvature_share", least_curvature_share)
+    epsilon, delta = privacy.finite_target
     finishing = share * epsilon
-    shared = (epsilon - finishing) * _ROUND_DOWN
+    shared = (epsilon - finishing) * ROUND_DOWN
     # The finishing noise multiplies delta by exp(finishing/2): see the top of this module.
-    delta *= math.exp(-0.5 * finishing) * _ROUND_DOWN
-    stretch = 1.0 if delta > 0.0 else math.sqrt(dim + 1.0)
+    delta *= math.exp(-0.5 * finishing) * ROUND_DOWN
+    law = law_for(privacy)
 
     def noise_epsilon(convexity: float) -> float:
-        return (shared - math.log1p(curvature / convexity) * _ROUND_UP) * _ROUND_DOWN
+        return (shared - math.log1p(curvature / convexity) * ROUND_UP) * ROUND_DOWN
 
     def noise_scale(convexity: float) -> float:
         left = noise_epsilon(convexity)
@@ -272,16 +214,18 @@ def objective_noise(
     def excess(deviation: float, convexity: float) -> float:
         return math.sqrt(dim) * radius * deviation + 0.5 * (convexity - least) * radius**2
 
-    minimised = cost or excess
-    convexity = _best_convexity(lambda m: minimised(stretch * noise_scale(m), m), curvature, least, shared, least_share)
+    def minimised(convexity: float) -> float:
+        return (cost or excess)(coordinate_deviation(law, noise_scale(convexity), dim), convexity)
+
+    convexity = _best_convexity(minimised, curvature, least, shared, least_share)
     left = noise_epsilon(convexity)
     return ObjectiveNoise(
-        privacy=privacy,
-        mechanism="Gaussian" if delta > 0.0 else "L2-Laplace",
+        privacy,
+        law,
         scale=noise_scale(convexity) if delta > 0.0 else l2_laplace_scale(left, gradient),
         strong_convexity=convexity,
         noise_epsilon=left,
-        curvature_epsilon=math.log1p(curvature / convexity) * _ROUND_UP,
+        curvature_epsilon=math.log1p(curvature / convexity) * ROUND_UP,
         finishing_epsilon=finishing,
     )
 
@@ -298,19 +242,10 @@ def meets_its_claim(noise: ObjectiveNoise, *, gradient: float, geometry: Geometr
     return exact * math.exp(0.5 * noise.finishing_epsilon) <= noise.privacy.target[1]
 
 
-def _proper_share(name: str, value: object) -> float:
-    share = check.positive(name, value)
-    if share >= 1.0:
-        raise ValueError(f"{name} must lie in (0, 1), got {share!r}")
-    return share
-
-
 def _best_convexity(
     cost: Callable[[float], float], curvature: float, least: float, epsilon: float, least_share: float
 ) -> float:
     """Minimise the cost over the epsilon that curvature gets: all of it, or what the least convexity asks for."""
-    from scipy.optimize import minimize_scalar  # takes longer to import than all of dpfast.privacy
-
     most = min(epsilon, math.log1p(curvature / least)) if least > 0.0 else epsilon
     fewest = min(most, least_share * epsilon)
 
@@ -318,9 +253,8 @@ def _best_convexity(
         return max(least, curvature / math.expm1(curvature_epsilon))
 
     # On a logarithmic scale: where epsilon is large the best part is a tiny one.
-    parts = math.log(fewest), math.log(most)
-    found = minimize_scalar(lambda part: cost(convexity(math.exp(part))), bounds=parts, method="bounded")
-    candidates = [convexity(math.exp(found.x)), convexity(fewest)] + ([least] if most < epsilon else [])
+    part = least_at(lambda part: cost(convexity(math.exp(part))), math.log(fewest), math.log(most))
+    candidates = [convexity(math.exp(part)), convexity(fewest)] + ([least] if most < epsilon else [])
     return min(candidates, key=cost)
 
 
@@ -335,10 +269,10 @@ def _delta_on_a_line(u: float, epsilon: float) -> float:
         return 2.0 * gaussian_delta(1.0, epsilon, u)
     # Every draw of b counts: 1 - exp(epsilon) E exp(-u |N| - u**2/2) = 1 - 2 exp(epsilon) Phi(-u).
     if u < 1.0:
-        return -math.expm1(epsilon + math.log1p(-math.erf(u * math.sqrt(0.5)))) * _ROUND_UP
+        return -math.expm1(epsilon + math.log1p(-math.erf(u * math.sqrt(0.5)))) * ROUND_UP
     from scipy.special import log_ndtr  # takes longer to import than all of dpfast.privacy
 
-    return -math.expm1(epsilon + math.log(2.0) + float(log_ndtr(-u))) * _ROUND_UP
+    return -math.expm1(epsilon + math.log(2.0) + float(log_ndtr(-u))) * ROUND_UP
 
 
 def _delta_on_a_plane(u: float, epsilon: float) -> float:
@@ -350,23 +284,6 @@ def _delta_on_a_plane(u: float, epsilon: float) -> float:
     if z < 0.0:
         # Every draw of b counts: 1 - exp(epsilon) E exp(-u R - u**2/2), R Rayleigh.
         shifted = epsilon - half * u
-        return (-math.expm1(shifted) + math.exp(shifted) * u * mills) * _ROUND_UP
+        return (-math.expm1(shifted) + math.exp(shifted) * u * mills) * ROUND_UP
     # z has an error of a few 2**-53 (z + u), which moves delta by z times that.
     return u * math.exp(-0.5 * z * z) * mills * (1.0 + (32.0 + 4.0 * z * (z + u)) * 2.0**-52)
-
-
-def _largest_ratio(epsilon: float, delta: float, geometry: Geometry) -> float:
-    """Return the u = gradient/scale whose delta is the target, to a few units in the last place."""
-    from scipy.optimize import brentq  # takes longer to import than all of dpfast.privacy
-
-    # Both deltas are at most exp(-z**2/2), so the u with z = sqrt(2 log(1/delta)) is small enough.
-    t = math.sqrt(-2.0 * math.log(delta))
-    low = high = 2.0 * epsilon / (t + math.sqrt(t * t + 2.0 * epsilon))
-    while _delta_up(high, epsilon, geometry) <= delta:
-        low, high = high, 2.0 * high
-    target = math.log(delta)
-
-    def excess(log_u: float) -> float:
-        return math.log(_delta_up(math.exp(log_u), epsilon, geometry)) - target
-
-    return math.exp(float(brentq(excess, math.log(low), math.log(high), xtol=1e-300, rtol=1e-15)))

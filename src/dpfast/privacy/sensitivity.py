@@ -10,38 +10,17 @@ import math
 from fractions import Fraction
 
 from dpfast import _arguments as check
-from dpfast.privacy import _rounding as rounding
+from dpfast.privacy import rounding
 
 # Beyond the exponents of floats on either side, and small enough for integer arithmetic to stay quick.
 _LARGEST_GRID_EXPONENT = 2000
 
 
 def sum_sensitivity(bound: float, *, adjacency: str, n_coordinates: int, nonnegative: bool = False) -> float:
-    """L2 sensitivity of a sum of bounded rows.
+    """L2 sensitivity of a sum of bounded rows of `n_coordinates`, rounded up; tight.
 
     Replace-one: ``||x - v|| <= 2 bound``, reached by opposite rows. Entrywise nonnegative rows have x'v >= 0, so
     ``||x - v||**2 <= 2 bound**2`` (``bound**2`` for one coordinate). Add/remove: ``bound``.
-
-    Parameters
-    ----------
-    bound : float
-        L2 norm of a row, positive.
-    adjacency : {"replace_one", "add_remove"}
-        The neighbouring relation.
-    n_coordinates : int
-        Length of a row.
-    nonnegative : bool
-        Whether the rows are declared entrywise nonnegative.
-
-    Returns
-    -------
-    float
-        In the units of the rows, rounded up; tight.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
 
     Examples
     --------
@@ -51,39 +30,15 @@ def sum_sensitivity(bound: float, *, adjacency: str, n_coordinates: int, nonnega
     """
     square = Fraction(check.positive("bound", bound)) ** 2
     single = check.positive_integer("n_coordinates", n_coordinates) == 1
-    nonnegative = check.boolean("nonnegative", nonnegative)
-    if check.adjacency_value(adjacency) == "add_remove":
-        return rounding.sqrt_up(square)
-    if nonnegative:
-        return rounding.sqrt_up(square if single else 2 * square)
-    return rounding.sqrt_up(4 * square)
+    return _largest_change(square, adjacency, single, nonnegative)
 
 
 def xx_sensitivity(bound_x: float, *, adjacency: str, n_features: int) -> float:
-    """Sensitivity of ``sum x x'`` in the Frobenius norm.
+    """Sensitivity of ``sum x x'`` in the Frobenius norm, rounded up; tight.
 
     Replace-one: ``||xx' - vv'||_F**2 = |x|**4 + |v|**4 - 2 (x'v)**2 <= 2 bound_x**4``, reached by orthogonal rows;
     with one feature ``|x**2 - v**2| <= bound_x**2``. Add/remove: ``bound_x**2``. Nonnegative rows can be orthogonal,
     so the same holds for them.
-
-    Parameters
-    ----------
-    bound_x : float
-        L2 norm of a row, positive.
-    adjacency : {"replace_one", "add_remove"}
-        The neighbouring relation.
-    n_features : int
-        Length of a row.
-
-    Returns
-    -------
-    float
-        In squared units of the rows, rounded up; tight.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
 
     Examples
     --------
@@ -106,34 +61,11 @@ def xy_sensitivity(
     n_outcomes: int | None = None,
     nonnegative: bool = False,
 ) -> float:
-    """Sensitivity of ``sum x y'`` in the Frobenius norm.
+    """Sensitivity of ``sum x y'`` in the Frobenius norm, rounded up; tight. Several outcomes are assumed if omitted.
 
     Replace-one: ``||xy' - vw'||_F**2 = |x|**2 |y|**2 + |v|**2 |w|**2 - 2 (x'v)(y'w) <= 4 bound_x**2 bound_y**2``,
     reached by x = v, y = -w. Nonnegative rows and outcomes have (x'v)(y'w) >= 0: ``2 bound_x**2 bound_y**2``, and
     ``bound_x**2 bound_y**2`` for one feature and one outcome. Add/remove: ``bound_x bound_y``.
-
-    Parameters
-    ----------
-    bound_x, bound_y : float
-        L2 norms of a row and of its outcome row, positive.
-    adjacency : {"replace_one", "add_remove"}
-        The neighbouring relation.
-    n_features : int
-        Length of a row.
-    n_outcomes : int, optional
-        Length of an outcome row; several are assumed if omitted.
-    nonnegative : bool
-        Whether rows and outcomes are declared entrywise nonnegative.
-
-    Returns
-    -------
-    float
-        In units of rows times outcomes, rounded up; tight.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
 
     Examples
     --------
@@ -144,42 +76,24 @@ def xy_sensitivity(
     square = Fraction(check.positive("bound_x", bound_x)) ** 2 * Fraction(check.positive("bound_y", bound_y)) ** 2
     single_feature = check.positive_integer("n_features", n_features) == 1
     single_outcome = n_outcomes is not None and check.positive_integer("n_outcomes", n_outcomes) == 1
-    single = single_feature and single_outcome
+    return _largest_change(square, adjacency, single_feature and single_outcome, nonnegative)
+
+
+def _largest_change(square: Fraction, adjacency: str, single: bool, nonnegative: bool) -> float:
+    """Return the root of a sum's largest squared change, `square` that of one addend, `single` if it is one number."""
     nonnegative = check.boolean("nonnegative", nonnegative)
-    if check.adjacency_value(adjacency) == "add_remove":
+    if check.adjacency_value(adjacency) == "add_remove" or (nonnegative and single):
         return rounding.sqrt_up(square)
-    if nonnegative:
-        return rounding.sqrt_up(square if single else 2 * square)
-    return rounding.sqrt_up(4 * square)
+    return rounding.sqrt_up(2 * square if nonnegative else 4 * square)
 
 
 def padded_squared_bound(bound: float, grid_exponent: int, n_features: int) -> int:
-    """Squared norm, in grid units, that no row within the bound exceeds once it is rounded to the grid.
+    """Squared norm, in grid units, that no row within the bound exceeds once it is rounded to the multiples of 2**-k.
 
     Rounding to nearest moves each entry by at most half a unit, a row by at most ``sqrt(n_features)/2`` units. The
-    value is ``floor((bound 2**k + sqrt(n_features)/2)**2) + 1``, computed in integers.
+    value is M = ``floor((bound 2**k + sqrt(n_features)/2)**2) + 1``, computed in integers: the exact squared bound to
+    calibrate with is ``M / 4**k`` (see `padded_bound`).
 
-    Parameters
-    ----------
-    bound : float
-        L2 norm of a row before rounding, positive.
-    grid_exponent : int
-        k: the grid is the multiples of ``2**-k``; at most 2000 in size.
-    n_features : int
-        Length of a row.
-
-    Returns
-    -------
-    int
-        M, in units of ``4**-k``: the exact squared bound to calibrate with is ``M / 4**k`` (see `padded_bound`).
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
     >>> from dpfast.privacy import padded_squared_bound
     >>> padded_squared_bound(1.0, grid_exponent=2, n_features=4)
     26
@@ -194,31 +108,7 @@ def padded_squared_bound(bound: float, grid_exponent: int, n_features: int) -> i
 
 
 def padded_bound(squared_bound: int, grid_exponent: int) -> float:
-    """Return the norm bound of grid-rounded rows as a float: ``sqrt(squared_bound) / 2**grid_exponent``, rounded up.
-
-    Parameters
-    ----------
-    squared_bound : int
-        Largest squared norm in grid units, as `padded_squared_bound` gives it.
-    grid_exponent : int
-        k: the grid is the multiples of ``2**-k``; at most 2000 in size.
-
-    Returns
-    -------
-    float
-        The smallest float that is at least the bound.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.privacy import padded_bound
-    >>> padded_bound(25, grid_exponent=2)
-    1.25
-    """
+    """Return the norm bound of grid-rounded rows as a float: ``sqrt(squared_bound) / 2**grid_exponent``, rounded up."""
     squared = check.positive_integer("squared_bound", squared_bound)
     return rounding.sqrt_up(Fraction(squared) / Fraction(4) ** _checked_exponent(grid_exponent))
 
@@ -240,37 +130,15 @@ def padded_squared_block_bounds(
     block_xx: Fraction | None = None,
     block_xy: Fraction | None = None,
 ) -> tuple[int, int]:
-    """Squared norms, in grid units, that no person's block within its bounds exceeds once its rows are rounded.
+    """Squared norms, in grid units, that no person's X'X and X'Y within their bounds exceed once rows are rounded.
 
-    A person's rows are stacked as X (k, d) and Y (k, l); rounding them to nearest adds E and F with
+    A person's rows are stacked as X (k, d) and Y (k, l), k = `max_rows`; rounding them to nearest adds E and F with
     ``||E|| <= sqrt(k d)/2`` and ``||F|| <= sqrt(k l)/2`` in the Frobenius norm. ``||X'X||`` is the squared Schatten
-    4-norm of X, so with ``||X'X|| <= a`` that of X + E is at most ``(sqrt(a) + sqrt(k d)/2)**2``. And
-    ``||(X + E)'(Y + F)|| <= ||X'Y|| + ||E|| ||Y|| + ||X||_2 ||F|| + ||E|| ||F||``, with ``||X||_2 <= sqrt(a)`` and
-    ``||Y||**2`` at most k times the squared bound of a row. No block exceeds what its rows' bounds allow.
+    4-norm of X, so with ``||X'X|| <= a`` that of X + E is at most ``(sqrt(a) + sqrt(k d)/2)**2``. And ``||(X + E)'(Y +
+    F)|| <= ||X'Y|| + ||E|| ||Y|| + ||X||_2 ||F|| + ||E|| ||F||``, with ``||X||_2 <= sqrt(a)`` and ``||Y||**2`` at most
+    k times the squared bound of a row. No block exceeds what its rows' bounds allow. All bounds are in grid units,
+    those of rows as `padded_squared_bound` gives them, those of blocks before rounding, if there are any.
 
-    Parameters
-    ----------
-    max_rows : int
-        k, the most rows of a person.
-    squared_bound_x, squared_bound_y : int
-        Largest squared norms of a rounded row and of its outcome row (`padded_squared_bound`), in grid units.
-    n_features, n_outcomes : int
-        d and l.
-    block_xx, block_xy : Fraction, optional
-        Bounds on ``||X'X||`` and ``||X'Y||`` before rounding, in grid units; none beyond that of the rows if omitted.
-
-    Returns
-    -------
-    tuple of int
-        The largest ``||X'X||**2`` and ``||X'Y||**2`` of rounded rows.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
     >>> from fractions import Fraction
     >>> from dpfast.privacy import padded_squared_block_bounds
     >>> padded_squared_block_bounds(2, 100, 100, n_features=2, n_outcomes=1, block_xx=Fraction(64))

@@ -54,9 +54,10 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpfast import _arguments as check
-from dpfast.privacy import _rounding as rounding
+from dpfast.privacy import rounding
+from dpfast.privacy._search import largest_within
 from dpfast.privacy._spherical import ACCURACY, log_divergence
-from dpfast.privacy.gaussian import gaussian_delta, gaussian_scale
+from dpfast.privacy.gaussian import delta_for, gaussian_delta, gaussian_scale
 
 #: The default beta is the largest whose alpha is at most this many times that of noise of fixed size.
 ALPHA_OVER_FLOOR = 1.25
@@ -68,6 +69,8 @@ _EXTREME = 1e30
 _BETA_WITHOUT_PRIVACY = 100.0
 _SEARCHED_ALPHAS_OVER_FLOOR = (1.001, 8.0)
 _SEARCH_POINTS = 25
+# Logarithm of delta that a search may leave unused.
+_SLACK = 1e-9
 
 
 @dataclass(frozen=True)
@@ -104,26 +107,11 @@ class SmoothGaussian:
     beta: float
 
     def scale(self, smooth_sensitivity: float, tau: float = 0.0) -> float:
-        """Return the standard deviation of the noise, ``alpha (smooth_sensitivity + 2 tau)``, rounded up.
+        """Return the standard deviation of the noise, ``alpha (smooth_sensitivity + 2 tau)``, rounded up; private as S.
 
-        Parameters
-        ----------
-        smooth_sensitivity : float
-            The smooth bound S on the local sensitivity, nonnegative. As computed it is at least the exact one.
-        tau : float
-            Public bound on the L2 error of the statistic **as computed**, at least 0: two computed statistics lie at
-            most ``local sensitivity + 2 tau`` apart. It is the same for all data, and so leaves S as smooth as it is:
-            (S + c)/(S' + c) lies between S/S' and 1.
-
-        Returns
-        -------
-        float
-            In the units of the statistic. Private where S is.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If an argument is out of its range or of the wrong type, or the result is beyond the largest float.
+        S as computed is at least the exact one. `tau` is a public bound on the L2 error of the statistic **as
+        computed**: two computed statistics lie at most ``local sensitivity + 2 tau`` apart. It is the same for all
+        data, and so leaves S as smooth as it is: (S + c)/(S' + c) lies between S/S' and 1.
         """
         bound = Fraction(check.nonnegative("smooth_sensitivity", smooth_sensitivity))
         scale = rounding.up(Fraction(self.alpha) * (bound + 2 * Fraction(check.nonnegative("tau", tau))))
@@ -134,20 +122,8 @@ class SmoothGaussian:
     def smoothness(self, relative_error: float = 2.0**-40) -> float:
         """Return the beta that the exact bound S**2 must be smooth with: `beta` less what rounding takes.
 
-        Parameters
-        ----------
-        relative_error : float
-            Public u with ``S <= smooth_sensitivity as computed <= (1 + u) S``, in [0, 1].
-
-        Returns
-        -------
-        float
-            ``beta - 2 u`` and a little less: `scale` rounds too.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If the error is out of its range or of the wrong type, or leaves nothing of beta.
+        That is ``beta - 2 u`` and a little less, as `scale` rounds too, for a public u = `relative_error` in [0, 1]
+        with ``S <= smooth_sensitivity as computed <= (1 + u) S``.
         """
         error = check.real("relative_error", relative_error)
         if not 0.0 <= error <= 1.0:
@@ -186,10 +162,8 @@ def smooth_gaussian(epsilon: float, delta: float, dim: int, beta: float | None =
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         If an argument is out of its range, or no alpha gives the target at this beta.
-    TypeError
-        If an argument is of the wrong type.
 
     References
     ----------
@@ -207,9 +181,7 @@ def smooth_gaussian(epsilon: float, delta: float, dim: int, beta: float | None =
     epsilon = check.positive_or_inf("epsilon", epsilon)
     dim = check.positive_integer("dim", dim)
     given = None if beta is None else check.positive("beta", beta)
-    if epsilon == math.inf and check.real("delta", delta) == 0.0:
-        return SmoothGaussian(0.0, math.inf if given is None else given)
-    delta = check.delta_value(delta)
+    delta = delta_for(epsilon, delta)
     if epsilon == math.inf:
         return SmoothGaussian(0.0, math.inf if given is None else given)
     if given is None:
@@ -221,27 +193,8 @@ def smooth_gaussian(epsilon: float, delta: float, dim: int, beta: float | None =
 def smooth_gaussian_delta(alpha: float, beta: float, epsilon: float, dim: int) -> float:
     """Delta that noise with a smooth variance provides at an epsilon.
 
-    Parameters
-    ----------
-    alpha : float
-        Noise per unit of local sensitivity, at least 0.
-    beta : float
-        Largest difference of the logarithms of neighbours' noise variances, at least 0.
-    epsilon : float
-        At least 0.
-    dim : int
-        Number of coordinates that get noise, at least 1.
-
-    Returns
-    -------
-    float
-        The smallest delta, rounded up by less than 1e-8 relative; an upper bound on it for ``dim=1`` (that of two
-        coordinates) and for ``alpha < 1/sqrt(2 epsilon)``. 1 for an alpha of 0, 0 for an infinite epsilon.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
+    The smallest delta, rounded up by less than 1e-8 relative; an upper bound on it for ``dim=1`` (that of two
+    coordinates) and for ``alpha < 1/sqrt(2 epsilon)``. 1 for an alpha of 0, 0 for an infinite epsilon.
 
     Examples
     --------
@@ -267,29 +220,10 @@ def smooth_gaussian_delta(alpha: float, beta: float, epsilon: float, dim: int) -
 def best_beta(epsilon: float, delta: float, dim: int, variance: Callable[[float], float]) -> float:
     """Beta that makes ``alpha(beta)**2 * variance(beta)``, the noise to be expected, least.
 
-    Parameters
-    ----------
-    epsilon : float
-        Positive and finite.
-    delta : float
-        In (0, 1).
-    dim : int
-        Number of coordinates that get noise, at least 1.
-    variance : callable
-        The square of the smooth sensitivity to be expected at a beta, positive and not rising with beta. **From public
-        values only** (a guess at how often states are visited, say): a beta chosen from the data is not covered by the
-        guarantee.
-
-    Returns
-    -------
-    float
-        Among the betas whose alpha is between 1.001 and 8 times `gaussian_scale`; below, alpha has nothing left to
-        gain, and above variance would have to fall 64 times.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type, or the variance is not positive.
+    `variance` is the square of the smooth sensitivity to be expected at a beta, positive and not rising with beta,
+    **from public values only** (a guess at how often states are visited, say): a beta chosen from the data is not
+    covered by the guarantee. Searched are the betas whose alpha is between 1.001 and 8 times `gaussian_scale`; below,
+    alpha has nothing left to gain, and above variance would have to fall 64 times.
 
     Examples
     --------
@@ -349,7 +283,7 @@ def _smallest_alpha(epsilon: float, delta: float, dim: int, beta: float) -> floa
             f"beta = {beta:.6g} is too large: no noise with such different variances is ({epsilon:g}, {delta:g})-DP in "
             f"{dim} dimensions. The default is {usual:.3g}"
         )
-    distance = _largest(lambda distance: _log_delta(distance, beta, epsilon, dim), target, 1.0 / floor)
+    distance = largest_within(lambda one: _log_delta(one, beta, epsilon, dim), target, 1.0 / floor, slack=_SLACK)
     # 1/alpha is rounded up where it is put back in, hence two more roundings here.
     return rounding.up(1 / Fraction(distance)) * (1.0 + 2.0**-51)
 
@@ -357,32 +291,5 @@ def _smallest_alpha(epsilon: float, delta: float, dim: int, beta: float) -> floa
 @lru_cache(maxsize=1024)
 def _largest_beta(alpha: float, epsilon: float, delta: float, dim: int) -> float:
     distance = math.nextafter(1.0 / alpha, math.inf)
-    return _largest(lambda beta: _log_delta(distance, beta, epsilon, dim), math.log(delta), epsilon / (dim + 50.0))
-
-
-def _largest(function: Callable[[float], float], target: float, guess: float) -> float:
-    """Return nearly the largest positive number at which an increasing function is at most the target, and it is.
-
-    Secant steps in the logarithm of the number, bracketed, with Illinois's rule against a side that stays.
-    """
-    low = high = guess
-    at_low = at_high = function(guess) - target
-    factor = 1.5
-    while at_low > 0.0:
-        high, at_high = low, at_low
-        low, factor = low / factor, min(factor * factor, 16.0)
-        at_low = function(low) - target
-    while at_high <= 0.0:
-        low, at_low = high, at_high
-        high, factor = high * factor, min(factor * factor, 16.0)
-        at_high = function(high) - target
-    weight_low, weight_high = at_low, at_high
-    while high - low > 1e-12 * low and at_low < -1e-9:
-        share = weight_low / (weight_low - weight_high)
-        middle = low * (high / low) ** min(max(share, 1e-3), 1.0 - 1e-3)
-        at_middle = function(middle) - target
-        if at_middle <= 0.0:
-            low, at_low, weight_low, weight_high = middle, at_middle, at_middle, 0.5 * weight_high
-        else:
-            high, at_high, weight_high, weight_low = middle, at_middle, at_middle, 0.5 * weight_low
-    return low
+    guess = epsilon / (dim + 50.0)
+    return largest_within(lambda one: _log_delta(distance, one, epsilon, dim), math.log(delta), guess, slack=_SLACK)

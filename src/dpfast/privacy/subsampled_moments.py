@@ -26,53 +26,27 @@ from functools import cached_property
 from typing import Any
 
 from dpfast import _arguments as check
-from dpfast.privacy import _rounding as rounding
+from dpfast.privacy import rounding
+from dpfast.privacy._search import bisected, first_that_holds, least_at
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_mu, gaussian_scale
-from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
+from dpfast.privacy.moment_scales import MomentScales, block_costs, moment_mu, moment_scales
+from dpfast.privacy.rounding import ROUND_UP
 from dpfast.privacy.sensitivity import xx_sensitivity, xy_sensitivity
 from dpfast.privacy.subsampling import inner_epsilon, sample_sizes
 
-# More than the rounding errors of five operations on positive numbers.
-_ROUND_UP = 1.0 + 2.0**-49
 _SPLITS_TRIED = 33
-_MAX_TRIES = 60
 _SHRINKAGES = 26
+# Of a share, or of the logarithm of a ratio: an error of it costs its square.
+_TOLERANCE = 1e-3
 
 
 def subsampled_moment_delta(
-    scales: MomentScales,
-    epsilon: float,
-    n_sampled: int,
-    n_total: int,
-    bound_x: float,
-    bound_y: float,
-    *,
-    n_features: int,
-    n_outcomes: int | None = None,
-    nonnegative: bool = False,
+    scales: MomentScales, epsilon: float, n_sampled: int, n_total: int, bound_x: float, bound_y: float, **kind: Any
 ) -> float:
     """Return a delta for which noisy moments, xx from a secret sample and xy from all rows, are (epsilon, delta)-DP.
 
-    Parameters
-    ----------
-    scales : MomentScales
-        The noise on xx, the sum over the sample as it is, and on xy, the sum over all rows.
-    epsilon : float
-        At least 0.
-    n_sampled, n_total : int
-        Rows in the sample and in all, ``1 <= n_sampled <= n_total``. Replace-one: both are public.
-    bound_x, bound_y, n_features, n_outcomes, nonnegative
-        As for `moment_mu`.
-
-    Returns
-    -------
-    float
-        The better of two bounds, rounded up.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
+    The noise is on xx, the sum over the sample as it is, and on xy, the sum over all rows; `n_features`, `n_outcomes`
+    and `nonnegative` are as for `moment_mu`. The better of two bounds, rounded up.
 
     References
     ----------
@@ -85,7 +59,7 @@ def subsampled_moment_delta(
     >>> subsampled_moment_delta(MomentScales(xx=4.0, xy=20.0), 1.0, 1000, 10_000, 1.0, 1.0, n_features=5) < 1e-6
     True
     """
-    pair = _pair(n_sampled, n_total, bound_x, bound_y, n_features, n_outcomes, nonnegative)
+    pair = _pair(n_sampled, n_total, bound_x, bound_y, **kind)
     return pair.delta(scales, check.epsilon_value(epsilon))
 
 
@@ -97,38 +71,14 @@ def subsampled_moment_scales(
     bound_x: float,
     bound_y: float,
     weights: Mapping[str, float] | None = None,
-    *,
-    n_features: int,
-    n_outcomes: int | None = None,
-    nonnegative: bool = False,
+    **kind: Any,
 ) -> MomentScales:
     """Noise on xx over a secret sample and on xy over all rows, for both to be (epsilon, delta)-DP under replace-one.
 
-    Minimises ``weights["xx"] * (scales.xx * n_total/n_sampled)**2 + weights["xy"] * scales.xy**2``: the sum over the
-    sample estimates that over all rows once it is multiplied by n_total/n_sampled, and so is its noise.
-
-    Parameters
-    ----------
-    epsilon : float
-        Target for the pair, positive; ``float("inf")`` means no noise.
-    delta : float
-        Target for the pair, in (0, 1).
-    n_sampled, n_total : int
-        Rows in the sample and in all, ``1 <= n_sampled <= n_total``.
-    bound_x, bound_y, n_features, n_outcomes, nonnegative
-        As for `moment_scales`.
-    weights : mapping of str to float, optional
-        Costs of the noise variances of both estimates, "xx" and "xy", positive; default 1 each.
-
-    Returns
-    -------
-    MomentScales
-        ``xx`` belongs to the sum over the sample as it is. `subsampled_moment_delta` of it is at most ``delta``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
+    Minimises ``weights["xx"] * (scales.xx * n_total/n_sampled)**2 + weights["xy"] * scales.xy**2``, by default with
+    equal weights: the sum over the sample, to which ``scales.xx`` belongs as it is, estimates that over all rows once
+    it is multiplied by n_total/n_sampled, and so is its noise. Keywords as for `subsampled_moment_delta`, which is at
+    most ``delta``.
 
     References
     ----------
@@ -144,28 +94,25 @@ def subsampled_moment_scales(
     True
     """
     epsilon = check.positive_or_inf("epsilon", epsilon)
-    pair = _pair(n_sampled, n_total, bound_x, bound_y, n_features, n_outcomes, nonnegative)
-    costs = _costs(weights)
+    pair = _pair(n_sampled, n_total, bound_x, bound_y, **kind)
+    costs = block_costs(weights, True, ("xx", "xy"))
+    if len(costs) < 2:
+        raise ValueError(f"weights must name 'xx' and 'xy', got {sorted(costs)}")
     if epsilon == math.inf:
         return MomentScales(xx=0.0, xy=0.0)
     delta = check.delta_value(delta)
     in_sample = {"xx": costs["xx"] * (n_total / n_sampled) ** 2, "xy": costs["xy"]}
 
     def cost(scales: MomentScales) -> float:
-        return in_sample["xx"] * scales.xx**2 + in_sample["xy"] * scales.xy**2
+        return scales.cost(in_sample)
 
     # With all rows in the sample the second bound is the joint Gaussian calibration itself.
     candidates = [_best_conditioned(pair, epsilon, delta, in_sample, cost)]
     if n_sampled < n_total:
         candidates.append(_best_amplified(pair, epsilon, delta, cost))
     best = min(candidates, key=cost)
-    growth = 1.0
-    for attempt in range(_MAX_TRIES):
-        scales = MomentScales(xx=best.xx * growth, xy=best.xy * growth)
-        if pair.delta(scales, epsilon) <= delta:
-            return _tightened(pair, epsilon, delta, scales)
-        growth = 1.0 + 2.0 ** (attempt - 50)
-    raise ValueError("the arguments ask for noise beyond the range of floats")
+    found = first_that_holds(lambda extra: best.times(1.0 + extra), lambda scales: pair.delta(scales, epsilon) <= delta)
+    return _tightened(pair, epsilon, delta, found)
 
 
 @dataclass(frozen=True)
@@ -198,7 +145,7 @@ class _Pair:
             return in_sample
         outside = gaussian_delta(scale_xy, epsilon, self.xy_sensitivity)
         # The pair moves at least as far as one of it alone, so this grows with gamma.
-        return (self.gamma * in_sample + (1.0 - self.gamma) * outside) * _ROUND_UP
+        return (self.gamma * in_sample + (1.0 - self.gamma) * outside) * ROUND_UP
 
     def amplified(self, scales: MomentScales, epsilon: float) -> float:
         """Return the least delta over splits of epsilon; whichever split is best, its delta is one that holds."""
@@ -208,16 +155,15 @@ class _Pair:
         deltas = [self.split_delta(scales, epsilon, share) for share in shares]
         index = deltas.index(min(deltas))
         width = 1.0 / (_SPLITS_TRIED + 1)
-        share = _golden(
-            lambda share: self.split_delta(scales, epsilon, share), shares[index] - width, shares[index] + width
-        )
+        around = shares[index] - width, shares[index] + width
+        share = least_at(lambda share: self.split_delta(scales, epsilon, share), *around, _TOLERANCE * width)
         return min(deltas[index], self.split_delta(scales, epsilon, share))
 
     def split_delta(self, scales: MomentScales, epsilon: float, share: float) -> float:
         of_sample, of_all = _split(epsilon, share)
         first = gaussian_delta(scales.xx, inner_epsilon(of_sample, self.gamma), self.xx_sensitivity)
         second = gaussian_delta(scales.xy, of_all, self.xy_sensitivity)
-        return (self.gamma * first + second) * _ROUND_UP
+        return (self.gamma * first + second) * ROUND_UP
 
 
 def _pair(
@@ -226,8 +172,8 @@ def _pair(
     bound_x: float,
     bound_y: float,
     n_features: int,
-    n_outcomes: int | None,
-    nonnegative: bool,
+    n_outcomes: int | None = None,
+    nonnegative: bool = False,
 ) -> _Pair:
     sampled, total = sample_sizes(n_sampled, n_total)
     shape: dict[str, Any] = {"adjacency": "replace_one", "n_features": n_features}
@@ -240,16 +186,6 @@ def _pair(
         lambda scales: moment_mu(scales, bound_x, bound_y, **shape, **outcomes),
         lambda mu, weights: moment_scales(mu, bound_x, bound_y, weights, **shape, **outcomes),
     )
-
-
-def _costs(weights: Mapping[str, float] | None) -> dict[str, float]:
-    if weights is None:
-        return {"xx": 1.0, "xy": 1.0}
-    if not isinstance(weights, Mapping):
-        raise TypeError(f"weights must map block names to positive numbers, got {type(weights).__name__}")
-    if set(weights) != {"xx", "xy"}:
-        raise ValueError(f"weights must name 'xx' and 'xy', got {sorted(map(str, weights))}")
-    return {block: check.positive(f"weights[{block!r}]", weight) for block, weight in weights.items()}
 
 
 def _split(total: float, share: float) -> tuple[float, float]:
@@ -272,17 +208,13 @@ def _best_conditioned(
         shape = pair.joint_scales(mu, {"xx": weights["xx"], "xy": weights["xy"] * math.exp(tilt)})
         whole = pair.joint_mu(shape)
         # The shape meets the budget unsampled; noise shrinks by what sampling gives, at most to what xy alone needs.
-        low, high = 0.0, 1.0
-        for _ in range(32):
-            middle = 0.5 * (low + high)
-            # mu is inverse to the noise.
-            claimed = pair.mixed(epsilon, whole / middle, shape.xy * middle)
-            low, high = (low, middle) if claimed <= delta else (middle, high)
-        return MomentScales(xx=shape.xx * high, xy=shape.xy * high)
+        # mu is inverse to the noise.
+        _, high = bisected(lambda times: pair.mixed(epsilon, whole / times, shape.xy * times) > delta, 0.0, 1.0, 32)
+        return shape.times(high)
 
     if pair.n_sampled == pair.n_total:
         return pair.joint_scales(mu, weights)
-    return at_tilt(_golden(lambda tilt: cost(at_tilt(tilt)), -6.0, 6.0))
+    return at_tilt(least_at(lambda tilt: cost(at_tilt(tilt)), -6.0, 6.0, _TOLERANCE))
 
 
 def _best_amplified(pair: _Pair, epsilon: float, delta: float, cost: Callable[[MomentScales], float]) -> MomentScales:
@@ -298,9 +230,9 @@ def _best_amplified(pair: _Pair, epsilon: float, delta: float, cost: Callable[[M
         )
 
     def least(epsilon_share: float) -> MomentScales:
-        return at(epsilon_share, _golden(lambda share: cost(at(epsilon_share, share)), 1e-3, 1.0 - 1e-3))
+        return at(epsilon_share, least_at(lambda share: cost(at(epsilon_share, share)), 1e-3, 1.0 - 1e-3, _TOLERANCE))
 
-    return least(_golden(lambda share: cost(least(share)), 1e-3, 1.0 - 1e-3))
+    return least(least_at(lambda share: cost(least(share)), 1e-3, 1.0 - 1e-3, _TOLERANCE))
 
 
 def _tightened(pair: _Pair, epsilon: float, delta: float, scales: MomentScales) -> MomentScales:
@@ -309,29 +241,9 @@ def _tightened(pair: _Pair, epsilon: float, delta: float, scales: MomentScales) 
     They were found for one bound and one split, by searches that end early; the other bound or a better split may leave
     some of delta unused.
     """
-    low, high, tightest = 0.5, 1.0, scales
-    for _ in range(_SHRINKAGES):
-        middle = 0.5 * (low + high)
-        shrunk = MomentScales(xx=scales.xx * middle, xy=scales.xy * middle)
-        if pair.delta(shrunk, epsilon) <= delta:
-            high, tightest = middle, shrunk
-        else:
-            low = middle
-    return tightest
 
+    def too_small(factor: float) -> bool:
+        return pair.delta(scales.times(factor), epsilon) > delta
 
-def _golden(function: Callable[[float], float], low: float, high: float, steps: int = 18) -> float:
-    """Return where a function with one minimum is least, to 2e-4 of the interval (golden-section search)."""
-    ratio = (math.sqrt(5.0) - 1.0) / 2.0
-    left, right = high - ratio * (high - low), low + ratio * (high - low)
-    at_left, at_right = function(left), function(right)
-    for _ in range(steps):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - ratio * (high - low)
-            at_left = function(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + ratio * (high - low)
-            at_right = function(right)
-    return left if at_left <= at_right else right
+    # The whole of the noise is enough, and so is every factor that the search ends above.
+    return scales.times(bisected(too_small, 0.5, 1.0, _SHRINKAGES)[1])

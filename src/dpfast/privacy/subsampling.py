@@ -6,10 +6,7 @@ import math
 from fractions import Fraction
 
 from dpfast import _arguments as check
-from dpfast.privacy import _rounding as rounding
-
-# More than the rounding errors of four elementary functions.
-_ROUND_DOWN = 1.0 - 2.0**-49
+from dpfast.privacy import rounding
 
 
 def subsampled_budget(epsilon: float, delta: float, n_sampled: int, n_total: int) -> tuple[float, float]:
@@ -22,10 +19,8 @@ def subsampled_budget(epsilon: float, delta: float, n_sampled: int, n_total: int
 
     Parameters
     ----------
-    epsilon : float
-        Target for the whole, positive; ``float("inf")`` stays infinite.
-    delta : float
-        Target for the whole, at least 0 and below gamma.
+    epsilon, delta : float
+        Target for the whole: positive, inf stays infinite; at least 0 and below gamma.
     n_sampled, n_total : int
         Records in the sample and in all, ``1 <= n_sampled <= n_total``.
 
@@ -37,7 +32,7 @@ def subsampled_budget(epsilon: float, delta: float, n_sampled: int, n_total: int
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
+        If an argument is out of its range.
 
     References
     ----------
@@ -65,9 +60,12 @@ def subsampled_budget(epsilon: float, delta: float, n_sampled: int, n_total: int
 def inner_epsilon(epsilon: float, gamma: float) -> float:
     """Return the finite epsilon that may be spent on a sample for `epsilon` on the whole, rounded down.
 
-    `gamma` is the fraction sampled, below 1 and not rounded down.
+    log(1 + (exp(epsilon) - 1)/gamma); `gamma` is the fraction sampled, below 1 and not rounded down.
     """
-    return _inverse(epsilon, gamma) * _ROUND_DOWN
+    if epsilon < 1.0:
+        return math.log1p(math.expm1(epsilon) / gamma) * rounding.ROUND_DOWN
+    # Taking exp(epsilon)/gamma out of the logarithm avoids overflow.
+    return (epsilon - math.log(gamma) + math.log1p(-(1.0 - gamma) * math.exp(-epsilon))) * rounding.ROUND_DOWN
 
 
 def sample_sizes(n_sampled: object, n_total: object) -> tuple[int, int]:
@@ -77,11 +75,3 @@ def sample_sizes(n_sampled: object, n_total: object) -> tuple[int, int]:
     if sampled > total:
         raise ValueError(f"n_sampled must be at most n_total, {total}, got {sampled}")
     return sampled, total
-
-
-def _inverse(epsilon: float, gamma: float) -> float:
-    """Return log(1 + (exp(epsilon) - 1)/gamma); decreasing in gamma."""
-    if epsilon < 1.0:
-        return math.log1p(math.expm1(epsilon) / gamma)
-    # Taking exp(epsilon)/gamma out of the logarithm avoids overflow.
-    return epsilon - math.log(gamma) + math.log1p(-(1.0 - gamma) * math.exp(-epsilon))

@@ -29,35 +29,17 @@ from fractions import Fraction
 from typing import Literal
 
 from dpfast import _arguments as check
-from dpfast.privacy import _rounding as rounding
+from dpfast.privacy import rounding
 from dpfast.privacy.gaussian import gaussian_mu, scale_for_mu
 from dpfast.privacy.guarantee import Adjacency, Privacy
 from dpfast.privacy.laplace import exponential_mechanism_coefficient, laplace_scale
 
 
 def loss_range(bound_y: float, reach: float) -> float:
-    """Most that the losses ``(y - t)**2/2`` of one record differ over |t| <= reach, for |y| <= bound_y.
+    """Most that the losses ``(y - t)**2/2`` of one record differ over |t| <= reach, for |y| <= bound_y; rounded up.
 
-    Parameters
-    ----------
-    bound_y : float
-        Largest |y|, positive.
-    reach : float
-        Largest |x'theta| over the parameters allowed, positive.
+    ``(bound_y + reach)**2/2``, or ``2 bound_y reach`` where the reach is below the bound, so that no loss is 0 there.
 
-    Returns
-    -------
-    float
-        ``(bound_y + reach)**2/2``, or ``2 bound_y reach`` where the reach is below the bound, so that no loss is 0 at
-        the bound; rounded up.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
     >>> from dpfast.privacy import loss_range
     >>> loss_range(3.0, 3.0), loss_range(3.0, 1.0)
     (18.0, 6.0)
@@ -69,33 +51,9 @@ def loss_range(bound_y: float, reach: float) -> float:
 def score_rate(epsilon: float, loss_range: float, error: float = 0.0, *, adjacency: Adjacency) -> float:
     """Rate at which the exponential mechanism may weigh computed scores, ``exp(-rate * score)``, for epsilon-DP.
 
-    Parameters
-    ----------
-    epsilon : float
-        Positive and finite.
-    loss_range : float
-        As `loss_range` gives it.
-    error : float, default 0.0
-        tau: how far a computed score may be from the exact one, up to a shift that all share, whatever the data.
-    adjacency : {"replace_one", "add_remove"}
-        Which tables are neighbours.
-
-    Returns
-    -------
-    float
-        ``epsilon/(2 loss_range + 4 error)`` under replace-one, ``epsilon/(loss_range + 4 error)`` under add/remove,
-        rounded down; in the inverse units of the scores.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
-
-    Examples
-    --------
-    >>> from dpfast.privacy import score_rate
-    >>> score_rate(1.0, 18.0, adjacency="add_remove") * 18.0
-    1.0
+    ``epsilon/(2 loss_range + 4 error)`` under replace-one, ``epsilon/(loss_range + 4 error)`` under add/remove, rounded
+    down; `error` is tau: how far a computed score may be from the exact one, up to a shift that all share, whatever the
+    data.
     """
     check.adjacency_value(adjacency)
     records = 2 if adjacency == "replace_one" else 1
@@ -108,19 +66,7 @@ def score_rate(epsilon: float, loss_range: float, error: float = 0.0, *, adjacen
 
 @dataclass(frozen=True)
 class VoteNoise:
-    """The noise on counts of votes.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        The guarantee of the noisy counts; its delta is 0 for Laplace noise.
-    mechanism : {"Laplace", "Gaussian"}
-        The law, drawn for every count.
-    scale : float
-        Its scale, or standard deviation, in votes.
-    mu : float, optional
-        Gaussian-differential-privacy parameter of Gaussian noise.
-    """
+    """Noise on every count of votes, its scale in votes; `mu` is that of Gaussian noise."""
 
     privacy: Privacy
     mechanism: Literal["Laplace", "Gaussian"]
@@ -129,28 +75,10 @@ class VoteNoise:
 
 
 def vote_noise(privacy: Privacy, size: int, n_features: int) -> VoteNoise:
-    """Least noise, by its variance, for counts of votes that a person moves by what one block votes.
+    """Least noise, by its variance, for counts of votes that a person moves by what one block votes: `size` at most.
 
-    Parameters
-    ----------
-    privacy : Privacy
-        The guarantee wanted. Laplace noise does without its delta.
-    size : int
-        Most votes of a block.
-    n_features : int
-        What can be voted for.
+    Laplace noise does without the delta of `privacy`.
 
-    Returns
-    -------
-    VoteNoise
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong type, or epsilon is infinite.
-
-    Examples
-    --------
     >>> from dpfast import Privacy
     >>> from dpfast.privacy import vote_noise
     >>> round(vote_noise(Privacy(1.0), 3, 60).scale, 6)
@@ -160,9 +88,7 @@ def vote_noise(privacy: Privacy, size: int, n_features: int) -> VoteNoise:
     """
     size = check.positive_integer("size", size)
     moved = min(2 * size, check.positive_integer("n_features", n_features))
-    if math.isinf(privacy.epsilon):
-        raise ValueError("epsilon must be finite: without noise there is nothing to calibrate")
-    epsilon, delta = privacy.target
+    epsilon, delta = privacy.finite_target
     laplace = laplace_scale(epsilon, float(moved))
     if delta > 0.0:
         mu = gaussian_mu(epsilon, delta)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpfast import _arguments as check
-from dpfast.privacy import _rounding as rounding
+from dpfast.privacy import rounding
 from dpfast.privacy.block_moments import BlockBounds
 from dpfast.privacy.sensitivity import padded_squared_block_bounds
 

@@ -29,7 +29,7 @@ from dpfast._quiet import quiet
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import first_visits as kernel
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
-from dpfast.privacy import _rounding as rounding
+from dpfast.privacy import rounding
 
 # A range has between 2**30 and 2**31 units: so 2**31 trajectories still sum in 64 bits.
 _LOG2_UNITS = 30

@@ -30,7 +30,7 @@ from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import diagonal_moments
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.threads import resolve_n_threads
-from dpfast.privacy import _rounding as rounding
+from dpfast.privacy import rounding
 from dpfast.privacy.block_moments import BlockBounds
 from dpfast.statistics.accumulator import GramAccumulator, PersonAccumulator
 from dpfast.statistics.gram import person_block_bounds, rounded_bound

@@ -1,0 +1,76 @@
+"""Searches that calibrations share; what they return is put back in and checked, so none needs to be exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+_TRIES = 48
+
+
+def first_that_holds(
+    candidate: Callable[[float], Found],
+    holds: Callable[[Found], bool],
+    otherwise: str = "the arguments ask for noise beyond the range of floats",
+) -> Found:
+    """Return the first candidate that holds, each made with a little more to spare: (2^k - 1) 2^-52, k = 0, 1, ...
+
+    Almost always the first does; more are needed where rounding an answer moves what is checked by more than a margin.
+    """
+    for attempt in range(_TRIES):
+        found = candidate((2.0**attempt - 1.0) * 2.0**-52)
+        if holds(found):
+            return found
+    raise ValueError(otherwise)
+
+
+def largest_within(
+    function: Callable[[float], float], target: float, guess: float, *, precision: float = 1e-12, slack: float = 0.0
+) -> float:
+    """Return nearly the largest positive number at which an increasing function is at most the target, and it is.
+
+    To the (relative) precision, or within `slack` of the target. Secant steps in the logarithm of the number,
+    bracketed, with Illinois's rule against a side that stays.
+    """
+    low = high = guess
+    at_low = at_high = function(guess) - target
+    factor = 1.5
+    while at_low > 0.0:
+        high, at_high = low, at_low
+        low, factor = low / factor, min(factor * factor, 16.0)
+        at_low = function(low) - target
+    while at_high <= 0.0:
+        low, at_low = high, at_high
+        high, factor = high * factor, min(factor * factor, 16.0)
+        at_high = function(high) - target
+    weight_low, weight_high = at_low, at_high
+    while high - low > precision * low and at_low < -slack:
+        share = weight_low / (weight_low - weight_high)
+        middle = low * (high / low) ** min(max(share, 1e-3), 1.0 - 1e-3)
+        if not low < middle < high:
+            break
+        at_middle = function(middle) - target
+        if at_middle <= 0.0:
+            low, at_low, weight_low, weight_high = middle, at_middle, at_middle, 0.5 * weight_high
+        else:
+            high, at_high, weight_high, weight_low = middle, at_middle, at_middle, 0.5 * weight_low
+    return low
+
+
+def bisected(holds: Callable[[float], bool], low: float, high: float, steps: int) -> tuple[float, float]:
+    """Halve an interval between a number that holds, at its low end, and one that does not."""
+    for _ in range(steps):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
+
+
+def least_at(cost: Callable[[float], float], low: float, high: float, tolerance: float = 1e-5) -> float:
+    """Return where a function with one minimum is least within an interval, about."""
+    from scipy.optimize import minimize_scalar  # takes longer to import than all of dpfast.privacy
+
+    return float(minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": tolerance}).x)
