@@ -1,18 +1,20 @@
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+_FloatArray = NDArray[np.float64]
 
 class LossSums:
     def __init__(
         self,
-        rows: FloatArray,
-        outcomes: FloatArray,
+        rows: _FloatArray,
+        outcomes: _FloatArray,
         *,
         kind: str,
         width: float = 1.0,
         threshold: float = 1.0,
         level: int = -1,
     ) -> None: ...
-    def model(self, theta: FloatArray, start: int, stop: int, gradient: FloatArray, hessian: FloatArray) -> float: ...
-    def precise_gradient(self, theta: FloatArray, start: int, stop: int, gradient: FloatArray) -> None: ...
+    def model(
+        self, theta: _FloatArray, start: int, stop: int, gradient: _FloatArray, hessian: _FloatArray
+    ) -> float: ...
+    def precise_gradient(self, theta: _FloatArray, start: int, stop: int, gradient: _FloatArray) -> None: ...

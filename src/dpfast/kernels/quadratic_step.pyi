@@ -1,7 +1,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+_FloatArray = NDArray[np.float64]
 
 class ProximalSteps:
     def __init__(
@@ -12,28 +12,28 @@ class ProximalSteps:
         step: float,
         set_name: str,
         radius: float = 0.0,
-        bounds: tuple[FloatArray, FloatArray] | None = None,
+        bounds: tuple[_FloatArray, _FloatArray] | None = None,
         level: int = -1,
     ) -> None: ...
-    def step_along(self, x: FloatArray, gradient: FloatArray, out: FloatArray) -> bool: ...
+    def step_along(self, x: _FloatArray, gradient: _FloatArray, out: _FloatArray) -> bool: ...
 
-def extrapolate(momentum: float, x: FloatArray, last: FloatArray, ahead: FloatArray) -> None: ...
+def extrapolate(momentum: float, x: _FloatArray, last: _FloatArray, ahead: _FloatArray) -> None: ...
 
 class QuadraticSteps(ProximalSteps):
     def __init__(
         self,
-        matrix: FloatArray,
-        transposed: FloatArray | None,
-        linear: FloatArray,
+        matrix: _FloatArray,
+        transposed: _FloatArray | None,
+        linear: _FloatArray,
         *,
         diagonal: tuple[float, float],
         weight: float,
         step: float,
         set_name: str,
         radius: float = 0.0,
-        bounds: tuple[FloatArray, FloatArray] | None = None,
+        bounds: tuple[_FloatArray, _FloatArray] | None = None,
         level: int = -1,
     ) -> None: ...
-    def gradient(self, x: FloatArray, out: FloatArray) -> None: ...
-    def step(self, x: FloatArray, out: FloatArray) -> bool: ...
-    def accelerate(self, momentum: float, n_steps: int, x: FloatArray, last: FloatArray) -> None: ...
+    def gradient(self, x: _FloatArray, out: _FloatArray) -> None: ...
+    def step(self, x: _FloatArray, out: _FloatArray) -> bool: ...
+    def accelerate(self, momentum: float, n_steps: int, x: _FloatArray, last: _FloatArray) -> None: ...
