@@ -175,13 +175,14 @@ class _FixedPointCells(Cells):
         values = self._values[start:stop]
         if 1 <= self._shift <= 62:
             return self._split_words(values)
-        self._cells = np.empty(stop - start, object)
-        fractions = np.empty(stop - start)
-        for i in range(stop - start):
-            self._cells[i], left_over = self._split_integer(values.integer(i))
-            # Python divides integers with one correct rounding, however long they are.
-            fractions[i] = left_over / self._unit
-        return fractions
+        integers = [values.integer(i) for i in range(stop - start)]
+        if self._shift <= 0:
+            self._cells = np.array([integer << -self._shift for integer in integers], object)
+            return np.zeros(stop - start)
+        split = [self._split_integer(integer) for integer in integers]
+        self._cells = np.array([cell for cell, _ in split], object)
+        # Python divides integers with one correct rounding, however long they are.
+        return np.array([left_over / self._unit for _, left_over in split])
 
     def _split_words(self, values: FixedPoint) -> FloatArray:
         shift = np.uint64(self._shift)
@@ -194,8 +195,7 @@ class _FixedPointCells(Cells):
         return fractions
 
     def _split_integer(self, integer: int) -> tuple[int, int]:
-        """Return the cell of an integer, by the rounding of `_split_words`, and what is left over of `_unit`."""
-        integer <<= max(-self._shift, 0)
+        """Return the cell of an integer, by the rounding of `_split_words`, and what is left over of a unit."""
         cell = (integer + self._unit // 2) // self._unit
         return cell, integer - cell * self._unit
 
@@ -208,7 +208,11 @@ class _FixedPointCells(Cells):
         return _FixedPointCells(FixedPoint(high, low, self._values.exponent), self._grid)
 
     def fraction(self, index: int) -> Fraction:
-        return Fraction(self._split_integer(self._values.integer(index))[1], self._unit)
+        return (
+            Fraction(self._split_integer(self._values.integer(index))[1], self._unit)
+            if self._shift > 0
+            else Fraction(0)
+        )
 
     def join(self, offsets: FloatArray, start: int, released: FloatArray) -> None:
         whole = offsets.astype(np.int64)
