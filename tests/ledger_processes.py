@@ -11,7 +11,7 @@ import numpy as np
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, Release
 
-TRACED = ("_documents.py", "ledger_file.py", "accounts.py", "budget.py")
+TRACED = ("dpfast/_documents.py", "ledger/file.py", "ledger/entries.py", "ledger/ledger.py")
 WRITING = ("replace_file", "write_document", "write", "_open", "_keep", "_close")
 UNIT = Privacy(0.25, 1e-7)
 

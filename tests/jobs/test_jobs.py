@@ -226,7 +226,7 @@ def test_budget_of_a_dead_process_is_named(folder, capsys, monkeypatch):
     Job.read(path).open_ledger().reserve(Privacy(1.0, 1e-6))
     assert main(["fit", str(path)]) == 3
     assert "abandoned" not in capsys.readouterr().err
-    monkeypatch.setattr("dpfast.ledger.process.Holder.ended", lambda self: True)
+    monkeypatch.setattr("dpfast.ledger.process.Process.ended", lambda self: True)
     assert main(["fit", str(path)]) == 3
     assert "a process that has ended still holds budget: see ledger.abandoned" in capsys.readouterr().err
 

@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy
 from dpfast._documents import write_document
-from dpfast.ledger.process import Holder
+from dpfast.ledger.process import Process
 from dpfast.privacy import budget
 
 BUDGET = Privacy(1.0, 1e-6)
@@ -215,7 +215,7 @@ def test_what_a_killed_process_held_stays_counted_until_it_is_settled(path):
 
 
 def test_a_process_is_ended_only_if_that_is_certain():
-    here = Holder.here()
+    here = Process.here()
     assert not here.ended()
     assert replace(here, started=here.started + 1).ended()
     assert replace(here, boot="an earlier one").ended()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, Release
-from dpfast.ledger.ledger import plain_words
+from dpfast.ledger.report import plain_words
 
 
 def release(epsilon, delta=0.0, adjacency="replace_one", **more):

@@ -1,19 +1,20 @@
 """What a ledger adds up: numbered entries, each held or spent; and where they are kept, behind one transaction.
 
 A `Storage` gives snapshots, and drafts that are kept only if the transaction ends without an error. The ledger's rules
-are written once against that (privacy.budget), for the memory of one process as for a file that processes share.
+are written once against that (ledger.ledger), for the memory of one process as for a file that processes share.
 """
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from dpfast.kernels import transaction
-from dpfast.ledger.process import Holder
+from dpfast.ledger.process import Process
 
 if TYPE_CHECKING:
     from dpfast.ledger.release import Release
@@ -23,30 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """One cost.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        The cost.
-    holder : Holder
-        The process that reserved it.
-    since : str
-        When it did (ISO 8601, UTC).
-    releases : tuple of Release or None
-        What it paid for; None while it is only held, empty if it was forfeited.
-    unit : {"row", "person"}
-        Whose data the cost is for.
-    seed : str or None
-        What is remembered of the seed that its noise comes from, if it comes from one.
-    """
+    """One cost."""
 
     privacy: Privacy
-    holder: Holder
-    since: str
-    releases: tuple[Release, ...] | None = None
-    unit: Unit = "row"
-    seed: str | None = None
+    holder: Process  # which reserved it
+    since: str  # when it did (ISO 8601, UTC)
+    releases: tuple[Release, ...] | None = None  # what it paid for; None while only held, empty if forfeited
+    unit: Unit = "row"  # whose data it is for
+    seed: str | None = None  # what is remembered of the seed that its noise comes from, if it comes from one
 
     @property
     def promised(self) -> Privacy:
@@ -62,77 +47,92 @@ class Entry:
         return self.releases is None
 
 
-@dataclass
-class Accounts:
-    """All entries, in the order in which they were reserved. Numbers are never used twice.
+class Entries(dict[int, Entry]):
+    """All entries by number, in the order in which they were reserved. Numbers are never used twice.
 
     Not in the order of commitment: of two fits at once, that tells which one had less to read.
     """
 
-    entries: dict[int, Entry] = field(default_factory=dict)
-    next_number: int = 1
+    def __init__(self, entries: Mapping[int, Entry] | None = None, next_number: int = 1) -> None:
+        super().__init__(entries or {})
+        self.next_number = next_number
 
     def hold(self, entry: Entry) -> int:
         """Add an entry and return its number."""
         number = self.next_number
-        self.entries[number] = entry
+        self[number] = entry
         self.next_number += 1
         return number
 
     def holds(self, number: int) -> bool:
         """Whether an entry is there and held."""
-        return number in self.entries and self.entries[number].held
+        return number in self and self[number].held
 
     def spend(self, number: int, releases: tuple[Release, ...]) -> None:
         """Turn a held entry into a spent one."""
-        self.entries[number] = replace(self.entries[number], releases=releases)
+        self[number] = replace(self[number], releases=releases)
+
+    @property
+    def costs(self) -> list[Privacy]:
+        """What counts against the budget, held or spent."""
+        return [entry.privacy for entry in self.values()]
+
+    @property
+    def spent(self) -> list[Entry]:
+        """What is no longer only held."""
+        return [entry for entry in self.values() if not entry.held]
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Every recorded release, oldest first."""
+        return tuple(release for entry in self.values() for release in entry.releases or ())
 
     @property
     def unit(self) -> Unit | None:
         """Whose data everything here is for; None as long as there is nothing."""
-        return next((entry.unit for entry in self.entries.values()), None)
+        return next((entry.unit for entry in self.values()), None)
 
-    def draft(self) -> Accounts:
+    def draft(self) -> Entries:
         """Return a copy to change."""
-        return Accounts(dict(self.entries), self.next_number)
+        return Entries(self, self.next_number)
 
 
 class Storage(Protocol):
-    """Where accounts are kept."""
+    """Where entries are kept."""
 
     @property
     def path(self) -> str | None:
         """The file, if it is one."""
 
-    def read(self) -> Accounts:
+    def read(self) -> Entries:
         """Return a snapshot, not to be changed."""
 
     def seed_mark(self, seed: int) -> str:
         """Return what is remembered of a seed: the same for the same seed, and for no other."""
 
-    def transaction(self) -> AbstractContextManager[Accounts]:
+    def transaction(self) -> AbstractContextManager[Entries]:
         """Enter with a draft that nobody else can change; it is kept if the block raises nothing."""
 
 
 class MemoryStorage:
-    """Accounts of one process, for any number of its threads."""
+    """Entries of one process, for any number of its threads."""
 
     path = None
 
     def __init__(self) -> None:
-        self.accounts = Accounts()
+        self.entries = Entries()
         self.turn = transaction.Turn()
         self._process = os.getpid()
 
-    def read(self) -> Accounts:
+    def read(self) -> Entries:
         """Return a snapshot, not to be changed."""
-        return self.accounts
+        return self.entries
 
     def seed_mark(self, seed: int) -> str:
         """Return the seed itself, which never leaves the process that it was given to."""
         return str(seed)
 
-    def transaction(self) -> AbstractContextManager[Accounts]:
+    def transaction(self) -> AbstractContextManager[Entries]:
         """Enter with a draft that nobody else can change; it is kept if the block raises nothing."""
         if os.getpid() != self._process:
             raise RuntimeError(
@@ -148,14 +148,14 @@ class MemoryStorage:
         )
 
 
-class _MemoryTransaction(transaction.Bracket[Accounts]):
+class _MemoryTransaction(transaction.Bracket[Entries]):
     def __init__(self, storage: MemoryStorage) -> None:
         super().__init__(storage.turn)
         self._storage = storage
 
-    def _open(self) -> Accounts:
-        self._draft = self._storage.accounts.draft()
+    def _open(self) -> Entries:
+        self._draft = self._storage.entries.draft()
         return self._draft
 
     def _keep(self) -> None:
-        self._storage.accounts = self._draft
+        self._storage.entries = self._draft

@@ -6,11 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from dpfast import _arguments as check
-from dpfast.ledger.entries import Accounts
+from dpfast.ledger.entries import Entries
 from dpfast.privacy.rounding import ROUND_UP
 
 if TYPE_CHECKING:
-    from dpfast.ledger.release import Release
     from dpfast.privacy.guarantee import Privacy
 
 
@@ -21,30 +20,9 @@ def pure_mu(epsilon: float) -> float:
     (0, 1) over (c, c) to (1, 0) [1]_. That of mu-GDP is convex, has the same ends and passes through
     (Phi(-mu/2), Phi(-mu/2)); so it lies below the polygon if Phi(-mu/2) = c.
 
-    Parameters
-    ----------
-    epsilon : float
-        Positive and finite.
+    Rounded up; about 1.2533 epsilon where that is small.
 
-    Returns
-    -------
-    float
-        Rounded up. About 1.2533 epsilon where that is small.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If epsilon is no positive finite number.
-
-    References
-    ----------
     .. [1] Dong, J., Roth, A., Su, W. (2022). Gaussian differential privacy. Section 2.
-
-    Examples
-    --------
-    >>> from dpfast.ledger.export import pure_mu
-    >>> round(pure_mu(1.0), 4)
-    1.232
     """
     from scipy.special import erfinv, ndtri_exp
 
@@ -56,23 +34,19 @@ def pure_mu(epsilon: float) -> float:
     return float(-2.0 * ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon)))) * ROUND_UP
 
 
-def composed_event(accounts: Accounts) -> Any:
+def composed_event(entries: Entries) -> Any:
     """Return a ledger's entries as one ``ComposedDpEvent``; see `Ledger.to_dp_accounting`."""
     try:
         import dp_accounting
     except ImportError as error:
         raise ImportError("dp-accounting is not installed: pip install 'dpfast[accounting]'") from error
     events = []
-    for entry in accounts.entries.values():
+    for entry in entries.values():
         if entry.releases:
-            events += [_release_event(dp_accounting, release) for release in entry.releases]
+            events += [_cost_event(dp_accounting, release.promised, release.mu) for release in entry.releases]
         else:
             events.append(_cost_event(dp_accounting, entry.promised))
     return dp_accounting.ComposedDpEvent(events)
-
-
-def _release_event(dp_accounting: Any, release: Release) -> Any:
-    return _cost_event(dp_accounting, release.promised, release.mu)
 
 
 def _cost_event(dp_accounting: Any, cost: Privacy, mu: float | None = None) -> Any:

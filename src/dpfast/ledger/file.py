@@ -1,9 +1,9 @@
-"""A ledger's accounts in a file that any number of processes and threads share.
+"""A ledger's entries in a file that any number of processes and threads share.
 
 Reading takes a snapshot of the file, which is only ever replaced as a whole. A transaction holds an exclusive
 ``flock`` on a lock file beside it (POSIX; on a network file system, one whose locks are shared between hosts), reads,
 changes its draft, writes it to a temporary file in the same folder, flushes that to the disk, renames it into place and
-flushes the folder. Killed at any point, a process leaves the old accounts or the new ones, and its lock is gone with
+flushes the folder. Killed at any point, a process leaves the old entries or the new ones, and its lock is gone with
 it.
 
 Releases are recorded without their values: everything that says what was promised, and the shapes of the arrays.
@@ -20,15 +20,14 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from io import FileIO
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from dpfast import _arguments as check
 from dpfast._documents import read_document, write_document
 from dpfast.kernels import transaction
-from dpfast.ledger.entries import Accounts, Entry
-from dpfast.ledger.process import Holder
-from dpfast.ledger.release import Release
-from dpfast.privacy import Unit
+from dpfast.ledger.entries import Entries, Entry
+from dpfast.ledger.process import Process
+from dpfast.ledger.release import Release, unit_value
 from dpfast.privacy.guarantee import Privacy
 
 _KIND = "dpfast ledger"
@@ -38,24 +37,7 @@ Opened = TypeVar("Opened")
 
 
 class LedgerFile:
-    """Accounts in a file.
-
-    Parameters
-    ----------
-    path : str
-        The file; made by `create` if it does not exist.
-    budget : Privacy
-        Must be the file's.
-    identity : str, optional
-        Of the ledger expected there; without it, whichever is.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, has another budget or is another ledger.
-    OSError
-        If it cannot be read.
-    """
+    """Entries in a file, made by `create` if it does not exist; of this budget, and this identity if one is given."""
 
     def __init__(self, path: str, budget: Privacy, identity: str | None = None) -> None:
         self.path = path
@@ -73,7 +55,7 @@ class LedgerFile:
             with _Lock[None](path):
                 # Another process may have been first.
                 if not os.path.exists(path):
-                    holder = Holder.here()
+                    holder = Process.here()
                     _write(path, budget, f"{holder.host}-{holder.pid}-{time.time_ns()}", 1, {})
         return cls(path, budget)
 
@@ -81,9 +63,15 @@ class LedgerFile:
         # A copy in another process opens this ledger or fails; it never makes a new one.
         return type(self), (self.path, self.budget, self.identity)
 
-    def read(self) -> Accounts:
+    def read(self) -> Entries:
         """Return a snapshot, not to be changed."""
-        return self._accounts(self._content())
+        content = self._content()
+        with _well_formed(self.path):
+            records = {int(number): record for number, record in content["entries"].items()}
+            next_number = check.positive_integer("next_number", content["next_number"])
+            if any(number >= next_number for number in records):
+                raise ValueError("an entry is numbered beyond next_number")
+            return Entries({number: self._entry(number, record) for number, record in records.items()}, next_number)
 
     def seed_mark(self, seed: int) -> str:
         """Return a hash of a seed: slow, and salted with this ledger's identity.
@@ -94,14 +82,14 @@ class LedgerFile:
         digits, salt = str(seed).encode(), str(self.identity).encode()
         return hashlib.scrypt(digits, salt=salt, n=1 << 14, r=8, p=1, dklen=16).hex()
 
-    def transaction(self) -> AbstractContextManager[Accounts]:
+    def transaction(self) -> AbstractContextManager[Entries]:
         """Enter with a draft that nobody else can change; it is written if the block raises nothing."""
         return _FileTransaction(self)
 
-    def write(self, accounts: Accounts) -> None:
+    def write(self, entries: Entries) -> None:
         """Replace the file; the caller holds its lock."""
-        records = {str(number): self._record(number, entry) for number, entry in accounts.entries.items()}
-        _write(self.path, self.budget, self.identity, accounts.next_number, records)
+        records = {str(number): self._record(number, entry) for number, entry in entries.items()}
+        _write(self.path, self.budget, self.identity, entries.next_number, records)
 
     def _content(self) -> dict[str, Any]:
         try:
@@ -120,14 +108,6 @@ class LedgerFile:
             raise ValueError(f"{self.path!r} is another ledger than the one that was opened there before")
         return content
 
-    def _accounts(self, content: dict[str, Any]) -> Accounts:
-        with _well_formed(self.path):
-            entries = {int(number): self._entry(int(number), record) for number, record in content["entries"].items()}
-            accounts = Accounts(entries, check.positive_integer("next_number", content["next_number"]))
-            if any(number >= accounts.next_number for number in entries):
-                raise ValueError("an entry is numbered beyond next_number")
-        return accounts
-
     def _entry(self, number: int, record: dict[str, Any]) -> Entry:
         known = self._known.get(number)
         if known is not None and known[0] == record:
@@ -135,11 +115,11 @@ class LedgerFile:
         releases = record["releases"]
         entry = Entry(
             Privacy(record["epsilon"], record["delta"], self.budget.adjacency),
-            Holder(**record["holder"]),
+            Process(**record["holder"]),
             check.text("since", record["since"]),
             None if releases is None else tuple(Release.from_dict(release) for release in releases),
             # Entries written before there were units and marks of seeds have no such keys.
-            _unit(record.get("unit", "row")),
+            unit_value(record.get("unit", "row")),
             None if record.get("seed") is None else check.text("seed", record["seed"]),
         )
         self._known[number] = record, entry
@@ -161,19 +141,13 @@ class LedgerFile:
         }
 
 
-def _unit(value: Any) -> Unit:
-    check.choice("unit", value, get_args(Unit))
-    unit: Unit = value
-    return unit
-
-
 def _refuse_links(path: str) -> None:
-    """Refuse a file of several names: a transaction replaces one of them, the others would keep the old accounts."""
+    """Refuse a file of several names: a transaction replaces one of them, the others would keep the old entries."""
     found = os.stat(path)
     if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
         raise ValueError(
             f"path must be the ledger file's only name, but {path!r} is hard-linked: each of its names would spend the "
-            "whole budget. Remove the others, after seeing that they hold the same accounts; a symbolic link is no harm"
+            "whole budget. Remove the others, after seeing that they hold the same entries; a symbolic link is no harm"
         )
 
 
@@ -187,12 +161,7 @@ def _well_formed(path: str) -> Iterator[None]:
 
 
 def _write(path: str, budget: Privacy, identity: str | None, next_number: int, records: dict[str, Any]) -> None:
-    content = {
-        "identity": identity,
-        "budget": asdict(budget),
-        "next_number": next_number,
-        "entries": records,
-    }
+    content = {"identity": identity, "budget": asdict(budget), "next_number": next_number, "entries": records}
     # One name will do: only the holder of the lock writes, and it removes what a killed one left.
     write_document(path, _KIND, _VERSION, content, temporary=f"{path}.tmp")
 
@@ -225,12 +194,12 @@ class _Lock(transaction.Bracket[Opened]):
             self._file.close()
 
 
-class _FileTransaction(_Lock[Accounts]):
+class _FileTransaction(_Lock[Entries]):
     def __init__(self, ledger: LedgerFile) -> None:
         super().__init__(ledger.path, ledger.turn)
         self._ledger = ledger
 
-    def _locked(self) -> Accounts:
+    def _locked(self) -> Entries:
         self._draft = self._ledger.read()
         return self._draft
 

@@ -1,73 +1,23 @@
-"""What may be spent and what has been: the Ledger that adds guarantees up.
-
-Releases compose by addition of their (epsilon, delta), which holds for any mechanisms, chosen adaptively [1]_.
-Sums are of the decimal numbers that floats print as, and may pass the budget by one part in 2^40, so that shares
-computed in floating point use a budget up exactly. Calibrations aim that much below their target (`Privacy.target`), so
-what is promised is kept to the last digit.
-
-References
-----------
-.. [1] Dwork, C., Roth, A. (2014). The Algorithmic Foundations of Differential Privacy, Theorem B.1.
-"""
+"""What may be spent and what has been: the Ledger that adds guarantees up (dpfast.ledger.sums)."""
 
 from __future__ import annotations
 
-import math
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any
 
 from dpfast import _arguments as check
 from dpfast.kernels import transaction
-from dpfast.ledger.entries import Accounts, Entry, MemoryStorage, Storage
-from dpfast.ledger.process import Holder
-from dpfast.ledger.release import Release, now
+from dpfast.ledger.entries import Entries, Entry, MemoryStorage, Storage
+from dpfast.ledger.process import Process
+from dpfast.ledger.release import Release, now, unit_value
+from dpfast.ledger.report import report_lines
+from dpfast.ledger.sums import promised, remaining, spent, within
 from dpfast.privacy import Unit
-from dpfast.privacy.guarantee import SLACK, Privacy
-
-if TYPE_CHECKING:
-    from dpfast.ledger.file import LedgerFile
-
-_NEIGHBOURS = {
-    "replace_one": "one person's record is replaced by any other; the number of people is public",
-    "add_remove": "one person's record comes or goes; the number of people is private",
-}
+from dpfast.privacy.guarantee import Privacy
 
 
 class BudgetExceeded(ValueError):
     """A release would cost more than the ledger has left; nothing was spent."""
-
-
-class _Sum:
-    """An exact sum of the decimal numbers that floats print as; infinite once an infinite term has been added."""
-
-    def __init__(self, values: Iterable[float]) -> None:
-        # Equal terms are added at once: a ledger has many.
-        terms = Counter(values)
-        self.infinite = terms.pop(math.inf, 0) > 0
-        self.exact = sum((Fraction(repr(value)) * count for value, count in terms.items()), Fraction(0))
-
-    def within(self, budget: float) -> bool:
-        """Whether the sum passes a budget by the slack that calibrations leave, at most."""
-        return budget == math.inf or (
-            not self.infinite and self.exact <= Fraction(repr(budget)) * Fraction(1.0 + SLACK)
-        )
-
-    def left_of(self, budget: float) -> float:
-        """Return what remains of a budget, at least 0."""
-        if budget == math.inf:
-            return math.inf
-        return 0.0 if self.infinite else float(max(Fraction(repr(budget)) - self.exact, Fraction(0)))
-
-    def __float__(self) -> float:
-        return math.inf if self.infinite else float(self.exact)
-
-
-def _sums(costs: Iterable[Privacy]) -> tuple[_Sum, _Sum]:
-    terms = list(costs)
-    return _Sum(cost.epsilon for cost in terms), _Sum(cost.delta for cost in terms)
 
 
 class Reservation(transaction.Bracket["Reservation"]):
@@ -109,18 +59,13 @@ class Reservation(transaction.Bracket["Reservation"]):
     def commit(self, *releases: Release) -> None:
         """Turn the reservation into spent budget, recorded by the releases it paid for.
 
-        Parameters
-        ----------
-        *releases : Release
-            What the cost was for; together they cost no more than what is held. Their time is set to that of the
-            reservation: the time of the commitment would tell how long the data took to read.
+        Together they cost no more than what is held, under its adjacency and for its unit. Their time is set to that of
+        the reservation: the time of the commitment would tell how long the data took to read.
 
         Raises
         ------
-        ValueError
-            If the reservation is no longer open, or the releases cost more or have another adjacency or unit.
-        TypeError
-            If one is not a Release.
+        ValueError, TypeError
+            If the reservation is no longer open, or a release not of that kind.
         RuntimeError
             In a forked copy of the process.
         """
@@ -191,12 +136,9 @@ class Ledger:
 
     Raises
     ------
-    TypeError
-        If the budget is not a Privacy, or the path not a path.
-    ValueError
-        If the file is damaged, is no ledger, is hard-linked, or has another budget or unit; it is then left as it is.
-    OSError
-        If the file cannot be read, or not be made.
+    ValueError, TypeError, OSError
+        If an argument is not of its kind, or the file is damaged, is no ledger, is hard-linked, has another budget or
+        unit, or cannot be read or made; it is then left as it is.
 
     Examples
     --------
@@ -215,10 +157,8 @@ class Ledger:
         if not isinstance(budget, Privacy):
             raise TypeError(f"budget must be a dpfast.Privacy, got a {type(budget).__name__}")
         self._budget = budget
-        if unit is not None:
-            check.choice("unit", unit, get_args(Unit))
-        self._unit = unit
-        self._storage: Storage = MemoryStorage() if path is None else _ledger_file().create(_real(path), budget)
+        self._unit = None if unit is None else unit_value(unit)
+        self._storage: Storage = MemoryStorage() if path is None else _file(path, budget)
         if unit is not None:
             self._check_unit(self._storage.read(), unit)
 
@@ -235,12 +175,12 @@ class Ledger:
     @property
     def spent(self) -> Privacy:
         """Sum of all committed costs: what the budget is charged, whether or not it bought a guarantee (`promised`)."""
-        return self._spent(self._storage.read())
+        return spent(self._storage.read(), self.budget)
 
     @property
     def promised(self) -> Privacy:
         """What holds of all releases together: `spent`, or an infinite epsilon once a seed has voided one of them."""
-        return self._promised(self._storage.read())
+        return promised(self._storage.read(), self.budget)
 
     @property
     def unit(self) -> Unit | None:
@@ -250,18 +190,18 @@ class Ledger:
     @property
     def remaining(self) -> Privacy:
         """What can still be reserved: the budget less what is spent and what is reserved."""
-        return self._remaining(self._storage.read())
+        return remaining(self._storage.read(), self.budget)
 
     @property
     def releases(self) -> tuple[Release, ...]:
         """Every recorded release, oldest first; those of a ledger file have shapes in place of their values."""
-        return _releases(self._storage.read())
+        return self._storage.read().releases
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:
         """What is held at the moment, by any thread or process, oldest first."""
-        entries = self._storage.read().entries
-        return tuple(Reservation(self, entry, number) for number, entry in entries.items() if entry.held)
+        entries = self._storage.read().items()
+        return tuple(Reservation(self, entry, number) for number, entry in entries if entry.held)
 
     @property
     def abandoned(self) -> tuple[Reservation, ...]:
@@ -299,43 +239,16 @@ class Ledger:
         ------
         BudgetExceeded
             If less than that is left.
-        ValueError
-            If the adjacency or the unit is not the ledger's, the seed has been used, or the ledger's file is damaged.
-        TypeError
-            If the cost is not a Privacy.
-        OSError
-            If the ledger's file cannot be written.
+        ValueError, TypeError, OSError
+            If the adjacency or the unit is not the ledger's, the seed has been used, or the file is damaged or cannot
+            be written.
         """
         return self.reserving(privacy, unit=unit, random_state=random_state)
 
     def reserving(self, privacy: Privacy, *, unit: Unit = "row", random_state: int | None = None) -> Reservation:
         """Prepare a reservation that ``with`` makes, and gives back if it is not committed: whatever interrupts it.
 
-        Parameters
-        ----------
-        privacy, unit, random_state
-            As for `reserve`.
-
-        Returns
-        -------
-        Reservation
-            Not made before ``with`` enters it, which raises what `reserve` does.
-
-        Raises
-        ------
-        ValueError, TypeError
-            As `reserve`.
-
-        Examples
-        --------
-        >>> from dpfast import Ledger, Privacy
-        >>> ledger = Ledger(Privacy(1.0, 1e-6))
-        >>> prepared = ledger.reserving(Privacy(0.25))
-        >>> ledger.remaining.epsilon
-        1.0
-        >>> with prepared as reservation:
-        ...     ledger.remaining.epsilon
-        0.75
+        What `reserve` raises of a ledger's state, ``with`` raises.
         """
         if not isinstance(privacy, Privacy):
             raise TypeError(f"privacy must be a dpfast.Privacy, got a {type(privacy).__name__}")
@@ -344,48 +257,38 @@ class Ledger:
                 f"adjacency must be the ledger's, {self.budget.adjacency!r}, got {privacy.adjacency!r}: "
                 "guarantees under different adjacencies do not add up"
             )
-        check.choice("unit", unit, get_args(Unit))
         mark = None
         if random_state is not None:
             mark = self._storage.seed_mark(check.integer_of_at_least("random_state", random_state, 0))
-        return Reservation(self, Entry(privacy, Holder.here(), now(), unit=unit, seed=mark))
+        return Reservation(self, Entry(privacy, Process.here(), now(), unit=unit_value(unit), seed=mark))
 
     def _hold(self, reservation: Reservation) -> None:
         privacy, mark = reservation.privacy, reservation._entry.seed
-        with self._storage.transaction() as accounts:
-            self._check_unit(accounts, reservation._entry.unit)
-            epsilon, delta = _sums([*_costs(accounts), privacy])
-            if not (epsilon.within(self.budget.epsilon) and delta.within(self.budget.delta)):
-                left = self._remaining(accounts)
-                ended = any(entry.held and entry.holder.ended() for entry in accounts.entries.values())
+        with self._storage.transaction() as entries:
+            self._check_unit(entries, reservation._entry.unit)
+            if not within([*entries.costs, privacy], self.budget):
+                left = remaining(entries, self.budget)
+                ended = any(entry.held and entry.holder.ended() for entry in entries.values())
                 raise BudgetExceeded(
                     f"a release at epsilon {privacy.epsilon!r}, delta {privacy.delta!r} was asked for, but the ledger "
                     f"has epsilon {left.epsilon!r}, delta {left.delta!r} left; nothing was spent"
                     + ("; a process that has ended still holds budget: see ledger.abandoned" if ended else "")
                 )
-            if mark is not None and any(other.seed == mark for other in accounts.entries.values()):
+            if mark is not None and any(other.seed == mark for other in entries.values()):
                 raise ValueError(
                     "random_state must be a seed that this ledger has not seen: noise of one seed cancels between two "
                     "releases. Leave it None, as for any release that is to be private; clones that are meant to be "
                     "alike need a ledger each"
                 )
-            number = accounts.hold(reservation._entry)
+            number = entries.hold(reservation._entry)
             # Known before it is written: an interrupt right after that must find what to give back.
             _claims[self._claim(number)] = reservation._entry
             reservation._number = number
 
     def spend(self, release: Release) -> None:
-        """Reserve and commit a release's own cost at once, for mechanisms made outside the estimators.
+        """Reserve and commit a release's own cost, its ``privacy``, for mechanisms made outside the estimators.
 
-        Parameters
-        ----------
-        release : Release
-            Recorded as it is; its ``privacy`` is what it costs.
-
-        Raises
-        ------
-        BudgetExceeded
-            If less than that is left; the release is then not recorded.
+        Raises BudgetExceeded if less than that is left; the release is then not recorded.
         """
         if not isinstance(release, Release):
             raise TypeError(f"release must be a dpfast.Release, got a {type(release).__name__}")
@@ -393,66 +296,25 @@ class Ledger:
             reservation.commit(release)
 
     def to_dp_accounting(self) -> Any:
-        """Export what is counted as an event of the dp-accounting package, for its accountants and for tighter sums.
+        """Export what is counted as a ``ComposedDpEvent`` of the dp-accounting package, whose sums may be tighter.
 
         Made of one event for each release: Gaussian where the release is Gaussian-differentially private, and where it
-        is purely private the Gaussian that promises no more (`pure_mu`); non-private where it promises nothing;
-        unsupported, so that accountants refuse it, where it is approximately private without being either. What is
-        reserved or forfeited is exported by its cost. An event's noise multiplier is relative to what one person can
-        move under the ledger's own adjacency: use accountants with their default neighbouring relation.
-
-        Returns
-        -------
-        dp_accounting.ComposedDpEvent
-
-        Raises
-        ------
-        ImportError
-            If dp-accounting is not installed (``pip install 'dpfast[accounting]'``).
+        is purely private the Gaussian that promises no more; non-private where it promises nothing; unsupported, so
+        that accountants refuse it, where it is approximately private without being either. What is reserved or
+        forfeited is exported by its cost. An event's noise multiplier is relative to what one person can move under the
+        ledger's own adjacency: use accountants with their default neighbouring relation.
         """
         from dpfast.ledger.export import composed_event
 
         return composed_event(self._storage.read())
 
     def report(self) -> str:
-        """Say in plain words what has been promised, spent and released.
+        """Say in plain words what has been promised, spent and released: several lines, made of public numbers only."""
+        return "\n".join(report_lines(self.budget, self._unit, self._storage.read()))
 
-        Returns
-        -------
-        str
-            Several lines of text, made of public numbers only.
-        """
-        accounts = self._storage.read()
-        spent, left, releases = self._spent(accounts), self._remaining(accounts), _releases(accounts)
-        promised, unit = self._promised(accounts), self._unit or accounts.unit
-        lines = [
-            "Privacy report",
-            f"  neighbours   {_NEIGHBOURS[self.budget.adjacency]}",
-            *([] if unit is None else [f"  unit         {_UNITS[unit]}"]),
-            f"  budget       epsilon {self.budget.epsilon:.6g}, delta {self.budget.delta:.6g}",
-            f"  spent        epsilon {spent.epsilon:.6g}, delta {spent.delta:.6g}",
-            f"  remaining    epsilon {left.epsilon:.6g}, delta {left.delta:.6g}",
-            "  meaning      " + (plain_words(spent) if promised == spent else _VOID),
-            *(f"  but          release {number}: {exception}" for number, exception in _exceptions(releases)),
-            *_unrecorded(accounts),
-            f"  releases     {len(releases)}",
-            *(f"  [{number}] {release.summary()}" for number, release in enumerate(releases, start=1)),
-        ]
-        return "\n".join(lines)
-
-    def _spent(self, accounts: Accounts) -> Privacy:
-        epsilon, delta = _sums(entry.privacy for entry in accounts.entries.values() if not entry.held)
-        return Privacy.of_sum(float(epsilon), float(delta), self.budget.adjacency)
-
-    def _promised(self, accounts: Accounts) -> Privacy:
-        spent = self._spent(accounts)
-        if any(math.isinf(entry.promised.epsilon) for entry in accounts.entries.values() if not entry.held):
-            return Privacy.of_sum(math.inf, spent.delta, spent.adjacency)
-        return spent
-
-    def _check_unit(self, accounts: Accounts, unit: Unit) -> None:
+    def _check_unit(self, entries: Entries, unit: Unit) -> None:
         """Refuse to add up guarantees for rows and for persons."""
-        for own in (self._unit, accounts.unit):
+        for own in (self._unit, entries.unit):
             if own not in (None, unit):
                 raise ValueError(
                     f"unit must be the ledger's, {own!r}, got {unit!r}: guarantees for single rows and for persons who "
@@ -460,28 +322,22 @@ class Ledger:
                     "person has one row), or everything without; or keep one ledger for rows and one for persons"
                 )
 
-    def _remaining(self, accounts: Accounts) -> Privacy:
-        epsilon, delta = _sums(_costs(accounts))
-        return Privacy.of_sum(
-            epsilon.left_of(self.budget.epsilon), delta.left_of(self.budget.delta), self.budget.adjacency
-        )
-
     def _commit(self, number: int, releases: tuple[Release, ...]) -> None:
-        with self._storage.transaction() as accounts:
-            if not accounts.holds(number):
+        with self._storage.transaction() as entries:
+            if not entries.holds(number):
                 raise ValueError("this reservation has already been committed or given back")
-            entry = accounts.entries[number]
+            entry = entries[number]
             _check_paid(releases, entry)
             for release in releases:
                 release._recorded_at(entry.since)
-            accounts.spend(number, releases)
+            entries.spend(number, releases)
         _claims.pop(self._claim(number), None)
 
     def _give_back(self, number: int, reservation: Reservation) -> None:
-        with self._storage.transaction() as accounts:
+        with self._storage.transaction() as entries:
             is_its = not reservation._is_own or _claims.get(self._claim(number)) is reservation._entry
-            if is_its and accounts.entries.get(number) == reservation._entry:
-                del accounts.entries[number]
+            if is_its and entries.get(number) == reservation._entry:
+                del entries[number]
         if is_its:
             _claims.pop(self._claim(number), None)
 
@@ -495,11 +351,11 @@ class Ledger:
         return self
 
     def __repr__(self) -> str:
-        accounts = self._storage.read()
-        spent = self._spent(accounts)
+        entries = self._storage.read()
+        sums = spent(entries, self.budget)
         return (
-            f"Ledger(epsilon {spent.epsilon:.6g} of {self.budget.epsilon:.6g}, "
-            f"delta {spent.delta:.6g} of {self.budget.delta:.6g}, {len(_releases(accounts))} releases)"
+            f"Ledger(epsilon {sums.epsilon:.6g} of {self.budget.epsilon:.6g}, "
+            f"delta {sums.delta:.6g} of {self.budget.delta:.6g}, {len(entries.releases)} releases)"
         )
 
 
@@ -508,36 +364,14 @@ class Ledger:
 _claims: dict[tuple[object, int], Entry] = {}
 
 
-def _ledger_file() -> type[LedgerFile]:
-    # Imported when it is used: it needs this module, and locks that only POSIX has.
+def _file(path: object, budget: Privacy) -> Storage:
+    # Imported when it is used: it needs locks that only POSIX has.
     from dpfast.ledger.file import LedgerFile
 
-    return LedgerFile
-
-
-def _real(path: object) -> str:
-    """Return the file's own path: a link, if replaced, would part from what it points to."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise TypeError(f"path must be a path, got a {type(path).__name__}")
-    return os.path.realpath(path)
-
-
-def _costs(accounts: Accounts) -> list[Privacy]:
-    return [entry.privacy for entry in accounts.entries.values()]
-
-
-def _releases(accounts: Accounts) -> tuple[Release, ...]:
-    return tuple(release for entry in accounts.entries.values() for release in entry.releases or ())
-
-
-def _unrecorded(accounts: Accounts) -> Iterator[str]:
-    """Say what counts although no release is on record for it."""
-    for entry in accounts.entries.values():
-        if entry.held:
-            ended = ", which has ended: forfeit it or give it back" if entry.holder.ended() else ""
-            yield f"  reserved     {entry.privacy}, at {entry.since} by {entry.holder}{ended}"
-        elif not entry.releases:
-            yield f"  forfeited    {entry.privacy}, reserved at {entry.since} by {entry.holder}"
+    # The file's own path: a link, if replaced, would part from what it points to.
+    return LedgerFile.create(os.path.realpath(path), budget)
 
 
 def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:
@@ -550,57 +384,5 @@ def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:
             raise ValueError(f"a release under {release.privacy.adjacency!r} was reserved under {cost.adjacency!r}")
         if release.unit != entry.unit:
             raise ValueError(f"a release for a {release.unit} was reserved for a {entry.unit}")
-    epsilon, delta = _sums(release.privacy for release in releases)
-    if not (epsilon.within(cost.epsilon) and delta.within(cost.delta)):
+    if not within((release.privacy for release in releases), cost):
         raise ValueError(f"the releases cost more than the reserved {cost}")
-
-
-def _exceptions(releases: Iterable[Release]) -> Iterator[tuple[int, str]]:
-    for number, release in enumerate(releases, start=1):
-        if not release.guaranteed:
-            yield number, "its printed calibration does not give what it claims"
-        elif release.reproducible:
-            yield number, "its noise came from a seed: its guarantee is void, for anybody"
-
-
-_SUBJECTS = {
-    "replace_one": "what a person's record says",
-    "add_remove": "whether a person's record is in the table, and what it says,",
-}
-
-
-_UNITS = {
-    "row": "a row of the table that was fitted: of a panel a donor, of trajectories one of them",
-    "person": "a person, with all of their rows",
-}
-
-_VOID = "no guarantee: what follows voids that of all releases together"
-
-
-def plain_words(spent: Privacy) -> str:
-    """Return a guarantee as a sentence for readers who do not know what epsilon is.
-
-    Parameters
-    ----------
-    spent : Privacy
-        A guarantee or a sum of guarantees.
-
-    Returns
-    -------
-    str
-    """
-    if math.isinf(spent.epsilon):
-        return "no privacy protection: the results are exact"
-    if spent.epsilon == 0.0:
-        return "nothing has been released"
-    # Rounded up: a promise must not sound better than it is.
-    excess = math.expm1(spent.epsilon) if spent.epsilon < 700.0 else math.inf
-    factor = f"e^{spent.epsilon:.6g}" if excess > 1e6 else f"{1.0 + _up_to_digits(excess, 3):.10g}"
-    sentence = f"{_SUBJECTS[spent.adjacency]} changes the odds of any conclusion by a factor of at most {factor}"
-    return sentence if spent.delta == 0.0 else f"{sentence}, except with probability about {spent.delta:.2g}"
-
-
-def _up_to_digits(value: float, digits: int) -> float:
-    """Round a positive number up to some significant digits."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    return math.ceil(value / unit) * unit

@@ -9,34 +9,21 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Holder:
+class Process:
     """One process, told apart from every other that had or will have its number.
 
     Where the system has no /proc, a process is known by its number alone, and one whose number was given to another
     passes for running.
-
-    Parameters
-    ----------
-    host : str
-        Name of the machine; machines that share a file must have different names.
-    namespace : int
-        Its process-number namespace, which differs between containers; 0 where there is none.
-    boot : str
-        Identifies the machine's uptime; empty where it is not known.
-    pid : int
-        Process number.
-    started : int
-        When the process started, in clock ticks of that uptime; 0 where it is not known.
     """
 
-    host: str
-    namespace: int
-    boot: str
+    host: str  # name of the machine; machines that share a file must have different names
+    namespace: int  # of process numbers, which differs between containers; 0 where there is none
+    boot: str  # identifies the machine's uptime; empty where it is not known
     pid: int
-    started: int
+    started: int  # in clock ticks of that uptime; 0 where it is not known
 
     @classmethod
-    def here(cls) -> Holder:
+    def here(cls) -> Process:
         """Return the process that asks."""
         return _process(os.getpid())
 
@@ -61,14 +48,14 @@ class Holder:
 
 
 @functools.cache
-def _process(pid: int) -> Holder:
+def _process(pid: int) -> Process:
     # A forked child has another number, so it does not find what its parent's cache holds.
     namespace, boot = 0, ""
     with contextlib.suppress(OSError):
         namespace = os.stat("/proc/self/ns/pid").st_ino
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
-    return Holder(os.uname().nodename, namespace, boot, pid, _state(pid)[1])
+    return Process(os.uname().nodename, namespace, boot, pid, _state(pid)[1])
 
 
 def _state(pid: int) -> tuple[str, int]:

@@ -23,6 +23,12 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def unit_value(value: object) -> Unit:
+    """Return "row" or "person"."""
+    unit: Unit = check.choice("unit", value, get_args(Unit))  # type: ignore[assignment]
+    return unit
+
+
 @dataclass(frozen=True, eq=False)
 class Release:
     """One joint calibration of noise and the arrays that left under it; immutable.
@@ -31,10 +37,8 @@ class Release:
 
     Parameters
     ----------
-    name : str
-        What was released, in words.
-    mechanism : str
-        The law of the noise.
+    name, mechanism : str
+        What was released, in words, and the law of the noise.
     privacy : Privacy
         What the noise of all the arrays together was calibrated for, and what it costs a ledger; `promised` says
         whether it is a guarantee.
@@ -42,9 +46,9 @@ class Release:
         The released arrays; copied (unless they are read-only and own their memory) and made read-only.
     scales : mapping of str to float
         Noise scale of each array (a standard deviation for Gaussian noise), in the array's units.
-    mu : float or None
+    mu : float, optional
         Gaussian-differential-privacy parameter of the release, where its noise is Gaussian.
-    grid : mapping of str to float
+    grid : mapping of str to float, optional
         The public power of two that each array was rounded to.
     calibration : {"sound", "paper"}
         Whether the scale is the proved one or the printed one.
@@ -98,10 +102,8 @@ class Release:
             values[key] = value if kept else np.array(value)
             values[key].flags.writeable = False
         shapes = {key: array.shape for key, array in values.items()} or self.shapes
-        object.__setattr__(self, "values", MappingProxyType(values))
-        object.__setattr__(self, "scales", MappingProxyType(dict(self.scales)))
-        object.__setattr__(self, "grid", MappingProxyType(dict(self.grid)))
-        object.__setattr__(self, "shapes", MappingProxyType(dict(shapes)))
+        for name, mapping in {"values": values, "scales": self.scales, "grid": self.grid, "shapes": shapes}.items():
+            object.__setattr__(self, name, MappingProxyType(dict(mapping)))
 
     def _recorded_at(self, time: str) -> None:
         """Take the time of the reservation that pays for it: the ledger's part, when it records a release."""
@@ -145,35 +147,20 @@ class Release:
         return f"{self.time}  {self.name}: {noise}; calibration {self.calibration}; guarantee: {self.guarantee}"
 
     def to_dict(self, *, values: bool = True) -> dict[str, Any]:
-        """Return plain Python numbers and lists, ready for JSON.
+        """Return plain Python numbers and lists, ready for JSON, with or without the released arrays.
 
-        Parameters
-        ----------
-        values : bool, default True
-            Whether to include the released arrays; their shapes are always there.
-
-        Returns
-        -------
-        dict
-            What `from_dict` takes, and the guarantee in words. "epsilon" is that of `promised`, so infinite where a
-            seed or a printed calibration leaves no guarantee; "calibrated_epsilon" is that of `privacy`.
+        "epsilon" is that of `promised`, so infinite where a seed or a printed calibration leaves no guarantee;
+        "calibrated_epsilon" is that of `privacy`.
         """
+        plain = ("name", "mechanism", "unit", "guarantee", "guaranteed", "calibration", "reproducible", "mu", "time")
         record = {
-            "name": self.name,
-            "mechanism": self.mechanism,
+            **{name: getattr(self, name) for name in plain},
             "epsilon": self.promised.epsilon,
             "delta": self.privacy.delta,
             "adjacency": self.privacy.adjacency,
-            "unit": self.unit,
             "calibrated_epsilon": self.privacy.epsilon,
-            "guarantee": self.guarantee,
-            "guaranteed": self.guaranteed,
-            "calibration": self.calibration,
-            "reproducible": self.reproducible,
-            "mu": self.mu,
             "scales": dict(self.scales),
             "grid": dict(self.grid),
-            "time": self.time,
             "sample": None if self.sample is None else list(self.sample),
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
         }
@@ -184,37 +171,11 @@ class Release:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Release:
-        """Return the release that `to_dict` described, to the bit; without values if it was described without them.
-
-        Parameters
-        ----------
-        record : mapping
-            As `to_dict` returns it.
-
-        Returns
-        -------
-        Release
-
-        Raises
-        ------
-        ValueError, TypeError
-            If anything in it is missing or not what it should be.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpfast import Privacy, Release
-        >>> release = Release("a mean", "Gaussian", Privacy(1.0, 1e-6), {"mean": np.array([0.1])}, {"mean": 0.1})
-        >>> Release.from_dict(release.to_dict()).values["mean"]
-        array([0.1])
-        >>> Release.from_dict(release.to_dict(values=False))
-        Release('a mean': mean (1,); epsilon 1, delta 1e-06, replace-one)
-        """
+        """Return the release that `to_dict` described, to the bit; without values if it was described without them."""
         try:
             check.choice("calibration", record["calibration"], get_args(Calibration))
             # Records written before there were units, and promises apart from calibrations, have no such keys.
             unit, epsilon = record.get("unit", "row"), record.get("calibrated_epsilon", record["epsilon"])
-            check.choice("unit", unit, get_args(Unit))
             shapes = {name: tuple(shape) for name, shape in record["shapes"].items()}
             release = cls(
                 name=check.text("name", record["name"]),
@@ -234,7 +195,7 @@ class Release:
                 shapes=shapes,
                 # Records written before there were samples have no such key.
                 sample=None if record.get("sample") is None else sample_sizes(*record["sample"]),
-                unit=unit,
+                unit=unit_value(unit),
             )
             stated = Privacy(record["epsilon"], record["delta"], record["adjacency"])
         except (KeyError, AttributeError) as error:

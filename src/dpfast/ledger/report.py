@@ -1,0 +1,70 @@
+"""A ledger in plain words, for readers who do not know what epsilon is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from dpfast.ledger.entries import Entries
+from dpfast.ledger.sums import promised, remaining, spent
+from dpfast.privacy import Unit
+from dpfast.privacy.guarantee import Privacy
+
+_NEIGHBOURS = {
+    "replace_one": "one person's record is replaced by any other; the number of people is public",
+    "add_remove": "one person's record comes or goes; the number of people is private",
+}
+_SUBJECTS = {
+    "replace_one": "what a person's record says",
+    "add_remove": "whether a person's record is in the table, and what it says,",
+}
+_UNITS = {
+    "row": "a row of the table that was fitted: of a panel a donor, of trajectories one of them",
+    "person": "a person, with all of their rows",
+}
+_VOID = "no guarantee: what follows voids that of all releases together"
+
+
+def report_lines(budget: Privacy, unit: Unit | None, entries: Entries) -> Iterator[str]:
+    """Say what a ledger has promised, spent and recorded."""
+    releases, unit = list(enumerate(entries.releases, start=1)), unit or entries.unit
+    costs = spent(entries, budget)
+    yield "Privacy report"
+    yield f"  neighbours   {_NEIGHBOURS[budget.adjacency]}"
+    if unit is not None:
+        yield f"  unit         {_UNITS[unit]}"
+    for name, sum_of in (("budget", budget), ("spent", costs), ("remaining", remaining(entries, budget))):
+        yield f"  {name:12} epsilon {sum_of.epsilon:.6g}, delta {sum_of.delta:.6g}"
+    yield "  meaning      " + (plain_words(costs) if promised(entries, budget) == costs else _VOID)
+    for number, release in releases:
+        if not release.guaranteed:
+            yield f"  but          release {number}: its printed calibration does not give what it claims"
+        elif release.reproducible:
+            yield f"  but          release {number}: its noise came from a seed: its guarantee is void, for anybody"
+    for entry in entries.values():
+        if entry.held:
+            ended = ", which has ended: forfeit it or give it back" if entry.holder.ended() else ""
+            yield f"  reserved     {entry.privacy}, at {entry.since} by {entry.holder}{ended}"
+        elif not entry.releases:
+            yield f"  forfeited    {entry.privacy}, reserved at {entry.since} by {entry.holder}"
+    yield f"  releases     {len(releases)}"
+    yield from (f"  [{number}] {release.summary()}" for number, release in releases)
+
+
+def plain_words(cost: Privacy) -> str:
+    """Return a guarantee, or a sum of guarantees, as a sentence."""
+    if math.isinf(cost.epsilon):
+        return "no privacy protection: the results are exact"
+    if cost.epsilon == 0.0:
+        return "nothing has been released"
+    # Rounded up: a promise must not sound better than it is.
+    excess = math.expm1(cost.epsilon) if cost.epsilon < 700.0 else math.inf
+    factor = f"e^{cost.epsilon:.6g}" if excess > 1e6 else f"{1.0 + _up_to_digits(excess, 3):.10g}"
+    sentence = f"{_SUBJECTS[cost.adjacency]} changes the odds of any conclusion by a factor of at most {factor}"
+    return sentence if cost.delta == 0.0 else f"{sentence}, except with probability about {cost.delta:.2g}"
+
+
+def _up_to_digits(value: float, digits: int) -> float:
+    """Round a positive number up to some significant digits."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return math.ceil(value / unit) * unit
