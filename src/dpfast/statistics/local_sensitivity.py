@@ -82,15 +82,11 @@ def smooth_sensitivity(counts: ArrayLike, weights: ArrayLike, beta: float, *, to
     """
     beta = check.positive("beta", beta)
     v, w = _checked(counts, weights, "weights")
-    if top is not None and check.positive_integer("top", top) < len(w):
-        v, w = _without_dominated(v, w, int(top))
-    if top is None or int(top) >= len(w):
-        largest, phi = _all_terms(v, w)
-    else:
-        largest, phi = _top_terms(v, w, int(top))
-    candidates = np.unique(np.maximum(v - 1, 0))
-    if candidates[0] != 0:
-        candidates = np.concatenate([[0], candidates])
+    n_terms = _at_most(len(w), top)
+    if n_terms < len(w):
+        v, w = _without_dominated(v, w, n_terms)
+    largest, phi = _all_terms(v, w) if n_terms == len(w) else _top_terms(v, w, n_terms)
+    candidates = np.unique(np.append(0, np.maximum(v - 1, 0)))
     return math.nextafter(_largest_decayed(phi, candidates, largest, beta) * _ROUND_UP, math.inf)
 
 
@@ -146,10 +142,8 @@ def smooth_sensitivity_lsl(
         raise ValueError(f"n_trajectories must be at most 2**53, got {m}")
     if v.max() > m:
         raise ValueError("counts must not be above n_trajectories")
-    two = len(rho) if top is None else min(check.positive_integer("top", top), len(rho))
     slope = norm * float(rho.max()) / math.sqrt(2.0 * ridge)
-    largest = np.partition(rho, len(rho) - two)[len(rho) - two :]
-    constant = math.sqrt(float(np.sum(largest * largest)))
+    constant = math.sqrt(float(np.sum(np.square(_largest(rho, _at_most(len(rho), top))))))
 
     def visits(k: int) -> float:
         return float(np.sum(rho * np.minimum(v + k, m)))
@@ -207,10 +201,18 @@ def _all_terms(v: IntArray, w: FloatArray) -> tuple[float, Callable[[int], float
 
 
 def _top_terms(v: IntArray, w: FloatArray, top: int) -> tuple[float, Callable[[int], float]]:
-    def largest(terms: FloatArray) -> float:
-        return float(np.sum(np.partition(terms, len(terms) - top)[len(terms) - top :]))
+    def total(terms: FloatArray) -> float:
+        return float(np.sum(_largest(terms, top)))
 
-    return largest(w), lambda k: largest(w / np.square(np.maximum(v - k, 1).astype(np.float64)))
+    return total(w), lambda k: total(w / np.square(np.maximum(v - k, 1).astype(np.float64)))
+
+
+def _largest(values: FloatArray, n: int) -> FloatArray:
+    return np.partition(values, len(values) - n)[len(values) - n :]
+
+
+def _at_most(n: int, top: int | None) -> int:
+    return n if top is None else min(check.positive_integer("top", top), n)
 
 
 def _largest_decayed(phi: Callable[[int], float], candidates: IntArray, largest: float, beta: float) -> float:
