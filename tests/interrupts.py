@@ -29,7 +29,7 @@ from dpfast import (
     SparseRegression,
     SyntheticControl,
 )
-from dpfast.estimator.spending import reserve
+from dpfast.estimator.base import reserve
 from dpfast.io.people import People
 from dpfast.solvers import L2Ball
 from dpfast.statistics import GramAccumulator, Trajectories

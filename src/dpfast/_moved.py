@@ -52,7 +52,7 @@ MOVED = {
     "dpfast.solvers.ridge_from_rows": "dpfast.solvers.ridge",
     "dpfast.solvers.singular": "dpfast.solvers.ridge",
     "dpfast.solvers.smooth": "dpfast.solvers.smooth_convex",
-    "dpfast.spending": "dpfast.estimator.spending",
+    "dpfast.spending": "dpfast.estimator.base",
     "dpfast.statistics.people": "dpfast.statistics.person_unit",
     "dpfast.statistics.sampled": "dpfast.statistics.sampled_gram",
     "dpfast.statistics.states": "dpfast.io.states",

@@ -1,4 +1,4 @@
-"""Tables with one outcome a row, as scikit-learn has them."""
+"""Tables with outcomes, as scikit-learn has them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from dpfast import io
 from dpfast.estimator.base import warn
 
 
-def open_with_outcome(caller: str, X: Any, y: Any, *, may_copy: bool = False) -> io.Table:
-    """Open a table whose outcomes are one column: in `y`, or of the pairs that X yields."""
-    table = io.open_table(X, y, may_copy=may_copy)
+def open_with_outcomes(caller: str, X: Any, Y: Any, *, may_copy: bool = False) -> io.Table:
+    """Open a table whose outcomes are in `Y`, or of the pairs that X yields."""
+    table = io.open_table(X, Y, may_copy=may_copy)
     if table.n_outcomes == 0:
         raise ValueError(f"{caller} requires y to be passed, but the target y is None")
+    return table
+
+
+def open_with_outcome(caller: str, X: Any, y: Any, *, may_copy: bool = False) -> io.Table:
+    """Open a table whose outcomes are one column."""
+    table = open_with_outcomes(caller, X, y, may_copy=may_copy)
     if table.n_outcomes > 1:
         raise ValueError(f"y must have one column, got {table.n_outcomes}")
     if getattr(y, "ndim", 1) == 2:

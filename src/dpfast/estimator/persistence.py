@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 from inspect import signature
 from typing import Any, ClassVar, Self
@@ -114,12 +114,6 @@ class Persistent(BaseEstimator):
         model.__dict__.update(fitted)
         model._check_loaded()
         return model
-
-    def _set_fitted(self, fitted: Mapping[str, Any], forgotten: Collection[str]) -> Self:
-        """Set what was fitted, and drop what an earlier fit left, in one step that no interrupt splits."""
-        kept = {name: value for name, value in self.__dict__.items() if name not in forgotten}
-        self.__dict__ = kept | dict(fitted)
-        return self
 
     def _encode_parameter(self, name: str, value: object) -> Any:
         if type(value) not in self._PARAMETER_TYPES:

@@ -25,6 +25,7 @@ from dpfast._quiet import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import PrivateEstimator, Solved, Summed
 from dpfast.estimator.feature_names import columns_of, rows_to_predict
+from dpfast.estimator.outcomes import open_with_outcomes
 from dpfast.ledger import Release
 from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, check_box, row_frames
 from dpfast.multi_outcome.plan import planned
@@ -392,9 +393,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, PrivateEstimator):
         if isinstance(X, _Given):
             return self._given(privacy, X.gram)
         needs_arrays = (self.n_subsample, self.block_bounds) != (None, None) or self.mechanism == "projection"
-        table = io.open_table(X, Y, may_copy=needs_arrays)
-        if table.n_outcomes == 0:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        table = open_with_outcomes(type(self).__name__, X, Y, may_copy=needs_arrays)
         if self.n_subsample is not None:
             return self._sampled(privacy, source, table)
         route = self._route(table.n_features, table.n_outcomes, privacy, max_rows)
