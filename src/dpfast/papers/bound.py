@@ -1,10 +1,6 @@
-"""What a bound of this package is, two numbers, and what all of them are checked by."""
-
-from __future__ import annotations
+"""What a bound of this package is: two numbers."""
 
 from typing import NamedTuple
-
-from dpfast import _arguments as check
 
 
 class Bound(NamedTuple):
@@ -12,11 +8,3 @@ class Bound(NamedTuple):
 
     printed: float
     corrected: float
-
-
-def probability(name: str, value: object) -> float:
-    """Return a number in (0, 1)."""
-    number = check.real(name, value)
-    if not 0.0 < number < 1.0:
-        raise ValueError(f"{name} must lie in (0, 1), got {number!r}")
-    return number

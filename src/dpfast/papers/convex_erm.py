@@ -43,7 +43,7 @@ import math
 from typing import Any, NamedTuple
 
 from dpfast import _arguments as check
-from dpfast.papers.bound import Bound, probability
+from dpfast.papers.bound import Bound
 from dpfast.privacy import ObjectiveNoise, Privacy
 from dpfast.privacy.law import law_for
 
@@ -324,7 +324,7 @@ class _Noise:
         """Lemmas 27 and 28 as they are used: bounds on ||b|| that fail with probability gamma; and the quantile."""
         from scipy.special import gammainccinv  # takes longer to import than all of dpfast.privacy
 
-        gamma, p = probability("gamma", gamma), self.n_features
+        gamma, p = check.share("gamma", gamma), self.n_features
         if self.delta == 0.0:
             return Bound(p * self.scale * math.log(p / gamma), self.scale * float(gammainccinv(p, gamma)))
         printed = math.sqrt(2.0 * p * math.log(1.0 / gamma))

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 
 from dpfast import _arguments as check
-from dpfast.papers.bound import Bound, probability
+from dpfast.papers.bound import Bound
 from dpfast.privacy import Privacy, VoteNoise, exponential_mechanism_coefficient, laplace_scale
 
 
@@ -54,7 +54,7 @@ def selection_risk_tail(
     """Theorem 34: ``2 alpha s log(p/gamma)/(epsilon n)``, corrected ``2 alpha log(C(p, s)/gamma)/(epsilon n)``."""
     n, p, s = _sizes(n, n_features, n_nonzero)
     scale = 2.0 * check.positive("loss_bound", loss_bound) / (check.positive("epsilon", epsilon) * n)
-    gamma = probability("gamma", gamma)
+    gamma = check.share("gamma", gamma)
     return Bound(scale * s * math.log(p / gamma), scale * (math.log(math.comb(p, s)) - math.log(gamma)))
 
 
@@ -87,7 +87,7 @@ def exponential_risk_tail(
     """Theorem 35: bound on the risk with the exponential mechanism; corrected has Theorem 34's correction in it."""
     n, p, s = _sizes(n, n_features, n_nonzero)
     epsilon, delta, psi = _budget(epsilon, delta, strong_convexity)
-    regularisation, gamma = check.positive("regularisation", regularisation), probability("gamma", gamma)
+    regularisation, gamma = check.positive("regularisation", regularisation), check.share("gamma", gamma)
     noise = 16.0 * s * check.positive("gradient", gradient) ** 2 * (8.0 * math.log(2.0 / delta) + 2.0 * epsilon)
     fit = noise * math.log(2.0 / gamma) / (n * epsilon**2 * (regularisation + n * psi))
     fit += 0.5 * regularisation / n * check.nonnegative("norm", norm) ** 2
@@ -163,7 +163,7 @@ def voted_risk_tail(
     """
     n, _, s = _sizes(n, n_nonzero, n_nonzero)
     epsilon, delta, psi = _budget(epsilon, delta, strong_convexity)
-    regularisation, gamma = check.positive("regularisation", regularisation), probability("gamma", gamma)
+    regularisation, gamma = check.positive("regularisation", regularisation), check.share("gamma", gamma)
     noise = 64.0 * s**4 * (8.0 * math.log(2.0 / delta) + 2.0 * epsilon) * math.log(1.0 / gamma) / (n * epsilon**2)
     pull = 0.5 * regularisation / n * check.nonnegative("norm", norm) ** 2
     return Bound(noise / (regularisation + psi) + pull, noise / (regularisation + n * psi) + pull)

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpfast import _arguments as check
-from dpfast.papers.bound import Bound, probability
+from dpfast.papers.bound import Bound
 from dpfast.privacy import (
     DonorNoise,
     DonorObjectiveNoise,
@@ -109,7 +109,7 @@ def weights_error(*, n_donors: int, n_pre: int, ridge: float, noise_std: float, 
     C.4 give with probability 1 - n^(-t^2) if T0 >= C (t/xi)^2 k log n.
     """
     n, before = _sizes(n_donors=n_donors, n_pre=n_pre)
-    ridge, xi = check.positive("ridge", ridge), probability("xi", xi)
+    ridge, xi = check.positive("ridge", ridge), check.share("xi", xi)
     noise = math.sqrt(2.0 * n) * check.nonnegative("noise_std", noise_std) * (1.0 + check.nonnegative("reach", reach))
     rests = ridge / (2.0 * before), ridge / 2.0
     return Bound(*((noise * before + rest) / ((1.0 - xi) * before + rest) for rest in rests))

@@ -42,7 +42,7 @@ from typing import NotRequired, TypedDict, Unpack
 
 from dpfast import _arguments as check
 from dpfast.privacy._search import first_that_holds
-from dpfast.privacy.moment_scales import MomentScales, RowKind, block_costs, moment_mu, moment_scales
+from dpfast.privacy.moment_scales import MomentScales, RowKind, block_costs, joint_mu, moment_mu, moment_scales
 from dpfast.privacy.rounding import ROUND_UP
 
 CLIPPINGS = ("common", "separate")
@@ -107,13 +107,7 @@ def block_moment_mu(scales: MomentScales, bounds: BlockBounds, **kind: Unpack[Bl
     released = _released(scales, bounds)
     if any(getattr(scales, block) == 0.0 for block in released):
         return math.inf
-    u = bounds.xx / scales.xx
-    v = shape.xy / scales.xy
-    largest = max(u, v)
-    if largest == 0.0 or math.isinf(largest):
-        return largest
-    squared = shape.squared_mu((u / largest) ** 2, (v / largest) ** 2)
-    return math.nextafter(largest * math.sqrt(squared) * ROUND_UP, math.inf)
+    return joint_mu((bounds.xx / scales.xx, shape.xy / scales.xy), shape.squared_mu)
 
 
 def block_moment_scales(

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NotRequired, TypedDict, Unpack
 
@@ -158,13 +158,7 @@ def moment_mu(scales: MomentScales, bound_x: float, bound_y: float | None = None
     if any(getattr(scales, block) == 0.0 for block in released):
         return math.inf
     ratios = [_ratio_up(units[block], getattr(scales, block)) if block in units else 0.0 for block in BLOCKS]
-    largest = max(ratios)
-    if largest == 0.0 or math.isinf(largest):
-        return largest
-    precisions = [(ratio / largest) ** 2 for ratio in ratios]
-    squared = max(_dot(loads, precisions) for loads in worst_changes(*precisions[:3]))
-    # The margin is applied to a normal number, so that the one rounding that may be subnormal is the last.
-    return math.nextafter(largest * (math.sqrt(squared) * ROUND_UP), math.inf)
+    return joint_mu(ratios, lambda *precisions: _largest_dot(worst_changes, precisions))
 
 
 def moment_scales(
@@ -217,7 +211,7 @@ def moment_scales(
     if mu == math.inf:
         return MomentScales(**dict.fromkeys(released, 0.0))
     precisions = _best_precisions(_shares(costs, units), worst_changes)
-    level = math.sqrt(max(_dot(loads, precisions) for loads in worst_changes(*precisions[:3]))) * ROUND_UP
+    level = math.sqrt(_largest_dot(worst_changes, precisions)) * ROUND_UP
 
     def scales(extra: float) -> MomentScales:
         needed = level * (1.0 + extra)
@@ -227,6 +221,16 @@ def moment_scales(
 
     short = f"mu must leave floats enough digits to calibrate with, got {mu!r}"
     return first_that_holds(scales, lambda found: moment_mu(found, bound_x, bound_y, **kind) <= mu, short)
+
+
+def joint_mu(ratios: Sequence[float], squared_mu: Callable[..., float]) -> float:
+    """Return mu, rounded up, where its square is homogeneous in the squares of the ratios of bounds to noise."""
+    largest = max(ratios)
+    if largest == 0.0 or math.isinf(largest):
+        return largest
+    squared = squared_mu(*((ratio / largest) ** 2 for ratio in ratios))
+    # The margin is applied to a normal number, so that the one rounding that may be subnormal is the last.
+    return math.nextafter(largest * (math.sqrt(squared) * ROUND_UP), math.inf)
 
 
 def block_costs(weights: Mapping[str, float] | None, outcomes: bool, blocks: tuple[str, ...]) -> dict[str, float]:
@@ -285,8 +289,11 @@ def _ratio_up(unit: float, scale: float) -> float:
     return ratio if ratio >= sys.float_info.min else math.nextafter(ratio, math.inf)
 
 
-def _dot(loads: Iterable[float], precisions: Iterable[float]) -> float:
-    return sum(load * precision for load, precision in zip(loads, precisions, strict=True))
+def _largest_dot(worst_changes: _WorstChanges, precisions: Sequence[float]) -> float:
+    return max(
+        sum(load * precision for load, precision in zip(loads, precisions, strict=True))
+        for loads in worst_changes(*precisions[:3])
+    )
 
 
 def _worst_changes(
@@ -393,7 +400,7 @@ def _minimise(weights: FloatArray, start: FloatArray, worst_changes: _WorstChang
         terms = cost * np.exp(-z)
         return math.log(terms.sum()), -terms / terms.sum()
 
-    origin = np.log(start[used] / max(_dot(loads, start) for loads in worst_changes(*start[:3].tolist())))
+    origin = np.log(start[used] / _largest_dot(worst_changes, start.tolist()))
     # By the envelope theorem the loads at the maximiser are the gradient of the maximum.
     constraint = {
         "type": "ineq",

@@ -29,8 +29,9 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.privacy import Calibration, ObjectiveNoise, Privacy, meets_its_claim, objective_noise
+from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import draw
-from dpfast.releases.objective_bounds import ROUND_UP, ObjectiveBounds
+from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.releases.printed import printed
 from dpfast.solvers import ElasticNet, L2Ball, Lasso
 from dpfast.solvers.smooth_convex import SmoothConvexFunction, minimise_smooth, smallest_smooth_tolerance

@@ -35,6 +35,7 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast.privacy import Adjacency
 from dpfast.privacy.objective import Geometry
+from dpfast.privacy.rounding import ROUND_UP
 from dpfast.solvers import (
     Box,
     CallableLoss,
@@ -51,8 +52,6 @@ from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 Constraint = L2Ball | L1Ball | Box
 Penalty = ElasticNet | Proximable
 
-# Relative: more than the rounding of the few operations that it covers.
-ROUND_UP = 1.0 + 2.0**-45
 # The curvature of all rows together is at most so many times the strong convexity: what the solver takes with ease.
 _LARGEST_CONDITION = 2.0**34
 # Without a constraint: predictions up to so many times 1 and the bound on outcomes.

@@ -32,10 +32,10 @@ from numpy.typing import ArrayLike
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.kernels import inverse_squares
+from dpfast.privacy.rounding import ROUND_UP
 
 _LARGEST_COUNT = 1 << 53
 _SMALLEST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100
-_ROUND_UP = 1.0 + 2.0**-44
 
 #: What is returned lies between the exact maximum and that times 1 + SMOOTH_SENSITIVITY_ERROR, so its logarithm moves
 #: by at most beta + SMOOTH_SENSITIVITY_ERROR between neighbours: the number to calibrate with.
@@ -87,7 +87,7 @@ def smooth_sensitivity(counts: ArrayLike, weights: ArrayLike, beta: float, *, to
         v, w = _without_dominated(v, w, n_terms)
     largest, phi = _all_terms(v, w) if n_terms == len(w) else _top_terms(v, w, n_terms)
     candidates = np.unique(np.append(0, np.maximum(v - 1, 0)))
-    return math.nextafter(_largest_decayed(phi, candidates, largest, beta) * _ROUND_UP, math.inf)
+    return math.nextafter(_largest_decayed(phi, candidates, largest, beta) * ROUND_UP, math.inf)
 
 
 def smooth_sensitivity_lsl(
@@ -163,7 +163,7 @@ def smooth_sensitivity_lsl(
     while low < high:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if grows(middle) else (low, middle)
-    return math.nextafter(_decay(low, beta) * root(low) ** 2 * _ROUND_UP, math.inf)
+    return math.nextafter(_decay(low, beta) * root(low) ** 2 * ROUND_UP, math.inf)
 
 
 def _checked(counts: ArrayLike, weights: ArrayLike, name: str) -> tuple[IntArray, FloatArray]:
