@@ -1,0 +1,108 @@
+"""A private mean: sum rows exactly, release the sum, divide by their public number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from dpfast.mean_of_rows.mechanism import NoisySum
+from sklearn.utils.validation import check_array
+
+from dpfast import _arguments as check
+from dpfast import noise
+from dpfast._arrays import FloatArray
+from dpfast._quiet import quiet
+from dpfast.estimator.base import PrivateEstimator, Solved, Summed
+from dpfast.estimator.feature_names import columns_of
+from dpfast.estimator.plan import Plan
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy
+from dpfast.statistics import gram
+
+
+@dataclass(eq=False, repr=False)
+class MeanOfRows(PrivateEstimator):
+    """Differentially private mean of rows within a ball.
+
+    Privacy: their noisy sum is released, (epsilon, delta)-differentially private for one row that is replaced.
+
+    Parameters
+    ----------
+    epsilon, delta
+        As for every estimator.
+    bound : float
+        L2 norm of a row, at most; longer rows are scaled onto it.
+    random_state, n_threads, ledger
+        As for every estimator.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_features,)
+        The noisy sum over the number of rows.
+    releases_, privacy_spent_, n_features_in_, feature_names_in_
+        As for every estimator.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast import MeanOfRows
+    >>> rows = np.tile([0.6, 0.0], (10_000, 1))
+    >>> MeanOfRows(1.0, 1e-6, bound=1.0, random_state=0).fit(rows).mean_.round(1)
+    array([ 0.6, -0. ])
+    """
+
+    _: KW_ONLY
+    bound: float
+    adjacency: Literal["replace_one"] = "replace_one"
+    calibration: Literal["sound"] = "sound"
+
+    _CALIBRATIONS: ClassVar[tuple[str, ...]] = ("sound",)
+
+    @quiet
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Fit from rows: any table.
+
+        Raises
+        ------
+        ValueError, TypeError, BudgetExceeded
+            As for every estimator.
+        """
+        return self._fit(self._checked(), X, columns=columns_of(X))
+
+    @classmethod
+    def plan(cls, n: int, n_features: int, *, target: float = 0.1, **parameters: Any) -> Plan:
+        """Say what error privacy will add, before any data is touched; nothing is spent."""
+        sizes = {"n": n, "n_features": n_features}
+        estimator, privacy = cls._planned_for(sizes, {"target": target}, parameters)
+        mechanism = NoisySum.calibrate(privacy, estimator.bound, n_features)
+        error = mechanism.scales["sum"] * math.sqrt(n_features) / estimator.bound
+        return Plan(n, min(error / n, 1.0), target, math.ceil(error / target), mechanism.scales, "the bound")
+
+    @property
+    def _release_name(self) -> str:
+        return f"{type(self).__name__}: sum of rows"
+
+    def _check_parameters(self, privacy: Privacy) -> None:
+        check.choice("adjacency", self.adjacency, ("replace_one",))
+        check.positive("bound", self.bound)
+
+    def _sum(self, privacy: Privacy, source: noise.BitSource, X: Any) -> Summed:
+        sums = gram(X, bound_x=self.bound, sums=True, n_threads=self.n_threads)
+        check.positive_integer("the number of rows", sums.n_rows)
+        mechanism = NoisySum.calibrate(privacy, self.bound, sums.n_features)
+        return Summed(mechanism, sums.exact_x_sum, sums.n_rows)
+
+    def _solve(self, mechanism: object, releases: tuple[Release, ...], public: int) -> dict[str, Any]:
+        (total,) = releases[0].values.values()
+        return {"mean_": total / public, "n_features_in_": len(total)}
+
+    def _fit_without_noise(self, X: Any) -> Solved:
+        rows: FloatArray = check_array(X, dtype=np.float64)
+        release = self._exact_release({"sum": rows.sum(axis=0)})
+        return Solved((release,), self._solve(None, (release,), len(rows)))
+
+    def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        yield "mean_", (check.positive_integer("n_features_in_", self.n_features_in_),)
