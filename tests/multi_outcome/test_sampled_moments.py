@@ -24,8 +24,8 @@ D, L = 3, 2
 
 
 def calibrated(privacy, sample, shape=(D, L), bounds=(BOUND_X, BOUND_Y)):
-    radii = (rounded_bound(bound, width) for bound, width in zip(bounds, shape, strict=True))
-    return JointMoments.calibrate_sampled(privacy, *radii, shape, WEIGHTS, sample)
+    radii = tuple(rounded_bound(bound, width) for bound, width in zip(bounds, shape, strict=True))
+    return JointMoments.calibrate_sampled(privacy, radii, shape, WEIGHTS, sample)
 
 
 def sums(x, y, rows):
@@ -149,7 +149,7 @@ def test_the_solver_sees_sums_as_they_stand_for_all_rows():
 def test_sums_and_noise_must_be_of_one_sample():
     x, y = np.ones((8, D)), np.ones((8, L))
     privacy = Privacy(1.0, 1e-6)
-    sampled, every = calibrated(privacy, (2, 8)), JointMoments.calibrate(privacy, 1.0, 3.0, (D, L), WEIGHTS)
+    sampled, every = calibrated(privacy, (2, 8)), JointMoments.calibrate(privacy, (1.0, 3.0), (D, L), WEIGHTS)
     whole = gram(x, y, bound_x=BOUND_X, bound_y=BOUND_Y)
     for exact, calibration in ((sums(x, y, [1]), sampled), (whole, sampled), (sums(x, y, [1, 2]), every)):
         with pytest.raises(ValueError, match="sample"):
@@ -264,7 +264,7 @@ def test_no_hill_climbed_table_passes_the_claim(s):
 
 
 def test_the_printed_noise_is_the_formula_of_the_paper():
-    printed = JointMoments.printed(Privacy(1.0, 1e-6), 1.5, 2.0, (3, 2), (20, 100))
+    printed = JointMoments.printed(Privacy(1.0, 1e-6), (1.5, 2.0), (3, 2), (20, 100))
     epsilon_1 = (100 / 20) * 1.0 / 2.0
     of_mean = (1 / 100) * 2.0 * math.sqrt(2.0 * math.log(2.5 / 1e-6)) * 1.5**2 / epsilon_1
     assert printed.deviations.xx == printed.off_diagonal == pytest.approx(20 * of_mean, rel=1e-14)
@@ -277,7 +277,7 @@ def test_the_printed_noise_misses_its_claim(s, epsilon):
     """Not only what can be proved of it: the exact delta of a pair of neighbours is beyond the claim."""
     n, delta = 6, 1e-3
     radii = rounded_bound(1.0, 1), rounded_bound(1.0, 1)
-    printed = JointMoments.printed(Privacy(epsilon, delta), *radii, (1, 1), (s, n))
+    printed = JointMoments.printed(Privacy(epsilon, delta), radii, (1, 1), (s, n))
     assert not printed.guaranteed
     worst = max(
         true_delta(*pair, printed.deviations, epsilon, s)

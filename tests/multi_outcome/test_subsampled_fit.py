@@ -292,7 +292,7 @@ def test_the_printed_algorithm_warns_and_claims_nothing():
     # privacy.md: too small by about n/s; s/n for the mean's sensitivity, s/n and 2 for the printed epsilon.
     assert printed.xx / every.xx == pytest.approx(2 * (100 / 400) ** 2, rel=1e-12)
     weights = {"xx": 1.0, "xy": 1.0}
-    sound = JointMoments.calibrate_sampled(Privacy(1.0, 1e-6), *radii, (3, 2), weights, (100, 400)).scales
+    sound = JointMoments.calibrate_sampled(Privacy(1.0, 1e-6), radii, (3, 2), weights, (100, 400)).scales
     assert printed.xx < 0.5 * sound["xx"]
 
 
@@ -353,7 +353,8 @@ def test_the_plan_agrees_with_simulation():
     )
     fits = (model(ridge=0.0, random_state=seed, n_subsample=s).fit(x, y).predict(x) for seed in range(40))
     measured = math.sqrt(np.mean([np.mean((fit - exact) ** 2) for fit in fits]))
-    assert expected.expected_error / 3.0 < measured < 2.0 * expected.expected_error
+    # Planned for outcomes at their bound, of which these are a third; less five standard errors of 40 fits.
+    assert 0.25 * expected.expected_error < measured < 2.0 * expected.expected_error
 
 
 def test_a_plan_refuses_what_a_fit_refuses():

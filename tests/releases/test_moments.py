@@ -26,7 +26,7 @@ BOUND_X, BOUND_Y = 0.7310585, 2.2360679
 def calibration(privacy, blocks, nonnegative=False):
     weights = dict(zip(blocks, (1.0, 0.5, 2.0, 0.7, 0.3), strict=False))
     radii = rounded_bound(BOUND_X, D), rounded_bound(BOUND_Y, L)
-    return JointMoments.calibrate(privacy, *radii, (D, L), weights, nonnegative=nonnegative), weights
+    return JointMoments.calibrate(privacy, radii, (D, L), weights, nonnegative=nonnegative), weights
 
 
 def sums(x, y):
@@ -124,7 +124,7 @@ def test_the_split_minimises_the_weighted_noise():
     least = best.cost(weights)
     for skew in (0.5, 0.8, 1.25, 2.0):
         tilted = {"xx": weights["xx"] * skew, "xy": weights["xy"]}
-        other = JointMoments.calibrate(privacy, rounded_bound(BOUND_X, D), rounded_bound(BOUND_Y, L), (D, L), tilted)
+        other = JointMoments.calibrate(privacy, (rounded_bound(BOUND_X, D), rounded_bound(BOUND_Y, L)), (D, L), tilted)
         assert other.cost(weights) >= least
 
 
@@ -159,8 +159,8 @@ def test_a_joint_draw_that_could_overflow_is_refused_before_data_are_read():
     privacy = Privacy(1.0, 0.0, "add_remove")
     # Under add/remove all loads are 1, so the stretches follow the fourth roots of the weights.
     with pytest.raises(ValueError, match="within 2\\^40 of each other"):
-        JointMoments.calibrate(privacy, *radii, (D, L), {"xx": 1.0, "xy": 2.0**170})
-    calibrated = JointMoments.calibrate(privacy, *radii, (D, L), {"xx": 1.0, "xy": 2.0**150, "n": 1.0})
+        JointMoments.calibrate(privacy, radii, (D, L), {"xx": 1.0, "xy": 2.0**170})
+    calibrated = JointMoments.calibrate(privacy, radii, (D, L), {"xx": 1.0, "xy": 2.0**150, "n": 1.0})
     exact = sums(np.eye(D)[:2] * 9.0, np.ones((2, L)) * 9.0)
     values = calibrated.release(exact, noise.SeededSource(0), "test").values
     assert all(np.isfinite(value).all() for value in values.values())
@@ -179,14 +179,14 @@ def test_a_joint_draw_that_could_overflow_is_refused_before_data_are_read():
 def test_noise_beyond_floats_is_refused():
     # The joint scale is still a float, its coordinates' standard deviation is not.
     with pytest.raises(ValueError, match="outside the range of floats"):
-        JointMoments.calibrate(Privacy(2e-302), 1e3, 1e3, (D, L), {"xx": 1.0, "xy": 1.0})
+        JointMoments.calibrate(Privacy(2e-302), (1e3, 1e3), (D, L), {"xx": 1.0, "xy": 1.0})
 
 
 def test_noise_for_rows_is_not_added_to_sums_over_people():
     rows = np.ones((4, 2)), np.ones((4, 1))
     exact = gram(*rows, bound_x=2.0, bound_y=1.0, groups=[1, 1, 2, 2], max_rows=2)
     privacy = Privacy(1.0, 1e-6)
-    calibration = JointMoments.calibrate(privacy, 2.1, 1.1, (2, 1), {"xx": 1.0, "xy": 1.0})
+    calibration = JointMoments.calibrate(privacy, (2.1, 1.1), (2, 1), {"xx": 1.0, "xy": 1.0})
     with pytest.raises(ValueError, match="calibrated for None"):
         calibration.release(exact, noise.SeededSource(0), "test")
 
@@ -200,11 +200,11 @@ def repeated_draws(path, delta, adjacency="add_remove"):
     zeros = gram(np.zeros((1, WIDE)), np.zeros((1, 2)), bound_x=1.0, bound_y=1.0, sums=True)
     weights = {"xx": 1.0, "x": 0.5, "xy": 3.0, "y": 0.7}
     if path == "each outcome":
-        calibrated = JointMoments.calibrate_each_outcome(privacy, *radii, shape, {"xx": 1.0, "xy": 3.0}, "mu")
+        calibrated = JointMoments.calibrate_each_outcome(privacy, radii, shape, {"xx": 1.0, "xy": 3.0}, "mu")
         values = [calibrated.release(zeros, noise.SeededSource(k), "").values for k in range(REPEATS)]
         parts = {"xx": np.concatenate([one["xx"] for one in values]), "xy": np.array([one["xy"] for one in values])}
         return calibrated, parts
-    calibrated = JointMoments.calibrate(privacy, *radii, shape, weights)
+    calibrated = JointMoments.calibrate(privacy, radii, shape, weights)
     if path == "once":
         values = [calibrated.release(zeros, noise.SeededSource(k), "").values for k in range(REPEATS)]
         return calibrated, {name: np.array([one[name] for one in values]) for name in weights}
@@ -256,7 +256,7 @@ def test_l2_laplace_noise_is_one_vector_over_all_blocks(path):
 def test_a_joint_draw_is_calibrated_for_its_blocks_as_they_are_stretched(skew):
     """One row at its bounds comes: the stretched sums move by epsilon times the joint scale, and no more."""
     radii = rounded_bound(BOUND_X, D), rounded_bound(BOUND_Y, L)
-    calibrated = JointMoments.calibrate(Privacy(1.3, 0.0, "add_remove"), *radii, (D, L), {"xx": 1.0, "xy": skew})
+    calibrated = JointMoments.calibrate(Privacy(1.3, 0.0, "add_remove"), radii, (D, L), {"xx": 1.0, "xy": skew})
     x, y = np.eye(D)[:1] * BOUND_X, np.eye(L)[:1] * BOUND_Y
     assert 1.0 - 1e-6 < moved(sums(x, y), sums(x[:0], y[:0]), calibrated) / 1.3 <= 1.0
 

@@ -109,14 +109,14 @@ class Route:
         if options.printed:
             # All entries of the upper triangle have the same noise: off the diagonal they cost twice.
             weights["xx"] *= 2.0 * features / (features + 1)
-            calibration = JointMoments.printed(privacy, *radii, shape, options.sample)
+            calibration = JointMoments.printed(privacy, radii, shape, options.sample)
         elif options.sample is not None:
-            calibration = JointMoments.calibrate_sampled(privacy, *radii, shape, weights, options.sample)
+            calibration = JointMoments.calibrate_sampled(privacy, radii, shape, weights, options.sample)
         elif options.composition is not None:
-            calibration = JointMoments.calibrate_each_outcome(privacy, *radii, shape, weights, options.composition)
+            calibration = JointMoments.calibrate_each_outcome(privacy, radii, shape, weights, options.composition)
         else:
             calibration = JointMoments.calibrate(
-                privacy, *radii, shape, weights, nonnegative=frame.nonnegative, people=people
+                privacy, radii, shape, weights, nonnegative=frame.nonnegative, people=people
             )
         return cls(frame, calibration, calibration.cost(weights) * (outcomes if each_outcome else 1))
 

@@ -392,24 +392,16 @@ class PolicyEvaluation(PrivateEstimator):
     def _sum(self, privacy: Privacy, source: noise.BitSource, trajectories: Any) -> Summed:
         public, data = self._opened(trajectories)
         problem, limits = public.problem, (public.problem.grid.low, public.problem.grid.high)
-        options: dict[str, Any] = {"return_range": limits, "horizon": self.horizon, "n_threads": self.n_threads}
         sums: SufficientStatistics | FirstVisitReturns
         if self.method == "sufficient_statistics":
             mechanism = self._mechanism(problem, privacy, 1)
-            xx, xy = self._block_bounds()
-            sums = sufficient_statistics(
-                data,
-                self.gamma,
-                features=problem.features,
-                weights=problem.weights,
-                bound_xx=xx,
-                bound_xy=xy,
-                **options,
-            )
+            public_options = problem.visits(self._block_bounds())
+            sums = sufficient_statistics(data, self.gamma, **public_options, n_threads=self.n_threads)
         else:
             # Refuse what is known to fail before the data is summed.
             self._statistic(problem, privacy, 1)
-            sums = first_visit_returns(data, self.gamma, **options)
+            options = {"horizon": self.horizon, "n_threads": self.n_threads}
+            sums = first_visit_returns(data, self.gamma, return_range=limits, **options)
             mechanism = self._mechanism(problem, privacy, sums.n_trajectories)
         if self.adjacency == "replace_one":
             error = self._error(mechanism, problem, sums.n_trajectories, 1.0)

@@ -29,7 +29,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -109,6 +109,13 @@ class Problem:
     def information(self, m: int, visited: float | None = None) -> float:
         """Guess the eigenvalues of Phi' G Phi, summed over m trajectories: their mean."""
         return float(self.weights * self.usual_counts(m, visited) @ self.squared_features) / self.n_features
+
+    def visits(self, block_bounds: tuple[float | None, float | None]) -> dict[str, Any]:
+        """Return what `sufficient_statistics` sums trajectories by."""
+        xx, xy = block_bounds
+        limits = self.grid.low, self.grid.high
+        public = {"features": self.features, "weights": self.weights, "horizon": self.horizon}
+        return public | {"return_range": limits, "bound_xx": xx, "bound_xy": xy}
 
     def values(self, coefficients: FloatArray) -> FloatArray:
         """Return the features times the coefficients."""
@@ -344,18 +351,10 @@ def usual_ridge(problem: Problem, m: int, privacy: Privacy, printed: bool = Fals
 
 def visit_moments(problem: Problem, privacy: Privacy, block_bounds: tuple[float | None, float | None]) -> JointMoments:
     """Return the least noise for A and b, weighted by what it does to the residual b - A theta, by public numbers."""
-    public = visit_bounds(
-        problem.n_states,
-        return_range=(problem.grid.low, problem.grid.high),
-        features=problem.features,
-        weights=problem.weights,
-        horizon=problem.horizon,
-        bound_xx=block_bounds[0],
-        bound_xy=block_bounds[1],
-    )
+    public = visit_bounds(problem.n_states, **problem.visits(block_bounds))
     return JointMoments.calibrate(
         privacy,
-        *public.radii,
+        public.radii,
         (problem.n_features, 1),
         {"xx": problem.usual_slope**2 * problem.entries_a_row, "xy": 1.0},
         nonnegative=public.nonnegative,

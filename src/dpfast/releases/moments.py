@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,8 +116,7 @@ class JointMoments:
     def calibrate(
         cls,
         privacy: Privacy,
-        radius_x: float,
-        radius_y: float,
+        radii: tuple[float, float],
         shape: tuple[int, int],
         weights: Mapping[str, float],
         *,
@@ -133,24 +132,24 @@ class JointMoments:
         """
         if privacy.epsilon == math.inf:
             raise ValueError("epsilon must be finite: without noise there is no moment release to calibrate")
-        bounds = _bounds(privacy, radius_x, radius_y, shape, weights, nonnegative, people, diagonal)
-        bound = min(bounds, key=lambda bound: _weighted(bound.least_noise(1.0), weights))
+        bounds = _bounds(privacy, radii, shape, nonnegative, people, diagonal)
+        bound = min(bounds, key=lambda bound: _weighted(bound.scales(1.0, weights), weights))
         facts: dict[str, Any] = {"diagonal": diagonal}
         if people is not None:
             facts |= {"people": people.unit, "unit": people.counted_as}
         law = law_for(privacy)
         if law == "Gaussian":
             mu = gaussian_mu(*privacy.target)
-            return cls._gaussian(privacy, shape, bound.least_noise(mu), mu, **facts)
-        best = bound.least_noise(1.0)
+            return cls._gaussian(privacy, shape, bound.scales(mu, weights), mu, **facts)
+        best = bound.scales(1.0, weights)
         exponents = {name: round(math.log2(best.xx) - math.log2(getattr(best, name))) for name in weights}
-        _check_spread(exponents, radius_x, radius_y)
+        _check_spread(exponents, radii)
         stretched = MomentScales(**{name: math.ldexp(1.0, -exponent) for name, exponent in exponents.items()})
         scale = l2_laplace_scale(privacy.target[0], bound.mu(stretched))
         deviation = coordinate_deviation(law, scale, _dimension(_shapes(shape, diagonal), weights))
         deviations = {name: math.ldexp(deviation, -exponent) for name, exponent in exponents.items()}
         if not all(sys.float_info.min <= one < math.inf for one in deviations.values()):
-            raise ValueError("epsilon, radius_x and radius_y ask for noise outside the range of floats")
+            raise ValueError("epsilon and radii ask for noise outside the range of floats")
         scales = MomentScales(**deviations)
         return cls(privacy, shape, scales, scales.xx, law, joint_scale=scale, **facts)
 
@@ -158,8 +157,7 @@ class JointMoments:
     def calibrate_each_outcome(
         cls,
         privacy: Privacy,
-        radius_x: float,
-        radius_y: float,
+        radii: tuple[float, float],
         shape: tuple[int, int],
         weights: Mapping[str, float],
         composition: Composition,
@@ -167,17 +165,14 @@ class JointMoments:
         """Noise of the naive baseline: a Gaussian release of X'X and X'Y_i for every outcome i, the budget composed."""
         features, outcomes = shape
         share = share_of_mu(privacy, outcomes, composition)
-        scales = moment_scales(
-            share, radius_x, radius_y, weights, adjacency=privacy.adjacency, n_features=features, n_outcomes=1
-        )
+        scales = moment_scales(share, *radii, weights, adjacency=privacy.adjacency, n_features=features, n_outcomes=1)
         return cls._gaussian(privacy, shape, scales, compose_mu([share] * outcomes), each_outcome=True)
 
     @classmethod
     def calibrate_sampled(
         cls,
         privacy: Privacy,
-        radius_x: float,
-        radius_y: float,
+        radii: tuple[float, float],
         shape: tuple[int, int],
         weights: Mapping[str, float],
         sample: tuple[int, int],
@@ -189,7 +184,7 @@ class JointMoments:
         """
         features, outcomes = shape
         scales = subsampled_moment_scales(
-            *privacy.target, *sample, radius_x, radius_y, weights, n_features=features, n_outcomes=outcomes
+            *privacy.target, *sample, *radii, weights, n_features=features, n_outcomes=outcomes
         )
         return cls._gaussian(privacy, shape, scales, sample=sample)
 
@@ -197,8 +192,7 @@ class JointMoments:
     def printed(
         cls,
         privacy: Privacy,
-        radius_x: float,
-        radius_y: float,
+        radii: tuple[float, float],
         shape: tuple[int, int],
         sample: tuple[int, int] | None = None,
     ) -> Self:
@@ -207,7 +201,7 @@ class JointMoments:
         It protects as Frobenius noise with that diagonal: `primo_printed_delta`. Not `guaranteed` where its delta, or
         the one that can be proved of a sample, is above the claimed one.
         """
-        target, radii = (privacy.epsilon, privacy.delta), (radius_x, radius_y)
+        target = privacy.epsilon, privacy.delta
         if sample is None:
             scales = printed("primo", "primo_printed_scales")(*target, *radii)
             delta = printed("primo", "primo_printed_delta")(*target, privacy.adjacency)
@@ -373,20 +367,27 @@ class JointMoments:
         return values, {name: math.ldexp(grid, -stretch[name]) for name in exact}
 
 
-@dataclass(frozen=True)
-class _Bound:
+class _Bound(NamedTuple):
     """How much noise makes a joint release mu-GDP, and what mu given noise makes it; at unit noise, its sensitivity."""
 
-    least_noise: Callable[[float], MomentScales]
-    mu: Callable[[MomentScales], float]
+    scales_for: Callable[..., MomentScales]
+    mu_of: Callable[..., float]
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+
+    def scales(self, mu: float, weights: Mapping[str, float]) -> MomentScales:
+        """Return the least noise, in the weighted sum of its squares."""
+        return self.scales_for(mu, *self.arguments, weights, **self.options)
+
+    def mu(self, scales: MomentScales) -> float:
+        """Return what it makes the release."""
+        return self.mu_of(scales, *self.arguments, **self.options)
 
 
 def _bounds(
     privacy: Privacy,
-    radius_x: float,
-    radius_y: float,
+    radii: tuple[float, float],
     shape: tuple[int, int],
-    weights: Mapping[str, float],
     nonnegative: bool,
     people: DeclaredPeople | None,
     diagonal: bool,
@@ -394,38 +395,20 @@ def _bounds(
     """Every bound that holds for what is declared.
 
     A block beyond its bounds has its rows, integers on the grid, scaled by one factor below 1 and rounded: no entry of
-    them grows, so they stay within the rows' own bounds, and what holds for the rows holds too.
+    them grows, so they stay within the rows' own bounds, and what holds for the rows holds too. Diagonals have no rows.
     """
     options: dict[str, Any] = {"adjacency": privacy.adjacency, "nonnegative": nonnegative}
     table = options | {"n_features": shape[0], "n_outcomes": shape[1]}
     if people is None:
-        return [
-            _Bound(
-                lambda mu: moment_scales(mu, radius_x, radius_y, weights, **table),
-                lambda scales: moment_mu(scales, radius_x, radius_y, **table),
-            )
-        ]
-    rows, bounds, found = people.unit.max_rows, people.bounds, []
-    if not diagonal:
-        found.append(
-            _Bound(
-                lambda mu: person_moment_scales(mu, rows, radius_x, radius_y, weights, **table),
-                lambda scales: person_moment_mu(scales, rows, radius_x, radius_y, **table),
-            )
-        )
-    if bounds is not None:
-        found.append(
-            _Bound(
-                lambda mu: block_moment_scales(mu, bounds, weights, **options),
-                lambda scales: block_moment_mu(scales, bounds, **options),
-            )
-        )
-    return found
+        return [_Bound(moment_scales, moment_mu, radii, table)]
+    of_rows = _Bound(person_moment_scales, person_moment_mu, (people.unit.max_rows, *radii), table)
+    of_blocks = _Bound(block_moment_scales, block_moment_mu, (people.bounds,), options)
+    return ([] if diagonal else [of_rows]) + ([] if people.bounds is None else [of_blocks])
 
 
-def _check_spread(exponents: Mapping[str, int], radius_x: float, radius_y: float) -> None:
+def _check_spread(exponents: Mapping[str, int], radii: tuple[float, float]) -> None:
     """Refuse blocks that one joint draw cannot hold: too far apart in what a row contributes once it is stretched."""
-    x, y = math.log2(radius_x), math.log2(radius_y)
+    x, y = map(math.log2, radii)
     lengths = {"xx": 2.0 * x, "x": x, "xy": x + y, "y": y, "n": 0.0}
     stretched = [lengths[name] + exponent for name, exponent in exponents.items()]
     spread = max(stretched) - min(stretched)

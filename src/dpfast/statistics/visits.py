@@ -170,14 +170,14 @@ def sufficient_statistics(
     (array([1., 2.]), array([0.75, 1.75]))
     """
     gamma, horizon = checked_discount(gamma, horizon)
-    scheme = _Scheme.checked(return_range, horizon, bound_xx, bound_xy)
+    scheme = _Scheme.checked(return_range, features, weights, horizon, bound_xx, bound_xy)
     resolve_n_threads(n_threads)
     sums: _Sums | None = None
     n_states = n_trajectories = 0
     for block in blocks_of(trajectories):
         if sums is None:
             n_states = block.n_states
-            sums = scheme.sums(n_states, features, weights, n_threads)
+            sums = scheme.sums(n_states, n_threads)
         if block.n_states != n_states:
             raise ValueError(f"blocks are over different numbers of states: {n_states} and {block.n_states}")
         n_trajectories += len(block)
@@ -190,18 +190,9 @@ def sufficient_statistics(
     return SufficientStatistics(*sums.exact(), n_trajectories, scheme.grid.low, sums.public)
 
 
-def visit_bounds(
-    n_states: int,
-    *,
-    return_range: tuple[float, float],
-    features: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
-    horizon: int | None = None,
-    bound_xx: float | None = None,
-    bound_xy: float | None = None,
-) -> VisitBounds:
-    """Return what one trajectory may add, before any is read; arguments are those of `sufficient_statistics`."""
-    return _Scheme.checked(return_range, horizon, bound_xx, bound_xy).sums(n_states, features, weights).public
+def visit_bounds(n_states: int, **options: Any) -> VisitBounds:
+    """Return what one trajectory may add, before any is read; options are those of `sufficient_statistics`."""
+    return _Scheme.checked(**options).sums(n_states).public
 
 
 class _Sums(Protocol):
@@ -220,30 +211,35 @@ class _Scheme:
     """How trajectories are summed, as far as it is known before their states are."""
 
     grid: ReturnGrid
+    features: ArrayLike | None
+    weights: ArrayLike | None
     horizon: int | None
-    bound_xx: float | None
-    bound_xy: float | None
+    bounds: tuple[float | None, float | None]
 
     @classmethod
-    def checked(cls, return_range: object, horizon: int | None, bound_xx: object, bound_xy: object) -> _Scheme:
+    def checked(
+        cls,
+        return_range: object,
+        features: ArrayLike | None,
+        weights: ArrayLike | None,
+        horizon: int | None,
+        bound_xx: object,
+        bound_xy: object,
+    ) -> _Scheme:
         grid = ReturnGrid.for_range(*check.limits("return_range", return_range))
-        xx, xy = (
-            check.optional(check.positive, name, bound)
-            for name, bound in (("bound_xx", bound_xx), ("bound_xy", bound_xy))
-        )
-        return cls(grid, horizon, xx, xy)
+        xx = check.optional(check.positive, "bound_xx", bound_xx)
+        return cls(grid, features, weights, horizon, (xx, check.optional(check.positive, "bound_xy", bound_xy)))
 
-    def sums(
-        self, n_states: int, features: ArrayLike | None, weights: ArrayLike | None, n_threads: int | None = None
-    ) -> _Sums:
-        rho = np.ones(n_states) if weights is None else checked_weights(weights, n_states, (_SMALLEST, _LARGEST))
+    def sums(self, n_states: int, n_threads: int | None = None) -> _Sums:
+        sizes = _SMALLEST, _LARGEST
+        rho = np.ones(n_states) if self.weights is None else checked_weights(self.weights, n_states, sizes)
         most_visited = n_states if self.horizon is None else min(self.horizon, n_states)
         if most_visited > _MOST_VISITED:
             raise ValueError(f"horizon must be given, and be at most {_MOST_VISITED}, with so many states")
-        if features is None:
+        if self.features is None:
             return _Diagonal(rho, self, most_visited)
-        table = checked_of_states("features", features, n_states, 2, (_SMALLEST, _LARGEST))
-        return _Featured(table, rho, self, most_visited, n_threads)
+        features = checked_of_states("features", self.features, n_states, 2, sizes)
+        return _Featured(features, rho, self, most_visited, n_threads)
 
 
 def _chunks(
@@ -277,8 +273,8 @@ class _Diagonal:
         self._weights = np.rint(np.ldexp(rho, exponent_a))
         self._scale = 2.0 ** -(_LOG2_ENTRY + 1)
         largest_b = np.rint(self._weights * grid.largest * self._scale)
-        self._bound_a, most_a = _padded(scheme.bound_xx, exponent_a, self._weights, most_visited)
-        self._bound_b, most_b = _padded(scheme.bound_xy, exponent_b, largest_b, most_visited)
+        self._bound_a, most_a = _padded(scheme.bounds[0], exponent_a, self._weights, most_visited)
+        self._bound_b, most_b = _padded(scheme.bounds[1], exponent_b, largest_b, most_visited)
         xx, xy = (
             rounding.sqrt_up(squared / Fraction(4) ** exponent)
             for squared, exponent in ((most_a, exponent_a), (most_b, exponent_b))
@@ -289,7 +285,7 @@ class _Diagonal:
             BlockBounds(xx, xy, outcomes),
             nonnegative=True,
             diagonal=True,
-            unit=PersonUnit(most_visited, scheme.bound_xx, scheme.bound_xy),
+            unit=PersonUnit(most_visited, *scheme.bounds),
             radii=(math.sqrt(heaviest), math.sqrt(heaviest) * grid.width),
             n_features=len(rho),
         )
@@ -339,7 +335,7 @@ class _Featured:
         reached = (_top_sum(of_states, most_visited) * _ROUND_UP for of_states in (norms**2, norms * returns))
         xx, xy = (
             most if declared is None else min(declared, most)
-            for declared, most in zip((scheme.bound_xx, scheme.bound_xy), reached, strict=True)
+            for declared, most in zip(scheme.bounds, reached, strict=True)
         )
         unit = PersonUnit.checked(most_visited, xx, xy, **bounds)
         options: dict[str, Any] = bounds | {"n_threads": n_threads}

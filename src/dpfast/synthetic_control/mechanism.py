@@ -186,8 +186,7 @@ class CrossSection:
         weights = {name: cost for name, cost in rows.costs().items() if name not in public}
         calibration = JointMoments.calibrate(
             privacy,
-            rounded_bound(rows.bound_pre, features),
-            rounded_bound(rows.bound_post, outcomes),
+            (rounded_bound(rows.bound_pre, features), rounded_bound(rows.bound_post, outcomes)),
             rows.shape,
             weights,
             nonnegative=rows.nonnegative and rows.center is None and rows.basis is None,
