@@ -248,8 +248,7 @@ class Columns:
         ----------
         table : table
             A pandas DataFrame, an Arrow Table, RecordBatch, RecordBatchReader or Dataset, a path to a ``.parquet`` or
-            ``.csv`` file, a glob or a folder of them, or an iterable of these. Columns that are not declared are not
-            read.
+            ``.csv`` file, a glob or a folder of them, or an iterable of these. Only declared columns are read.
         progress : callable, optional
             Called with the number of bytes read since it was last called. For the owner of the data: batches have a
             fixed number of rows, so the steps tell how many there are.

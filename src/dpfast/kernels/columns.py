@@ -12,12 +12,8 @@ from numpy.typing import DTypeLike, NDArray
 class ColumnBlock:
     """Columns of equal length, and where each of them begins, for kernels that read them in place. Not private.
 
-    Parameters
-    ----------
-    columns : iterable of ndarray (n_rows,)
-        One at least; copied where they are not native, contiguous, aligned numbers of `dtype`. They must not change.
-    dtype : dtype, default float64
-        float64 or float32.
+    At least one column, copied where they are not native, contiguous, aligned numbers of `dtype`, float64 or float32.
+    They must not change.
 
     Examples
     --------

@@ -21,17 +21,7 @@ _WORD = 1 << 64
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """Exact values ``(high * 2**64 + low) * 2**exponent``; both limbs have one shape.
-
-    Parameters
-    ----------
-    high : ndarray of int64
-        The signed upper limbs.
-    low : ndarray of uint64
-        The unsigned lower limbs.
-    exponent : int
-        Base-two exponent of the unit.
-    """
+    """Exact values ``(high * 2**64 + low) * 2**exponent``; both limbs, the upper one signed, have one shape."""
 
     high: NDArray[np.int64]
     low: NDArray[np.uint64]

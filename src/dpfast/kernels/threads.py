@@ -24,18 +24,7 @@ Result = TypeVar("Result")
 
 
 def resolve_n_threads(n_threads: int | None = None) -> int:
-    """Return the threads to use: `n_threads`, else ``OMP_NUM_THREADS``, else the cores this process may use.
-
-    Parameters
-    ----------
-    n_threads : int or None
-        An explicit positive number, or None.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `n_threads` is not a positive integer.
-    """
+    """Return the threads to use: `n_threads`, else ``OMP_NUM_THREADS``, else the cores this process may use."""
     if n_threads is not None:
         if isinstance(n_threads, bool) or not hasattr(n_threads, "__index__"):
             raise TypeError(f"n_threads must be a positive integer or None, got {type(n_threads).__name__}")

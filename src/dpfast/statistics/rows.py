@@ -42,35 +42,21 @@ class RowMap:
     In this order: entries v become (v - offset)/unit and are clipped to [low, high], those missing put at the centre;
     rows whose norm exceeds `bound` are scaled onto it; `center` is subtracted; products with `basis` are taken.
 
-    Parameters
-    ----------
-    low, high : ndarray of shape (d,) or (1,), optional
-        Entrywise limits, both or neither; they may be infinite.
-    bound : float, default inf
-        L2 norm of a row before the centre is subtracted: of all its entries, or of the `top` largest. What comes out is
-        at most ``bound * (1 + NORM_SLACK)``, and a row no longer than `bound` stays as it is. At least 2**-1022.
-    center : ndarray of shape (d,), optional
-        Subtracted.
-    top : int, optional
-        How many of a row's largest entries `bound` is for.
-    basis : ndarray of shape (d, n_features), optional
-        What rows are multiplied by.
-    offset, unit : float, default 0 and 1
-        Subtracted from every entry, which is then divided; with finite limits.
-    fills : bool, default False
-        Whether NaN stands for an entry that is missing, which becomes that of the centre (0 without one).
+    What comes out is at most ``bound * (1 + NORM_SLACK)`` before the centre is subtracted, and a row no longer than
+    `bound` stays as it is. A row with NaN or infinity becomes NaN.
     """
 
-    low: FloatArray | None = None
+    low: FloatArray | None = None  # entrywise limits (d,) or (1,), both or neither; they may be infinite
     high: FloatArray | None = None
-    bound: float = math.inf
-    center: FloatArray | None = None
+    bound: float = math.inf  # L2 norm of all of a row's entries, or of the `top` largest; at least SMALLEST_BOUND
+    center: FloatArray | None = None  # (d,)
     top: int | None = None
-    basis: FloatArray | None = None
-    offset: float = 0.0
+    basis: FloatArray | None = None  # (d, n_features)
+    offset: float = 0.0  # with `unit`, goes with finite limits
     unit: float = 1.0
-    fills: bool = False
+    fills: bool = False  # whether NaN stands for an entry that is missing, which becomes the centre's, 0 without one
 
+    #: Blocks of columns that lie apart are passed to it as they are.
     reads_columns: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
