@@ -10,29 +10,17 @@ import sys
 import tempfile
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from sklearn.base import clone
+from catalogue import FITS, people
 
 import dpfast
-from dpfast import (
-    Ledger,
-    MultiOutcomeRidge,
-    ObjectivePerturbationClassifier,
-    ObjectivePerturbationRegressor,
-    PolicyEvaluation,
-    Privacy,
-    Release,
-    SparseRegression,
-    SyntheticControl,
-)
+from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release
 from dpfast.estimator.base import reserve
 from dpfast.io.people import People
-from dpfast.solvers import L2Ball
-from dpfast.statistics import GramAccumulator, Trajectories
+from dpfast.statistics import GramAccumulator
 from dpfast.statistics.accumulator import PersonAccumulator
 from dpfast.statistics.person_unit import PersonUnit
 
@@ -293,107 +281,30 @@ def fitted_or_paid(before, after, left):
     return (model == before[0] and ledger in (unpaid, paid)) or (model == after[0] and ledger == paid)
 
 
-def families():
-    """Return every family's fit on a small table, by name: an estimator without a ledger, and how to fit it."""
-    X, Y, y = table(120, 3), table(120, 2, 1), table(120, 1, 2)[:, 0]
-    named = pd.DataFrame(X, columns=["a", "b", "c"])
-    groups = np.arange(120) // 4
-    labels = np.where(y > 0, "yes", "no")
-    private = {"epsilon": 1.0, "delta": 1e-6, "random_state": 3, "n_threads": 1}
-    rows = {"bound_x": 1.0, "bound_y": 1.0}
-    walks = Trajectories(np.tile([0, 1, 2], 30), np.tile([0.0, 1.0, 0.5], 30), np.arange(0, 91, 3), n_states=3)
-    walking = {"gamma": 0.5, "return_range": (0.0, 2.0)}
-    panel = table(30, 7)
-    box = (np.full(3, -1.0), np.ones(3))
-    ridge, perturbed = MultiOutcomeRidge, ObjectivePerturbationRegressor
-    made = {
-        "ridge": (ridge(**private, **rows), lambda one: one.fit(named, Y)),
-        "ridge, intercept and box": (
-            ridge(**private, **rows, fit_intercept=True, box_x=box),
-            lambda one: one.fit(X, Y),
-        ),
-        "ridge, projection": (
-            ridge(**private, **rows, mechanism="projection", public_labels=True),
-            lambda one: one.fit(X, Y),
-        ),
-        "ridge, independent": (ridge(**private, **rows, mechanism="independent"), lambda one: one.fit(X, Y)),
-        "ridge, sample": (ridge(**private, **rows, n_subsample=60), lambda one: one.fit(X, Y)),
-        "ridge, people": (ridge(**private, **rows), lambda one: one.fit(X, Y, groups=groups, max_rows=4)),
-        "ridge, people's blocks": (
-            ridge(**private, **rows, block_bounds=(1.0, 1.0)),
-            lambda one: one.fit(X, Y, groups=groups, max_rows=4),
-        ),
-        "ridge, sums": (
-            ridge(**private, **rows),
-            lambda one: one.fit_gram(GramAccumulator(3, 2, **rows, n_threads=1).update(X, Y).gram()),
-        ),
-        "ridge, pure": (ridge(**(private | {"delta": 0.0}), **rows), lambda one: one.fit(X, Y)),
-        "perturbed squared": (perturbed(**private, **rows, constraint=L2Ball(1.0)), lambda one: one.fit(named, y)),
-        "perturbed Huber": (
-            perturbed(**private, **rows, loss="huber", constraint=L2Ball(1.0)),
-            lambda one: one.fit(X, y),
-        ),
-        "perturbed classes": (
-            ObjectivePerturbationClassifier(**private, bound_x=1.0, classes=["no", "yes"]),
-            lambda one: one.fit(X, labels),
-        ),
-        "perturbed, three classes": (
-            ObjectivePerturbationClassifier(**private, bound_x=1.0, classes=["no", "yes", "maybe"]),
-            lambda one: one.fit(X, labels),
-        ),
-        "sparse, scores": (
-            SparseRegression(**private, n_nonzero=1, selector="exponential"),
-            lambda one: one.fit(named, y),
-        ),
-        "sparse, votes": (SparseRegression(**private, n_nonzero=1, n_blocks=10), lambda one: one.fit(X, y)),
-        "policy, means": (PolicyEvaluation(**private, **walking, method="lsw"), lambda one: one.fit(walks)),
-        "policy, ridge": (PolicyEvaluation(**private, **walking, method="lsl"), lambda one: one.fit(walks)),
-        "policy, sums": (
-            PolicyEvaluation(**private, **walking, method="sufficient_statistics"),
-            lambda one: one.fit(walks),
-        ),
-        "policy, featured sums": (
-            PolicyEvaluation(
-                **private,
-                **walking,
-                method="sufficient_statistics",
-                features=np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
-                horizon=3,
-            ),
-            lambda one: one.fit(walks),
-        ),
-        "control, moments": (SyntheticControl(**private), lambda one: one.fit(panel, 4)),
-        "control, output": (
-            SyntheticControl(**private, mechanism="output"),
-            lambda one: one.fit(panel, 4, target=np.full(7, 0.1)),
-        ),
-        "control, objective": (
-            SyntheticControl(**private, mechanism="objective"),
-            lambda one: one.fit(panel, 4, target=np.full(7, 0.1)),
-        ),
-    }
-    return made
-
-
-def fits(folder):
+def fits(folder, names=tuple(FITS)):
+    X, Y = people(120)
     numbers = iter(range(10**9))
-    for name, (model, fit) in families().items():
+    for name in names:
+        fit = FITS[name]
+        budget = replace(BUDGET, adjacency=fit.estimator.adjacency)
         for where, earlier in (("memory", False), ("memory, again", True), ("file, again", True)):
 
-            def make(model=model, fit=fit, where=where, earlier=earlier):
-                made = clone(model)
+            def act(made, fit=fit):
+                fit.run(made, X, Y)
+
+            def make(fit=fit, act=act, budget=budget, where=where, earlier=earlier):
+                # What an earlier fit with other settings left must not be seen beside what this one sets.
+                made = fit.new(random_state=4, n_threads=1)
                 if earlier:
-                    # What an earlier fit with other settings left must not be seen beside what this one sets.
-                    made.random_state = 4
-                    fit(made)
-                    made.random_state = model.random_state
-                made.ledger = Ledger(BUDGET, folder / f"fit{next(numbers)}.json" if "file" in where else None)
+                    act(made)
+                made.random_state = 3
+                made.ledger = Ledger(budget, folder / f"fit{next(numbers)}.json" if "file" in where else None)
                 return made
 
             def look(made):
                 return attributes(made), books(made.ledger)
 
-            yield Scenario(f"fit, {where}: {name}", make, fit, look, fitted_or_paid, None)
+            yield Scenario(f"fit, {where}: {name}", make, act, look, fitted_or_paid, None)
 
 
 # Jobs

@@ -62,6 +62,7 @@ MOVED = {
     "dpfast.synthetic_control.cross_section": "dpfast.synthetic_control.mechanism",
     "dpfast.synthetic_control.moments": "dpfast.synthetic_control.estimator",
     "dpfast.synthetic_control.weights": "dpfast.synthetic_control.estimator",
+    "dpfast.synthetic_control.parameters": "dpfast.synthetic_control.estimator",
     "dpfast.theory": "dpfast.papers",
     "dpfast.theory.bound": "dpfast.papers.bound",
     "dpfast.theory.convex_erm": "dpfast.papers.convex_erm",

@@ -1,15 +1,14 @@
 """Whatever draws noise or makes a release is under attack: what is there is read from the code, not from a list."""
 
 import ast
-import dataclasses
 import itertools
 import sys
-import typing
 import warnings
 from pathlib import Path
 
 import pytest
 from attacks import ATTACKS
+from catalogue import choices
 
 import dpfast
 from dpfast import noise, registry, solvers
@@ -99,17 +98,9 @@ def estimators():
     return [registry.estimator(name) for name in registry.ESTIMATORS]
 
 
-def literals(hint):
-    if typing.get_origin(hint) is typing.Literal:
-        return set(typing.get_args(hint))
-    return set().union(*(literals(one) for one in typing.get_args(hint)))
-
-
-def choices(cls):
-    """Parameters of an estimator that offer a choice by name, or yes or no, and what they offer."""
-    hints = typing.get_type_hints(cls if dataclasses.is_dataclass(cls) else cls.__init__)
-    offered = {name: literals(hint) | ({True, False} if hint is bool else set()) for name, hint in hints.items()}
-    return {name: values for name, values in offered.items() if values and name not in NOT_PRIVACY}
+def protections(cls):
+    """Choices that an estimator offers of how a release is protected."""
+    return {name: values for name, values in choices(cls).items() if name not in NOT_PRIVACY}
 
 
 def attacked(cls):
@@ -118,7 +109,7 @@ def attacked(cls):
 
 @pytest.mark.parametrize("cls", estimators(), ids=lambda cls: cls.__name__)
 def test_every_choice_that_an_estimator_offers_is_attacked(cls):
-    for name, values in choices(cls).items():
+    for name, values in protections(cls).items():
         seen = {one[name] for one in attacked(cls) if isinstance(one[name], str | bool)}
         assert values <= seen, (name, values - seen)
 
@@ -129,7 +120,7 @@ def test_every_relation_and_kind_of_claim_that_an_estimator_accepts_is_attacked(
 
     Printed calibrations claim to be guaranteed under some only, which is not known before they are run.
     """
-    names = [name for name in choices(cls) if name != "adjacency"]
+    names = [name for name in protections(cls) if name != "adjacency"]
 
     def kind(one):
         # A function of the caller's votes in the lasso's place.

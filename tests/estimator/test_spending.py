@@ -6,123 +6,30 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from catalogue import FITS, people, releases_of
 
-from dpfast import (
-    Ledger,
-    MultiOutcomeRidge,
-    ObjectivePerturbationClassifier,
-    ObjectivePerturbationRegressor,
-    PolicyEvaluation,
-    Privacy,
-    Release,
-    SparseRegression,
-    SyntheticControl,
-)
-from dpfast.datasets import chain_trajectories, synthetic_control_panel
+from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release
 from dpfast.noise import SeededSource
 from dpfast.noise.source import Stream
-from dpfast.solvers import L2Ball
-from dpfast.statistics import Trajectories, gram
+from dpfast.statistics import gram
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpfast.UnsoundCalibrationWarning"),
     pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning"),
 ]
 
-RNG = np.random.default_rng(0)
-X, Y = RNG.uniform(-0.4, 0.4, (80, 3)), RNG.uniform(-0.4, 0.4, (80, 2))
-SIGNS, CLASSES = np.where(X[:, 0] > 0, 1, 0), np.digitize(X[:, 0], (-0.1, 0.1))
-PEOPLE = np.arange(80) // 2
-DONORS, TARGET, _ = synthetic_control_panel(12, 6, seed=0)
-WALKS = Trajectories(*chain_trajectories(40, seed=0))
-
-
-def ridge(epsilon, *, fit=lambda model: model.fit(X, Y), delta=1e-6, **parameters):
-    return fit(MultiOutcomeRidge(epsilon, delta, **({"bound_x": 1.0, "bound_y": 1.0} | parameters))).releases_
-
-
-def perturbed(epsilon, delta=1e-6, **parameters):
-    model = ObjectivePerturbationRegressor(
-        epsilon, delta, bound_x=1.0, bound_y=1.0, constraint=L2Ball(1.0), **parameters
-    )
-    return model.fit(X, Y[:, 0]).releases_
-
-
-def classified(epsilon, labels=SIGNS, classes=(0, 1), **parameters):
-    model = ObjectivePerturbationClassifier(epsilon, 1e-6, bound_x=1.0, classes=classes, **parameters)
-    return model.fit(X, labels).releases_
-
-
-def evaluated(epsilon, delta=1e-6, **parameters):
-    return PolicyEvaluation(epsilon, delta, gamma=0.5, horizon=4, **parameters).fit(WALKS).releases_
-
-
-def sparse(epsilon, selector="exponential", delta=1e-6, **parameters):
-    model = SparseRegression(
-        epsilon, delta, n_nonzero=1, bound_x=1.0, bound_y=1.0, selector=selector, n_blocks=None, **parameters
-    )
-    return model.fit(X, Y[:, 0]).releases_
-
-
-def controlled(epsilon, mechanism, delta=1e-6, **parameters):
-    return SyntheticControl(epsilon, delta, mechanism=mechanism, **parameters).fit(DONORS, 6, TARGET).releases_
-
-
-def repeated(epsilon, **parameters):
-    batches = SyntheticControl(epsilon, 1e-6, **parameters).fit_repeatedly(DONORS, 6, 3, epsilons=[epsilon, epsilon])
-    return tuple(batch.release for batch in batches)
-
-
-BY_PERSON = {"fit": lambda model: model.fit(X, Y, groups=PEOPLE, max_rows=2)}
-VISITS = {"method": "sufficient_statistics"}
-OF_SUMS = {"fit": lambda model: model.fit_gram(gram(X, Y, bound_x=1.0, bound_y=1.0))}
-
-# By name: what fits, with which parameters, how many releases it makes, and for whom.
-FITS = {
-    "ridge": (ridge, {}, 1, "row"),
-    "ridge, pure": (ridge, {"delta": 0.0}, 1, "row"),
-    "ridge, intercept, box": (ridge, {"fit_intercept": True, "box_x": (-1.0, 1.0), "bound_x": None}, 1, "row"),
-    "ridge, add or remove": (ridge, {"adjacency": "add_remove"}, 1, "row"),
-    "ridge of sums": (ridge, OF_SUMS, 1, "row"),
-    "ridge, projection": (ridge, {"mechanism": "projection", "public_labels": True}, 1, "row"),
-    "ridge, independent": (ridge, {"mechanism": "independent"}, 1, "row"),
-    "ridge, as printed": (ridge, {"calibration": "paper"}, 1, "row"),
-    "ridge of a sample": (ridge, {"n_subsample": 40}, 1, "row"),
-    "ridge of people": (ridge, BY_PERSON, 1, "person"),
-    "ridge of people, clipped": (ridge, BY_PERSON | {"block_bounds": (0.5, 0.5)}, 1, "person"),
-    "perturbed objective": (perturbed, {}, 1, "row"),
-    "perturbed objective, pure": (perturbed, {"delta": 0.0}, 1, "row"),
-    "perturbed objective, as printed": (perturbed, {"calibration": "paper", "adjacency": "add_remove"}, 1, "row"),
-    "two classes": (classified, {}, 1, "row"),
-    "three classes": (classified, {"labels": CLASSES, "classes": (0, 1, 2)}, 3, "row"),
-    "visits": (evaluated, VISITS, 1, "row"),
-    "visits, pure": (evaluated, VISITS | {"delta": 0.0}, 1, "row"),
-    "visits, features": (evaluated, VISITS | {"features": np.ones((WALKS.n_states, 2))}, 1, "row"),
-    "DP-LSW": (evaluated, {"method": "lsw"}, 1, "row"),
-    "DP-LSW, as printed": (evaluated, {"method": "lsw", "calibration": "paper"}, 1, "row"),
-    "DP-LSL": (evaluated, {"method": "lsl"}, 1, "row"),
-    "supports by scores": (sparse, {}, 2, "row"),
-    "supports by votes": (sparse, {"selector": "sample_aggregate"}, 2, "row"),
-    "supports by votes, pure": (sparse, {"selector": "sample_aggregate", "delta": 0.0}, 2, "row"),
-    "cross section": (controlled, {"mechanism": "cross_section"}, 1, "row"),
-    "cross section, pure": (controlled, {"mechanism": "cross_section", "delta": 0.0}, 1, "row"),
-    "cross section, repeated": (repeated, {}, 2, "row"),
-    "weights": (controlled, {"mechanism": "output"}, 1, "row"),
-    "weights, pure": (controlled, {"mechanism": "output", "delta": 0.0}, 1, "row"),
-    "weights, as printed": (controlled, {"mechanism": "output", "delta": 0.0, "calibration": "paper"}, 1, "row"),
-    "weights by objective": (controlled, {"mechanism": "objective"}, 1, "row"),
-    "weights by objective, as printed": (controlled, {"mechanism": "objective", "calibration": "paper"}, 1, "row"),
-}
+X, Y = people(80)
 every_fit = pytest.mark.parametrize("name", FITS)
 
 
-def fitted(name, epsilon=1.0, **parameters):
-    fit, declared, _, _ = FITS[name]
-    return fit(epsilon, **(declared | parameters))
+def fitted(name, share=1.0, **parameters):
+    """Fit with a share of the budget."""
+    fit = FITS[name]
+    return releases_of(fit(X, Y, epsilon=share * fit.estimator.epsilon, **parameters))
 
 
 def budget(name, most=50.0):
-    return Privacy(most, 1e-3, FITS[name][1].get("adjacency", "replace_one"))
+    return Privacy(most, 1e-3, FITS[name].estimator.adjacency)
 
 
 def same_values(one, other):
@@ -133,7 +40,7 @@ def same_values(one, other):
 
 @every_fit
 def test_every_release_of_a_fit_is_on_record_and_paid_for(name, tmp_path):
-    _, _, count, unit = FITS[name]
+    count, unit = FITS[name].releases, FITS[name].unit
     for ledger in (Ledger(budget(name)), Ledger(budget(name), tmp_path / "ledger.json")):
         releases = fitted(name, ledger=ledger)
         assert len(releases) == count
@@ -210,9 +117,9 @@ def test_seeded_noise_is_bound_to_its_release(name, streams):
     keys = {key for key, _ in one}
     assert unbound not in keys
     # Each release has keys of its own, and so has each budget and each seed.
-    assert len(keys) >= FITS[name][2]
-    for epsilon, seed in ((0.5, 3), (1.0, 4)):
-        other = streams(functools.partial(fitted, name, epsilon, random_state=seed))
+    assert len(keys) >= FITS[name].releases
+    for share, seed in ((0.5, 3), (1.0, 4)):
+        other = streams(functools.partial(fitted, name, share, random_state=seed))
         assert keys.isdisjoint(key for key, _ in other)
 
 
@@ -223,7 +130,7 @@ def test_noise_of_no_seed_never_repeats(name, streams):
 
 
 def test_releases_of_two_budgets_do_not_solve_for_the_sums():
-    one, other = (ridge(epsilon, random_state=3)[0] for epsilon in (1.0, 0.5))
+    one, other = (fitted("ridge of one outcome", share, random_state=3)[0] for share in (1.0, 0.5))
     exact = gram(X, Y, bound_x=1.0, bound_y=1.0).xx
     draws = [(release.values["xx"] - exact) / release.scales["xx"] for release in (one, other)]
     # Independent normal variables: a difference below 1e-3 in 3 of 3 has a probability of 2e-10.
@@ -295,7 +202,7 @@ def test_rows_and_people_are_not_added_up(tmp_path):
         ledger = Ledger(Privacy(5.0, 1e-4), path)
         assert ledger.unit is None
         fitted("ridge", ledger=ledger)
-        for name in ("ridge of people", "ridge of people, clipped"):
+        for name in ("ridge of people", "ridge of people, clipped by person"):
             with pytest.raises(ValueError, match="unit must be the ledger's, 'row', got 'person'"):
                 fitted(name, ledger=ledger)
         assert (len(ledger.releases), ledger.spent) == (1, Privacy(1.0, 1e-6))
@@ -307,7 +214,7 @@ def test_rows_and_people_are_not_added_up(tmp_path):
     declared = Ledger(Privacy(5.0, 1e-4), unit="person")
     assert declared.unit == "person"
     with pytest.raises(ValueError, match="unit must be the ledger's, 'person', got 'row'"):
-        fitted("cross section", ledger=declared)
+        fitted("donors", ledger=declared)
     assert fitted("ridge of people", ledger=declared) == declared.releases
     with pytest.raises(ValueError, match="unit must be"):
         Ledger(Privacy(1.0), unit="household")

@@ -1,27 +1,11 @@
-"""scikit-learn's own checks of its estimator conventions."""
+"""scikit-learn's own checks of its estimator conventions, on what families say are such estimators."""
 
 import math
 
+from catalogue import FAMILIES
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dpfast import (
-    MultiOutcomeRidge,
-    ObjectivePerturbationClassifier,
-    ObjectivePerturbationRegressor,
-    SparseRegression,
-)
-from dpfast.solvers import L2Ball
-
-EXACT = MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0)
-PRIVATE = MultiOutcomeRidge(1.0, 1e-6, bound_x=100.0, bound_y=100.0)
-PERTURBED = [
-    ObjectivePerturbationRegressor(math.inf, bound_x=1.0, bound_y=1.0),
-    ObjectivePerturbationRegressor(1.0, 1e-6, bound_x=100.0, bound_y=100.0, constraint=L2Ball(100.0)),
-    ObjectivePerturbationRegressor(1.0, bound_x=100.0, bound_y=100.0, loss="huber"),
-    ObjectivePerturbationClassifier(math.inf, bound_x=1.0, classes=None),
-]
-SPARSE = SparseRegression(1.0, 1e-6, n_nonzero=1, bound_x=100.0, bound_y=100.0)
-BEST_SUBSET = SparseRegression(math.inf, n_nonzero=1, selector="exponential")
+ESTIMATORS = [estimator for module in FAMILIES.values() for estimator in module.CONVENTIONS]
 
 
 def expected_to_fail(estimator):
@@ -33,6 +17,6 @@ def expected_to_fail(estimator):
     }
 
 
-@parametrize_with_checks([EXACT, PRIVATE, *PERTURBED, SPARSE, BEST_SUBSET], expected_failed_checks=expected_to_fail)
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_to_fail)
 def test_conventions(estimator, check):
     check(estimator)

@@ -11,28 +11,20 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from catalogue import RELATED
+from policy_evaluation.fits import N_STATES, walks
 
-from dpfast import (
-    MultiOutcomeRidge,
-    ObjectivePerturbationClassifier,
-    ObjectivePerturbationRegressor,
-    PolicyEvaluation,
-    Privacy,
-    Release,
-    SparseRegression,
-    SyntheticControl,
-)
+from dpfast import MultiOutcomeRidge, Privacy, Release
 from dpfast.convex_erm import objective_perturbation
 from dpfast.io import Columns
 from dpfast.jobs import run
-from dpfast.solvers import Box, ElasticNet, L1Ball, L2Ball, Lasso, SmoothedHinge, SmoothedHuber
+from dpfast.solvers import SmoothedHuber
 from dpfast.statistics import GramAccumulator, Trajectories, first_visit_returns, gram, sufficient_statistics
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
 
 N, P = 24, 4
-TARGET = np.full(P, 0.5)
 EXTREME = (1e308, -1e308, 1e200, 1e155, 5e-324, 1e-310, 1e-160, 0.0, -0.0, 1.0, np.nextafter(1.0, 2.0))
 
 
@@ -79,102 +71,36 @@ def private_tables():
     yield "one row of 1e308", np.full((1, P), 1e308), np.full(1, 1e308)
 
 
-KW = {"random_state": 0, "n_threads": 1}
+SEEDED = {"random_state": 0, "n_threads": 1}
 ONE = {"bound_x": 1.0, "bound_y": 1.0}
 ADD = {"adjacency": "add_remove"}
-BOTH = ({}, ADD)
 
 
-def labels(y):
-    return (np.asarray(y) > 0).astype(int)
-
-
-def regression(epsilon=1.0, delta=1e-6, **options):
-    return lambda x, y: ObjectivePerturbationRegressor(epsilon, delta, **ONE, **KW | options).fit(x, y)
-
-
-def classification(epsilon=1.0, delta=1e-6, **options):
-    options = {"bound_x": 1.0, "classes": [0, 1]} | options
-    return lambda x, y: ObjectivePerturbationClassifier(epsilon, delta, **KW | options).fit(x, labels(y))
-
-
-def ridge(delta=1e-6, **options):
-    return lambda x, y: MultiOutcomeRidge(1.0, delta, **ONE | KW | options).fit(x, np.column_stack([y, y]))
-
-
-def people(**options):
-    """The first two rows are one person's, and so on."""
-    return lambda x, y: MultiOutcomeRidge(1.0, 1e-6, **ONE | KW | options).fit(
-        x, y, groups=np.arange(len(x)) // 2, max_rows=2
-    )
-
-
-def of_gram(accumulate, **options):
-    return lambda x, y: MultiOutcomeRidge(1.0, 1e-6, **ONE | KW | options).fit_gram(accumulate(x, y))
-
-
-def accumulated(x, y):
-    half = len(x) // 2
-    first = GramAccumulator(P, 1, **ONE, n_threads=2).update(x[:half], y[:half])
-    return first.merge(GramAccumulator(P, 1, **ONE).update(x[half:], y[half:])).gram()
-
-
-def sparse(**options):
-    return lambda x, y: SparseRegression(1.0, 1e-6, n_nonzero=2, **KW | options).fit(x, y)
-
-
-def control(**options):
-    target = None if options.pop("alone", False) else TARGET
-    return lambda x, y: SyntheticControl(1.0, 1e-6, **KW | options).fit(x, P - 1, target=target)
-
-
-def long(**options):
-    def fit(x, y):
-        values = np.vstack([x, TARGET])
-        frame = pd.DataFrame(
-            {
-                "unit": np.repeat(np.arange(len(values)), P),
-                "time": np.tile(np.arange(P), len(values)),
-                "value": values.ravel(),
-            }
-        )
-        return SyntheticControl(1.0, 1e-6, **KW | options).fit_long(frame, "unit", "time", "value", len(x), P - 1)
-
-    return fit
-
-
-def walks(x, y):
-    """One trajectory a row: its entries are rewards, the outcome says which states it visits."""
-    states = (np.arange(P)[None, :] + (np.asarray(y) > 0)[:, None]) % 3
-    rewards = np.clip(np.asarray(x, np.float64), -1e199, 1e199)
-    return Trajectories(states.ravel(), rewards.ravel(), np.arange(len(x) + 1) * P, 3)
-
-
-def policy(**options):
-    options = {"gamma": 0.9, "horizon": P} | KW | options
-    return lambda x, y: PolicyEvaluation(1.0, 1e-6, **options).fit(walks(x, y))
-
-
-def episodes(x, y):
-    built = walks(x, y)
-    bounds = zip(built.offsets[:-1], built.offsets[1:], strict=True)
-    steps = [list(zip(built.states[i:j].tolist(), built.rewards[i:j].tolist(), strict=True)) for i, j in bounds]
-    return first_visit_returns(Trajectories.from_episodes(steps, 3), 0.9, return_range=(0.0, 1.0))
+def ridge(**options):
+    return MultiOutcomeRidge(1.0, 1e-6, **ONE | SEEDED | options)
 
 
 def framed(x, y):
-    frame = pd.DataFrame(np.asarray(x, np.float64), columns=list("abcd")).assign(y=np.asarray(y, np.float64))
-    return MultiOutcomeRidge(1.0, 1e-6, **ONE | KW | ADD).fit(Columns(list("abcd"), ["y"]).encode(frame), None)
+    return pd.DataFrame(np.asarray(x, np.float64), columns=list("abcd")).assign(y=np.asarray(y, np.float64))
+
+
+def columns_of(source, **options):
+    return ridge(**options).fit(Columns(list("abcd"), ["y"]).encode(source), None)
+
+
+def episodes(x, y):
+    built = walks(x)
+    bounds = zip(built.offsets[:-1], built.offsets[1:], strict=True)
+    steps = [list(zip(built.states[i:j].tolist(), built.rewards[i:j].tolist(), strict=True)) for i, j in bounds]
+    return first_visit_returns(Trajectories.from_episodes(steps, N_STATES), 0.9, return_range=(0.0, 1.0))
 
 
 def in_a_file(suffix, **options):
     def fit(x, y):
-        frame = pd.DataFrame(np.asarray(x, np.float64), columns=list("abcd")).assign(y=np.asarray(y, np.float64))
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, f"t.{suffix}")
-            frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
-            model = MultiOutcomeRidge(1.0, 1e-6, **ONE | KW | options)
-            return model.fit(Columns(list("abcd"), ["y"]).encode(path), None)
+            framed(x, y).to_csv(path, index=False) if suffix == "csv" else framed(x, y).to_parquet(path)
+            return columns_of(path, **options)
 
     return fit
 
@@ -217,77 +143,37 @@ def job(adjacency="replace_one"):
     return fit
 
 
-def fits():
-    for options in BOTH:
+def readers():
+    """Fits of what is read from files, and statistics, which are the data owner's: as silent, whatever stands there."""
+    for options in ({}, ADD):
         name = options.get("adjacency", "replace_one")
-        yield f"squared, {name}", regression(constraint=L2Ball(2.0), fit_intercept=True, **options), options
-        yield (
-            f"squared in an L1 ball, pure, {name}",
-            regression(delta=0.0, constraint=L1Ball(2.0), penalty=Lasso(1.0), **options),
-            options,
-        )
-        yield f"Huber, {name}", regression(loss="huber", **options), options
-        yield (
-            f"narrow Huber in a box, {name}",
-            regression(
-                10.0, loss=SmoothedHuber(1.0, 2.0**-7), constraint=Box(1.0), penalty=ElasticNet(0.1, 0.2), **options
-            ),
-            options,
-        )
-        yield f"logistic, {name}", classification(fit_intercept=True, **options), options
-        yield f"logistic of three, {name}", classification(classes=[0, 1, 2], **options), options
-        yield f"narrow hinge, {name}", classification(10.0, loss=SmoothedHinge(2.0**-7), **options), options
-        yield f"exponential selection, {name}", sparse(selector="exponential", **options), options
-        yield f"votes, {name}", sparse(n_blocks=3, **options), options
-        yield f"votes with bounds, {name}", sparse(n_blocks=3, **ONE, **options), options
-        yield f"ridge, {name}", ridge(**options), options
-        yield f"ridge, pure, with an intercept, {name}", ridge(delta=0.0, fit_intercept=True, **options), options
-        yield f"ridge in a box, {name}", ridge(bound_x=None, box_x=(np.zeros(P), np.ones(P)), **options), options
-        yield f"ridge, nonnegative, {name}", ridge(nonnegative=True, **options), options
-        yield f"independent ridge, {name}", ridge(mechanism="independent", **options), options
-        yield f"people, {name}", people(**options), options
-        yield f"people's blocks, {name}", people(block_bounds=(1.5, 1.2), **options), options
-        yield f"moments, {name}", of_gram(lambda x, y: gram(x, y, **ONE), **options), options
-        yield f"accumulated moments, {name}", of_gram(accumulated, **options), options
-        yield f"donors, {name}", control(alone=bool(options), **options), options
-        yield (
-            f"donors about a centre, {name}",
-            control(alone=bool(options), center=0.2, row_bound=(1, 1), observation_rate=0.9, **options),
-            options,
-        )
-        yield f"donors in a long frame, {name}", long(**options), options
-        yield f"visits, {name}", policy(method="sufficient_statistics", **options), options
         yield f"a CSV file, {name}", in_a_file("csv", **options), options
         yield f"a Parquet file, {name}", in_a_file("parquet", **options), options
         yield f"a job, {name}", job(name), options
-    yield "projected ridge", ridge(mechanism="projection", public_labels=True), {}
-    yield "sampled ridge", ridge(n_subsample=8), {}
-    yield "output perturbation", control(mechanism="output"), {}
-    yield "objective perturbation of weights", control(mechanism="objective"), {}
-    yield "donors repeatedly", lambda x, y: SyntheticControl(1.0, 1e-8, **KW).fit_repeatedly(x, P - 1, repeats=2), {}
-    yield "DP-LSW", policy(method="lsw"), {}
-    yield "DP-LSW of costs", policy(method="lsw", reward_range=(-1.0, 0.0)), {}
-    yield "DP-LSL", policy(method="lsl", features=np.eye(3)[:, :2] + 0.1), {}
     yield (
         "a minimiser",
         lambda x, y: objective_perturbation(x, y, loss=SmoothedHuber(), privacy=Privacy(1.0, 1e-6), bound_x=1.0),
         {},
     )
-    # The data owner's: as silent, whatever stands in the table.
     yield "sums", lambda x, y: repr(gram(x, y, **ONE)), ADD
     yield "accumulator", lambda x, y: repr(GramAccumulator(P, 1, **ONE, n_threads=2).update(x, y)), ADD
     yield "sums of people", lambda x, y: repr(gram(x, y, **ONE, groups=np.arange(len(x)) // 2, max_rows=2)), ADD
-    yield "returns", lambda x, y: repr(first_visit_returns(walks(x, y), 0.9, return_range=(0.0, 1.0))), ADD
+    yield "returns", lambda x, y: repr(first_visit_returns(walks(x), 0.9, return_range=(0.0, 1.0))), ADD
     yield "episodes", lambda x, y: repr(episodes(x, y)), ADD
     yield (
         "statistics of visits",
-        lambda x, y: repr(sufficient_statistics(walks(x, y), 0.9, return_range=(0.0, 1.0), horizon=P)),
+        lambda x, y: repr(sufficient_statistics(walks(x), 0.9, return_range=(0.0, 1.0), horizon=P)),
         ADD,
     )
-    yield "a frame of declared columns", framed, ADD
+    yield "a frame of declared columns", lambda x, y: columns_of(framed(x, y), **ADD), ADD
 
 
-FITS = {name: (fit, options) for name, fit, options in fits()}
+def seeded(fit):
+    return lambda x, y: fit(x, y, **SEEDED)
+
+
+FITS = {name: (seeded(fit), {"adjacency": fit.estimator.adjacency}) for name, fit in RELATED.items()}
+FITS |= {name: (fit, options) for name, fit, options in readers()}
 
 
 def shape_of(value):
@@ -346,9 +232,6 @@ def every_table(options):
     yield from tables()
     if options.get("adjacency") == "add_remove":
         yield from private_tables()
-
-
-CASES = sum(len(list(every_table(options))) for _, options in FITS.values())
 
 
 @pytest.mark.parametrize("name", FITS)

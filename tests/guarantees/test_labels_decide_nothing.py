@@ -13,18 +13,13 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+from catalogue import FITS, RELATED, SOME
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from multi_outcome.fits import ridge
+from synthetic_control.fits import from_long, path_of_target
 
-from dpfast import (
-    L2Ball,
-    MultiOutcomeRidge,
-    ObjectivePerturbationClassifier,
-    ObjectivePerturbationRegressor,
-    PolicyEvaluation,
-    SparseRegression,
-    SyntheticControl,
-)
+from dpfast import ObjectivePerturbationClassifier
 from dpfast.io import Boolean, Columns, RowOwners
 from dpfast.jobs import run
 from dpfast.statistics import Trajectories
@@ -32,10 +27,8 @@ from dpfast.statistics import Trajectories
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
 
-N, PERIODS, N_PRE = 24, 6, 4
-YEARS = list(range(2001, 2001 + PERIODS))
-TARGET = np.linspace(-0.5, 0.5, PERIODS)
-TREATED = "the target"
+N, WIDTH = 24, 6
+SEEDED = {"random_state": 0, "n_threads": 1}
 
 LABELS = {
     "numbers": range(1, N + 1),
@@ -75,7 +68,7 @@ drawn = st.lists(
 
 @dataclass
 class People:
-    """Records, numbers in [-1, 1] of shape (n, PERIODS), whose they are, and what frames hold them as."""
+    """Records, numbers in [-1, 1] of shape (n, WIDTH), whose they are, and what frames hold them as."""
 
     values: np.ndarray
     ids: list
@@ -93,66 +86,30 @@ class People:
 def people(ids=None):
     rng = np.random.default_rng(3)
     # Multiples of 1/64: the same numbers whatever their dtype.
-    return People(
-        np.round(64.0 * rng.uniform(-1, 1, (N, PERIODS))) / 64.0, list(LABELS["names"] if ids is None else ids)
-    )
-
-
-def wide(who):
-    return who.frame(index=who.ids, columns=YEARS)
-
-
-def long(who, extra=()):
-    """One row a unit and period, those of a unit scattered, and the target's among them."""
-    rows = [
-        (one, year, value)
-        for year, column in zip(YEARS, np.vstack([who.values, TARGET]).T, strict=True)
-        for one, value in zip([*who.ids, TREATED], column, strict=True)
-        if not np.isnan(value)
-    ]
-    return pd.DataFrame([*extra, *rows], columns=["who", "when", "value"])
-
-
-def control(**parameters):
-    return SyntheticControl(1.0, 1e-6, **({"random_state": 0, "n_threads": 1} | parameters))
-
-
-def fit_long(**parameters):
-    return lambda who: control(**parameters).fit_long(long(who), "who", "when", "value", TREATED, N_PRE)
-
-
-def fit_wide(**parameters):
-    return lambda who: control(**parameters).fit(wide(who), N_PRE, TARGET)
-
-
-def fit_turned(who):
-    turned = who.frame(who.values.T, index=YEARS, columns=who.ids)
-    return control().fit(turned, N_PRE, TARGET, orientation="periods_by_units")
-
-
-def released_repeatedly(who):
-    return control().fit_repeatedly(wide(who), N_PRE, 3)[0]
+    return People(np.round(64.0 * rng.uniform(-1, 1, (N, WIDTH))) / 64.0, list(LABELS["names"] if ids is None else ids))
 
 
 def rows_of(who):
     """Features and an outcome a person, with labels of their own."""
-    frame = who.frame(index=who.ids, columns=[f"x{i}" for i in range(PERIODS)])
+    frame = who.frame(index=who.ids, columns=[f"x{i}" for i in range(WIDTH)])
     return frame.iloc[:, :-1], frame["x5"]
 
 
-def fit_rows(estimator, outcome=lambda y: y):
-    def fit(who):
+def listed(fit):
+    """Fit people as the catalogue does; outcomes that are public do not depend on them."""
+
+    def run(who):
         x, y = rows_of(who)
-        return estimator().fit(x, outcome(y))
+        if fit.public_outcomes:
+            y = pd.Series(np.linspace(-1, 1, len(y)))
+        fitted = fit(x, y, **SEEDED)
+        return fitted if hasattr(fitted, "fit") else fitted[0]
 
-    return fit
+    return run
 
 
-def ridge(**parameters):
-    return MultiOutcomeRidge(1.0, 1e-6, bound_x=2.0, bound_y=1.0, **({"random_state": 0} | parameters))
-
-
-SEEDED = {"random_state": 0, "n_threads": 1}
+def seeded(**parameters):
+    return ridge(bound_x=2.0, **SEEDED, **parameters)
 
 
 def visits(who):
@@ -167,7 +124,7 @@ def fit_groups(kind, **parameters):
     def fit(who):
         frame = visits(who)
         groups = {"list": who.ids * 3, "series": frame["id"], "objects": frame["id"].astype(object)}[kind]
-        return ridge(**parameters).fit(frame[["x"]], frame[["y"]], groups=groups, max_rows=2)
+        return seeded(**parameters).fit(frame[["x"]], frame[["y"]], groups=groups, max_rows=2)
 
     return fit
 
@@ -176,93 +133,39 @@ def fit_owners(who):
     # Ids of tables are numbers or text; others are objects there.
     frame = visits(who)
     frame["id"] = frame["id"].astype(object)
-    return ridge().fit(Columns(["x"], ["y"]).encode(frame), None, groups=RowOwners(frame, "id"), max_rows=2)
+    return seeded().fit(Columns(["x"], ["y"]).encode(frame), None, groups=RowOwners(frame, "id"), max_rows=2)
 
 
 def fit_owners_of_parts(who):
     frame = visits(who).assign(id=[repr(one) for one in who.ids * 3])
     parts = [pa.table(frame[:10]), pa.table(frame[10:])]
-    return ridge().fit(Columns(["x"], ["y"]).encode(parts), None, groups=RowOwners(parts, "id"), max_rows=2)
+    return seeded().fit(Columns(["x"], ["y"]).encode(parts), None, groups=RowOwners(parts, "id"), max_rows=2)
 
 
-def steps(who):
-    """A walk a person, over states that the values say."""
-    states = np.floor(2.0 * (who.values + 1.0)).clip(0, 3).astype(int)
-    frame = pd.DataFrame({"state": states.T.ravel(), "reward": (who.values.T.ravel() + 1.0) / 2.0})
-    frame["who"] = pd.Series(who.ids * PERIODS, dtype=object).infer_objects()
-    frame["when"] = np.repeat(np.arange(PERIODS), len(who.ids))
-    return frame
+def fit_turned(who):
+    x, _ = rows_of(who)
+    turned = who.frame(who.values[:, :-1].T, index=range(2001, 2006), columns=who.ids)
+    return FITS["donors"].new(**SEEDED).fit(turned, 3, path_of_target(x), orientation="periods_by_units")
 
 
-def policy(method, source="frame"):
-    def fit(who):
-        frame = steps(who)
-        if source == "frame":
-            columns = {"trajectory": "who", "state": "state", "reward": "reward", "step": "when"}
-            walks = Trajectories.from_frame(frame, 4, **columns)
-        else:
-            table = frame.pivot_table(index="when", values=["state", "reward"], aggfunc=list)
-            episodes = zip(*table["state"], strict=True), zip(*table["reward"], strict=True)
-            walks = Trajectories.from_episodes(
-                [list(zip(s, r, strict=True)) for s, r in zip(*episodes, strict=True)], 4
-            )
-        options = {"gamma": 0.9, "horizon": PERIODS, "ridge": 10.0 if method == "lsl" else None}
-        return PolicyEvaluation(1.0, 1e-6, method=method, **options, random_state=0).fit(walks)
-
-    return fit
+def fit_episodes(who):
+    episodes = [[(int(2.0 * (one + 1.0)) % 4, one) for one in row] for row in who.values.tolist()]
+    return FITS["visits"].new(**SEEDED).fit(Trajectories.from_episodes(episodes, 4))
 
 
-def parity(y):
-    return np.where(y > 0.0, "yes", "no").tolist()
-
-
-REGRESSOR = {"bound_x": 2.0, "bound_y": 1.0, "constraint": L2Ball(1.0)} | SEEDED
-# What is fitted from people, and whether another order of them leaves it the same.
-PATHS = {
-    "donors": (fit_wide(), True),
-    "donors, add_remove": (fit_wide(adjacency="add_remove"), True),
-    "donors, some entries missing": (fit_wide(observation_rate=0.9), True),
+#: With the number of people private.
+PRIVATE = {name: fit for name, fit in RELATED.items() if fit.estimator.adjacency == "add_remove"}
+#: What is fitted from people, and whether another order of them leaves it the same.
+LISTED = FITS | {name: fit for name, fit in PRIVATE.items() if name.removesuffix(", add_remove") in SOME}
+PATHS = {name: (listed(fit), fit.any_order) for name, fit in LISTED.items()} | {
     "donors in columns": (fit_turned, True),
-    "donors, output": (fit_wide(mechanism="output"), False),
-    "donors, objective": (fit_wide(mechanism="objective"), False),
-    "donors, repeatedly": (released_repeatedly, True),
-    "long donors": (fit_long(), True),
-    "long donors, add_remove": (fit_long(adjacency="add_remove"), True),
-    "long donors, some entries missing": (fit_long(observation_rate=0.9), True),
-    "long donors, output": (fit_long(mechanism="output"), False),
-    "long donors, objective": (fit_long(mechanism="objective"), False),
-    "ridge": (fit_rows(ridge), True),
-    "ridge, add_remove": (fit_rows(lambda: ridge(adjacency="add_remove")), True),
-    "ridge, a sample": (fit_rows(lambda: ridge(n_subsample=20)), False),
-    "ridge, public outcomes": (
-        fit_rows(
-            lambda: ridge(mechanism="projection", public_labels=True),
-            lambda y: pd.DataFrame(np.linspace(-1, 1, len(y))),
-        ),
-        False,
-    ),
-    "ridge, ids in a list": (fit_groups("list"), True),
-    "ridge, ids in a series": (fit_groups("series"), True),
-    "ridge, ids as objects, add_remove": (fit_groups("objects", adjacency="add_remove"), True),
-    "ridge, clipped by person": (fit_groups("series", block_bounds=(1.0, 1.0)), True),
-    "ridge, ids of a table": (fit_owners, True),
-    "ridge, ids of parts": (fit_owners_of_parts, True),
-    "least squares in a ball": (fit_rows(lambda: ObjectivePerturbationRegressor(1.0, 1e-6, **REGRESSOR)), True),
-    "classes": (
-        fit_rows(
-            lambda: ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=2.0, classes=["yes", "no"], **SEEDED), parity
-        ),
-        False,
-    ),
-    "support by scores": (
-        fit_rows(lambda: SparseRegression(1.0, 1e-6, n_nonzero=1, selector="exponential", **SEEDED)),
-        True,
-    ),
-    "support by votes": (fit_rows(lambda: SparseRegression(1.0, 1e-6, n_nonzero=1, n_blocks=4, **SEEDED)), False),
-    "visits": (policy("sufficient_statistics"), True),
-    "visits, lsw": (policy("lsw"), True),
-    "visits, lsl": (policy("lsl"), True),
-    "episodes": (policy("sufficient_statistics", "episodes"), True),
+    "ids in a list": (fit_groups("list"), True),
+    "ids in a series": (fit_groups("series"), True),
+    "ids as objects, add_remove": (fit_groups("objects", adjacency="add_remove"), True),
+    "ids, clipped by person": (fit_groups("series", block_bounds=(1.0, 1.0)), True),
+    "ids of a table": (fit_owners, True),
+    "ids of parts": (fit_owners_of_parts, True),
+    "episodes": (fit_episodes, True),
 }
 PUBLIC = ("periods_", "classes_", "feature_names_in_", "n_pre_", "n_post_", "n_features_in_", "target_")
 
@@ -348,11 +251,11 @@ def test_a_neighbour_changes_no_shape_no_message_and_nothing_public(path, ids, p
     assert_same_but_released(before, seen(fit, other))
 
 
-@pytest.mark.parametrize("name", [name for name in PATHS if "add_remove" in name])
+@pytest.mark.parametrize("name", [*PRIVATE, "ids as objects, add_remove"])
 @given(ids=labels, place=st.integers(0, N - 1))
 @settings(max_examples=10)
 def test_one_person_less_changes_no_shape_no_message_and_nothing_public(name, ids, place):
-    fit, _ = PATHS[name]
+    fit = listed(PRIVATE[name]) if name in PRIVATE else PATHS[name][0]
     left = [one for one in range(N) if one != place]
     assert_same_but_released(seen(fit, people()), seen(fit, people(ids).taken(left)))
 
@@ -379,26 +282,23 @@ def strange_rows(one):
 @pytest.mark.parametrize("extra", strange_rows("z000"), ids=repr)
 def test_rows_of_a_donor_in_periods_that_the_target_has_not_change_nothing(parameters, extra):
     def fit(rows):
-        return lambda who: control(**parameters).fit_long(long(who, rows), "who", "when", "value", TREATED, N_PRE)
+        donors = FITS["long donors"].new(**SEEDED, **parameters)
+        return lambda who: from_long(donors, *rows_of(who), rows)
 
     assert_same(seen(fit([]), people()), seen(fit(extra), people()))
 
 
-@given(missing=st.sets(st.integers(0, PERIODS - 1), max_size=PERIODS), place=st.integers(0, N - 1))
+@given(missing=st.sets(st.integers(0, WIDTH - 2), max_size=WIDTH - 2), place=st.integers(0, N - 1))
 @settings(max_examples=20)
 def test_a_donor_that_lacks_periods_changes_no_shape(missing, place):
-    for adjacency in ("replace_one", "add_remove"):
-        fit = fit_long(observation_rate=0.9, adjacency=adjacency)
+    for name in ("long donors, some entries missing", "long donors, some entries missing, add_remove"):
+        fit = listed(RELATED[name])
         who = people()
         who.values[place, sorted(missing)] = np.nan
-        if len(missing) < PERIODS:
-            assert_same_but_released(seen(fit, people()), seen(fit, who))
+        assert_same_but_released(seen(fit, people()), seen(fit, who))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name in PATHS if name.startswith(("donors", "ridge", "least", "classes", "support"))],
-)
+@pytest.mark.parametrize("name", [*LISTED, "donors in columns"])
 @pytest.mark.parametrize("dtype", ["float32", "Float64", "float32 in one column", "Int8 in one column"])
 def test_the_dtype_of_a_column_changes_nothing_of_its_numbers(name, dtype):
     """One entry with a fraction, or a missing one, decides the dtype of a whole column of a frame."""
@@ -457,7 +357,9 @@ def test_a_label_that_no_class_has_is_refused_in_one_way():
 def test_a_row_that_is_a_tuple_among_lists_changes_nothing(place):
     def fit(kinds):
         values = people().values
-        return ridge().fit([kind(row) for kind, row in zip(kinds, values[:, :2].tolist(), strict=True)], values[:, 2:3])
+        return seeded().fit(
+            [kind(row) for kind, row in zip(kinds, values[:, :2].tolist(), strict=True)], values[:, 2:3]
+        )
 
     kinds = [list] * N
     before = seen(fit, kinds)
@@ -469,7 +371,7 @@ def test_a_row_that_is_a_tuple_among_lists_changes_nothing(place):
 def test_a_missing_boolean_changes_no_shape_and_no_message():
     def fit(answers):
         frame = pd.DataFrame({"a": answers, "y": np.linspace(-1, 1, N)})
-        return ridge().fit(Columns([Boolean("a", missing=False)], ["y"]).encode(frame), None)
+        return seeded().fit(Columns([Boolean("a", missing=False)], ["y"]).encode(frame), None)
 
     plain = [i % 3 == 0 for i in range(N)]
     before = seen(fit, plain)

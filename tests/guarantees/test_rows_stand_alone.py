@@ -5,16 +5,8 @@ import warnings
 
 import numpy as np
 import pytest
+from catalogue import FITS, releases_of
 from reference.rows import ARRAYS, TABLES
-
-from dpfast import (
-    MultiOutcomeRidge,
-    ObjectivePerturbationClassifier,
-    ObjectivePerturbationRegressor,
-    SparseRegression,
-    SyntheticControl,
-)
-from dpfast.solvers import CallableLoss, L2Ball
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning"),
@@ -22,8 +14,7 @@ pytestmark = [
 ]
 
 N, WIDTH = 70, 9
-SEEDED = {"epsilon": 1.0, "delta": 1e-6, "random_state": 1, "n_threads": 1}
-BOUNDS = {"bound_x": 2.0, "bound_y": 1.0}
+SEEDED = {"random_state": 1, "n_threads": 1}
 
 
 def table(n=N, width=WIDTH):
@@ -33,90 +24,36 @@ def table(n=N, width=WIDTH):
 
 
 X = table()
-Y = np.clip(X[:, :2], -3.0, 3.0)
-GROUPS = np.arange(N) // 3
-
-PSEUDO_HUBER = CallableLoss(
-    lambda z, y: np.sqrt(1.0 + (z - y) ** 2),
-    lambda z, y: (z - y) / np.sqrt(1.0 + (z - y) ** 2),
-    lambda z, y: (1.0 + (z - y) ** 2) ** -1.5,
-    slope_bound=1.0,
-    curvature_bound=1.0,
-)
-
-#: From features and outcomes. What streams takes blocks of any length too.
-STREAMED = {
-    "ridge": lambda: MultiOutcomeRidge(**SEEDED, **BOUNDS),
-    "ridge, nonnegative": lambda: MultiOutcomeRidge(**SEEDED, **BOUNDS, nonnegative=True),
-    "ridge, box": lambda: MultiOutcomeRidge(**SEEDED, bound_x=None, bound_y=1.0, box_x=(-1.5, 1.5)),
-    "ridge, far box and bound": lambda: MultiOutcomeRidge(
-        **SEEDED, bound_x=8.0, bound_y=1.0, box_x=(2.0, 4.0), adjacency="add_remove"
-    ),
-    "ridge, intercept": lambda: MultiOutcomeRidge(**SEEDED, **BOUNDS, fit_intercept=True),
-    "supports by scores": lambda: SparseRegression(**SEEDED, n_nonzero=2, selector="exponential"),
-    "supports by scores, bound": lambda: SparseRegression(**SEEDED, **BOUNDS, n_nonzero=2, selector="exponential"),
-}
-IN_MEMORY = {
-    "squared loss": lambda: ObjectivePerturbationRegressor(**SEEDED, **BOUNDS, constraint=L2Ball(1.0)),
-    "Huber loss": lambda: ObjectivePerturbationRegressor(**SEEDED, **BOUNDS, loss="huber"),
-    "given loss": lambda: ObjectivePerturbationRegressor(**SEEDED, **BOUNDS, loss=PSEUDO_HUBER),
-    "ridge, projection": lambda: MultiOutcomeRidge(**SEEDED, **BOUNDS, public_labels=True, mechanism="projection"),
-    "ridge, sample": lambda: MultiOutcomeRidge(**SEEDED, **BOUNDS, n_subsample=20),
-    "supports by votes": lambda: SparseRegression(**SEEDED, n_nonzero=2, n_blocks=4),
-    "logistic loss": lambda: ObjectivePerturbationClassifier(**SEEDED, bound_x=2.0, classes=[0, 1]),
-}
-PANELS = {
-    "moments": lambda: SyntheticControl(**SEEDED, row_bound=(0.8, 0.9)),
-    "moments, centre and basis": lambda: SyntheticControl(**SEEDED, bound=(-2.0, 5.0), center=np.ones(WIDTH), basis=3),
-    "moments, nonnegative": lambda: SyntheticControl(**SEEDED, bound=5.0, nonnegative=True),
-    "output": lambda: SyntheticControl(**SEEDED, mechanism="output", row_bound=(0.8, 0.9)),
-    "objective": lambda: SyntheticControl(**SEEDED, mechanism="objective", row_bound=(0.8, 0.9)),
-}
+Y = np.clip(X[:, 0], -3.0, 3.0)
+#: What streams takes blocks of any length; what is in memory, one table; panels are tables too.
+STREAMED = {name: fit for name, fit in FITS.items() if fit.table == "blocks"}
+TAKEN_AS_THEY_ARE = {name: fit for name, fit in FITS.items() if fit.table}
 
 
-def outcomes_for(name):
-    if name == "logistic loss":
-        return (Y[:, 0] > 0.0).astype(int)
-    return Y if name.startswith("ridge") else Y[:, 0]
+def released(fitted):
+    return {key: value.tobytes() for release in releases_of(fitted) for key, value in release.values.items()}
 
 
-def released(model):
-    return {key: value.tobytes() for release in model.releases_ for key, value in release.values.items()}
-
-
-@pytest.mark.parametrize("name", STREAMED | IN_MEMORY)
+@pytest.mark.parametrize("name", TAKEN_AS_THEY_ARE)
 def test_a_fit_does_not_depend_on_the_layout_of_its_table(name):
-    make, y = (STREAMED | IN_MEMORY)[name], outcomes_for(name)
-    expected = released(make().fit(X, y))
+    fit = TAKEN_AS_THEY_ARE[name]
+    expected = released(fit(X, Y, **SEEDED))
     for layout, lay in TABLES.items():
-        if layout == "Arrow table" and name in IN_MEMORY:
+        if layout == "Arrow table" and fit.table != "blocks":
             continue
-        assert released(make().fit(lay(X), y)) == expected, layout
+        assert released(fit(lay(X), Y, **SEEDED)) == expected, layout
     single = X.astype(np.float32)
-    assert released(make().fit(single, y)) == released(make().fit(single.astype(np.float64), y))
+    assert released(fit(single, Y, **SEEDED)) == released(fit(single.astype(np.float64), Y, **SEEDED))
 
 
 @pytest.mark.parametrize("name", STREAMED)
 def test_a_fit_does_not_depend_on_the_blocks_that_rows_come_in(name):
-    make, y = STREAMED[name], outcomes_for(name)
-    expected = released(make().fit(X, y))
+    fit = STREAMED[name]
+    expected, y = released(fit(X, Y, **SEEDED)), fit.outcomes(Y)
     for size, layout in itertools.product((1, 2, 3, N), ("C order", "Fortran order", "negative strides")):
         starts = range(0, N, size)
         blocks = ((ARRAYS[layout](X[a : a + size]), y[a : a + size]) for a in starts)
-        assert released(make().fit(blocks, None)) == expected, (size, layout)
-
-
-@pytest.mark.parametrize("name", PANELS)
-def test_a_panel_does_not_depend_on_the_layout_of_its_table(name):
-    target = np.linspace(-0.5, 0.7, WIDTH)
-
-    def fitted(donors):
-        return released(PANELS[name]().fit(donors, WIDTH - 3, target))
-
-    expected = fitted(X)
-    for layout, lay in TABLES.items():
-        if layout != "Arrow table":
-            assert fitted(lay(X)) == expected, layout
+        assert released(fit.new(**SEEDED).fit(blocks, None)) == expected, (size, layout)
 
 
 EXTREMES = {
@@ -135,21 +72,13 @@ def quietly(fit):
 
 
 @pytest.mark.parametrize("row", EXTREMES)
-@pytest.mark.parametrize("name", STREAMED | IN_MEMORY)
+@pytest.mark.parametrize("name", TAKEN_AS_THEY_ARE)
 def test_a_fit_does_not_warn_of_a_row(name, row):
-    x, y = X.copy(), np.array(outcomes_for(name))
+    fit, x, y = TAKEN_AS_THEY_ARE[name], X.copy(), Y.copy()
     x[3] = EXTREMES[row]
-    if y.dtype.kind == "f" and name != "ridge, projection":
-        y[3] = EXTREMES[row][: y[3].size] if y.ndim == 2 else EXTREMES[row][0]
-    model = (STREAMED | IN_MEMORY)[name]()
+    if not fit.public_outcomes:
+        y[3] = EXTREMES[row][0]
     for lay in (np.ascontiguousarray, np.asfortranarray):
-        assert np.isfinite(quietly(lambda lay=lay: model.fit(lay(x), y)).coef_).all()
-
-
-@pytest.mark.parametrize("row", EXTREMES)
-@pytest.mark.parametrize("name", PANELS)
-def test_a_panel_does_not_warn_of_a_donor(name, row):
-    donors, target = X.copy(), np.linspace(-0.5, 0.7, WIDTH)
-    donors[3] = EXTREMES[row]
-    model = quietly(lambda: PANELS[name]().fit(donors, WIDTH - 3, target))
-    assert all(np.isfinite(value).all() for release in model.releases_ for value in release.values.values())
+        fitted = quietly(lambda lay=lay: fit(lay(x), y, **SEEDED))
+        assert all(np.isfinite(value).all() for release in releases_of(fitted) for value in release.values.values())
+        assert np.isfinite(getattr(fitted, "coef_", 0.0)).all()

@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from interrupts import BUDGET, COST, accumulated, attributes, books, families, release, table
-from sklearn.base import clone
+from catalogue import FITS, SOME, people
+from interrupts import BUDGET, COST, accumulated, attributes, books, release, table
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy
 from dpfast.kernels import threads, transaction
@@ -22,7 +22,7 @@ from dpfast.noise import SeededSource
 from dpfast.statistics import GramAccumulator
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::dpfast.privacy.UtilityWarning"),
+    pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning"),
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
     # A signal that comes within a weak reference's callback, as thread pools have, is swallowed by CPython.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -105,11 +105,11 @@ def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent():
     assert accumulator.gram().n_rows == 4
 
 
-@pytest.mark.parametrize("name", ["ridge", "perturbed squared", "sparse, votes", "policy, sums", "control, moments"])
+@pytest.mark.parametrize("name", SOME)
 def test_threads_that_fit_one_estimator_leave_one_whole_fit_and_pay_for_each(name):
-    model, fit = families()[name]
-    model = clone(model).set_params(random_state=None, ledger=Ledger(BUDGET))
-    run_together([lambda: fit(model)] * 4)
+    fit, (X, Y) = FITS[name], people(120)
+    model = fit.new(n_threads=1, ledger=Ledger(BUDGET))
+    run_together([lambda: fit.run(model, X, Y)] * 4)
     assert model.ledger.spent.epsilon == 4.0
     assert len(model.ledger.reservations) == 0
     assert model.releases_[0].values.keys() == model.ledger.releases[0].values.keys()
@@ -209,9 +209,12 @@ def test_a_signal_within_an_update_or_a_merge_means_that_nothing_was_added(metho
 
 @pytest.mark.parametrize("where", ["memory", "file"])
 def test_a_signal_within_a_fit_leaves_it_as_it_was_or_paid_for(where, tmp_path):
-    model, fit = families()["ridge"]
-    model = clone(model).set_params(random_state=None)
-    model.ledger = Ledger(Privacy(1e6, 0.5), tmp_path / "ledger.json" if where == "file" else None)
+    (X, Y), ledger = people(120), Ledger(Privacy(1e6, 0.5), tmp_path / "ledger.json" if where == "file" else None)
+    model = FITS["ridge"].new(n_threads=1, ledger=ledger)
+
+    def fit(model):
+        FITS["ridge"].run(model, X, Y)
+
     fit(model)
     start = time.perf_counter()
     fit(model)

@@ -1,0 +1,102 @@
+"""One catalogue of fits, for all tests of what every fit owes: each family lists its own in tests/<family>/fits.py.
+
+A fit is of people: a row of x and an outcome in y each, about in [-1, 1], as arrays or as frames whose index says who
+they are. A family makes of them what it fits (a panel, walks, several rows of a person), one person's from one row.
+"""
+
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass, replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from dpfast import registry
+
+
+@dataclass(frozen=True)
+class Fit:
+    #: With a budget, but no seed, no ledger and no number of threads.
+    estimator: Any
+    #: ``run(estimator, x, y)`` fits it, and returns it; or the batches of a repeated fit.
+    run: Callable[..., Any]
+    #: What `fit` takes as outcomes.
+    outcomes: Callable[[Any], Any] = lambda y: y
+    #: Whether x reaches `fit` as it is: in "blocks" of rows too, as one table of "rows", as a "panel"; None if not.
+    table: str | None = None
+    #: How many releases are made, and for whom.
+    releases: int = 1
+    unit: str = "row"
+    #: Whether another order of people leaves all as it was, to the bit.
+    any_order: bool = True
+    #: Whether outcomes are public: neighbours have the same.
+    public_outcomes: bool = False
+    #: Whether a minimiser is released as it is, all of its noise in its objective.
+    bare_minimiser: bool = False
+
+    def new(self, **parameters):
+        """Return an estimator to fit, with other parameters."""
+        return clone(self.estimator).set_params(**parameters)
+
+    def __call__(self, x, y, **parameters):
+        return self.run(self.new(**parameters), x, y)
+
+    def accepts(self, **parameters):
+        try:
+            self.new(**parameters)._checked()
+        except ValueError:
+            return False
+        return True
+
+
+def of_rows(estimator, outcomes=lambda y: y, *, table="blocks", **facts):
+    """A fit of rows and outcomes as they are."""
+    return Fit(estimator, lambda one, x, y: one.fit(x, outcomes(y)), outcomes, table, **facts)
+
+
+def releases_of(fitted):
+    """What left the data, of an estimator or of batches."""
+    return fitted.releases_ if hasattr(fitted, "releases_") else tuple(batch.release for batch in fitted)
+
+
+def people(n, seed=0, width=4):
+    """Rows and outcomes within [-0.9, 0.9]."""
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-0.9, 0.9, (n, width)), rng.uniform(-0.9, 0.9, n)
+
+
+def choices(cls):
+    """Parameters of an estimator that offer a choice by name, or yes or no, and what they offer."""
+    hints = typing.get_type_hints(cls if is_dataclass(cls) else cls.__init__)
+    hints = {name: hint for name, hint in hints.items() if name in inspect.signature(cls).parameters}
+    offered = {name: _literals(hint) | ({True, False} if hint is bool else set()) for name, hint in hints.items()}
+    return {name: values for name, values in offered.items() if values}
+
+
+def _literals(hint):
+    if typing.get_origin(hint) is typing.Literal:
+        return set(typing.get_args(hint))
+    return set().union(*(_literals(one) for one in typing.get_args(hint)))
+
+
+def _varied(fits, parameter, values):
+    """Each fit with every value that it accepts, and may have another than its own; named after it then."""
+    for name, fit in fits.items():
+        yield name, fit
+        own = getattr(fit.estimator, parameter)
+        for value, label in values.items():
+            if own != value and fit.accepts(**{parameter: value}):
+                yield f"{name}, {label}", replace(fit, estimator=fit.new(**{parameter: value}))
+
+
+FAMILIES = {family: import_module(f"{family}.fits") for family in registry.FAMILIES}
+FITS = {name: fit for module in FAMILIES.values() for name, fit in module.FITS.items()}
+#: One of each family.
+SOME = [next(iter(module.FITS)) for module in FAMILIES.values()]
+#: Under both relations.
+RELATED = dict(_varied(FITS, "adjacency", {"add_remove": "add_remove", "replace_one": "replace_one"}))
+#: And with no delta too.
+VARIED = dict(_varied(RELATED, "delta", {0.0: "pure"}))

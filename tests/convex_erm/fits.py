@@ -1,0 +1,69 @@
+"""Fits by objective perturbation."""
+
+import math
+
+import numpy as np
+from catalogue import of_rows
+
+from dpfast import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
+from dpfast.solvers import Box, CallableLoss, ElasticNet, L1Ball, L2Ball, Lasso, SmoothedHinge, SmoothedHuber
+
+PSEUDO_HUBER = CallableLoss(
+    lambda z, y: np.sqrt(1.0 + (z - y) ** 2),
+    lambda z, y: (z - y) / np.sqrt(1.0 + (z - y) ** 2),
+    lambda z, y: (1.0 + (z - y) ** 2) ** -1.5,
+    slope_bound=1.0,
+    curvature_bound=1.0,
+)
+BALL = {"constraint": L2Ball(1.0)}
+
+
+def regression(epsilon=1.0, delta=1e-6, *, any_order=False, **parameters):
+    estimator = ObjectivePerturbationRegressor(epsilon, delta, bound_x=1.0, bound_y=1.0, **parameters)
+    return of_rows(estimator, table="rows", any_order=any_order)
+
+
+def two_classes(y):
+    return np.where(np.asarray(y) > 0.0, "yes", "no").tolist()
+
+
+def three_classes(y):
+    return np.array(["a", "b", "c"])[np.digitize(np.asarray(y), (-0.1, 0.4))]
+
+
+def classification(outcomes=two_classes, epsilon=1.0, **parameters):
+    classes = ["no", "yes"] if outcomes is two_classes else ["a", "b", "c"]
+    estimator = ObjectivePerturbationClassifier(epsilon, 1e-6, bound_x=1.0, classes=classes, **parameters)
+    releases = 1 if outcomes is two_classes else 3
+    return of_rows(estimator, outcomes, table="rows", any_order=False, releases=releases)
+
+
+# The squared loss is summed exactly, others are not: their order is in the last bit.
+FITS = {
+    "squared loss": regression(**BALL, any_order=True),
+    "squared loss with an intercept": regression(constraint=L2Ball(2.0), fit_intercept=True, any_order=True),
+    "squared loss in an L1 ball, pure": regression(
+        delta=0.0, constraint=L1Ball(2.0), penalty=Lasso(1.0), any_order=True
+    ),
+    "squared loss, as printed": regression(**BALL, calibration="paper", adjacency="add_remove", any_order=True),
+    "Huber loss": regression(loss="huber"),
+    "Huber loss in a ball": regression(loss="huber", **BALL),
+    "Huber loss with a penalty": regression(loss="huber", penalty=Lasso(0.1)),
+    "narrow Huber loss in a box": regression(
+        10.0, loss=SmoothedHuber(1.0, 2.0**-7), constraint=Box(1.0), penalty=ElasticNet(0.1, 0.2)
+    ),
+    "given loss": regression(loss=PSEUDO_HUBER),
+    "two classes": classification(),
+    "two classes with an intercept": classification(fit_intercept=True),
+    "two classes, as printed": classification(calibration="paper", adjacency="add_remove"),
+    "three classes": classification(three_classes),
+    "three classes, hinge in a box": classification(three_classes, loss="hinge", constraint=Box(1.0)),
+    "narrow hinge": classification(epsilon=10.0, loss=SmoothedHinge(2.0**-7)),
+}
+
+CONVENTIONS = [
+    ObjectivePerturbationRegressor(math.inf, bound_x=1.0, bound_y=1.0),
+    ObjectivePerturbationRegressor(1.0, 1e-6, bound_x=100.0, bound_y=100.0, constraint=L2Ball(100.0)),
+    ObjectivePerturbationRegressor(1.0, bound_x=100.0, bound_y=100.0, loss="huber"),
+    ObjectivePerturbationClassifier(math.inf, bound_x=1.0, classes=None),
+]

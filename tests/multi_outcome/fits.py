@@ -1,0 +1,74 @@
+"""Fits of multi-outcome regression."""
+
+import math
+
+import numpy as np
+import pandas as pd
+from catalogue import Fit, of_rows
+
+from dpfast import MultiOutcomeRidge
+from dpfast.statistics import GramAccumulator, gram
+
+BOUNDS = {"bound_x": 1.0, "bound_y": 1.0}
+
+
+def ridge(**parameters):
+    return MultiOutcomeRidge(1.0, 1e-6, **BOUNDS | parameters)
+
+
+def two(y):
+    """A second outcome of each person."""
+    with np.errstate(all="ignore"):
+        other = 0.5 * y
+    return pd.concat([y, other], axis=1, keys=["first", "second"]) if hasattr(y, "index") else np.c_[y, other]
+
+
+def by_person(one, x, y):
+    """Two rows a person, scattered: the columns in halves."""
+    half = x.shape[1] // 2
+    if hasattr(x, "index"):
+        parts = [x.iloc[:, k * half : (k + 1) * half].set_axis(range(half), axis=1) for k in range(2)]
+        return one.fit(pd.concat(parts), pd.concat([y, y]), groups=[*x.index, *x.index], max_rows=2)
+    owners = np.tile(np.arange(len(x)), 2)
+    return one.fit(np.vstack([x[:, :half], x[:, half : 2 * half]]), np.append(y, y), groups=owners, max_rows=2)
+
+
+def accumulated(x, y):
+    """Sums of the people in two halves."""
+    middle = len(x) // 2
+    first, second = (
+        GramAccumulator(x.shape[1], 1, **BOUNDS).update(*(getattr(table, "iloc", table)[part] for table in (x, y)))
+        for part in (slice(middle), slice(middle, None))
+    )
+    return first.merge(second).gram()
+
+
+FITS = {
+    "ridge": of_rows(ridge(), two),
+    "ridge of one outcome": of_rows(ridge()),
+    "ridge with a penalty": of_rows(ridge(ridge=0.5), two),
+    "ridge with an intercept": of_rows(ridge(fit_intercept=True), two),
+    "ridge in a box": of_rows(ridge(bound_x=None, box_x=(-0.6, 0.7)), two),
+    "ridge in a far box": of_rows(ridge(bound_x=8.0, box_x=(2.0, 4.0)), two),
+    "ridge with an intercept in a box": of_rows(ridge(fit_intercept=True, box_x=(-1.0, 1.0), bound_x=None), two),
+    "ridge of nonnegative rows": of_rows(ridge(nonnegative=True), two),
+    "ridge, projection": of_rows(
+        ridge(mechanism="projection", public_labels=True), two, table="rows", public_outcomes=True, any_order=False
+    ),
+    "ridge of each outcome": of_rows(ridge(mechanism="independent"), two),
+    "ridge of each outcome, basic": of_rows(ridge(mechanism="independent", composition="basic"), two),
+    "ridge of each outcome, advanced": of_rows(ridge(mechanism="independent", composition="advanced"), two),
+    "ridge, sample": of_rows(ridge(n_subsample=8), two, table="rows", any_order=False),
+    "ridge, as printed": of_rows(ridge(calibration="paper"), two),
+    "ridge of people": Fit(ridge(), by_person, unit="person"),
+    "ridge of people, with an intercept": Fit(ridge(fit_intercept=True), by_person, unit="person"),
+    "ridge of people, clipped by person": Fit(ridge(block_bounds=(0.5, 0.5)), by_person, unit="person"),
+    "ridge of sums": Fit(ridge(), lambda one, x, y: one.fit_gram(gram(x, two(y), **BOUNDS))),
+    "ridge of accumulated sums": Fit(ridge(), lambda one, x, y: one.fit_gram(accumulated(x, y))),
+}
+
+#: What scikit-learn's checks of conventions are run on.
+CONVENTIONS = [
+    MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0),
+    MultiOutcomeRidge(1.0, 1e-6, bound_x=100.0, bound_y=100.0),
+]

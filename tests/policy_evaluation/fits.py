@@ -1,0 +1,51 @@
+"""Fits of policy evaluation: a person is a walk, one step a column, over states that the entries say."""
+
+import numpy as np
+import pandas as pd
+from catalogue import Fit
+
+from dpfast import PolicyEvaluation
+from dpfast.statistics import Trajectories
+
+FEATURES = np.array([[1.0, 0.0], [1.0, 0.5], [0.0, 2.0], [-1.0, 1.0]])
+N_STATES = len(FEATURES)
+
+
+def walks(x):
+    entries = np.asarray(x, np.float64)
+    states = np.floor(2.0 * (np.clip(entries, -1.0, 1.0) + 1.0)).clip(0, N_STATES - 1).astype(int)
+    rewards = np.clip(entries, -1e199, 1e199)
+    n, steps = entries.shape
+    if not hasattr(x, "index"):
+        return Trajectories(states.ravel(), rewards.ravel(), np.arange(n + 1) * steps, N_STATES)
+    frame = pd.DataFrame({"state": states.T.ravel(), "reward": rewards.T.ravel()})
+    frame["who"] = pd.Series([*x.index] * steps, dtype=object).infer_objects()
+    frame["when"] = np.repeat(np.arange(steps), n)
+    return Trajectories.from_frame(frame, N_STATES, trajectory="who", state="state", reward="reward", step="when")
+
+
+def fit(one, x, y):
+    return one.fit(walks(x))
+
+
+def evaluated(method, **parameters):
+    options = {"gamma": 0.9, "horizon": 4, "method": method} | parameters
+    return Fit(PolicyEvaluation(1.0, 1e-6, **options), fit)
+
+
+FITS = {
+    "visits": evaluated("sufficient_statistics"),
+    "visits with features": evaluated("sufficient_statistics", features=FEATURES),
+    "visits with a range of returns": evaluated("sufficient_statistics", horizon=None, return_range=(0.0, 2.0)),
+    "DP-LSW": evaluated("lsw"),
+    "DP-LSW with features": evaluated("lsw", features=FEATURES),
+    "DP-LSW of costs": evaluated("lsw", reward_range=(-1.0, 0.0)),
+    "DP-LSW, as printed": evaluated("lsw", calibration="paper"),
+    "DP-LSW, icml": evaluated("lsw", calibration="icml"),
+    "DP-LSL": evaluated("lsl", ridge=10.0),
+    "DP-LSL with features": evaluated("lsl", features=FEATURES),
+    "DP-LSL, as printed": evaluated("lsl", calibration="paper"),
+    "DP-LSL, icml": evaluated("lsl", calibration="icml"),
+}
+
+CONVENTIONS = []

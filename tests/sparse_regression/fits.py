@@ -1,0 +1,35 @@
+"""Fits of sparse regression: a support is released, then coefficients on it."""
+
+import math
+
+from catalogue import of_rows
+
+from dpfast import SparseRegression
+
+
+def support(selector, *, table="blocks", any_order=True, **parameters):
+    estimator = SparseRegression(1.0, 1e-6, selector=selector, **{"n_nonzero": 1} | parameters)
+    return of_rows(estimator, table=table, any_order=any_order, releases=2)
+
+
+def votes(**parameters):
+    return support("sample_aggregate", table="rows", any_order=False, **parameters)
+
+
+BOUNDS = {"bound_x": 1.0, "bound_y": 1.0}
+FITS = {
+    "support by scores": support("exponential"),
+    "support of two by scores": support("exponential", n_nonzero=2),
+    "support by scores with bounds": support("exponential", n_nonzero=2, **BOUNDS),
+    "support by scores, as printed": support("exponential", calibration="paper"),
+    "support by votes": votes(n_blocks=3),
+    "support of two by votes": votes(n_nonzero=2, n_blocks=4),
+    "support by votes with bounds": votes(n_nonzero=2, n_blocks=3, **BOUNDS),
+    "support by votes of as many blocks as are best": votes(),
+    "support by votes, as printed": votes(n_blocks=3, calibration="paper"),
+}
+
+CONVENTIONS = [
+    SparseRegression(1.0, 1e-6, n_nonzero=1, bound_x=100.0, bound_y=100.0),
+    SparseRegression(math.inf, n_nonzero=1, selector="exponential"),
+]
