@@ -1,4 +1,7 @@
-"""Pictures of public numbers; matplotlib is needed only here."""
+"""Pictures of public numbers; matplotlib is needed only here.
+
+Figures are made without pyplot, so no window or global state is touched.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +21,7 @@ _OBSERVED, _SYNTHETIC = "black", "#0072b2"
 
 
 def accuracy_curves(epsilons: Sequence[float], curves: Mapping[str, tuple[float, NDArray[np.float64]]]) -> Figure:
-    """Draw accuracy against epsilon, one panel a table, with the fit without privacy as a line.
-
-    Parameters
-    ----------
-    epsilons : sequence of float
-        Horizontal positions, on a log scale.
-    curves : mapping of str to (float, ndarray of shape (n_epsilons,))
-        For each title the accuracy without privacy and the private ones.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Made without pyplot, so no window or global state is touched.
-    """
+    """Draw accuracy against epsilon, a panel for each title: private ones, and the one without privacy as a line."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.0 * len(curves), 3.6), layout="constrained")
@@ -72,11 +62,6 @@ def synthetic_control_paths(
     low, high : array of shape (n_periods,) or (n_periods - n_pre,), optional
         Limits of the synthetic control, drawn as a band.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Made without pyplot, so no window or global state is touched.
-
     Raises
     ------
     ValueError
@@ -106,36 +91,7 @@ def synthetic_control_gaps(
     low: ArrayLike | None = None,
     high: ArrayLike | None = None,
 ) -> Figure:
-    """Draw observed minus synthetic over time, with the intervention marked.
-
-    Parameters
-    ----------
-    index : array of shape (n_periods,)
-        Labels of the periods: numbers and dates are drawn to scale, other labels evenly spaced.
-    n_pre : int
-        Periods before the intervention.
-    gap : array of shape (n_periods,) or (n_periods - n_pre,)
-        The difference; the shorter one belongs to the last periods.
-    low, high : array of shape (n_periods,) or (n_periods - n_pre,), optional
-        Limits of the gap, drawn as a band.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Made without pyplot, so no window or global state is touched.
-
-    Raises
-    ------
-    ValueError
-        If `n_pre` leaves no period before or after, an array has another length, or only one limit is given.
-
-    Examples
-    --------
-    >>> from dpfast.plotting import synthetic_control_gaps
-    >>> figure = synthetic_control_gaps([1987, 1988, 1989], 2, [0.0, 0.0, -5.0], [-12.0], [2.0])
-    >>> figure.axes[0].get_ylabel()
-    'observed - synthetic control'
-    """
+    """Draw observed minus synthetic over time, intervention marked; arguments as in `synthetic_control_paths`."""
     figure, panel, times = _time_panel(index, n_pre)
     panel.axhline(0.0, color="0.5", linewidth=0.8)
     panel.plot(times, _padded("gap", gap, n_pre, times), color=_SYNTHETIC, linewidth=1.6, label="gap")
@@ -159,16 +115,6 @@ def value_function(
         Standard deviations from the privacy noise: the curve gets a band of two on either side.
     shape : tuple of int, optional
         Rows and columns of a grid world whose states are numbered row by row.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Made without pyplot, so no window or global state is touched.
-
-    Raises
-    ------
-    ValueError
-        If the shape is not that of so many states.
 
     Examples
     --------

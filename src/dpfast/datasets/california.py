@@ -15,17 +15,7 @@ if TYPE_CHECKING:
 
 
 class Panel(NamedTuple):
-    """A panel as arrays.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_units, n_periods)
-        A row a unit.
-    units : tuple of str
-        Their names.
-    periods : ndarray of shape (n_periods,)
-        Labels of the periods, in order.
-    """
+    """A panel as arrays: a row a unit, their names, and the periods' labels in order."""
 
     values: NDArray[np.float64]
     units: tuple[str, ...]

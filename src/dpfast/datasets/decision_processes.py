@@ -7,7 +7,7 @@ dynamic programming, for estimates to be held against.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +19,10 @@ from dpfast._arrays import FloatArray
 
 #: ``table[state][action]`` lists (probability, next state, reward, terminated): Gymnasium's ``env.unwrapped.P``.
 Table = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
+
+Seed = int | np.random.Generator | None
+States = NDArray[np.int64]
+Move = Callable[[np.random.Generator, States], tuple[FloatArray, States, NDArray[np.bool_]]]
 
 #: Environments of Gymnasium whose ``unwrapped.P`` is known: name here -> (Gymnasium's id, options).
 GYMNASIUM_ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -32,16 +36,7 @@ GYMNASIUM_ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
 class FlatTrajectories(NamedTuple):
     """Trajectories as flat arrays: number i holds the steps from ``offsets[i]`` to ``offsets[i + 1] - 1``.
 
-    Parameters
-    ----------
-    states : ndarray of int32 (n_steps,)
-        The state of every step.
-    rewards : ndarray of float64 (n_steps,)
-        The reward collected there.
-    offsets : ndarray of int64 (n_trajectories + 1,)
-        From 0 to n_steps.
-    n_states : int
-        States are in ``range(n_states)``.
+    Each step has a state in ``range(n_states)`` and the reward collected there: what `dpfast.Trajectories` takes.
     """
 
     states: NDArray[np.int32]
@@ -50,9 +45,7 @@ class FlatTrajectories(NamedTuple):
     n_states: int
 
 
-def chain_trajectories(
-    m: int, *, n_states: int = 40, stay: float = 0.5, seed: int | np.random.Generator | None = None
-) -> FlatTrajectories:
+def chain_trajectories(m: int, *, n_states: int = 40, stay: float = 0.5, seed: Seed = None) -> FlatTrajectories:
     """Draw trajectories of the paper's chain.
 
     Each starts in state 0, stays where it is with probability `stay`, else moves to the next state, and ends in the
@@ -77,7 +70,7 @@ def chain_trajectories(
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
+        If an argument is out of its range.
 
     References
     ----------
@@ -85,7 +78,7 @@ def chain_trajectories(
 
     Examples
     --------
-    >>> from dpfast.datasets.decision_processes import chain_trajectories
+    >>> from dpfast.datasets import chain_trajectories
     >>> data = chain_trajectories(2, n_states=3, stay=0.0, seed=0)
     >>> data.states.tolist(), data.rewards.tolist(), data.offsets.tolist()
     ([0, 1, 2, 0, 1, 2], [0.0, 0.0, 1.0, 0.0, 0.0, 1.0], [0, 3, 6])
@@ -107,7 +100,7 @@ def markov_trajectories(
     horizon: int,
     rewards: ArrayLike | None = None,
     policy: ArrayLike | None = None,
-    seed: int | np.random.Generator | None = None,
+    seed: Seed = None,
 ) -> FlatTrajectories:
     """Draw trajectories from known transitions, to simulate how often states are visited, say.
 
@@ -136,11 +129,11 @@ def markov_trajectories(
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range or of the wrong type, or shapes do not fit together.
+        If an argument is out of its range.
 
     Examples
     --------
-    >>> from dpfast.datasets.decision_processes import markov_trajectories
+    >>> from dpfast.datasets import markov_trajectories
     >>> data = markov_trajectories([[0, 1], [0, 0]], 2, start=[1, 0], horizon=10)
     >>> data.states.tolist(), data.offsets.tolist()
     ([0, 1, 0, 1], [0, 2, 4])
@@ -158,29 +151,18 @@ def markov_trajectories(
         raise ValueError(f"transitions and start must agree on n_states, got {table.shape} and {first.shape}")
     if not (table >= 0.0).all() or not (table.sum(axis=1) <= 1.0 + 1e-9).all():
         raise ValueError("transitions must hold probabilities that add up to at most 1 in each row")
-    if not (first >= 0.0).all() or abs(first.sum() - 1.0) > 1e-9:
-        raise ValueError("start must hold probabilities that add up to 1")
     collected = np.zeros(len(first)) if rewards is None else np.asarray(rewards, np.float64)
     if collected.shape != first.shape:
         raise ValueError(f"rewards must be of shape {first.shape}, got {collected.shape}")
-    rng = np.random.default_rng(seed)
     # Beyond all states lies the end; a row or a start that adds up to 1 but for its rounding never goes there by it.
     cumulative = np.cumsum(table, axis=1)
     cumulative[cumulative[:, -1] > 1.0 - 1e-9, -1] = 1.0
-    current = rng.choice(len(first), check.positive_integer("m", m), p=first / first.sum())
-    walkers = np.arange(m)
-    steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-    for _ in range(check.positive_integer("horizon", horizon)):
-        steps.append((walkers, current))
+
+    def move(rng: np.random.Generator, current: States) -> tuple[FloatArray, States, NDArray[np.bool_]]:
         following = (cumulative[current] <= rng.random(len(current))[:, None]).sum(axis=1)
-        going = following < len(first)
-        walkers, current = walkers[going], following[going]
-        if len(walkers) == 0:
-            break
-    owners, states = (np.concatenate(column) for column in zip(*steps, strict=True))
-    states = states[np.argsort(owners, kind="stable")].astype(np.int32)
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=m))))
-    return FlatTrajectories(states, collected[states], offsets, len(first))
+        return collected[current], following, following < len(first)
+
+    return _walks(first, m, horizon, seed, move)
 
 
 def chain_values(gamma: float = 0.99, *, n_states: int = 40, stay: float = 0.5) -> FloatArray:
@@ -201,11 +183,11 @@ def chain_values(gamma: float = 0.99, *, n_states: int = 40, stay: float = 0.5) 
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range or of the wrong type.
+        If an argument is out of its range.
 
     Examples
     --------
-    >>> from dpfast.datasets.decision_processes import chain_values
+    >>> from dpfast.datasets import chain_values
     >>> chain_values(0.5, n_states=3, stay=0.0).tolist()
     [0.25, 0.5, 1.0]
     """
@@ -234,11 +216,11 @@ def adjacent_pairs(n_states: int) -> FloatArray:
     Raises
     ------
     ValueError, TypeError
-        If n_states is not a positive integer.
+        If an argument is out of its range.
 
     Examples
     --------
-    >>> from dpfast.datasets.decision_processes import adjacent_pairs
+    >>> from dpfast.datasets import adjacent_pairs
     >>> adjacent_pairs(3).tolist()
     [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
     """
@@ -246,11 +228,7 @@ def adjacent_pairs(n_states: int) -> FloatArray:
     return np.eye(pairs[-1] + 1)[pairs]
 
 
-def table_values(
-    table: Table,
-    gamma: float,
-    policy: ArrayLike | None = None,
-) -> FloatArray:
+def table_values(table: Table, gamma: float, policy: ArrayLike | None = None) -> FloatArray:
     """Return the true values of a policy from a table of transitions, by dynamic programming.
 
     Parameters
@@ -273,12 +251,11 @@ def table_values(
     Raises
     ------
     ValueError, TypeError
-        If the table's states or actions are not numbered from 0, probabilities do not add up to 1, or the values are
-        not defined.
+        If an argument is out of its range.
 
     Examples
     --------
-    >>> from dpfast.datasets.decision_processes import table_values
+    >>> from dpfast.datasets import table_values
     >>> table = {0: {0: [(0.5, 0, 0.0, False), (0.5, 1, 1.0, True)]}, 1: {0: [(1.0, 1, 0.0, True)]}}
     >>> table_values(table, gamma=1.0).tolist()
     [1.0, 0.0]
@@ -299,42 +276,13 @@ def table_trajectories(
     start: ArrayLike,
     horizon: int,
     policy: ArrayLike | None = None,
-    seed: int | np.random.Generator | None = None,
+    seed: Seed = None,
 ) -> FlatTrajectories:
     """Draw trajectories of a policy from a table of transitions, all at once: much faster than step by step.
 
     The states recorded are those an action was taken in, each with the reward of that action, as by
-    `Trajectories.from_gymnasium`.
-
-    Parameters
-    ----------
-    table, policy
-        As for `table_values`.
-    m : int
-        Number of trajectories, at least 1.
-    start : array_like (n_states,)
-        Probability of each state to be the first: Gymnasium's ``env.unwrapped.initial_state_distrib``.
-    horizon : int
-        Most states in a trajectory, at least 1.
-    seed : int, numpy.random.Generator or None
-        Of the data; None for others each time.
-
-    Returns
-    -------
-    FlatTrajectories
-
-    Raises
-    ------
-    ValueError, TypeError
-        As for `table_values`, or if `start` does not hold probabilities of its states.
-
-    Examples
-    --------
-    >>> from dpfast.datasets.decision_processes import table_trajectories
-    >>> table = {0: {0: [(1.0, 1, 0.5, False)]}, 1: {0: [(1.0, 0, 1.0, True)]}}
-    >>> data = table_trajectories(table, 2, start=[1, 0], horizon=5)
-    >>> data.states.tolist(), data.rewards.tolist(), data.offsets.tolist()
-    ([0, 1, 0, 1], [0.5, 1.0, 0.5, 1.0], [0, 2, 4])
+    `Trajectories.from_gymnasium`. `start` holds the probability of each state to be the first: Gymnasium's
+    ``env.unwrapped.initial_state_distrib``; the rest is as for `markov_trajectories`.
     """
     moves = _Moves.of(table)
     n_states = len(moves.probabilities)
@@ -343,57 +291,24 @@ def table_trajectories(
         part.reshape(n_states, -1) for part in (moves.successors, moves.rewards, moves.terminated)
     )
     first = np.asarray(start, np.float64)
-    if first.shape != (n_states,) or not (first >= 0.0).all() or abs(first.sum() - 1.0) > 1e-9:
-        raise ValueError(f"start must hold {n_states} probabilities that add up to 1")
-    rng = np.random.default_rng(seed)
+    if first.shape != (n_states,):
+        raise ValueError(f"start must hold {n_states} probabilities, got shape {first.shape}")
     cumulative = np.cumsum(weights, axis=1)
-    current = rng.choice(n_states, check.positive_integer("m", m), p=first / first.sum())
-    walkers = np.arange(m)
-    steps: list[tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]] = []
-    for _ in range(check.positive_integer("horizon", horizon)):
+
+    def move(rng: np.random.Generator, current: States) -> tuple[FloatArray, States, NDArray[np.bool_]]:
         # Below the last sum, whatever that is rounded to: so no outcome of probability 0 is drawn, nor one beyond all.
         last = cumulative[current, -1]
         levels = np.minimum(rng.random(len(current)) * last, np.nextafter(last, 0.0))
         outcome = (cumulative[current] <= levels[:, None]).sum(axis=1)
-        steps.append((walkers, current, rewards[current, outcome]))
-        going = ~terminated[current, outcome]
-        walkers, current = walkers[going], successors[current, outcome][going]
-        if len(walkers) == 0:
-            break
-    owners, states, collected = (np.concatenate(column) for column in zip(*steps, strict=True))
-    order = np.argsort(owners, kind="stable")
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=m))))
-    return FlatTrajectories(states[order].astype(np.int32), collected[order], offsets, n_states)
+        return rewards[current, outcome], successors[current, outcome], ~terminated[current, outcome]
+
+    return _walks(first, m, horizon, seed, move)
 
 
 def exploring_policy(table: Table, gamma: float, explore: float) -> FloatArray:
-    """Return a policy that takes the best action, but for a share of the time any.
+    """Return a policy that takes the best action, but for a share of the time, `explore`, any.
 
-    Parameters
-    ----------
-    table : mapping
-        As for `table_values`.
-    gamma : float
-        Discount, in (0, 1), for which actions are best: by value iteration, to within 1e-9 or so.
-    explore : float
-        Probability, in [0, 1], to take any action at random instead.
-
-    Returns
-    -------
-    ndarray of shape (n_states, n_actions)
-        Probability of each action in each state.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As for `table_values`, or if an argument is out of its range.
-
-    Examples
-    --------
-    >>> from dpfast.datasets.decision_processes import exploring_policy
-    >>> table = {0: {0: [(1.0, 0, 0.0, True)], 1: [(1.0, 0, 1.0, True)]}}
-    >>> exploring_policy(table, 0.9, explore=0.2).tolist()
-    [[0.1, 0.9]]
+    Actions are best for a discount in (0, 1), by value iteration, to within 1e-9 or so.
     """
     moves = _Moves.of(table)
     gamma, explore = check.positive("gamma", gamma), check.nonnegative("explore", explore)
@@ -426,16 +341,8 @@ def gymnasium_values(name: str, gamma: float, policy: ArrayLike | None = None) -
 
     Raises
     ------
-    ImportError
-        If Gymnasium is not installed.
-    ValueError, TypeError
-        If the name is not known, or as for `table_values`.
-
-    Examples
-    --------
-    >>> from dpfast.datasets.decision_processes import gymnasium_values
-    >>> round(float(gymnasium_values("frozen_lake_4x4", 1.0)[0]), 4)  # doctest: +SKIP
-    0.0139
+    ImportError, ValueError, TypeError
+        If Gymnasium is not installed, or an argument is out of its range.
     """
     name = check.choice("name", name, tuple(GYMNASIUM_ENVIRONMENTS))
     try:
@@ -472,13 +379,30 @@ class _Moves:
             outcomes = table[state][action]
             if abs(sum(probability for probability, *_ in outcomes) - 1.0) > 1e-9:
                 raise ValueError(f"probabilities of table[{state}][{action}] must add up to 1")
-            for place, outcome in enumerate(outcomes):
-                cell = state, action, place
-                for part, value in zip(
-                    (moves.probabilities, moves.successors, moves.rewards, moves.terminated), outcome, strict=True
-                ):
-                    part[cell] = value
+            parts = moves.probabilities, moves.successors, moves.rewards, moves.terminated
+            for part, values in zip(parts, zip(*outcomes, strict=True), strict=True):
+                part[state, action, : len(outcomes)] = values
         return moves
+
+
+def _walks(first: FloatArray, m: int, horizon: int, seed: Seed, move: Move) -> FlatTrajectories:
+    """Walk all at once from starts of these probabilities; a move gives rewards, next states, and who goes on."""
+    if not (first >= 0.0).all() or abs(first.sum() - 1.0) > 1e-9:
+        raise ValueError(f"start must hold {len(first)} probabilities that add up to 1")
+    rng = np.random.default_rng(seed)
+    current = rng.choice(len(first), check.positive_integer("m", m), p=first / first.sum())
+    walkers = np.arange(m)
+    steps = []
+    for _ in range(check.positive_integer("horizon", horizon)):
+        rewards, following, going = move(rng, current)
+        steps.append((walkers, current, rewards))
+        walkers, current = walkers[going], following[going]
+        if len(walkers) == 0:
+            break
+    owners, states, collected = (np.concatenate(column) for column in zip(*steps, strict=True))
+    order = np.argsort(owners, kind="stable")
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=m))))
+    return FlatTrajectories(states[order].astype(np.int32), collected[order], offsets, len(first))
 
 
 def _checked_policy(policy: ArrayLike | None, moves: _Moves) -> FloatArray:

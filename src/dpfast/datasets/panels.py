@@ -15,17 +15,7 @@ NOISE_VARIANCE, NOISE_REACH = 0.1, 1.0
 
 
 class SyntheticPanel(NamedTuple):
-    """Donors, a target, and the target's signal, all in [-1, 1].
-
-    Parameters
-    ----------
-    donors : ndarray of shape (n, n_pre + n_post)
-        Donors' outcomes, a row each.
-    target : ndarray of shape (n_pre + n_post,)
-        The target's outcomes.
-    signal : ndarray of shape (n_pre + n_post,)
-        The target's outcomes without their noise: what a prediction is held against.
-    """
+    """Donors, a row each, a target, and the target without its noise: what a prediction is held against."""
 
     donors: FloatArray
     target: FloatArray
@@ -53,12 +43,12 @@ def synthetic_control_panel(
     Returns
     -------
     SyntheticPanel
-        Donors, target and signal.
+        Donors, target and signal, all in [-1, 1].
 
     Raises
     ------
     ValueError, TypeError
-        If a size is not a positive integer.
+        If an argument is out of its range.
 
     References
     ----------

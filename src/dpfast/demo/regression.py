@@ -69,13 +69,7 @@ def accuracy(model: MultiOutcomeRidge, rows: FloatArray, classes: NDArray[np.int
 
 
 def show(output: Path) -> None:
-    """Fit, print and plot.
-
-    Parameters
-    ----------
-    output : Path
-        Folder for ``dpfast-demo.png``, made if it is missing; there is a plot where matplotlib is installed.
-    """
+    """Fit, print and plot."""
     curves = {}
     for task in tasks():
         print(f"\n{task.title}")

@@ -46,9 +46,9 @@ import numpy as np
 from scipy import linalg
 
 from dpfast._arrays import FloatArray
+from dpfast.solvers.pairs import ROUND_UP, UNIT, in_two_rows, normalised
 from dpfast.solvers.proximal_bounds import ProximalBounds
 from dpfast.solvers.quadratic_faces import Face
-from dpfast.solvers.rounding import ROUND_UP, UNIT, in_two_rows, normalised
 
 Guess = tuple[FloatArray, Callable[[FloatArray, bool], Face] | None]
 

@@ -27,8 +27,8 @@ from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads,
 from dpfast.solvers.batches import finite_array
 from dpfast.solvers.constraints import in_range
 from dpfast.solvers.losses import CallableLoss, GeneralisedLinearLoss, SquaredLoss
+from dpfast.solvers.pairs import ROUND_UP, UNIT, normalised, sum_of_pairs
 from dpfast.solvers.proximal_bounds import QuadraticBounds
-from dpfast.solvers.rounding import ROUND_UP, UNIT, normalised, sum_of_pairs
 
 Pair = tuple[FloatArray, FloatArray]
 

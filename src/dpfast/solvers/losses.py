@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.solvers.rounding import ROUND_UP_ONE
+from dpfast.solvers.pairs import ROUND_UP_ONE
 
 LossFunction = Callable[[FloatArray, FloatArray], ArrayLike]
 

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from dpfast._arrays import FloatArray
 from dpfast.solvers.batches import finite_array
 from dpfast.solvers.constraints import Box, Constraint, L1Ball, checked_constraint, in_range
+from dpfast.solvers.pairs import ROUND_UP, UNIT
 from dpfast.solvers.penalties import ElasticNet
-from dpfast.solvers.rounding import ROUND_UP, UNIT
 
 _LARGEST_CONDITION = 2.0**45
 _LARGEST_ENTRY = 2.0**400

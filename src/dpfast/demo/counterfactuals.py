@@ -25,13 +25,7 @@ TAX_YEAR = 1989
 
 
 def show(output: Path) -> None:
-    """Fit, print and plot.
-
-    Parameters
-    ----------
-    output : Path
-        Folder for ``dpfast-demo-synthetic-control.png``; there is a plot where matplotlib and pandas are installed.
-    """
+    """Fit, print and plot; there is a plot where pandas is installed too."""
     print(f"\nSynthetic control: {N_DONORS:,} donors, {N_PRE} periods before an intervention without any effect")
     model, target = _many_donors()
     if find_spec("matplotlib") is not None and find_spec("pandas") is not None:

@@ -48,14 +48,7 @@ GAMES = (
 
 
 def show(output: Path) -> None:
-    """Fit, print and plot.
-
-    Parameters
-    ----------
-    output : Path
-        Folder for ``dpfast-demo-policy-evaluation.png``, made if it is missing; there is a plot, and there are games,
-        where matplotlib and Gymnasium are installed.
-    """
+    """Fit, print and plot; there are games where Gymnasium is installed."""
     print("\nPolicy evaluation: the value of states, from people's trajectories. Errors in % of the range of values")
     print(f"  {'':16}  {'people':>6}  {'exact':>6}  " + "  ".join(f"{f'eps = {e:g}':>9}" for e in EPSILONS))
     truth = chain_values(GAMMA)
