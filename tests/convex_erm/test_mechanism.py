@@ -150,6 +150,13 @@ def test_the_printed_noise_warns_where_it_is_too_little(delta):
     assert objective_perturbation(X, y, privacy=Privacy(1.0, delta, "add_remove"), **arguments).guaranteed
 
 
+def test_the_printed_noise_is_judged_at_any_epsilon():
+    """So much of it is left for the finishing noise that delta would not do: no number overflows over that."""
+    arguments = {"loss": LogisticLoss(), "bound_x": 1.0, "constraint": L2Ball(1.0), "calibration": "paper"}
+    with pytest.warns(UnsoundCalibrationWarning):
+        objective_perturbation(np.ones((20, 1)), np.ones(20), privacy=Privacy(1e4, 1e-6, "add_remove"), **arguments)
+
+
 def test_a_ledger_pays_for_the_release_and_not_for_a_refusal():
     ledger = Ledger(Privacy(1.5, 1e-5))
     release = objective_perturbation(**ROWS, ledger=ledger)

@@ -177,8 +177,6 @@ class PerturbedObjective(PrivateEstimator):
         yield "coef_", (self.n_features_in_,)
 
     def _check_fitted(self) -> None:
-        if len(getattr(self, "feature_names_in_", range(self.n_features_in_))) != self.n_features_in_:
-            raise ValueError("n_features_in_ and feature_names_in_ must be those of coef_")
         if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
             raise ValueError("coef_ and intercept_ must hold finite numbers")
         check.nonnegative("ridge_", self.ridge_)
@@ -508,16 +506,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
         Parameters
         ----------
-        n : int
-            Number of people.
-        n_features : int
-            Width of X.
+        n, n_features, spread, **parameters
+            As for `ObjectivePerturbationRegressor.plan`.
         target : float, default 0.5
             Error wanted, as a fraction of a margin of 1.
-        spread : float, default 0.25
-            Assumed mean squared norm of the rows as a fraction of their squared bound, even over directions.
-        **parameters
-            The estimator's own: epsilon, delta, bound_x, classes, ...
 
         Returns
         -------

@@ -230,6 +230,10 @@ class PrivateEstimator(Persistent):
             raise ValueError("privacy_spent_ must be a guarantee")
         if not isinstance(self.releases_, tuple) or not all(isinstance(one, Release) for one in self.releases_):
             raise ValueError("releases_ must be a tuple of releases")
+        if hasattr(self, "n_features_in_"):
+            features = range(check.positive_integer("n_features_in_", self.n_features_in_))
+            if len(getattr(self, "feature_names_in_", features)) != len(features):
+                raise ValueError("feature_names_in_ must name n_features_in_ features")
         for name, shape in self._fitted_shapes():
             array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:

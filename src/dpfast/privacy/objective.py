@@ -239,7 +239,7 @@ def meets_its_claim(noise: ObjectiveNoise, *, gradient: float, geometry: Geometr
     if noise.mechanism == "L2-Laplace":
         return gradient <= noise.scale * left
     exact = objective_delta(noise.scale, max(left, 0.0), gradient, geometry=geometry)
-    return exact * math.exp(0.5 * noise.finishing_epsilon) <= noise.privacy.target[1]
+    return exact <= noise.privacy.target[1] * math.exp(-0.5 * noise.finishing_epsilon)
 
 
 def _best_convexity(

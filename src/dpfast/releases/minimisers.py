@@ -54,24 +54,11 @@ def perturbation_rounding(own: ObjectiveNoise, dim: int) -> float:
 
 @dataclass(frozen=True)
 class ObjectivePerturbation:
-    """Objective perturbation, calibrated.
-
-    Parameters
-    ----------
-    bounds : ObjectiveBounds
-        What is public.
-    noise_scales : ObjectiveNoise
-        How much noise, and what it promises.
-    tolerance : float
-        The solver's, for every table and noise.
-    calibration : {"sound", "paper"}
-        Whether the noise is the proved one or the printed one.
-    guaranteed : bool
-        Whether it gives what is claimed.
-    """
+    """Objective perturbation, calibrated."""
 
     bounds: ObjectiveBounds
     noise_scales: ObjectiveNoise
+    #: The solver's, for every table and noise.
     tolerance: float
     calibration: Calibration = "sound"
     guaranteed: bool = True
@@ -88,20 +75,9 @@ class ObjectivePerturbation:
     ) -> Self:
         """Choose noise and strong convexity from public numbers.
 
-        Parameters
-        ----------
-        privacy : Privacy
-            The guarantee of the released minimiser, for a finite epsilon.
-        bounds : ObjectiveBounds
-            What is public; its number of rows must be known under "replace_one", and not under "add_remove".
-        ridge : float or "auto", default "auto"
-            Strong convexity wanted beyond the penalty's; what is used may be more, as privacy asks for some. "auto" is
-            the one that costs least, or the penalty's.
-        calibration : {"sound", "paper"}, default "sound"
-            Exact, or as printed.
-        cost : callable, optional
-            What "auto" makes least, of the deviation of a coordinate of b and of m; `bounds.expected_excess` by
-            default.
+        `ridge` is strong convexity wanted beyond the penalty's; what is used may be more, as privacy asks for some.
+        "auto" is the one of least `cost`, a function of the deviation of a coordinate of b and of m (by default
+        `bounds.expected_excess`), or the penalty's.
         """
         if (privacy.adjacency == "replace_one") != (bounds.n_rows is not None):
             raise ValueError("n_rows must be given under adjacency='replace_one', and only there")
@@ -109,6 +85,7 @@ class ObjectivePerturbation:
         # A penalty with strong convexity of its own is a choice too.
         chosen_freely = ridge == "auto" and bounds.penalty_ridge == 0.0
         least = max(asked + bounds.penalty_ridge, bounds.least_convexity)
+        change, geometry = bounds.gradient_change, bounds.geometry
         if calibration == "paper":
             scales = printed("convex_erm", "printed_objective_perturbation")(
                 privacy, gradient=bounds.gradient, curvature=bounds.curvature, strong_convexity=least
@@ -120,14 +97,14 @@ class ObjectivePerturbation:
             }
             scales = objective_noise(
                 privacy,
-                gradient=bounds.gradient_change,
+                gradient=change,
                 curvature=bounds.curvature,
                 strong_convexity=least,
-                geometry=bounds.geometry,
+                geometry=geometry,
                 dim=bounds.n_features,
                 **(free if chosen_freely else {"radius": bounds.usual_radius}),
             )
-        proved = meets_its_claim(scales, gradient=bounds.gradient_change, geometry=bounds.geometry)
+        proved = calibration == "sound" or meets_its_claim(scales, gradient=change, geometry=geometry)
         own = cls(bounds, scales, 0.0, calibration, proved)
         tolerance = max(smallest_smooth_tolerance(bounds.constants(), **own._problem()), _LEAST_TOLERANCE * own._size())
         return replace(own, tolerance=tolerance * ROUND_UP)

@@ -73,30 +73,18 @@ class Sizes(TypedDict):
 
 @dataclass(frozen=True)
 class ObjectiveBounds:
-    """What is public of a table and of what is minimised over it.
-
-    Parameters
-    ----------
-    loss : GeneralisedLinearLoss
-        l.
-    n_features : int
-        Number of parameters.
-    row_bound, outcome_bound : float
-        B and Y: largest L2 norm of a row and largest size of an outcome, as they enter the loss.
-    constraint : L2Ball, L1Ball, Box or None
-        The set of parameters.
-    penalty : ElasticNet, Lasso, Ridge, another Proximable or None
-        Another Proximable goes with no constraint, and not with the squared loss.
-    n_rows : int or None
-        Number of rows; None where it is private, which is under "add_remove".
-    """
+    """What is public of a table and of what is minimised over it."""
 
     loss: GeneralisedLinearLoss
+    #: Number of parameters.
     n_features: int
+    #: B and Y: largest L2 norm of a row and largest size of an outcome, as they enter the loss.
     row_bound: float
     outcome_bound: float
     constraint: Constraint | None = None
+    #: A Proximable of the caller's goes with no constraint, and not with the squared loss.
     penalty: Penalty | None = None
+    #: None where it is private, which is under "add_remove".
     n_rows: int | None = None
 
     def __post_init__(self) -> None:

@@ -26,21 +26,13 @@ from dpfast.statistics.rows import NORM_SLACK, RowMap
 
 @dataclass(frozen=True)
 class TableLoss:
-    """Which loss is summed, and over which bounded rows and outcomes.
-
-    Parameters
-    ----------
-    loss : GeneralisedLinearLoss
-        Of a row and its outcome; outcomes are -1 or 1 for classification.
-    bound_x, bound_y : float
-        L2 norm of a row and size of an outcome, at most: longer rows are scaled onto it, larger outcomes clipped.
-    constant : float, default 0.0
-        Value of a last feature, the same in every row; a power of two, or 0 for none.
-    """
+    """Which loss is summed, and over which bounded rows and outcomes."""
 
     loss: GeneralisedLinearLoss
+    #: L2 norm of a row and size of an outcome, at most: longer rows are scaled onto it, larger outcomes clipped.
     bound_x: float
     bound_y: float = 1.0
+    #: Value of a last feature, the same in every row; a power of two, or 0 for none.
     constant: float = 0.0
 
     def __post_init__(self) -> None:
