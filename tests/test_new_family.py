@@ -16,7 +16,7 @@ PACKAGE = Path(dpfast.__file__).parent
 LINE = "from dpfast.mean_of_rows import MeanOfRows as MeanOfRows\n"
 #: Tests of what holds for every family, which find it by the registry.
 SHARED = (
-    "audit/test_coverage.py",
+    "audit/test_audit_coverage.py",
     "test_package.py::test_public_names_import",
     "test_package.py::test_only_noise_draws_randomness",
 )
