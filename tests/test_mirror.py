@@ -1,0 +1,107 @@
+"""Tests are found where their subject is: ``tests/io/test_files.py`` for ``src/dpfast/io/files.py``."""
+
+import tokenize
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "dpfast"
+#: What holds for all families, plain twins, and what is run by other tests.
+ELSEWHERE = {"guarantees", "reference", "fuzz_targets", "new_family", "data"}
+#: Of the whole package, or of its tests and tools.
+OF_ALL = {"catalogue", "fuzz", "mirror", "new_family", "package", "public_names"}
+LONG = 60
+#: Files of longer code that have no tests of their name, and the tests that go through them.
+TESTED_BY = {
+    "attack/attack.py": "audit/test_audit.py",
+    "attack/laws.py": "audit/test_audit_broken.py",
+    "attack/turned_rows.py": "audit/test_audit.py",
+    "io/arrow.py": "io/test_files.py",
+    "io/frames.py": "io/test_columns.py",
+    "io/people.py": "io/test_owners.py",
+    "io/table.py": "io/test_blocks.py",
+    "io/trajectory_sources.py": "io/test_trajectories.py",
+    "jobs/outputs.py": "jobs/test_jobs.py",
+    "jobs/specification.py": "jobs/test_jobs.py",
+    "kernels/discrete_loops.c": "noise/test_discrete.py",
+    "kernels/first_visits.pyx": "statistics/test_returns.py",
+    "kernels/gaussian_loops.c": "noise/test_samplers.py",
+    "kernels/person_gram.c": "statistics/test_person_unit.py",
+    "kernels/person_gram.pyx": "statistics/test_person_unit.py",
+    "kernels/projections.pyx": "solvers/test_constraints.py",
+    "kernels/row_map.c": "guarantees/test_maps_of_rows_alone.py",
+    "kernels/row_maps.pyx": "guarantees/test_maps_of_rows_alone.py",
+    "kernels/support_scores.c": "solvers/test_best_subset.py",
+    "kernels/transaction.pyx": "guarantees/test_interrupts.py",
+    "ledger/entries.py": "ledger/test_ledger.py",
+    "ledger/release.py": "ledger/test_ledger.py",
+    "multi_outcome/mechanism.py": "multi_outcome/test_estimator.py",
+    "noise/grid.py": "noise/test_samplers.py",
+    "noise/intervals.py": "noise/test_exact.py",
+    "privacy/__init__.py": "test_package.py",
+    "solvers/certificates.py": "solvers/test_smooth_convex.py",
+    "solvers/loss_sums.py": "solvers/test_losses.py",
+    "solvers/proximal_bounds.py": "solvers/test_smooth_convex.py",
+    "solvers/quadratic_faces.py": "solvers/test_quadratic.py",
+    "statistics/accumulator.py": "statistics/test_gram.py",
+    "synthetic_control/mechanism.py": "synthetic_control/test_estimator.py",
+    "synthetic_control/predictions.py": "synthetic_control/test_estimator.py",
+}
+#: The same, of a name or a folder.
+TESTED_ALIKE = {"attacks.py": "audit/test_audit.py", "job.py": "jobs/test_jobs.py", "demo": "test_cli.py"}
+
+
+def code_lines(path):
+    """Lines that hold code, without docstrings and comments; of C and Cython all that are not blank."""
+    if path.suffix != ".py":
+        return sum(bool(line.strip()) for line in path.read_text().splitlines())
+    lines, begins = set(), True
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING):
+                begins = True
+            elif token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.ENDMARKER):
+                if not (begins and token.type == tokenize.STRING):
+                    lines |= set(range(token.start[0], token.end[0] + 1))
+                begins = False
+    return len(lines)
+
+
+def sources(folder):
+    """Names of the files of a folder, and of the folder itself, as a test is named after them."""
+    if not (SOURCE / folder).is_dir():
+        return set()
+    files = {path.stem.lstrip("_") for path in (SOURCE / folder).iterdir() if path.suffix in (".py", ".pyx", ".c")}
+    return files | {Path(folder).name}
+
+
+def mirrored():
+    """Return what each test file is named after, or None: (test file, source)."""
+    for path in sorted(TESTS.rglob("test_*.py")):
+        place = path.relative_to(TESTS)
+        name = place.stem.removeprefix("test_")
+        if place.parts[0] in ELSEWHERE or (len(place.parts) == 1 and name in OF_ALL):
+            continue
+        fitting = [source for source in sources(place.parent) if name == source or name.startswith(source + "_")]
+        yield place, place.parent / max(fitting, key=len) if fitting else None
+
+
+def test_every_test_is_named_after_its_subject():
+    assert [str(place) for place, source in mirrored() if source is None] == []
+
+
+def test_every_long_file_has_a_test_or_says_who_tests_it():
+    tested = {source for _, source in mirrored()}
+    untested = []
+    for path in sorted(SOURCE.rglob("*")):
+        place = path.relative_to(SOURCE)
+        if path.suffix not in (".py", ".pyx", ".c") or code_lines(path) <= LONG:
+            continue
+        named = place.with_name(path.stem.lstrip("_")) in tested
+        if not named and str(place) not in TESTED_BY and not TESTED_ALIKE.keys() & {path.name, place.parts[0]}:
+            untested.append(str(place))
+    assert untested == []
+
+
+def test_what_is_said_of_tests_is_there():
+    assert [name for name in TESTED_BY if not (SOURCE / name).exists()] == []
+    assert [name for name in (TESTED_BY | TESTED_ALIKE).values() if not (TESTS / name).exists()] == []
