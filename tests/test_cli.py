@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 from attacks import ATTACKS
+from catalogue import FAMILIES
 
 from dpfast import audit, noise, registry
 from dpfast.cli import main
@@ -19,15 +20,8 @@ def test_plan_speaks_from_public_numbers(capsys):
     assert "100,000 people" in capsys.readouterr().out
 
 
-#: Public numbers that each estimator plans from, beside --delta.
-PLANS = {
-    "MultiOutcomeRidge": "--n 1000 --n-features 3 --n-outcomes 2 --bound-x 1 --bound-y 1 --subsample 500",
-    "SyntheticControl": "--rows 1000 --n-pre 4 --n-periods 6 --bound 0,1",
-    "PolicyEvaluation": "--m 1000 --n-states 3 --gamma 0.9 --reward-range 0,1 --horizon 4 --method lsw",
-    "ObjectivePerturbationRegressor": "--rows 1000 --features 3 --bound-x 1 --bound-y 1 --loss huber",
-    "ObjectivePerturbationClassifier": "--rows 1000 --features 3 --bound-x 1 --classes 0,1 --adjacency add_remove",
-    "SparseRegression": "--rows 1000 --features 3 --n-nonzero 1 --selector exponential --signal 1",
-}
+#: Flags of public numbers, beside --delta.
+PLANS = {name: flags for family in FAMILIES.values() for name, flags in family.PLANS.items()}
 
 
 @pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")

@@ -67,3 +67,9 @@ CONVENTIONS = [
     ObjectivePerturbationRegressor(1.0, bound_x=100.0, bound_y=100.0, loss="huber"),
     ObjectivePerturbationClassifier(math.inf, bound_x=1.0, classes=None),
 ]
+
+#: Public numbers that an estimator plans from, as flags of the command line.
+PLANS = {
+    "ObjectivePerturbationRegressor": "--rows 1000 --features 3 --bound-x 1 --bound-y 1 --loss huber",
+    "ObjectivePerturbationClassifier": "--rows 1000 --features 3 --bound-x 1 --classes 0,1 --adjacency add_remove",
+}

@@ -72,3 +72,8 @@ CONVENTIONS = [
     MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0),
     MultiOutcomeRidge(1.0, 1e-6, bound_x=100.0, bound_y=100.0),
 ]
+
+#: Public numbers that an estimator plans from, as flags of the command line.
+PLANS = {
+    "MultiOutcomeRidge": "--n 1000 --n-features 3 --n-outcomes 2 --bound-x 1 --bound-y 1 --subsample 500",
+}

@@ -49,3 +49,8 @@ FITS = {
 }
 
 CONVENTIONS = []
+
+#: Public numbers that an estimator plans from, as flags of the command line.
+PLANS = {
+    "PolicyEvaluation": "--m 1000 --n-states 3 --gamma 0.9 --reward-range 0,1 --horizon 4 --method lsw",
+}

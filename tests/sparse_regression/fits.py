@@ -33,3 +33,8 @@ CONVENTIONS = [
     SparseRegression(1.0, 1e-6, n_nonzero=1, bound_x=100.0, bound_y=100.0),
     SparseRegression(math.inf, n_nonzero=1, selector="exponential"),
 ]
+
+#: Public numbers that an estimator plans from, as flags of the command line.
+PLANS = {
+    "SparseRegression": "--rows 1000 --features 3 --n-nonzero 1 --selector exponential --signal 1",
+}

@@ -93,3 +93,8 @@ FITS = {
 }
 
 CONVENTIONS = []
+
+#: Public numbers that an estimator plans from, as flags of the command line.
+PLANS = {
+    "SyntheticControl": "--rows 1000 --n-pre 4 --n-periods 6 --bound 0,1",
+}

@@ -78,21 +78,8 @@ class Outputs(transaction.Bracket[None]):
 
     It is put in its place on leaving `with`, if by then the model is fitted, whatever was raised after that: the fit is
     paid for. Otherwise nothing is left behind. No two jobs have the same folder, so what a killed one left is in
-    nobody's way.
-
-    Parameters
-    ----------
-    job : Job
-        The job.
-    model : MultiOutcomeRidge
-        Fitted within the block.
-
-    Raises
-    ------
-    OSError
-        On entering, if the folder cannot be made.
-    OutputError
-        On leaving, if writing fails; it says where the outputs are, if they are complete.
+    nobody's way. Entering raises OSError if the folder cannot be made; leaving raises OutputError if writing fails,
+    which says where the outputs are, if they are complete.
     """
 
     def __init__(self, job: Job, model: Any) -> None:
