@@ -6,9 +6,9 @@ import numpy as np
 
 from dpfast import Privacy, noise
 from dpfast.synthetic_control.donor_weights import (
-    ObjectivePerturbation,
+    BoundedPanel,
+    DonorObjectivePerturbation,
     OutputPerturbation,
-    Panel,
     PanelBounds,
     ridge_weights,
 )
@@ -21,7 +21,7 @@ def _panel():
     pre, post = rng.uniform(-1, 1, (N, N_PRE)), rng.uniform(-1, 1, (N, N_POST))
     target = rng.uniform(-1, 1, N_PRE)
     bounds = PanelBounds.of(N, N_POST, target)
-    return Panel.of(np.hstack([pre, post]), target, bounds), bounds
+    return BoundedPanel.of(np.hstack([pre, post]), target, bounds), bounds
 
 
 def _fastest(work, runs=40):
@@ -73,4 +73,4 @@ class Calibration:
         OutputPerturbation.calibrate(Privacy(1.0, 1e-6), self.bounds, float(N_PRE))
 
     def time_objective(self):
-        ObjectivePerturbation.calibrate(Privacy(1.0, 1e-6), self.bounds, float(N_PRE))
+        DonorObjectivePerturbation.calibrate(Privacy(1.0, 1e-6), self.bounds, float(N_PRE))

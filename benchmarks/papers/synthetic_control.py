@@ -25,7 +25,7 @@ import numpy as np
 from dpfast import Privacy, SyntheticControl, UnsoundCalibrationWarning, UtilityWarning, noise
 from dpfast.datasets import synthetic_control_panel
 from dpfast.papers import synthetic_control as theory
-from dpfast.synthetic_control.donor_weights import Panel, PanelBounds, algorithm, prediction, ridge_weights
+from dpfast.synthetic_control.donor_weights import BoundedPanel, PanelBounds, algorithm, prediction, ridge_weights
 
 SIZES = ((10, 10), (10, 100), (100, 10), (100, 100))  # n, T0
 RIDGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
@@ -49,7 +49,7 @@ class Case:
         self.donors, self.target, self.signal = synthetic_control_panel(n, n_pre, N_POST, seed=n + 1000 * n_pre)
         self.target_pre = self.target[:n_pre]
         self.bounds = PanelBounds.of(n, N_POST, self.target_pre)
-        self.panel = Panel.of(self.donors, self.target_pre, self.bounds)
+        self.panel = BoundedPanel.of(self.donors, self.target_pre, self.bounds)
         self.seeds = itertools.count(1_000_000 * SIZES.index((n, n_pre)))
         self.weights = cache(lambda ridge: ridge_weights(self.panel.pre, self.target_pre, ridge))
         self.moments = cache(self._moments)

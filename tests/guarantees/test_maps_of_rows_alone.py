@@ -26,7 +26,7 @@ from dpfast.solvers import SmoothedHuber
 from dpfast.sparse_regression.mechanism import top_entries, whole_row_bound
 from dpfast.statistics import GramAccumulator, Grid, gram
 from dpfast.statistics.rows import MOST_COLUMNS, NORM_SLACK, SMALLEST_BOUND, RowMap, centred, shortened
-from dpfast.synthetic_control.donor_weights import Panel, PanelBounds
+from dpfast.synthetic_control.donor_weights import BoundedPanel, PanelBounds
 from dpfast.synthetic_control.mechanism import DonorRows
 
 WIDTH = 27
@@ -44,7 +44,7 @@ def _donor_rows(rows):
 
 def _panel_rows(rows):
     donors = np.hstack([np.zeros((len(rows), 1)), rows])
-    return Panel.of(donors, np.ones(1), PANEL, 0.3, 1.7).post
+    return BoundedPanel.of(donors, np.ones(1), PANEL, 0.3, 1.7).post
 
 
 def _minimiser_rows(rows):
@@ -291,7 +291,7 @@ def test_the_slack_covers_every_rounding_of_the_longest_rows():
 def test_calibrations_allow_for_the_slack():
     bounds = PanelBounds.of(9, WIDTH - 1, np.ones(1), (0.9, 2.0))
     donors = np.hstack([np.full((9, 1), 1e5), many_rows(9, np.random.default_rng(3))])
-    mapped = Panel.of(donors, np.ones(1), bounds)
+    mapped = BoundedPanel.of(donors, np.ones(1), bounds)
     for rows, most in ((mapped.pre, bounds.row_pre), (mapped.post, bounds.row_post)):
         assert max(squared_top(row, WIDTH) for row in rows) <= Fraction(most) ** 2
     alike = Fraction(top_entries(7).bound) * (1 + Fraction(3, 4) * Fraction(NORM_SLACK))

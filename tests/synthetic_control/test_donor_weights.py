@@ -11,9 +11,9 @@ from scipy import stats
 from dpfast import Privacy, Release, noise
 from dpfast.privacy import gaussian_delta, weight_sensitivity
 from dpfast.synthetic_control.donor_weights import (
-    ObjectivePerturbation,
+    BoundedPanel,
+    DonorObjectivePerturbation,
     OutputPerturbation,
-    Panel,
     PanelBounds,
     PrintedObjectivePerturbation,
     PrintedOutputPerturbation,
@@ -31,7 +31,7 @@ def panel(n=N, n_pre=T0, n_post=T - T0, seed=0, row_bound=(None, None)):
     pre, post = rng.uniform(-1, 1, (n, n_pre)), rng.uniform(-1, 1, (n, n_post))
     target = rng.uniform(-1, 1, n_pre)
     bounds = PanelBounds.of(n, n_post, target, row_bound)
-    return Panel.of(np.hstack([pre, post]), target, bounds), bounds
+    return BoundedPanel.of(np.hstack([pre, post]), target, bounds), bounds
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 1.0, T0, 300.0])
@@ -72,8 +72,8 @@ def test_rows_beyond_their_bounds_are_scaled_onto_them():
     assert norms == pytest.approx(0.5)
     # The box's own bound leaves every row as it is, those at the corners too.
     corners = np.ones((3, T0))
-    assert np.array_equal(Panel.of(np.hstack([corners, corners]), rows.target, panel()[1]).pre, corners)
-    assert repr(rows) == "Panel(not private)"
+    assert np.array_equal(BoundedPanel.of(np.hstack([corners, corners]), rows.target, panel()[1]).pre, corners)
+    assert repr(rows) == "BoundedPanel(not private)"
 
 
 def test_nobody_moves_the_computed_projection_further():
@@ -159,7 +159,7 @@ def exact_scalar(x, y, m, b):
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_the_minimiser_of_a_single_donor(delta):
     rows, bounds = panel(n=1)
-    chosen = ObjectivePerturbation.calibrate(Privacy(20.0, delta), bounds, 3.0)
+    chosen = DonorObjectivePerturbation.calibrate(Privacy(20.0, delta), bounds, 3.0)
     for b in np.linspace(-30.0, 30.0, 101):
         found = chosen.minimise(rows, np.array([b]))
         assert abs(found[0] - exact_scalar(rows.pre[0], rows.target, chosen.ridge, b)) <= chosen.tolerance
@@ -168,7 +168,7 @@ def test_the_minimiser_of_a_single_donor(delta):
 def test_the_minimiser_is_optimal():
     """No feasible direction improves: the smallest gradient entry at a vertex's price, weights within the ball."""
     rows, bounds = panel()
-    chosen = ObjectivePerturbation.calibrate(Privacy(50.0, 1e-6), bounds, 3.0)
+    chosen = DonorObjectivePerturbation.calibrate(Privacy(50.0, 1e-6), bounds, 3.0)
     rng = np.random.default_rng(8)
     for scale in (0.0, 1.0, chosen.noise_scales.weights.scale):
         b = rng.normal(size=N) * scale
@@ -182,7 +182,7 @@ def test_the_minimiser_is_optimal():
 
 def test_the_release_of_objective_perturbation_records_what_it_cost():
     rows, bounds = panel()
-    chosen = ObjectivePerturbation.calibrate(Privacy(2.0, 1e-6), bounds, 3.0)
+    chosen = DonorObjectivePerturbation.calibrate(Privacy(2.0, 1e-6), bounds, 3.0)
     release = chosen.release(rows, noise.SeededSource(9), "weights")
     own = chosen.noise_scales.weights
     assert release.privacy == Privacy(2.0, 1e-6)
@@ -198,9 +198,9 @@ def test_the_release_of_objective_perturbation_records_what_it_cost():
 def test_released_weights_of_a_single_donor_have_the_exact_law(delta):
     """The whole release, solver and finishing noise included, against the closed form of its distribution."""
     x, t = 0.7, 4
-    rows = Panel(np.full((1, t), x), np.ones((1, 1)), np.ones(t))
+    rows = BoundedPanel(np.full((1, t), x), np.ones((1, 1)), np.ones(t))
     bounds = PanelBounds.of(1, 1, rows.target)
-    chosen = ObjectivePerturbation.calibrate(Privacy(20.0, delta), bounds, 3.0)
+    chosen = DonorObjectivePerturbation.calibrate(Privacy(20.0, delta), bounds, 3.0)
     own = chosen.noise_scales.weights
     law = law_of_noise(own.mechanism, own.scale)
     source = noise.SeededSource(14)
@@ -214,9 +214,9 @@ def test_released_weights_of_a_single_donor_have_the_exact_law(delta):
 
 def test_tighter_constants_lower_the_noise_and_looser_ones_are_of_no_use():
     _, bounds = panel()
-    usual = ObjectivePerturbation.calibrate(Privacy(2.0, 1e-6), bounds, 3.0)
-    tight = ObjectivePerturbation.calibrate(Privacy(2.0, 1e-6), bounds, 3.0, curvature=1.0, gradient=2.0)
-    loose = ObjectivePerturbation.calibrate(Privacy(2.0, 1e-6), bounds, 3.0, curvature=1e9, gradient=1e9)
+    usual = DonorObjectivePerturbation.calibrate(Privacy(2.0, 1e-6), bounds, 3.0)
+    tight = DonorObjectivePerturbation.calibrate(Privacy(2.0, 1e-6), bounds, 3.0, curvature=1.0, gradient=2.0)
+    loose = DonorObjectivePerturbation.calibrate(Privacy(2.0, 1e-6), bounds, 3.0, curvature=1e9, gradient=1e9)
     assert tight.noise_scales.weights.scale < 0.1 * usual.noise_scales.weights.scale
     assert loose == usual
 
@@ -249,7 +249,7 @@ def test_sound_objective_perturbation_keeps_its_epsilon_exactly(epsilon, delta):
     """A single donor, T0 = 10: density on a grid, and the atoms on the boundary; donors all along the target."""
     t = 10
     bounds = PanelBounds.of(1, 1, np.ones(t))
-    own = ObjectivePerturbation.calibrate(Privacy(epsilon, delta), bounds, 10.0).noise_scales.weights
+    own = DonorObjectivePerturbation.calibrate(Privacy(epsilon, delta), bounds, 10.0).noise_scales.weights
     claim = own.noise_epsilon + own.curvature_epsilon
     law = law_of_noise(own.mechanism, own.scale)
     grid, width = np.linspace(-1.0, 1.0, 4000, endpoint=False) + 1.0 / 4000.0, 2.0 / 4000.0
@@ -312,7 +312,7 @@ def test_half_widths_cover_at_least_their_level(delta, printed):
     pre, post = rng.uniform(-1, 1, (N, T0)), rng.choice([-1.0, 1.0], (N, T - T0))
     target = rng.uniform(-1, 1, T0)
     bounds = PanelBounds.of(N, T - T0, target)
-    rows = Panel.of(np.hstack([pre, post]), target, bounds)
+    rows = BoundedPanel.of(np.hstack([pre, post]), target, bounds)
     kind = PrintedOutputPerturbation if printed else OutputPerturbation
     chosen = kind.calibrate(Privacy(10.0, delta), bounds, float(T0))
     exact = post.T @ ridge_weights(pre, target, float(T0))
@@ -332,9 +332,9 @@ def test_half_widths_cover_at_least_their_level(delta, printed):
         (lambda: panel(row_bound=(-1.0, None)), "row_bound must be positive"),
         (lambda: OutputPerturbation.calibrate(Privacy(1.0), panel()[1], 0.0), "ridge must be positive"),
         (lambda: OutputPerturbation.calibrate(Privacy(math.inf), panel()[1], 1.0), "epsilon must be finite"),
-        (lambda: ObjectivePerturbation.calibrate(Privacy(1.0), panel()[1], -1.0), "ridge must be at least 0"),
+        (lambda: DonorObjectivePerturbation.calibrate(Privacy(1.0), panel()[1], -1.0), "ridge must be at least 0"),
         (
-            lambda: ObjectivePerturbation.calibrate(Privacy(1.0), panel()[1], 1.0, gradient=0.0),
+            lambda: DonorObjectivePerturbation.calibrate(Privacy(1.0), panel()[1], 1.0, gradient=0.0),
             "gradient must be positive",
         ),
         (lambda: PrintedOutputPerturbation.calibrate(Privacy(1.0, 1e-6), panel()[1], 1.0), "delta must be 0"),
@@ -387,7 +387,7 @@ def test_the_tolerance_of_objective_perturbation_covers_every_rounding_before_th
     """In exact arithmetic: half a grid an entry of b, and sums with noise that is absurdly long; all of it over m."""
     for epsilon, row in ((1e-3, None), (1.0, None), (1.0, 1e-3)):
         bounds = panel(row_bound=(row, None))[1]
-        chosen = ObjectivePerturbation.calibrate(Privacy(epsilon, delta), bounds, 0.0)
+        chosen = DonorObjectivePerturbation.calibrate(Privacy(epsilon, delta), bounds, 0.0)
         own = chosen.noise_scales.weights
         root = Fraction(math.sqrt(N))
         longest = 2**20 * Fraction(own.scale) * (root if delta else N)

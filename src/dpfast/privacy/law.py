@@ -19,3 +19,8 @@ def law_for(privacy: Privacy) -> Law:
 def coordinate_deviation(law: Law, scale: float, dim: int) -> float:
     """Return the standard deviation of one of `dim` coordinates."""
     return scale if law == "Gaussian" else scale * math.sqrt(dim + 1.0)
+
+
+def expected_length(law: Law, scale: float, dim: int) -> float:
+    """Bound the expected length of noise of `dim` coordinates; that of L2-Laplace noise is this."""
+    return scale * (math.sqrt(dim) if law == "Gaussian" else dim)

@@ -50,3 +50,10 @@ def draw(
     (size,) = center.shape
     draws = [noise.l2_laplace(scale, size, source, center=center, grid=grid) for _ in range(repeats or 1)]
     return draws[0] if repeats is None else np.array(draws)
+
+
+def draw_columns(law: Law, scale: float, centers: FloatArray, source: noise.BitSource) -> FloatArray:
+    """Draw about every column of a matrix: at once where coordinates are independent."""
+    if law == "L2-Laplace":
+        return np.column_stack([draw(law, scale, np.ascontiguousarray(column), source) for column in centers.T])
+    return draw(law, scale, centers, source)

@@ -291,7 +291,7 @@ class JointMoments:
         The source is not to be the one that the release was drawn from.
         """
         shapes = _shapes(self.shape, self.diagonal)
-        zeros = {name: FixedPoint.zeros(shape, 0) for name, shape in shapes.items() if name in self.scales}
+        zeros = {name: FixedPoint.zeros(shapes[name], 0) for name in self.scales}
         return unpacked(self._drawn(zeros, source, repeats)[0])
 
     def _record(

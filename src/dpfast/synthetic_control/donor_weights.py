@@ -3,8 +3,8 @@
 *Output perturbation* adds noise to the ridge weights. *Objective perturbation* adds it to their objective, over weights
 within the L1 ball. Either way, once the weights f are public, X_post'f/max|f_i| moves by at most twice a donor's norm
 when one donor is replaced, in as many dimensions as there are post-periods; that is released, and multiplied by the
-public max|f_i| again. (The paper adds noise to every donor's every post-period instead.) Each class is one algorithm:
-`calibrate` from public numbers, then `release`.
+public max|f_i| again. (The paper adds noise to every donor's every post-period instead; so do both algorithms here
+where the noise is as printed.)
 
 Everything here is in scaled units: donors' entries in [-1, 1], or rows scaled onto smaller norms.
 
@@ -19,6 +19,9 @@ fused multiply-add). So the solution is that of a matrix within kappa = 1.1 u (n
 
 of the exact ones, for every X. Noise is for sensitivities with twice that added.
 
+An entry of X_post'f/max|f_i| is a sum of n products, divided once: its error is at most gamma_(n+2) times the sum of
+the entries' magnitudes, and all entries' together at most gamma_(n+2) times the sum of donors' norms.
+
 References
 ----------
 Rho, Cummings and Misra (2023), "Differentially private synthetic control", AISTATS: Algorithms 2 and 3.
@@ -28,9 +31,10 @@ Higham (2002), "Accuracy and stability of numerical algorithms", 2nd edition, SI
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from scipy import linalg
@@ -53,12 +57,14 @@ from dpfast.privacy import (
     output_noise,
     weight_sensitivity,
 )
+from dpfast.privacy.law import coordinate_deviation, expected_length
+from dpfast.privacy.rounding import ROUND_UP
+from dpfast.releases.mechanism import draw, draw_columns
+from dpfast.releases.minimisers import draw_perturbation, perturbation_rounding
 from dpfast.releases.printed import printed
 from dpfast.solvers import L1Ball
 from dpfast.solvers.quadratic import FactorMatrix, minimise_quadratic
 from dpfast.statistics.rows import NORM_SLACK, RowMap
-
-Law = Literal["Gaussian", "L2-Laplace"]
 
 _UNIT = 2.0**-53
 # Multiplications up to which OpenBLAS computes a product on one thread anyway (its GEMM_MULTITHREAD_THRESHOLD).
@@ -72,17 +78,7 @@ _LONGEST_NOISE = 2.0**20
 
 @dataclass(frozen=True)
 class PanelBounds:
-    """What is public of a panel of donors and the target.
-
-    Parameters
-    ----------
-    n_donors, n_pre, n_post : int
-        Numbers of donors, pre-periods and post-periods.
-    target_norm : float
-        L2 norm of the target's pre-period, at least.
-    row_pre, row_post : float
-        Largest L2 norms of a donor's pre- and post-period; longer ones are scaled onto them.
-    """
+    """What is public of a panel of donors and the target: sizes, norm of the target, largest norms of donors."""
 
     n_donors: int
     n_pre: int
@@ -95,18 +91,8 @@ class PanelBounds:
     def of(
         cls, n_donors: int, n_post: int, target: FloatArray, row_bound: tuple[float | None, float | None] = (None, None)
     ) -> Self:
-        """Return the bounds of donors with entries in [-1, 1].
-
-        Parameters
-        ----------
-        n_donors, n_post : int
-            Numbers of donors and of post-periods.
-        target : ndarray of shape (n_pre,)
-            The target's pre-period, scaled as the donors are.
-        row_bound : tuple of (float or None, float or None)
-            Smaller norms for the donors' pre- and post-periods.
-        """
-        norm = math.sqrt(math.fsum(value * value for value in target.tolist())) * (1.0 + 2.0**-50)
+        """Return the bounds of donors with entries in [-1, 1], or smaller norms before and after the intervention."""
+        norm = math.sqrt(math.fsum(value * value for value in target.tolist())) * ROUND_UP
         if norm == 0.0:
             raise ValueError(
                 "target must not be at the middle of the declared range throughout: its weights would all be 0"
@@ -122,10 +108,7 @@ class PanelBounds:
     def weight_error(self, ridge: float) -> float:
         """Return how far computed ridge weights may be from the exact ones, whatever the donors.
 
-        Raises
-        ------
-        ValueError
-            If the ridge is too small for double precision to say.
+        ValueError if the ridge is too small for double precision to say.
         """
         n, t = self.n_donors, self.n_pre
         trace = n * self.row_pre**2 + 0.5 * t * ridge
@@ -135,30 +118,21 @@ class PanelBounds:
         per_solution = changed / math.sqrt(2.0 * ridge) + 1.1 * _UNIT * t * math.sqrt(n) * self.row_pre
         return 1.1 * per_solution * self.target_norm / (0.5 * ridge - changed)
 
+    def weight_sensitivity(self, ridge: float) -> float:
+        """Most that one donor can move the computed ridge weights."""
+        exact = weight_sensitivity(ridge, self.target_norm, n_donors=self.n_donors, row_norm=self.row_pre)
+        return exact + 2.0 * self.weight_error(ridge)
+
     @property
     def projection_sensitivity(self) -> float:
-        """Most that one donor can move the computed projection, twice the bound on its rounding error added.
-
-        An entry of X_post'f/max|f_i| is a sum of n products, divided once: its error is at most gamma_(n+2) times the
-        sum of the entries' magnitudes, and all entries' together at most gamma_(n+2) times the sum of donors' norms.
-        """
+        """Most that one donor can move the computed projection, twice the bound on its rounding error added."""
         rounding = 1.1 * _UNIT * (self.n_donors + 2.0) * self.n_donors
-        return 2.0 * self.row_post * (1.0 + rounding) * (1.0 + 2.0**-50)
+        return 2.0 * self.row_post * (1.0 + rounding) * ROUND_UP
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Panel:
-    """The donors' bounded rows and the target: the data owner's, not public.
-
-    Parameters
-    ----------
-    pre : ndarray of shape (n_donors, n_pre)
-        Donors' pre-periods.
-    post : ndarray of shape (n_donors, n_post)
-        Donors' post-periods.
-    target : ndarray of shape (n_pre,)
-        The target's pre-period; public.
-    """
+class BoundedPanel:
+    """The donors' bounded rows before and after the intervention and the public target: the data owner's."""
 
     pre: FloatArray
     post: FloatArray
@@ -170,119 +144,99 @@ class Panel:
     ) -> Self:
         """Return donors with entries (v - offset)/half_width, clipped to [-1, 1], and rows scaled onto their bounds."""
         limit, slack = np.ones(1), 1.0 + NORM_SLACK
+        parts = np.split(donors, [bounds.n_pre], axis=1)
         pre, post = (
             RowMap(-limit, limit, bound=bound / slack, offset=offset, unit=half_width)(part)
-            for bound, part in zip(
-                (bounds.row_pre, bounds.row_post), np.split(donors, [bounds.n_pre], axis=1), strict=True
-            )
+            for bound, part in zip((bounds.row_pre, bounds.row_post), parts, strict=True)
         )
         return cls(pre, post, target)
 
     def __repr__(self) -> str:
-        return "Panel(not private)"
+        return "BoundedPanel(not private)"
 
 
-class DonorMechanism(Protocol):
-    """One algorithm, calibrated: what it promises, how well it may do, and the one thing it does."""
+@dataclass(frozen=True)
+class DonorMechanism(ABC):
+    """What all algorithms share: a release of weights, then one of what these predict."""
 
-    @property
-    def bounds(self) -> PanelBounds:
-        """What is public of the panels it is for."""
+    bounds: PanelBounds
+    noise_scales: DonorNoise
+    #: The paper's lambda, or what takes its place.
+    ridge: float
+
+    calibration: ClassVar[Calibration] = "sound"
+    guaranteed: ClassVar[bool] = True
+    #: What the first noise is added to.
+    first: ClassVar[Literal["weights", "objective"]]
 
     @property
     def privacy(self) -> Privacy:
-        """What is promised."""
-
-    @property
-    def guaranteed(self) -> bool:
-        """Whether it is proved to give that."""
-
-    @property
-    def calibration(self) -> Calibration:
-        """Whether the noise is the proved one or the printed one."""
-
-    @property
-    def ridge(self) -> float:
-        """The paper's lambda, or what takes its place."""
-
-    @property
-    def scales(self) -> dict[str, float]:
-        """Scales of all noise, by what it is added to."""
+        """What one release costs."""
+        return self.noise_scales.privacy
 
     @property
     def expected_error(self) -> float:
         """Rough root mean square of what privacy adds to a predicted entry."""
+        return self.noise_scales.expected_error
 
-    def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
+    @property
+    def scales(self) -> dict[str, float]:
+        """Scales of all noise, by what it is added to."""
+        second, scale = self._second
+        return {self.first: self.noise_scales.weight_scale, second: scale}
+
+    @property
+    def _second(self) -> tuple[str, float]:
+        """What the second noise is added to, and its scale."""
+        own = self.noise_scales
+        return ("donors", own.donor_scale) if self.calibration == "paper" else ("projection", own.projection_scale)
+
+    @abstractmethod
+    def _weights(self, panel: BoundedPanel, source: noise.BitSource) -> FloatArray:
+        """Draw the first noise, and return the weights."""
+
+    def release(self, panel: BoundedPanel, source: noise.BitSource, name: str) -> Release:
         """Draw the noise: the only place where the panel turns into something public."""
+        source = source.bound(panel.target).bound(name, self)
+        second, scale = self._second
+        weights = self._weights(panel, source)
+        if self.calibration == "paper":
+            # One joint draw for all donors' post-periods.
+            noisy = draw("L2-Laplace", scale, panel.post.ravel(), source).reshape(panel.post.shape)
+        else:
+            noisy = self._projections(panel, weights[:, np.newaxis], source)[:, 0]
+        # Weights that follow from noise in their objective are on no grid.
+        on_grid = {"weights": self.noise_scales.weight_scale} if self.first == "weights" else {}
+        return Release(
+            self._recorded(name),
+            self.noise_scales.mechanism + (" objective" if self.first == "objective" else ""),
+            self.privacy,
+            {"weights": weights, second: noisy},
+            self.scales,
+            mu=self.noise_scales.mu,
+            grid={value: noise.default_grid(one) for value, one in (on_grid | {second: scale}).items()},
+            calibration=self.calibration,
+            guaranteed=self.guaranteed,
+            reproducible=source.reproducible,
+        )
+
+    def _projections(self, panel: BoundedPanel, weights: FloatArray, source: noise.BitSource) -> FloatArray:
+        """Draw the second noise for every column of weights."""
+        largest = np.abs(weights).max(axis=0)
+        # Weights that are all 0 predict 0.
+        with nullcontext() if weights.size * panel.post.shape[1] <= _SERIAL_PRODUCT else single_threaded_blas():
+            predicted = panel.post.T @ weights / np.where(largest > 0.0, largest, 1.0)
+        return draw_columns(self.noise_scales.mechanism, self.noise_scales.projection_scale, predicted, source)
+
+    def _recorded(self, name: str) -> str:
+        """Return what a release is called in records."""
+        return name
 
 
-def algorithm(
-    mechanism: Literal["output", "objective"],
-    calibration: Calibration,
-    privacy: Privacy,
-    bounds: PanelBounds,
-    ridge: float,
-    *,
-    split: tuple[float, float] | None = None,
-    curvature: float | None = None,
-    gradient: float | None = None,
-) -> DonorMechanism:
-    """Choose one of the four algorithms and calibrate it.
-
-    Parameters
-    ----------
-    mechanism : {"output", "objective"}
-        Where the noise goes.
-    calibration : {"sound", "paper"}
-        Exact, or as printed.
-    privacy, bounds, ridge
-        As for `calibrate` of each.
-    split, curvature, gradient
-        As for `calibrate` of those that have them.
-
-    Returns
-    -------
-    DonorMechanism
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range, or given to an algorithm that does not have it.
-    """
-    given = {"split": split, "curvature": curvature, "gradient": gradient}
-    given = {name: value for name, value in given.items() if value is not None}
-    chosen: Any
-    chosen, known = {
-        ("output", "sound"): (OutputPerturbation, ()),
-        ("objective", "sound"): (ObjectivePerturbation, ("curvature", "gradient")),
-        ("output", "paper"): (PrintedOutputPerturbation, ("split",)),
-        ("objective", "paper"): (PrintedObjectivePerturbation, ("split", "curvature")),
-    }[mechanism, calibration]
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{name} must not be given with mechanism={mechanism!r}, calibration={calibration!r}")
-    calibrated: DonorMechanism = chosen.calibrate(privacy, bounds, ridge, **given)
-    return calibrated
-
-
-@np.errstate(under="ignore")  # products of tiny entries: nothing is lost, and a warning would tell of them
 def ridge_weights(pre: FloatArray, target: FloatArray, ridge: float) -> FloatArray:
-    """Minimise ``||y - X'f||**2 + (ridge/2) ||f||**2`` over all weights f.
+    """Minimise ``||y - X'f||**2 + (ridge/2) ||f||**2``, within `PanelBounds.weight_error`: X (X'X + (ridge/2) I)^-1 y.
 
-    Parameters
-    ----------
-    pre : ndarray of shape (n_donors, n_pre)
-        X.
-    target : ndarray of shape (n_pre,)
-        y.
-    ridge : float
-        The paper's lambda, positive.
-
-    Returns
-    -------
-    ndarray of shape (n_donors,)
-        ``X (X'X + (ridge/2) I)^-1 y``, within `PanelBounds.weight_error` of the exact minimiser.
+    X is `pre`, of shape (n_donors, n_pre), and y the target.
     """
     with single_threaded_blas():
         moments = pre.T @ pre
@@ -293,17 +247,7 @@ def ridge_weights(pre: FloatArray, target: FloatArray, ridge: float) -> FloatArr
 
 
 def prediction(release: Release) -> FloatArray:
-    """Compute the prediction of the post-period from what was released.
-
-    Parameters
-    ----------
-    release : Release
-        Of any mechanism of this module.
-
-    Returns
-    -------
-    ndarray of shape (n_post,)
-    """
+    """Compute the prediction of the post-period from what was released."""
     weights = release.values["weights"]
     if "donors" in release.values:
         predicted: FloatArray = release.values["donors"].T @ weights
@@ -314,166 +258,79 @@ def prediction(release: Release) -> FloatArray:
 def output_half_width(chosen: DonorMechanism, release: Release, level: float) -> float:
     """Bound how far the prediction of an output perturbation may be from the one without noise, with a probability.
 
-    The noise in the weights reaches a period by the donors' outcomes then, which are private: each is taken to be as
-    far from the middle of the range as it may be, so that the probability is at least `level`. L2-Laplace noise of the
-    two steps is bounded one by one.
-
-    Parameters
-    ----------
-    chosen : OutputPerturbation or PrintedOutputPerturbation
-        What made the release.
-    release : Release
-        Of one panel.
-    level : float
-        Probability in (0, 1).
-
-    Returns
-    -------
-    float
-        For each period alone.
+    For each period alone. The noise in the weights reaches a period by the donors' outcomes then, which are private:
+    each is taken to be as far from the middle of the range as it may be, so that the probability is at least `level`.
+    L2-Laplace noise of the two steps is bounded one by one.
     """
     n, periods = chosen.bounds.n_donors, chosen.bounds.n_post
-    weights = release.values["weights"]
-    reach = math.sqrt(n) * min(1.0, chosen.bounds.row_post)
-    scales = release.scales
-    if release.mechanism == "Gaussian":
-        deviation = math.hypot(reach * scales["weights"], float(np.abs(weights).max()) * scales["projection"])
-        return float(ndtri(0.5 + 0.5 * level)) * deviation
+    weights, scales = release.values["weights"], release.scales
+    reach, largest = math.sqrt(n) * min(1.0, chosen.bounds.row_post), float(np.abs(weights).max())
     each = 0.5 + 0.5 * level
+    if chosen.noise_scales.mechanism == "Gaussian":
+        return float(ndtri(each)) * math.hypot(reach * scales["weights"], largest * scales["projection"])
     in_weights = reach * l2_laplace_coordinate_quantile(scales["weights"], n, each)
     if "donors" in scales:
         own = float(np.linalg.norm(weights)) * l2_laplace_coordinate_quantile(scales["donors"], n * periods, each)
     else:
-        own = float(np.abs(weights).max()) * l2_laplace_coordinate_quantile(scales["projection"], periods, each)
+        own = largest * l2_laplace_coordinate_quantile(scales["projection"], periods, each)
     return in_weights + own
 
 
 @dataclass(frozen=True)
-class OutputPerturbation:
-    """Algorithm 2 with exact sensitivities: noise on the ridge weights, then on the prediction made with them.
+class OutputPerturbation(DonorMechanism):
+    """Algorithm 2 with exact sensitivities: noise on the ridge weights, then on the prediction made with them."""
 
-    Parameters
-    ----------
-    bounds : PanelBounds
-        What is public of the panel.
-    ridge : float
-        The paper's lambda.
-    noise_scales : DonorNoise
-        The calibration.
-    """
-
-    bounds: PanelBounds
-    ridge: float
-    noise_scales: DonorNoise
-    calibration: Calibration = "sound"
-    guaranteed: ClassVar[bool] = True
+    first = "weights"
 
     @classmethod
     def calibrate(cls, privacy: Privacy, bounds: PanelBounds, ridge: float) -> Self:
         """Calibrate from public numbers; ValueError for a ridge that is not positive, or too small for these sizes."""
         ridge = check.positive("ridge", ridge)
-        sensitivity = weight_sensitivity(
-            ridge, bounds.target_norm, n_donors=bounds.n_donors, row_norm=bounds.row_pre
-        ) + 2.0 * bounds.weight_error(ridge)
         calibrated = output_noise(
             privacy,
-            weight_sensitivity=sensitivity * (1.0 + 2.0**-50),
+            weight_sensitivity=bounds.weight_sensitivity(ridge) * ROUND_UP,
             projection_sensitivity=bounds.projection_sensitivity,
             n_donors=bounds.n_donors,
             n_post=bounds.n_post,
             weight_norm=bounds.target_norm / math.sqrt(2.0 * ridge),
         )
-        return cls(bounds, ridge, calibrated)
+        return cls(bounds, calibrated, ridge)
 
-    @property
-    def privacy(self) -> Privacy:
-        """What is promised."""
-        return self.noise_scales.privacy
+    def _weights(self, panel: BoundedPanel, source: noise.BitSource) -> FloatArray:
+        return self._repeated(ridge_weights(panel.pre, panel.target, self.ridge), source, 1)[:, 0]
 
-    @property
-    def scales(self) -> dict[str, float]:
-        """Scales of all noise, by what it is added to."""
-        return {"weights": self.noise_scales.weight_scale, "projection": self.noise_scales.projection_scale}
-
-    @property
-    def expected_error(self) -> float:
-        """Rough root mean square of what privacy adds to a predicted entry."""
-        return self.noise_scales.expected_error
-
-    def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
-        """Draw the noise: the only place where the panel turns into something public."""
-        weights, projections = self.repeat(panel, source.bound(panel.target).bound(name), 1)
-        calibrated = self.noise_scales
-        return Release(
-            name,
-            calibrated.mechanism,
-            calibrated.privacy,
-            {"weights": weights[:, 0], "projection": projections[:, 0]},
-            self.scales,
-            mu=calibrated.mu,
-            grid={
-                "weights": noise.default_grid(calibrated.weight_scale),
-                "projection": noise.default_grid(calibrated.projection_scale),
-            },
-            reproducible=source.reproducible,
-        )
+    def _repeated(self, exact: FloatArray, source: noise.BitSource, repeats: int) -> FloatArray:
+        own = self.noise_scales
+        return draw(own.mechanism, own.weight_scale, exact, source, repeats=repeats).T
 
     def repeat(
-        self, panel: Panel, source: noise.BitSource, repeats: int, *, exact: FloatArray | None = None
+        self, panel: BoundedPanel, source: noise.BitSource, repeats: int, *, exact: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Draw many independent releases of one panel, as studies of the mechanism do; each of them costs `privacy`.
 
-        Parameters
-        ----------
-        panel : Panel
-            The donors and the target.
-        source : BitSource
-            Where the bits come from.
-        repeats : int
-            How many releases.
-        exact : ndarray of shape (n_donors,), optional
-            The panel's `ridge_weights` at this ridge, where they have been computed before.
-
-        Returns
-        -------
-        weights : ndarray of shape (n_donors, repeats)
-        projections : ndarray of shape (n_post, repeats)
+        Weights of shape (n_donors, repeats) and projections (n_post, repeats); `exact` are the panel's `ridge_weights`,
+        where they have been computed before.
         """
         if exact is None:
             exact = ridge_weights(panel.pre, panel.target, self.ridge)
         source = source.bound(self, repeats)
-        law, scale = self.noise_scales.mechanism, self.noise_scales.weight_scale
-        if law == "Gaussian":
-            weights = noise.gaussian(scale, (repeats, len(exact)), source, center=exact).T
-        else:
-            weights = np.column_stack([_draw(law, scale, exact, source) for _ in range(repeats)])
-        projected = _projected(panel.post, weights)
-        return weights, _draw_columns(law, self.noise_scales.projection_scale, projected, source)
+        weights = self._repeated(exact, source, repeats)
+        return weights, self._projections(panel, weights, source)
 
 
 @dataclass(frozen=True)
-class ObjectivePerturbation:
+class DonorObjectivePerturbation(DonorMechanism):
     """Algorithm 3 made private: noise in the objective, over the L1 ball, then on the prediction.
 
     The solver's minimiser is within `tolerance` of the exact one, for every panel and every noise: the number of steps
     that guarantees it is known before any data are read. It is released with a little L2-Laplace noise that hides the
     rest, whose share of epsilon is in the release's record.
-
-    Parameters
-    ----------
-    bounds : PanelBounds
-        What is public of the panel.
-    noise_scales : DonorObjectiveNoise
-        The calibration.
-    tolerance : float
-        Bound on the distance of the computed weights from the exact minimiser.
     """
 
-    bounds: PanelBounds
     noise_scales: DonorObjectiveNoise
     tolerance: float
-    calibration: Calibration = "sound"
-    guaranteed: ClassVar[bool] = True
+
+    first = "objective"
 
     @classmethod
     def calibrate(
@@ -485,19 +342,10 @@ class ObjectivePerturbation:
         curvature: float | None = None,
         gradient: float | None = None,
     ) -> Self:
-        """Calibrate from public numbers.
+        """Calibrate from public numbers; the convexity used may be larger than the ridge asked for, which may be 0.
 
-        Parameters
-        ----------
-        privacy : Privacy
-            The guarantee of weights and prediction together.
-        bounds : PanelBounds
-            What is public of the panel.
-        ridge : float
-            The paper's lambda, at least 0; the convexity used may be larger.
-        curvature, gradient : float, optional
-            c and L, where every table that could have been keeps to smaller ones than the bounds give; this is taken
-            on trust.
+        c and L may be given where every table that could have been keeps to smaller ones than the bounds give; this is
+        taken on trust.
         """
         n, row = bounds.n_donors, bounds.row_pre
         known = donor_curvature(n, row), donor_gradient(n, row, bounds.target_norm)
@@ -511,52 +359,24 @@ class ObjectivePerturbation:
             n_pre=bounds.n_pre,
             n_post=bounds.n_post,
         )
-        return cls(bounds, calibrated, 2.0 * max(_perturbation(bounds, calibrated), _LEAST_TOLERANCE))
-
-    @property
-    def privacy(self) -> Privacy:
-        """What is promised."""
-        return self.noise_scales.privacy
-
-    @property
-    def ridge(self) -> float:
-        """The convexity used, in the place of the paper's lambda."""
-        return self.noise_scales.weights.strong_convexity
+        tolerance = 2.0 * max(_perturbation(bounds, calibrated), _LEAST_TOLERANCE)
+        return cls(bounds, calibrated, calibrated.weights.strong_convexity, tolerance)
 
     @property
     def scales(self) -> dict[str, float]:
         """Scales of all noise, by what it is added to."""
-        return {
-            "objective": self.noise_scales.weights.scale,
-            "weights": self.finishing_scale,
-            "projection": self.noise_scales.projection_scale,
-        }
-
-    @property
-    def expected_error(self) -> float:
-        """Rough root mean square of what privacy adds to a predicted entry."""
-        return self.noise_scales.expected_error
+        objective, second = super().scales.items()
+        return dict((objective, ("weights", self.finishing_scale), second))
 
     @property
     def finishing_scale(self) -> float:
         """Scale of the L2-Laplace noise that the computed weights are released with."""
         return self.noise_scales.weights.finishing_scale(self.tolerance)
 
-    @np.errstate(under="ignore")
-    def minimise(self, panel: Panel, perturbation: FloatArray) -> FloatArray:
+    def minimise(self, panel: BoundedPanel, perturbation: FloatArray) -> FloatArray:
         """Minimise ``||y - X'f||**2 + (m/2) ||f||**2 + b'f`` over ||f||_1 <= 1; not public.
 
-        Parameters
-        ----------
-        panel : Panel
-            X and y.
-        perturbation : ndarray of shape (n_donors,)
-            b.
-
-        Returns
-        -------
-        ndarray of shape (n_donors,)
-            Within `tolerance` of the exact minimiser for the b that was rounded to the grid.
+        Within `tolerance` of the exact minimiser for the b that was rounded to the grid.
         """
         with single_threaded_blas():
             correlation = panel.pre @ panel.target
@@ -570,130 +390,48 @@ class ObjectivePerturbation:
         )
         return found.x
 
-    def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
-        """Draw the noise: the only place where the panel turns into something public."""
-        source = source.bound(panel.target).bound(name, self)
-        own = self.noise_scales.weights
-        n = self.bounds.n_donors
-        perturbation = _draw(own.mechanism, own.scale, np.zeros(n), source, grid=noise.finest_grid(own.scale))
-        finished = _draw("L2-Laplace", self.finishing_scale, self.minimise(panel, perturbation), source)
+    def _weights(self, panel: BoundedPanel, source: noise.BitSource) -> FloatArray:
+        perturbation = draw_perturbation(self.noise_scales.weights, len(panel.pre), source)
+        finished = draw("L2-Laplace", self.finishing_scale, self.minimise(panel, perturbation), source)
         # Back into the ball, which is public.
-        weights = L1Ball(1.0).project(finished)
-        projection = _draw(own.mechanism, self.noise_scales.projection_scale, _projected(panel.post, weights), source)
-        return Release(
-            f"{name} (epsilon {own.finishing_epsilon:.3g} of it hides a solver's error of {self.tolerance:.3g})",
-            f"{own.mechanism} objective",
-            self.privacy,
-            {"weights": weights, "projection": projection},
-            self.scales,
-            grid={"projection": noise.default_grid(self.noise_scales.projection_scale)},
-            reproducible=source.reproducible,
-        )
+        return L1Ball(1.0).project(finished)
+
+    def _recorded(self, name: str) -> str:
+        hidden = self.noise_scales.weights.finishing_epsilon
+        return f"{name} (epsilon {hidden:.3g} of it hides a solver's error of {self.tolerance:.3g})"
 
 
 @dataclass(frozen=True)
-class PrintedOutputPerturbation:
-    """Algorithm 2 as printed: private, with far more noise than it takes.
+class PrintedOutputPerturbation(OutputPerturbation):
+    """Algorithm 2 as printed: private, with far more noise than it takes."""
 
-    Parameters
-    ----------
-    bounds : PanelBounds
-        What is public of the panel.
-    privacy : Privacy
-        What it claims: (epsilon_1 + epsilon_2, 0).
-    ridge : float
-        The paper's lambda.
-    noise_scales : DonorNoise
-        The printed scales.
-    """
-
-    bounds: PanelBounds
-    privacy: Privacy
-    ridge: float
-    noise_scales: DonorNoise
-    calibration: Calibration = "paper"
-    guaranteed: ClassVar[bool] = True
+    calibration = "paper"
 
     @classmethod
     def calibrate(
         cls, privacy: Privacy, bounds: PanelBounds, ridge: float, *, split: tuple[float, float] | None = None
     ) -> Self:
-        """Take the printed scales.
-
-        Parameters
-        ----------
-        privacy : Privacy
-            The claim; its delta must be 0.
-        bounds : PanelBounds
-            What is public of the panel; norms below those of entries in [-1, 1] are of no use to the printed scales.
-        ridge : float
-            The paper's lambda, positive.
-        split : tuple of float, optional
-            epsilon_1 and epsilon_2; halves if omitted.
-        """
+        """Take the printed scales; norms below those of entries in [-1, 1] are of no use to them."""
         if privacy.delta > 0.0:
             raise ValueError("delta must be 0 for the printed output perturbation: Algorithm 2 has no other form")
-        parts = _split(privacy, split)
-        sizes = {"n_donors": bounds.n_donors, "n_pre": bounds.n_pre, "n_post": bounds.n_post}
-        noise_scales: DonorNoise = printed("synthetic_control", "printed_output_noise")(*parts, ridge=ridge, **sizes)
-        needed = weight_sensitivity(ridge, bounds.target_norm, n_donors=bounds.n_donors, row_norm=bounds.row_pre)
-        if needed + 2.0 * bounds.weight_error(ridge) > noise_scales.weight_scale * parts[0]:
+        parts, n = _split(privacy, split), bounds.n_donors
+        sizes = {"n_donors": n, "n_pre": bounds.n_pre, "n_post": bounds.n_post}
+        own: DonorNoise = printed("synthetic_control", "printed_output_noise")(*parts, ridge=ridge, **sizes)
+        if bounds.weight_sensitivity(ridge) > own.weight_scale * parts[0]:
             raise ValueError("target must lie within the declared range for the printed output perturbation")
-        return cls(bounds, privacy, ridge, noise_scales)
-
-    @property
-    def scales(self) -> dict[str, float]:
-        """Scales of all noise, by what it is added to."""
-        return {"weights": self.noise_scales.weight_scale, "donors": self.noise_scales.donor_scale}
-
-    @property
-    def expected_error(self) -> float:
-        """Rough root mean square of what privacy adds to a predicted entry."""
-        n, periods = self.bounds.n_donors, self.bounds.n_post
-        in_weights = self.noise_scales.weight_scale * math.sqrt(n + 1.0)
-        in_donors = self.noise_scales.donor_scale * math.sqrt(n * periods + 1.0)
-        norm = self.bounds.target_norm / math.sqrt(2.0 * self.ridge)
-        return math.hypot(in_weights * math.sqrt(n / 3.0), in_donors * math.hypot(norm, in_weights * math.sqrt(n)))
-
-    def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
-        """Draw the noise: the only place where the panel turns into something public."""
-        source = source.bound(panel.target).bound(name, self)
-        exact = ridge_weights(panel.pre, panel.target, self.ridge)
-        weights = _draw("L2-Laplace", self.noise_scales.weight_scale, exact, source)
-        return Release(
-            name,
-            "L2-Laplace",
-            self.privacy,
-            {"weights": weights, "donors": _noisy_donors(panel, self.noise_scales.donor_scale, source)},
-            self.scales,
-            grid={
-                "weights": noise.default_grid(self.noise_scales.weight_scale),
-                "donors": noise.default_grid(self.noise_scales.donor_scale),
-            },
-            calibration=self.calibration,
-            reproducible=source.reproducible,
-        )
+        in_weights = coordinate_deviation(own.mechanism, own.weight_scale, n)
+        return cls(bounds, _claimed(own, privacy, bounds, ridge, in_weights), ridge)
 
 
 @dataclass(frozen=True)
-class PrintedObjectivePerturbation:
-    """Algorithm 3 as printed, over all of R^n: **not private**, for comparison only.
+class PrintedObjectivePerturbation(DonorMechanism):
+    """Algorithm 3 as printed, over all of R^n: **not private**, for comparison only."""
 
-    Parameters
-    ----------
-    bounds : PanelBounds
-        What is public of the panel.
-    privacy : Privacy
-        What it claims: (epsilon_1 + epsilon_2, delta).
-    noise_scales : DonorObjectiveNoise
-        The printed calibration.
-    """
-
-    bounds: PanelBounds
-    privacy: Privacy
     noise_scales: DonorObjectiveNoise
-    calibration: Calibration = "paper"
-    guaranteed: ClassVar[bool] = False
+
+    calibration = "paper"
+    guaranteed = False
+    first = "objective"
 
     @classmethod
     def calibrate(
@@ -705,23 +443,9 @@ class PrintedObjectivePerturbation:
         split: tuple[float, float] | None = None,
         curvature: float | None = None,
     ) -> Self:
-        """Take the printed scales.
-
-        Parameters
-        ----------
-        privacy : Privacy
-            The claim, which does not hold.
-        bounds : PanelBounds
-            What is public of the panel.
-        ridge : float
-            The paper's lambda, positive.
-        split : tuple of float, optional
-            epsilon_1 and epsilon_2; halves if omitted.
-        curvature : float, optional
-            The paper's c; `donor_curvature` if omitted.
-        """
+        """Take the printed scales, with the exact c unless one is given; the convexity used is lambda + Delta."""
         n, before = bounds.n_donors, bounds.n_pre
-        noise_scales: DonorObjectiveNoise = printed("synthetic_control", "printed_objective_noise")(
+        own: DonorObjectiveNoise = printed("synthetic_control", "printed_objective_noise")(
             *_split(privacy, split),
             privacy.delta,
             n_donors=n,
@@ -730,87 +454,66 @@ class PrintedObjectivePerturbation:
             ridge=ridge,
             curvature=donor_curvature(n, math.sqrt(before)) if curvature is None else curvature,
         )
-        return cls(bounds, privacy, noise_scales)
+        convexity = own.weights.strong_convexity
+        in_weights = own.weights.coordinate_scale(n) / convexity
+        return cls(bounds, _claimed(own, privacy, bounds, convexity, in_weights), convexity)
 
-    @property
-    def ridge(self) -> float:
-        """The paper's lambda + Delta."""
-        return self.noise_scales.weights.strong_convexity
-
-    @property
-    def scales(self) -> dict[str, float]:
-        """Scales of all noise, by what it is added to."""
-        return {"objective": self.noise_scales.weight_scale, "donors": self.noise_scales.donor_scale}
-
-    @property
-    def expected_error(self) -> float:
-        """Rough root mean square of what privacy adds to a predicted entry."""
-        n, periods = self.bounds.n_donors, self.bounds.n_post
-        pure = self.noise_scales.mechanism == "L2-Laplace"
-        in_weights = self.noise_scales.weight_scale * (math.sqrt(n + 1.0) if pure else 1.0) / self.ridge
-        in_donors = self.noise_scales.donor_scale * math.sqrt(n * periods + 1.0)
-        norm = self.bounds.target_norm / math.sqrt(2.0 * self.ridge)
-        return math.hypot(in_weights * math.sqrt(n / 3.0), in_donors * math.hypot(norm, in_weights * math.sqrt(n)))
-
-    def release(self, panel: Panel, source: noise.BitSource, name: str) -> Release:
-        """Draw the noise, which does not protect anybody."""
-        source = source.bound(panel.target).bound(name, self)
-        perturbation = _draw(
-            self.noise_scales.mechanism, self.noise_scales.weight_scale, np.zeros(self.bounds.n_donors), source
-        )
-        with single_threaded_blas(), np.errstate(under="ignore"):
+    def _weights(self, panel: BoundedPanel, source: noise.BitSource) -> FloatArray:
+        perturbation = draw_perturbation(self.noise_scales.weights, len(panel.pre), source)
+        with single_threaded_blas():
             hessian = 2.0 * (panel.pre @ panel.pre.T)
             hessian.flat[:: len(hessian) + 1] += self.ridge
-            weights = linalg.solve(hessian, 2.0 * (panel.pre @ panel.target) - perturbation, assume_a="pos")
-        return Release(
-            name,
-            f"{self.noise_scales.mechanism} objective",
-            self.privacy,
-            {"weights": weights, "donors": _noisy_donors(panel, self.noise_scales.donor_scale, source)},
-            self.scales,
-            grid={"donors": noise.default_grid(self.noise_scales.donor_scale)},
-            calibration=self.calibration,
-            guaranteed=False,
-            reproducible=source.reproducible,
-        )
+            right = 2.0 * (panel.pre @ panel.target) - perturbation
+            return np.asarray(linalg.solve(hessian, right, assume_a="pos"))
 
 
-@np.errstate(under="ignore")
-def _projected(post: FloatArray, weights: FloatArray) -> FloatArray:
-    """X_post'f/max|f_i|, for one vector of weights or for every column."""
-    largest = np.abs(weights).max(axis=0)
-    # Weights that are all 0 predict 0.
-    with nullcontext() if weights.size * post.shape[1] <= _SERIAL_PRODUCT else single_threaded_blas():
-        predicted = post.T @ weights
-    return np.asarray(predicted / np.where(largest > 0.0, largest, 1.0))
+def algorithm(
+    mechanism: Literal["output", "objective"],
+    calibration: Calibration,
+    privacy: Privacy,
+    bounds: PanelBounds,
+    ridge: float,
+    *,
+    split: tuple[float, float] | None = None,
+    curvature: float | None = None,
+    gradient: float | None = None,
+) -> DonorMechanism:
+    """Choose one of the four algorithms and calibrate it; ValueError for an option that it does not have."""
+    options = {"split": split, "curvature": curvature, "gradient": gradient}
+    given = {name: value for name, value in options.items() if value is not None}
+    chosen: Any
+    chosen, known = {
+        ("output", "sound"): (OutputPerturbation, ()),
+        ("objective", "sound"): (DonorObjectivePerturbation, ("curvature", "gradient")),
+        ("output", "paper"): (PrintedOutputPerturbation, ("split",)),
+        ("objective", "paper"): (PrintedObjectivePerturbation, ("split", "curvature")),
+    }[mechanism, calibration]
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{name} must not be given with mechanism={mechanism!r}, calibration={calibration!r}")
+    calibrated: DonorMechanism = chosen.calibrate(privacy, bounds, ridge, **given)
+    return calibrated
+
+
+Printed = TypeVar("Printed", bound=DonorNoise)
+
+
+def _claimed(own: Printed, privacy: Privacy, bounds: PanelBounds, ridge: float, in_weights: float) -> Printed:
+    """Return printed noise with what it claims, and with what it does to a predicted entry."""
+    n = bounds.n_donors
+    in_donors = coordinate_deviation("L2-Laplace", own.donor_scale, n * bounds.n_post)
+    norm = bounds.target_norm / math.sqrt(2.0 * ridge)
+    error = math.hypot(in_weights * math.sqrt(n / 3.0), in_donors * math.hypot(norm, in_weights * math.sqrt(n)))
+    return replace(own, privacy=privacy, expected_error=error)
 
 
 def _perturbation(bounds: PanelBounds, calibrated: DonorObjectiveNoise) -> float:
     """Bound how far rounding before the solver moves the minimiser: the noise's grid, the vector's sums, over m."""
     own, n = calibrated.weights, bounds.n_donors
-    root = math.sqrt(n)
-    longest = _LONGEST_NOISE * own.scale * (root if own.mechanism == "Gaussian" else n)
-    linear = 2.0 * root * bounds.row_pre * bounds.target_norm
-    rounding = 0.5 * root * noise.finest_grid(own.scale) + 1.1 * _UNIT * ((bounds.n_pre + 2.0) * linear + longest)
-    return rounding / own.strong_convexity * (1.0 + 2.0**-45)
-
-
-def _draw(law: Law, scale: float, centre: FloatArray, source: noise.BitSource, grid: float | None = None) -> FloatArray:
-    if law == "Gaussian":
-        return noise.gaussian(scale, centre.shape, source, center=centre, grid=grid)
-    return noise.l2_laplace(scale, len(centre), source, center=centre, grid=grid)
-
-
-def _draw_columns(law: Law, scale: float, centres: FloatArray, source: noise.BitSource) -> FloatArray:
-    """Draw about every column: one call for all where coordinates are independent."""
-    if law == "Gaussian":
-        return noise.gaussian(scale, centres.shape, source, center=centres)
-    return np.column_stack([_draw(law, scale, np.ascontiguousarray(column), source) for column in centres.T])
-
-
-def _noisy_donors(panel: Panel, scale: float, source: noise.BitSource) -> FloatArray:
-    """Step 2 as printed: one joint L2-Laplace draw for all donors' post-periods."""
-    return _draw("L2-Laplace", scale, panel.post.ravel(), source).reshape(panel.post.shape)
+    longest = _LONGEST_NOISE * expected_length(own.mechanism, own.scale, n)
+    linear = 2.0 * math.sqrt(n) * bounds.row_pre * bounds.target_norm
+    sums = 1.1 * _UNIT * ((bounds.n_pre + 2.0) * linear + longest)
+    return (perturbation_rounding(own, n) + sums / own.strong_convexity) * ROUND_UP
 
 
 def _split(privacy: Privacy, split: tuple[float, float] | None) -> tuple[float, float]:

@@ -27,8 +27,8 @@ from dpfast.privacy import Privacy
 from dpfast.solvers.damped import components_beyond, damped_solve
 from dpfast.solvers.ridge import ridge_from_rows
 from dpfast.synthetic_control.donor_weights import (
+    BoundedPanel,
     DonorMechanism,
-    Panel,
     PanelBounds,
     algorithm,
     output_half_width,
@@ -628,7 +628,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         own = (public.target[: public.n_pre] - offset) / half_width
         chosen = self._algorithm(privacy, len(donors), public.n_post, own)
         self._warn_of_noise(error_of_weights(chosen), f"{len(donors)} donors", privacy)
-        return Summed(chosen, Panel.of(donors, own, chosen.bounds, offset, half_width), public)
+        return Summed(chosen, BoundedPanel.of(donors, own, chosen.bounds, offset, half_width), public)
 
     def _warn_of_moments(self, section: CrossSection, public: _Public) -> None:
         # No warning may tell how many donors there are where that is private.
