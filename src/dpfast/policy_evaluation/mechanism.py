@@ -20,7 +20,8 @@ that it visited or now visits. What is released, and how far it moves (Balle, Go
 
 The first two are computed in floating point, from exact sums; `tau` bounds the Euclidean distance to the exact
 statistic of those sums, for any data, and enters the noise. u is 2**-53 and ``gamma_n = n u``, up to a factor that
-`SLACK` covers.
+`SLACK` covers. A smooth sensitivity errs by `SMOOTH_SENSITIVITY_ERROR`/2 and `ROUND_UP`, less than 2**-42 of itself, of
+which `SmoothGaussian.smoothness` allows for 2**-40.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from scipy import linalg
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, best_beta, gaussian_scale, smooth_gaussian
+from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.data_dependent import SLACK
 from dpfast.releases.moments import DeclaredPeople, JointMoments
 from dpfast.solvers.ridge import MomentNoise, NoisyMoments, automatic_diagonal_ridge, ridge_from_moments
@@ -44,8 +46,6 @@ from dpfast.statistics import FirstVisitReturns, ReturnGrid, smooth_sensitivity,
 from dpfast.statistics.visits import visit_bounds
 
 _UNIT_ROUNDOFF = 2.0**-53
-# A few roundings of a smooth sensitivity, of which `SmoothGaussian.smoothness` allows for 2**-40.
-_ROUND_UP = 1.0 + 2.0**-48
 # Beyond this relative error a system counts as unsolvable in double precision.
 _LARGEST_PERTURBATION = 2.0**-10
 
@@ -86,7 +86,7 @@ class Problem:
     @property
     def floor(self) -> float:
         """What the printed DP-LSL needs lambda to exceed, rounded up."""
-        return self.feature_norm**2 * float(self.weights.max()) * _ROUND_UP
+        return self.feature_norm**2 * float(self.weights.max()) * ROUND_UP
 
     @cached_property
     def squared_features(self) -> FloatArray:
@@ -131,7 +131,7 @@ def norm_bound(matrix: FloatArray) -> float:
     """Return the spectral norm, above the computed one by more than the error of the decomposition."""
     # Singular values err by p(n, d) u ||A||; LAPACK's manual has p "modestly growing": 16 n d is beyond what is known.
     computed = float(np.linalg.norm(matrix, 2))
-    return computed * (1.0 + 16.0 * matrix.size * _UNIT_ROUNDOFF) * _ROUND_UP
+    return computed * (1.0 + 16.0 * matrix.size * _UNIT_ROUNDOFF) * ROUND_UP
 
 
 class Statistic(ABC):
@@ -210,7 +210,7 @@ class WeightedMeans(Statistic):
         self._solve = np.ones_like(root) if printed else 1.0 / root
         self.spread = float(np.linalg.norm(root)) if printed else math.sqrt(self.dim)
         # ||B|| is that of the ratio of the rows to the roots of the weights.
-        self._norm = (1.0 / float(root.min()) if printed else 1.0) * _ROUND_UP
+        self._norm = (1.0 / float(root.min()) if printed else 1.0) * ROUND_UP
         self.tau = self._error(self._rows, 1)
 
     def _featured(self, features: FloatArray, printed: bool) -> None:
@@ -227,7 +227,7 @@ class WeightedMeans(Statistic):
         self._rows = orthonormal * self._root
         self._solve = np.eye(self.dim) if printed else solve
         self.spread = float(np.linalg.norm(singular)) if printed else math.sqrt(self.dim)
-        self._norm = norm_bound(orthonormal) * _ROUND_UP
+        self._norm = norm_bound(orthonormal) * ROUND_UP
         self.tau = self._error(np.abs(self._rows).sum(axis=1), self.problem.n_states)
 
     def _error(self, row_sums: FloatArray, n_terms: int) -> float:
@@ -245,7 +245,7 @@ class WeightedMeans(Statistic):
     def sensitivity_of_counts(self, counts: IntArray, beta: float) -> float:
         """Return ``||B|| width`` times the smooth bound on sqrt(phi)."""
         psi = smooth_sensitivity(counts, self.problem.weights, beta, top=self._top)
-        return self._norm * self.problem.grid.width * math.sqrt(psi) * _ROUND_UP
+        return self._norm * self.problem.grid.width * math.sqrt(psi) * ROUND_UP
 
     def coefficients(self, released: FloatArray) -> FloatArray:
         """Solve for them from the coordinates; the shortest where features depend on each other."""
@@ -278,7 +278,7 @@ class RidgeFit(Statistic):
         self.ridge, self.offset = ridge, problem.grid.low
         self.extreme_counts = 0, m
         self._top = None if printed else 2 * problem.most_visited
-        convexity = (ridge - problem.floor) / _ROUND_UP if printed else ridge
+        convexity = (ridge - problem.floor) / ROUND_UP if printed else ridge
         self._factor = 2.0 * problem.grid.width * problem.feature_norm / convexity
         self.tau = self._error()
 
@@ -329,7 +329,7 @@ class RidgeFit(Statistic):
             ridge=self.ridge,
             top=self._top,
         )
-        return self._factor * math.sqrt(psi) * _ROUND_UP
+        return self._factor * math.sqrt(psi) * ROUND_UP
 
     def coefficients(self, released: FloatArray) -> FloatArray:
         """Return what was released: they are theta."""

@@ -45,7 +45,7 @@ _LOG2_ENTRY = 30
 _SUM_RANGE = 1 << 62
 _SMALLEST, _LARGEST = 1e-100, 1e100
 # More than the rounding errors of a sum of 2**20 terms.
-_ROUND_UP = 1.0 + 2.0**-30
+_SUM_ROUND_UP = 1.0 + 2.0**-30
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ class _Diagonal:
             for squared, exponent in ((most_a, exponent_a), (most_b, exponent_b))
         )
         # Such outcomes never lower the bound on b: with nonnegative entries nothing else depends on them.
-        outcomes = max(math.sqrt(_top_sum(rho, most_visited)) * grid.width, xy / math.sqrt(xx)) * _ROUND_UP
+        outcomes = max(math.sqrt(_top_sum(rho, most_visited)) * grid.width, xy / math.sqrt(xx)) * _SUM_ROUND_UP
         self.public = VisitBounds(
             BlockBounds(xx, xy, outcomes),
             nonnegative=True,
@@ -315,7 +315,7 @@ def _padded(bound: float | None, exponent: int, largest: FloatArray, most_visite
         return math.inf, reached
     scaled = Fraction(bound) * Fraction(2) ** exponent
     root = Fraction(rounding.sqrt_up(Fraction(most_visited)))
-    padded = scaled * Fraction(_ROUND_UP) + root * (Fraction(1, 2) + Fraction(1, 1 << 20))
+    padded = scaled * Fraction(_SUM_ROUND_UP) + root * (Fraction(1, 2) + Fraction(1, 1 << 20))
     return float(scaled), min(padded**2, reached)
 
 
@@ -328,11 +328,11 @@ class _Featured:
         root, width, d = np.sqrt(rho), scheme.grid.width, features.shape[1]
         self._rows, self._outcomes = root[:, np.newaxis] * features, root * scheme.grid.unit
         norms, returns = np.sqrt(np.sum(self._rows**2, axis=1)), root * width
-        bounds = {"bound_x": float(norms.max()) * _ROUND_UP, "bound_y": float(returns.max()) * _ROUND_UP}
+        bounds = {"bound_x": float(norms.max()) * _SUM_ROUND_UP, "bound_y": float(returns.max()) * _SUM_ROUND_UP}
         if not _SMALLEST <= bounds["bound_x"] <= _LARGEST:
             raise ValueError("features must not all be 0, and stay within 1e100")
         # By the triangle inequality no trajectory is beyond these.
-        reached = (_top_sum(of_states, most_visited) * _ROUND_UP for of_states in (norms**2, norms * returns))
+        reached = (_top_sum(of_states, most_visited) * _SUM_ROUND_UP for of_states in (norms**2, norms * returns))
         xx, xy = (
             most if declared is None else min(declared, most)
             for declared, most in zip(scheme.bounds, reached, strict=True)
@@ -347,7 +347,7 @@ class _Featured:
         assert block.outcomes is not None
         # Rounding moves each outcome by half a unit of its grid at most, in either of two roundings.
         rounded = math.sqrt(most_visited) * math.ldexp(1.0, -self._accumulator.grid.exponent_y)
-        outcomes = (math.sqrt(_top_sum(rho, most_visited)) * width + rounded) * _ROUND_UP
+        outcomes = (math.sqrt(_top_sum(rho, most_visited)) * width + rounded) * _SUM_ROUND_UP
         self.public = VisitBounds(
             BlockBounds(block.xx, block.xy, min(block.outcomes, outcomes)),
             nonnegative=bool(np.all(features >= 0.0)),
