@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from dpfast import _arguments as check
 from dpfast.privacy import rounding
+from dpfast.privacy._search import largest_within
 
 
 def l2_laplace_scale(epsilon: float, sensitivity: float = 1.0) -> float:
@@ -84,17 +85,13 @@ def l2_laplace_coordinate_quantile(scale: float, dim: int, level: float) -> floa
 @functools.lru_cache(maxsize=64)
 def _unit_coordinate_quantile(dim: int, level: float) -> float:
     from scipy.integrate import quad  # takes longer to import than all of dpfast.privacy
-    from scipy.optimize import brentq
     from scipy.special import gammaincinv
 
     def tail(t: float) -> float:
         shape = 0.5 * (dim + 1)
         return float(quad(lambda p: math.erfc(0.5 * t / math.sqrt(gammaincinv(shape, p))), 0.0, 1.0, epsabs=1e-12)[0])
 
-    high = 1.0
-    while tail(high) > 1.0 - level:
-        high *= 2.0
-    return float(brentq(lambda t: tail(t) - (1.0 - level), 0.0, high, xtol=1e-9 * high))
+    return largest_within(lambda t: -tail(t), level - 1.0, 1.0, precision=1e-10)
 
 
 def exponential_mechanism_coefficient(epsilon: float, score_sensitivity: float, *, monotone: bool = False) -> float:
