@@ -140,7 +140,7 @@ def test_the_noise_in_the_objective_has_the_calibrated_law(delta):
     bounds = ObjectiveBounds(SquaredLoss(), 3, 1.0 + 1e-6, 1.0 + 1e-6, L2Ball(1e3), None, 40)
     chosen = ObjectivePerturbation.calibrate(privacy, bounds, 1e7)
     sizes = TableLoss(SquaredLoss(), 1.0).sizes(3)
-    loss, own, source = loss_of_moments(exact, **sizes), chosen.noise_scales, noise.SeededSource(3)
+    loss, own, source = loss_of_moments(exact, sizes), chosen.noise_scales, noise.SeededSource(3)
     released = np.array([chosen.release(loss, source, "").values["coef"] for _ in range(1500)])
     assert np.linalg.norm(released, axis=1).max() < 999.0
     recovered = -(released @ exact.xx - exact.xy[:, 0] + own.strong_convexity * released) / own.scale

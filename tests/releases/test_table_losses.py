@@ -17,7 +17,7 @@ def test_moments_are_kept_to_twice_the_precision():
     rows, y = rng.uniform(-0.5, 0.5, (5000, 3)), rng.uniform(-1, 1, 5000)
     exact = gram(rows, y, bound_x=1.0, bound_y=1.0, sums=True)
     for constant in (0.0, 0.5):
-        loss = loss_of_moments(exact, constant, **TableLoss(SquaredLoss(), 1.0, 1.0, constant).sizes(3))
+        loss = loss_of_moments(exact, TableLoss(SquaredLoss(), 1.0, 1.0, constant).sizes(3), constant)
         x = rng.normal(size=(2, loss.n)) * np.array([[1.0], [2.0**-54]])
         unit = Fraction(2) ** exact.exact_xx.exponent
         moments = [[Fraction(exact.exact_xx.integer((i, j))) * unit for j in range(3)] for i in range(3)]
@@ -93,8 +93,8 @@ def test_the_moments_of_some_columns_are_those_of_a_table_of_them():
     sizes = TableLoss(SquaredLoss(), 1.0).sizes(4)
     whole, part = (gram(x, y, bound_x=1.0, bound_y=1.0, sums=True) for x in (rows, rows[:, [3, 1]]))
     point = rng.normal(size=(2, 3))
-    some = loss_of_moments(whole, 0.5, **sizes, columns=np.array([3, 1]))
-    assert np.array_equal(some.gradient(point), loss_of_moments(part, 0.5, **sizes).gradient(point))
+    some = loss_of_moments(whole, sizes, 0.5, columns=np.array([3, 1]))
+    assert np.array_equal(some.gradient(point), loss_of_moments(part, sizes, 0.5).gradient(point))
 
 
 def test_every_column_of_outcomes_has_a_loss():

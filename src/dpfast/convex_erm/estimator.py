@@ -34,7 +34,7 @@ from dpfast.io.states import StateEncoder
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.objective_bounds import Constraint, Penalty, check_problem, public_rows
+from dpfast.releases.objective_bounds import Penalty, Sizes, check_problem, public_rows
 from dpfast.releases.table_losses import TableLoss, loss_of_rows
 from dpfast.solvers import (
     Box,
@@ -49,6 +49,7 @@ from dpfast.solvers import (
     SmoothedHuber,
     SquaredLoss,
 )
+from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.proximal_point import minimise_convex
 
 
@@ -163,14 +164,11 @@ class PerturbedObjective(PrivateEstimator):
                 return np.asarray(linalg.lstsq(rows, outcomes)[0])
             moments = rows.T @ rows + ridge * np.eye(rows.shape[1])
             return np.asarray(linalg.solve(moments, rows.T @ outcomes, assume_a="pos"))
-        function = loss_of_rows(
-            np.ascontiguousarray(rows),
-            outcomes,
-            loss,
+        sizes = Sizes(
             row_bound=max(float(np.linalg.norm(rows, axis=1).max()) * (1.0 + 2.0**-30), 2.0**-100),
             outcome_bound=max(float(np.abs(outcomes).max()), 2.0**-100),
-            n_threads=self.n_threads,
         )
+        function = loss_of_rows(np.ascontiguousarray(rows), outcomes, loss, sizes, self.n_threads)
         return minimise_convex(function, constraint=self.constraint, penalty=self.penalty, ridge=ridge)
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -14,9 +14,10 @@ from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.ledger import Ledger, Release
 from dpfast.privacy import Calibration, Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.objective_bounds import Constraint, Penalty, check_problem, public_rows
+from dpfast.releases.objective_bounds import Penalty, check_problem, public_rows
 from dpfast.releases.table_losses import TableLoss, loss_of_moments
 from dpfast.solvers import GeneralisedLinearLoss, SquaredLoss
+from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.smooth_convex import SmoothConvexFunction
 from dpfast.statistics import Gram
 
@@ -124,7 +125,7 @@ def objective_perturbation(
         losses: list[SmoothConvexFunction]
         if isinstance(X, Gram):
             summed = TableLoss(loss, X.bound_x, X.bound_y or bound_y)
-            losses, n_rows = [loss_of_moments(X, **summed.sizes(X.n_features))], X.n_rows
+            losses, n_rows = [loss_of_moments(X, summed.sizes(X.n_features))], X.n_rows
         else:
             summed = TableLoss(loss, check.positive("bound_x", bound_x), check.positive("bound_y", bound_y))
             losses, n_rows = summed.of_table(open_with_outcome("objective_perturbation", X, y), n_threads)

@@ -41,15 +41,13 @@ from dpfast.solvers import (
     CallableLoss,
     ElasticNet,
     GeneralisedLinearLoss,
-    L1Ball,
-    L2Ball,
     Proximable,
     SquaredLoss,
 )
+from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.loss_sums import LossBounds
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 
-Constraint = L2Ball | L1Ball | Box
 Penalty = ElasticNet | Proximable
 
 # The curvature of all rows together is at most so many times the strong convexity: what the solver takes with ease.

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray, IntArray
-from dpfast.releases.objective_bounds import Constraint, ObjectiveBounds, Penalty, Sizes
+from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes
 from dpfast.solvers import CallableLoss, GeneralisedLinearLoss, SquaredLoss
+from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.loss_sums import CallableLossSum, GeneralisedLinear, LeastSquares
 from dpfast.solvers.smooth_convex import SmoothConvexFunction
 from dpfast.statistics import Gram, gram, rounded_bound
@@ -66,7 +67,7 @@ class TableLoss:
         if self.takes_moments:
             sums = self.constant > 0.0
             exact = gram(table, bound_x=self.bound_x, bound_y=self.bound_y, sums=sums, n_threads=n_threads)
-            return [loss_of_moments(exact, self.constant, **self.sizes(exact.n_features))], exact.n_rows
+            return [loss_of_moments(exact, self.sizes(exact.n_features), self.constant)], exact.n_rows
         rows, outcomes = self.bounded(*table.whole(), n_threads)
         return [self.of_rows(rows, column, n_threads) for column in outcomes.T], len(rows)
 
@@ -91,30 +92,27 @@ class TableLoss:
     ) -> GeneralisedLinear | CallableLossSum:
         """Return the loss of rows and outcomes that are `bounded`."""
         sizes = self.sizes(rows.shape[1] - (self.constant > 0.0))
-        return loss_of_rows(rows, outcomes, self.loss, **sizes, n_threads=n_threads)
+        return loss_of_rows(rows, outcomes, self.loss, sizes, n_threads)
 
 
 def loss_of_rows(
     rows: FloatArray,
     outcomes: FloatArray,
     loss: GeneralisedLinearLoss,
-    *,
-    row_bound: float,
-    outcome_bound: float,
+    sizes: Sizes,
     n_threads: int | None = None,
 ) -> GeneralisedLinear | CallableLossSum:
     """Return the sum of losses of rows and outcomes within bounds."""
     if len(rows) == 0:
         # A row of zeros adds a constant.
         rows, outcomes = np.zeros((1, rows.shape[1])), np.ones(1)
-    sizes = {"row_bound": row_bound, "outcome_bound": outcome_bound}
     if isinstance(loss, CallableLoss):
         return CallableLossSum(rows, outcomes, loss, **sizes)
     return GeneralisedLinear(rows, outcomes, loss, **sizes, n_threads=n_threads)
 
 
 def loss_of_moments(
-    exact: Gram, constant: float = 0.0, *, row_bound: float, outcome_bound: float, columns: IntArray | None = None
+    exact: Gram, sizes: Sizes, constant: float = 0.0, *, columns: IntArray | None = None
 ) -> LeastSquares:
     """Return the sum of squared losses of the rows behind exact sums with one outcome, as they were clipped, rounded.
 
@@ -133,7 +131,7 @@ def loss_of_moments(
         corners = constant**2 * exact.n_rows, 0.0
         xx = _bordered(xx[0], constant * x[0], corners[0]), _bordered(xx[1], constant * x[1], corners[1])
         xy = np.append(xy[0], constant * y[0]), np.append(xy[1], constant * y[1])
-    return LeastSquares(xx, xy, n_rows=max(exact.n_rows, 1), row_bound=row_bound, outcome_bound=outcome_bound)
+    return LeastSquares(xx, xy, n_rows=max(exact.n_rows, 1), **sizes)
 
 
 def _bordered(matrix: FloatArray, border: FloatArray, corner: float) -> FloatArray:

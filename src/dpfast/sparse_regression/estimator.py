@@ -310,7 +310,7 @@ class SparseRegression(RegressorMixin, PrivateEstimator):
         assert isinstance(selection, ScoredSelection)
         assert exact.xy is not None
         choose = partial(selection.release, (exact.xx, exact.xy[:, 0]), n_threads=self.n_threads, progress=progress)
-        loss_on = partial(loss_of_moments, exact, **regression.bounds.sizes)
+        loss_on = partial(loss_of_moments, exact, regression.bounds.sizes)
         return Summed(regression, _Stages(choose, lambda support: loss_on(columns=support)), p)
 
     def _voting_rows(self, table: io.Table, privacy: Privacy) -> Summed:
@@ -327,7 +327,7 @@ class SparseRegression(RegressorMixin, PrivateEstimator):
 
         def loss_on(support: IntArray) -> LeastSquares:
             exact = self._gram(rows[:, support], outcomes, bound_x=self._bound_on_support)
-            return loss_of_moments(exact, **regression.bounds.sizes)
+            return loss_of_moments(exact, regression.bounds.sizes)
 
         return Summed(regression, _Stages(choose, loss_on), p)
 
