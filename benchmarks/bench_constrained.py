@@ -5,13 +5,13 @@ no proof (scikit-learn's logistic regression at its default tolerance).
 """
 
 import statistics
-import time
 
 import numpy as np
 from scipy import optimize
 from sklearn.linear_model import Lasso as SklearnLasso
 from sklearn.linear_model import LogisticRegression
 
+from benchmarks.timing import median_ratio, seconds
 from dpfast.solvers import (
     Box,
     FactorMatrix,
@@ -24,18 +24,6 @@ from dpfast.solvers import (
     minimise_quadratic,
     minimise_smooth,
 )
-
-
-def seconds(function):
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
-
-
-def median_ratio(ours, theirs, rounds):
-    """Median over alternating rounds of their time over ours."""
-    ours(), theirs()
-    return statistics.median(seconds(theirs) / seconds(ours) for _ in range(rounds))
 
 
 def donors(n, n_periods, noise, seed=0):

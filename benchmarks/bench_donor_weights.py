@@ -1,9 +1,8 @@
 """Synthetic control by noise on weights: repeats of one panel against drawing their noise, in one process."""
 
-import time
-
 import numpy as np
 
+from benchmarks.timing import seconds
 from dpfast import Privacy, noise
 from dpfast.synthetic_control.donor_weights import (
     BoundedPanel,
@@ -25,12 +24,7 @@ def _panel():
 
 
 def _fastest(work, runs=40):
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return min(seconds(work) for _ in range(runs))
 
 
 class OutputRepeats:

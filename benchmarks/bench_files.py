@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.timing import median_ratio
 from dpfast import MultiOutcomeRidge
 from dpfast.io import Columns
 from dpfast.statistics import gram
@@ -50,7 +51,7 @@ def decode(path):
     """Read every value, as `dpfast.io` does, and leave it at that."""
     from dpfast.io.arrow import parquet_batches
 
-    return sum(batch.num_rows for batch, _ in parquet_batches(Path(path), None))
+    return sum(len(batch) for batch, _ in parquet_batches(Path(path), None))
 
 
 def fit(path):
@@ -73,14 +74,7 @@ class Parquet:
 
     def track_ratio_of_decoding_alone(self, path):
         """Median share of the speed of decoding alone, alternating; 1 if summing were free."""
-        ratios = []
-        for _ in range(7):
-            start = time.perf_counter()
-            decode(path)
-            middle = time.perf_counter()
-            fit(path)
-            ratios.append((middle - start) / (time.perf_counter() - middle))
-        return float(np.median(ratios))
+        return median_ratio(lambda: fit(path), lambda: decode(path), 7)
 
 
 def measured(path, repeats):

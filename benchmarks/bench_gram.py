@@ -1,34 +1,20 @@
 """The exact Gram against what a user would write in NumPy, at the same number of threads.
 
-asv runs it at a fifth of the rows. ``python benchmarks/bench_gram.py [--cpu]`` prints the whole table at full size;
+asv runs it at a fifth of the rows. ``python -m benchmarks.bench_gram [--cpu]`` prints the whole table at full size;
 --cpu compares processor seconds, for one thread on a busy machine.
 """
 
-import statistics
 import sys
 import time
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks.timing import median_ratio
 from dpfast.statistics import gram
 
 SIZES = [(1_000_000, 20), (200_000, 100), (40_000, 500), (20_000, 1000)]
 N_OUTCOMES = 5
-
-
-def median_ratio(ours, theirs, rounds, clock=time.perf_counter):
-    """Median over alternating rounds of their time over ours."""
-
-    def seconds(function):
-        # BLAS's idle threads spin for a while after a call: without a pause each side would pay for the other's.
-        time.sleep(0.1)
-        start = clock()
-        function()
-        return clock() - start
-
-    ours(), theirs()
-    return statistics.median(seconds(theirs) / seconds(ours) for _ in range(rounds))
 
 
 def clip(X, bound):
@@ -64,6 +50,11 @@ def cases(n_rows, n_features, n_threads):
     }
 
 
+def ratio(ours, theirs, rounds, clock=time.perf_counter):
+    # BLAS's idle threads spin for a while after a call: without a pause each side would pay for the other's.
+    return median_ratio(ours, theirs, rounds, clock=clock, pause=0.1)
+
+
 class AgainstNumpy:
     params = ([(n_rows // 5, n_features) for n_rows, n_features in SIZES], [1, 2])
     param_names = ("size", "n_threads")
@@ -77,19 +68,19 @@ class AgainstNumpy:
         self.limits.restore_original_limits()
 
     def track_ratio_float64(self, size, n_threads):
-        return median_ratio(*self.cases["float64"], rounds=5)
+        return ratio(*self.cases["float64"], rounds=5)
 
     def track_ratio_float32(self, size, n_threads):
-        return median_ratio(*self.cases["float32"], rounds=5)
+        return ratio(*self.cases["float32"], rounds=5)
 
     def track_ratio_with_outcomes(self, size, n_threads):
-        return median_ratio(*self.cases["with outcomes"], rounds=5)
+        return ratio(*self.cases["with outcomes"], rounds=5)
 
     def track_ratio_half_clipped(self, size, n_threads):
-        return median_ratio(*self.cases["half clipped"], rounds=5)
+        return ratio(*self.cases["half clipped"], rounds=5)
 
     def track_ratio_subset(self, size, n_threads):
-        return median_ratio(*self.cases["subset"], rounds=5)
+        return ratio(*self.cases["subset"], rounds=5)
 
 
 class Memory:
@@ -111,7 +102,7 @@ def main():
         with threadpool_limits(n_threads):
             for size in SIZES:
                 table = cases(*size, n_threads)
-                ratios = (f"{name} {median_ratio(*pair, 9, clock):.2f}" for name, pair in table.items())
+                ratios = (f"{name} {ratio(*pair, 9, clock):.2f}" for name, pair in table.items())
                 print(f"{n_threads} thread(s) {size}: {', '.join(ratios)}", flush=True)
 
 

@@ -1,10 +1,9 @@
 """Influence of every donor at once against refitting without each."""
 
-import time
-
 import numpy as np
 from scipy import linalg
 
+from benchmarks.timing import seconds
 from dpfast.datasets import synthetic_control_panel
 from dpfast.statistics import influence
 
@@ -18,12 +17,6 @@ def refits(donors, n_pre, target_pre, ridge, left_out):
         kernel = pre.T @ pre + ridge / 2 * np.eye(n_pre)
         changes[donor] = kept[:, n_pre:].T @ (pre @ linalg.solve(kernel, target_pre, assume_a="pos"))
     return changes
-
-
-def seconds(function):
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
 
 
 class Influence:

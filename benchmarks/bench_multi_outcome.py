@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
-import time
 
 import numpy as np
 from sklearn.linear_model import Ridge
 
+from benchmarks.timing import median_ratio, seconds
 from dpfast import MultiOutcomeRidge, noise
 from dpfast.statistics import gram, sampled_gram
 
@@ -30,7 +30,7 @@ class Fit:
 
     def track_ratio_to_ridge_without_privacy(self, rows, features, outcomes):
         """Median of scikit-learn's time over ours, alternating: above 1 the private fit is the faster one."""
-        return _ratio(lambda: self.private.fit(self.x, self.y), lambda: self.exact.fit(self.x, self.y))
+        return median_ratio(lambda: self.private.fit(self.x, self.y), lambda: self.exact.fit(self.x, self.y), 7)
 
 
 class Subsample:
@@ -53,35 +53,23 @@ class Subsample:
 
     def track_ratio_to_all_rows(self, size, sampled):
         """Median time of a fit of all rows over one of the sample, alternating."""
-        return _ratio(lambda: self.sampled.fit(self.x, self.y), lambda: self.whole.fit(self.x, self.y))
+        return median_ratio(lambda: self.sampled.fit(self.x, self.y), lambda: self.whole.fit(self.x, self.y), 7)
 
     def track_ratio_of_sums(self, size, sampled):
         """The same of the exact sums alone, without calibration, noise and solution."""
         rows = noise.sample_without_replacement(len(self.x), self.sampled.n_subsample, noise.SecureSource())
         bounds = {"bound_x": 1.0, "bound_y": 1.0}
-        return _ratio(lambda: sampled_gram(self.x, self.y, rows, **bounds), lambda: gram(self.x, self.y, **bounds))
+        return median_ratio(
+            lambda: sampled_gram(self.x, self.y, rows, **bounds), lambda: gram(self.x, self.y, **bounds), 7
+        )
 
 
 class Import:
     def track_seconds_beyond_numpy_and_scipy_linalg(self):
         """Median over seven pairs of fresh processes; the bar is 0.1."""
         base = "import numpy, scipy.linalg"
-        return float(np.median([_seconds(f"{base}, dpfast") - _seconds(base) for _ in range(7)]))
 
+        def taken(code):
+            return seconds(lambda: subprocess.run([sys.executable, "-c", code], check=True))
 
-def _ratio(ours, theirs):
-    """Median over seven alternating rounds of their time over ours."""
-    ratios = []
-    for _ in range(7):
-        start = time.perf_counter()
-        ours()
-        middle = time.perf_counter()
-        theirs()
-        ratios.append((time.perf_counter() - middle) / (middle - start))
-    return float(np.median(ratios))
-
-
-def _seconds(code):
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True)
-    return time.perf_counter() - start
+        return float(np.median([taken(f"{base}, dpfast") - taken(base) for _ in range(7)]))

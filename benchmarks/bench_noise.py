@@ -1,27 +1,13 @@
 """Noise: exact laws with cryptographic bits, against NumPy's insecure generator in the same process."""
 
-import statistics
-import time
-
 import numpy as np
 
+from benchmarks.timing import median_ratio
 from dpfast.noise import SecureSource, discrete, discrete_gaussian, gaussian, l2_laplace, laplace
 from dpfast.noise.samplers import GaussianLaw, release
 
 N_DRAWS = 500_000
 ALTERNATIONS = 9
-
-
-def ratio_of_times(alternative, ours):
-    """How many times longer the alternative takes: the median over alternations in one process."""
-    ratios = []
-    for _ in range(ALTERNATIONS):
-        start = time.perf_counter()
-        ours()
-        middle = time.perf_counter()
-        alternative()
-        ratios.append((time.perf_counter() - middle) / (middle - start))
-    return statistics.median(ratios)
 
 
 class Gaussian:
@@ -49,7 +35,7 @@ class Gaussian:
         self.ours()
 
     def track_ratio_numpy_standard_normal(self, centre, level):
-        return ratio_of_times(self.numpy, self.ours)
+        return median_ratio(self.ours, self.numpy, ALTERNATIONS)
 
 
 class DiscreteGaussian:
@@ -72,9 +58,10 @@ class DiscreteGaussian:
         discrete.column_table(scale)
 
     def track_ratio_numpy_standard_normal(self, scale):
-        return ratio_of_times(
-            lambda: self.generator.standard_normal(N_DRAWS) * scale,
+        return median_ratio(
             lambda: discrete_gaussian(scale, N_DRAWS, self.source),
+            lambda: self.generator.standard_normal(N_DRAWS) * scale,
+            ALTERNATIONS,
         )
 
 

@@ -1,33 +1,20 @@
 """People who own several rows, against the plain Gram of the same rows and against a loop over people in NumPy.
 
-asv runs it at a tenth of the rows. ``python benchmarks/bench_people.py`` prints the whole table at full size.
+asv runs it at a tenth of the rows. ``python -m benchmarks.bench_people`` prints the whole table at full size.
 """
 
 import itertools
-import statistics
-import time
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks.timing import median_ratio
 from dpfast.noise import SecureSource, sample_without_replacement
 from dpfast.statistics import gram
 
 SIZES = [(1_000_000, 20), (200_000, 100), (40_000, 500)]
 ROWS_EACH = 20
 N_OUTCOMES = 5
-
-
-def median_ratio(ours, theirs, rounds):
-    """Median over alternating rounds of their time over ours."""
-
-    def seconds(function):
-        start = time.perf_counter()
-        function()
-        return time.perf_counter() - start
-
-    ours(), theirs()
-    return statistics.median(seconds(theirs) / seconds(ours) for _ in range(rounds))
 
 
 def clipped_by_hand(X, Y, starts, bound_xx):

@@ -1,32 +1,20 @@
 """First-visit sums against numba and NumPy, smooth sensitivity against a loop over k, in one process.
 
-``python benchmarks/bench_policy.py`` prints the whole table; ``--stream STEPS FILE`` writes so many steps to a Parquet
+``python -m benchmarks.bench_policy`` prints the whole table; ``--stream STEPS FILE`` writes so many steps to a Parquet
 file and measures the memory and speed of summing them from there (the file is left to be deleted by the caller).
 """
 
-import statistics
 import sys
 import time
 
 import numpy as np
 
+from benchmarks.timing import median_ratio
 from dpfast.statistics import Trajectories, first_visit_returns, smooth_sensitivity
 
 GAMMA, RANGE = 0.99, (0.0, 100.0)
 # States, mean steps of a trajectory, steps.
 SIZES = [(40, 100, 1_000_000), (1_000, 100, 1_000_000), (100_000, 100, 1_000_000), (1_000, 20, 4_000_000)]
-
-
-def median_ratio(ours, theirs, rounds):
-    """Median over alternating rounds of their time over ours."""
-
-    def seconds(function):
-        start = time.perf_counter()
-        function()
-        return time.perf_counter() - start
-
-    ours(), theirs()
-    return statistics.median(seconds(theirs) / seconds(ours) for _ in range(rounds))
 
 
 def walks(n_states, mean_steps, n_steps):

@@ -1,10 +1,10 @@
 """Whole private evaluations of a policy, beside the sums without privacy; and choosing the calibration."""
 
 import math
-import time
 
 import numpy as np
 
+from benchmarks.timing import median_ratio
 from dpfast import PolicyEvaluation
 from dpfast.statistics import Trajectories, first_visit_returns
 
@@ -37,14 +37,7 @@ class Fit:
 
     def track_ratio_to_no_privacy(self, states, method, features):
         """Median time of the fit without privacy over the private one, alternating."""
-        ratios = []
-        for _ in range(5):
-            start = time.perf_counter()
-            self.exact.fit(self.walks)
-            middle = time.perf_counter()
-            self.private.fit(self.walks)
-            ratios.append((middle - start) / (time.perf_counter() - middle))
-        return float(np.median(ratios))
+        return median_ratio(lambda: self.private.fit(self.walks), lambda: self.exact.fit(self.walks), 5)
 
 
 class Sums:

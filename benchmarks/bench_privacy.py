@@ -2,8 +2,8 @@
 
 import math
 import statistics
-import time
 
+from benchmarks.timing import seconds
 from dpfast.privacy import best_beta, gaussian_mu, gaussian_scale, moment_mu, moment_scales, smooth_gaussian
 from dpfast.privacy import smooth as smooth_module
 
@@ -13,13 +13,8 @@ BUDGETS = [(1.0, 1e-6), (1e-3, 1e-12), (1000.0, 1e-30)]
 def ratio(ours, theirs, calls, rounds=9):
     """Median over alternating rounds of their time over ours."""
 
-    def seconds(function, repeats):
-        start = time.perf_counter()
-        for _ in range(repeats):
-            function()
-        return (time.perf_counter() - start) / repeats
-
-    return statistics.median(seconds(theirs, calls) / seconds(ours, 20 * calls) for _ in range(rounds))
+    ratios = (seconds(theirs, repeats=calls) / seconds(ours, repeats=20 * calls) for _ in range(rounds))
+    return statistics.median(ratios)
 
 
 class GaussianScale:

@@ -1,10 +1,10 @@
 """Maps of rows against the same in NumPy, alternating in one process: both read a block and write another."""
 
 import math
-import time
 
 import numpy as np
 
+from benchmarks.timing import fastest_ratio
 from dpfast.statistics.rows import RowMap, centred, shortened
 
 N_ROWS = 8192
@@ -50,9 +50,4 @@ class RowMaps:
         self.ours(self.rows)
 
     def track_times_faster_than_numpy(self, name, columns, order):
-        spent = []
-        for work in (self.ours, self.theirs) * 15:
-            start = time.perf_counter()
-            work(self.rows)
-            spent.append(time.perf_counter() - start)
-        return min(spent[1::2]) / min(spent[::2])
+        return fastest_ratio(lambda: self.ours(self.rows), lambda: self.theirs(self.rows), 15)

@@ -1,6 +1,6 @@
 """Sparse regression: scoring supports against np.linalg.lstsq on each, picking, and whole fits.
 
-``python benchmarks/bench_sparse_regression.py`` prints all figures: times and ratios of scoring, and how often both
+``python -m benchmarks.bench_sparse_regression`` prints all figures: times and ratios of scoring, and how often both
 selectors recover the support against the number of people, beside Theorem 8's bound.
 """
 

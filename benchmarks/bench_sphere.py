@@ -1,18 +1,18 @@
 """Quadratics over balls and spheres, and the projection built on them.
 
-``python benchmarks/bench_sphere.py`` prints the figures in full: time a term and evaluation, evaluations, error against
+``python -m benchmarks.bench_sphere`` prints the figures in full: time a term and evaluation, evaluations, error against
 the reference of the tests' many digits, brentq's time over ours, the secular solve's share of a projection, and what
 projecting gains at n = 2,000 rows, d = 64 features, l = 2,000 outcomes under noise calibrated to (1, 1e-6).
 """
 
 import statistics
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 from scipy import linalg, optimize
 
+from benchmarks.timing import median_ratio, seconds
 from dpfast.kernels.secular import solve_quadratics
 from dpfast.privacy import gaussian_scale
 from dpfast.solvers import LabelFactor, quadratic_over_ball, quadratic_over_sphere
@@ -35,18 +35,6 @@ def brentq_over_sphere(eigenvalues, coefficients, radius):
 
     shift = optimize.brentq(excess, 1e-15 * high, 2 * high, xtol=1e-16 * high, rtol=1e-15)
     return coefficients / (gaps + shift)
-
-
-def seconds(function):
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
-
-
-def median_ratio(ours, theirs, rounds):
-    """Median over alternating rounds of their time over ours."""
-    ours(), theirs()
-    return statistics.median(seconds(theirs) / seconds(ours) for _ in range(rounds))
 
 
 def evaluations(eigenvalues, coefficients, radii):

@@ -3,8 +3,7 @@
 import time
 import warnings
 
-import numpy as np
-
+from benchmarks.timing import median_ratio
 from dpfast import SyntheticControl, UtilityWarning, noise
 from dpfast.datasets import synthetic_control_panel
 
@@ -46,13 +45,11 @@ class Repetitions:
 
     def track_ratio_of_fits_to_their_noise(self):
         """Median over alternating runs, in processor time: the bar is 1.3."""
-        ratios = []
-        for _ in range(11):
-            start = time.process_time()
-            self.draw_alone()
-            middle = time.process_time()
-            self.model.fit_repeatedly(self.donors, 100, REPEATS)
-            ratios.append((time.process_time() - middle) / (middle - start))
-        return float(np.median(ratios))
+        return median_ratio(
+            self.draw_alone,
+            lambda: self.model.fit_repeatedly(self.donors, 100, REPEATS),
+            11,
+            clock=time.process_time,
+        )
 
     track_ratio_of_fits_to_their_noise.unit = "ratio"
