@@ -6,6 +6,7 @@ Figures are made without pyplot, so no window or global state is touched.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
 # Told apart by people who do not see red and green alike.
 _OBSERVED, _SYNTHETIC = "black", "#0072b2"
+
+
+def saved(figure: Figure, folder: Path, name: str) -> Path:
+    """Write a picture into a folder, which is made if it is missing; return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / name, dpi=120)
+    return folder / name
 
 
 def accuracy_curves(epsilons: Sequence[float], curves: Mapping[str, tuple[float, NDArray[np.float64]]]) -> Figure:

@@ -344,15 +344,19 @@ def gymnasium_values(name: str, gamma: float, policy: ArrayLike | None = None) -
     ImportError, ValueError, TypeError
         If Gymnasium is not installed, or an argument is out of its range.
     """
-    name = check.choice("name", name, tuple(GYMNASIUM_ENVIRONMENTS))
+    return table_values(gymnasium_table(name)[0], gamma, policy)
+
+
+def gymnasium_table(name: str) -> tuple[Table, FloatArray]:
+    """Return an environment's transitions, and the probability of each state to be the first."""
+    identifier, options = GYMNASIUM_ENVIRONMENTS[check.choice("name", name, tuple(GYMNASIUM_ENVIRONMENTS))]
     try:
         import gymnasium
     except ImportError as missing:
-        raise ImportError("gymnasium_values needs Gymnasium: pip install 'dpfast[gym]'") from missing
-    identifier, options = GYMNASIUM_ENVIRONMENTS[name]
+        raise ImportError("Gymnasium is not installed: pip install 'dpfast[gym]'") from missing
     environment: Any = gymnasium.make(identifier, **options)
     try:
-        return table_values(environment.unwrapped.P, gamma, policy)
+        return environment.unwrapped.P, environment.unwrapped.initial_state_distrib
     finally:
         environment.close()
 

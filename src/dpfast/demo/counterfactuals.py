@@ -10,6 +10,7 @@ import numpy as np
 
 from dpfast._arrays import FloatArray
 from dpfast.datasets import Panel, california_prop99, synthetic_control_panel
+from dpfast.plotting import saved
 from dpfast.privacy import UtilityWarning
 from dpfast.synthetic_control import SyntheticControl
 
@@ -29,10 +30,7 @@ def show(output: Path) -> None:
     print(f"\nSynthetic control: {N_DONORS:,} donors, {N_PRE} periods before an intervention without any effect")
     model, target = _many_donors()
     if find_spec("matplotlib") is not None and find_spec("pandas") is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        path = output / "dpfast-demo-synthetic-control.png"
-        model.plot(target, level=LEVEL).savefig(path, dpi=120)
-        print(f"  Plot: {path}")
+        print(f"  Plot: {saved(model.plot(target, level=LEVEL), output, 'dpfast-demo-synthetic-control.png')}")
     print("\nCalifornia's tobacco tax of 1989, with 38 states as donors")
     _few_donors()
 

@@ -12,13 +12,14 @@ import numpy as np
 
 from dpfast._arrays import FloatArray
 from dpfast.datasets.decision_processes import (
-    GYMNASIUM_ENVIRONMENTS,
     chain_trajectories,
     chain_values,
     exploring_policy,
+    gymnasium_table,
     table_trajectories,
     table_values,
 )
+from dpfast.plotting import saved
 from dpfast.policy_evaluation import PolicyEvaluation
 from dpfast.privacy import UtilityWarning
 from dpfast.statistics import Trajectories, first_visit_returns
@@ -60,20 +61,13 @@ def show(output: Path) -> None:
     for game in GAMES:
         model = _play(game)
         if game.name == "frozen_lake_8x8" and find_spec("matplotlib") is not None:
-            output.mkdir(parents=True, exist_ok=True)
-            path = output / "dpfast-demo-policy-evaluation.png"
-            model.plot(game.shape).savefig(path, dpi=120)
+            path = saved(model.plot(game.shape), output, "dpfast-demo-policy-evaluation.png")
             print(f"  Plot of the values at epsilon = {EPSILONS[-1]:g}: {path}")
 
 
 def _play(game: Game) -> PolicyEvaluation:
     """Evaluate a policy that plays well most of the time; return the last model."""
-    import gymnasium
-
-    identifier, options = GYMNASIUM_ENVIRONMENTS[game.name]
-    environment: Any = gymnasium.make(identifier, **options)
-    table, start = environment.unwrapped.P, environment.unwrapped.initial_state_distrib
-    environment.close()
+    table, start = gymnasium_table(game.name)
     policy = exploring_policy(table, GAMMA, EXPLORE)
     truth = table_values(table, GAMMA, policy)
     for m in SIZES:

@@ -16,6 +16,7 @@ from sklearn.model_selection import train_test_split
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Ledger
 from dpfast.multi_outcome import MultiOutcomeRidge
+from dpfast.plotting import accuracy_curves, saved
 from dpfast.privacy import Privacy
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -82,7 +83,7 @@ def show(output: Path) -> None:
     print("\nThe record of the last table's first round of fits, for its data-protection officer:\n")
     print(ledger.report())
     if find_spec("matplotlib") is not None:
-        print(f"\nPlot: {_plot(curves, output)}")
+        print(f"\nPlot: {saved(accuracy_curves(EPSILONS, curves), output, 'dpfast-demo.png')}")
 
 
 def compare(task: Task) -> tuple[float, FloatArray, Ledger]:
@@ -106,12 +107,3 @@ def _progress(steps: Iterable[int]) -> Iterator[int]:
     from tqdm import tqdm
 
     yield from tqdm(steps, desc="  fitting", leave=False)
-
-
-def _plot(curves: dict[str, tuple[float, FloatArray]], output: Path) -> Path:
-    from dpfast.plotting import accuracy_curves
-
-    output.mkdir(parents=True, exist_ok=True)
-    path = output / "dpfast-demo.png"
-    accuracy_curves(EPSILONS, curves).savefig(path, dpi=120)
-    return path
