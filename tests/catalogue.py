@@ -2,6 +2,9 @@
 
 A fit is of people: a row of x and an outcome in y each, about in [-1, 1], as arrays or as frames whose index says who
 they are. A family makes of them what it fits (a panel, walks, several rows of a person), one person's from one row.
+
+Such a file has FITS, by name; CONVENTIONS, the estimators that scikit-learn's own checks are run on; and PLANS, by the
+name of an estimator the flags of public numbers that ``dpfast plan`` takes for it.
 """
 
 import inspect

@@ -1,7 +1,8 @@
 """Which names and families there are: read off the package's stub, ``__init__.pyi``, where each stands once.
 
-A family is a folder with an ``estimator.py``. What else there is to know of it, how it is attacked or which jobs it
-takes, it says itself, in modules of fixed names: nothing outside its folder names it but a line of the stub.
+A family is a folder with an ``estimator.py``; nothing outside its folder names it but a line of the stub. What else
+there is to know of it, it says itself, in modules of fixed names: ``attacks.py`` has ``attacks(privacy)``, attacks on
+each of its mechanisms; ``job.py``, where it has one, is a `dpfast.jobs.kinds.Kind`.
 """
 
 from __future__ import annotations

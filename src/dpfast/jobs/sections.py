@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dpfast.privacy import Adjacency, Privacy
+
 _WORDS = {str: "text", bool: "true or false", int: "an integer", float: "a number", list: "a list", dict: "a table"}
 _REQUIRED = object()
 
@@ -23,22 +25,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 class Section:
-    """One table of the file.
-
-    Parameters
-    ----------
-    name : str
-        As it stands in the file, for messages.
-    content : mapping
-        Its keys and values.
-    known : iterable of str
-        The keys it may have.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is no table, or has another key.
-    """
+    """One table of the file, named as it stands there, for messages; refused if it has a key that is not known."""
 
     def __init__(self, name: str, content: object, known: Iterable[str]) -> None:
         if not isinstance(content, Mapping):
@@ -63,6 +50,16 @@ class Section:
             wanted = " or ".join(_WORDS[kind] for kind in kinds)
             raise TypeError(f"[{self.name}] {key} must be {wanted}, got {_word(value)}")
         return value
+
+    def privacy(self, adjacency: Adjacency) -> Privacy:
+        """Return the guarantee that its epsilon and delta are."""
+        return Privacy(self.take("epsilon", int, float), self.take("delta", int, float, default=0.0), adjacency)
+
+
+def one_of(what: str, value: object, accepted: Iterable[str]) -> None:
+    """Refuse what is not one of some words."""
+    if value not in (words := list(accepted)):
+        raise ValueError(f"{what} must be one of {', '.join(map(repr, words))}, got {value!r}")
 
 
 def _word(value: object) -> str:

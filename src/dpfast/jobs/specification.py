@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from dpfast import _arguments as check
 from dpfast.io import Boolean, Category, Columns, Number, RowOwners
 from dpfast.io.blocks import in_memory
 from dpfast.io.columns import Column
 from dpfast.io.files import FORMATS, file_format, table_files
 from dpfast.io.parts import table_parts
 from dpfast.jobs.kinds import Kind, kinds
-from dpfast.jobs.sections import Section, read_toml
+from dpfast.jobs.sections import Section, one_of, read_toml
 from dpfast.ledger import Ledger
 from dpfast.privacy import Privacy
 
@@ -27,7 +28,6 @@ _SECTIONS = ("input", "people", "features", "outcomes", "estimator", "privacy", 
 _COMMON = ("adjacency", "calibration", "random_state", "n_threads")
 # Neither decides the release: the results do not depend on the threads, and a hashed seed is found again by trying.
 _UNHASHED = ("random_state", "n_threads")
-_KINDS = ("number", "boolean", "category")
 _COLUMN_KEYS = {
     "number": ("kind", "missing", "low", "high"),
     "boolean": ("kind", "missing"),
@@ -86,7 +86,7 @@ class Job:
         estimator, kind = _estimator(job.take("estimator", dict))
         privacy = Section("privacy", job.take("privacy", dict), ("epsilon", "delta", "ledger"))
         adjacency = estimator.take("adjacency", str, default="replace_one")
-        cost = Privacy(privacy.take("epsilon", int, float), privacy.take("delta", int, float, default=0.0), adjacency)
+        cost = privacy.privacy(adjacency)
         if math.isinf(cost.epsilon):
             raise ValueError("[privacy] epsilon must be finite: a job writes a private release")
 
@@ -130,8 +130,7 @@ def _estimator(content: Mapping[str, Any]) -> tuple[Section, Kind]:
     known = kinds()
     keys = [key for kind in known.values() for key in kind.PARAMETERS]
     name = Section("estimator", content, ("kind", "box", *keys, *_COMMON)).take("kind", str)
-    if name not in known:
-        raise ValueError(f"[estimator] kind must be one of {', '.join(map(repr, known))}, got {name!r}")
+    one_of("[estimator] kind", name, known)
     return Section("estimator", content, ("kind", "box", *known[name].PARAMETERS, *_COMMON)), known[name]
 
 
@@ -153,9 +152,8 @@ def _input_files(job: Section, here: Path) -> tuple[list[Path], bool]:
         files += table_files(here / path, "[input] path")
     formats = {file_format(file, "[input] path") for file in files}
     declared = section.take("format", str, default=None)
-    accepted = sorted(set(FORMATS.values()) - {"npy"})
-    if declared is not None and declared not in accepted:
-        raise ValueError(f"[input] format must be one of {', '.join(map(repr, accepted))}, got {declared!r}")
+    if declared is not None:
+        one_of("[input] format", declared, sorted(set(FORMATS.values()) - {"npy"}))
     if "npy" in formats:
         raise ValueError("[input] path is a .npy file, which has no named columns; give a pair of them as x and y")
     if declared is not None and formats != {declared}:
@@ -168,9 +166,9 @@ def _npy_layout(job: Section, files: list[Path]) -> tuple[tuple[str, ...], tuple
     for key in ("features", "outcomes"):
         if key in job.content:
             raise ValueError(f"[{key}] declares columns by name, which .npy files do not have; leave it out")
-    arrays = [in_memory(file, key, is_outcome=key == "y") for file, key in zip(files, ("x", "y"), strict=True)]
     names, n_rows = [], 0
-    for array, file, key in zip(arrays, files, ("x", "y"), strict=True):
+    for key, file in zip(("x", "y"), files, strict=True):
+        array = in_memory(file, key, is_outcome=key == "y")
         if array is None:
             raise FileNotFoundError(f"[input] {key}: no such file: {str(file)!r}")
         names.append(tuple(f"{key}{column}" for column in range(array.shape[1])))
@@ -213,8 +211,7 @@ def _people(job: Section, files: list[Path], columns: Columns | None) -> People 
     people = People(section.take("id", str), section.take("max_rows", int))
     if columns is None:
         raise ValueError("[people] id names a column, which .npy files do not have")
-    if people.max_rows < 1:
-        raise ValueError(f"[people] max_rows must be at least 1, got {people.max_rows}")
+    check.positive_integer("[people] max_rows", people.max_rows)
     if people.id in columns.names:
         raise ValueError(f"[people] id {people.id!r} is declared as a feature or an outcome, and would be released")
     RowOwners(files, people.id).check()
@@ -228,8 +225,7 @@ def _column(key: str, name: str, value: object) -> tuple[Column, tuple[float, fl
     if not isinstance(content, Mapping):
         raise TypeError(f"[{where}] must be a kind of column or a table, got {type(value).__name__}")
     kind = content.get("kind", "category" if "levels" in content else "number")
-    if kind not in _KINDS:
-        raise ValueError(f"[{where}] kind must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
+    one_of(f"[{where}] kind", kind, _COLUMN_KEYS)
     section = Section(where, content, _COLUMN_KEYS[kind])
     options = {name: option for name, option in content.items() if name not in ("kind", "levels", "low", "high")}
     if kind == "boolean":
@@ -265,8 +261,7 @@ def _budget(privacy: Section, cost: Privacy, here: Path) -> tuple[Privacy, Path 
     if "ledger" not in privacy.content:
         return cost, None
     section = Section("privacy.ledger", privacy.content["ledger"], ("path", "epsilon", "delta"))
-    epsilon, delta = section.take("epsilon", int, float), section.take("delta", int, float, default=0.0)
-    return Privacy(epsilon, delta, cost.adjacency), here / section.take("path", str)
+    return section.privacy(cost.adjacency), here / section.take("path", str)
 
 
 def _digest(content: Mapping[str, Any]) -> str:
