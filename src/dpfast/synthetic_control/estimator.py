@@ -225,8 +225,11 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             Where the number of donors is public and says that the answer will be mostly noise; before anything is
             spent.
         """
-        privacy = self._checked()
-        return self._fit(privacy, lambda: (self._opened(donors, n_pre, orientation), target), n_pre)
+
+        def read() -> tuple[io.Panel, ArrayLike | None]:
+            return io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack), target
+
+        return self._fit(self._checked(), read, n_pre)
 
     @quiet
     def fit_long(self, frame: Any, unit: str, time: str, value: str, treated: object, n_pre: int) -> Self:
@@ -256,9 +259,8 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             As for `fit`; also if a column is missing, a row has no unit, or a unit has a period of the target's twice
             or (unless `observation_rate` is declared) lacks one.
         """
-        privacy = self._checked()
         named = frame, unit, time, value, treated
-        return self._fit(privacy, lambda: io.open_long_panel(*named, n_pre, **self._may_lack), n_pre)
+        return self._fit(self._checked(), lambda: io.open_long_panel(*named, n_pre, **self._may_lack), n_pre)
 
     @quiet
     def fit_repeatedly(
@@ -321,7 +323,8 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             raise ValueError("delta times the number of releases must be below 1")
         total = math.fsum(repeats * one.epsilon for one in each)
         with reserve(self, Privacy(total, repeats * len(each) * privacy.delta, self.adjacency)) as reservation:
-            values, public = self._read(lambda: (self._opened(donors, n_pre, orientation), None), n_pre)
+            panel = io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack)
+            values, public = self._read(lambda: (panel, None), n_pre)
             center = self._center_path(len(public.periods), None)
             rows = self._section(each[0], public.n_pre, public.n_post, center).rows
             sections = [CrossSection.calibrate(one, rows) for one in each]
@@ -599,9 +602,6 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         """Say whether panels may lack entries, and donors."""
         public = self.adjacency == "replace_one" or math.isinf(self.epsilon)
         return {"may_miss": self.observation_rate is not None, "may_be_empty": not public}
-
-    def _opened(self, donors: Any, n_pre: int, orientation: io.Orientation) -> io.Panel:
-        return io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack)
 
     def _read(self, read: _Read, n_pre: int) -> tuple[FloatArray, _Public]:
         """Read a panel: donors in input units, and what is public of it."""
