@@ -179,6 +179,18 @@ def test_the_joint_bound_is_attained():
     assert moved == pytest.approx(mu, rel=1e-9)
 
 
+def test_the_joint_bound_of_signed_features_is_attained():
+    """Trajectories of one state with the largest return, features at the angle at which both sums move most."""
+    phi, width = [[1.0, 0.0], [-0.5, math.sqrt(0.75)]], RANGE[1] - RANGE[0]
+    options = {"return_range": RANGE, "horizon": 1, "features": phi}
+    first, second = (sufficient_statistics(Trajectories([s], [9.0], [0, 1], 2), 0.5, **options) for s in (0, 1))
+    moved = math.hypot(np.linalg.norm(first.xx - second.xx), np.linalg.norm(first.xy - second.xy) / width)
+    assert moved == pytest.approx(math.sqrt(4.5), rel=1e-5)
+    scales = MomentScales(xx=1.0, xy=width)
+    mu = block_moment_mu(scales, first.bounds, adjacency="replace_one", nonnegative=first.nonnegative)
+    assert moved <= mu < moved * (1.0 + 1e-5)
+
+
 @pytest.mark.parametrize(
     ("changes", "kind", "message"),
     [

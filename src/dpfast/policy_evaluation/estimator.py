@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import linalg
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
@@ -34,6 +33,7 @@ from dpfast.privacy import Privacy
 from dpfast.releases.data_dependent import Constants, DataDependentGaussian
 from dpfast.releases.mechanism import Mechanism
 from dpfast.releases.moments import JointMoments
+from dpfast.solvers.ridge import ridge_from_rows
 from dpfast.statistics import (
     FirstVisitReturns,
     ReturnGrid,
@@ -460,8 +460,4 @@ def _least_squares(problem: Problem, returns: FirstVisitReturns, ridge: float, *
         fitted = np.divide(importance, importance + 0.5 * ridge, out=np.zeros(len(means)), where=importance > 0.0)
         return np.asarray(fitted * means)
     root = np.sqrt(importance)
-    rows, target = root[:, None] * problem.features, root * means
-    if ridge > 0.0:
-        penalty = math.sqrt(0.5 * ridge) * np.eye(problem.n_features)
-        rows, target = np.vstack([rows, penalty]), np.concatenate([target, np.zeros(problem.n_features)])
-    return np.asarray(linalg.lstsq(rows, target)[0])
+    return ridge_from_rows(root[:, None] * problem.features, root * means, 0.5 * ridge)
