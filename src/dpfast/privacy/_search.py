@@ -45,17 +45,20 @@ def largest_within(
         low, at_low = high, at_high
         high, factor = high * factor, min(factor * factor, 16.0)
         at_high = function(high) - target
-    weight_low, weight_high = at_low, at_high
+    weight_low, weight_high, last = at_low, at_high, 0.0
     while high - low > precision * low and at_low < -slack:
         share = weight_low / (weight_low - weight_high)
         middle = low * (high / low) ** min(max(share, 1e-3), 1.0 - 1e-3)
         if not low < middle < high:
-            break
+            middle = 0.5 * (low + high)
         at_middle = function(middle) - target
+        # A side that stays while the other moves twice would hold the secant back.
+        stays = 0.5 if at_middle * last > 0.0 else 1.0
         if at_middle <= 0.0:
-            low, at_low, weight_low, weight_high = middle, at_middle, at_middle, 0.5 * weight_high
+            low, at_low, weight_low, weight_high = middle, at_middle, at_middle, stays * weight_high
         else:
-            high, at_high, weight_high, weight_low = middle, at_middle, at_middle, 0.5 * weight_low
+            high, weight_high, weight_low = middle, at_middle, stays * weight_low
+        last = at_middle
     return low
 
 

@@ -119,7 +119,9 @@ def objective_scale(epsilon: float, delta: float, gradient: float = 1.0, *, geom
     # Both deltas are at most exp(-z**2/2): at the u with z = sqrt(2 log(1/delta)) they are below the target.
     t = math.sqrt(-2.0 * math.log(delta))
     guess = 2.0 * epsilon / (t + math.sqrt(t * t + 2.0 * epsilon))
-    ratio = largest_within(lambda u: math.log(_delta_up(u, epsilon, geometry)), math.log(delta), guess, precision=1e-15)
+    ratio = largest_within(
+        lambda u: math.log(_delta_up(u, epsilon, geometry)), math.log(delta), guess, precision=1e-15, slack=1e-13
+    )
     return first_that_holds(
         lambda extra: gradient / ratio * (1.0 + extra),
         lambda scale: 0.0 < scale < math.inf and _delta_up(gradient / scale, epsilon, geometry) <= delta,

@@ -273,10 +273,15 @@ def _log_delta(distance: float, beta: float, epsilon: float, dim: int) -> float:
     return worst + ACCURACY
 
 
+def _log_target(delta: float) -> float:
+    """Return log(delta) less than what it is rounded by here, and where what was found is put back in."""
+    return math.log(delta) - 1e-12
+
+
 @lru_cache(maxsize=1024)
 def _smallest_alpha(epsilon: float, delta: float, dim: int, beta: float) -> float:
     floor = gaussian_scale(epsilon, delta)
-    target = math.log(delta)
+    target = _log_target(delta)
     if _log_delta(1.0 / (_LARGEST_ALPHA_OVER_FLOOR * floor), beta, epsilon, dim) > target:
         usual = _largest_beta(ALPHA_OVER_FLOOR * floor, epsilon, delta, dim)
         raise ValueError(
@@ -292,4 +297,4 @@ def _smallest_alpha(epsilon: float, delta: float, dim: int, beta: float) -> floa
 def _largest_beta(alpha: float, epsilon: float, delta: float, dim: int) -> float:
     distance = math.nextafter(1.0 / alpha, math.inf)
     guess = epsilon / (dim + 50.0)
-    return largest_within(lambda one: _log_delta(distance, one, epsilon, dim), math.log(delta), guess, slack=_SLACK)
+    return largest_within(lambda one: _log_delta(distance, one, epsilon, dim), _log_target(delta), guess, slack=_SLACK)
