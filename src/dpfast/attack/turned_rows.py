@@ -18,7 +18,7 @@ from dpfast.privacy import Adjacency
 
 Table = tuple[FloatArray, FloatArray]
 
-_ANGLES = np.linspace(0.0, math.pi, 721)
+_ANGLES = np.linspace(0.0, math.pi, 181)
 
 
 @dataclass(frozen=True)

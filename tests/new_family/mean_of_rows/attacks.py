@@ -32,4 +32,4 @@ def _attack(privacy: Privacy) -> Attack:
         return np.asarray(estimator.fit(table).releases_[0].values["sum"] - table.sum(axis=0))
 
     law = shift_law(record.mechanism, (np.array([-2.0, 0.0]),), (scale,))
-    return Attack.on("mean of rows", record, law, seen, estimator)
+    return Attack.on("MeanOfRows", record, law, seen, estimator)

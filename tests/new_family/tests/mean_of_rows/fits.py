@@ -1,13 +1,13 @@
 """Fits of the mean of rows."""
 
-from catalogue import Fit
+import math
+
+from catalogue import of_rows
 
 from dpfast import MeanOfRows
 
-FITS = {
-    "mean of rows": Fit(MeanOfRows(1.0, 1e-6, bound=1.0), lambda one, x, y: one.fit(x), table="rows"),
-}
+FITS = {"MeanOfRows": of_rows(MeanOfRows(1.0, 1e-6, bound=1.0), lambda y: None, table="rows")}
 
-CONVENTIONS = []
+CONVENTIONS = [MeanOfRows(1.0, 1e-6, bound=100.0), MeanOfRows(1.0, bound=100.0), MeanOfRows(math.inf, bound=1.0)]
 
-PLANS = {}
+PLANS = {"MeanOfRows": "--rows 1000 --features 3 --bound 1"}
