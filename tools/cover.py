@@ -26,7 +26,7 @@ from building import ROOT, install, put_first
 FOLDER = ROOT / "build" / "covered"
 PACKAGE = ROOT / "src" / "dpfast"
 # Percent of the lines, just below what is measured: to be raised with it.
-FLOORS = {"Python": 0.0, "Cython": 0.0, "C": 0.0}
+FLOORS = {"Python": 78.0, "Cython": 96.5, "C": 99.5}
 
 _NAMED = re.compile(r'\s*/\* "dpfast/(kernels/\w+\.p(?:yx|xd))":(\d+)$')
 

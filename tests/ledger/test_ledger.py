@@ -278,11 +278,12 @@ def test_an_interrupt_within_a_commit_never_refunds():
 
         try:
             with ledger.reserve(Privacy(0.9)) as reservation:
+                before = sys.gettrace()
                 sys.settrace(interrupt)
                 try:
                     reservation.commit(release(0.9))
                 finally:
-                    sys.settrace(None)
+                    sys.settrace(before)
             committed = True
         except KeyboardInterrupt:
             committed = False
