@@ -19,6 +19,7 @@ from dpfast.solvers import (
     minimise_quadratic,
     proximal_bounds,
     quadratic,
+    quadratic_over_l1_ball,
     smallest_quadratic_tolerance,
 )
 
@@ -368,3 +369,9 @@ def test_the_guaranteed_way_serves_large_vectors(name, never_certified):
         found = solved(matrix, vector, CONSTRAINTS[name], Lasso(0.1), low, high, 1e-12)
         exact = reference.exact_minimiser(matrix, vector, CONSTRAINTS[name], 0.1)
         assert reference.distance(found.x, exact) <= found.distance_bound <= 1e-12
+
+
+def test_the_l1_ball_has_a_name_of_its_own():
+    promises = {"strong_convexity": 2.0, "smoothness": 2.0, "tolerance": 1e-12}
+    found = quadratic_over_l1_ball([[2.0, 0.0], [0.0, 2.0]], [-3.0, -2.0], 1.0, **promises)
+    np.testing.assert_allclose(found.x, [0.75, 0.25], atol=1e-12)

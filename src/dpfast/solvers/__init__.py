@@ -35,11 +35,12 @@ __all__ = [
 _OTHERS = {
     "best_subset": "SupportScores score_error",
     "certificates": "Minimiser",
+    "constraints": "project_onto_simplex",
     "damped": "DenoisedMoments components_beyond damped_solve hidden_reach noise_edge noise_floor",
     "loss_sums": "CallableLossSum GeneralisedLinear LeastSquares LossBounds",
-    "projection": "LabelFactor",
+    "projection": "LabelFactor project_cross_moments",
     "proximal_point": "minimise_convex",
-    "quadratic": "FactorMatrix minimise_quadratic smallest_quadratic_tolerance",
+    "quadratic": "FactorMatrix minimise_quadratic quadratic_over_l1_ball smallest_quadratic_tolerance",
     "ridge": "MomentNoise NoisyMoments RidgeSolution Shrinkage automatic_diagonal_ridge automatic_ridge "
     "positive_semidefinite ridge_from_moments ridge_from_rows ridge_of_each_outcome",
     "smooth_convex": "SmoothConvexFunction minimise_smooth smallest_smooth_tolerance",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +21,7 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.threads import single_threaded_blas
 from dpfast.solvers.batches import finite_array
 from dpfast.solvers.certificates import Certificate, Minimiser
-from dpfast.solvers.constraints import LARGEST, Constraint, L2Ball
+from dpfast.solvers.constraints import LARGEST, Constraint, L1Ball, L2Ball
 from dpfast.solvers.pairs import ROUND_UP, exact_sum
 from dpfast.solvers.penalties import ElasticNet
 from dpfast.solvers.proximal_bounds import QuadraticBounds, attainable, checked_linear, reduced_linear
@@ -40,6 +41,13 @@ class FactorMatrix:
         if not 0.0 <= diagonal <= LARGEST:
             raise ValueError(f"diagonal must lie between 0 and 2**200, got {diagonal!r}")
         object.__setattr__(self, "diagonal", diagonal)
+
+
+def quadratic_over_l1_ball(
+    matrix: ArrayLike | FactorMatrix, vector: ArrayLike, radius: float, **promises: Any
+) -> Minimiser:
+    """Minimise x'Ax/2 + v'x over an L1 ball: `minimise_quadratic`, with its other arguments."""
+    return minimise_quadratic(matrix, vector, constraint=L1Ball(radius), **promises)
 
 
 def minimise_quadratic(
