@@ -28,11 +28,7 @@ Offsets: TypeAlias = tuple[FloatArray, NDArray[np.intp]]
 
 _SIGN = np.uint64(1 << 63)
 
-<<<<<<< Updated upstream
 #: Bound on |computed z - z(p)| for every word of the Gaussian table, proved by tests/kernels/test_gaussian_noise.py.
-=======
-#: Bound on |computed z - z(p)| for every word the Gaussian table covers: tests/kernels/test_gaussian_noise.py.
->>>>>>> Stashed changes
 TABLE_ERROR = 2.0**-42
 #: Roundings in units of one cell: of the sum of noise and fraction, of the fraction itself, of 1/2 less the margin.
 ROUNDING = 2.0**-51
