@@ -5,6 +5,7 @@ integration has a step of random examples besides, ``-m hypothesis --hypothesis-
 example, and a ``@reproduce_failure`` line that brings it back.
 """
 
+import importlib
 import os
 import signal
 
@@ -25,5 +26,6 @@ def pytest_xdist_auto_num_workers(config):
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if config.args_source is pytest.Config.ArgsSource.ARGS or cores == 1:
         return 0
+    importlib.import_module("dpfast")  # an editable install compiles what has changed: once, not in every process
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # every process has one core: threads of BLAS would only wait
     return cores
