@@ -218,6 +218,19 @@ def test_dp_lsw_on_the_chain_of_the_paper():
     assert logs["paper"] > logs["icml"]
 
 
+@pytest.mark.parametrize("of", ["fit", "plan"])
+def test_printed_constants_that_miss_their_claim_warn_once_and_at_the_callers_line(of):
+    options = {"gamma": 0.5, "return_range": (0, 1), "weights": [1.0, 1.0], "horizon": 1, "calibration": "icml"}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if of == "fit":
+            PolicyEvaluation(300.0, 1e-6, method="lsw", **options).fit(Trajectories([0, 1], [1.0, 1.0], [0, 1, 2], 2))
+        else:
+            PolicyEvaluation.plan(2, 2, epsilon=300.0, delta=1e-6, method="lsw", **options)
+    found = [one for one in caught if issubclass(one.category, UnsoundCalibrationWarning)]
+    assert [one.filename for one in found] == [__file__]
+
+
 def test_printed_constants_warn_only_where_they_miss_their_claim():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -291,7 +291,9 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, PrivateEstimator):
         if max_rows is not None or estimator.block_bounds is not None:
             estimator._check_people(() if max_rows is not None else None, max_rows, privacy)
         route = estimator._route(n_features, n_outcomes, privacy, max_rows, n)
-        of_all = estimator._route(n_features, n_outcomes, privacy, max_rows)
+        of_all = route
+        if estimator.n_subsample is not None:
+            of_all = estimator._route(n_features, n_outcomes, privacy)
         return planned(route, of_all, n, (n_features, n_outcomes), float(estimator.bound_y), target, spread)
 
     @property
@@ -479,9 +481,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, PrivateEstimator):
         yield from (("coef_", (outcomes, features)), ("intercept_", (outcomes,)), ("coef_std_", (outcomes, features)))
 
     def _check_fitted(self) -> None:
-        features = self.coef_.shape[1]
-        if self.n_features_in_ != features or len(getattr(self, "feature_names_in_", self.coef_.T)) != features:
-            raise ValueError("n_features_in_ and feature_names_in_ must be those of coef_")
+        if self.n_features_in_ != self.coef_.shape[1]:
+            raise ValueError("n_features_in_ must be that of coef_")
         check.nonnegative("ridge_", self.ridge_)
         check.boolean("_single_outcome", self._single_outcome)
 

@@ -47,6 +47,19 @@ def printed_smooth_gaussian(epsilon: float, delta: float, dim: int, source: str 
     >>> round(printed.alpha, 1), round(printed.beta, 5)
     (82.7, 0.00368)
     """
+    printed = printed_constants(epsilon, delta, dim, source)
+    exact = 0.0 if epsilon == math.inf else smooth_gaussian_delta(printed.alpha, printed.beta, epsilon, dim)
+    if exact > delta:
+        warnings.warn(
+            f"the printed constants give delta = {exact:.3g} at epsilon = {epsilon:g}, where {delta:.3g} is claimed",
+            UnsoundCalibrationWarning,
+            stacklevel=2,
+        )
+    return printed
+
+
+def printed_constants(epsilon: float, delta: float, dim: int, source: str) -> SmoothGaussian:
+    """Return `printed_smooth_gaussian` without a warning, for mechanisms that say themselves what they guarantee."""
     epsilon = check.positive_or_inf("epsilon", epsilon)
     delta, dim = check.delta_value(delta), check.positive_integer("dim", dim)
     check.choice("source", source, ("paper", "icml"))
@@ -57,18 +70,9 @@ def printed_smooth_gaussian(epsilon: float, delta: float, dim: int, source: str 
             raise ValueError(f"epsilon must be at most 5 (or infinite) for the printed constants, got {epsilon!r}")
         root = math.sqrt(2.0 * math.log(4.0 / delta))
         beta = 2.0 * math.log(2.0) * epsilon / (5.0 * (math.sqrt(dim) + root) ** 2)
-        printed = SmoothGaussian(15.0 * root / epsilon, beta)
-    else:
-        logarithm = math.log(2.0 / delta)
-        printed = SmoothGaussian(5.0 * math.sqrt(2.0 * logarithm) / epsilon, epsilon / (4.0 * (dim + logarithm)))
-    exact = smooth_gaussian_delta(printed.alpha, printed.beta, epsilon, dim)
-    if exact > delta:
-        warnings.warn(
-            f"the printed constants give delta = {exact:.3g} at epsilon = {epsilon:g}, where {delta:.3g} is claimed",
-            UnsoundCalibrationWarning,
-            stacklevel=2,
-        )
-    return printed
+        return SmoothGaussian(15.0 * root / epsilon, beta)
+    logarithm = math.log(2.0 / delta)
+    return SmoothGaussian(5.0 * math.sqrt(2.0 * logarithm) / epsilon, epsilon / (4.0 * (dim + logarithm)))
 
 
 class CountMoments(NamedTuple):

@@ -16,7 +16,7 @@ from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
-from dpfast.estimator.base import PrivateEstimator, Solved, Summed
+from dpfast.estimator.base import PrivateEstimator, Solved, Summed, warn_of_printed
 from dpfast.estimator.plan import Plan, least
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.mechanism import (
@@ -283,6 +283,7 @@ class PolicyEvaluation(PrivateEstimator):
             return Plan(m, 0.0, target, 1, {})
         problem = estimator._problem(n_states, None)
         of_all = estimator._mechanism(problem, privacy, m)
+        warn_of_printed(of_all)
 
         def error(count: int) -> float:
             # Noise of public size is the same for all counts.
@@ -407,9 +408,6 @@ class PolicyEvaluation(PrivateEstimator):
             error = self._error(mechanism, problem, sums.n_trajectories, 1.0)
             self._warn_of_noise(error, f"{sums.n_trajectories} trajectories", privacy)
         return Summed(mechanism, sums, public)
-
-    def _warn_of_printed(self, mechanism: Mechanism) -> None:
-        """Say nothing: printed constants warn where they are made, in plans too."""
 
     def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
         problem = summed.public.problem

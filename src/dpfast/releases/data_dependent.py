@@ -65,11 +65,11 @@ class DataDependentGaussian(Generic[AnyStatistic]):
 
     @classmethod
     def calibrate(cls, privacy: Privacy, statistic: AnyStatistic, constants: Constants = "sound") -> Self:
-        """Take the exact constants, or those printed, which warn where they miss the delta they are printed for."""
+        """Take the exact constants, or those printed, which may miss the delta that they are printed for."""
         if constants == "sound":
             smooth = smooth_gaussian(*privacy.target, statistic.dim, statistic.beta(privacy))
         else:
-            constants_of = printed("policy_evaluation", "printed_smooth_gaussian")
+            constants_of = printed("policy_evaluation", "printed_constants")
             smooth = constants_of(privacy.epsilon, privacy.delta, statistic.dim, constants)
         return cls(privacy, statistic, smooth, constants)
 
