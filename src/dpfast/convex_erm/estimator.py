@@ -7,7 +7,7 @@ perturbation (releases/minimisers.py). Squared losses are minimised from exact m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
@@ -112,6 +112,16 @@ class PerturbedObjective(PrivateEstimator):
             self._table_loss.bounds(
                 max(n_parameters, 1 + self.fit_intercept), self.constraint, self.penalty, public_rows(1, self.adjacency)
             )
+
+    @classmethod
+    def _planned(
+        cls, n: int, n_features: int, target: float, spread: float, parameters: Mapping[str, Any], relative_to: str
+    ) -> Plan:
+        sizes = {"n": n, "n_features": n_features}
+        estimator, privacy = cls._planned_for(sizes, {"target": target, "spread": spread}, parameters)
+        if math.isinf(privacy.epsilon):
+            return Plan.from_error(n, 0.0, target, {})
+        return planned(partial(estimator._calibrated, privacy, n_features), n, target, spread, relative_to)
 
     def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> ObjectivePerturbation:
         """Calibrate for one of the minimisers, which have equal parts of the budget."""
@@ -330,7 +340,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         >>> plan.expected_error < 0.1
         True
         """
-        return planned(cls, n, n_features, target, spread, parameters)
+        return cls._planned(n, n_features, target, spread, parameters, "the outcomes' bound")
 
     def _opened(self, X: Any, y: Any) -> io.Table:
         return open_with_outcome(type(self).__name__, X, y)
@@ -523,7 +533,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         >>> plan.expected_error < 0.2
         True
         """
-        return planned(cls, n, n_features, target, spread, parameters, "a margin of 1")
+        return cls._planned(n, n_features, target, spread, parameters, "a margin of 1")
 
     def _check_parameters(self, privacy: Privacy) -> None:
         super()._check_parameters(privacy)

@@ -209,7 +209,12 @@ class SparseRegression(RegressorMixin, PrivateEstimator):
         >>> plan.expected_error < 0.1
         True
         """
-        return planned(cls, n, n_features, target, spread, signal, parameters)
+        sizes, positives = {"n": n, "n_features": n_features}, {"target": target, "spread": spread, "signal": signal}
+        estimator, privacy = cls._planned_for(sizes, positives, parameters)
+        estimator._check_features(n_features)
+        if math.isinf(privacy.epsilon):
+            return Plan.from_error(n, 0.0, target, {})
+        return planned(partial(estimator._calibrated, privacy, n_features), n, n_features, target, spread, signal)
 
     @property
     def _release_names(self) -> tuple[str, str]:

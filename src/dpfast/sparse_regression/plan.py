@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 from dpfast.estimator.plan import Plan, least
-from dpfast.releases.selection import ScoredSelection
+from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.selection import ScoredSelection, VotedSelection
 from dpfast.sparse_regression.mechanism import USUAL_COEFFICIENT
 
-if TYPE_CHECKING:
-    from dpfast.sparse_regression.estimator import SparseRegression
+Stages = tuple[ScoredSelection | VotedSelection, ObjectivePerturbation]
 
 
 def planned(
-    kind: type[SparseRegression],
-    n: int,
-    n_features: int,
-    target: float,
-    spread: float,
-    signal: float,
-    parameters: Mapping[str, Any],
+    calibrated: Callable[[int], Stages], n: int, n_features: int, target: float, spread: float, signal: float
 ) -> Plan:
-    """Plan for n people; a wrong choice of features counts as an error of the whole bound."""
-    sizes, positives = {"n": n, "n_features": n_features}, {"target": target, "spread": spread, "signal": signal}
-    estimator, privacy = kind._planned_for(sizes, positives, parameters)
-    estimator._check_features(n_features)
-    if math.isinf(privacy.epsilon):
-        return Plan.from_error(n, 0.0, target, {})
+    """Plan for n people; a wrong choice of features counts as an error of the whole bound.
+
+    Both stages are calibrated for a number of people.
+    """
 
     def error(people: int) -> tuple[float, dict[str, float]]:
         """Error relative to the outcome's bound, and the scales of the noise."""
-        selection, regression = estimator._calibrated(privacy, n_features, people)
+        selection, regression = calibrated(people)
         bounds = regression.bounds
         if isinstance(selection, ScoredSelection):
             # Without one feature of the support, its part of the sum of squares is left.
