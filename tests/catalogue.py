@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import pytest
 from sklearn.base import clone
 
 from dpfast import registry
@@ -69,6 +70,15 @@ def people(n, seed=0, width=4):
     """Rows and outcomes within [-0.9, 0.9]."""
     rng = np.random.default_rng(seed)
     return rng.uniform(-0.9, 0.9, (n, width)), rng.uniform(-0.9, 0.9, n)
+
+
+def thinned(names, others, step=4):
+    """Pairs to test with: each name and each of the others in some, and the rest of the pairs among slow tests."""
+    return [
+        pytest.param(name, other, marks=[] if (i + j) % step == 0 else [pytest.mark.slow])
+        for i, name in enumerate(names)
+        for j, other in enumerate(others)
+    ]
 
 
 def choices(cls):

@@ -9,9 +9,9 @@ import traceback
 import warnings
 from contextlib import contextmanager
 
+import catalogue
 import numpy as np
 import pytest
-from catalogue import RELATED
 from policy_evaluation.fits import N_STATES, walks
 
 from dpfast import MultiOutcomeRidge, Privacy, Release
@@ -172,8 +172,15 @@ def seeded(fit):
     return lambda x, y: fit(x, y, **SEEDED)
 
 
-FITS = {name: (seeded(fit), {"adjacency": fit.estimator.adjacency}) for name, fit in RELATED.items()}
+FITS = {name: (seeded(fit), {"adjacency": fit.estimator.adjacency}) for name, fit in catalogue.RELATED.items()}
 FITS |= {name: (fit, options) for name, fit, options in readers()}
+
+
+def quick(names):
+    """Fits under another relation than their own are slow tests, but for one of each family."""
+    quick_ones = {*catalogue.FITS, *(f"{name}, add_remove" for name in catalogue.SOME)}
+    slow = catalogue.RELATED.keys() - quick_ones
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in slow else []) for name in names]
 
 
 def shape_of(value):
@@ -234,7 +241,7 @@ def every_table(options):
         yield from private_tables()
 
 
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("name", quick(FITS))
 def test_nothing_is_said_of_a_table(name):
     fit, options = FITS[name]
     expected, differing, n = None, [], 0
@@ -249,7 +256,7 @@ def test_nothing_is_said_of_a_table(name):
     assert n >= 20
 
 
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("name", quick(FITS))
 def test_nothing_is_said_where_numpy_is_to_raise(name):
     """Errors of floating point that the caller asked for are none of a person's."""
     fit, options = FITS[name]

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from catalogue import FITS, RELATED, SOME
+from catalogue import FITS, RELATED, SOME, thinned
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multi_outcome.fits import ridge
@@ -167,6 +167,7 @@ PATHS = {name: (listed(fit), fit.any_order) for name, fit in LISTED.items()} | {
     "ids of parts": (fit_owners_of_parts, True),
     "episodes": (fit_episodes, True),
 }
+DTYPES = ["float32", "Float64", "float32 in one column", "Int8 in one column"]
 PUBLIC = ("periods_", "classes_", "feature_names_in_", "n_pre_", "n_post_", "n_features_in_", "target_")
 
 
@@ -216,21 +217,21 @@ def path(request):
     return fit, any_order, before
 
 
-@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize(("path", "kind"), thinned(PATHS, LABELS), indirect=["path"])
 def test_other_labels_change_nothing(path, kind):
     fit, _, before = path
     assert_same(before, seen(fit, people(LABELS[kind])))
 
 
 @given(ids=drawn)
-@settings(max_examples=5)
+@settings(max_examples=2)
 def test_labels_of_any_kind_change_nothing(path, ids):
     fit, _, before = path
     assert_same(before, seen(fit, people(ids)))
 
 
 @given(ids=labels, order=st.permutations(range(N)))
-@settings(max_examples=5)
+@settings(max_examples=2)
 def test_another_order_of_people_changes_nothing(path, ids, order):
     fit, any_order, before = path
     (assert_same if any_order else assert_same_but_released)(before, seen(fit, people(ids).taken(order)))
@@ -240,7 +241,7 @@ ODD = [N + 1, 0, -5, 2100, 1999.5, "p0", "2100", "zz", (1, 2), datetime.date(199
 
 
 @given(ids=labels, place=st.integers(0, N - 1), odd=st.sampled_from(ODD), record=st.integers(-64, 64))
-@settings(max_examples=8)
+@settings(max_examples=4)
 def test_a_neighbour_changes_no_shape_no_message_and_nothing_public(path, ids, place, odd, record):
     fit, _, before = path
     who = people(ids)
@@ -253,7 +254,7 @@ def test_a_neighbour_changes_no_shape_no_message_and_nothing_public(path, ids, p
 
 @pytest.mark.parametrize("name", [*PRIVATE, "ids as objects, add_remove"])
 @given(ids=labels, place=st.integers(0, N - 1))
-@settings(max_examples=10)
+@settings(max_examples=4)
 def test_one_person_less_changes_no_shape_no_message_and_nothing_public(name, ids, place):
     fit = listed(PRIVATE[name]) if name in PRIVATE else PATHS[name][0]
     left = [one for one in range(N) if one != place]
@@ -298,8 +299,7 @@ def test_a_donor_that_lacks_periods_changes_no_shape(missing, place):
         assert_same_but_released(seen(fit, people()), seen(fit, who))
 
 
-@pytest.mark.parametrize("name", [*LISTED, "donors in columns"])
-@pytest.mark.parametrize("dtype", ["float32", "Float64", "float32 in one column", "Int8 in one column"])
+@pytest.mark.parametrize(("name", "dtype"), thinned([*LISTED, "donors in columns"], DTYPES))
 def test_the_dtype_of_a_column_changes_nothing_of_its_numbers(name, dtype):
     """One entry with a fraction, or a missing one, decides the dtype of a whole column of a frame."""
     fit, _ = PATHS[name]
