@@ -23,7 +23,7 @@ from dpfast import (
     UnsoundCalibrationWarning,
     statistics,
 )
-from dpfast.privacy.gaussian import gaussian_delta
+from dpfast.privacy import gaussian_delta, gaussian_mu, moment_mu
 from dpfast.solvers import LabelFactor, positive_semidefinite
 from dpfast.statistics.rows import centred
 
@@ -822,3 +822,16 @@ def test_sums_are_not_taken_for_a_table():
     sums = statistics.gram(np.eye(3), np.ones((3, 1)), bound_x=9.0, bound_y=9.0)
     with pytest.raises(TypeError):
         MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0).fit(sums, None)
+
+
+@pytest.mark.parametrize("shape", [(1, 40_000), (400, 1)], ids=["outcomes", "features"])
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_noise_is_for_rows_as_long_as_rounding_makes_them(adjacency, shape):
+    """Rounding lengthens a row by half a unit of the grid in every entry: much, where entries are many."""
+    privacy = Privacy(1.0, 1e-6, adjacency)
+    scales = model(1.0, 1e-6, adjacency=adjacency)._route(*shape, privacy).calibration.deviations
+    radii = [statistics.rounded_bound(1.0, n) for n in shape]
+    sizes = {"adjacency": adjacency, "n_features": shape[0], "n_outcomes": shape[1]}
+    target = gaussian_mu(*privacy.target)
+    assert moment_mu(scales, *radii, **sizes) <= target
+    assert max(radii) > 1.0 + 1e-13
