@@ -36,7 +36,7 @@ _COLUMN_KEYS = {
 
 
 @dataclass(frozen=True)
-class People:
+class OwnerColumn:
     """Who owns the rows, where people own several: the column that says so, and most rows of a person that count."""
 
     id: str
@@ -54,7 +54,7 @@ class Job:
     #: What is declared of them; None for .npy.
     columns: Columns | None
     #: None where every row is a person of its own.
-    people: People | None
+    people: OwnerColumn | None
     feature_names: tuple[str, ...]
     outcome_names: tuple[str, ...]
     kind: Kind
@@ -204,11 +204,11 @@ def _columns(job: Section, files: list[Path]) -> tuple[Columns, dict[str, tuple[
     return Columns(columns["features"], columns["outcomes"]), limits
 
 
-def _people(job: Section, files: list[Path], columns: Columns | None) -> People | None:
+def _people(job: Section, files: list[Path], columns: Columns | None) -> OwnerColumn | None:
     if "people" not in job.content:
         return None
     section = Section("people", job.take("people", dict), ("id", "max_rows"))
-    people = People(section.take("id", str), section.take("max_rows", int))
+    people = OwnerColumn(section.take("id", str), section.take("max_rows", int))
     if columns is None:
         raise ValueError("[people] id names a column, which .npy files do not have")
     check.positive_integer("[people] max_rows", people.max_rows)

@@ -7,19 +7,16 @@ the origin follow. The choice is made from declared numbers alone, so it costs n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Composition, Privacy
-from dpfast.releases.moments import DeclaredPeople, JointMoments
-from dpfast.statistics import Gram, SampledGram, rounded_bound
+from dpfast.releases.moments import DeclaredPeople, FramedMoments, JointMoments
+from dpfast.statistics import rounded_bound
 from dpfast.statistics.rows import RowMap, centred
 
 NONNEGATIVE = RowMap(np.zeros(1), np.full(1, np.inf))
@@ -70,12 +67,10 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Route:
-    """A frame with its calibration: the mechanism, and what its noise costs."""
+class Route(FramedMoments):
+    """A frame with its calibration: the mechanism."""
 
     frame: Frame
-    calibration: JointMoments
-    cost: float
 
     @classmethod
     def cheapest(
@@ -118,31 +113,12 @@ class Route:
             calibration = JointMoments.calibrate(
                 privacy, radii, shape, weights, nonnegative=frame.nonnegative, people=people
             )
-        return cls(frame, calibration, calibration.cost(weights) * (outcomes if each_outcome else 1))
+        return cls(calibration, calibration.cost(weights) * (outcomes if each_outcome else 1), frame)
 
     @property
     def center(self) -> FloatArray | None:
         """The public point that was subtracted from every row, if any."""
         return None if self.frame.row_map is None else self.frame.row_map.center
-
-    @property
-    def privacy(self) -> Privacy:
-        """What the release costs."""
-        return self.calibration.privacy
-
-    @property
-    def guaranteed(self) -> bool:
-        """Whether the noise gives that."""
-        return self.calibration.guaranteed
-
-    @property
-    def scales(self) -> Mapping[str, float]:
-        """Scale of the noise in an entry of each block."""
-        return self.calibration.scales
-
-    def release(self, statistic: Gram | SampledGram, source: noise.BitSource, name: str) -> Release:
-        """Draw the noise."""
-        return self.calibration.release(statistic, source, name)
 
 
 def row_frames(

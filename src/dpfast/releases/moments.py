@@ -367,6 +367,41 @@ class JointMoments:
         return values, {name: math.ldexp(grid, -stretch[name]) for name in exact}
 
 
+@dataclass(frozen=True)
+class FramedMoments:
+    """Joint moments of rows that a family maps first: the mechanism is that of the moments.
+
+    Parameters
+    ----------
+    calibration : JointMoments
+        Of the moments, for rows as they are after the map.
+    cost : float
+        What the noise costs, by the family's weights: the least is chosen.
+    """
+
+    calibration: JointMoments
+    cost: float
+
+    @property
+    def privacy(self) -> Privacy:
+        """What one release costs."""
+        return self.calibration.privacy
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether the noise is proved to give that."""
+        return self.calibration.guaranteed
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Standard deviation of the noise in an entry of each block."""
+        return self.calibration.scales
+
+    def release(self, statistic: Gram | SampledGram, source: BitSource, name: str) -> Release:
+        """Add the noise."""
+        return self.calibration.release(statistic, source, name)
+
+
 class _Bound(NamedTuple):
     """How much noise makes a joint release mu-GDP, and what mu given noise makes it; at unit noise, its sensitivity."""
 

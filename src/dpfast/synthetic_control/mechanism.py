@@ -23,9 +23,9 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
-from dpfast.releases.moments import JointMoments
+from dpfast.releases.moments import FramedMoments, JointMoments
 from dpfast.solvers.damped import noise_floor
-from dpfast.statistics import Gram, gram, rounded_bound
+from dpfast.statistics import Gram, SampledGram, gram, rounded_bound
 from dpfast.statistics.rows import RowMap
 
 
@@ -166,13 +166,10 @@ def sum_donors(donors: FloatArray, rows: DonorRows, n_threads: int | None) -> Gr
 
 
 @dataclass(frozen=True)
-class CrossSection:
-    """The mechanism: moments of donor rows, with noise calibrated for them."""
+class CrossSection(FramedMoments):
+    """The mechanism: moments of donor rows; `DonorRows.costs` weighs the variances of its noise."""
 
     rows: DonorRows
-    calibration: JointMoments
-    #: Of the noise: `DonorRows.costs` times the variances.
-    cost: float
 
     @classmethod
     def calibrate(cls, privacy: Privacy, *ways: DonorRows) -> Self:
@@ -191,22 +188,7 @@ class CrossSection:
             weights,
             nonnegative=rows.nonnegative and rows.center is None and rows.basis is None,
         )
-        return cls(rows, calibration, calibration.cost(weights))
-
-    @property
-    def privacy(self) -> Privacy:
-        """What one release costs."""
-        return self.calibration.privacy
-
-    @property
-    def guaranteed(self) -> bool:
-        """Whether it is proved to give that."""
-        return self.calibration.guaranteed
-
-    @property
-    def scales(self) -> dict[str, float]:
-        """Standard deviation of the noise in an entry of each block."""
-        return self.calibration.scales
+        return cls(calibration, calibration.cost(weights), rows)
 
     @property
     def off_diagonal(self) -> float:
@@ -218,9 +200,9 @@ class CrossSection:
         """Least that an eigenvalue of X'X counts for."""
         return noise_floor(self.rows.shape[0], self.off_diagonal)
 
-    def release(self, donors: Gram, source: noise.BitSource, name: str) -> Release:
+    def release(self, statistic: Gram | SampledGram, source: noise.BitSource, name: str) -> Release:
         """Add the noise to the sums of donors: the only place where they turn into something public."""
-        return self.calibration.release(donors, self._bound(source), name)
+        return super().release(statistic, self._bound(source), name)
 
     def release_repeatedly(self, donors: Gram, source: noise.BitSource, name: str, repeats: int) -> Release:
         """Release the same sums many times over; what all of it costs is added up."""
