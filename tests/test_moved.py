@@ -25,6 +25,14 @@ def test_a_moved_module_is_the_one_that_there_is():
         assert importlib.import_module(new).__spec__.name == new
 
 
+def test_modules_of_a_package_that_has_moved_are_not_loaded_again():
+    """A package under its old name has a path of its own, on which they would be found."""
+    found = importlib.import_module("dpfast.objective_perturbation.estimator")
+    assert found is importlib.import_module("dpfast.convex_erm.estimator")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("dpfast.objective_perturbation.nothing")
+
+
 def test_what_has_not_moved_is_not_found_under_another_name():
     package = Path(dpfast.__file__).parent
     for old in _moved.MOVED:
