@@ -143,3 +143,11 @@ def test_other_arrays_are_not_written(array):
 def test_lists_that_are_no_such_array_are_refused(lists, dtype, shape):
     with pytest.raises(ValueError, match="that array"):
         array_from_lists("that array", lists, dtype, shape)
+
+
+def test_what_nests_too_deeply_to_be_spelled_out_is_refused(tmp_path):
+    deep = float("nan")
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="nest"):
+        write_document(str(tmp_path / "a"), "kind", 1, {"a": deep}, temporary=str(tmp_path / "b"))

@@ -147,9 +147,12 @@ def _lines(value: Any, depth: int) -> str:
         members = (f"{json.dumps(key)}: {_lines(member, depth - 1)}" for key, member in value.items())
         return "{\n" + ",\n".join(members) + "\n}"
     try:
-        return json.dumps(value, allow_nan=False)
-    except ValueError:
-        return json.dumps(spelled_out(value), allow_nan=False)
+        try:
+            return json.dumps(value, allow_nan=False)
+        except ValueError:
+            return json.dumps(spelled_out(value), allow_nan=False)
+    except RecursionError:
+        raise ValueError("a document must not nest so deeply") from None
 
 
 def spelled_out(value: Any) -> Any:
