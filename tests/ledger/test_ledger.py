@@ -17,6 +17,7 @@ from sklearn.base import clone
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, Release
 from dpfast.ledger.report import plain_words
+from dpfast.privacy import gaussian_mu, parts_of
 
 
 def release(epsilon, delta=0.0, adjacency="replace_one", **more):
@@ -333,3 +334,21 @@ def test_a_release_is_dated_by_its_reservation(monkeypatch):
     with ledger.reserve(Privacy(0.25)) as reservation:
         reservation.commit(release(0.25))
     assert [one.time for one in ledger.releases] == ["at reservation"]
+
+
+def test_releases_of_one_joint_calibration_are_paid_for_by_it():
+    cost = Privacy(1.0, 1e-6)
+    parts = parts_of(cost, [0.5, 0.5])
+    mus = [gaussian_mu(*part.target) for part in parts]
+
+    def recorded(mu):
+        return Release("a part", "Gaussian", parts[0], {"sum": np.zeros(2)}, {"sum": 1.0}, mu=mu)
+
+    ledger = Ledger(cost)
+    with ledger.reserve(cost) as reservation:
+        for too_much in ([1.01 * mu for mu in mus], [*mus, mus[0]], [mus[0], None]):
+            with pytest.raises(ValueError, match="cost more"):
+                reservation.commit(*map(recorded, too_much))
+        reservation.commit(*map(recorded, mus))
+    assert ledger.spent == cost
+    assert sum(one.privacy.epsilon for one in ledger.releases) > 1.0

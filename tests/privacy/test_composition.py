@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfast.privacy import Privacy, gaussian_delta, share_of_mu
+from dpfast.privacy import Privacy, compose_mu, gaussian_delta, gaussian_mu, keeps_to, parts_of, share_of_mu
 from dpfast.privacy.composition import advanced_share
 
 
@@ -45,3 +45,34 @@ def test_bad_arguments_are_named(arguments, error, words):
 def test_pure_budgets_have_no_gaussian_share():
     with pytest.raises(ValueError, match="delta"):
         share_of_mu(Privacy(1.0), 3, "mu")
+
+
+@given(
+    st.floats(1e-3, 1e2),
+    st.floats(-15, -2).map(lambda power: 10.0**power),
+    st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=8),
+)
+def test_parts_of_a_guarantee_compose_to_it_and_waste_nothing(epsilon, delta, shares):
+    whole = gaussian_mu(epsilon, delta)
+    parts = parts_of(Privacy(epsilon, delta), shares)
+    mus = [gaussian_mu(*part.target) for part in parts]
+    assert whole * (1.0 - 1e-10) < compose_mu(mus) <= whole
+    assert mus == pytest.approx([whole * math.sqrt(share / math.fsum(shares)) for share in shares], rel=1e-9)
+    assert math.fsum(part.delta for part in parts) <= delta
+    assert keeps_to(parts, mus, Privacy(epsilon, delta))
+    assert not keeps_to(parts, [mu * 1.001 for mu in mus], Privacy(epsilon, delta))
+
+
+def test_pure_parts_share_epsilon():
+    parts = parts_of(Privacy(1.0, adjacency="add_remove"), [1.0, 3.0])
+    assert [part.epsilon for part in parts] == pytest.approx([0.25, 0.75])
+    assert {(part.delta, part.adjacency) for part in parts} == {(0.0, "add_remove")}
+    assert keeps_to(parts, [None, None], Privacy(1.0))
+    assert not keeps_to(parts, [None, None], Privacy(0.999))
+
+
+def test_a_release_without_a_mu_counts_by_its_sum():
+    half = Privacy(0.6, 5e-7)
+    assert not keeps_to([half, half], [0.01, None], Privacy(1.0, 1e-6))
+    assert keeps_to([half, half], [0.01, None], Privacy(1.2, 1e-6))
+    assert not keeps_to([half], [0.01], Privacy(1.0, 0.0))

@@ -7,6 +7,7 @@ perturbation (releases/minimisers.py). Squared losses are minimised from exact m
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,15 +20,16 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d
+from sklearn.utils.validation import check_X_y, column_or_1d
 
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.convex_erm.plan import SPREAD, planned
-from dpfast.estimator.base import PrivateEstimator, Solved, Summed
-from dpfast.estimator.feature_names import columns_of, rows_to_predict
+from dpfast.estimator.base import Solved, Summed
+from dpfast.estimator.feature_names import columns_of
+from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
@@ -54,7 +56,7 @@ from dpfast.solvers.proximal_point import minimise_convex
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PerturbedObjective(PrivateEstimator):
+class PerturbedObjective(LinearEstimator):
     """What both estimators share: parameters, bounds, the steps of a fit, the textbook estimator."""
 
     bound_x: float
@@ -131,9 +133,9 @@ class PerturbedObjective(PrivateEstimator):
         bounds = self._table_loss.bounds(n_features + self.fit_intercept, self.constraint, self.penalty, rows)
         return ObjectivePerturbation.calibrate(share, bounds, self.ridge, calibration=self.calibration)
 
+    @abstractmethod
     def _opened(self, X: Any, y: Any) -> io.Table:
         """Open a table whose outcomes are what the losses take: a column for each minimiser."""
-        raise NotImplementedError
 
     def _sum(self, privacy: Privacy, source: noise.BitSource, X: Any, y: Any) -> Summed:
         table = self._opened(X, y)
@@ -290,23 +292,6 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
             As for every estimator.
         """
         return self._fit(self._checked(), X, y, columns=columns_of(X))
-
-    @quiet
-    def predict(self, X: ArrayLike) -> FloatArray:
-        """Predict the outcomes of new rows.
-
-        Parameters
-        ----------
-        X : array or DataFrame of shape (n_rows, n_features)
-            Need not be bounded; predictions of private rows are private and not covered by the release.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-        """
-        check_is_fitted(self)
-        predicted: FloatArray = rows_to_predict(self, X) @ self.coef_ + self.intercept_
-        return predicted
 
     @classmethod
     def plan(cls, n: int, n_features: int, *, target: float = 0.1, spread: float = SPREAD, **parameters: Any) -> Plan:
@@ -465,8 +450,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         -------
         ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
         """
-        check_is_fitted(self)
-        margins: FloatArray = rows_to_predict(self, X) @ self.coef_.T + self.intercept_
+        margins = self._linear(X)
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
     @quiet

@@ -11,6 +11,7 @@ import math
 import os
 import sys
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, get_args
@@ -81,7 +82,7 @@ class Solved(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateEstimator(Persistent):
+class PrivateEstimator(Persistent, ABC):
     """What every estimator takes, keeps and may raise.
 
     Parameters
@@ -149,9 +150,9 @@ class PrivateEstimator(Persistent):
         self._check_parameters(privacy)
         return privacy
 
+    @abstractmethod
     def _check_parameters(self, privacy: Privacy) -> None:
         """Refuse bad parameters of the family."""
-        raise NotImplementedError
 
     def _fit(self, privacy: Privacy, *data: Any, unit: Unit = "row", columns: Mapping[str, Any] | None = None) -> Self:
         """Reserve, sum, release, commit, solve, keep; parameters have been checked."""
@@ -168,26 +169,26 @@ class PrivateEstimator(Persistent):
                 attributes = self._solve(summed.mechanism, releases, summed.public)
         return self._keep({"releases_": releases, "privacy_spent_": privacy} | attributes | dict(columns or {}))
 
+    @abstractmethod
     def _fit_without_noise(self, *data: Any) -> Solved:
         """Fit the textbook estimator."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _sum(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Summed:
         """Read the data, calibrate for their public sizes, and sum them exactly."""
-        raise NotImplementedError
 
     def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
         """Draw the noise."""
         return (summed.mechanism.release(summed.statistic, source, self._release_name),)
 
+    @abstractmethod
     def _solve(self, mechanism: Any, releases: tuple[Release, ...], public: Any) -> dict[str, Any]:
         """Return the fitted attributes: post-processing."""
-        raise NotImplementedError
 
     @property
     def _release_name(self) -> str:
         """What a release is called in records."""
-        raise NotImplementedError
+        return type(self).__name__
 
     def _exact_release(self, values: Mapping[str, Any], name: str | None = None) -> Release:
         """Return the record of a fit without noise."""

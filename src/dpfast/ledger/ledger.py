@@ -12,7 +12,7 @@ from dpfast.ledger.process import Process
 from dpfast.ledger.release import Release, now, unit_value
 from dpfast.ledger.report import report_lines
 from dpfast.ledger.sums import promised, remaining, spent, within
-from dpfast.privacy import Unit
+from dpfast.privacy import Unit, keeps_to
 from dpfast.privacy.guarantee import Privacy
 
 
@@ -384,5 +384,8 @@ def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:
             raise ValueError(f"a release under {release.privacy.adjacency!r} was reserved under {cost.adjacency!r}")
         if release.unit != entry.unit:
             raise ValueError(f"a release for a {release.unit} was reserved for a {entry.unit}")
-    if not within((release.privacy for release in releases), cost):
+    # Releases of one joint calibration cost less together than their sum.
+    mus = [release.mu for release in releases]
+    joint = None not in mus and keeps_to([release.privacy for release in releases], mus, cost)
+    if not (joint or within((release.privacy for release in releases), cost)):
         raise ValueError(f"the releases cost more than the reserved {cost}")

@@ -16,15 +16,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, check_X_y
+from sklearn.utils.validation import check_X_y
 
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator import Plan
-from dpfast.estimator.base import PrivateEstimator, Solved, Summed
-from dpfast.estimator.feature_names import columns_of, rows_to_predict
+from dpfast.estimator.base import Solved, Summed
+from dpfast.estimator.feature_names import columns_of
+from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcomes
 from dpfast.ledger import Release
 from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, check_box, row_frames
@@ -51,7 +52,7 @@ class _Given(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, PrivateEstimator):
+class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, LinearEstimator):
     """Differentially private ridge regression of many outcomes on shared features.
 
     Privacy: one joint release of X'X and X'Y (with the column sums, where an intercept or a box asks for them) is
@@ -230,14 +231,13 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, PrivateEstimator):
         Parameters
         ----------
         X : array or DataFrame of shape (n_rows, n_features)
-            Need not be bounded; predictions of private rows are private and not covered by the release.
+            As for other estimators: predictions of private rows are private.
 
         Returns
         -------
         ndarray of shape (n_rows, n_outcomes), or (n_rows,) if Y had one dimension
         """
-        check_is_fitted(self)
-        predicted: FloatArray = rows_to_predict(self, X) @ self.coef_.T + self.intercept_
+        predicted = self._linear(X)
         return predicted[:, 0] if self._single_outcome else predicted
 
     @classmethod

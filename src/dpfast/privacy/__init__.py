@@ -8,7 +8,7 @@ from dpfast.privacy.block_moments import (
     person_moment_mu,
     person_moment_scales,
 )
-from dpfast.privacy.composition import Composition, share_of_mu
+from dpfast.privacy.composition import Composition, keeps_to, parts_of, share_of_mu
 from dpfast.privacy.donors import (
     DonorNoise,
     DonorObjectiveNoise,
@@ -86,6 +86,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_mu",
     "gaussian_scale",
+    "keeps_to",
     "l2_laplace_coordinate_quantile",
     "l2_laplace_expected_norm",
     "l2_laplace_norm_quantile",
@@ -103,6 +104,7 @@ __all__ = [
     "padded_bound",
     "padded_squared_block_bounds",
     "padded_squared_bound",
+    "parts_of",
     "person_moment_mu",
     "person_moment_scales",
     "scale_for_mu",

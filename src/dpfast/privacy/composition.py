@@ -1,4 +1,4 @@
-"""Shares of a budget for several equal releases, by the three compositions that are in use.
+"""Shares of a budget: parts of one joint calibration, and equal releases by the three compositions that are in use.
 
 Basic composition adds up, advanced composition [1]_ grows like the root of the number of releases at a constant cost,
 and Gaussian releases compose exactly by their mu [2]_, which is never worse than either for them.
@@ -12,13 +12,14 @@ References
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from dpfast import _arguments as check
 from dpfast.privacy._search import bisected
-from dpfast.privacy.gaussian import gaussian_mu
+from dpfast.privacy.gaussian import compose_mu, gaussian_epsilon, gaussian_mu, split_mu
 from dpfast.privacy.guarantee import Privacy
-from dpfast.privacy.rounding import ROUND_DOWN
+from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP
 
 Composition = Literal["basic", "advanced", "mu"]
 
@@ -64,3 +65,43 @@ def advanced_share(epsilon: float, slack: float, releases: int) -> float:
 
     # Both terms grow with the share, and the first alone gives an upper end.
     return bisected(lambda share: total(share) <= epsilon * ROUND_DOWN, 0.0, epsilon / root, 200)[0]
+
+
+def parts_of(privacy: Privacy, shares: Sequence[float]) -> tuple[Privacy, ...]:
+    """Split a guarantee into parts whose releases, chosen adaptively, keep to it together.
+
+    Gaussian releases share mu squared: a part is what one of them alone promises, at its share of delta, so that its
+    epsilon is more than its share of epsilon, and every calibration for a part has that part's mu. Pure ones share
+    epsilon. `keeps_to` says that the parts compose.
+
+    Examples
+    --------
+    >>> from dpfast.privacy import Privacy, parts_of
+    >>> [round(part.epsilon, 3) for part in parts_of(Privacy(1.0, 1e-6), [0.5, 0.5])]
+    [0.715, 0.715]
+    """
+    shares = check.positives("shares", shares)
+    total = math.fsum(shares)
+    if privacy.delta == 0.0:
+        each = [Privacy(privacy.epsilon * (share / total) * ROUND_DOWN, 0.0, privacy.adjacency) for share in shares]
+    else:
+        mus = split_mu(gaussian_mu(*privacy.target), shares)
+        deltas = [privacy.delta * (share / total) * ROUND_DOWN for share in shares]
+        # The calibration for a part aims a little below its target: the part's own mu is not passed by it.
+        epsilons = [gaussian_epsilon(1.0 / mu * ROUND_UP, delta) for mu, delta in zip(mus, deltas, strict=True)]
+        each = [Privacy(*target, privacy.adjacency) for target in zip(epsilons, deltas, strict=True)]
+    if not keeps_to(each, [None if part.delta == 0.0 else gaussian_mu(*part.target) for part in each], privacy):
+        raise ValueError(f"shares must be numbers that a budget can be split by, got {shares!r}")
+    return tuple(each)
+
+
+def keeps_to(costs: Sequence[Privacy], mus: Sequence[float | None], privacy: Privacy) -> bool:
+    """Whether releases of these costs, adaptively chosen, that are Gaussian with these mus, keep to a guarantee.
+
+    All of them Gaussian, by their mu; or any, by the sums of their epsilons and deltas.
+    """
+    if privacy.delta > 0.0 and all(mu is not None for mu in mus):
+        return compose_mu([mu for mu in mus if mu is not None]) <= gaussian_mu(privacy.epsilon, privacy.delta)
+    return math.fsum(cost.epsilon for cost in costs) <= privacy.epsilon and (
+        math.fsum(cost.delta for cost in costs) <= privacy.delta
+    )

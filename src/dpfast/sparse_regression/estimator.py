@@ -14,17 +14,17 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.optimize import lsq_linear
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, check_X_y
+from sklearn.utils.validation import check_X_y
 
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
-from dpfast.estimator.base import PrivateEstimator, Solved, Summed
-from dpfast.estimator.feature_names import columns_of, rows_to_predict
+from dpfast.estimator.base import Solved, Summed
+from dpfast.estimator.feature_names import columns_of
+from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release
@@ -51,7 +51,7 @@ class _Stages(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class SparseRegression(RegressorMixin, PrivateEstimator):
+class SparseRegression(RegressorMixin, LinearEstimator):
     """Differentially private linear regression on a few features, chosen privately among many.
 
     Privacy: the choice of features and then their coefficients are released, together (epsilon, delta)-differentially
@@ -149,22 +149,6 @@ class SparseRegression(RegressorMixin, PrivateEstimator):
             As for every estimator.
         """
         return self._fit(self._checked(), X, y, progress, columns=columns_of(X))
-
-    @quiet
-    def predict(self, X: ArrayLike) -> FloatArray:
-        """Predict the outcomes of new rows.
-
-        Parameters
-        ----------
-        X : array or DataFrame of shape (n_rows, n_features)
-            Need not be bounded; predictions of private rows are private and not covered by the releases.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-        """
-        check_is_fitted(self)
-        return np.asarray(rows_to_predict(self, X) @ self.coef_)
 
     @classmethod
     def plan(

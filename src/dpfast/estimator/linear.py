@@ -1,0 +1,38 @@
+"""Estimators that predict by a linear function of the features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from dpfast._arrays import FloatArray
+from dpfast._quiet import quiet
+from dpfast.estimator.base import PrivateEstimator
+from dpfast.estimator.feature_names import rows_to_predict
+
+
+class LinearEstimator(PrivateEstimator):
+    """An estimator with `coef_` and, if it fits one, `intercept_`."""
+
+    @quiet
+    def predict(self, X: ArrayLike) -> Any:
+        """Predict the outcomes of new rows.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+            Need not be bounded; predictions of private rows are private and not covered by what was released.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), or (n_rows, n_outcomes) where there are several
+        """
+        return self._linear(X)
+
+    def _linear(self, X: ArrayLike) -> FloatArray:
+        """Return the linear function of rows, for each row of coefficients."""
+        check_is_fitted(self)
+        return np.asarray(rows_to_predict(self, X) @ self.coef_.T + getattr(self, "intercept_", 0.0))

@@ -1,0 +1,98 @@
+"""A sum of what people add, each at most so much of it: histograms, means, residuals times rows.
+
+One person moves the sum by a vector of bounded length: noise in proportion to it. What people may add is decided by the
+caller, who sums it exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.ledger import Release
+from dpfast.noise import BitSource, default_grid
+from dpfast.privacy import Adjacency, Privacy, Unit, gaussian_mu, l2_laplace_scale, laplace_scale, scale_for_mu
+from dpfast.privacy.law import Law, coordinate_deviation
+from dpfast.privacy.rounding import ROUND_UP
+from dpfast.releases.mechanism import draw
+
+
+@dataclass(frozen=True)
+class NoisySum:
+    """The mechanism: noise for a sum that one person moves by at most so much."""
+
+    privacy: Privacy
+    law: Law | Literal["Laplace"]
+    scale: float
+    #: Standard deviation of an entry.
+    deviation: float
+    shape: tuple[int, ...]
+    #: Where the noise is Gaussian.
+    mu: float | None = None
+    unit: Unit = "row"
+    guaranteed: bool = True
+
+    @classmethod
+    def calibrate(cls, privacy: Privacy, bound: float, shape: tuple[int, ...], *, unit: Unit = "row") -> Self:
+        """Noise for a sum of vectors of length `bound` at most, one a person: replaced, one moves it twice as far."""
+        moved = (2.0 if privacy.adjacency == "replace_one" else 1.0) * bound
+        return cls._of(privacy, moved, None, shape, unit)
+
+    @classmethod
+    def of_counts(cls, privacy: Privacy, n_histograms: int, n_bins: int, *, unit: Unit = "row") -> Self:
+        """Noise for histograms (n_histograms, n_bins) in each of which a person counts once, in one bin.
+
+        Replaced, a person leaves one bin of each and enters another.
+        """
+        bins = n_histograms * _bins_moved(privacy.adjacency)
+        return cls._of(privacy, math.sqrt(bins) * ROUND_UP, float(bins), (n_histograms, n_bins), unit)
+
+    @classmethod
+    def _of(cls, privacy: Privacy, moved: float, moved_l1: float | None, shape: tuple[int, ...], unit: Unit) -> Self:
+        """Calibrate for what one person moves, in the Euclidean norm and, where known, in that of sums of magnitudes.
+
+        Where delta is 0, entries that are moved one or two at a time get independent noise.
+        """
+        if privacy.delta > 0.0:
+            mu = gaussian_mu(*privacy.finite_target)
+            scale = scale_for_mu(mu, moved)
+            return cls(privacy, "Gaussian", scale, scale, shape, mu, unit)
+        epsilon, _ = privacy.finite_target
+        if moved_l1 is not None:
+            scale = laplace_scale(epsilon, moved_l1)
+            return cls(privacy, "Laplace", scale, math.sqrt(2.0) * scale, shape, None, unit)
+        scale = l2_laplace_scale(epsilon, moved)
+        deviation = coordinate_deviation("L2-Laplace", scale, math.prod(shape))
+        return cls(privacy, "L2-Laplace", scale, deviation, shape, None, unit)
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Standard deviation of the noise in an entry."""
+        return {"sum": self.deviation}
+
+    def release(self, statistic: FixedPoint, source: BitSource, name: str) -> Release:
+        """Add the noise to the exact sum."""
+        if statistic.shape != self.shape:
+            raise ValueError(f"the sum has the shape {statistic.shape}, the noise was calibrated for {self.shape}")
+        source = source.bound(name, self.privacy, self.law, self.scale, self.shape)
+        grid = default_grid(self.scale)
+        flat = FixedPoint(statistic.high.ravel(), statistic.low.ravel(), statistic.exponent)
+        drawn = draw(self.law, self.scale, flat, source, grid)
+        return Release(
+            name,
+            self.law,
+            self.privacy,
+            {"sum": drawn.reshape(self.shape)},
+            self.scales,
+            mu=self.mu,
+            grid={"sum": grid},
+            reproducible=source.reproducible,
+            unit=self.unit,
+        )
+
+
+def _bins_moved(adjacency: Adjacency) -> int:
+    return 2 if adjacency == "replace_one" else 1

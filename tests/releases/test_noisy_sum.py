@@ -1,0 +1,60 @@
+"""Noise for sums of bounded parts: its size against what one person moves, and its law."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpfast import Privacy
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.noise import SeededSource
+from dpfast.privacy import gaussian_delta
+from dpfast.releases.noisy_sum import NoisySum
+
+ADJACENCIES = ["replace_one", "add_remove"]
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_noise_hides_the_farthest_that_one_person_moves_a_sum(adjacency):
+    privacy = Privacy(1.0, 1e-6, adjacency)
+    moved = 2.0 * 3.0 if adjacency == "replace_one" else 3.0
+    scale = NoisySum.calibrate(privacy, 3.0, (4, 2)).scale
+    assert 0.99e-6 < gaussian_delta(scale, 1.0, moved) <= 1e-6
+    pure = NoisySum.calibrate(Privacy(1.0, 0.0, adjacency), 3.0, (4, 2))
+    assert pure.law == "L2-Laplace"
+    assert pure.scale == pytest.approx(moved)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_a_person_moves_one_bin_or_two_of_every_histogram(adjacency):
+    bins = 3 * (2 if adjacency == "replace_one" else 1)
+    scale = NoisySum.of_counts(Privacy(1.0, 1e-6, adjacency), 3, 10).scale
+    assert 0.99e-6 < gaussian_delta(scale, 1.0, math.sqrt(bins)) <= 1e-6
+    pure = NoisySum.of_counts(Privacy(0.5, 0.0, adjacency), 3, 10)
+    assert (pure.law, pure.scale) == ("Laplace", pytest.approx(bins / 0.5))
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("counts", [False, True])
+def test_the_noise_drawn_has_the_calibrated_law(delta, counts):
+    shape = (40, 50)
+    privacy = Privacy(1.0, delta)
+    mechanism = NoisySum.of_counts(privacy, *shape) if counts else NoisySum.calibrate(privacy, 1.0, shape)
+    exact = FixedPoint.from_integers(np.arange(2000).reshape(shape), -3)
+    release = mechanism.release(exact, SeededSource(3), "a sum")
+    assert (release.mechanism, release.mu, release.privacy) == (mechanism.law, mechanism.mu, privacy)
+    noise = (release.values["sum"] - exact.to_float64()).ravel()
+    if mechanism.law == "L2-Laplace":
+        length = np.linalg.norm(noise)
+        assert 1e-4 < stats.gamma(2000, scale=mechanism.scale).cdf(length) < 1.0 - 1e-4
+        assert stats.kstest(noise / length * math.sqrt(2000), "norm").pvalue > 1e-4
+    else:
+        law = stats.norm(scale=mechanism.scale) if delta else stats.laplace(scale=mechanism.scale)
+        assert stats.kstest(noise, law.cdf).pvalue > 1e-4
+    assert np.std(noise) == pytest.approx(mechanism.deviation, rel=0.1)
+
+
+def test_a_sum_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match="shape"):
+        NoisySum.calibrate(Privacy(1.0, 1e-6), 1.0, (3,)).release(FixedPoint.zeros((4,), 0), SeededSource(0), "a sum")
