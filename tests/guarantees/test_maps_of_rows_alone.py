@@ -25,7 +25,7 @@ from dpfast.releases.table_losses import TableLoss
 from dpfast.solvers import SmoothedHuber
 from dpfast.sparse_regression.mechanism import top_entries, whole_row_bound
 from dpfast.statistics import GramAccumulator, Grid, gram
-from dpfast.statistics.rows import MOST_COLUMNS, NORM_SLACK, SMALLEST_BOUND, RowMap, centred, shortened
+from dpfast.statistics.rows import MOST_COLUMNS, NORM_SLACK, SMALLEST_BOUND, RowMap, centred, scaled, shortened
 from dpfast.synthetic_control.donor_weights import BoundedPanel, PanelBounds
 from dpfast.synthetic_control.mechanism import DonorRows
 
@@ -59,6 +59,7 @@ MAPS = {
     "norm": RowMap(bound=2.0),
     "clip, norm and centre": centred(LOW, HIGH, 2.0)[0],
     "clip and centre": centred(LOW, HIGH)[0],
+    "clip, norm and units": scaled(LOW, HIGH, 2.0)[0],
     "top entries": top_entries(12),
     "shortened": partial(shortened, bound=2.0),
     "basis": RowMap(bound=2.0, basis=BASIS),

@@ -208,6 +208,60 @@ def test_centring_a_box_lowers_the_noise():
     assert error(box_x=(0.0, 1.0)) < 0.5 * error()
 
 
+def visits(n=20_000):
+    """The design of examples/job.toml in natural units: age 18 to 100 and a 0/1 column."""
+    rng = np.random.default_rng(18)
+    x = np.column_stack([np.clip(rng.normal(55.0, 16.0, n), 18.0, 100.0), rng.random(n) < 0.25])
+    return x, x @ [0.25, 4.0] + 6.0 + rng.normal(0.0, 3.0, n)
+
+
+NATURAL = {"bound_x": None, "box_x": (np.array([18.0, 0.0]), np.array([100.0, 1.0])), "bound_y": 60.0}
+
+
+def test_features_in_natural_units_are_fitted_as_well_as_rescaled_ones():
+    x, y = visits()
+    explained = LinearRegression().fit(x, y).score(x, y)
+    for seed in range(5):
+        fitted = model(random_state=seed, fit_intercept=True, **NATURAL).fit(x, y)
+        assert fitted.score(x, y) > explained - 0.02 > 0.64
+        # Half a unit is thrice what noise moves it by: false-reject rate 1e-6 with its deviations.
+        assert np.all(np.abs(fitted.coef_[0] - [0.25, 4.0]) < 5.0 * fitted.coef_std_[0] + [0.01, 0.25])
+
+
+@pytest.mark.parametrize("options", [{}, {"ridge": 0.0}, {"fit_intercept": True}, {"adjacency": "add_remove"}])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_units_do_not_matter(options, delta):
+    x, y = visits(2_000)
+    low, high = NATURAL["box_x"]
+    factor = np.array([3.7, 0.0123])
+    # Without an intercept another origin is another model.
+    shift = np.array([-7.1, 11.3]) if "fit_intercept" in options else np.zeros(2)
+    parameters = NATURAL | options | {"random_state": 3}
+    one = model(1.0, delta, **parameters).fit(x, y)
+    other = model(1.0, delta, **parameters | {"box_x": (factor * low + shift, factor * high + shift)}).fit(
+        factor * x + shift, y
+    )
+    np.testing.assert_allclose(other.predict(factor * x + shift), one.predict(x), rtol=1e-9)
+    np.testing.assert_allclose(other.coef_std_ * factor, one.coef_std_, rtol=1e-9)
+    assert other.ridge_ == pytest.approx(one.ridge_, rel=1e-9)
+
+
+def test_a_ridge_that_is_given_is_for_coefficients_in_the_units_of_the_features():
+    x, y = visits(50_000)
+    fitted = model(1e6, 1e-6, ridge=2e4, **NATURAL).fit(x, y)
+    np.testing.assert_allclose(fitted.coef_[0], Ridge(2e4, fit_intercept=False).fit(x, y).coef_, rtol=1e-3)
+    assert fitted.ridge_ == 2e4
+
+
+def test_a_column_between_equal_limits_is_fitted_with_the_others():
+    x, y = visits()
+    x = np.column_stack([x, np.full(len(x), 7.0)])
+    low, high = (np.append(side, 7.0) for side in NATURAL["box_x"])
+    for fit_intercept in (False, True):
+        fitted = model(random_state=0, fit_intercept=fit_intercept, **NATURAL | {"box_x": (low, high)}).fit(x, y)
+        assert fitted.score(x, y) > 0.64
+
+
 def test_declared_nonnegativity_lowers_the_noise():
     plain = MultiOutcomeRidge.plan(10_000, 10, 3, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0)
     nonnegative = MultiOutcomeRidge.plan(

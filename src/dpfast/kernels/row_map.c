@@ -213,11 +213,14 @@ static DPFAST_INLINE void map_entries(const dpfast_row_map *map, ptrdiff_t n, do
         }
 }
 
-static DPFAST_INLINE void subtract_center(const dpfast_row_map *map, ptrdiff_t n, double *values)
+static DPFAST_INLINE void center_and_scale(const dpfast_row_map *map, ptrdiff_t n, double *values)
 {
     if (map->center)
         for (ptrdiff_t j = 0; j < n; j++)
             values[j] -= map->center[j];
+    if (map->scale)
+        for (ptrdiff_t j = 0; j < n; j++)
+            values[j] /= map->scale[j];
 }
 
 static void fill_missing(const dpfast_row_map *map, ptrdiff_t n, double *values)
@@ -253,7 +256,7 @@ static DPFAST_INLINE int map_block(const dpfast_row_map *map, const dpfast_table
             for (ptrdiff_t r = 0; r < together; r++)
                 if (!refused[r])
                     hold_to_bound(map, scale, limit, values + r * n, scratch->sizes);
-        subtract_center(map, together * n, values);
+        center_and_scale(map, together * n, values);
         for (ptrdiff_t r = 0; r < together; r++) {
             double *to = out + (first + r) * out_stride;
             if (map->basis)

@@ -1,4 +1,4 @@
-/* Public maps of rows: clip, scale onto a norm, subtract a centre, change the basis. The design is in row_map.c. */
+/* Public maps of rows: clip, scale onto a norm, subtract a centre, change units, change the basis. The design is in row_map.c. */
 #ifndef DPFAST_ROW_MAP_H
 #define DPFAST_ROW_MAP_H
 
@@ -9,13 +9,14 @@ enum { DPFAST_MOST_TOGETHER = 64 };
 /* What is done to a row, in this order; pointers may be NULL for what is not done. */
 typedef struct {
     ptrdiff_t n_columns;
-    ptrdiff_t n_together;     /* rows that are mapped together, at most 64: `low`, `high` and `center` repeat so often */
+    ptrdiff_t n_together;     /* rows that are mapped together, at most 64: what has an entry a column repeats so often */
     double offset, unit;      /* entries become (entry - offset)/unit, */
     const double *low, *high; /* are clipped, both or neither, */
     int fills;                /* and those missing (NaN) are put at the centre, or at 0 */
     double bound;             /* L2 norm of the `top` largest entries (n_columns for all): larger rows are scaled onto it */
     ptrdiff_t top;
     const double *center; /* subtracted */
+    const double *scale;  /* what is left is divided by it */
     const double *basis;  /* n_columns by n_features: the row becomes its products with the columns */
     ptrdiff_t n_features;
 } dpfast_row_map;

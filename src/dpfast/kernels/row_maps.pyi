@@ -15,6 +15,7 @@ class RowMapKernel:
         bound: float = ...,
         top: int | None = None,
         center: NDArray[np.float64] | None = None,
+        scale: NDArray[np.float64] | None = None,
         basis: NDArray[np.float64] | None = None,
         offset: float = 0.0,
         unit: float = 1.0,

@@ -28,6 +28,7 @@ cdef extern from "row_map.h":
         double bound
         Py_ssize_t top
         const double* center
+        const double* scale
         const double* basis
         Py_ssize_t n_features
 
@@ -51,25 +52,28 @@ cdef class RowMapKernel:
     """What is done to rows of so many columns; see `dpfast.statistics.rows.RowMap` for the parameters."""
 
     cdef dpfast_row_map map
-    cdef const double[::1] low, high, center
+    cdef const double[::1] low, high, center, scale
     cdef const double[:, ::1] basis
     cdef int level
 
     def __init__(self, Py_ssize_t n_columns, *, low=None, high=None, double bound=np.inf, top=None, center=None,
-                 basis=None, double offset=0.0, double unit=1.0, bint fills=False, int level=-1):
+                 scale=None, basis=None, double offset=0.0, double unit=1.0, bint fills=False, int level=-1):
         if n_columns < 1 or (top is not None and not 1 <= top <= n_columns):
             raise ValueError("there must be columns, and top must be one of their numbers")
         self.map.n_columns = self.map.n_features = n_columns
         self.map.n_together = max(1, min(DPFAST_MOST_TOGETHER, _ENTRIES_TOGETHER // n_columns))
         self.map.top = n_columns if top is None else top
         self.map.bound, self.map.offset, self.map.unit, self.map.fills = bound, offset, unit, fills
-        self.map.low = self.map.high = self.map.center = self.map.basis = NULL
+        self.map.low = self.map.high = self.map.center = self.map.scale = self.map.basis = NULL
         if low is not None:
             self.low, self.high = self._repeated(low), self._repeated(high)
             self.map.low, self.map.high = &self.low[0], &self.high[0]
         if center is not None:
             self.center = self._repeated(center)
             self.map.center = &self.center[0]
+        if scale is not None:
+            self.scale = self._repeated(scale)
+            self.map.scale = &self.scale[0]
         if basis is not None:
             self.basis = in_c_order(basis, np.float64)
             if self.basis.shape[0] != n_columns or self.basis.shape[1] < 1:

@@ -63,12 +63,14 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, LinearEstimator):
     epsilon, delta
         As for every estimator.
     bound_x : float or None
-        L2 norm of a row of X, at most; longer rows are scaled onto it. None if `box_x` alone bounds the rows.
+        L2 norm of a row of X, at most, in its own units; longer rows are scaled onto it. None if `box_x` alone bounds
+        the rows, as it should where columns differ in their units.
     bound_y : float
         L2 norm of a row of outcomes, at most; longer ones are scaled onto it.
     ridge : float or "auto", default "auto"
         Added to the diagonal of X'X (not divided by the number of rows). "auto" weighs the known noise against the
-        released moments, and is 0 where epsilon is ``inf``.
+        released moments, and is 0 where epsilon is ``inf``; where `box_x` is given, it is added to the X'X of features
+        in units of half the width of their limits.
     mechanism : {"gaussian", "projection", "independent"}, default "gaussian"
         "gaussian" releases X'X once for all outcomes. "projection" further moves the noisy X'Y to the nearest matrix
         that rows within `bound_x` can give with the public labels Y, which lowers the error where outcomes are many.
@@ -88,7 +90,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, LinearEstimator):
         Release the column sums too, and fit an unpenalised intercept.
     box_x : tuple of (low, high), optional
         Declared limits of every feature, each a number or an array of shape (n_features,). Entries are clipped to
-        them; rows are summed about the centre of the box where that lowers the noise.
+        them (rows held to `bound_x` then, if there is one), and rows are summed in units of half their widths, about
+        the centre of the box where that lowers the noise: the fit does not depend on the units of the features.
     nonnegative : bool, default False
         Declares that all features and outcomes are at least 0, which lowers the noise; negative entries are clipped.
     block_bounds : tuple of (bound_xx, bound_xy), optional
@@ -97,7 +100,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, LinearEstimator):
         rows scaled by one factor. The noise is in proportion to what one person may add, so it helps where people own
         many rows that point in different directions or stay within their bound: rows of mean squared norm
         ``s * bound_x**2``, spread evenly over d features, add up to ``max_rows * s * bound_x**2 / sqrt(d)`` only. The
-        column sums have no such bound: for an intercept, add a constant column to X.
+        column sums have no such bound: for an intercept, add a constant column to X. With `box_x` the rows are those
+        in units of half the width of their limits.
     adjacency, random_state, n_threads, ledger
         As for every estimator.
     calibration : {"sound", "paper"}, default "sound"
@@ -113,7 +117,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, LinearEstimator):
         Standard deviation of `coef_` from the privacy noise alone (first order; what `ridge` and "projection" shrink
         them by is taken as fixed); it says nothing of sampling error, that of `n_subsample` included.
     ridge_ : float
-        The penalty used (the largest over outcomes, for "independent").
+        The penalty used (the largest over outcomes, for "independent"); in what units, `ridge` says.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 
@@ -458,7 +462,13 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, LinearEstimator):
         if public.labels is not None:
             moments = public.labels.project_moments(moments, mechanism.frame.radius)
         return _attributes(
-            ridge_from_moments(moments, self._penalty, center=mechanism.center, fit_intercept=self.fit_intercept)
+            ridge_from_moments(
+                moments,
+                self._penalty,
+                center=mechanism.center,
+                units=mechanism.units,
+                fit_intercept=self.fit_intercept,
+            )
         )
 
     @property

@@ -1,7 +1,8 @@
 """Ways to sum rows that keep to what is declared of them, and the public choice of the one whose noise costs least.
 
 Rows about the origin, or rows about the centre of a declared box together with their sums, from which the moments about
-the origin follow. The choice is made from declared numbers alone, so it costs no privacy.
+the origin follow; in units of the box's half-widths, so that the noise in no column depends on the units of others. The
+choice is made from declared numbers alone, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dpfast._arrays import FloatArray
 from dpfast.privacy import Adjacency, Composition, Privacy
 from dpfast.releases.moments import DeclaredPeople, FramedMoments, JointMoments
 from dpfast.statistics import rounded_bound
-from dpfast.statistics.rows import RowMap, centred
+from dpfast.statistics.rows import RowMap, centred, scaled
 
 NONNEGATIVE = RowMap(np.zeros(1), np.full(1, np.inf))
 
@@ -117,14 +118,22 @@ class Route(FramedMoments):
 
     @property
     def center(self) -> FloatArray | None:
-        """The public point that was subtracted from every row, if any."""
-        return None if self.frame.row_map is None else self.frame.row_map.center
+        """The public point that was subtracted from every row, if any, in the units that rows are summed in."""
+        row_map = self.frame.row_map
+        if row_map is None or row_map.center is None or row_map.scale is None:
+            return None
+        return row_map.center / row_map.scale
+
+    @property
+    def units(self) -> FloatArray | None:
+        """The units that rows are summed in, if not their own."""
+        return None if self.frame.row_map is None else self.frame.row_map.scale
 
 
 def row_frames(
     features: int, bound: float | None, *, box: object = None, nonnegative: bool = False, sums: bool = False
 ) -> list[Frame]:
-    """List the ways to sum rows: about the origin, and about the centre of a box if one is declared.
+    """List the ways to sum rows: about the origin, and about the centre of a box if one is declared, in its units.
 
     Without a bound the box alone bounds the rows; sums of rows and outcomes are released in any case where asked for.
     """
@@ -134,10 +143,9 @@ def row_frames(
     low, high = (_broadcast(side, features) for side in check_box(box))
     if nonnegative:
         low, high = np.maximum(low, 0.0), np.maximum(high, 0.0)
-    farthest = float(np.linalg.norm(np.maximum(np.abs(low), np.abs(high))))
-    if farthest == 0.0:
+    if not np.any(low) and not np.any(high):
         raise ValueError("box_x and nonnegative together leave room for zeros only")
-    about_origin = Frame(RowMap(low, high), min(largest, farthest), nonnegative, sums)
+    about_origin = Frame(*scaled(low, high, largest), nonnegative, sums)
     row_map, radius = centred(low, high, largest)
     if radius == 0.0:
         return [about_origin]

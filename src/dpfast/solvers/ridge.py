@@ -4,9 +4,9 @@ The moments are X'X + E and X'Y + F with noise of known size. Three things diffe
 have negative eigenvalues, which no table can have, so they are cut to zero. The penalty is chosen so that the noise,
 whose size is known, is not amplified in directions of small variance. And the error of the coefficients is known.
 
-Rows may have had a public centre c subtracted before summing, and a column of ones may have been summed with them. Both
-are then undone here: with z = x - c and the augmented row (z, 1), every solution is ridge on a linear image of the
-augmented moments, which `_Reduced` computes.
+Rows may have had a public centre c subtracted before summing, been divided by public units, and a column of ones may
+have been summed with them. All are undone here: with z = x - c and the augmented row (z, 1), every solution is ridge on
+a linear image of the augmented moments, which `_Reduced` computes.
 """
 
 from __future__ import annotations
@@ -188,24 +188,21 @@ def ridge_from_moments(
     ridge: float | None = None,
     *,
     center: FloatArray | None = None,
+    units: FloatArray | None = None,
     fit_intercept: bool = False,
 ) -> RidgeSolution:
     """Ridge coefficients of every outcome from one set of noisy moments.
 
     `ridge` is added to the diagonal of X'X, by default `automatic_ridge`; at 0 the minimum-norm solution is taken where
-    X'X is singular. `center` is the public point that was subtracted from every row: the coefficients are those of the
-    rows as they were. An intercept is not penalised.
+    X'X is singular. The coefficients are those of the rows as they were before they were divided by `units` and
+    `center`, in those units, was subtracted: a penalty that is given is for them, the automatic one for rows in the
+    units. An intercept is not penalised.
     """
     reduced = _reduce(moments, center, fit_intercept)
     shrinkage = moments.shrinkage
     penalty = automatic_ridge(reduced.xx, reduced.xy, reduced.noise, shrinkage) if ridge is None else ridge
-    values, vectors = linalg.eigh(reduced.xx)
-    damped = np.maximum(values, 0.0) + penalty
-    # At no penalty, the cut-off of the usual pseudo-inverses: what rounding can leave of a zero eigenvalue.
-    cutoff = 0.0 if penalty > 0.0 else len(values) * np.finfo(np.float64).eps * float(damped[-1])
-    inverse = np.divide(1.0, damped, out=np.zeros_like(damped), where=damped > cutoff)
-    theta = vectors @ (inverse[:, None] * (vectors.T @ reduced.xy))
-    response = (vectors * inverse) @ vectors.T
+    response = _response(reduced.xx, penalty, units if ridge else None)
+    theta = response @ reduced.xy
     constant = np.zeros(theta.shape[1])
     intercept = np.zeros(theta.shape[1])
     if fit_intercept:
@@ -216,7 +213,26 @@ def ridge_from_moments(
         constant = center @ theta
     cross = moments.noise.cross * (np.ones(theta.shape[1]) if shrinkage is None else shrinkage.lengths)
     std = _coefficient_std(response, reduced.shift, theta, constant, moments.noise, cross)
-    return RidgeSolution(theta.T.copy(), intercept, std.T.copy(), penalty)
+    own = 1.0 if units is None else units
+    return RidgeSolution(theta.T / own, intercept, std.T / own, penalty)
+
+
+def _response(xx: FloatArray, penalty: float, units: FloatArray | None) -> FloatArray:
+    """Return the inverse of the repaired X'X and its penalty, of the coefficients of rows as they were before `units`.
+
+    With u = units/max(units), (X'X + penalty diag(1/units^2))^-1 is u (u X'X u + penalty/max(units)^2 I)^-1 u.
+    """
+    if units is not None:
+        penalty /= float(np.max(units)) ** 2
+        units = units / np.max(units)
+        xx = positive_semidefinite(xx) * np.outer(units, units)
+    values, vectors = linalg.eigh(xx)
+    damped = np.maximum(values, 0.0) + penalty
+    # At no penalty, the cut-off of the usual pseudo-inverses: what rounding can leave of a zero eigenvalue.
+    cutoff = 0.0 if penalty > 0.0 else len(values) * np.finfo(np.float64).eps * float(damped[-1])
+    inverse = np.divide(1.0, damped, out=np.zeros_like(damped), where=damped > cutoff)
+    response: FloatArray = (vectors * inverse) @ vectors.T
+    return response if units is None else response * np.outer(units, units)
 
 
 def ridge_from_rows(

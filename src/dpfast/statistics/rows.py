@@ -1,7 +1,8 @@
-"""Public maps of rows, applied before they are summed: clip to a declared box, scale onto a norm, subtract a centre.
+"""Public maps of rows, applied before they are summed: clip to a declared box, scale onto a norm, centre, change units.
 
 Rows known to lie in a box lie closer to its centre than to the origin: for [0, 1]^d the bound on the squared norm falls
-from d to d/4, and the noise with it. The map depends on declared numbers alone, so it costs no privacy.
+from d to d/4, and the noise with it. Its half-widths are the units in which no column outweighs another, whatever units
+it came in. The map depends on declared numbers alone, so it costs no privacy.
 
 What becomes of a row depends on that row alone, to the bit: not on the rows beside it, nor on how the table lies in
 memory. Every norm and every product of rows on their way to a sum is taken here, by one kernel (row_map.c), in one
@@ -40,7 +41,8 @@ class RowMap:
     """A public map of rows, each on its own.
 
     In this order: entries v become (v - offset)/unit and are clipped to [low, high], those missing put at the centre;
-    rows whose norm exceeds `bound` are scaled onto it; `center` is subtracted; products with `basis` are taken.
+    rows whose norm exceeds `bound` are scaled onto it; `center` is subtracted; what is left is divided by `scale`;
+    products with `basis` are taken.
 
     What comes out is at most ``bound * (1 + NORM_SLACK)`` before the centre is subtracted, and a row no longer than
     `bound` stays as it is. A row with NaN or infinity becomes NaN.
@@ -50,6 +52,7 @@ class RowMap:
     high: FloatArray | None = None
     bound: float = math.inf  # L2 norm of all of a row's entries, or of the `top` largest; at least SMALLEST_BOUND
     center: FloatArray | None = None  # (d,)
+    scale: FloatArray | None = None  # (d,), positive
     top: int | None = None
     basis: FloatArray | None = None  # (d, n_features)
     offset: float = 0.0  # with `unit`, goes with finite limits
@@ -90,22 +93,60 @@ def _map_ranges(kernel: row_maps.RowMapKernel, rows: Rows, out: FloatArray, rang
     return all_finite
 
 
-def centred(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple[RowMap, float]:
-    """Return the map of a box's rows to its centre, and the largest norm of what comes out.
+def half_widths(low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return the units of a box's columns: half the width of their limits, the size of those that have none."""
+    widths = high / 2.0 - low / 2.0
+    return np.where(widths > 0.0, widths, np.where(low == 0.0, 1.0, np.abs(low)))
 
-    With half-widths h and centre c that is the smaller of ||h|| and, where rows are known or scaled to stay within a
-    bound, the root of bound^2 - 2 min c'x + ||c||^2.
+
+def scaled(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple[RowMap, float]:
+    """Return the map of a box's rows to units of its half-widths, and the largest norm of what comes out.
+
+    Rows are held to the bound in the units they come in.
     """
-    center = (low + high) / 2.0
-    # The centre is rounded: measure to the farther side, so that the radius holds for the centre as it is.
-    squared = float(np.sum(np.maximum(high - center, center - low) ** 2))
+    units = half_widths(low, high)
+    return RowMap(low, high, bound, scale=units), _steady(math.sqrt(_longest(low, high, bound, units)))
+
+
+def centred(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple[RowMap, float]:
+    """Return the map of a box's rows to its centre and to units of its half-widths, and the largest norm after it.
+
+    With d columns that vary and the centre c in those units that is the smaller of the root of d and, where rows are
+    known or scaled to have no more than a squared norm of s, the root of s - 2 min c'x + ||c||^2.
+    """
+    units = half_widths(low, high)
+    center = low / 2.0 + high / 2.0
+    squared = float(np.count_nonzero(low < high))
     if math.isfinite(bound):
-        length = float(np.linalg.norm(center))
-        least = max(float(np.sum(np.minimum(center * low, center * high))), -bound * length)
-        cut = bound**2 - 2.0 * least + length**2
+        at = center / units
+        length, longest = float(np.linalg.norm(at)), _longest(low, high, bound, units)
+        least = max(float(np.sum(np.minimum(at * (low / units), at * (high / units)))), -math.sqrt(longest) * length)
+        cut = longest - 2.0 * least + length**2
         # Not positive if no row of the box is within the bound: then they are scaled out of it, and held to its size.
         squared = min(squared, cut) if cut > 0.0 else squared
-    return RowMap(low, high, bound, center), math.sqrt(squared)
+    return RowMap(low, high, bound, center, units), _steady(math.sqrt(squared))
+
+
+def _longest(low: FloatArray, high: FloatArray, bound: float, units: FloatArray) -> float:
+    """Return the largest squared norm, in other units, of rows within a box and a bound.
+
+    Squared entries fill the bound, those of the smallest units first.
+    """
+    farthest = np.minimum(np.maximum(np.abs(low), np.abs(high)), bound)
+    if math.isinf(bound):
+        return float(np.sum((farthest / units) ** 2))
+    order = np.argsort(units)
+    filled = np.minimum(np.cumsum((farthest[order] / bound) ** 2), 1.0)
+    return float(np.sum((np.sqrt(np.diff(filled, prepend=0.0)) * bound / units[order]) ** 2))
+
+
+def _steady(radius: float) -> float:
+    """Round to 32 bits, which is less than norms may exceed a bound by.
+
+    Seeded noise hangs on the radius: it must not change in its last bits where a column and its limits change units.
+    """
+    mantissa, exponent = math.frexp(radius)
+    return math.ldexp(round(math.ldexp(mantissa, 32)), exponent - 32)
 
 
 def shortened(rows: Rows, bound: float) -> FloatArray:
