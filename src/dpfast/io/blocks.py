@@ -104,6 +104,15 @@ def blocks(X: object, Y: object = None) -> Iterator[Block]:
         yield block if isinstance(block, tuple) else (block, None)
 
 
+def is_read_once(table: object) -> bool:
+    """Whether `blocks` can go through a table, or one of those in a list, a single time."""
+    if isinstance(table, EncodedTable):
+        return is_read_once(table.source)
+    if isinstance(table, (list, tuple)) and _is_table_list(table):
+        return any(is_read_once(one) for item in table for one in (item if isinstance(item, tuple) else (item,)))
+    return isinstance(table, Iterator)
+
+
 def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: bool = False) -> Iterator[Any]:
     if isinstance(table, ColumnBlock):
         return iter([table])

@@ -290,7 +290,7 @@ class EncodedTable:
 
     def __init__(self, columns: Columns, table: Any, progress: Callable[[int], object] | None = None) -> None:
         self.columns = columns
-        self._table = table
+        self.source = table
         self._progress = progress
 
     def __iter__(self) -> Iterator[tuple[FloatArray, FloatArray | None]]:
@@ -304,7 +304,7 @@ class EncodedTable:
         y = ColumnBlock(no_rows * len(columns.outcome_names)) if columns.outcomes else None
         yield ColumnBlock(no_rows * len(columns.feature_names)), y
         wanted = {column.name: column.holds for column in columns._all}
-        for part in table_parts(self._table):
+        for part in table_parts(self.source):
             columns._check_part(part)
             n_read = 0
             for batch, share in part.read(wanted):

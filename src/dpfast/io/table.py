@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast.io.blocks import Block, blocks, in_memory
+from dpfast.io.blocks import Block, blocks, in_memory, is_read_once
 from dpfast.io.partitions import is_dask
 from dpfast.kernels.columns import Rows
 
@@ -20,15 +20,45 @@ BlockMap = Callable[[Any], NDArray[Any]]
 _MAPPED_ROWS = 8192
 
 
+class Stream:
+    """Blocks of rows, read anew each time they are iterated over, unless they can be read only once."""
+
+    def __init__(self, X: Any, Y: Any) -> None:
+        self._tables = X, Y
+        self._begun: Iterator[Block] | None = blocks(X, Y)
+        self.is_read_once = any(is_read_once(one) for one in self._tables)
+
+    def first(self) -> Block | None:
+        """Read the first block; to be called before anything else."""
+        begun = iter(self)
+        first = next(begun, None)
+        self._begun = chain([] if first is None else [first], begun)
+        return first
+
+    def __iter__(self) -> Iterator[Block]:
+        """Go on from the first block; the next time, begin again."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            return begun
+        if self.is_read_once:
+            raise ValueError("X or Y is an iterator, which can be read only once, and has been")
+        return blocks(*self._tables)
+
+
 @dataclass(frozen=True)
 class Table:
-    """Features and outcomes: whole arrays, a stream of blocks to be read once, or Dask collections."""
+    """Features and outcomes: whole arrays, a stream of blocks, or Dask collections."""
 
     n_features: int
     n_outcomes: int
     arrays: tuple[NDArray[Any], NDArray[Any] | None] | None = None
-    stream: Iterator[Block] | None = None
+    stream: Stream | None = None
     collections: tuple[Any, Any] | None = None
+
+    @property
+    def is_read_once(self) -> bool:
+        """Whether rows can be read a single time: those of iterators, such as generators and Arrow's readers."""
+        return self.stream is not None and self.stream.is_read_once
 
     def blocks(self, map_x: BlockMap | None = None, map_y: BlockMap | None = None) -> Iterator[Block]:
         """Iterate over blocks of rows, each passed through the given maps; not for Dask collections."""
@@ -84,11 +114,11 @@ def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
         if y is not None and len(y) != len(x):
             raise ValueError("X and Y have different numbers of rows")
         return Table(*_widths(x, y), arrays=(x, y))
-    stream = blocks(X, Y)
-    first = next(stream, None)
+    stream = Stream(X, Y)
+    first = stream.first()
     if first is None:
         raise ValueError("X has no blocks, so its number of columns is unknown")
-    return Table(*_widths(*first), stream=chain([first], stream))
+    return Table(*_widths(*first), stream=stream)
 
 
 def _widths(x: Rows, y: Rows | None) -> tuple[int, int]:

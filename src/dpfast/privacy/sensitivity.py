@@ -162,5 +162,27 @@ def padded_squared_block_bounds(
     return squared_xx, squared_xy
 
 
+def padded_squared_product_bound(
+    bound: float, exponents: tuple[int, int], sizes: tuple[int, int], n_rows: int = 1
+) -> int:
+    """Squared norm, in grid units, to which a person's products p r' within `bound` are held once they are rounded.
+
+    p, of length from 1 to 2 and `sizes[0]` entries, is rounded to nearest multiples of ``2**-exponents[0]``, r to
+    those of ``2**-exponents[1]``: by at most ``sqrt(entries)/2`` units each. So in units ``||p r'||`` grows by at most
+    ``|p| e_r + |r| e_p + e_p e_r``, which is convex in the length of p where that of the product is given: largest at
+    an end. Of a sum of `n_rows` products that errs as often up as down the root of their number is allowed for:
+    whoever is beyond is shortened a little further.
+
+    >>> from dpfast.privacy.sensitivity import padded_squared_product_bound
+    >>> padded_squared_product_bound(1.0, (2, 2), (4, 4))
+    730
+    """
+    of_p, of_r = (Fraction(2) ** _checked_exponent(exponent) for exponent in exponents)
+    error_p, error_r = (_root_up(Fraction(size, 4)) for size in sizes)
+    length = Fraction(check.positive("bound", bound)) * of_r
+    added = max(end * of_p * error_r + length / end * error_p for end in (1, 2)) + error_p * error_r
+    return int((length * of_p + _root_up(Fraction(check.positive_integer("n_rows", n_rows))) * added) ** 2) + 1
+
+
 def _root_up(exact: Fraction) -> Fraction:
     return Fraction(rounding.sqrt_up(exact))

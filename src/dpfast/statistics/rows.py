@@ -72,6 +72,17 @@ class RowMap:
         self.into(rows, out)
         return out
 
+    def largest_norm(self, n_columns: int) -> float:
+        """Return an upper bound on the L2 norm of what becomes of any row; infinite where nothing bounds rows."""
+        center = np.zeros(n_columns) if self.center is None else self.center
+        lengths = [math.inf]
+        if self.low is not None and self.high is not None:
+            lengths.append(float(np.linalg.norm(np.maximum(np.abs(self.high - center), np.abs(self.low - center)))))
+        if self.top is None:
+            lengths.append(self.bound + float(np.linalg.norm(center)))
+        products = 1.0 if self.basis is None else float(np.linalg.norm(self.basis))
+        return min(lengths) * products * (1.0 + 2.0 * NORM_SLACK)
+
     def into(self, rows: Rows, out: FloatArray, n_threads: int | None = 1) -> bool:
         """Map rows into the first of `out`, whose columns are adjacent; returns whether all of them were finite."""
         n_rows, n_columns = rows.shape
