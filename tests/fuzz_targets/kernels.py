@@ -22,12 +22,14 @@ from dpfast.kernels import (
     row_maps,
     sampling,
     secular,
+    sizes,
     support_scores,
     transaction,
 )
 from dpfast.kernels.columns import ColumnBlock
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.generalised_linear import LossSums
+from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapolate
 from dpfast.noise.discrete import column_table
 from dpfast.statistics.gram import Layout
@@ -369,6 +371,33 @@ def mapped_rows(draw: Draw) -> None:
     if bound < math.inf and not {"center", "basis"} & options.keys():
         largest = -np.sort(-np.abs(np.nan_to_num(out[start:stop])), axis=1)[:, : options["top"]]
         assert all(math.hypot(*row) <= bound * (1.0 + 2.0**-29) for row in largest.tolist())
+
+
+@target("kernels.sizes", "kernels.half_octaves", accepts=(IndexError,))
+def codes_of_sizes(draw: Draw) -> None:
+    n, d = draw.choice((1, 2, 9, 63, 65, 130)), draw.choice((1, 2, 3, 8, 9, 17, 600))
+    table, norms = rows_of(draw, n, d, draw.positive(1e-300, 1e300)), draw.flag()
+    first = draw.integer(-800, 799)
+    bins = HalfOctaves(first, draw.integer(first + 1, 800))
+    start, stop = sorted((draw.integer(-1, n), draw.integer(0, n + 1)))
+    codes = np.full((n + 2, 1 if norms else d), -7, np.int16)
+    finite = sizes.codes_of(table, bins, norms, codes[1 : 1 + stop - start], start, stop)
+    assert same(codes[0], np.full(codes.shape[1], -7))
+    assert same(codes[1 + stop - start :], np.full((n + 1 - stop + start, codes.shape[1]), -7))
+    assert finite == np.isfinite(np.asarray(table)[start:stop]).all()
+    if not finite:
+        return
+    alone = codes[:1].copy()
+    for i in range(start, stop):
+        sizes.codes_of(np.asarray(table)[i : i + 1].copy(), bins, norms, alone, 0, 1)
+        assert same(codes[1 + i - start], alone[0])
+    counts = np.zeros((codes.shape[1], bins.n_bins), np.int64)
+    sizes.count(codes[1:], stop - start, bins.largest_code, counts)
+    assert same(counts.sum(axis=1), np.full(len(counts), stop - start))
+    owners = draw.rng.integers(-1, 3, n)
+    extremes = np.zeros((2, codes.shape[1]), np.int16), np.zeros((2, codes.shape[1]), np.int16)
+    sizes.keep_extremes(codes[1:], owners, start, stop, *extremes)
+    assert (extremes[0] >= extremes[1]).all()
 
 
 @target("kernels.inverse_squares")

@@ -1,0 +1,82 @@
+"""Bounds read off noisy histograms of sizes: the smallest above which there are few people.
+
+The people above a bound are counted by a sum of released bins, whose noise grows with the number of bins. So a
+histogram is read by runs of few bins (`_RUNS`). Counts are nonnegative: each run tells at least how many people are
+above the bin before it, and a bound is too small as long as some run above it shows more of them than may be cut off,
+beyond what noise brings in one histogram of a thousand. That would leave out a tail which no run shows with such
+certainty. From there the bound therefore rises while the bins next above hold more people than that by a standard
+deviation; noise can do so too, and makes the bound a bin or two too large.
+
+Where nothing can be told from noise, the bound is the end of the run that holds most.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from dpfast._arrays import FloatArray
+
+_RUNS = (1, 2, 4, 8)
+#: How often noise alone may raise a bound without limit.
+_FALSE_ALARM = 1e-3
+#: Bins next above a bound that may raise it.
+_NEXT = 4
+
+
+class LastBin(NamedTuple):
+    """The last of the bins in which, and below which, all but few people are."""
+
+    place: int
+    #: Whether the histogram shows people there, beyond noise.
+    is_certain: bool
+
+
+def last_bin(
+    counts: FloatArray, deviation: float, *, share: float, people: float | None = None, heavy: bool = False
+) -> LastBin:
+    """Find the last bin that is needed if a share of the people may be cut off.
+
+    Parameters
+    ----------
+    counts : ndarray
+        Released.
+    deviation : float
+        Of the noise in a bin; 0 for none.
+    share : float
+        Of the people.
+    people : float, optional
+        How many there are; by default what the noisy counts add up to.
+    heavy : bool
+        Whether the noise is Laplace, and not Gaussian.
+    """
+    few = share * max(0.0, float(counts.sum()) if people is None else people)
+    n_bins = len(counts)
+    runs = [length for length in _RUNS if length <= n_bins]
+    below = np.concatenate([[0.0], np.cumsum(counts)])
+    last = -1
+    for length in runs:
+        limit = few + deviation * _beyond_noise(length, _FALSE_ALARM / (n_bins * len(runs)), heavy)
+        beyond = np.flatnonzero(below[length:] - below[:-length] > limit)
+        last = max(last, int(beyond[-1]) if len(beyond) else -1)
+    is_certain = last >= 0
+    if not is_certain:
+        longest = min(_NEXT, n_bins)
+        last = int(np.argmax(below[longest:] - below[:-longest])) + longest - 1
+    while last + 1 < n_bins:
+        end = min(last + 1 + _NEXT, n_bins)
+        if below[end] - below[last + 1] <= few + deviation * math.sqrt(end - last - 1):
+            break
+        last += 1
+    return LastBin(last, is_certain)
+
+
+def _beyond_noise(length: int, probability: float, heavy: bool) -> float:
+    """Return what noise in a run passes with a small probability, in standard deviations of one bin's."""
+    normal = -float(ndtri(probability))
+    # The tail of a sum of Laplace noise is that of one of them, to which the others add as normal noise would.
+    single = math.log(0.5 / probability) / math.sqrt(2.0) - normal if heavy else 0.0
+    return normal * math.sqrt(length) + single

@@ -1,0 +1,171 @@
+"""Counts of people by the sizes of their rows, of their outcomes and of their entries, in half-octaves. Not private.
+
+A person counts once in every histogram, in one bin: with the largest of their rows' codes, and for signed entries with
+the least of them too, where people may own several rows. So of h histograms one person changes h bins, or when replaced
+2h, and that is what the noise is calibrated for (releases.noisy_sum). A code is computed from its row alone, in one
+order of operations (kernels/sizes.c).
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpfast import io
+from dpfast._arrays import IntArray
+from dpfast.kernels import sizes as kernel
+from dpfast.kernels.columns import Rows, readable
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.half_octaves import HalfOctaves
+from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
+
+Codes = NDArray[np.int16]
+
+_ENTRIES_PER_RANGE = 1 << 17
+_LEAST = np.iinfo(np.int16).min
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Which sizes are counted: norms of rows, norms of outcome rows, and entries of rows, each feature by itself."""
+
+    rows: bool = False
+    outcomes: bool = False
+    entries: bool = False
+    bins: HalfOctaves = field(default_factory=HalfOctaves)
+
+    def n_histograms(self, n_features: int, *, several_rows: bool = False) -> int:
+        """Count the histograms: in this order, and of people's several rows the least entries after the largest."""
+        return self.rows + self.outcomes + (n_features * (1 + several_rows) if self.entries else 0)
+
+    def of(self, x: Rows, y: Rows | None) -> list[tuple[str, Rows, bool]]:
+        """List what is counted of a block: the name of its table, its rows, and whether by their norms."""
+        if self.outcomes and y is None:
+            raise ValueError("Y is needed: its rows' norms are to be counted")
+        measured = [("X", x, True)] if self.rows else []
+        if self.outcomes and y is not None:
+            measured.append(("Y", y, True))
+        return measured + ([("X", x, False)] if self.entries else [])
+
+
+def size_counts(
+    table: io.Table,
+    sizes: Sizes,
+    *,
+    map_x: io.BlockMap | None = None,
+    map_y: io.BlockMap | None = None,
+    groups: ArrayLike | None = None,
+    max_rows: int | None = None,
+    n_threads: int | None = None,
+) -> FixedPoint:
+    """Count people by size, exactly: (n_histograms, n_bins), negative numbers first. Maps are as for `gram`."""
+    resolve_n_threads(n_threads)
+    if table.collections is not None:
+        if groups is not None:
+            raise TypeError("groups needs all rows of a person in one place: Dask collections are not accepted")
+        function = partial(_partition_counts, sizes=sizes, maps=(map_x, map_y), n_threads=n_threads or 1)
+        total: FixedPoint = io.reduce_partitions(*table.collections, function, operator.add)
+        return total
+    if groups is None:
+        counts = np.zeros((sizes.n_histograms(table.n_features), sizes.bins.n_bins), np.int64)
+        for x, y in table.blocks():
+            _add_rows(sizes, x, y, (map_x, map_y), counts, resolve_n_threads(n_threads))
+        return _exact(counts)
+    if max_rows is None:
+        raise ValueError("max_rows is needed with groups: the most rows of one person, a public number")
+    return _exact(_counts_of_people(table, sizes, (map_x, map_y), io.people(groups, max_rows)))
+
+
+def _partition_counts(
+    X: object,
+    Y: object,
+    *,
+    sizes: Sizes,
+    maps: tuple[io.BlockMap | None, io.BlockMap | None],
+    n_threads: int,
+) -> FixedPoint:
+    return size_counts(io.open_table(X, Y), sizes, map_x=maps[0], map_y=maps[1], n_threads=n_threads)
+
+
+def _exact(counts: IntArray) -> FixedPoint:
+    return FixedPoint(np.zeros_like(counts), counts.astype(np.uint64), 0)
+
+
+def _codes_of(rows: Rows, bins: HalfOctaves, norms: bool, name: str) -> Codes:
+    codes = np.empty((len(rows), 1 if norms else rows.shape[1]), np.int16)
+    if not kernel.codes_of(readable(rows), bins, norms, codes, 0, len(rows)):
+        raise ValueError(f"{name} contains NaN or infinity")
+    return codes
+
+
+def _range_length(x: Rows, y: Rows | None) -> int:
+    n_columns: int = x.shape[1] + (0 if y is None else y.shape[1])
+    return max(1, _ENTRIES_PER_RANGE // n_columns)
+
+
+def _add_rows(
+    sizes: Sizes,
+    x: Rows,
+    y: Rows | None,
+    maps: tuple[io.BlockMap | None, io.BlockMap | None],
+    counts: IntArray,
+    n_threads: int,
+) -> None:
+    """Add a block of rows, each a person, to the counts."""
+    length = _range_length(x, y)
+    ranges = RowRanges(len(x), length)
+
+    def count() -> IntArray:
+        found = np.zeros_like(counts)
+        for start, stop in ranges:
+            block = io.map_block(x[start:stop], None if y is None else y[start:stop], *maps)
+            place = 0
+            for name, rows, norms in sizes.of(*block):
+                codes = _codes_of(rows, sizes.bins, norms, name)
+                histograms = found[place : (place := place + codes.shape[1])]
+                kernel.count(codes, len(codes), sizes.bins.largest_code, histograms)
+        return found
+
+    tasks = [count] * max(1, min(n_threads, len(x) // length))
+    for found in run_in_threads(tasks, ranges.stop):
+        counts += found
+
+
+def _counts_of_people(
+    table: io.Table, sizes: Sizes, maps: tuple[io.BlockMap | None, io.BlockMap | None], whose: io.People
+) -> IntArray:
+    """Count people who own several rows, each by the largest and the least of their codes."""
+    owners = np.full(whose.n_rows, -1)
+    numbers = np.repeat(np.arange(whose.n_people), np.diff(whose.offsets))
+    owners[slice(None) if whose.order is None else whose.order] = numbers
+    extremes: list[tuple[Codes, Codes]] = []
+    start = 0
+    for x, y in table.blocks(*maps):
+        if start + len(x) > whose.n_rows:
+            break
+        for i, (name, rows, norms) in enumerate(sizes.of(x, y)):
+            codes = _codes_of(rows, sizes.bins, norms, name)
+            if len(extremes) == i:
+                shape = whose.n_people, codes.shape[1]
+                extremes.append((np.full(shape, _LEAST, np.int16), np.full(shape, -(_LEAST + 1), np.int16)))
+            kernel.keep_extremes(codes, owners, start, start + len(x), *extremes[i])
+        start += len(x)
+    else:
+        if start == whose.n_rows:
+            return _histograms(extremes, sizes)
+    raise ValueError("groups must have one id a row: X has another number of rows")
+
+
+def _histograms(extremes: list[tuple[Codes, Codes]], sizes: Sizes) -> IntArray:
+    columns = [largest for largest, _ in extremes] + ([extremes[-1][1]] if sizes.entries else [])
+    largest_code = sizes.bins.largest_code
+    found = []
+    for codes in columns:
+        counts = np.zeros((codes.shape[1], sizes.bins.n_bins), np.int64)
+        kernel.count(codes, len(codes), largest_code, counts)
+        found.append(counts)
+    return np.concatenate(found)
