@@ -9,8 +9,8 @@ FEATURES = np.array([[1.0, 0.0], [1.0, 0.5], [0.0, 2.0], [-1.0, 1.0]])
 WEIGHTS = np.array([0.1, 0.4, 0.2, 0.3])
 
 
-def problem(features=None, weights=WEIGHTS, limits=(-0.5, 1.0), horizon=None):
-    return Problem(features, np.asarray(weights, np.float64), ReturnGrid.for_range(*limits), horizon)
+def problem(features=None, weights=WEIGHTS, limits=(-0.5, 1.0), horizon=None, **options):
+    return Problem(features, np.asarray(weights, np.float64), ReturnGrid.for_range(*limits), horizon, **options)
 
 
 def walks(visited, values):

@@ -98,7 +98,9 @@ def expected_squares(name, m, privacy):
     if options["method"] == "sufficient_statistics":
         public = {"epsilon": privacy.epsilon, "delta": privacy.delta, "gamma": GAMMA, "return_range": RANGE}
         scales = PolicyEvaluation.plan(m, N, visited=1.0, weights=weights, **public, **options).scales
-        return VARIANCE / m, float(np.mean(scales["xy"] ** 2 + (scales["xx"] * TRUTH) ** 2)) / (m / N) ** 2
+        # Returns are summed about the middle of their range.
+        above = scales["xx"] * (TRUTH - 0.5 * sum(RANGE))
+        return VARIANCE / m, float(np.mean(scales["xy"] ** 2 + above**2)) / (m / N) ** 2
     problem, printed = Problem(None, weights, ReturnGrid.for_range(*RANGE), None), options["calibration"] != "sound"
     if options["method"] == "lsw":
         statistic, kept = WeightedMeans(problem, m, printed), 1.0

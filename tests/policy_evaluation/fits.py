@@ -35,6 +35,8 @@ def evaluated(method, **parameters):
 
 FITS = {
     "visits": evaluated("sufficient_statistics"),
+    "visits, shrunken": evaluated("sufficient_statistics", shrinkage=True),
+    "visits of states unlike in weight": evaluated("sufficient_statistics", weights=np.arange(1.0, N_STATES + 1.0)),
     "visits with features": evaluated("sufficient_statistics", features=FEATURES),
     "visits with a range of returns": evaluated("sufficient_statistics", horizon=None, return_range=(0.0, 2.0)),
     "DP-LSW": evaluated("lsw"),

@@ -86,7 +86,8 @@ def test_a_shift_of_all_returns_shifts_the_values(method):
     base, shifted = fit(0.0), fit(-4.0)
     # But for grids: 2^-20 of the noise, which is below 1 here.
     assert shifted.value_ == pytest.approx(base.value_ - 4.0, abs=1e-5)
-    assert shifted.offset_ == (0.0 if method == "lsw" else -4.0)
+    offsets = {"lsw": 0.0, "lsl": -4.0, "sufficient_statistics": pytest.approx(base.offset_ - 4.0, abs=1e-5)}
+    assert shifted.offset_ == offsets[method]
 
 
 def test_the_default_range_is_that_of_rewards_discount_and_horizon():
@@ -123,7 +124,8 @@ def test_nothing_but_the_release_depends_on_the_data(method):
     assert seen[0] == seen[1]
 
 
-_DERIVED = {"value_", "coef_", "value_std_", "releases_"}
+# The offset is the pooled return, or public: see the test before.
+_DERIVED = {"value_", "coef_", "offset_", "value_std_", "releases_"}
 
 
 def test_noise_that_depends_on_the_data_has_no_public_deviation():
@@ -250,6 +252,7 @@ def test_the_printed_algorithm_has_its_floor():
     estimator("lsl", 1.0, ridge=1e-3).fit(WALKS)
 
 
+_SUMS = {"method": "sufficient_statistics"}
 BAD = [
     ({"gamma": 0.0}, ValueError, r"gamma must lie in \(0, 1\], got 0.0"),
     ({"gamma": 1.5}, ValueError, r"gamma must lie in \(0, 1\], got 1.5"),
@@ -263,7 +266,7 @@ BAD = [
     ({"ridge": 1.0}, ValueError, "ridge must be None with method='lsw', which has none"),
     ({"delta": 0.0}, ValueError, "delta must be above 0 with method='lsw'.*'sufficient_statistics' takes 0"),
     ({"adjacency": "add_remove"}, ValueError, "adjacency must be 'replace_one' with method='lsw'"),
-    ({"method": "lstd"}, ValueError, "method must be 'lsw' or 'lsl' or 'sufficient_statistics', got 'lstd'"),
+    ({"method": "lstd"}, ValueError, "method must be 'sufficient_statistics' or 'lsw' or 'lsl', got 'lstd'"),
     ({"calibration": "printed"}, ValueError, "calibration must be 'sound' or 'paper' or 'icml'"),
     ({"epsilon": 6.0, "calibration": "paper"}, ValueError, "epsilon must be at most 5 with calibration='paper'"),
     (
@@ -273,6 +276,12 @@ BAD = [
     ),
     ({"block_bounds": (1.0, 1.0)}, ValueError, "block_bounds go with method='sufficient_statistics'"),
     ({"method": "sufficient_statistics", "block_bounds": 1.0}, TypeError, r"block_bounds must be a pair \(xx, xy\)"),
+    ({"shrinkage": 1}, TypeError, "shrinkage must be"),
+    ({"shrinkage": True}, ValueError, "shrinkage goes with method='sufficient_statistics' without features and ridge"),
+    (_SUMS | {"shrinkage": True, "ridge": 1.0}, ValueError, "shrinkage goes with"),
+    (_SUMS | {"shrinkage": True, "features": np.eye(8)}, ValueError, "shrinkage goes with"),
+    (_SUMS | {"shrinkage": True, "block_bounds": (1.0, 1.0)}, ValueError, "shrinkage and block_bounds exclude"),
+    (_SUMS | {"shrinkage": True, "weights": np.arange(8.0)}, ValueError, "shrinkage needs equal weights"),
     ({"return_range": (1.0, 0.0)}, ValueError, "return_range must be finite and increasing"),
     ({"return_range": (0.0, 0.0)}, ValueError, r"return_range must be a pair \(low, high\), low below high"),
     ({"return_range": None, "reward_range": (0.0, math.inf)}, ValueError, "reward_range must be finite"),
@@ -384,3 +393,24 @@ def test_plots_show_what_was_released():
     assert image.get_array().tolist() == smooth.value_.reshape(2, 4).tolist()
     with pytest.raises(ValueError, match="shape must be two numbers whose product is that of the states, 8"):
         smooth.plot(shape=(3, 3))
+
+
+def test_values_are_clipped_to_the_range_of_returns():
+    """Of 3 people at epsilon = .05 most are beyond it, with any method, without clipping."""
+    for method in METHODS:
+        with pytest.warns(UtilityWarning):
+            model = estimator(method, 0.05, ridge=None if method == "lsw" else 1e-3).fit(WALKS[:3])
+        unclipped = model.offset_ + model.coef_
+        assert np.any((unclipped < 0.0) | (unclipped > 1.0))
+        assert model.value_.tolist() == np.clip(unclipped, 0.0, 1.0).tolist()
+
+
+def test_shrinkage_is_of_what_was_released():
+    plain, shrunk = (
+        estimator("sufficient_statistics", 0.5, shrinkage=shrinkage).fit(WALKS[:200]) for shrinkage in (False, True)
+    )
+    for name in ("xx", "xy"):
+        assert np.array_equal(plain.releases_[0].values[name], shrunk.releases_[0].values[name])
+    assert shrunk.ridge_ == 0.0
+    assert not np.array_equal(plain.value_, shrunk.value_)
+    assert np.all(shrunk.value_std_ > 0.0)

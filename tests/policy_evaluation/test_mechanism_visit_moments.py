@@ -15,28 +15,32 @@ from dpfast.privacy import MomentScales, gaussian_mu
 from dpfast.statistics import sufficient_statistics
 
 PRIVACY = Privacy(1.0, 1e-5)
-KINDS = {"diagonal": None, "nonnegative": np.abs(FEATURES), "signed": FEATURES}
+KINDS = {"centered": None, "diagonal": None, "nonnegative": np.abs(FEATURES), "signed": FEATURES}
+DIAGONAL = ("centered", "diagonal")
 
 
-def moments(trajectories, features, **bounds):
-    return sufficient_statistics(
-        trajectories, 1.0, return_range=(-0.5, 1.0), features=features, weights=WEIGHTS, horizon=4, **bounds
-    )
+def public_of(kind, bounds=(None, None)):
+    weights = np.full(4, 0.3) if kind == "centered" else WEIGHTS
+    return problem(KINDS[kind], weights, horizon=4, block_bounds=bounds)
+
+
+def moments(trajectories, kind, bounds=(None, None)):
+    return sufficient_statistics(trajectories, 1.0, **public_of(kind, bounds).visits())
 
 
 def noise_for(kind, privacy, bounds=(None, None), slope=None):
     """As the estimator calibrates it, or for another slope of the coefficients."""
-    public = problem(KINDS[kind], horizon=4)
+    public = public_of(kind, bounds)
     if slope is not None:
         public = type("Sloped", (Problem,), {"usual_slope": slope})(*vars(public).values())
-    return visit_moments(public, privacy, bounds)
+    return visit_moments(public, privacy)
 
 
-def example(kind, **bounds):
+def example(kind):
     rng = np.random.default_rng(0)
     visited = rng.random((60, 4)) < 0.7
     visited[:, 0] = True
-    return moments(walks(visited, rng.uniform(-0.5, 1.0, (60, 4))), KINDS[kind], **bounds)
+    return moments(walks(visited, rng.uniform(-0.5, 1.0, (60, 4))), kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,7 +49,6 @@ def example(kind, **bounds):
 def test_no_neighbour_is_beyond_what_the_noise_is_for(kind, adjacency, bounds):
     rng = np.random.default_rng(0)
     mu = gaussian_mu(*Privacy(1.0, 1e-5).target)
-    declared = dict(zip(("bound_xx", "bound_xy"), bounds, strict=True))
     scales = noise_for(kind, Privacy(1.0, 1e-5, adjacency), bounds).scales
     kept = [0, 1] if adjacency == "replace_one" else [0]
     worst = 0.0
@@ -55,9 +58,9 @@ def test_no_neighbour_is_beyond_what_the_noise_is_for(kind, adjacency, bounds):
 
         def change(parameters, visited=visited):
             values = parameters.reshape(3, 4)
-            one, other = (moments(walks(visited[k], values[k]), KINDS[kind], **declared) for k in (kept, [0, 2]))
+            one, other = (moments(walks(visited[k], values[k]), kind, bounds) for k in (kept, [0, 2]))
             if adjacency == "add_remove":
-                other = moments(walks(visited[[0, 2]], values[[0, 2]]), KINDS[kind], **declared)
+                other = moments(walks(visited[[0, 2]], values[[0, 2]]), kind, bounds)
             return math.hypot(
                 np.linalg.norm(one.xx - other.xx) / scales["xx"], np.linalg.norm(one.xy - other.xy) / scales["xy"]
             )
@@ -66,10 +69,11 @@ def test_no_neighbour_is_beyond_what_the_noise_is_for(kind, adjacency, bounds):
     assert 0.1 * mu < worst <= mu
 
 
-def test_a_whole_trajectory_that_goes_takes_all_that_the_noise_is_for():
+@pytest.mark.parametrize("kind", DIAGONAL)
+def test_a_whole_trajectory_that_goes_takes_all_that_the_noise_is_for(kind):
     """Of one that visits every state with the largest return, under add/remove."""
-    scales = noise_for("diagonal", Privacy(1.0, 1e-5, "add_remove")).scales
-    alone = moments(walks(np.ones((1, 4), bool), np.ones((1, 4))), None)
+    scales = noise_for(kind, Privacy(1.0, 1e-5, "add_remove")).scales
+    alone = moments(walks(np.ones((1, 4), bool), np.ones((1, 4))), kind)
     moved = math.hypot(np.linalg.norm(alone.xx) / scales["xx"], np.linalg.norm(alone.xy) / scales["xy"])
     assert moved == pytest.approx(gaussian_mu(*PRIVACY.target), rel=1e-6)
 
@@ -83,7 +87,7 @@ def test_gaussian_noise_has_its_law(kind):
     xx = np.array([release.values["xx"] for release in releases]) - sums.xx
     xy = np.array([release.values["xy"] for release in releases]) - sums.xy
     samples = {"xy": xy / calibration.scales["xy"]}
-    if kind == "diagonal":
+    if kind in DIAGONAL:
         samples["xx"] = xx / calibration.scales["xx"]
     else:
         assert np.array_equal(xx, xx.transpose(0, 2, 1))
@@ -106,7 +110,7 @@ def test_l2_laplace_noise_has_its_law(kind):
     sums = example(kind)
     calibration = noise_for(kind, Privacy(1.0))
     stretch = round(math.log2(calibration.scales["xx"] / calibration.scales["xy"]))
-    upper = (slice(None),) if kind == "diagonal" else np.triu_indices(2)
+    upper = (slice(None),) if kind in DIAGONAL else np.triu_indices(2)
     radii, entries = [], []
     for seed in range(700):
         release = calibration.release(sums, noise.SeededSource(seed), "test")
@@ -126,11 +130,16 @@ def test_the_solution_is_that_of_ridge_regression(kind):
     sums = example(kind)
     calibration = replace(noise_for(kind, PRIVACY), deviations=MomentScales(xx=1e-9, xy=1e-9), off_diagonal=1e-9)
     release = calibration.release(sums, noise.SeededSource(0), "test")
-    solution = solve(release, calibration.noise, KINDS[kind], 0.7)
-    xx = np.diag(sums.xx) if kind == "diagonal" else sums.xx
-    assert solution.coef == pytest.approx(linalg.solve(xx + 0.7 * np.eye(len(xx)), sums.xy), rel=1e-6)
+    solution = solve(release, calibration.noise, public_of(kind), 0.7)
+    xx, xy = (np.diag(sums.xx) if kind in DIAGONAL else sums.xx), sums.xy
+    if kind == "centered":
+        # Of what is above the pooled return.
+        pooled = xy.sum() / sums.xx.sum()
+        assert solution.offset == pytest.approx(sums.origin + pooled, rel=1e-6)
+        xy = xy - pooled * sums.xx
+    assert solution.coef == pytest.approx(linalg.solve(xx + 0.7 * np.eye(len(xx)), xy), rel=1e-6)
     assert solution.ridge == 0.7
-    assert solve(release, calibration.noise, KINDS[kind], None).ridge < 1e-4
+    assert solve(release, calibration.noise, public_of(kind), None).ridge < 1e-4
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -141,10 +150,10 @@ def test_the_deviation_of_values_is_that_of_repeated_releases(kind):
     calibration = replace(noise_for(kind, PRIVACY), deviations=deviations, off_diagonal=0.02 * math.sqrt(0.5))
     phi = np.eye(4) if features is None else features
     solutions = [
-        solve(calibration.release(sums, noise.SeededSource(seed), "test"), calibration.noise, features, 0.5)
+        solve(calibration.release(sums, noise.SeededSource(seed), "test"), calibration.noise, public_of(kind), 0.5)
         for seed in range(1000)
     ]
-    values = np.array([phi @ solution.coef for solution in solutions])
+    values = np.array([solution.offset + phi @ solution.coef for solution in solutions])
     stated = np.mean([solution.value_std for solution in solutions], axis=0)
     assert np.std(values, axis=0) == pytest.approx(stated, rel=5.0 / math.sqrt(2000.0))
 
@@ -159,16 +168,17 @@ def test_means_and_moments_count_alike():
     """The released diagonal and the smooth release speak of the same visits and returns."""
     visited, values = np.ones((3, 4), bool), np.full((3, 4), 0.25)
     returns = summed(walks(visited, values), problem())
-    sums = moments(walks(visited, values), None)
+    sums = moments(walks(visited, values), "diagonal")
     assert sums.xx == pytest.approx(WEIGHTS * returns.counts, rel=1e-8)
-    assert sums.xy == pytest.approx(WEIGHTS * (returns.sums - sums.low * returns.counts), rel=1e-8)
+    assert sums.xy == pytest.approx(WEIGHTS * (returns.sums - sums.origin * returns.counts), rel=1e-8)
 
 
 @pytest.mark.parametrize("slope", [1e-4, 0.5, 1e4])
-def test_a_joint_draw_is_calibrated_for_sums_as_they_are_stretched(slope):
+@pytest.mark.parametrize("kind", DIAGONAL)
+def test_a_joint_draw_is_calibrated_for_sums_as_they_are_stretched(kind, slope):
     """A whole trajectory comes: both sums, stretched, move by epsilon times the joint scale, and no more."""
-    calibration = noise_for("diagonal", Privacy(1.0, 0.0, "add_remove"), slope=slope)
+    calibration = noise_for(kind, Privacy(1.0, 0.0, "add_remove"), slope=slope)
     stretch = round(math.log2(calibration.scales["xx"] / calibration.scales["xy"]))
-    alone = moments(walks(np.ones((1, 4), bool), np.ones((1, 4))), None)
+    alone = moments(walks(np.ones((1, 4), bool), np.ones((1, 4))), kind)
     moved = math.hypot(np.linalg.norm(alone.xx), np.linalg.norm(alone.xy) * 2.0**stretch)
     assert 1.0 - 1e-6 < moved / calibration.joint_scale <= 1.0

@@ -9,6 +9,7 @@ from neighbours import climb
 from reference.trajectories import diagonal_moments, episodes_of, first_visits, to_unit
 
 from dpfast.privacy import MomentScales, block_moment_mu
+from dpfast.privacy.visit_moments import VisitLimits, visit_moment_mu
 from dpfast.statistics import ReturnGrid, Trajectories, first_visit_returns, gram, sufficient_statistics
 
 RANGE = (-1.0, 2.5)
@@ -55,7 +56,7 @@ def test_diagonal_sums_equal_the_twin(bounds):
         expected = np.sum([block[place] for block in blocks], axis=0)
         np.testing.assert_allclose(sums, expected, atol=n * unit * largest, rtol=1e-9)
     assert found.n_trajectories == n
-    assert found.low == -1.0
+    assert found.origin == -1.0
 
 
 def test_unclipped_diagonals_are_the_counts_times_the_weights():
@@ -169,6 +170,69 @@ def test_no_neighbour_is_beyond_the_joint_bound(kind, seed):
     assert 0.5 * mu <= worst <= mu
 
 
+CENTERED = {"return_range": RANGE, "horizon": HORIZON, "weights": np.full(N_STATES, 0.3), "centered": True}
+
+
+def test_centered_sums_are_those_about_the_middle_of_the_range():
+    trajectories = random_trajectories(7)
+    found = sufficient_statistics(trajectories, 0.9, **CENTERED)
+    returns = first_visit_returns(trajectories, 0.9, return_range=RANGE, horizon=HORIZON)
+    assert found.origin == pytest.approx(0.75, abs=1e-8)
+    np.testing.assert_allclose(found.xx, 0.3 * returns.counts, rtol=1e-8)
+    np.testing.assert_allclose(found.xy, 0.3 * (returns.sums - found.origin * returns.counts), atol=1e-7)
+    assert not found.nonnegative
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.0, 1.0 / 7.0, 1e-5])
+@pytest.mark.parametrize("limits", [RANGE, (0.0, 1.0), (-1.0 / 3.0, 0.1), (-200.0, 0.0)])
+def test_no_entry_of_a_centered_trajectory_is_beyond_its_limits_and_the_ends_reach_them(weight, limits):
+    options = {"return_range": limits, "weights": np.full(2, weight), "horizon": 1, "centered": True}
+    low, high = limits
+    returns = np.concatenate([[low - 9.0, high + 9.0], np.random.default_rng(0).uniform(low, high, 50)])
+    entries = []
+    for value in returns:
+        one = sufficient_statistics(Trajectories([0], [value], [0, 1], 2), 0.5, **options)
+        assert exact(one.exact_xx) == [Fraction(one.public.block.visit), 0]
+        entries.append(exact(one.exact_xy)[0])
+    block = one.public.block
+    assert (min(entries), max(entries)) == (entries[0], entries[1])
+    assert float(entries[1] - entries[0]) == block.width >= entries[1] - entries[0]
+    assert float(max(entries[1], -entries[0])) == block.reach
+
+
+@pytest.mark.parametrize("horizon", [1, 3, 5])
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_no_neighbour_is_beyond_the_centered_bound_which_is_attained(horizon, adjacency):
+    """Random pairs never are; of those with returns at an end some are at it, whichever corner is the worst."""
+    rng = np.random.default_rng(horizon)
+    options = CENTERED | {"horizon": horizon}
+    pairs = []
+    for _ in range(400):
+        states = [rng.permutation(N_STATES)[: rng.integers(1, horizon + 1)] for _ in range(2)]
+        # A reward for which the returns, undiscounted, are as given.
+        ends = rng.choice([-1.0, 2.5], 2) if rng.random() < 0.7 else rng.uniform(-3, 3, 2)
+        pair = []
+        for visited, end in zip(states, ends, strict=True):
+            rewards = np.zeros(len(visited))
+            rewards[-1] = end
+            pair.append(
+                sufficient_statistics(Trajectories(visited, rewards, [0, len(visited)], N_STATES), 1.0, **options)
+            )
+        pairs.append(pair)
+    limits = pairs[0][0].bounds
+    assert isinstance(limits, VisitLimits)
+    for xx in (0.05, 0.3, 5.0):
+        scales = MomentScales(xx=xx, xy=1.0)
+        mu = visit_moment_mu(scales, limits, adjacency=adjacency)
+        worst = 0.0
+        for one, other in pairs:
+            away = (0.0, 0.0) if adjacency == "add_remove" else (other.xx, other.xy)
+            moved = math.hypot(np.linalg.norm(one.xx - away[0]) / xx, np.linalg.norm(one.xy - away[1]))
+            worst = max(worst, moved)
+        assert mu * (1.0 - 1e-9) < worst * (1.0 + 1e-6)
+        assert worst <= mu
+
+
 def test_the_joint_bound_is_attained():
     """Trajectories of disjoint states with the largest returns: both sums are orthogonal."""
     pair = [Trajectories([s], [9.0], [0, 1], 2) for s in (0, 1)]
@@ -206,6 +270,10 @@ def test_the_joint_bound_of_signed_features_is_attained():
         ({"features": np.zeros((5, 2))}, ValueError, "features must not all be 0"),
         ({"bound_xx": 0.0}, ValueError, "bound_xx must be positive"),
         ({"bound_xy": math.inf}, ValueError, "bound_xy must be positive"),
+        ({"centered": True, "features": np.eye(5)}, ValueError, "centered sums have no features"),
+        ({"centered": True, "bound_xx": 1.0}, ValueError, "centered sums have no features and no bounds"),
+        ({"centered": True, "weights": [1.0, 2, 1, 1, 1]}, ValueError, "centered sums need equal weights"),
+        ({"centered": 1}, TypeError, "centered must be"),
         ({"trajectories": []}, ValueError, "at least one block"),
         ({"trajectories": 3}, TypeError, "Trajectories"),
         (

@@ -38,6 +38,8 @@ class Rows:
     #: Between the rows of neighbours, where not all are within the bounds; and between their outcomes.
     cosines: FloatArray = field(default_factory=lambda: np.cos(_ANGLES))
     signs: tuple[float, ...] = (-1.0, 1.0)
+    #: Length of all outcomes of a row.
+    outcome: float = 1.0
     #: Outcomes of one length in all; where there are several, each has a release of its own, of the scales recorded.
     n_outcomes: int = 1
     #: Recorded noise off the diagonal of X'X in units of that on it.
@@ -67,7 +69,7 @@ class Rows:
             # Within the box a row's direction matters too: axes, or corners.
             corner = np.full(2, math.sqrt(0.5))
             x, other = self.length * (np.eye(2) if cosine == 0.0 else np.array([corner, cosine * corner]))
-        y = np.full(self.n_outcomes, math.sqrt(1.0 / self.n_outcomes))
+        y = np.full(self.n_outcomes, self.outcome * math.sqrt(1.0 / self.n_outcomes))
         first = np.tile(x + self.center, (self.copies, 1)), np.tile(y, (self.copies, 1))
         second = np.tile(other + self.center, (self.copies, 1)), np.tile(sign * y, (self.copies, 1))
         if adjacency == "replace_one":

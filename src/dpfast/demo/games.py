@@ -76,7 +76,6 @@ def _play(game: Game) -> PolicyEvaluation:
             game.title,
             Trajectories(*flat),
             truth,
-            method="sufficient_statistics",
             return_range=game.return_range,
             horizon=game.horizon,
         )

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, GaussianShift, claimed, claims, probe
-from dpfast.attack.turned_rows import Rows, shifted_attack
+from dpfast.attack.turned_rows import Rows, Table, shifted_attack
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.estimator import PolicyEvaluation
 from dpfast.privacy import Privacy
@@ -91,23 +91,32 @@ def _visit_attack(privacy: Privacy, *, tabular: bool) -> Attack:
     """
     options: dict[str, Any] = {"gamma": _GAMMA, "return_range": (0.0, 1.0), "horizon": 1, "weights": np.ones(2)}
     options |= {"method": "sufficient_statistics", "ridge": 1.0} | claimed(privacy)
-    rows = Rows("sums of visits and returns", {"nonnegative": True}, cosines=np.zeros(1), signs=(1.0,), diagonal=True)
+    rows = Rows(
+        "sums of visits and returns",
+        {"nonnegative": True},
+        cosines=np.zeros(1),
+        signs=(1.0,),
+        diagonal=True,
+        # Counted from the middle of the range.
+        outcome=0.5,
+    )
     if not tabular:
         # Of persons who collect as much, features at this angle move both sums most.
-        record = probe(lambda: _visits(PolicyEvaluation(features=_pair(-0.5), **options), _pair(-0.5)))
+        record = probe(lambda: _visits(PolicyEvaluation(features=_pair(-0.5), **options), (_pair(-0.5), np.ones(2))))
         cosine = -min(1.0, 0.5 * (record.scales["xx"] / record.scales["xy"]) ** 2)
         rows = Rows("sums of visits and returns with features", cosines=np.array([cosine]), signs=(1.0,))
         options["features"] = np.vstack([table[0] for table in rows.tables(cosine, 1.0, "replace_one")])
     estimator = PolicyEvaluation(**options)
-    return shifted_attack(rows, privacy.adjacency, lambda table: _visits(estimator, table[0]), estimator)
+    return shifted_attack(rows, privacy.adjacency, lambda table: _visits(estimator, table), estimator)
 
 
 def _pair(cosine: float) -> FloatArray:
     return np.array([[1.0, 0.0], [cosine, math.sqrt(1.0 - cosine**2)]])
 
 
-def _visits(estimator: PolicyEvaluation, visited: FloatArray) -> Release:
-    """Fit visitors of one state each, told by its features."""
+def _visits(estimator: PolicyEvaluation, table: Table) -> Release:
+    """Fit visitors of one state each, told by its features, who all collect the most there is."""
+    visited, _ = table
     features = np.eye(2) if estimator.features is None else np.asarray(estimator.features)
     states = np.argmax(visited @ features.T, axis=1)
     walks = Trajectories(states, np.ones(len(states)), np.arange(len(states) + 1), 2)

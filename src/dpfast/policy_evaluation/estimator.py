@@ -50,7 +50,7 @@ from dpfast.statistics.visits import checked_of_states, checked_weights
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Method = Literal["lsw", "lsl", "sufficient_statistics"]
+Method = Literal["sufficient_statistics", "lsw", "lsl"]
 
 # What features, weights and ridge may be, lest their squares leave the range of floats.
 _SIZES = 1e-50, 1e50
@@ -93,17 +93,22 @@ class PolicyEvaluation(PrivateEstimator):
     horizon : int, optional
         Most recorded states of a trajectory, a terminal one included; longer trajectories are cut. The fewer states one
         can visit, the less noise.
-    method : {"lsw", "lsl", "sufficient_statistics"}, default "lsw"
-        "lsw" fits mean first-visit returns, weighted by state; "lsl" is ridge regression over trajectories; both with
-        noise of data-dependent size [1]_. "sufficient_statistics" releases the normal equations with noise of public
-        size: better where epsilon is large or data many, and where states are visited unevenly.
+    method : {"sufficient_statistics", "lsw", "lsl"}, default "sufficient_statistics"
+        "sufficient_statistics" releases sums per state (with features, normal equations) with noise of public size: the
+        error of a state falls with its own visits. "lsw" fits mean first-visit returns, weighted by state, and "lsl" is
+        ridge regression over trajectories, both with noise of data-dependent size [1]_: "lsw" is better where every
+        state that has a weight is visited often, and useless where one is not.
     weights : array_like of shape (n_states,), optional
         w for "lsw" (what the error in each state counts), rho for the others; public, nonnegative. Default: equal,
         adding up to 1.
     ridge : float, optional
         The paper's lambda, positive: lambda/(2 m) is added to the m trajectories' mean Phi' G Phi. Default: for "lsl"
         one that grows like sqrt(m), for "sufficient_statistics" what the known noise asks for, and 0 where epsilon is
-        ``inf``. "lsw" has none.
+        ``inf``. "lsw" has none. Values are drawn to `offset_` by it.
+    shrinkage : bool, default False
+        Draw every value towards the pooled return by as much as its own noise asks for (empirical Bayes), in place of
+        one ridge for all: for sums per state, that is "sufficient_statistics" without features and with equal weights.
+        The error is less on average over states; that of one that is unlike the others may be more.
     block_bounds : tuple of float, optional
         For "sufficient_statistics": Frobenius norms (xx, xy) of one trajectory's part in the normal equations, public;
         larger ones are scaled. Default: what weights, features, range and horizon allow.
@@ -118,16 +123,18 @@ class PolicyEvaluation(PrivateEstimator):
     Attributes
     ----------
     value_ : ndarray of shape (n_states,)
-        Value of each state; not clipped to the range of returns, lest the noise shift it to one side.
+        Value of each state, clipped to the range of returns: a mean of returns lies there, so a value beyond comes
+        nearer to what it estimates by it, at the cost of leaning inwards by the noise near an end of the range.
     coef_ : ndarray of shape (n_features,)
-        Coefficients: `value_` is `offset_` plus the features times them.
+        Coefficients: `value_` is `offset_` plus the features times them, clipped.
     offset_ : float
-        The lower end of the range for "lsl" and "sufficient_statistics", which fit what is above it; else 0.
+        What the fit is above: the pooled return of all visits for sums per state, the lower end of the range for "lsl"
+        and for normal equations; else 0.
     value_std_ : ndarray of shape (n_states,)
         Standard deviation of `value_` from the privacy noise alone (first order), where its law is public: for
         "sufficient_statistics" only.
     ridge_ : float
-        The lambda used; 0 for "lsw".
+        The lambda used; 0 for "lsw" and with shrinkage.
     releases_, privacy_spent_
         As for every estimator.
 
@@ -155,9 +162,10 @@ class PolicyEvaluation(PrivateEstimator):
     return_range: tuple[float, float] | None = None
     reward_range: tuple[float, float] = (0, 1)
     horizon: int | None = None
-    method: Method = "lsw"
+    method: Method = "sufficient_statistics"
     weights: ArrayLike | None = None
     ridge: float | None = None
+    shrinkage: bool = False
     block_bounds: tuple[float, float] | None = None
     calibration: Constants = "sound"  # type: ignore[assignment]
 
@@ -301,6 +309,11 @@ class PolicyEvaluation(PrivateEstimator):
         self._grid()
         if self.ridge is not None:
             self._check_ridge()
+        shrunk = check.boolean("shrinkage", self.shrinkage)
+        if shrunk and (self.method != "sufficient_statistics" or self.features is not None or self.ridge is not None):
+            raise ValueError("shrinkage goes with method='sufficient_statistics' without features and ridge")
+        if shrunk and self.block_bounds is not None:
+            raise ValueError("shrinkage and block_bounds exclude each other")
         if self.method == "sufficient_statistics":
             if self.calibration != "sound":
                 raise ValueError(f"calibration must be 'sound' with method={self.method!r}, which no paper prints")
@@ -357,7 +370,10 @@ class PolicyEvaluation(PrivateEstimator):
             weights = np.full(n_states, 1.0 / n_states)
         else:
             weights = checked_weights(self.weights, n_states, _SIZES)
-        return Problem(table, weights, self._grid(), self.horizon)
+        problem = Problem(table, weights, self._grid(), self.horizon, self._block_bounds())
+        if self.shrinkage and not problem.centered:
+            raise ValueError("shrinkage needs equal weights")
+        return problem
 
     def _opened(self, trajectories: Any) -> tuple[_Public, Iterator[Trajectories]]:
         """Look at the states of the first block, and put it back."""
@@ -375,7 +391,7 @@ class PolicyEvaluation(PrivateEstimator):
     def _mechanism(self, problem: Problem, privacy: Privacy, m: int) -> Mechanism:
         """Calibrate for m trajectories; noise of public size is the same for all numbers of them."""
         if self.method == "sufficient_statistics":
-            return visit_moments(problem, privacy, self._block_bounds())
+            return visit_moments(problem, privacy)
         return DataDependentGaussian.calibrate(privacy, self._statistic(problem, privacy, m), self.calibration)
 
     def _statistic(self, problem: Problem, privacy: Privacy, m: int) -> Statistic:
@@ -396,8 +412,7 @@ class PolicyEvaluation(PrivateEstimator):
         sums: SufficientStatistics | FirstVisitReturns
         if self.method == "sufficient_statistics":
             mechanism = self._mechanism(problem, privacy, 1)
-            public_options = problem.visits(self._block_bounds())
-            sums = sufficient_statistics(data, self.gamma, **public_options, n_threads=self.n_threads)
+            sums = sufficient_statistics(data, self.gamma, **problem.visits(), n_threads=self.n_threads)
         else:
             # Refuse what is known to fail before the data is summed.
             self._statistic(problem, privacy, 1)
@@ -417,8 +432,8 @@ class PolicyEvaluation(PrivateEstimator):
         problem, (release,) = public.problem, releases
         if isinstance(mechanism, JointMoments):
             penalty = None if self.ridge is None else 0.5 * self.ridge
-            solution = solve(release, mechanism.noise, problem.features, penalty)
-            fitted = _attributes(public, solution.coef, problem.grid.low, 2.0 * solution.ridge)
+            solution = solve(release, mechanism.noise, problem, penalty, self.shrinkage)
+            fitted = _attributes(public, solution.coef, solution.offset, 2.0 * solution.ridge)
             return fitted | {"value_std_": solution.value_std}
         statistic = mechanism.statistic
         coef = statistic.coefficients(release.values["coordinates"])
@@ -429,7 +444,8 @@ class PolicyEvaluation(PrivateEstimator):
         returns = first_visit_returns(data, self.gamma, horizon=self.horizon, n_threads=self.n_threads)
         ridge = 0.0 if self.ridge is None else float(self.ridge)
         coef = _least_squares(public.problem, returns, ridge, by_state=self.method == "lsw")
-        return Solved((self._exact_release({"coef": coef}),), _attributes(public, coef, 0.0, ridge))
+        fitted = _attributes(public, coef, 0.0, ridge, clipped=False)
+        return Solved((self._exact_release({"coef": coef}),), fitted)
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         n_states = max(1, len(self.value_))
@@ -444,8 +460,12 @@ class PolicyEvaluation(PrivateEstimator):
         check.nonnegative("ridge_", self.ridge_)
 
 
-def _attributes(public: _Public, coef: FloatArray, offset: float, ridge: float) -> dict[str, Any]:
-    values = public.problem.values(coef) + offset
+def _attributes(
+    public: _Public, coef: FloatArray, offset: float, ridge: float, *, clipped: bool = True
+) -> dict[str, Any]:
+    values, grid = public.problem.values(coef) + offset, public.problem.grid
+    if clipped:
+        values = np.clip(values, grid.low, grid.high)
     return {"coef_": coef, "value_": values, "offset_": offset, "ridge_": ridge, "_states": public.states}
 
 

@@ -16,7 +16,9 @@ that it visited or now visits. What is released, and how far it moves (Balle, Go
   phi as `dpfast.statistics.smooth_sensitivity_lsl` has it. The print divides by lambda - ||Phi||**2 max(rho) instead.
 - A = sum of rho_s phi_s phi_s' and b = sum of rho_s phi_s F_s over trajectories and the states each visits
   (`dpfast.statistics.sufficient_statistics`), as moments of people who own a row for each state they visit
-  (`dpfast.releases.moments`), with noise of public size (`visit_moments`).
+  (`dpfast.releases.moments`), with noise of public size (`visit_moments`). Where every state has a feature and all have
+  one weight, returns are counted from the middle of their range, and the noise is what `dpfast.privacy.visit_moments`
+  proves for two people who visit K of S states each.
 
 The first two are computed in floating point, from exact sums; `tau` bounds the Euclidean distance to the exact
 statistic of those sums, for any data, and enters the noise. u is 2**-53 and ``gamma_n = n u``, up to a factor that
@@ -42,6 +44,7 @@ from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.data_dependent import SLACK
 from dpfast.releases.moments import DeclaredPeople, JointMoments
 from dpfast.solvers.ridge import MomentNoise, NoisyMoments, automatic_diagonal_ridge, ridge_from_moments
+from dpfast.solvers.state_values import ridge_values, shrunken_values
 from dpfast.statistics import FirstVisitReturns, ReturnGrid, smooth_sensitivity, smooth_sensitivity_lsl
 from dpfast.statistics.visits import visit_bounds
 
@@ -62,6 +65,14 @@ class Problem:
     grid: ReturnGrid
     #: Most states that a trajectory visits.
     horizon: int | None
+    #: Norms that one trajectory's part in the sums is scaled onto, of A and of b.
+    block_bounds: tuple[float | None, float | None] = (None, None)
+
+    @property
+    def centered(self) -> bool:
+        """Whether returns are summed about the middle of their range: states alike, each with a feature."""
+        alike = self.features is None and self.block_bounds == (None, None)
+        return alike and bool(np.all(self.weights == self.weights[0]))
 
     @property
     def n_states(self) -> int:
@@ -96,6 +107,8 @@ class Problem:
     @property
     def usual_slope(self) -> float:
         """Root mean square of the coefficients of returns spread evenly over their range."""
+        if self.centered:
+            return self.grid.width / math.sqrt(12.0)
         if self.features is None:
             return self.grid.width / math.sqrt(3.0)
         return self.grid.width / math.sqrt(3.0 * float(np.mean(self.squared_features)) / self.n_features)
@@ -110,12 +123,12 @@ class Problem:
         """Guess the eigenvalues of Phi' G Phi, summed over m trajectories: their mean."""
         return float(self.weights * self.usual_counts(m, visited) @ self.squared_features) / self.n_features
 
-    def visits(self, block_bounds: tuple[float | None, float | None]) -> dict[str, Any]:
+    def visits(self) -> dict[str, Any]:
         """Return what `sufficient_statistics` sums trajectories by."""
-        xx, xy = block_bounds
+        xx, xy = self.block_bounds
         limits = self.grid.low, self.grid.high
         public = {"features": self.features, "weights": self.weights, "horizon": self.horizon}
-        return public | {"return_range": limits, "bound_xx": xx, "bound_xy": xy}
+        return public | {"return_range": limits, "bound_xx": xx, "bound_xy": xy, "centered": self.centered}
 
     def values(self, coefficients: FloatArray) -> FloatArray:
         """Return the features times the coefficients."""
@@ -349,9 +362,9 @@ def usual_ridge(problem: Problem, m: int, privacy: Privacy, printed: bool = Fals
     return ridge + problem.floor * SLACK if printed else ridge
 
 
-def visit_moments(problem: Problem, privacy: Privacy, block_bounds: tuple[float | None, float | None]) -> JointMoments:
+def visit_moments(problem: Problem, privacy: Privacy) -> JointMoments:
     """Return the least noise for A and b, weighted by what it does to the residual b - A theta, by public numbers."""
-    public = visit_bounds(problem.n_states, **problem.visits(block_bounds))
+    public = visit_bounds(problem.n_states, **problem.visits())
     return JointMoments.calibrate(
         privacy,
         public.radii,
@@ -366,26 +379,36 @@ def visit_moments(problem: Problem, privacy: Privacy, block_bounds: tuple[float 
 class Solution(NamedTuple):
     """What follows from a release of A and b."""
 
-    #: Coefficients, of returns less the lower end of their range.
+    #: Coefficients, of returns less the offset.
     coef: FloatArray
     #: First-order standard deviation of the values from the noise alone, (n_states,).
     value_std: FloatArray
     #: What was added to the diagonal of A.
     ridge: float
+    #: What coefficients are above: the lower end of the range, or the pooled return.
+    offset: float
 
 
-def solve(release: Release, noisy: MomentNoise, features: FloatArray | None, ridge: float | None) -> Solution:
+def solve(
+    release: Release, noisy: MomentNoise, problem: Problem, ridge: float | None, shrinkage: bool = False
+) -> Solution:
     """Solve for the coefficients: post-processing; the ridge is by default what the known noise asks for."""
-    xx, xy = release.values["xx"], release.values["xy"]
-    if features is not None:
+    xx, xy, grid = release.values["xx"], release.values["xy"], problem.grid
+    if problem.centered:
+        middle = grid.middle
+        limits = grid.low - middle, grid.top - middle
+        found = shrunken_values(xx, xy, noisy, limits) if shrinkage else ridge_values(xx, xy, noisy, limits, ridge)
+        return Solution(found.above, found.deviation, found.ridge, middle + found.pooled)
+    if problem.features is not None:
         fit = ridge_from_moments(NoisyMoments(xx, xy.reshape(-1, 1), noisy), ridge)
-        return Solution(fit.coef[0], _value_std(xx, fit.coef[0], features, fit.ridge, noisy), fit.ridge)
+        std = _value_std(xx, fit.coef[0], problem.features, fit.ridge, noisy)
+        return Solution(fit.coef[0], std, fit.ridge, grid.low)
     penalty = automatic_diagonal_ridge(xx, xy, noisy) if ridge is None else ridge
     visits = np.maximum(xx, 0.0) + penalty
     coef, std = np.zeros_like(xy), np.zeros_like(xy)
     np.divide(xy, visits, out=coef, where=visits > 0.0)
     np.divide(np.hypot(noisy.cross, noisy.diagonal * coef), visits, out=std, where=visits > 0.0)
-    return Solution(coef, std, penalty)
+    return Solution(coef, std, penalty, grid.low)
 
 
 def _value_std(xx: FloatArray, coef: FloatArray, features: FloatArray, ridge: float, noisy: MomentNoise) -> FloatArray:

@@ -45,6 +45,7 @@ from dpfast.privacy.laplace import l2_laplace_scale
 from dpfast.privacy.law import Law, coordinate_deviation, law_for
 from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
+from dpfast.privacy.visit_moments import VisitLimits, visit_moment_mu, visit_moment_scales
 from dpfast.releases.mechanism import draw
 from dpfast.releases.printed import printed
 from dpfast.solvers.ridge import MomentNoise, NoisyMoments
@@ -63,7 +64,7 @@ class DeclaredPeople:
     """
 
     unit: PersonUnit
-    bounds: BlockBounds | None
+    bounds: BlockBounds | VisitLimits | None
     #: Whose data the noise then protects, as a release records it: a trajectory's rows are one row.
     counted_as: Unit = "person"
 
@@ -432,6 +433,10 @@ def _bounds(
     A block beyond its bounds has its rows, integers on the grid, scaled by one factor below 1 and rounded: no entry of
     them grows, so they stay within the rows' own bounds, and what holds for the rows holds too. Diagonals have no rows.
     """
+    if people is not None and isinstance(people.bounds, VisitLimits):
+        # What is known state by state says more than any norm.
+        limits = (people.bounds,)
+        return [_Bound(visit_moment_scales, visit_moment_mu, limits, {"adjacency": privacy.adjacency})]
     options: dict[str, Any] = {"adjacency": privacy.adjacency, "nonnegative": nonnegative}
     table = options | {"n_features": shape[0], "n_outcomes": shape[1]}
     if people is None:

@@ -100,6 +100,16 @@ class ReturnGrid:
         return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, -math.inf)
 
     @property
+    def middle_units(self) -> int:
+        """Units of about the middle of the range."""
+        return self.largest // 2
+
+    @property
+    def middle(self) -> float:
+        """That point, rounded once to the nearest float."""
+        return float(Fraction(self.low) + Fraction(self.middle_units) / Fraction(2) ** self.exponent)
+
+    @property
     def mean_error(self) -> float:
         """Proved bound on the distance of `FirstVisitReturns.means` from the exact means, of any state and data."""
         # Conversion, quotient and, unless low is 0, the sum err by 2^-53 of at most the width, the width and the range.

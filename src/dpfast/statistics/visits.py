@@ -9,6 +9,11 @@ Without features A is diagonal, and only its diagonal is summed, at the cost of 
 on grids of their own, scaled by one factor and rounded to nearest. Neither has a negative entry, so two are at most
 sqrt(||A||**2 + ||A'||**2) apart, and ``block_moment_mu(..., nonnegative=True)`` applies. No product structure is needed
 for that, so rounding A and b separately is allowed; what holds for people's rows is not used, as there are none.
+
+States of one weight may be summed with returns about the middle of the range (`centered`): then a trajectory adds one
+integer to the count of every state it visits, and to its returns an integer between two others. Both ends are what the
+kernel gives for the least and the largest return, as it is monotone in the return: `dpfast.privacy.visit_moments` has
+the calibration.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.privacy import rounding
 from dpfast.privacy.block_moments import BlockBounds
+from dpfast.privacy.visit_moments import VisitLimits
 from dpfast.statistics.accumulator import GramAccumulator, PersonAccumulator
 from dpfast.statistics.gram import person_block_bounds, rounded_bound
 from dpfast.statistics.person_unit import PersonUnit
@@ -52,8 +58,8 @@ _SUM_ROUND_UP = 1.0 + 2.0**-30
 class VisitBounds:
     """What one trajectory may add to sums over visits, from public numbers alone: what to calibrate noise with."""
 
-    #: Norms of its A, b and weighted returns as they are summed.
-    block: BlockBounds
+    #: Norms of its A, b and weighted returns as they are summed; with returns about the middle, entries state by state.
+    block: BlockBounds | VisitLimits
     #: Whether no A and no b can have a negative entry.
     nonnegative: bool
     #: Whether A is known to be diagonal, and summed so.
@@ -74,11 +80,11 @@ class SufficientStatistics:
     exact_xx : FixedPoint
         Sum of A: (n_features, n_features), or its diagonal (n_states,) without features.
     exact_xy : FixedPoint
-        Sum of b, of returns less `low`: (n_features,) or (n_states,).
+        Sum of b, of returns less `origin`: (n_features,) or (n_states,).
     n_trajectories : int
         How many there are.
-    low : float
-        The lower end of the range of returns.
+    origin : float
+        What returns are counted from: the lower end of their range, or about its middle.
     public : VisitBounds
         What one trajectory may add: what to calibrate with.
     """
@@ -86,12 +92,12 @@ class SufficientStatistics:
     exact_xx: FixedPoint
     exact_xy: FixedPoint
     n_trajectories: int
-    low: float
+    origin: float
     public: VisitBounds
 
     @property
-    def bounds(self) -> BlockBounds:
-        """Norms of one trajectory's A, b and weighted returns as they were summed."""
+    def bounds(self) -> BlockBounds | VisitLimits:
+        """What one trajectory may add: norms of its A, b and weighted returns, or its entries state by state."""
         return self.public.block
 
     @property
@@ -130,6 +136,7 @@ def sufficient_statistics(
     horizon: int | None = None,
     bound_xx: float | None = None,
     bound_xy: float | None = None,
+    centered: bool = False,
     n_threads: int | None = None,
 ) -> SufficientStatistics:
     """Sum ``rho_s phi_s phi_s'`` and ``rho_s phi_s F_s`` over trajectories and the states each visits. **Not private**.
@@ -147,12 +154,15 @@ def sufficient_statistics(
     bound_xx, bound_xy : float, optional
         Frobenius norms of one trajectory's A and b, public. A trajectory beyond them is scaled by the one factor that
         brings it within both. Default: what features, weights, range and horizon allow.
+    centered : bool, default False
+        Count returns from about the middle of the range, which asks for less noise: for states of equal weight, without
+        features and such norms.
 
     Returns
     -------
     SufficientStatistics
         The same to the bit for any order, split into blocks and number of threads. Replacing one trajectory moves it by
-        what `dpfast.privacy.block_moment_mu` says of its `bounds`.
+        what `dpfast.privacy.block_moment_mu` says of its `bounds`; centered sums, what `visit_moment_mu` says.
 
     Raises
     ------
@@ -170,7 +180,7 @@ def sufficient_statistics(
     (array([1., 2.]), array([0.75, 1.75]))
     """
     gamma, horizon = checked_discount(gamma, horizon)
-    scheme = _Scheme.checked(return_range, features, weights, horizon, bound_xx, bound_xy)
+    scheme = _Scheme.checked(return_range, features, weights, horizon, bound_xx, bound_xy, centered)
     resolve_n_threads(n_threads)
     sums: _Sums | None = None
     n_states = n_trajectories = 0
@@ -187,7 +197,7 @@ def sufficient_statistics(
             sums.add(*visits)
     if sums is None:
         raise ValueError("trajectories must hold at least one block, got none")
-    return SufficientStatistics(*sums.exact(), n_trajectories, scheme.grid.low, sums.public)
+    return SufficientStatistics(*sums.exact(), n_trajectories, sums.origin, sums.public)
 
 
 def visit_bounds(n_states: int, **options: Any) -> VisitBounds:
@@ -197,6 +207,7 @@ def visit_bounds(n_states: int, **options: Any) -> VisitBounds:
 
 class _Sums(Protocol):
     public: VisitBounds
+    origin: float
     chunk_steps: int
 
     def add(self, visited: NDArray[np.int32], units: FloatArray, ends: IntArray) -> None:
@@ -215,6 +226,7 @@ class _Scheme:
     weights: ArrayLike | None
     horizon: int | None
     bounds: tuple[float | None, float | None]
+    centered: bool
 
     @classmethod
     def checked(
@@ -225,10 +237,15 @@ class _Scheme:
         horizon: int | None,
         bound_xx: object,
         bound_xy: object,
+        centered: object,
     ) -> _Scheme:
         grid = ReturnGrid.for_range(*check.limits("return_range", return_range))
         xx = check.optional(check.positive, "bound_xx", bound_xx)
-        return cls(grid, features, weights, horizon, (xx, check.optional(check.positive, "bound_xy", bound_xy)))
+        bounds = xx, check.optional(check.positive, "bound_xy", bound_xy)
+        alone = features is None and bounds == (None, None)
+        if check.boolean("centered", centered) and not alone:
+            raise ValueError("centered sums have no features and no bounds on a trajectory's norms")
+        return cls(grid, features, weights, horizon, bounds, bool(centered))
 
     def sums(self, n_states: int, n_threads: int | None = None) -> _Sums:
         sizes = _SMALLEST, _LARGEST
@@ -236,6 +253,8 @@ class _Scheme:
         most_visited = n_states if self.horizon is None else min(self.horizon, n_states)
         if most_visited > _MOST_VISITED:
             raise ValueError(f"horizon must be given, and be at most {_MOST_VISITED}, with so many states")
+        if self.centered:
+            return _Centered(rho, self, most_visited)
         if self.features is None:
             return _Diagonal(rho, self, most_visited)
         features = checked_of_states("features", self.features, n_states, 2, sizes)
@@ -272,6 +291,13 @@ class _Diagonal:
         self._exponents = exponent_a, exponent_b
         self._weights = np.rint(np.ldexp(rho, exponent_a))
         self._scale = 2.0 ** -(_LOG2_ENTRY + 1)
+        self._totals = np.zeros((len(rho), 2), np.int64)
+        self._bound_a = self._bound_b = math.inf
+        self.origin = grid.low
+        self.public = self._declared(rho, scheme, most_visited)
+
+    def _declared(self, rho: FloatArray, scheme: _Scheme, most_visited: int) -> VisitBounds:
+        grid, heaviest, (exponent_a, exponent_b) = scheme.grid, float(rho.max()), self._exponents
         largest_b = np.rint(self._weights * grid.largest * self._scale)
         self._bound_a, most_a = _padded(scheme.bounds[0], exponent_a, self._weights, most_visited)
         self._bound_b, most_b = _padded(scheme.bounds[1], exponent_b, largest_b, most_visited)
@@ -281,7 +307,7 @@ class _Diagonal:
         )
         # Such outcomes never lower the bound on b: with nonnegative entries nothing else depends on them.
         outcomes = max(math.sqrt(_top_sum(rho, most_visited)) * grid.width, xy / math.sqrt(xx)) * _SUM_ROUND_UP
-        self.public = VisitBounds(
+        return VisitBounds(
             BlockBounds(xx, xy, outcomes),
             nonnegative=True,
             diagonal=True,
@@ -289,7 +315,6 @@ class _Diagonal:
             radii=(math.sqrt(heaviest), math.sqrt(heaviest) * grid.width),
             n_features=len(rho),
         )
-        self._totals = np.zeros((len(rho), 2), np.int64)
 
     def add(self, visited: NDArray[np.int32], units: FloatArray, ends: IntArray) -> None:
         diagonal_moments.add_diagonal(
@@ -302,6 +327,34 @@ class _Diagonal:
             for totals, exponent in zip(self._totals.T, self._exponents, strict=True)
         )
         return xx, xy
+
+
+class _Centered(_Diagonal):
+    """States of one weight, with returns about the middle of the range: b on the same grid, of either sign."""
+
+    def _declared(self, rho: FloatArray, scheme: _Scheme, most_visited: int) -> VisitBounds:
+        if not np.all(rho == rho[0]):
+            raise ValueError("centered sums need equal weights")
+        grid, (exponent_a, exponent_b) = scheme.grid, self._exponents
+        self._middle, self.origin = float(grid.middle_units), grid.middle
+        weight = float(self._weights[0])
+        ends = [int(np.rint(weight * (units - self._middle) * self._scale)) for units in (0.0, float(grid.largest))]
+        visit = rounding.up(Fraction(int(weight)) / Fraction(2) ** exponent_a)
+        width, reach = (
+            rounding.up(Fraction(units) / Fraction(2) ** exponent_b)
+            for units in (ends[1] - ends[0], max(ends[1], -ends[0]))
+        )
+        return VisitBounds(
+            VisitLimits(len(rho), most_visited, visit, width, reach),
+            nonnegative=False,
+            diagonal=True,
+            unit=PersonUnit(most_visited, None, None),
+            radii=(math.sqrt(visit), width / math.sqrt(visit)),
+            n_features=len(rho),
+        )
+
+    def add(self, visited: NDArray[np.int32], units: FloatArray, ends: IntArray) -> None:
+        super().add(visited, units - self._middle, ends)
 
 
 def _padded(bound: float | None, exponent: int, largest: FloatArray, most_visited: int) -> tuple[float, Fraction]:
@@ -326,6 +379,7 @@ class _Featured:
         self, features: FloatArray, rho: FloatArray, scheme: _Scheme, most_visited: int, n_threads: int | None
     ) -> None:
         root, width, d = np.sqrt(rho), scheme.grid.width, features.shape[1]
+        self.origin = scheme.grid.low
         self._rows, self._outcomes = root[:, np.newaxis] * features, root * scheme.grid.unit
         norms, returns = np.sqrt(np.sum(self._rows**2, axis=1)), root * width
         bounds = {"bound_x": float(norms.max()) * _SUM_ROUND_UP, "bound_y": float(returns.max()) * _SUM_ROUND_UP}

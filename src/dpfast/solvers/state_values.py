@@ -1,0 +1,87 @@
+"""Values of states from noisy sums over visits: counts, and returns about a public point in the middle of their range.
+
+A state with count n + e and returns n v + f, e and f noise of known size, is worth v. A quotient alone would be noise
+wherever n is small, so values are drawn towards the pooled return c, that of all visits together:
+
+- `ridge_values`: c + (returns - c count)/(count + penalty), one penalty for all states, `automatic_diagonal_ridge`'s;
+- `shrunken_values`: empirical Bayes [1]_ with v normal about c, variance t^2. About c a quotient has the variance
+  u = (f's + c^2 e's)/n^2, so v is drawn to c by u/(u + t^2): states that are visited often hardly, others all the way.
+  c and t^2 are the fixed point of their moment estimates, each state weighed by 1/(u + t^2) and its square.
+
+References
+----------
+.. [1] Morris, C. N. (1983). Parametric empirical Bayes inference: theory and applications. JASA 78, 47-55.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dpfast._arrays import FloatArray
+from dpfast.solvers.ridge import MomentNoise, automatic_diagonal_ridge
+
+# The fixed point is near enough after so many steps, or once t^2 moves by less than this part of itself.
+_STEPS, _PRECISION = 40, 1e-6
+# t^2 is at least this part of that of values spread evenly over the range: a state visited often keeps its own value.
+_LEAST_SPREAD = 1e-9
+
+
+class StateValues(NamedTuple):
+    """Values of states, about the point that returns were counted from."""
+
+    #: c.
+    pooled: float
+    #: What values are above c, (n_states,).
+    above: FloatArray
+    #: Their standard deviation from the noise alone, to first order.
+    deviation: FloatArray
+    #: The penalty, of all states.
+    ridge: float
+
+
+def ridge_values(
+    visits: FloatArray, returns: FloatArray, noise: MomentNoise, limits: tuple[float, float], ridge: float | None
+) -> StateValues:
+    """Draw values towards the pooled return by one penalty, by default what the noise asks for."""
+    pooled = _pooled(visits, returns, noise, limits)
+    left = returns - pooled * visits
+    cross = math.hypot(noise.cross, pooled * noise.diagonal)
+    penalty = (
+        automatic_diagonal_ridge(visits, left, MomentNoise(noise.diagonal, 0.0, cross)) if ridge is None else ridge
+    )
+    damped = np.maximum(visits, 0.0) + penalty
+    above, deviation = np.zeros_like(left), np.zeros_like(left)
+    np.divide(left, damped, out=above, where=damped > 0.0)
+    np.divide(np.hypot(noise.cross, noise.diagonal * (pooled + above)), damped, out=deviation, where=damped > 0.0)
+    return StateValues(pooled, above, deviation, penalty)
+
+
+def shrunken_values(
+    visits: FloatArray, returns: FloatArray, noise: MomentNoise, limits: tuple[float, float]
+) -> StateValues:
+    """Draw every value towards the pooled return by as much as its own noise asks for: empirical Bayes."""
+    counts = np.maximum(visits, noise.diagonal)
+    quotients = returns / counts
+    pooled = _pooled(visits, returns, noise, limits)
+    even = (limits[1] - limits[0]) ** 2 / 12.0
+    spread, variances = even, np.zeros_like(counts)
+    for _ in range(_STEPS):
+        variances = (noise.cross**2 + (pooled * noise.diagonal) ** 2) / counts**2
+        votes = (spread + variances) ** -2.0
+        found = float(votes @ ((quotients - pooled) ** 2 - variances)) / float(np.sum(votes))
+        last, spread = spread, max(found, _LEAST_SPREAD * even)
+        votes = 1.0 / (spread + variances)
+        pooled = float(np.clip(votes @ quotients / np.sum(votes), *limits))
+        if abs(spread - last) <= _PRECISION * last:
+            break
+    kept = spread / (spread + variances)
+    return StateValues(pooled, kept * (quotients - pooled), kept * np.sqrt(variances), 0.0)
+
+
+def _pooled(visits: FloatArray, returns: FloatArray, noise: MomentNoise, limits: tuple[float, float]) -> float:
+    """Return all returns over all visits, of which there are taken to be no fewer than their noise."""
+    total = max(float(np.sum(visits)), noise.diagonal * math.sqrt(len(visits)))
+    return float(np.clip(float(np.sum(returns)) / total, *limits)) if total > 0.0 else 0.0

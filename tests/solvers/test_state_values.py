@@ -1,0 +1,87 @@
+"""Values from noisy sums per state: exact without noise, nearer than quotients with it, and how near."""
+
+import numpy as np
+import pytest
+
+from dpfast.solvers.ridge import MomentNoise
+from dpfast.solvers.state_values import ridge_values, shrunken_values
+
+LIMITS = (-0.5, 0.5)
+NONE = MomentNoise(0.0, 0.0, 0.0)
+NOISE = MomentNoise(30.0, 0.0, 20.0)
+RNG = np.random.default_rng(0)
+COUNTS = np.round(np.geomspace(3.0, 5000.0, 60))
+VALUES = -0.3 + 0.1 * RNG.normal(size=60)
+
+
+def noisy(repeats, values=VALUES):
+    rng = np.random.default_rng(1)
+    for _ in range(repeats):
+        yield COUNTS + rng.normal(0.0, NOISE.diagonal, 60), COUNTS * values + rng.normal(0.0, NOISE.cross, 60)
+
+
+def total(found):
+    return found.pooled + found.above
+
+
+def test_without_noise_they_are_the_means():
+    for found in (
+        ridge_values(COUNTS, COUNTS * VALUES, NONE, LIMITS, None),
+        shrunken_values(COUNTS, COUNTS * VALUES, NONE, LIMITS),
+    ):
+        assert total(found) == pytest.approx(VALUES, rel=1e-12)
+        assert found.deviation.tolist() == [0.0] * 60
+    assert ridge_values(COUNTS, COUNTS * VALUES, NONE, LIMITS, None).pooled == pytest.approx(
+        COUNTS @ VALUES / COUNTS.sum()
+    )
+
+
+def test_a_ridge_draws_values_towards_the_pooled_return():
+    pooled = COUNTS @ VALUES / COUNTS.sum()
+    found = ridge_values(COUNTS, COUNTS * VALUES, NONE, LIMITS, 7.0)
+    assert total(found) == pytest.approx(pooled + COUNTS / (COUNTS + 7.0) * (VALUES - pooled), rel=1e-12)
+    assert ridge_values(COUNTS, COUNTS * VALUES, NONE, LIMITS, 1e12).above == pytest.approx(np.zeros(60), abs=1e-6)
+    assert found.ridge == 7.0
+
+
+def test_states_without_visits_are_worth_the_pooled_return():
+    none = np.zeros(3)
+    for found in (ridge_values(none, none, NONE, LIMITS, None), ridge_values(none, none, NOISE, LIMITS, None)):
+        assert total(found).tolist() == [0.0] * 3
+
+
+def test_the_error_is_far_below_that_of_quotients():
+    errors = {"ridge": 0.0, "shrunken": 0.0, "quotients": 0.0}
+    for visits, returns in noisy(40):
+        values = {
+            "ridge": total(ridge_values(visits, returns, NOISE, LIMITS, None)),
+            "shrunken": total(shrunken_values(visits, returns, NOISE, LIMITS)),
+            "quotients": np.clip(returns / np.maximum(visits, 1.0), *LIMITS),
+        }
+        for name, found in values.items():
+            errors[name] += float(np.mean((np.clip(found, *LIMITS) - VALUES) ** 2)) / 40
+    assert errors["shrunken"] < errors["ridge"] < 0.5 * errors["quotients"]
+    # Knowing the mean and nothing else would give this.
+    assert errors["shrunken"] < 0.8 * np.var(VALUES)
+
+
+def test_of_values_that_are_all_alike_little_is_kept():
+    alike = np.full(60, 0.2)
+    squares = [np.mean((total(shrunken_values(*sums, NOISE, LIMITS)) - 0.2) ** 2) for sums in noisy(40, alike)]
+    assert np.sqrt(np.mean(squares)) < 0.03
+
+
+@pytest.mark.parametrize("solver", [lambda *sums: ridge_values(*sums, 5.0), shrunken_values], ids=["ridge", "shrunken"])
+def test_deviations_are_those_of_states_visited_often(solver):
+    """To first order: over 400 draws, to within five standard errors and a tenth, as c and t^2 are estimated too."""
+    often = COUNTS > 500.0
+    found = [solver(*sums, NOISE, LIMITS) for sums in noisy(400)]
+    spread = np.std([total(one)[often] for one in found], axis=0)
+    stated = np.mean([one.deviation[often] for one in found], axis=0)
+    assert spread == pytest.approx(stated, rel=5.0 / np.sqrt(800.0) + 0.1)
+
+
+def test_the_pooled_return_stays_within_the_range():
+    few = np.full(4, 1e-3)
+    assert ridge_values(few, np.full(4, 900.0), NOISE, LIMITS, None).pooled == 0.5
+    assert shrunken_values(few, np.full(4, -900.0), NOISE, LIMITS).pooled == -0.5
