@@ -6,7 +6,7 @@ whose size is known, is not amplified in directions of small variance. And the e
 
 Rows may have had a public centre c subtracted before summing, been divided by public units, and a column of ones may
 have been summed with them. All are undone here: with z = x - c and the augmented row (z, 1), every solution is ridge on
-a linear image of the augmented moments, which `_Reduced` computes.
+a linear image of the augmented moments, which `ReducedMoments` computes.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def ridge_from_moments(
     `center`, in those units, was subtracted: a penalty that is given is for them, the automatic one for rows in the
     units. An intercept is not penalised.
     """
-    reduced = _reduce(moments, center, fit_intercept)
+    reduced = reduced_moments(moments, center, fit_intercept)
     shrinkage = moments.shrinkage
     penalty = automatic_ridge(reduced.xx, reduced.xy, reduced.noise, shrinkage) if ridge is None else ridge
     response = _response(reduced.xx, penalty, units if ridge else None)
@@ -271,7 +271,7 @@ def ridge_of_each_outcome(moments: NoisyMoments, ridge: float | None = None) -> 
 
 
 @dataclass(frozen=True)
-class _Reduced:
+class ReducedMoments:
     """Moments after the constant column is eliminated; a residual r of the augmented system acts as r_x + shift r_1."""
 
     xx: FloatArray
@@ -287,9 +287,10 @@ def _sums(moments: NoisyMoments) -> tuple[FloatArray, FloatArray, float]:
     return moments.x, moments.y, max(moments.n, 1.0)
 
 
-def _reduce(moments: NoisyMoments, center: FloatArray | None, fit_intercept: bool) -> _Reduced:
+def reduced_moments(moments: NoisyMoments, center: FloatArray | None, fit_intercept: bool) -> ReducedMoments:
+    """Eliminate the constant column, or undo the centre."""
     if center is None and not fit_intercept:
-        return _Reduced(moments.xx, moments.xy, None, moments.noise)
+        return ReducedMoments(moments.xx, moments.xy, None, moments.noise)
     x, y, n = _sums(moments)
     if fit_intercept:
         shift = -x / n
@@ -300,7 +301,7 @@ def _reduce(moments: NoisyMoments, center: FloatArray | None, fit_intercept: boo
         shift = center
         xx = moments.xx + np.outer(center, x) + np.outer(x, center) + n * np.outer(center, center)
         xy = moments.xy + np.outer(center, y)
-    return _Reduced(xx, xy, shift, _reduced_noise(moments.noise, shift, y / n))
+    return ReducedMoments(xx, xy, shift, _reduced_noise(moments.noise, shift, y / n))
 
 
 def _reduced_noise(noise: MomentNoise, shift: FloatArray, mean_y: FloatArray) -> MomentNoise:

@@ -1,0 +1,249 @@
+"""What released sums say of the coefficients that they are estimates of, error in all included.
+
+A ridge against the noise shrinks: its coefficients are off by the known noise, and by what they were shrunk. The second
+part is as unknown as the coefficients, so it enters by its mean square: coefficients are taken to be spread evenly,
+theta ~ N(0, tau^2 I), tau^2 unknown and flat before anything is released, which makes up for its being estimated [1]_.
+X'Y then gives a posterior law: that of unshrunk least squares where the noise is small, of standard deviation tau where
+X'X cannot be told from noise. Limits widen where nothing is known.
+
+For smoothing splines such limits cover the true curve as often as they say on average over its points, though that
+curve is no draw from the prior, since the prior variance tells its mean squared bias [2]_ [3]_. So it is here: limits
+cover their coefficients as often as they say on average over those of a fit, not each of them over many fits: a large
+coefficient among small ones, in a direction that hides, is covered less often, and small ones more often.
+
+X'X is known with noise too. Regressed on what was released of it, it is the released matrix with eigenvalues that undo
+what noise does to a spectrum [4]_, 0 where nothing stands out; what is left of it is noise in X'Y - X'X theta, in
+proportion to ||theta||: regression calibration [5]_.
+
+Outcomes are taken to have one variance about their linear function, for all rows.
+
+References
+----------
+.. [1] Morris, C. (1983). Parametric empirical Bayes inference: theory and applications. JASA 78, section 4.
+.. [2] Wahba, G. (1983). Bayesian "confidence intervals" for the cross-validated smoothing spline. JRSS B 45.
+.. [3] Nychka, D. (1988). Bayesian confidence intervals for smoothing splines. JASA 83.
+.. [4] Bun, J., Allez, R., Bouchaud, J.-P., Potters, M. (2016). Rotational invariant estimator for general noisy
+   matrices. IEEE Transactions on Information Theory 62: additive noise.
+.. [5] Carroll, R., Ruppert, D., Stefanski, L., Crainiceanu, C. (2006). Measurement error in nonlinear models,
+   chapter 4.
+.. [6] Edelman, A. (1988). Eigenvalues and condition numbers of random matrices. SIAM Journal on Matrix Analysis and
+   Applications 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg, special
+
+from dpfast._arrays import FloatArray
+from dpfast.solvers.ridge import MomentNoise, NoisyMoments, reduced_moments
+
+# Prior standard deviations tried: from this fraction of the least error in any direction to so many times what the
+# coefficients seem to be.
+_SMALLEST, _LARGEST, _TRIED = 1e-2, 1e2, 161
+# Weights of a mixture, to the largest, that are left out.
+_NEGLIGIBLE = 1e-9
+# Bisections of what lies between the lowest and highest quantiles of a mixture's parts.
+_BISECTIONS = 40
+# Noise in X'X counts by the squared norm of the coefficients, which noise hides in turn: so often one is found from the
+# other.
+_ENERGY_STEPS = 4
+
+
+class Posterior(NamedTuple):
+    """Where coefficients are, given what was released; shapes (l, d)."""
+
+    center: FloatArray
+    deviation: FloatArray  # half of what lies between the quantiles at one standard deviation of a normal law
+    low: FloatArray
+    high: FloatArray
+    opposite: FloatArray  # probability of the sign that the median has not
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Released normal equations X'Y = X'X theta + error of d features and l outcomes, and how large the error is."""
+
+    xx: FloatArray  # (d, d), X'X as its release lets it be expected, positive semidefinite
+    xy: FloatArray  # (d, l)
+    covariance: FloatArray  # (m, d, d) of the error, m = l, or 1 for one that all outcomes have
+    spread: float = 0.0  # what noise in X'X adds to it, in units of it, for coefficients of mean square 1
+    sampling: float = 0.0  # the variance (1 - s/n)/s of a mean, where X'X was estimated from s of n rows
+    floor: float = 0.0  # what eigenvalues of X'X that do not stand out of its noise may be as small as
+    units: FloatArray | None = None  # (d,): coefficients are for features divided by them
+
+    def posterior(self, residual_variance: FloatArray, level: float, *, of_population: bool) -> Posterior:
+        """Posterior of the coefficients of the population, or of those of least squares on the rows that were summed.
+
+        `residual_variance`, shape (l,), is that of the outcomes about their linear function of the features; the limits
+        hold `level` of the law, and leave as much on either side.
+        """
+        values, vectors = linalg.eigh(self.xx)
+        least = max(self.floor, len(values) * np.finfo(np.float64).eps * float(values[-1]), np.finfo(np.float64).tiny)
+        inverse = (vectors / np.maximum(values, least)) @ vectors.T
+        directions = [_Directions.of(self.xx, inverse, each) for each in self.covariance]
+        outcomes = self.xy.shape[1]
+        sampling = self.sampling * float(np.sum(values))
+        columns = zip(directions * (outcomes // len(directions)), self.xy.T, residual_variance, strict=True)
+        laws = [
+            each.law(column, float(variance), self.spread, sampling, of_population=of_population).summary(level)
+            for each, column, variance in columns
+        ]
+        posterior = Posterior(*(np.array(part) for part in zip(*laws, strict=True)))
+        own = 1.0 if self.units is None else self.units
+        center, deviation, low, high = (part / own for part in posterior[:-1])
+        return Posterior(center, deviation, low, high, posterior.opposite)
+
+
+@dataclass(frozen=True)
+class _Directions:
+    """Directions of the features in which the errors of X'Y, of covariance C, are independent, of unit variance.
+
+    With L L' = C and U diag(gains) V' = L^-1 X'X: U'L^-1 X'Y = gains * (V'theta) + error.
+    """
+
+    gains: FloatArray
+    vectors: FloatArray  # V, in columns
+    whitened: FloatArray  # U' L^-1
+    sampled: FloatArray  # variance of V'theta in samples of outcomes of residual variance 1
+
+    @classmethod
+    def of(cls, xx: FloatArray, inverse: FloatArray, covariance: FloatArray) -> _Directions:
+        lower = linalg.cholesky(covariance, lower=True)
+        left, gains, right = linalg.svd(linalg.solve_triangular(lower, xx, lower=True))
+        whitened = linalg.solve_triangular(lower, left, lower=True, trans="T").T
+        return cls(gains, right.T, whitened, np.einsum("ij,jk,ik->i", right, inverse, right))
+
+    def law(self, xy: FloatArray, variance: float, spread: float, sampling: float, *, of_population: bool) -> _Mixture:
+        """Posterior law of the coefficients of one outcome: normal given tau^2.
+
+        Coefficients of least squares are those of the population and a sampling error, of prior variance
+        tau^2 + variance * sampled, direction by direction.
+        """
+        gains, observed = self.gains, self.whitened @ xy
+        sampled = variance * self.sampled
+        taus = self._priors(observed, sampled)[:, None]
+        energy = taus
+        for _ in range(_ENERGY_STEPS):
+            errors = 1.0 + spread * energy + gains**2 * sampling * taus * self.sampled
+            marginal = errors + gains**2 * (taus + sampled)
+            prior, rest = (taus, errors + gains**2 * sampled) if of_population else (taus + sampled, errors)
+            means, variances = gains * prior / marginal * observed, prior * rest / marginal
+            energy = np.mean(means**2 + variances, axis=1, keepdims=True)
+        # On a geometric grid, the weight of a point of a flat law is its own size.
+        logs = -0.5 * np.sum(observed**2 / marginal + np.log(marginal), axis=1) + np.log(taus[:, 0])
+        weights = np.exp(logs - np.max(logs))
+        kept = weights > _NEGLIGIBLE
+        weights = weights[kept] / np.sum(weights[kept])
+        return _Mixture(weights, means[kept] @ self.vectors.T, np.sqrt(variances[kept] @ (self.vectors**2).T))
+
+    def _priors(self, observed: FloatArray, sampled: FloatArray) -> FloatArray:
+        """Return the tau^2 that are tried."""
+        precisions = self.gains**2 / (1.0 + self.gains**2 * sampled)
+        if not np.any(precisions):
+            return np.ones(1)
+        least = 1.0 / float(np.max(precisions))
+        # The mean square of estimated coefficients, each by how well it is known.
+        signal = float(np.sum((self.gains * observed) ** 2) / np.sum(self.gains**4))
+        largest = _LARGEST**2 * max(least, signal)
+        return np.geomspace(_SMALLEST**2 * least, largest, _TRIED)
+
+
+@dataclass(frozen=True)
+class _Mixture:
+    """A mixture of m normal laws, for each of d coefficients."""
+
+    weights: FloatArray  # (m,)
+    centers: FloatArray  # (m, d)
+    deviations: FloatArray  # (m, d)
+
+    def below(self, points: FloatArray) -> FloatArray:
+        """Return the probability of less, coefficient by coefficient."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # Where nothing is uncertain a point is on neither side of itself.
+            standard = np.nan_to_num((points - self.centers) / self.deviations, nan=0.0)
+        probability: FloatArray = self.weights @ special.ndtr(standard)
+        return probability
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Return where so much of the law is below."""
+        quantiles = self.centers + special.ndtri(probability) * self.deviations
+        low, high = np.min(quantiles, axis=0), np.max(quantiles, axis=0)
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2.0
+            beyond = self.below(middle) > probability
+            low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+        found: FloatArray = (low + high) / 2.0
+        return found
+
+    def summary(self, level: float) -> Posterior:
+        """Return its mean, spread and limits."""
+        tail = (1.0 - level) / 2.0
+        spread = (self.quantile(special.ndtr(1.0)) - self.quantile(special.ndtr(-1.0))) / 2.0
+        negative = self.below(np.zeros(self.centers.shape[1]))
+        opposite = np.minimum(negative, 1.0 - negative)
+        return Posterior(self.weights @ self.centers, spread, self.quantile(tail), self.quantile(1.0 - tail), opposite)
+
+
+def evidence_of_moments(
+    moments: NoisyMoments,
+    *,
+    center: FloatArray | None = None,
+    units: FloatArray | None = None,
+    fit_intercept: bool = False,
+) -> Evidence:
+    """Return what moments tell, as they were released: shrunk ones are not unbiased."""
+    if moments.shrinkage is not None:
+        raise ValueError("moments must be as they were released")
+    reduced = reduced_moments(moments, center, fit_intercept)
+    noise, features = reduced.noise, len(reduced.xx)
+    values, vectors = linalg.eigh(reduced.xx)
+    xx = (vectors * denoised_eigenvalues(values, noise.off_diagonal)) @ vectors.T
+    levels = np.zeros(1)
+    if reduced.shift is not None:
+        assert moments.y is not None
+        assert moments.n is not None
+        levels = moments.y / max(moments.n, 1.0)
+    covariance = np.array([_error_covariance(moments.noise, reduced.shift, float(level), features) for level in levels])
+    # Noise in X'X times coefficients of mean square 1; by its symmetry their own direction counts twice.
+    added = (features + 1) * noise.off_diagonal**2
+    size = float(np.mean(np.einsum("mii->mi", covariance)))
+    return Evidence(
+        (xx + xx.T) / 2.0,
+        reduced.xy,
+        covariance,
+        added / size if added > 0.0 else 0.0,
+        noise.sampling,
+        # The least eigenvalue of what hides is to their mean as that of a square random matrix to its [6].
+        noise.off_diagonal / features**2,
+        units,
+    )
+
+
+def denoised_eigenvalues(values: FloatArray, off_diagonal: float) -> FloatArray:
+    """Return the mean of v'(X'X)v for the eigenvectors v of X'X and noise, of these eigenvalues.
+
+    An eigenvalue is pushed by others, by off_diagonal^2 over its distance from each, and its vector turned towards
+    theirs, which costs as much again.
+    """
+    if off_diagonal == 0.0:
+        return np.maximum(values, 0.0)
+    apart = values[:, None] - values
+    # Neighbours nearer than the noise in an entry are not told apart.
+    pushed = np.sum(apart / (apart**2 + off_diagonal**2), axis=1)
+    mean: FloatArray = np.maximum(values - 2.0 * off_diagonal**2 * pushed, 0.0)
+    return mean
+
+
+def _error_covariance(noise: MomentNoise, shift: FloatArray | None, level: float, features: int) -> FloatArray:
+    """Covariance of the errors of a column of X'Y, but for what noise in X'X times the coefficients adds.
+
+    `ridge._coefficient_std` has all of it; `level`, the mean outcome, stands for the prediction at the centre.
+    """
+    covariance: FloatArray = (noise.cross**2 + (noise.x * level) ** 2) * np.eye(features)
+    if shift is not None:
+        covariance += (noise.y**2 + (noise.n * level) ** 2) * np.outer(shift, shift)
+    return covariance

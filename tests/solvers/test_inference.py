@@ -1,0 +1,149 @@
+"""Inference from released moments: the textbook's where there is no noise, and as good as its word where there is."""
+
+import numpy as np
+import pytest
+from scipy import linalg, special
+
+from dpfast.solvers import MomentNoise, NoisyMoments, Shrinkage, evidence_of_moments, ridge_from_moments
+from dpfast.solvers.inference import denoised_eigenvalues
+
+EXACT = MomentNoise(0.0, 0.0, 0.0)
+
+
+def table(n=400, d=5, outcomes=2, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d)) * np.geomspace(1.0, 0.2, d) + 0.5
+    y = x @ rng.normal(size=(d, outcomes)) + rng.normal(size=(n, outcomes)) + 2.0
+    return x, y
+
+
+def sums(x, y, noise=EXACT):
+    return NoisyMoments(x.T @ x, x.T @ y, noise, x.sum(axis=0), y.sum(axis=0), float(len(x)))
+
+
+def symmetric_noise(rng, d, off_diagonal):
+    entries = rng.normal(scale=off_diagonal, size=(d, d))
+    return (entries + entries.T) / np.sqrt(2.0)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_with_hardly_any_noise_limits_are_the_textbooks(fit_intercept):
+    x, y = table(100_000)
+    evidence = evidence_of_moments(sums(x, y, MomentNoise(*[1e-4] * 6)), fit_intercept=fit_intercept)
+    design = np.column_stack([x, np.ones(len(x))]) if fit_intercept else x
+    theta = linalg.lstsq(design, y)[0]
+    variance = np.sum((y - design @ theta) ** 2, axis=0) / (len(x) - design.shape[1])
+    errors = np.sqrt(np.outer(variance, np.diag(np.linalg.inv(design.T @ design))))[:, :5]
+    law = evidence.posterior(variance, 0.9, of_population=True)
+    # Shrunk by as much as sampling hides.
+    assert np.all(np.abs(law.center - theta.T[:, :5]) < 0.1 * errors)
+    np.testing.assert_allclose(law.deviation, errors, rtol=0.02)
+    np.testing.assert_allclose(law.high - law.center, 1.6448536 * errors, rtol=0.02)
+    np.testing.assert_allclose(law.center - law.low, 1.6448536 * errors, rtol=0.02)
+    np.testing.assert_allclose(law.opposite, special.ndtr(-np.abs(theta.T[:, :5]) / errors), rtol=0.2, atol=1e-9)
+    of_rows = evidence.posterior(variance, 0.9, of_population=False)
+    np.testing.assert_allclose(of_rows.center, theta.T[:, :5], rtol=1e-6)
+    assert np.all(of_rows.deviation < 1e-4 * errors)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_where_noise_is_small_the_deviation_is_that_of_unpenalised_coefficients(fit_intercept):
+    x, y = table(20_000)
+    noise = MomentNoise(0.0, 0.0, 3.0, 0.0, 30.0, 20.0)
+    moments = sums(x, y, noise)
+    first_order = ridge_from_moments(moments, 0.0, fit_intercept=fit_intercept).coef_std
+    # The prediction at the centre stands for the constant: nearly so in a centred table.
+    moments = sums(x, y - y.mean(axis=0), noise)
+    posterior = evidence_of_moments(moments, fit_intercept=fit_intercept).posterior(
+        np.zeros(2), 0.95, of_population=False
+    )
+    if fit_intercept:
+        first_order = ridge_from_moments(sums(x - x.mean(axis=0), y - y.mean(axis=0), noise), 0.0).coef_std
+        shift = x.mean(axis=0)
+        response = np.linalg.inv(moments.xx - len(x) * np.outer(shift, shift))
+        first_order = np.sqrt(first_order**2 + 900.0 * (response @ shift) ** 2)
+    np.testing.assert_allclose(posterior.deviation, first_order, rtol=1e-2)
+
+
+def test_eigenvalues_are_given_back_what_noise_took():
+    rng = np.random.default_rng(3)
+    d, scale = 200, 2.0
+    edge = 2.0 * scale * np.sqrt(d)
+    alone = denoised_eigenvalues(np.linalg.eigvalsh(symmetric_noise(rng, d, scale)), scale)
+    assert np.mean(alone) < 0.03 * edge
+    alike = denoised_eigenvalues(np.linalg.eigvalsh(3.0 * edge * np.eye(d) + symmetric_noise(rng, d, scale)), scale)
+    assert np.sqrt(np.mean((alike / (3.0 * edge) - 1.0) ** 2)) < 0.02
+    spiked = np.linalg.eigvalsh(3.0 * edge * np.outer(np.eye(d)[0], np.eye(d)[0]) + symmetric_noise(rng, d, scale))
+    assert denoised_eigenvalues(spiked, scale)[-1] == pytest.approx(np.sqrt(spiked[-1] ** 2 - edge**2), rel=0.01)
+    assert np.array_equal(denoised_eigenvalues(np.array([-1.0, 2.0]), 0.0), [0.0, 2.0])
+
+
+# Five standard deviations of what so many fits say of the coverage. At condition 100 half of the directions hide, which
+# leaves few to tell tau by: limits are wide then.
+@pytest.mark.slow
+@pytest.mark.parametrize(("condition", "least", "most"), [(1.0, 0.93, 0.97), (10.0, 0.93, 0.97), (100.0, 0.93, 0.99)])
+@pytest.mark.parametrize("of_population", [False, True])
+def test_limits_cover_as_often_as_they_say(condition, least, most, of_population):
+    rng = np.random.default_rng(5)
+    n, d, outcomes, repeats = 2_000, 6, 2, 100
+    noise = MomentNoise(60.0, 60.0 / np.sqrt(2.0), 80.0)
+    lengths = np.geomspace(1.0, condition**-0.5, d)
+    covered = np.empty(repeats)
+    for repeat in range(repeats):
+        x = rng.normal(size=(n, d)) * lengths
+        theta = rng.normal(size=(d, outcomes))
+        y = x @ theta + rng.normal(size=(n, outcomes))
+        noisy_xx = x.T @ x + symmetric_noise(rng, d, noise.off_diagonal)
+        moments = NoisyMoments(noisy_xx, x.T @ y + rng.normal(scale=noise.cross, size=(d, outcomes)), noise)
+        law = evidence_of_moments(moments).posterior(np.ones(outcomes), 0.95, of_population=of_population)
+        truth = theta if of_population else np.linalg.solve(x.T @ x, x.T @ y)
+        covered[repeat] = np.mean((law.low < truth.T) & (law.high > truth.T))
+    slack = 5.0 * np.std(covered) / np.sqrt(repeats)
+    assert least - slack < np.mean(covered) < most + slack
+
+
+def test_limits_widen_where_nothing_is_known():
+    rng = np.random.default_rng(7)
+    noise = MomentNoise(1e4, 1e4 / np.sqrt(2.0), 1e4)
+    moments = NoisyMoments(symmetric_noise(rng, 5, noise.off_diagonal), rng.normal(scale=1e4, size=(5, 2)), noise)
+    law = evidence_of_moments(moments).posterior(np.ones(2), 0.95, of_population=True)
+    assert np.all(np.abs(law.center) < 2.0 * law.deviation)
+    assert np.all(law.deviation > 0.5)
+
+
+def test_hidden_least_squares_coefficients_may_be_anything_that_sampling_makes_of_them():
+    noise = MomentNoise(10.0, 10.0 / np.sqrt(2.0), 1.0)
+    hidden = np.diag([1e4, 1e4, 0.0])
+    evidence = evidence_of_moments(NoisyMoments(hidden, np.zeros((3, 1)), noise))
+    wide, narrow = (evidence.posterior(np.ones(1), 0.95, of_population=one).deviation[0, 2] for one in (False, True))
+    assert wide > np.sqrt(9.0 / noise.off_diagonal) * 0.9
+    assert narrow < wide
+
+
+def test_units_go_with_the_coefficients():
+    x, y = table()
+    noise = MomentNoise(3.0, 3.0 / np.sqrt(2.0), 4.0)
+    units = np.array([1.0, 10.0, 0.1, 3.0, 7.0])
+    plain, own = (
+        evidence_of_moments(sums(x, y, noise), units=each).posterior(np.ones(2), 0.95, of_population=True)
+        for each in (None, units)
+    )
+    np.testing.assert_allclose(own.center * units, plain.center)
+    np.testing.assert_allclose(own.deviation * units, plain.deviation)
+
+
+def test_a_sample_of_rows_adds_its_error():
+    x, y = table()
+    all_rows, sampled = (
+        evidence_of_moments(NoisyMoments(x.T @ x, x.T @ y, MomentNoise(3.0, 3.0 / np.sqrt(2.0), 4.0, sampling=one)))
+        for one in (0.0, 0.01)
+    )
+    small, large = (one.posterior(np.ones(2), 0.95, of_population=False).deviation for one in (all_rows, sampled))
+    assert np.all(large > 1.2 * small)
+
+
+def test_shrunk_moments_are_refused():
+    x, y = table()
+    shrunk = NoisyMoments(x.T @ x, x.T @ y, EXACT, shrinkage=Shrinkage(np.ones(2), np.ones(2), np.eye(5)))
+    with pytest.raises(ValueError, match="as they were released"):
+        evidence_of_moments(shrunk)
