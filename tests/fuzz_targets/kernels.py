@@ -152,6 +152,7 @@ def visits(draw: Draw) -> None:
     longest = int(min(horizon, np.diff(offsets).max()))
     gamma = draw.choice((1.0, 0.5, 0.99, 1e-300))
     grid = {"low": -1.0, "scale": draw.positive(1e-3, 1e6), "largest": float(draw.integer(1, 2**32 - 1))}
+    grid["counted"] = draw.integer(1, min(horizon, 200))
     assert first_visits.first_bad_step(states, rewards, n_states, 1e308) == -1
     sums = [first_visits.FirstVisits(n_states, gamma, horizon, longest, **grid) for _ in range(2)]
     if draw.flag(0.2):

@@ -35,11 +35,13 @@ def evaluated(method, **parameters):
 
 FITS = {
     "visits": evaluated("sufficient_statistics"),
+    "visits but the last": evaluated("sufficient_statistics", lag=1),
     "visits, shrunken": evaluated("sufficient_statistics", shrinkage=True),
     "visits of states unlike in weight": evaluated("sufficient_statistics", weights=np.arange(1.0, N_STATES + 1.0)),
     "visits with features": evaluated("sufficient_statistics", features=FEATURES),
     "visits with a range of returns": evaluated("sufficient_statistics", horizon=None, return_range=(0.0, 2.0)),
     "DP-LSW": evaluated("lsw"),
+    "DP-LSW of visits but the last": evaluated("lsw", lag=1),
     "DP-LSW with features": evaluated("lsw", features=FEATURES),
     "DP-LSW of costs": evaluated("lsw", reward_range=(-1.0, 0.0)),
     "DP-LSW, as printed": evaluated("lsw", calibration="paper"),

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from dpfast import BudgetExceeded, Ledger, PolicyEvaluation, Privacy, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.datasets.decision_processes import adjacent_pairs, chain_trajectories, chain_values
-from dpfast.policy_evaluation.mechanism import Problem, WeightedMeans
+from dpfast.policy_evaluation.mechanism import Problem, WeightedMeans, usual_lag, visit_moments
 from dpfast.releases.data_dependent import DataDependentGaussian
 from dpfast.statistics import ReturnGrid, Trajectories
 
@@ -259,6 +259,9 @@ BAD = [
     ({"gamma": 1.0}, ValueError, "gamma = 1 needs a horizon: without one, returns are unbounded"),
     ({"gamma": math.nan}, ValueError, r"gamma must lie in \(0, 1\], got nan"),
     ({"horizon": 0}, ValueError, "horizon must be at least 1, got 0"),
+    ({"lag": 1}, ValueError, "lag needs a horizon"),
+    ({"lag": 9, "horizon": 9}, ValueError, "lag must be below horizon, 9, got 9"),
+    ({"lag": 1.5, "horizon": 9}, TypeError, "lag must be an integer"),
     ({"method": "lsl", "ridge": 0.0}, ValueError, "ridge must be positive and finite, got 0.0"),
     ({"method": "lsl", "ridge": -1.0}, ValueError, "ridge must be positive and finite, got -1.0"),
     ({"method": "sufficient_statistics", "ridge": 0}, ValueError, "ridge must be positive and finite, got 0.0"),
@@ -414,3 +417,28 @@ def test_shrinkage_is_of_what_was_released():
     assert shrunk.ridge_ == 0.0
     assert not np.array_equal(plain.value_, shrunk.value_)
     assert np.all(shrunk.value_std_ > 0.0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_lag_leaves_out_late_visits_and_with_them_noise(method):
+    """Of six steps, each in a state of its own, the first two count, with the rewards of all."""
+    walk = Trajectories(np.arange(6), np.ones(6), [0, 6], 8)
+    exact = estimator(method, math.inf, horizon=6, lag=4).fit(walk)
+    returns = [sum(0.9**t for t in range(6 - start)) for start in (0, 1)]
+    assert exact.value_.tolist() == pytest.approx([*returns, 0, 0, 0, 0, 0, 0])
+    scales = [visit_moments(problem_of(lag), Privacy(1.0, 1e-5)).scales["xy"] for lag in (0, 4)]
+    assert scales[1] < 0.8 * scales[0]
+
+
+def problem_of(lag):
+    return Problem(None, np.full(8, 1 / 8), ReturnGrid.for_range(0.0, 1.0), 6, lag=lag)
+
+
+def test_the_usual_lag_is_from_public_numbers():
+    assert usual_lag(0.95, 100, 1.0) == usual_lag(0.95, 100, 0.1) == 20
+    assert usual_lag(0.95, 400, 10.0) == round(20 * (1 + math.log(10.0)))
+    assert usual_lag(0.95, 40, 1.0) == 10
+    assert usual_lag(0.95, None, 1.0) == usual_lag(1.0, 40, 1.0) == 0
+    fits = [estimator("sufficient_statistics", horizon=40, lag=lag).fit(WALKS).value_ for lag in (None, 10, 0)]
+    assert np.array_equal(fits[0], fits[1])
+    assert not np.array_equal(fits[0], fits[2])

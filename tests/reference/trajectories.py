@@ -23,11 +23,12 @@ def returns_of(rewards, gamma):
     return values[::-1]
 
 
-def first_visits(states, rewards, gamma, horizon=None):
-    """State to the return from its first visit on."""
-    states, rewards = states[:horizon], rewards[:horizon]
+def first_visits(states, rewards, gamma, horizon=None, lag=0):
+    """State to the return from its first visit on, of those that are first seen before the lag."""
+    counted = states[: None if horizon is None else horizon - lag]
+    values = returns_of(rewards[:horizon], gamma)[: len(counted)]
     found = {}
-    for state, value in zip(states, returns_of(rewards, gamma), strict=True):
+    for state, value in zip(counted, values, strict=True):
         found.setdefault(state, value)
     return found
 
@@ -38,24 +39,24 @@ def to_unit(value, grid):
     return round(Fraction(min(max(unit, 0.0), grid.largest)))
 
 
-def unit_sums(trajectories, gamma, grid, horizon=None):
+def unit_sums(trajectories, gamma, grid, horizon=None, lag=0):
     """(units, counts) of first visits, in Python integers."""
     units, counts = [0] * trajectories.n_states, [0] * trajectories.n_states
     for states, rewards in episodes_of(trajectories):
-        for state, value in first_visits(states, rewards, gamma, horizon).items():
+        for state, value in first_visits(states, rewards, gamma, horizon, lag).items():
             units[state] += to_unit(value, grid)
             counts[state] += 1
     return units, counts
 
 
-def plain_sums(trajectories, gamma, horizon=None, *, every=False):
+def plain_sums(trajectories, gamma, horizon=None, lag=0, *, every=False):
     """(sums, counts) of first or of all visits, in floats, in the order of trajectories."""
     sums, counts = np.zeros(trajectories.n_states), np.zeros(trajectories.n_states, np.int64)
     for states, rewards in episodes_of(trajectories):
         if every:
             visits = zip(states[:horizon], returns_of(rewards[:horizon], gamma), strict=True)
         else:
-            visits = first_visits(states, rewards, gamma, horizon).items()
+            visits = first_visits(states, rewards, gamma, horizon, lag).items()
         for state, value in visits:
             sums[state] += value
             counts[state] += 1

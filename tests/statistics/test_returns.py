@@ -30,8 +30,8 @@ def random_trajectories(rng, n=60, most=30, n_states=9, state_dtype=np.int64, re
     return Trajectories(states, rng.normal(size=offsets[-1]).astype(reward_dtype), offsets, n_states)
 
 
-def assert_is_twin(returns, trajectories, gamma, horizon=None):
-    units, counts = unit_sums(trajectories, gamma, returns.grid, horizon)
+def assert_is_twin(returns, trajectories, gamma, horizon=None, lag=0):
+    units, counts = unit_sums(trajectories, gamma, returns.grid, horizon, lag)
     assert returns.units.tolist() == units
     assert returns.counts.tolist() == counts
 
@@ -81,6 +81,40 @@ def test_stamps_begin_again_before_they_run_out():
     for _ in range(3):
         kernel.add(states, rewards, offsets, 0, 2)
     np.testing.assert_array_equal(kernel.totals, [[4 * (5 + 8), 8], [8, 4]])
+
+
+@pytest.mark.parametrize("lengths", [[1] * 9000, [3, 1, 9, 2, 12, 30] * 50, [3000, 1, 9000, 2]], ids=len)
+@pytest.mark.parametrize(("horizon", "lag"), [(12, 5), (12, 11), (500, 1), (5000, 3000), (3, 0)])
+def test_visits_within_the_lag_of_the_horizon_do_not_count(lengths, horizon, lag):
+    rng = np.random.default_rng(8)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    trajectories = Trajectories(rng.integers(0, 9, offsets[-1]), rng.random(offsets[-1]), offsets, 9)
+    options = {"horizon": horizon, "lag": lag}
+    found = first_visit_returns(trajectories, 0.95, return_range=(0.0, 15.0), **options)
+    assert_is_twin(found, trajectories, 0.95, **options)
+    sums, counts = plain_sums(trajectories, 0.95, **options)
+    plain = first_visit_returns(trajectories, 0.95, **options)
+    np.testing.assert_array_equal(plain.sums, sums)
+    np.testing.assert_array_equal(plain.counts, counts)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whether_a_visit_counts_depends_on_what_was_before_it_alone(seed):
+    """Whatever comes after a step, the visits up to it that count are the same."""
+    rng = np.random.default_rng(seed)
+    states, horizon, lag = rng.integers(0, 9, 12), 9, 4
+    for stop in range(1, 12):
+        one, other = states.copy(), states.copy()
+        other[stop:] = rng.integers(0, 9, 12 - stop)
+        seen = []
+        for walk, length in ((one, 12), (other, 12), (one, stop)):
+            options = {"horizon": horizon, "lag": lag}
+            counts = first_visit_returns(
+                Trajectories(walk[:length], rng.random(length), [0, length], 9), 0.9, **options
+            ).counts
+            before = np.unique(walk[: min(stop, horizon - lag)])
+            seen.append(counts[before].tolist())
+        assert seen[0] == seen[1] == seen[2] == [1] * len(seen[0])
 
 
 @pytest.mark.parametrize("horizon", [None, 7])
@@ -238,6 +272,9 @@ ONE = Trajectories([0], [0.0], [0, 1], 1)
         ((ONE, 1.0), {"return_range": RANGE}, ValueError, "gamma = 1 needs a horizon"),
         ((ONE, 0.5), {"horizon": 0}, ValueError, "horizon must be at least 1"),
         ((ONE, 0.5), {"horizon": 1.5}, TypeError, "horizon must be an integer"),
+        ((ONE, 0.5), {"lag": 1}, ValueError, "lag needs a horizon"),
+        ((ONE, 0.5), {"lag": 3, "horizon": 3}, ValueError, "lag must be below horizon, 3, got 3"),
+        ((ONE, 0.5), {"lag": -1}, ValueError, "lag must be at least 0"),
         ((ONE, 0.5), {"return_range": (1.0, 1.0)}, ValueError, "return_range must be a pair"),
         ((ONE, 0.5), {"return_range": (2.0, 1.0)}, ValueError, "finite and increasing"),
         ((ONE, 0.5), {"return_range": (0.0, math.inf)}, ValueError, "finite and increasing"),
@@ -274,6 +311,8 @@ def test_means_and_sums_refused():
         first_visit_returns(ONE, 0.5).mean_error  # noqa: B018 - a property that raises
     with pytest.raises(TypeError, match="must be Trajectories"):
         every_visit_returns([ONE], 0.5)
+    with pytest.raises(ValueError, match="differ"):
+        first_visit_returns(ONE, 0.5, horizon=3) + first_visit_returns(ONE, 0.5, horizon=3, lag=1)
     huge = type(found)(found.counts, found.units, 1 << 32, found.grid, 0.5)
     with pytest.raises(OverflowError, match="64 bits"):
         huge + found

@@ -12,6 +12,7 @@ class FirstVisits:
         horizon: int,
         longest: int,
         *,
+        counted: int | None = None,
         low: float = 0.0,
         scale: float = 1.0,
         largest: float = 0.0,

@@ -5,8 +5,8 @@ taken in batches that stay in the cache, each batch in three passes without a br
 
 - `discount`: F_t = r_t + gamma F_(t+1), backwards, with a discount of 0 at last steps. Each step waits for the one
   before, so four parts of the batch go side by side, cut between trajectories.
-- `list_visits`: forwards, the state and the return of every first visit are appended to a list. A state's stamp is the
-  number of the last trajectory seen there.
+- `list_visits`: forwards, the state and the return of every first visit, if it is among the first `counted` steps of
+  the trajectory, are appended to a list. A state's stamp is the number of the last trajectory seen there.
 - the list is scattered over the states. It holds a state once a trajectory, so additions hardly wait for each other.
 
 Sums are of integers: a return F becomes the grid unit nearest (F - low) scale, clipped to [0, largest]. Every
@@ -61,20 +61,22 @@ cdef void discount(
 
 
 cdef inline Py_ssize_t list_visits(
-        const state_t* states, const double* returns, const uint8_t* is_last, Py_ssize_t n_steps, bint every,
-        int32_t* stamps, int32_t stamp, int32_t* visited, double* values, int64_t* ends) noexcept nogil:
+        const state_t* states, const double* returns, const uint8_t* is_last, Py_ssize_t n_steps, int64_t counted,
+        bint every, int32_t* stamps, int32_t stamp, int32_t* visited, double* values, int64_t* ends) noexcept nogil:
     """List the first visits of a batch, or all visits; returns how many. The first j + 1 trajectories have ends[j]."""
     cdef Py_ssize_t t, n = 0, j = 0
+    cdef int64_t step = 0
     cdef int32_t state
     for t in range(n_steps):
         state = <int32_t>states[t]
         visited[n] = state
         values[n] = returns[t]
-        n += every | (stamps[state] != stamp + <int32_t>j)
+        n += (every | (stamps[state] != stamp + <int32_t>j)) & (step < counted)
         stamps[state] = stamp + <int32_t>j
         if ends != NULL:
             ends[j] = n
         j += is_last[t]
+        step = 0 if is_last[t] else step + 1
     return n
 
 
@@ -112,6 +114,8 @@ cdef class FirstVisits:
         Steps of a trajectory that count.
     longest : int
         No trajectory given later has more steps that count.
+    counted : int
+        Steps of a trajectory, from its first, at which visits count; their returns go on to the horizon.
     low, scale, largest : float
         The grid: returns become integers near ``(F - low) * scale`` in ``[0, largest]``.
 
@@ -122,7 +126,7 @@ cdef class FirstVisits:
     """
 
     cdef double gamma, low, scale, largest
-    cdef int64_t horizon
+    cdef int64_t horizon, counted
     cdef int32_t stamp
     cdef Py_ssize_t n_steps
     cdef Py_ssize_t edges[LANES + 1]
@@ -132,9 +136,10 @@ cdef class FirstVisits:
     cdef readonly object totals
     cdef int64_t[:, ::1] _totals
 
-    def __init__(self, n_states, gamma, horizon, longest, *, low=0.0, scale=1.0, largest=0.0):
+    def __init__(self, n_states, gamma, horizon, longest, *, counted=None, low=0.0, scale=1.0, largest=0.0):
         self.gamma, self.low, self.scale, self.largest = gamma, low, scale, largest
         self.horizon = horizon
+        self.counted = horizon if counted is None else counted
         self.stamp = 1
         self.stamps = np.zeros(n_states, np.int32)
         most_steps = max(min(LANES * longest, MOST_BATCH_STEPS), BATCH_STEPS) + longest
@@ -156,8 +161,8 @@ cdef class FirstVisits:
                 n = self._open_batch(&offsets[0], first, last)
                 discount(&rewards[offsets[first]], &self.discounts[0], self.edges, &self.returns[0])
                 n_visits = list_visits(
-                    &states[offsets[first]], &self.returns[0], &self.is_last[0], self.n_steps, False, &self.stamps[0],
-                    self.stamp, &self.visited[0], &self.values[0], NULL)
+                    &states[offsets[first]], &self.returns[0], &self.is_last[0], self.n_steps, self.counted,
+                    False, &self.stamps[0], self.stamp, &self.visited[0], &self.values[0], NULL)
                 to_units(&self.values[0], n_visits, self.low, self.scale, self.largest)
                 scatter(&self.visited[0], &self.values[0], n_visits, &self._totals[0, 0])
                 self._close_batch(&offsets[0], first, n)
@@ -174,8 +179,8 @@ cdef class FirstVisits:
                 n = self._open_batch(&offsets[0], first, last)
                 discount(&rewards[offsets[first]], &self.discounts[0], self.edges, &self.returns[0])
                 n_visits = list_visits(
-                    &states[offsets[first]], &self.returns[0], &self.is_last[0], self.n_steps, every, &self.stamps[0],
-                    self.stamp, &self.visited[0], &self.values[0], NULL)
+                    &states[offsets[first]], &self.returns[0], &self.is_last[0], self.n_steps, self.counted,
+                    every, &self.stamps[0], self.stamp, &self.visited[0], &self.values[0], NULL)
                 for i in range(n_visits):
                     sums[self.visited[i]] += self.values[i]
                     counts[self.visited[i]] += 1
@@ -196,8 +201,8 @@ cdef class FirstVisits:
                 n = self._open_batch(&offsets[0], first, last)
                 discount(&rewards[offsets[first]], &self.discounts[0], self.edges, &self.returns[0])
                 n_visits = list_visits(
-                    &states[offsets[first]], &self.returns[0], &self.is_last[0], self.n_steps, False, &self.stamps[0],
-                    self.stamp, &visited[n_listed], &self.values[0], &ends[first - start])
+                    &states[offsets[first]], &self.returns[0], &self.is_last[0], self.n_steps, self.counted,
+                    False, &self.stamps[0], self.stamp, &visited[n_listed], &self.values[0], &ends[first - start])
                 to_units(&self.values[0], n_visits, self.low, self.scale, self.largest)
                 for i in range(n_visits):
                     units[n_listed + i] = self.values[i]

@@ -25,6 +25,7 @@ from dpfast.policy_evaluation.mechanism import (
     Statistic,
     WeightedMeans,
     solve,
+    usual_lag,
     usual_ridge,
     visit_moments,
 )
@@ -44,7 +45,7 @@ from dpfast.statistics import (
     return_range,
     sufficient_statistics,
 )
-from dpfast.statistics.returns import blocks_of, checked_discount
+from dpfast.statistics.returns import blocks_of, checked_discount, checked_lag
 from dpfast.statistics.visits import checked_of_states, checked_weights
 
 if TYPE_CHECKING:
@@ -93,6 +94,12 @@ class PolicyEvaluation(PrivateEstimator):
     horizon : int, optional
         Most recorded states of a trajectory, a terminal one included; longer trajectories are cut. The fewer states one
         can visit, the less noise.
+    lag : int, optional
+        Visits at the last so many steps before the horizon do not count, though their rewards do: what cutting a
+        trajectory takes from a return that counts is at most its share ``gamma**lag``. Whether a visit counts follows
+        from what was before it, which favours no return. Give 0 where trajectories end within the horizon by
+        themselves. Default: for "sufficient_statistics" up to a quarter of the horizon, from `gamma` and `epsilon`;
+        else, and where epsilon is ``inf``, 0.
     method : {"sufficient_statistics", "lsw", "lsl"}, default "sufficient_statistics"
         "sufficient_statistics" releases sums per state (with features, normal equations) with noise of public size: the
         error of a state falls with its own visits. "lsw" fits mean first-visit returns, weighted by state, and "lsl" is
@@ -162,6 +169,7 @@ class PolicyEvaluation(PrivateEstimator):
     return_range: tuple[float, float] | None = None
     reward_range: tuple[float, float] = (0, 1)
     horizon: int | None = None
+    lag: int | None = None
     method: Method = "sufficient_statistics"
     weights: ArrayLike | None = None
     ridge: float | None = None
@@ -305,6 +313,7 @@ class PolicyEvaluation(PrivateEstimator):
 
     def _check_parameters(self, privacy: Privacy) -> None:
         checked_discount(self.gamma, self.horizon)
+        check.optional(lambda name, lag: checked_lag(lag, self.horizon), "lag", self.lag)
         check.choice("method", self.method, get_args(Method))
         self._grid()
         if self.ridge is not None:
@@ -351,6 +360,12 @@ class PolicyEvaluation(PrivateEstimator):
         xx, xy = check.positives("block_bounds", check.pair("block_bounds", self.block_bounds, "(xx, xy)"))
         return xx, xy
 
+    def _lag(self) -> int:
+        if self.lag is not None:
+            return int(self.lag)
+        usual = self.method == "sufficient_statistics" and math.isfinite(self.epsilon)
+        return usual_lag(self.gamma, self.horizon, self.epsilon) if usual else 0
+
     def _grid(self) -> ReturnGrid:
         limits = self.return_range
         if limits is None:
@@ -370,7 +385,7 @@ class PolicyEvaluation(PrivateEstimator):
             weights = np.full(n_states, 1.0 / n_states)
         else:
             weights = checked_weights(self.weights, n_states, _SIZES)
-        problem = Problem(table, weights, self._grid(), self.horizon, self._block_bounds())
+        problem = Problem(table, weights, self._grid(), self.horizon, self._block_bounds(), self._lag())
         if self.shrinkage and not problem.centered:
             raise ValueError("shrinkage needs equal weights")
         return problem
@@ -416,7 +431,7 @@ class PolicyEvaluation(PrivateEstimator):
         else:
             # Refuse what is known to fail before the data is summed.
             self._statistic(problem, privacy, 1)
-            options = {"horizon": self.horizon, "n_threads": self.n_threads}
+            options: dict[str, Any] = {"horizon": self.horizon, "lag": problem.lag, "n_threads": self.n_threads}
             sums = first_visit_returns(data, self.gamma, return_range=limits, **options)
             mechanism = self._mechanism(problem, privacy, sums.n_trajectories)
         if self.adjacency == "replace_one":
@@ -441,7 +456,8 @@ class PolicyEvaluation(PrivateEstimator):
 
     def _fit_without_noise(self, trajectories: Any) -> Solved:
         public, data = self._opened(trajectories)
-        returns = first_visit_returns(data, self.gamma, horizon=self.horizon, n_threads=self.n_threads)
+        options: dict[str, Any] = {"horizon": self.horizon, "lag": public.problem.lag, "n_threads": self.n_threads}
+        returns = first_visit_returns(data, self.gamma, **options)
         ridge = 0.0 if self.ridge is None else float(self.ridge)
         coef = _least_squares(public.problem, returns, ridge, by_state=self.method == "lsw")
         fitted = _attributes(public, coef, 0.0, ridge, clipped=False)

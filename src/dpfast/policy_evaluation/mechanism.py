@@ -63,10 +63,12 @@ class Problem:
     weights: FloatArray
     #: The range of returns.
     grid: ReturnGrid
-    #: Most states that a trajectory visits.
+    #: Most steps of a trajectory that count.
     horizon: int | None
     #: Norms that one trajectory's part in the sums is scaled onto, of A and of b.
     block_bounds: tuple[float | None, float | None] = (None, None)
+    #: Steps before the horizon at which visits do not count.
+    lag: int = 0
 
     @property
     def centered(self) -> bool:
@@ -82,7 +84,7 @@ class Problem:
     @property
     def most_visited(self) -> int:
         """Most states that a trajectory visits."""
-        return self.n_states if self.horizon is None else min(self.horizon, self.n_states)
+        return self.n_states if self.horizon is None else min(self.horizon - self.lag, self.n_states)
 
     @property
     def n_features(self) -> int:
@@ -127,7 +129,7 @@ class Problem:
         """Return what `sufficient_statistics` sums trajectories by."""
         xx, xy = self.block_bounds
         limits = self.grid.low, self.grid.high
-        public = {"features": self.features, "weights": self.weights, "horizon": self.horizon}
+        public = {"features": self.features, "weights": self.weights, "horizon": self.horizon, "lag": self.lag}
         return public | {"return_range": limits, "bound_xx": xx, "bound_xy": xy, "centered": self.centered}
 
     def values(self, coefficients: FloatArray) -> FloatArray:
@@ -138,6 +140,18 @@ class Problem:
         """Guess how many of m trajectories visit each state; `visited` is their share, by default from the horizon."""
         share = 0.5 * self.most_visited / self.n_states if visited is None else visited
         return np.full(self.n_states, max(1, min(m, round(m * share))), np.int64)
+
+
+def usual_lag(gamma: float, horizon: int | None, epsilon: float) -> int:
+    """Choose how many steps before the horizon visits stop to count, from public numbers.
+
+    A return there lacks up to gamma**lag of what the trajectory would go on to collect, which 1/(1 - gamma) steps make
+    e times smaller: once at epsilon = 1, more often the less noise there is to hide a bias. No more than a quarter of
+    the horizon, as every step may be the only one that some state is visited at.
+    """
+    if horizon is None or gamma == 1.0:
+        return 0
+    return min(horizon // 4, round((1.0 + max(0.0, math.log(epsilon))) / (1.0 - gamma)))
 
 
 def norm_bound(matrix: FloatArray) -> float:

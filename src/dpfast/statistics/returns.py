@@ -131,7 +131,7 @@ class FirstVisitReturns:
         How many there are.
     grid : ReturnGrid or None
         None where returns were neither clipped nor rounded.
-    gamma, horizon : float, int or None
+    gamma, horizon, lag : float, int or None, int
         As they were given.
     """
 
@@ -141,6 +141,7 @@ class FirstVisitReturns:
     grid: ReturnGrid | None
     gamma: float
     horizon: int | None = None
+    lag: int = 0
 
     @property
     def sums(self) -> FloatArray:
@@ -193,7 +194,7 @@ class FirstVisitReturns:
         n_trajectories = self.n_trajectories + other.n_trajectories
         _check_capacity(self.grid, n_trajectories)
         return FirstVisitReturns(
-            self.counts + other.counts, self.units + other.units, n_trajectories, self.grid, self.gamma, self.horizon
+            self.counts + other.counts, self.units + other.units, n_trajectories, *self._layout()[1:]
         )
 
     def __eq__(self, other: object) -> bool:
@@ -208,14 +209,14 @@ class FirstVisitReturns:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _layout(self) -> tuple[object, ...]:
-        return len(self.counts), self.gamma, self.horizon, self.grid
+    def _layout(self) -> tuple[int, ReturnGrid | None, float, int | None, int]:
+        return len(self.counts), self.grid, self.gamma, self.horizon, self.lag
 
     def __repr__(self) -> str:
         limits = None if self.grid is None else (self.grid.low, self.grid.high)
         return (
             f"<FirstVisitReturns of {len(self.counts)} states, gamma={self.gamma}, horizon={self.horizon}, "
-            f"return_range={limits}: not private>"
+            f"{f'lag={self.lag}, ' if self.lag else ''}return_range={limits}: not private>"
         )
 
 
@@ -250,6 +251,7 @@ def first_visit_returns(
     *,
     return_range: tuple[float, float] | None = None,
     horizon: int | None = None,
+    lag: int = 0,
     n_threads: int | None = None,
 ) -> FirstVisitReturns:
     """Sum the discounted return from the first visit of each state on, over trajectories. **Not private**.
@@ -265,6 +267,10 @@ def first_visit_returns(
         returns are summed as they are, in floating point on one thread: for estimates that need no privacy.
     horizon : int, optional
         Most steps of a trajectory that count, from its first; longer ones are cut. Public.
+    lag : int, default 0
+        Visits at the last so many steps before the horizon do not count, though their rewards do: a return that counts
+        then lacks at most the share ``gamma**lag`` of what a trajectory that is cut would go on to collect. Whether a
+        visit counts depends on what was before it alone, so it favours no return. Public, below the horizon.
     n_threads : int, optional
         Default ``OMP_NUM_THREADS``, else the cores this process may use. The result does not depend on it.
 
@@ -295,6 +301,7 @@ def first_visit_returns(
     (array([0.75, 1.75]), array([1, 2]))
     """
     gamma, horizon = checked_discount(gamma, horizon)
+    lag = checked_lag(lag, horizon)
     grid = None if return_range is None else ReturnGrid.for_range(*check.limits("return_range", return_range))
     resolve_n_threads(n_threads)
     total: FirstVisitReturns | None = None
@@ -302,10 +309,10 @@ def first_visit_returns(
         _check_capacity(grid, len(block))
         units: NDArray[Any]
         if grid is None:
-            units, counts = _plain_sums(block, gamma, horizon, every=False)
+            units, counts = _plain_sums(block, gamma, horizon, lag, every=False)
         else:
-            units, counts = _exact_sums(block, gamma, horizon, grid, n_threads)
-        part = FirstVisitReturns(counts, units, len(block), grid, gamma, horizon)
+            units, counts = _exact_sums(block, gamma, horizon, lag, grid, n_threads)
+        part = FirstVisitReturns(counts, units, len(block), grid, gamma, horizon, lag)
         total = part if total is None else total + part
     if total is None:
         raise ValueError("trajectories must hold at least one block, got none")
@@ -322,7 +329,7 @@ def every_visit_returns(
     """
     gamma, horizon = checked_discount(gamma, horizon)
     check.instance("trajectories", trajectories, Trajectories, "Trajectories")
-    return _plain_sums(trajectories, gamma, horizon, every=True)
+    return _plain_sums(trajectories, gamma, horizon, 0, every=True)
 
 
 def blocks_of(trajectories: object) -> Iterable[Trajectories]:
@@ -339,24 +346,31 @@ def blocks_of(trajectories: object) -> Iterable[Trajectories]:
 
 
 def first_visits_kernel(
-    block: Trajectories, gamma: float, horizon: int | None, grid: ReturnGrid | None
+    block: Trajectories, gamma: float, horizon: int | None, lag: int, grid: ReturnGrid | None
 ) -> kernel.FirstVisits:
     """Return a kernel for one thread and the trajectories of a block."""
     limit = _NO_HORIZON if horizon is None else min(horizon, _NO_HORIZON)
-    longest = min(block.longest, limit)
+    longest, counted = min(block.longest, limit), limit - lag
     if grid is None:
-        return kernel.FirstVisits(block.n_states, gamma, limit, longest)
+        return kernel.FirstVisits(block.n_states, gamma, limit, longest, counted=counted)
     scale = math.ldexp(1.0, grid.exponent)
     return kernel.FirstVisits(
-        block.n_states, gamma, limit, longest, low=grid.low, scale=scale, largest=float(grid.largest)
+        block.n_states,
+        gamma,
+        limit,
+        longest,
+        counted=counted,
+        low=grid.low,
+        scale=scale,
+        largest=float(grid.largest),
     )
 
 
 def _exact_sums(
-    block: Trajectories, gamma: float, horizon: int | None, grid: ReturnGrid, n_threads: int | None
+    block: Trajectories, gamma: float, horizon: int | None, lag: int, grid: ReturnGrid, n_threads: int | None
 ) -> tuple[IntArray, IntArray]:
     threads = min(resolve_n_threads(n_threads), max(1, block.n_steps // _STEPS_PER_THREAD))
-    parts = [first_visits_kernel(block, gamma, horizon, grid) for _ in range(threads)]
+    parts = [first_visits_kernel(block, gamma, horizon, lag, grid) for _ in range(threads)]
     ranges = RowRanges(block.n_steps, min(_STEPS_PER_RANGE, block.n_steps // (4 * threads) + 1))
 
     def add(part: kernel.FirstVisits) -> None:
@@ -373,9 +387,11 @@ def _exact_sums(
     return totals[:, 0].copy(), totals[:, 1].copy()
 
 
-def _plain_sums(block: Trajectories, gamma: float, horizon: int | None, *, every: bool) -> tuple[FloatArray, IntArray]:
+def _plain_sums(
+    block: Trajectories, gamma: float, horizon: int | None, lag: int, *, every: bool
+) -> tuple[FloatArray, IntArray]:
     sums, counts = np.zeros(block.n_states), np.zeros(block.n_states, np.int64)
-    part = first_visits_kernel(block, gamma, horizon, None)
+    part = first_visits_kernel(block, gamma, horizon, lag, None)
     part.add_plain(block.states, block.rewards, block.offsets, every, sums, counts)
     return sums, counts
 
@@ -392,3 +408,13 @@ def checked_discount(gamma: object, horizon: object) -> tuple[float, int | None]
     if discount == 1.0 and limit is None:
         raise ValueError("gamma = 1 needs a horizon: without one, returns are unbounded")
     return discount, limit
+
+
+def checked_lag(lag: object, horizon: int | None) -> int:
+    """Return how many steps before the horizon visits stop to count."""
+    steps = check.integer_of_at_least("lag", lag, 0)
+    if steps and horizon is None:
+        raise ValueError("lag needs a horizon: without one, no trajectory is cut")
+    if horizon is not None and steps >= horizon:
+        raise ValueError(f"lag must be below horizon, {horizon}, got {steps}")
+    return steps

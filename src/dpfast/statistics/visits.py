@@ -41,7 +41,7 @@ from dpfast.privacy.visit_moments import VisitLimits
 from dpfast.statistics.accumulator import GramAccumulator, PersonAccumulator
 from dpfast.statistics.gram import person_block_bounds, rounded_bound
 from dpfast.statistics.person_unit import PersonUnit
-from dpfast.statistics.returns import ReturnGrid, blocks_of, checked_discount, first_visits_kernel
+from dpfast.statistics.returns import ReturnGrid, blocks_of, checked_discount, checked_lag, first_visits_kernel
 
 _STEPS_PER_CHUNK = 1 << 16
 _VALUES_PER_CHUNK = 1 << 22
@@ -134,6 +134,7 @@ def sufficient_statistics(
     features: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     horizon: int | None = None,
+    lag: int = 0,
     bound_xx: float | None = None,
     bound_xy: float | None = None,
     centered: bool = False,
@@ -143,7 +144,7 @@ def sufficient_statistics(
 
     Parameters
     ----------
-    trajectories, gamma, horizon, n_threads
+    trajectories, gamma, horizon, lag, n_threads
         As for `first_visit_returns`.
     return_range : tuple of float
         Public. Returns are clipped to it, and its lower end is subtracted.
@@ -180,7 +181,7 @@ def sufficient_statistics(
     (array([1., 2.]), array([0.75, 1.75]))
     """
     gamma, horizon = checked_discount(gamma, horizon)
-    scheme = _Scheme.checked(return_range, features, weights, horizon, bound_xx, bound_xy, centered)
+    scheme = _Scheme.checked(return_range, features, weights, horizon, lag, bound_xx, bound_xy, centered)
     resolve_n_threads(n_threads)
     sums: _Sums | None = None
     n_states = n_trajectories = 0
@@ -193,7 +194,7 @@ def sufficient_statistics(
         n_trajectories += len(block)
         if n_trajectories << (_LOG2_ENTRY + 1) >= _SUM_RANGE:
             raise OverflowError("exact sums are kept in 64 bits, which suffice for 2**31 trajectories")
-        for visits in _chunks(block, gamma, horizon, scheme.grid, sums.chunk_steps):
+        for visits in _chunks(block, gamma, horizon, scheme.lag, scheme.grid, sums.chunk_steps):
             sums.add(*visits)
     if sums is None:
         raise ValueError("trajectories must hold at least one block, got none")
@@ -225,6 +226,7 @@ class _Scheme:
     features: ArrayLike | None
     weights: ArrayLike | None
     horizon: int | None
+    lag: int
     bounds: tuple[float | None, float | None]
     centered: bool
 
@@ -235,6 +237,7 @@ class _Scheme:
         features: ArrayLike | None,
         weights: ArrayLike | None,
         horizon: int | None,
+        lag: object,
         bound_xx: object,
         bound_xy: object,
         centered: object,
@@ -245,12 +248,12 @@ class _Scheme:
         alone = features is None and bounds == (None, None)
         if check.boolean("centered", centered) and not alone:
             raise ValueError("centered sums have no features and no bounds on a trajectory's norms")
-        return cls(grid, features, weights, horizon, bounds, bool(centered))
+        return cls(grid, features, weights, horizon, checked_lag(lag, horizon), bounds, bool(centered))
 
     def sums(self, n_states: int, n_threads: int | None = None) -> _Sums:
         sizes = _SMALLEST, _LARGEST
         rho = np.ones(n_states) if self.weights is None else checked_weights(self.weights, n_states, sizes)
-        most_visited = n_states if self.horizon is None else min(self.horizon, n_states)
+        most_visited = n_states if self.horizon is None else min(self.horizon - self.lag, n_states)
         if most_visited > _MOST_VISITED:
             raise ValueError(f"horizon must be given, and be at most {_MOST_VISITED}, with so many states")
         if self.centered:
@@ -262,10 +265,10 @@ class _Scheme:
 
 
 def _chunks(
-    block: Trajectories, gamma: float, horizon: int | None, grid: ReturnGrid, chunk_steps: int
+    block: Trajectories, gamma: float, horizon: int | None, lag: int, grid: ReturnGrid, chunk_steps: int
 ) -> Iterator[tuple[NDArray[np.int32], FloatArray, IntArray]]:
     """List the first visits of some trajectories at a time."""
-    kernel = first_visits_kernel(block, gamma, horizon, grid)
+    kernel = first_visits_kernel(block, gamma, horizon, lag, grid)
     first = 0
     while first < len(block):
         beyond = int(np.searchsorted(block.offsets, block.offsets[first] + chunk_steps, side="right")) - 1
