@@ -8,9 +8,12 @@ import pytest
 
 from dpfast.solvers.refining import (
     Belief,
+    Clip,
     clip_from_counts,
     first_belief,
+    has_steps,
     schedule,
+    shortening_bias,
     size_edges,
     solution,
     whitened,
@@ -135,7 +138,7 @@ def test_whitened_rows_do_not_depend_on_units():
             xx=belief.xx * squares,
             variance=belief.variance * squares**2,
             xy=belief.xy * units[:, None],
-            precision=belief.precision / squares,
+            root=belief.root / units,
             metric=belief.metric * squares,
         )
     )
@@ -162,7 +165,7 @@ def test_rows_to_sum_are_the_coordinates_of_the_belief(fit_intercept, center):
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_moments_of_whitened_rows_count_by_their_precision(fit_intercept, private_count):
     x, y = table(n=2_000)
-    noise = MomentNoise(900.0, 640.0, 300.0, 40.0, 40.0, 3.0 if private_count else 0.0)
+    noise = MomentNoise(0.9, 0.64, 300.0, 4.0, 4.0, 0.3 if private_count else 0.0)
     belief = first_belief(moments(x, y, noise, seed=6), fit_intercept=fit_intercept, ridge=0.0)
     middle, basis = belief.row_map()
     rows = (x - middle) @ basis
@@ -217,7 +220,7 @@ def test_the_clip_costs_nearly_the_least_that_any_does(seed):
         excess = np.maximum(sizes - clip, 0.0)
         return 8.0 * (spread * clip) ** 2 + np.sum(excess**2) + 0.25 / 4.0 * np.sum(excess) ** 2
 
-    clip = clip_from_counts(counts, 0.0, edges, shape=(4, 2), sum_deviation=spread)
+    clip = clip_from_counts(counts, 0.0, edges, shape=(4, 2), sum_deviation=spread).size
     assert cost(clip) <= 1.1 * min(map(cost, np.geomspace(sizes.min(), edges[-1], 2_000)))
 
 
@@ -226,17 +229,17 @@ def test_the_clip_is_never_above_the_largest_size_there_can_be():
     assert edges[-1] == 7.0
     counts = np.zeros(len(edges) + 1)
     counts[-1] = 1e12
-    assert clip_from_counts(counts, 1.0, edges, shape=(3, 1), sum_deviation=1e-9) == 7.0
-    assert clip_from_counts(np.zeros(len(edges) + 1), 1.0, edges, shape=(3, 1), sum_deviation=1.0) < edges[0]
+    assert clip_from_counts(counts, 1.0, edges, shape=(3, 1), sum_deviation=1e-9).size == 7.0
+    assert clip_from_counts(np.zeros(len(edges) + 1), 1.0, edges, shape=(3, 1), sum_deviation=1.0).size < edges[0]
 
 
 def test_one_lucky_count_far_up_does_not_move_the_clip():
     edges = size_edges(1e6)
     counts = np.zeros(len(edges) + 1)
     counts[np.searchsorted(edges, 1.0)] = 5_000.0
-    quiet = clip_from_counts(counts, 30.0, edges, shape=(20, 1), sum_deviation=10.0)
+    quiet = clip_from_counts(counts, 30.0, edges, shape=(20, 1), sum_deviation=10.0).size
     counts[-5] += 2.5 * 30.0
-    assert clip_from_counts(counts, 30.0, edges, shape=(20, 1), sum_deviation=10.0) <= 4.0 * quiet
+    assert clip_from_counts(counts, 30.0, edges, shape=(20, 1), sum_deviation=10.0).size <= 4.0 * quiet
 
 
 @pytest.mark.parametrize("bounds", [False, True])
@@ -247,3 +250,76 @@ def test_shares_of_a_fit_add_to_the_whole(steps, bounds):
     one = (shares.bounds, shares.moments, shares.row_sizes, shares.row_moments, *shares.sizes, *shares.sums)
     assert min(one) >= 0.0
     assert math.fsum(one) == pytest.approx(1.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("center", [None, np.linspace(-1.0, 2.0, 4)])
+@pytest.mark.parametrize("ridge", [None, 0.0, 2.0])
+def test_whatever_is_released_there_is_an_answer(fit_intercept, center, ridge):
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        size = 10.0 ** rng.uniform(-6, 8, size=6)
+        noise = MomentNoise(*size)
+        garbage = NoisyMoments(
+            symmetric(rng, 4, noise), noise.cross * rng.normal(size=(4, 2)), noise, noise.x * rng.normal(size=4),
+            noise.y * rng.normal(size=2), noise.n * rng.normal(),
+        )  # fmt: skip
+        belief = first_belief(garbage, center=center, fit_intercept=fit_intercept, ridge=ridge)
+        middle, basis = belief.row_map()
+        assert np.all(np.isfinite(middle))
+        assert np.all(np.isfinite(basis))
+        sums = (rng.normal(size=4) * size[3], size[5] * rng.normal()) if fit_intercept else (None, None)
+        belief = with_row_moments(belief, symmetric(rng, 4, noise), noise, *sums, clip=Clip(1.0, size[0], 0.1))
+        for deviation in size[:3]:
+            estimate = belief.solve()
+            counts = 10.0 * rng.normal(size=41)
+            edges = size_edges(size[4])
+            clip = clip_from_counts(counts, 10.0, edges, shape=(len(belief.xx), 2), sum_deviation=deviation)
+            assert 0.0 < clip.size <= edges[-1]
+            belief = with_residuals(belief, estimate, deviation * rng.normal(size=belief.xy.shape), deviation, clip)
+        fitted = solution(belief, belief.solve())
+        assert np.all(np.isfinite(fitted.coef))
+        assert np.all(np.isfinite(fitted.coef_std))
+        assert np.all(np.isfinite(fitted.intercept))
+
+
+def test_a_sum_clipped_where_the_histogram_shows_nothing_counts_for_nothing():
+    x, y = table(shift=0.0)
+    belief = first_belief(moments(x, y, MomentNoise(9.0, 6.0, 20.0)), ridge=1.0)
+    edges = size_edges(10.0)
+    clip = clip_from_counts(np.zeros(41), 30.0, edges, shape=(4, 2), sum_deviation=1.0)
+    assert clip.bias == math.inf
+    told = with_residuals(belief, belief.solve(), np.full((4, 2), 1e6), 1e-3, clip)
+    np.testing.assert_allclose(told.solve().coef, belief.solve().coef, rtol=1e-9)
+
+
+def test_what_a_clip_cuts_off_makes_a_sum_count_for_less():
+    x, y = table(shift=0.0)
+    belief = first_belief(moments(x, y, MomentNoise(9.0, 6.0, 20.0)), ridge=1.0)
+    estimate = belief.solve()
+    trusts = [
+        np.trace(with_residuals(belief, estimate, np.zeros((4, 2)), 0.5, clip).precision)
+        for clip in (None, Clip(1.0, 0.5, 0.0), Clip(1.0, 0.5, 0.5), Clip(1.0, 5.0, 0.5))
+    ]
+    assert trusts == sorted(trusts, reverse=True)
+    assert len(set(trusts)) == 4
+
+
+def test_few_people_get_no_steps_and_more_people_do_where_there_is_more_to_learn():
+    assert not has_steps(1_000, 0.25, (5, 1))
+    assert has_steps(10_000, 0.25, (20, 1))
+    assert not has_steps(10_000, 0.25, (20, 1_000))
+    assert not has_steps(10_000, 0.25, (100, 1))
+    shares = schedule(3).without_steps()
+    assert shares.steps == 0
+    assert shares.bounds + shares.moments == 1.0
+
+
+def test_shortened_rows_make_the_first_moments_count_for_less():
+    x, y = table()
+    noise = MomentNoise(9.0, 6.0, 20.0)
+    bias = shortening_bias(1e5, (2.0, 3.0), (4, 2))
+    assert bias == pytest.approx(0.01 * 1e5 * 6.0 / math.sqrt(8.0))
+    plain, biased = (first_belief(moments(x, y, noise), ridge=1.0, bias=one) for one in (0.0, bias))
+    assert np.trace(biased.precision) < np.trace(plain.precision)
+    assert shortening_bias(-5.0, (2.0, 3.0), (4, 2)) == 0.0

@@ -25,18 +25,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
 from dpfast._arrays import FloatArray
+from dpfast.solvers.bounds import last_bin
 from dpfast.solvers.ridge import MomentNoise, NoisyMoments, RidgeSolution
 
 # An eigenvalue near zero says that the true one is of the noise's size, not that it is zero: see solvers.ridge.
 _EIGENVALUE_FLOOR = 0.25
+#: Share of the people whose rows, or outcomes, may be longer than the radii that the first moments hold them to.
+BEYOND = 0.01
 # Mean squared coefficients tried, in units of their precision: from nothing to no shrinkage at all.
 _SIGNALS = np.geomspace(1e-6, 1e12, 181)
 _STEPS = 3
+_TINY = 1e-280  # in place of a variance of zero
 _COUNT_MARGIN = 2.0
 # What is cut off points in directions of its own, but for a part in common: that of skewed residuals with the constant,
 # one of k coordinates, say.
@@ -61,6 +66,25 @@ class Schedule:
         """Count the residual steps."""
         return len(self.sums)
 
+    def without_steps(self) -> Schedule:
+        """Leave to the moments all that is not spent on bounds."""
+        return Schedule(self.bounds, 1.0 - self.bounds, 0.0, 0.0, (), ())
+
+
+def has_steps(people: float, mu: float, shape: tuple[int, int]) -> bool:
+    """Return whether so many people can be told from noise by whitened rows and residuals, from n or a noisy count.
+
+    Below, moments with all that is left say more than those with a third of it and what they lead to. Found by
+    simulation (see `schedule`).
+    """
+    features, outcomes = shape
+    return people * mu >= max(300.0, 5.0 * features * math.sqrt(max(features, outcomes)))
+
+
+def shortening_bias(people: float, radii: tuple[float, float], shape: tuple[int, int]) -> float:
+    """Return `first_belief`'s bias where the `BEYOND` of people are shortened to radii, all in one direction."""
+    return BEYOND * max(people, 0.0) * radii[0] * radii[1] / math.sqrt(shape[0] * shape[1])
+
 
 def schedule(steps: int | None = None, *, bounds: bool = True) -> Schedule:
     """Return the shares of a fit of so many residual steps; without `bounds` no histograms of lengths are released."""
@@ -81,7 +105,7 @@ class Belief:
     xx: FloatArray  # (k, k), noisy
     variance: FloatArray  # (k, k), of the noise in its entries
     xy: FloatArray  # (k, l), all measurements of xx theta pooled
-    precision: FloatArray  # (k, k), inverse covariance of xy - xx theta, in the mean of all outcomes
+    root: FloatArray  # (k, k): root' root is the inverse covariance of xy - xx theta, in the mean of all outcomes
     metric: FloatArray  # (k, k): theta' metric theta is what the penalty multiplies
     penalty: float | None  # None to choose it
     center: FloatArray | None
@@ -91,6 +115,11 @@ class Belief:
     def constant(self) -> bool:
         """Whether rows have a 1 as their last entry."""
         return self.fit_intercept or self.center is not None
+
+    @property
+    def precision(self) -> FloatArray:
+        """The inverse covariance of a column of xy - xx theta."""
+        return self.root.T @ self.root
 
     @property
     def whitening(self) -> FloatArray:
@@ -104,7 +133,7 @@ class Belief:
     def row_map(self) -> tuple[FloatArray, FloatArray]:
         """Return (center, basis): a row z without its 1 has the coordinates (z - center) basis, beside the constant's.
 
-        An intercept's is apart before whitened rows are summed; without one, the center undoes the rows'.
+        For a `first_belief`: an intercept's coordinate is apart in it. Without one, the center undoes the rows'.
         """
         features = len(self.basis) - self.constant
         directions: FloatArray = self.basis[:features]
@@ -133,14 +162,18 @@ def first_belief(
     center: FloatArray | None = None,
     fit_intercept: bool = False,
     ridge: float | FloatArray | None = None,
+    bias: float = 0.0,
 ) -> Belief:
-    """Return what released moments tell; `ridge` penalises the features alike or each its own way, None chooses."""
+    """Return what released moments tell; `ridge` penalises the features alike or each its own way, None chooses.
+
+    `bias` is the root mean square error in an entry of X'Y of holding rows and outcomes to what few are longer than.
+    """
     features = len(moments.xx)
     xx, xy = moments.xx, moments.xy
     noise = moments.noise
     variance = np.full((features, features), noise.off_diagonal**2)
     np.fill_diagonal(variance, noise.diagonal**2)
-    cross = np.full(features, noise.cross**2)
+    cross = np.full(features, noise.cross**2 + bias**2)
     basis = np.eye(features)
     if center is not None or fit_intercept:
         if moments.x is None or moments.y is None or moments.n is None:
@@ -162,40 +195,49 @@ def first_belief(
     weights = np.ones(features) if ridge is None else np.broadcast_to(np.asarray(ridge, dtype=np.float64), features)
     metric = np.diag(np.append(weights, 0.0) if fit_intercept else weights)
     belief = Belief(
-        basis, xx, variance, xy, np.diag(1.0 / cross), metric, None if ridge is None else 1.0, center, fit_intercept
+        basis, xx, variance, xy, _root(cross), metric, None if ridge is None else 1.0, center, fit_intercept
     )
     # Noise in X'X moves X'Y - X'X theta with theta, which is learned from it.
     for _ in range(3):
         estimate = belief.solve()
-        squares = np.mean(estimate.theta**2, axis=1) + np.diag(estimate.covariance)
-        belief = replace(belief, precision=np.diag(1.0 / (cross + variance @ squares)))
-    return whitened(belief)
+        squares = np.mean(estimate.theta**2, axis=1) + np.maximum(np.diag(estimate.covariance), 0.0)
+        belief = replace(belief, root=_root(cross + variance @ squares))
+    if not fit_intercept:
+        return whitened(belief)
+    # The constant stays the last coordinate: rows about their mean have no product with it.
+    features_to, features_back = _white(xx[:-1, :-1], variance[:-1, :-1])
+    constant_to, constant_back = _white(xx[-1:, -1:], variance[-1:, -1:])
+    return _moved(belief, linalg.block_diag(features_to, constant_to), linalg.block_diag(features_back, constant_back))
 
 
 def whitened(belief: Belief) -> Belief:
     """Return the same in coordinates in which X'X plus the spectrum of its noise is the identity."""
-    size = len(belief.xx)
+    return _moved(belief, *_white(belief.xx, belief.variance))
+
+
+def _white(xx: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the change of coordinates of `whitened`, and its inverse."""
+    size = len(xx)
     # As if entries differed by units alone: those of isotropic noise have half the variance off the diagonal.
-    spectrum = np.sqrt((size + 1) / 2.0 * np.diag(belief.variance))
+    spectrum = np.sqrt((size + 1) / 2.0 * np.diag(variance))
     # Without noise, a public count for one, it need only keep rows from being singular.
-    spectrum = np.maximum(spectrum, 1e-9 * np.maximum(np.diag(belief.xx), np.finfo(np.float64).tiny))
+    spectrum = np.maximum(spectrum, 1e-9 * np.maximum(np.diag(xx), _TINY))
     scale = 1.0 / np.sqrt(spectrum)
-    values, vectors = linalg.eigh(scale[:, None] * belief.xx * scale)
-    return _moved(belief, scale[:, None] * vectors / np.sqrt(np.maximum(values, 0.0) + 1.0))
+    values, vectors = linalg.eigh(_symmetric(scale[:, None] * xx * scale))
+    lengths = np.sqrt(np.maximum(values, 0.0) + 1.0)
+    return scale[:, None] * vectors / lengths, lengths[:, None] * vectors.T / scale
 
 
-def _moved(belief: Belief, to: FloatArray) -> Belief:
-    """Change coordinates: theta becomes to^-1 theta, rows to' times them."""
-    back = np.linalg.inv(to)
-    xx, metric, precision = to.T @ belief.xx @ to, to.T @ belief.metric @ to, back @ belief.precision @ back.T
+def _moved(belief: Belief, to: FloatArray, back: FloatArray) -> Belief:
+    """Change coordinates: theta becomes back theta, rows to' times them."""
     return replace(
         belief,
         basis=belief.basis @ to,
-        xx=_symmetric(xx),
+        xx=_symmetric(to.T @ belief.xx @ to),
         variance=_moved_variance(belief.variance, to),
         xy=to.T @ belief.xy,
-        precision=_symmetric(precision),
-        metric=_symmetric(metric),
+        root=belief.root @ back.T,
+        metric=_symmetric(to.T @ belief.metric @ to),
     )
 
 
@@ -213,11 +255,17 @@ def _moved_variance(variance: FloatArray, to: FloatArray) -> FloatArray:
 
 
 def with_row_moments(
-    belief: Belief, xx: FloatArray, noise: MomentNoise, x: FloatArray | None = None, n: float | None = None
+    belief: Belief,
+    xx: FloatArray,
+    noise: MomentNoise,
+    x: FloatArray | None = None,
+    n: float | None = None,
+    clip: Clip | None = None,
 ) -> Belief:
     """Add what the released moments of rows as `Belief.row_map` has them tell of X'X, each entry by its precision."""
     variance = np.full(xx.shape, noise.off_diagonal**2)
     np.fill_diagonal(variance, noise.diagonal**2)
+    variance += 0.0 if clip is None else clip.bias**2
     known = np.ones(belief.xx.shape)
     if belief.fit_intercept:
         assert x is not None
@@ -227,19 +275,24 @@ def with_row_moments(
         sums = np.full(len(x), unit**2 * noise.x**2)
         variance = np.block([[variance, sums[:, None]], [sums[None, :], np.full((1, 1), corner[1])]])
         known[-1, -1] = 0.0 if n is None else 1.0
-    tiny = np.finfo(np.float64).tiny
-    new, old = known / np.maximum(variance, tiny), 1.0 / np.maximum(belief.variance, tiny)
+    new, old = known / np.maximum(variance, _TINY), 1.0 / np.maximum(belief.variance, _TINY)
     pooled = (new * xx + old * belief.xx) / (new + old)
     return whitened(replace(belief, xx=_symmetric(pooled), variance=1.0 / (new + old)))
 
 
-def with_residuals(belief: Belief, estimate: Estimate, sums: FloatArray, deviation: float) -> Belief:
+def with_residuals(
+    belief: Belief, estimate: Estimate, sums: FloatArray, deviation: float, clip: Clip | None = None
+) -> Belief:
     """Add a released sum of rows, in the belief's coordinates, times their residuals from the estimate."""
     measured = sums + belief.xx @ estimate.theta
-    variance = deviation**2 + belief.variance @ np.diag(estimate.covariance)
-    precision = belief.precision + np.diag(1.0 / variance)
-    pooled = belief.precision @ belief.xy + measured / variance[:, None]
-    return replace(belief, xy=linalg.solve(precision, pooled, assume_a="pos"), precision=precision)
+    squares = np.maximum(np.diag(estimate.covariance), 0.0)
+    variance = deviation**2 + belief.variance @ squares
+    if clip is not None:
+        variance += clip.bias**2 + clip.cut**2 * squares
+    trust = _root(variance)
+    both, root = linalg.qr(np.vstack([belief.root, trust]), mode="economic")
+    pooled = both.T @ np.vstack([belief.root @ belief.xy, trust @ measured])
+    return replace(belief, xy=_inverse_root(root) @ pooled, root=root)
 
 
 def _estimate(belief: Belief) -> Estimate:
@@ -252,13 +305,14 @@ def _estimate(belief: Belief) -> Estimate:
     """
     values, vectors = linalg.eigh(belief.xx)
     floor = _EIGENVALUE_FLOOR * math.sqrt(float(np.mean(np.sum(belief.variance, axis=1))))
-    values = np.maximum(values, max(floor, 1e-12 * float(values[-1]), np.finfo(np.float64).tiny))
+    values = np.maximum(values, max(floor, 1e-12 * float(values[-1]), _TINY))
     half = vectors / np.sqrt(values)
     kappa, turn = linalg.eigh(_symmetric(half.T @ belief.metric @ half))
     directions, kappa = half @ turn, np.maximum(kappa, 0.0)
     measured = directions.T @ belief.xy
-    covariance = _symmetric(directions.T @ linalg.solve(belief.precision, directions, assume_a="pos"))
-    rho = np.diag(covariance)
+    shares = directions.T @ _inverse_root(belief.root)
+    covariance = _symmetric(shares @ shares.T)
+    rho = np.maximum(np.diag(covariance), _TINY)
     penalised = kappa > 1e-12 * kappa[-1]
     shrunk, signal = np.zeros(len(kappa)), math.inf
     if belief.penalty is not None:
@@ -305,9 +359,26 @@ def size_edges(largest: float) -> FloatArray:
     return edges
 
 
+class Clip(NamedTuple):
+    """Where to clip, and what that may cost."""
+
+    size: float
+    #: Root mean square, over the entries of the sum, of what is cut off if it points anywhere.
+    bias: float
+    #: Share of the sum that is cut off if all of it has one cause.
+    cut: float
+
+
 def clip_from_counts(
-    counts: FloatArray, deviation: float, edges: FloatArray, *, shape: tuple[int, int], sum_deviation: float
-) -> float:
+    counts: FloatArray,
+    deviation: float,
+    edges: FloatArray,
+    *,
+    shape: tuple[int, int],
+    sum_deviation: float,
+    coherence: float | None = None,
+    heavy: bool = False,
+) -> Clip:
     """Return where to clip what people add to a sum, from noisy counts of their sizes: least noise and bias.
 
     Parameters
@@ -322,20 +393,41 @@ def clip_from_counts(
         Of the sum.
     sum_deviation : float
         Of the noise in an entry of the sum, for a clip of 1.
+    coherence : float, optional
+        Share of the squared length of all that is cut off, were it all in one direction, that stays; by default that
+        of residuals.
+    heavy : bool
+        Whether the noise in the counts is Laplace.
     """
     entries = shape[0] * shape[1]
-    # Counts within the noise are taken as none.
+    coherence = _COHERENCE / shape[0] if coherence is None else coherence
+    # Beyond, there is nothing but noise. Counts within the noise are taken as none.
+    last, is_certain = last_bin(counts, deviation, share=0.0, heavy=heavy)
     people = np.maximum(counts - _COUNT_MARGIN * deviation, 0.0)
-    # Sizes go on without a gap of more than an octave from where most are, or it is noise that is seen beyond.
-    last = int(np.argmax(people))
-    for size in range(last + 1, len(people)):
-        last = size if people[size] > 0.0 and size - last <= 3 else last
     people = people[1:] * (np.arange(1, len(people)) <= last)
     sizes = np.append(np.sqrt(edges[:-1] * edges[1:]), edges[-1])
     clips = np.sort(np.concatenate([edges, edges * 2.0**-0.25]))
     excess = np.maximum(sizes - clips[:, None], 0.0)
-    bias = excess**2 @ people + _COHERENCE / shape[0] * (excess @ people) ** 2
-    return float(clips[np.argmin(entries * (sum_deviation * clips) ** 2 + bias)])
+    squared_bias = excess**2 @ people + coherence * (excess @ people) ** 2
+    best = int(np.argmin(entries * (sum_deviation * clips) ** 2 + squared_bias))
+    whole = float(people @ sizes**2)
+    cut = float((excess[best] * sizes) @ people) / whole if whole > 0.0 else 0.0
+    # A sum clipped who knows where tells nothing.
+    bias = math.sqrt(float(squared_bias[best]) / entries) if is_certain and whole > 0.0 else math.inf
+    return Clip(float(clips[best]), bias, cut)
+
+
+def _root(variances: FloatArray) -> FloatArray:
+    """Return the root of the precision of independent entries."""
+    return np.diag(1.0 / np.sqrt(variances))
+
+
+def _inverse_root(root: FloatArray) -> FloatArray:
+    """Invert; what rounding has made of the least that is known counts as little more than nothing."""
+    left, values, right = linalg.svd(root)
+    values = np.maximum(values, max(len(values) * np.finfo(np.float64).eps * float(values[0]), _TINY))
+    inverse: FloatArray = (right.T / values) @ left.T
+    return inverse
 
 
 def _symmetric(matrix: FloatArray) -> FloatArray:
