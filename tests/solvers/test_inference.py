@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy import linalg, special
+from scipy import linalg, special, stats
 
 from dpfast.solvers import MomentNoise, NoisyMoments, Shrinkage, evidence_of_moments, ridge_from_moments
-from dpfast.solvers.inference import denoised_eigenvalues
+from dpfast.solvers.inference import Textbook, denoised_eigenvalues, evidence_of_belief
+from dpfast.solvers.refining import first_belief
 
 EXACT = MomentNoise(0.0, 0.0, 0.0)
 
@@ -69,12 +70,12 @@ def test_eigenvalues_are_given_back_what_noise_took():
     rng = np.random.default_rng(3)
     d, scale = 200, 2.0
     edge = 2.0 * scale * np.sqrt(d)
-    alone = denoised_eigenvalues(np.linalg.eigvalsh(symmetric_noise(rng, d, scale)), scale)
+    alone = denoised_eigenvalues(np.linalg.eigvalsh(symmetric_noise(rng, d, scale)), scale**2)
     assert np.mean(alone) < 0.03 * edge
-    alike = denoised_eigenvalues(np.linalg.eigvalsh(3.0 * edge * np.eye(d) + symmetric_noise(rng, d, scale)), scale)
+    alike = denoised_eigenvalues(np.linalg.eigvalsh(3.0 * edge * np.eye(d) + symmetric_noise(rng, d, scale)), scale**2)
     assert np.sqrt(np.mean((alike / (3.0 * edge) - 1.0) ** 2)) < 0.02
     spiked = np.linalg.eigvalsh(3.0 * edge * np.outer(np.eye(d)[0], np.eye(d)[0]) + symmetric_noise(rng, d, scale))
-    assert denoised_eigenvalues(spiked, scale)[-1] == pytest.approx(np.sqrt(spiked[-1] ** 2 - edge**2), rel=0.01)
+    assert denoised_eigenvalues(spiked, scale**2)[-1] == pytest.approx(np.sqrt(spiked[-1] ** 2 - edge**2), rel=0.01)
     assert np.array_equal(denoised_eigenvalues(np.array([-1.0, 2.0]), 0.0), [0.0, 2.0])
 
 
@@ -147,3 +148,32 @@ def test_shrunk_moments_are_refused():
     shrunk = NoisyMoments(x.T @ x, x.T @ y, EXACT, shrinkage=Shrinkage(np.ones(2), np.ones(2), np.eye(5)))
     with pytest.raises(ValueError, match="as they were released"):
         evidence_of_moments(shrunk)
+
+
+@pytest.mark.parametrize(("fit_intercept", "center"), [(False, None), (True, None), (False, np.linspace(-1.0, 1.0, 5))])
+def test_a_belief_from_moments_alone_says_what_they_do(fit_intercept, center):
+    x, y = table(20_000)
+    noise = MomentNoise(3.0, 3.0 / np.sqrt(2.0), 30.0, 3.0, 3.0, 1e-6)
+    z = x if center is None else x - center
+    moments = sums(z, y, noise)
+    options = {"center": center, "fit_intercept": fit_intercept}
+    of_moments = evidence_of_moments(moments, **options).posterior(np.ones(2), 0.95, of_population=True)
+    of_belief = evidence_of_belief(first_belief(moments, **options)).posterior(np.ones(2), 0.95, of_population=True)
+    assert np.all(np.abs(of_belief.center - of_moments.center) < 0.2 * of_moments.deviation)
+    np.testing.assert_allclose(of_belief.deviation, of_moments.deviation, rtol=0.1)
+
+
+@pytest.mark.parametrize("constants", [0, 1])
+def test_the_textbook_is_the_normal_equations(constants):
+    x, y = table(60)
+    design = np.column_stack([x, np.ones(60)]) if constants else x
+    theta = linalg.lstsq(design, y)[0]
+    variance = np.sum((y - design @ theta) ** 2, axis=0) / (60 - 5 - constants)
+    errors = np.sqrt(np.outer(variance, np.diag(np.linalg.inv(design.T @ design))[:5]))
+    centred = (x - x.mean(axis=0), y - y.mean(axis=0)) if constants else (x, y)
+    law = Textbook.of(*centred, constants=constants).posterior(0.9)
+    np.testing.assert_allclose(law.center, theta.T[:, :5])
+    np.testing.assert_allclose(law.deviation, errors)
+    quantile = stats.t(55 - constants).ppf(0.95)
+    np.testing.assert_allclose(law.high - law.low, 2.0 * quantile * errors)
+    np.testing.assert_allclose(law.opposite, stats.t(55 - constants).sf(np.abs(theta.T[:, :5]) / errors))

@@ -32,6 +32,7 @@ References
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,6 +40,7 @@ import numpy as np
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
+from dpfast.solvers.refining import Belief
 from dpfast.solvers.ridge import MomentNoise, NoisyMoments, reduced_moments
 
 # Prior standard deviations tried: from this fraction of the least error in any direction to so many times what the
@@ -68,11 +70,11 @@ class Evidence:
     """Released normal equations X'Y = X'X theta + error of d features and l outcomes, and how large the error is."""
 
     xx: FloatArray  # (d, d), X'X as its release lets it be expected, positive semidefinite
+    inverse: FloatArray  # (d, d), of the least that X'X may be
     xy: FloatArray  # (d, l)
     covariance: FloatArray  # (m, d, d) of the error, m = l, or 1 for one that all outcomes have
     spread: float = 0.0  # what noise in X'X adds to it, in units of it, for coefficients of mean square 1
     sampling: float = 0.0  # the variance (1 - s/n)/s of a mean, where X'X was estimated from s of n rows
-    floor: float = 0.0  # what eigenvalues of X'X that do not stand out of its noise may be as small as
     units: FloatArray | None = None  # (d,): coefficients are for features divided by them
 
     def posterior(self, residual_variance: FloatArray, level: float, *, of_population: bool) -> Posterior:
@@ -81,12 +83,9 @@ class Evidence:
         `residual_variance`, shape (l,), is that of the outcomes about their linear function of the features; the limits
         hold `level` of the law, and leave as much on either side.
         """
-        values, vectors = linalg.eigh(self.xx)
-        least = max(self.floor, len(values) * np.finfo(np.float64).eps * float(values[-1]), np.finfo(np.float64).tiny)
-        inverse = (vectors / np.maximum(values, least)) @ vectors.T
-        directions = [_Directions.of(self.xx, inverse, each) for each in self.covariance]
+        directions = [_Directions.of(self.xx, self.inverse, each) for each in self.covariance]
         outcomes = self.xy.shape[1]
-        sampling = self.sampling * float(np.sum(values))
+        sampling = self.sampling * float(np.trace(self.xx))
         columns = zip(directions * (outcomes // len(directions)), self.xy.T, residual_variance, strict=True)
         laws = [
             each.law(column, float(variance), self.spread, sampling, of_population=of_population).summary(level)
@@ -102,19 +101,21 @@ class Evidence:
 class _Directions:
     """Directions of the features in which the errors of X'Y, of covariance C, are independent, of unit variance.
 
-    With L L' = C and U diag(gains) V' = L^-1 X'X: U'L^-1 X'Y = gains * (V'theta) + error.
+    With W C W' = I and U diag(gains) V' = W X'X: U'W X'Y = gains * (V'theta) + error.
     """
 
     gains: FloatArray
     vectors: FloatArray  # V, in columns
-    whitened: FloatArray  # U' L^-1
+    whitened: FloatArray  # U'W
     sampled: FloatArray  # variance of V'theta in samples of outcomes of residual variance 1
 
     @classmethod
     def of(cls, xx: FloatArray, inverse: FloatArray, covariance: FloatArray) -> _Directions:
-        lower = linalg.cholesky(covariance, lower=True)
-        left, gains, right = linalg.svd(linalg.solve_triangular(lower, xx, lower=True))
-        whitened = linalg.solve_triangular(lower, left, lower=True, trans="T").T
+        values, vectors = linalg.eigh(covariance)
+        least = max(len(values) * np.finfo(np.float64).eps * float(values[-1]), np.finfo(np.float64).tiny)
+        white = vectors.T / np.sqrt(np.maximum(values, least))[:, None]
+        left, gains, right = linalg.svd(white @ xx)
+        whitened = left.T @ white
         return cls(gains, right.T, whitened, np.einsum("ij,jk,ik->i", right, inverse, right))
 
     def law(self, xy: FloatArray, variance: float, spread: float, sampling: float, *, of_population: bool) -> _Mixture:
@@ -188,6 +189,35 @@ class _Mixture:
         return Posterior(self.weights @ self.centers, spread, self.quantile(tail), self.quantile(1.0 - tail), opposite)
 
 
+class Textbook(NamedTuple):
+    """Least squares without noise; shapes (l, d), and the degrees of freedom of the residual variance."""
+
+    center: FloatArray
+    deviation: FloatArray
+    degrees: float
+
+    @classmethod
+    def of(cls, rows: FloatArray, outcomes: FloatArray, *, constants: int) -> Textbook:
+        """Fit rows and outcomes from which so many constants were subtracted; of minimum norm where singular."""
+        left, singular, right = linalg.svd(rows, full_matrices=False)
+        kept = singular > max(rows.shape) * np.finfo(np.float64).eps * singular[0]
+        half = right[kept].T / singular[kept]
+        theta = half @ (left[:, kept].T @ outcomes)
+        degrees = len(rows) - int(np.sum(kept)) - constants
+        squares = np.sum((outcomes - rows @ theta) ** 2, axis=0)
+        variance = squares / degrees if degrees > 0 else np.full_like(squares, math.inf)
+        return cls(theta.T.copy(), np.sqrt(np.outer(variance, np.sum(half**2, axis=1))), float(degrees))
+
+    def posterior(self, level: float) -> Posterior:
+        """Return Student's limits and probabilities."""
+        degrees = max(self.degrees, 1.0)
+        reach = float(special.stdtrit(degrees, (1.0 + level) / 2.0)) * self.deviation
+        with np.errstate(divide="ignore", invalid="ignore"):
+            standard = np.where(self.deviation > 0.0, np.abs(self.center) / self.deviation, math.inf)
+        opposite = special.stdtr(degrees, -np.where(self.center == 0.0, 0.0, standard))
+        return Posterior(self.center, self.deviation, self.center - reach, self.center + reach, opposite)
+
+
 def evidence_of_moments(
     moments: NoisyMoments,
     *,
@@ -200,8 +230,7 @@ def evidence_of_moments(
         raise ValueError("moments must be as they were released")
     reduced = reduced_moments(moments, center, fit_intercept)
     noise, features = reduced.noise, len(reduced.xx)
-    values, vectors = linalg.eigh(reduced.xx)
-    xx = (vectors * denoised_eigenvalues(values, noise.off_diagonal)) @ vectors.T
+    xx, inverse = _denoised(reduced.xx, np.full_like(reduced.xx, noise.off_diagonal**2))
     levels = np.zeros(1)
     if reduced.shift is not None:
         assert moments.y is not None
@@ -211,30 +240,64 @@ def evidence_of_moments(
     # Noise in X'X times coefficients of mean square 1; by its symmetry their own direction counts twice.
     added = (features + 1) * noise.off_diagonal**2
     size = float(np.mean(np.einsum("mii->mi", covariance)))
-    return Evidence(
-        (xx + xx.T) / 2.0,
-        reduced.xy,
-        covariance,
-        added / size if added > 0.0 else 0.0,
-        noise.sampling,
-        # The least eigenvalue of what hides is to their mean as that of a square random matrix to its [6].
-        noise.off_diagonal / features**2,
-        units,
-    )
+    spread = added / size if added > 0.0 else 0.0
+    return Evidence(xx, inverse, reduced.xy, covariance, spread, noise.sampling, units)
 
 
-def denoised_eigenvalues(values: FloatArray, off_diagonal: float) -> FloatArray:
+def evidence_of_belief(belief: Belief, *, units: FloatArray | None = None) -> Evidence:
+    """Return what moments and residual sums tell together; noise in X'X is in the precision of X'Y there.
+
+    That noise counts for as much as coefficients are off: what they leave of X'Y is told by X'X as it was released.
+    """
+    features = len(belief.basis) - belief.constant
+    size = len(belief.xx)
+    xx, inverse = _denoised(belief.xx, belief.variance)
+    theta = belief.solve().theta
+    xy = belief.xy - belief.xx @ theta + xx @ theta
+    # To the coordinates in which rows are summed, where coefficients are spread evenly.
+    basis = belief.basis[:size]
+    back = linalg.inv(basis)
+    xx, covariance = (back.T @ each @ back for each in (xx, belief.covariance))
+    xy, inverse = back.T @ xy, basis @ inverse @ basis.T
+    if belief.fit_intercept:
+        # The constant has no prior: it is eliminated.
+        level = xx[:-1, -1:] / xx[-1, -1]
+        away = np.hstack([np.eye(features), -level])
+        xx, covariance = away @ xx @ away.T, away @ covariance @ away.T
+        xy, inverse = away @ xy, inverse[:-1, :-1]
+    return Evidence(_symmetric(xx), _symmetric(inverse), xy, _symmetric(covariance)[None], units=units)
+
+
+def _denoised(xx: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return X'X as noise in its entries lets it be expected, and the inverse of the least that it may be.
+
+    The least eigenvalue of what hides is to their mean as that of a square random matrix to its [6].
+    """
+    values, vectors = linalg.eigh(xx)
+    squares = vectors**2
+    turned = squares.T @ variance @ squares
+    values = denoised_eigenvalues(values, turned)
+    hidden = np.sqrt(np.mean(turned, axis=1)) / len(values) ** 2
+    least = np.maximum(hidden, len(values) * np.finfo(np.float64).eps * max(float(np.max(values)), 1e-290))
+    return _symmetric((vectors * values) @ vectors.T), _symmetric((vectors / np.maximum(values, least)) @ vectors.T)
+
+
+def _symmetric(matrix: FloatArray) -> FloatArray:
+    symmetric: FloatArray = (matrix + matrix.T) / 2.0
+    return symmetric
+
+
+def denoised_eigenvalues(values: FloatArray, variance: FloatArray) -> FloatArray:
     """Return the mean of v'(X'X)v for the eigenvectors v of X'X and noise, of these eigenvalues.
 
-    An eigenvalue is pushed by others, by off_diagonal^2 over its distance from each, and its vector turned towards
-    theirs, which costs as much again.
+    An eigenvalue is pushed by each other by the variance of the noise in the entry between them over their distance,
+    and its vector turned towards the other's, which costs as much again. `variance` is (d, d), or one for all.
     """
-    if off_diagonal == 0.0:
-        return np.maximum(values, 0.0)
     apart = values[:, None] - values
-    # Neighbours nearer than the noise in an entry are not told apart.
-    pushed = np.sum(apart / (apart**2 + off_diagonal**2), axis=1)
-    mean: FloatArray = np.maximum(values - 2.0 * off_diagonal**2 * pushed, 0.0)
+    # Neighbours nearer than the noise between them are not told apart.
+    distance = apart**2 + variance
+    pushed = np.sum(np.divide(variance * apart, distance, out=np.zeros_like(apart), where=distance > 0.0), axis=1)
+    mean: FloatArray = np.maximum(values - 2.0 * pushed, 0.0)
     return mean
 
 

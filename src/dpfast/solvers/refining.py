@@ -126,6 +126,12 @@ class Belief:
         """The matrix (k, D) that takes rows to these coordinates."""
         return np.ascontiguousarray(self.basis.T)
 
+    @property
+    def covariance(self) -> FloatArray:
+        """Of xy - xx theta, (k, k), in the mean of all outcomes."""
+        inverse = _inverse_root(self.root)
+        return _symmetric(inverse @ inverse.T)
+
     def solve(self) -> Estimate:
         """Penalised least squares from what is known, and its error."""
         return _estimate(self)

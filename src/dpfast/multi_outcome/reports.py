@@ -1,0 +1,171 @@
+"""What is said of coefficients once they are fitted: a table of errors, limits and p-values.
+
+Arithmetic on released and public numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+from sklearn.utils.validation import check_is_fitted
+
+from dpfast import _arguments as check
+from dpfast._arrays import FloatArray
+from dpfast.kernels.threads import single_threaded_blas
+from dpfast.solvers.inference import Evidence, Posterior, Textbook
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Target = Literal["population", "least_squares", "ridge"]
+
+
+class CoefficientReports:
+    """Tables of the coefficients of an estimator of several outcomes."""
+
+    coef_: FloatArray
+    coef_std_: FloatArray
+    residual_std_: FloatArray | None
+    #: What released numbers say of the coefficients, by outcome or for all; none where there was no noise.
+    _evidence: tuple[dict[str, Any], ...]
+    #: Least squares, where there was none.
+    _textbook: tuple[FloatArray, FloatArray, float] | None
+    _single_outcome: bool
+
+    def summary(
+        self, *, level: float = 0.95, target: Target | None = None, residual_std: ArrayLike | None = None
+    ) -> DataFrame:
+        """Tabulate coefficients with their errors, limits and p-values.
+
+        Privacy: computed from what was released; nothing further is spent.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Nominal coverage of the limits.
+        target : {"population", "least_squares", "ridge"}, optional
+            What the limits are for. "population": coefficients of the law that rows were drawn from, so that sampling
+            is part of the error. "least_squares": those of least squares on the table itself, clipped as it was.
+            "ridge": what the same `ridge_` gives on it without noise, so that what the ridge shrinks is no error. By
+            default "population" where the residual variance is known, else "least_squares".
+        residual_std : float or array of shape (n_outcomes,), optional
+            Standard deviation of the outcomes about their linear function of the features, a public number; by default
+            `residual_std_`, which fits with residual steps release.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a feature, of several outcomes with a first index level ``outcome``. Columns: ``coef``, as in `coef_`;
+            ``std_privacy``, their standard deviation from the privacy noise alone, about the target "ridge";
+            ``estimate``, the coefficients of the target, shrinkage undone as far as is known; ``std_error``, its
+            standard error in all; ``low`` and ``high``; ``p_value``, two-sided, for a coefficient of zero.
+
+        Raises
+        ------
+        ValueError
+            If the level is not inside (0, 1), the target is none of these, or is "population" where the residual
+            standard deviation is not known.
+
+        Notes
+        -----
+        Limits for "population" and "least_squares" are quantiles of the posterior law of the coefficients given the
+        releases, under a prior that spreads them evenly over the features (in units of half the widths of `box_x`,
+        where it is given) with a variance of its own for every outcome, itself unknown [1]_ [2]_. Where the noise is
+        small they are those of unpenalised least squares; where it hides a direction of the features they are as wide
+        as the coefficients seem large. They cover on average over the coefficients of a fit [3]_, and not each over
+        many fits: one that is far larger than the others, in a direction that hides, is covered less often, and
+        coefficients of zero more often. p-values are twice the posterior probability of the other sign, and
+        conservative where coefficients are shrunk. Those for "ridge" are normal, and first order in the noise.
+
+        All take outcomes to have one variance about their linear function, whatever the features, and rows to be
+        independent: with `groups`, "population" is not offered unless `residual_std` is given, and then takes a
+        person's rows to be independent too. Rows and outcomes that reach beyond their bounds are clipped, and the
+        coefficients are those of the clipped ones. Without noise (`epsilon` inf) the table is the textbook's, with
+        Student's law.
+
+        References
+        ----------
+        .. [1] Morris, C. (1983). Parametric empirical Bayes inference: theory and applications. JASA 78.
+        .. [2] Carroll, R., Ruppert, D., Stefanski, L., Crainiceanu, C. (2006). Measurement error in nonlinear models,
+           chapter 4, for the noise in X'X.
+        .. [3] Nychka, D. (1988). Bayesian confidence intervals for smoothing splines. JASA 83.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpfast import MultiOutcomeRidge
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-0.5, 0.5, size=(50_000, 2))
+        >>> y = X @ [0.5, 0.0] + rng.normal(scale=0.1, size=50_000)
+        >>> model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, random_state=0).fit(X, y)
+        >>> table = model.summary(residual_std=0.1)
+        >>> bool(table.loc[0, "low"] < 0.5 < table.loc[0, "high"] and table.loc[0, "p_value"] < 0.001)
+        True
+        """
+        import pandas as pd
+
+        check_is_fitted(self)
+        level = check.share("level", level)
+        scale = self._residual_scale(residual_std)
+        if target is None:
+            target = "least_squares" if scale is None and self._textbook is None else "population"
+        check.choice("target", target, ("population", "least_squares", "ridge"))
+        law = self._law(target, scale, level)
+        columns = {
+            "coef": self.coef_,
+            "std_privacy": self.coef_std_,
+            "estimate": law.center,
+            "std_error": law.deviation,
+            "low": law.low,
+            "high": law.high,
+            "p_value": 2.0 * law.opposite,
+        }
+        outcomes, features = self.coef_.shape
+        index = pd.Index(getattr(self, "feature_names_in_", range(features)), name="feature")
+        if not self._single_outcome:
+            index = pd.MultiIndex.from_product([range(outcomes), index], names=["outcome", "feature"])
+        return pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index=index)
+
+    def _residual_scale(self, residual_std: ArrayLike | None) -> FloatArray | None:
+        if residual_std is None:
+            return self.residual_std_
+        given = np.asarray(residual_std, np.float64)
+        outcomes = len(self.coef_)
+        if given.shape not in ((), (outcomes,)) or not np.all(np.isfinite(given)) or np.any(given < 0.0):
+            raise ValueError(f"residual_std must be a nonnegative number, or one for each of {outcomes} outcomes")
+        return np.broadcast_to(given, (outcomes,))
+
+    def _law(self, target: Target, scale: FloatArray | None, level: float) -> Posterior:
+        if target == "ridge":
+            return _normal(self.coef_, self.coef_std_, level)
+        if self._textbook is not None:
+            textbook = Textbook(*self._textbook)
+            if target == "population":
+                return textbook.posterior(level)
+            return _normal(textbook.center, np.zeros_like(textbook.center), level)
+        if not self._evidence:
+            raise ValueError(f"target={target!r} needs a fit from rows, or noise: use target='ridge'")
+        if scale is None:
+            if target == "population":
+                raise ValueError(
+                    "target='population' needs the residual variance, which was not released: pass residual_std, "
+                    "or fit rows, one a person, with residual steps"
+                )
+            scale = np.zeros(len(self.coef_))
+        parts = np.split(scale**2, len(self._evidence))
+        with single_threaded_blas():
+            laws = [
+                Evidence(**told).posterior(variance, level, of_population=target == "population")
+                for told, variance in zip(self._evidence, parts, strict=True)
+            ]
+        return Posterior(*(np.concatenate(part) for part in zip(*laws, strict=True)))
+
+
+def _normal(center: FloatArray, deviation: FloatArray, level: float) -> Posterior:
+    reach = float(special.ndtri((1.0 + level) / 2.0)) * deviation
+    with np.errstate(divide="ignore", invalid="ignore"):
+        standard = np.where(center == 0.0, 0.0, -np.abs(center) / deviation)
+    return Posterior(center, deviation, center - reach, center + reach, special.ndtr(standard))
