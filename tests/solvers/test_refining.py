@@ -218,7 +218,7 @@ def test_the_clip_costs_nearly_the_least_that_any_does(seed):
 
     def cost(clip):
         excess = np.maximum(sizes - clip, 0.0)
-        return 8.0 * (spread * clip) ** 2 + np.sum(excess**2) + 0.25 / 4.0 * np.sum(excess) ** 2
+        return 8.0 * (spread * clip) ** 2 + np.sum(excess**2) + 2.0 / 4.0 * np.sum(excess) ** 2
 
     clip = clip_from_counts(counts, 0.0, edges, shape=(4, 2), sum_deviation=spread).size
     assert cost(clip) <= 1.1 * min(map(cost, np.geomspace(sizes.min(), edges[-1], 2_000)))

@@ -45,7 +45,7 @@ _TINY = 1e-280  # in place of a variance of zero
 _COUNT_MARGIN = 2.0
 # What is cut off points in directions of its own, but for a part in common: that of skewed residuals with the constant,
 # one of k coordinates, say.
-_COHERENCE = 0.25
+_COHERENCE = 2.0
 # Sizes are counted by half-octaves over so many of them; a size below counts in the lowest.
 _HALF_OCTAVES = 40
 
