@@ -182,7 +182,9 @@ def seen(fit, who):
     found["warnings"] = [(one.category.__name__, str(one.message)) for one in caught]
     for at, release in enumerate(found.pop("releases_", ())):
         found |= {f"release {at} {name}": array for name, array in release.values.items()}
-        found |= {f"release {at} says": (str(release.guarantee), sorted(release.scales.items()))}
+        # What comes later is calibrated by what was released before, which is seen.
+        scales = sorted(release.scales.items() if at == 0 else release.scales)
+        found |= {f"release {at} says": (str(release.guarantee), scales)}
     return found
 
 

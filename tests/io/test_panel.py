@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfast.io import check_n_pre, open_long_panel, open_panel, target_rows
+from dpfast.io import check_n_pre, intervention_at, open_long_panel, open_panel, target_rows
 
 VALUES = np.arange(12.0).reshape(3, 4)
 YEARS = [1990, 1991, 1992, 1993]
@@ -239,3 +239,57 @@ def test_n_pre():
     assert check_n_pre(np.int64(3), 4) == 3
     with pytest.raises(TypeError, match="n_pre must be an integer, got bool"):
         check_n_pre(True, 4)
+
+
+# The intervention, by how many periods come before it or by the label of the first that comes after.
+
+CALENDAR = pd.Index(range(1970, 2001))
+MONTHS = pd.date_range("1992-01", periods=30, freq="MS")
+
+
+@pytest.mark.parametrize(
+    ("given", "periods", "number"),
+    [
+        (19, CALENDAR, 19),
+        (1989, CALENDAR, 19),
+        (np.int64(1989), CALENDAR, 19),
+        (1971, CALENDAR, 1),
+        (2000, CALENDAR, 30),
+        ("1993", MONTHS, 12),
+        ("1992-03-01", MONTHS, 2),
+        (pd.Timestamp("1994-01-01"), MONTHS, 24),
+        (np.datetime64("1994-01-01"), MONTHS, 24),
+        ("c", pd.Index(list("abcd")), 2),
+        # A number of periods, though it is a label too: of the fourth.
+        (3, pd.Index([0, 1, 2, 3, 4]), 3),
+        (30, pd.Index([10, 20, 30]), 2),
+        (2, None, 2),
+    ],
+)
+def test_an_intervention_is_a_number_of_periods_or_a_label(given, periods, number):
+    n_periods = 4 if periods is None else len(periods)
+    assert intervention_at(given, periods, n_periods) == number
+
+
+@pytest.mark.parametrize(
+    ("given", "periods"),
+    [
+        (1970, CALENDAR),
+        (2001, CALENDAR),
+        (0, CALENDAR),
+        (-1, CALENDAR),
+        (1989.5, CALENDAR),
+        ("1989", CALENDAR),
+        (None, CALENDAR),
+        ([1989], CALENDAR),
+        ("1991", MONTHS),
+        ("soon", MONTHS),
+        ("1992-01", MONTHS),
+    ],
+)
+def test_what_is_no_number_and_no_label_is_refused(given, periods):
+    words = (
+        r"n_pre must be a number of periods, at least 1 and below the \d+ of donors, or the label of the first period"
+    )
+    with pytest.raises(ValueError, match=words):
+        intervention_at(given, periods, len(periods))

@@ -59,8 +59,8 @@ def at_two_budgets(one, x, y):
     return one.fit_repeatedly(panel(x), x.shape[1] - 2, 3, epsilons=[one.epsilon, one.epsilon])
 
 
-def donors(run=with_target, **parameters):
-    return Fit(control(**parameters), run, table="panel" if run in (alone, with_target) else None)
+def donors(run=with_target, releases=1, **parameters):
+    return Fit(control(**parameters), run, table="panel" if run in (alone, with_target) else None, releases=releases)
 
 
 def weights(mechanism, run=with_target, *, bare_minimiser=False, **parameters):
@@ -70,18 +70,22 @@ def weights(mechanism, run=with_target, *, bare_minimiser=False, **parameters):
 
 
 FITS = {
-    "donors": donors(),
-    "donors, no target": donors(alone),
+    "donors": donors(releases=2),
+    "donors, no target": donors(alone, releases=2),
+    "donors of any length": donors(row_bound=None),
     "donors with short paths": donors(row_bound=(0.8, 0.9)),
     "donors about a centre": donors(center=0.2, row_bound=(1.0, 1.0), observation_rate=0.9),
-    "donors about the target": donors(center="target"),
-    # With norms that hold about the path alone: without, the origin may need less noise.
-    "donors near the target": donors(center="target", row_bound=(0.9, 0.7)),
-    "donors in a basis": donors(bound=(-2.0, 5.0), basis=2),
-    "donors, fewer components": donors(n_components="noise"),
-    "nonnegative donors": donors(bound=5.0, nonnegative=True),
-    "long donors": donors(from_long),
-    "long donors, some entries missing": donors(from_long, observation_rate=0.9),
+    "donors about the target": donors(center="target", row_bound=None),
+    "donors near the target": donors(center="target", releases=2),
+    "donors about their mean": donors(center="private", releases=3),
+    "donors about their mean, norms declared": donors(center="private", row_bound=(0.9, 0.7), releases=2),
+    "donors in a basis": donors(bound=(-2.0, 5.0), basis=2, row_bound=None),
+    "donors about their mean in a basis": donors(bound=(-2.0, 5.0), basis=2, center="private", releases=3),
+    "donors, fewer components": donors(n_components="noise", row_bound=None),
+    "nonnegative donors": donors(bound=5.0, nonnegative=True, row_bound=None),
+    "nonnegative donors about their mean": donors(bound=5.0, nonnegative=True, center="private", releases=3),
+    "long donors": donors(from_long, releases=2),
+    "long donors, some entries missing": donors(from_long, observation_rate=0.9, center="private", releases=3),
     "donors, repeatedly": donors(repeatedly),
     "donors, repeatedly at two budgets": Fit(control(), at_two_budgets, releases=2),
     "donor weights, output": weights("output"),

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from dpfast import Ledger, Privacy, SyntheticControl
 from dpfast.ledger import BudgetExceeded
 from dpfast.privacy import UnsoundCalibrationWarning, UtilityWarning
+from dpfast.synthetic_control.donor_weights import output_half_width
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.privacy.UtilityWarning")
 
@@ -68,7 +69,9 @@ def test_a_fit_spends_what_was_asked_and_predicts_for_its_target(mechanism, cali
         if calibration == "paper"
         else release.values["projection"] * np.abs(weights).max()
     )
-    np.testing.assert_allclose(predicted, 50.0 + 50.0 * scaled, rtol=1e-12)
+    np.testing.assert_allclose(model.prediction_, 50.0 + 50.0 * scaled, rtol=1e-12)
+    # No outcome leaves the declared range.
+    assert np.array_equal(predicted, np.clip(model.prediction_, 0.0, 100.0))
     assert np.array_equal(model.weights_, weights)
     with pytest.raises(BudgetExceeded):
         clone(model).fit(*panel()[:1], N_PRE, target)
@@ -121,9 +124,13 @@ def test_intervals_for_output_are_about_the_prediction(delta, calibration):
     model = fitted(delta=delta, calibration=calibration)
     low, high = model.interval(target[:N_PRE], 0.9)
     narrow = model.interval(target[:N_PRE], 0.5)
-    np.testing.assert_allclose((low + high) / 2.0, model.predict(target[:N_PRE]))
-    assert (low < narrow[0]).all()
-    assert (narrow[1] < high).all()
+    predicted = model.predict(target[:N_PRE])
+    assert np.all((low <= narrow[0]) & (narrow[0] <= predicted) & (predicted <= narrow[1]) & (narrow[1] <= high))
+    assert np.all((low >= 0.0) & (high <= 100.0))
+    chosen = model._algorithm(model.privacy_spent_, len(model.weights_), N_POST, (target[:N_PRE] - 50.0) / 50.0)
+    half = output_half_width(chosen, model.releases_[0], 0.9)
+    np.testing.assert_allclose(low, np.clip(model.prediction_ - 50.0 * half, 0.0, 100.0))
+    np.testing.assert_allclose(high, np.clip(model.prediction_ + 50.0 * half, 0.0, 100.0))
     assert {"low", "high"} <= set(model.effect(level=0.9).columns)
     assert "0.9" in model.summary() or "90" in model.summary()
     assert model.plot().axes

@@ -67,7 +67,8 @@ def warn_of_printed(mechanism: Mechanism) -> None:
 class Summed(NamedTuple):
     """Data, read and summed, and the mechanism that is calibrated for them."""
 
-    mechanism: Mechanism
+    #: A `Mechanism`, or what stands for several: of it the base asks what it promises, and whether that is proved.
+    mechanism: Any
     #: The data owner's: only the mechanism sees it.
     statistic: Any
     #: What is public besides and needed to solve: sizes, labels declared public.

@@ -4,7 +4,16 @@ from dpfast.io.blocks import as_matrix, blocks, in_memory
 from dpfast.io.columns import Boolean, Category, Columns, EncodedTable, Number
 from dpfast.io.own_words import in_own_words
 from dpfast.io.owners import RowOwners
-from dpfast.io.panel import Orientation, Panel, check_n_pre, open_long_panel, open_panel, period_labels, target_rows
+from dpfast.io.panel import (
+    Orientation,
+    Panel,
+    check_n_pre,
+    intervention_at,
+    open_long_panel,
+    open_panel,
+    period_labels,
+    target_rows,
+)
 from dpfast.io.partitions import is_dask, reduce_partitions
 from dpfast.io.people import People, people
 from dpfast.io.states import StateEncoder
@@ -30,6 +39,7 @@ __all__ = [
     "check_n_pre",
     "in_memory",
     "in_own_words",
+    "intervention_at",
     "is_dask",
     "map_block",
     "open_long_panel",

@@ -31,10 +31,11 @@ Orientation: TypeAlias = Literal["units_by_periods", "periods_by_units"]
 class Panel:
     """A table of units by periods: a row a unit, NaN where an entry is missing, and labels of the periods in order.
 
-    The labels are a pandas Index, where the table has any.
+    The intervention comes after `n_pre` periods. The labels are a pandas Index, where the table has any.
     """
 
     values: FloatArray
+    n_pre: int
     periods: Any = None
 
 
@@ -50,9 +51,9 @@ def open_panel(
     """Read a panel from an array or a DataFrame that lies as `orientation` says, which is never inferred.
 
     Labels of units are not looked at; there may be no unit where their number is private (`may_be_empty`). The
-    intervention comes after `n_pre` periods, and `name` is what messages call the table. ValueError or TypeError if it
-    is ragged, has entries that are no finite numbers (NaN is, if it `may_miss` entries), or labels of periods that come
-    twice or out of order; if `n_pre` leaves no period on one side.
+    intervention comes after `n_pre` periods, or just before the period that it labels, and `name` is what messages call
+    the table. ValueError or TypeError if it is ragged, has entries that are no finite numbers (NaN is, if it `may_miss`
+    entries), or labels of periods that come twice or out of order; if `n_pre` leaves no period on one side.
 
     Examples
     --------
@@ -72,8 +73,7 @@ def open_panel(
     check_values(values, name, may_miss=may_miss, cure="fill it, or declare the observation_rate")
     if len(values) == 0 and not may_be_empty:
         raise ValueError(f"{name} must have at least one unit, got none")
-    check_n_pre(n_pre, values.shape[1], name)
-    return Panel(values, periods)
+    return Panel(values, intervention_at(n_pre, periods, values.shape[1], name), periods)
 
 
 def open_long_panel(
@@ -129,10 +129,11 @@ def open_long_panel(
     values = np.full(shape, np.nan)
     values.ravel()[cells] = _numbers(frame[[value]], f"column {value!r}")[read, 0]
     check_values(values[row], f"the treated unit in column {value!r}")
+    cut = intervention_at(n_pre, periods, len(periods), f"column {value!r}")
     donors = open_panel(
-        np.delete(values, row, axis=0), n_pre, f"column {value!r}", may_miss=may_miss, may_be_empty=may_be_empty
+        np.delete(values, row, axis=0), cut, f"column {value!r}", may_miss=may_miss, may_be_empty=may_be_empty
     )
-    return Panel(donors.values, periods), values[row]
+    return Panel(donors.values, cut, periods), values[row]
 
 
 def target_rows(target: ArrayLike, lengths: dict[str, int], name: str = "target") -> FloatArray:
@@ -164,6 +165,28 @@ def check_n_pre(n_pre: object, n_periods: int, name: str = "donors") -> int:
             f"periods of {name}, got {number}"
         )
     return number
+
+
+def intervention_at(n_pre: object, periods: Any, n_periods: int, name: str = "donors") -> int:
+    """Return the number of periods before the intervention, from itself or the label of the first period after it.
+
+    A whole number that can be that number is it, whatever labels there are; anything else is looked for among the
+    labels, a pandas Index, where there are any. Text may stand for a date, as a year for its first period.
+    """
+    counts = isinstance(n_pre, int | np.integer) and 1 <= n_pre < n_periods
+    if periods is None or counts or isinstance(n_pre, bool | np.bool_):
+        return check_n_pre(n_pre, n_periods, name)
+    try:
+        place = periods.get_loc(n_pre) if isinstance(n_pre, Hashable) and not isinstance(n_pre, slice) else None
+    except (KeyError, TypeError, ValueError):
+        place = None
+    number = place.start if isinstance(place, slice) else place
+    if isinstance(number, int | np.integer) and number >= 1:
+        return int(number)
+    raise ValueError(
+        f"n_pre must be a number of periods, at least 1 and below the {n_periods} of {name}, or the label of the first "
+        f"period after the intervention, from {periods[1]} to {periods[-1]}: got {n_pre!r}"
+    )
 
 
 def period_labels(periods: Any) -> NDArray[Any]:

@@ -12,10 +12,13 @@ import numpy as np
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
 from dpfast.attack.turned_rows import Rows, Table, shifted_attack
+from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.moments import unpacked
 from dpfast.synthetic_control.estimator import SyntheticControl
+from dpfast.synthetic_control.mechanism import DonorRows
+from dpfast.synthetic_control.steps import DonorSteps, count_lengths
 
 # The noise that an output shows: of the fitted model, of its weights, of the sign of the donor's path.
 Recovered = Callable[[SyntheticControl, FloatArray, float], FloatArray]
@@ -23,6 +26,7 @@ Recovered = Callable[[SyntheticControl, FloatArray, float], FloatArray]
 _N_PRE = 4
 # Large enough for weights to stay within the L1 ball, whatever the noise in their objective.
 _LARGE_RIDGE = 1e5
+_ROWS = DonorRows(0.0, 1.0, _N_PRE, 1)
 
 
 def attacks(privacy: Privacy) -> Iterator[Attack]:
@@ -37,6 +41,8 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     for claim in claims(privacy):
         for way in ways:
             yield _moment_attack(way, claim)
+        yield _path_attack(claim)
+        yield _length_attack(claim)
         if claim.adjacency == "replace_one":
             yield _moment_attack(Rows("moments of donors, repeatedly", short), claim, repeatedly=True)
             yield _output_attack(claim)
@@ -55,6 +61,52 @@ def _moment_attack(rows: Rows, privacy: Privacy, *, repeatedly: bool = False) ->
         return replace(release, values={name: value[0] for name, value in unpacked(release.values).items()})
 
     return shifted_attack(rows, privacy.adjacency, fit, estimator)
+
+
+def _path_attack(privacy: Privacy) -> Attack:
+    """Attack the mean path with a donor that is at one end of the range throughout, then at the other, or gone."""
+    estimator = SyntheticControl(**claimed(privacy), row_bound=None, center="private")
+    steps = DonorSteps(privacy, _ROWS, "private", None, None)
+    ends = np.ones(_N_PRE + 1), -np.ones(_N_PRE + 1)
+    return _first_step_attack("mean path of donors", estimator, privacy, ends, steps.sum_paths)
+
+
+def _length_attack(privacy: Privacy) -> Attack:
+    """Attack the counts of lengths with a donor that is long, then short, or gone."""
+    lengths = np.ones(_N_PRE + 1), np.full(_N_PRE + 1, 0.1)
+    (rows,) = _ROWS.ways(None, None)
+    return _first_step_attack(
+        "lengths of donors",
+        SyntheticControl(**claimed(privacy)),
+        privacy,
+        lengths,
+        lambda one: count_lengths(one, rows, 1),
+    )
+
+
+def _first_step_attack(
+    name: str,
+    estimator: SyntheticControl,
+    privacy: Privacy,
+    donors: tuple[FloatArray, FloatArray],
+    summed: Callable[[FloatArray], FixedPoint],
+) -> Attack:
+    """Attack what is released before the moments, where it is the first: one donor becomes another, or goes."""
+    others = np.full((1, _N_PRE + 1), 0.01)
+    here, there = (np.vstack([others, one]) for one in donors)
+    tables = here, others if privacy.adjacency == "add_remove" else there
+    exact, moved = (summed(table).to_float64().ravel() for table in tables)
+
+    def fit(neighbour: bool) -> Release:
+        return estimator.fit(tables[neighbour], _N_PRE).releases_[0]
+
+    def seen(neighbour: bool) -> FloatArray:
+        return np.asarray(fit(neighbour).values["sum"].ravel() - exact)
+
+    record = probe(lambda: fit(False))
+    of_deviation = {"Laplace": math.sqrt(0.5), "L2-Laplace": 1.0 / math.sqrt(len(exact) + 1.0)}
+    scale = record.scales["sum"] * of_deviation.get(record.mechanism, 1.0)
+    return Attack.on(name, record, shift_law(record.mechanism, (moved - exact,), (scale,)), seen, estimator)
 
 
 def _output_attack(privacy: Privacy, *, printed: bool = False) -> Attack:

@@ -1,7 +1,7 @@
 """Private synthetic control: what would have happened to a target, from donors whose records stay private.
 
-The default mechanism releases moments of donors as rows (mechanism.py); predictions for any number of public targets,
-effects, intervals and placebos are computed from that one release. The paper's own algorithms release the donors'
+The default mechanism releases moments of donors as rows (mechanism.py, steps.py); predictions for any number of public
+targets, effects, intervals and placebos are computed from them. The paper's own algorithms release the donors'
 weights for one target (donor_weights.py).
 """
 
@@ -50,6 +50,7 @@ from dpfast.synthetic_control.predictions import (
     prediction_interval,
 )
 from dpfast.synthetic_control.reports import TargetReports, effect_table
+from dpfast.synthetic_control.steps import DonorSteps
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -79,10 +80,11 @@ class _Public(NamedTuple):
 class SyntheticControl(TargetReports, PrivateEstimator):
     """Differentially private synthetic control.
 
-    Privacy: a person is a donor, with all its periods. One joint release of the donors' moments before the
-    intervention and across it is (epsilon, delta)-differentially private under `adjacency`; every prediction is
-    computed from it. ("output" and "objective" release the donors' weights for the target of the fit, and the
-    prediction made with them, under replace-one.) Targets are public: their own records are not protected.
+    Privacy: a person is a donor, with all its periods. The donors' moments before the intervention and across it, and
+    before them their mean path and the lengths of their rows where these are asked for, are released together at
+    (epsilon, delta), under `adjacency`; every prediction is computed from them. ("output" and "objective" release the
+    donors' weights for the target of the fit, and the prediction made with them, under replace-one.) Targets are
+    public: their own records are not protected.
 
     Parameters
     ----------
@@ -90,11 +92,11 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         As for every estimator.
     bound : float or tuple of (low, high), default 1.0
         Declared range of the outcomes: [-bound, bound], or [low, high]. Entries are clipped to it and mapped to
-        [-1, 1]; predictions shrink towards its middle.
+        [-1, 1], predictions shrink towards its middle unless there is a `center`, and are clipped to it.
     ridge : float or "auto", default "auto"
-        The paper's lambda: lambda/2 is added to X'X, in mapped units. "auto" is its number of periods before the
-        intervention [1]_. In either case no eigenvalue of the released X'X counts for less than the floor that the
-        known noise sets (`noise_floor_`).
+        The paper's lambda: lambda/2 is added to X'X, in mapped units. "auto" is the squared length of the longest row
+        before the intervention: the number of periods, as in the paper [1]_, or less by `row_bound`. In either case no
+        eigenvalue of the released X'X counts for less than the floor that the known noise sets (`noise_floor_`).
     mechanism : {"cross_section", "output", "objective"}, default "cross_section"
         "cross_section" releases moments, which serve any number of targets, and is far more accurate. "output" adds
         noise to the ridge weights of one target, "objective" to their objective over the L1 ball ([1]_, Algorithms 2
@@ -104,17 +106,19 @@ class SyntheticControl(TargetReports, PrivateEstimator):
     curvature, gradient : float, optional
         For "objective": public constants c (the printed algorithm's too) and L that every panel that could have been
         keeps to, where they are below the exact worst cases for the declared range. Taken on trust.
-    row_bound : tuple of (pre, post), optional
-        L2 norms of a donor's mapped outcomes before and after the intervention (about `center`, if there is one);
-        longer ones are scaled onto them. By default as long as the range allows: sqrt(n_pre), sqrt(n_post).
+    row_bound : tuple of (pre, post), "private" or None, default "private"
+        L2 norms of a donor's mapped outcomes before and after the intervention (about `center`, if there is one); a
+        donor beyond either is scaled down in both, and so weighs less. "private" finds typical norms within the budget:
+        noisy counts of donors by their lengths cost a twentieth of mu^2 (a tenth of epsilon where delta is 0). None is
+        as long as the range allows, which "private" stands for too where weights are released, or moments repeatedly.
     n_components : int or "noise", optional
         Keep only the largest eigenvalues of X'X (robust synthetic control [2]_): so many, or those beyond the noise.
     nonnegative : bool, default False
         Declares that outcomes are at least 0 (with a single `bound`), which lowers the noise; others are clipped.
-    center : float, array of shape (n_periods,) or "target", optional
-        A public path in input units about which donors are summed, where that lowers the noise: the nearer they are
-        declared to be to it (by `row_bound`), the less is needed. The estimate stays that about the middle of the
-        range.
+    center : float, array of shape (n_periods,), "target" or "private", optional
+        A path in input units about which donors are summed, and towards which predictions shrink: the nearer donors are
+        to it, the less noise is needed. A public one, the target's own among them, costs nothing; "private" is the
+        donors' mean, released first for a tenth of mu^2 (a fifth of epsilon where delta is 0).
     basis : int or array of shape (n_pre, n_features), optional
         Public paths, in whose span the outcomes before the intervention are looked at: orthonormal columns, or so many
         polynomials of lowest degree. Fewer features bring less noise.
@@ -130,7 +134,9 @@ class SyntheticControl(TargetReports, PrivateEstimator):
     Attributes
     ----------
     coef_ : ndarray of shape (n_post, n_pre)
-        Prediction of each later period from a target's earlier ones, in mapped units.
+        Prediction of each later period from a target's earlier ones, all about `center_`.
+    center_ : ndarray of shape (n_periods,)
+        The path that predictions shrink towards, in input units: the middle of the range where no other is asked for.
     pre_coef_ : ndarray of shape (n_pre, n_pre)
         The same for the earlier periods themselves.
     weights_ : ndarray of shape (n_donors,)
@@ -177,10 +183,10 @@ class SyntheticControl(TargetReports, PrivateEstimator):
     split: tuple[float, float] | None = None
     curvature: float | None = None
     gradient: float | None = None
-    row_bound: tuple[float, float] | None = None
+    row_bound: tuple[float, float] | Literal["private"] | None = "private"
     n_components: int | Literal["noise"] | None = None
     nonnegative: bool = False
-    center: float | ArrayLike | Literal["target"] | None = None
+    center: float | ArrayLike | Literal["target", "private"] | None = None
     basis: int | ArrayLike | None = None
     observation_rate: float | None = None
 
@@ -188,7 +194,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
     def fit(
         self,
         donors: Any,
-        n_pre: int,
+        n_pre: Any,
         target: ArrayLike | None = None,
         *,
         orientation: io.Orientation = "units_by_periods",
@@ -200,8 +206,9 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         donors : array or DataFrame of shape (n_donors, n_periods)
             Outcomes: a row a donor, a column a period. The columns of a frame label the periods and are public; its
             rows' labels are the donors' own and are not looked at.
-        n_pre : int
-            Number of periods before the intervention.
+        n_pre : int or label
+            Number of periods before the intervention: a whole number that leaves a period on either side is always
+            that. Anything else, such as a year or a date, is the label of the first period after it.
         target : array of shape (n_periods,) or (n_pre,), or several as rows; optional
             Public series, kept as the one that `effect`, `plot` and the like are about. Take it out of the donors: it
             is not looked for among them.
@@ -229,10 +236,10 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         def read() -> tuple[io.Panel, ArrayLike | None]:
             return io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack), target
 
-        return self._fit(self._checked(), read, n_pre)
+        return self._fit(self._checked(), read)
 
     @quiet
-    def fit_long(self, frame: Any, unit: str, time: str, value: str, treated: object, n_pre: int) -> Self:
+    def fit_long(self, frame: Any, unit: str, time: str, value: str, treated: object, n_pre: Any) -> Self:
         """Fit from a panel with a row for each unit and period, the target among the units.
 
         Parameters
@@ -245,8 +252,8 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             The unit that is the target. It is taken out of the donors: its own record is public. Its periods are
             those of the panel, put in the order of their values (of their categories, where these are declared to be
             ordered); rows of donors in other periods are left out.
-        n_pre : int
-            Number of periods before the intervention.
+        n_pre : int or label
+            Number of periods before the intervention, or the label of the first one after it: see `fit`.
 
         Returns
         -------
@@ -260,13 +267,13 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             or (unless `observation_rate` is declared) lacks one.
         """
         named = frame, unit, time, value, treated
-        return self._fit(self._checked(), lambda: io.open_long_panel(*named, n_pre, **self._may_lack), n_pre)
+        return self._fit(self._checked(), lambda: io.open_long_panel(*named, n_pre, **self._may_lack))
 
     @quiet
     def fit_repeatedly(
         self,
         donors: Any,
-        n_pre: int,
+        n_pre: Any,
         repeats: int,
         *,
         epsilons: Sequence[float] | None = None,
@@ -313,6 +320,8 @@ class SyntheticControl(TargetReports, PrivateEstimator):
                 f"mechanism must be 'cross_section' to release moments repeatedly, got {self.mechanism!r}: "
                 "dpfast.synthetic_control.donor_weights repeats releases of weights"
             )
+        if isinstance(self.center, str):
+            raise ValueError(f"center must be given by its values to release moments repeatedly, got {self.center!r}")
         repeats = check.positive_integer("repeats", repeats)
         each = [Privacy(one, self.delta, self.adjacency) for one in ([self.epsilon] if epsilons is None else epsilons)]
         if not each:
@@ -324,19 +333,19 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         total = math.fsum(repeats * one.epsilon for one in each)
         with reserve(self, Privacy(total, repeats * len(each) * privacy.delta, self.adjacency)) as reservation:
             panel = io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack)
-            values, public = self._read(lambda: (panel, None), n_pre)
-            center = self._center_path(len(public.periods), None)
-            rows = self._section(each[0], public.n_pre, public.n_post, center).rows
+            values, public = self._read(lambda: (panel, None))
+            steps = [self._steps(one, public, repeatedly=True) for one in each]
+            for one in steps:
+                self._warn_of_moments(one, public)
+            rows = steps[0].section().rows
             sections = [CrossSection.calibrate(one, rows) for one in each]
-            for section in sections:
-                self._warn_of_moments(section, public)
             exact = sum_donors(values, rows, self.n_threads)
             source, name = noise.resolve_source(self.random_state), self._release_name
             releases = [one.release_repeatedly(exact, source, name, repeats) for one in sections]
             reservation.commit(*releases)
-        ridge, n_donors = self._lambda(public.n_pre), _needed_donors(sections[0], public)
+        ridge = rows.penalty(self.ridge)
         return tuple(
-            CrossSectionBatch(section, release, n_donors, ridge)
+            CrossSectionBatch(section, release, public.n_donors, ridge)
             for section, release in zip(sections, releases, strict=True)
         )
 
@@ -366,7 +375,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre")
         if self._is_for_one_target:
             return self._released_prediction(pre)
-        return self._unscaled(self._scaled(pre) @ self.coef_.T)
+        return self._predicted(pre, self.coef_, slice(self.n_pre_, None))
 
     def interval(self, target_pre: ArrayLike, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
         """Limits for the prediction that the same ridge gives without privacy noise.
@@ -404,18 +413,19 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             return predicted, predicted.copy()
         if self._is_for_one_target:
             return self._released_interval(pre, level)
-        section = self._released_section
-        low, high = prediction_interval(
+        steps = self._released_steps
+        section = steps.section(self.releases_)
+        limits = prediction_interval(
             section,
-            self.releases_[0].values,
+            steps.released(self.releases_)["moments"].values,
             self._n_donors,
-            np.atleast_2d(section.rows.features(self._scaled(pre))),
+            np.atleast_2d(section.rows.features(pre)),
             ridge=self.ridge_,
             n_components=self.n_components_,
             level=level,
         )
-        shape = (*pre.shape[:-1], self.n_post_)
-        return self._unscaled(low.reshape(shape)), self._unscaled(high.reshape(shape))
+        low, high = (section.rows.predicted(one).reshape(*pre.shape[:-1], self.n_post_) for one in limits)
+        return low, high
 
     def placebo(self, n_pre: int, target: ArrayLike | None = None) -> DataFrame:
         """Tabulate the effect that would be found had the intervention come earlier, where there was none.
@@ -445,10 +455,10 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         cut = io.check_n_pre(n_pre, self.n_pre_, "the fit before the intervention")
         if math.isinf(self.privacy_spent_.epsilon):
             raise ValueError("placebo needs released moments; at epsilon=inf fit again with the earlier n_pre")
-        xx, _ = self._released_section.moments(self.releases_[0].values, self._n_donors)
+        xx, _ = self._released_steps.moments(self.releases_)
         keep = None if self.n_components_ is None else min(self.n_components_, cut)
         coef = damped_solve(xx[:cut, :cut], xx[:cut, cut:], self.ridge_ / 2.0, self.noise_floor_, keep)
-        predicted = self._unscaled(self._scaled(rows[..., :cut]) @ coef)
+        predicted = self._predicted(rows[..., :cut], coef.T, slice(cut, self.n_pre_))
         return effect_table(rows[..., cut:], predicted, index=self._index()[cut : self.n_pre_])
 
     @classmethod
@@ -491,10 +501,11 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         if math.isinf(privacy.epsilon):
             return planned_without_noise(n, target)
         if estimator.mechanism == "cross_section":
-            if isinstance(estimator.center, str):
+            if isinstance(estimator.center, str) and estimator.center == "target":
                 raise ValueError("center must be given by its values for a plan, got 'target'")
-            section = estimator._section(privacy, n_pre, n_post, estimator._center_path(n_periods, None))
-            return planned_with_moments(section, n, target, estimator._lambda(n_pre), spread)
+            n_donors = n if privacy.adjacency == "replace_one" else None
+            public = _Public(n_pre, np.arange(n_periods), None, n_donors)
+            return planned_with_moments(estimator._steps(privacy, public), n, target, estimator.ridge, spread)
         own = np.full(n_pre, math.sqrt(spread))
         return planned_with_weights(lambda count: estimator._algorithm(privacy, count, n_post, own), n, target, spread)
 
@@ -514,7 +525,9 @@ class SyntheticControl(TargetReports, PrivateEstimator):
                 raise ValueError(f"adjacency must be 'replace_one' with mechanism={self.mechanism!r}: weights tell n")
             if self.ridge == 0.0 and (self.mechanism == "output" or self.calibration == "paper"):
                 raise ValueError(f"ridge must be positive with mechanism={self.mechanism!r}, got {self.ridge!r}")
-        if self.row_bound is not None:
+        if isinstance(self.row_bound, str):
+            check.choice("row_bound", self.row_bound, ("private",))
+        elif self.row_bound is not None:
             check.positives("row_bound", check.pair("row_bound", self.row_bound, "(pre, post)"))
         if isinstance(self.n_components, str):
             check.choice("n_components", self.n_components, ("noise",))
@@ -524,7 +537,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         if self.nonnegative and isinstance(self.bound, tuple | list):
             raise ValueError("nonnegative needs a single bound: a range (low, high) says itself that low is 0")
         if isinstance(self.center, str):
-            check.choice("center", self.center, ("target",))
+            check.choice("center", self.center, ("target", "private"))
         if self.observation_rate is not None:
             check.share("observation_rate", self.observation_rate, whole=True)
             if self.basis is not None:
@@ -551,6 +564,13 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         """Return the public centre in mapped units."""
         if self.center is None:
             return None
+        path, (offset, half_width) = self._public_center(n_periods, target), self._range()
+        low = 0.0 if self.nonnegative else -1.0
+        scaled: FloatArray = np.clip((path - offset) / half_width, low, 1.0)
+        return scaled
+
+    def _public_center(self, n_periods: int, target: FloatArray | None) -> FloatArray:
+        """Return the public centre in input units."""
         if isinstance(self.center, str):
             if target is None or target.shape != (n_periods,):
                 raise ValueError("center='target' needs one target with all its periods")
@@ -559,31 +579,32 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             path = np.asarray(self.center)
             if path.dtype.kind not in "iuf" or path.shape not in ((), (n_periods,)) or not np.all(np.isfinite(path)):
                 raise ValueError(f"center must be a finite number or hold one for each of the {n_periods} periods")
-        offset, half_width = self._range()
-        low = 0.0 if self.nonnegative else -1.0
-        scaled: FloatArray = np.clip((np.broadcast_to(path, n_periods) - offset) / half_width, low, 1.0)
-        return scaled
+        return np.broadcast_to(path, n_periods).astype(np.float64)
 
-    def _section(self, privacy: Privacy, n_pre: int, n_post: int, center: FloatArray | None) -> CrossSection:
-        """Choose how to sum the donors, from public numbers alone, so that the noise costs least."""
-        basis = orthonormal_basis(self.basis, n_pre)
+    def _steps(self, privacy: Privacy, public: _Public, *, repeatedly: bool = False) -> DonorSteps:
+        """Calibrate all that is released of donors, from public numbers alone."""
         rows = DonorRows(
             *self._range(),
-            n_pre,
-            n_post,
+            public.n_pre,
+            public.n_post,
             nonnegative=self.nonnegative,
-            basis=basis,
+            basis=orthonormal_basis(self.basis, public.n_pre),
             observation_rate=self.observation_rate,
         )
-        return CrossSection.calibrate(privacy, *rows.ways(center, self.row_bound))
+        center: FloatArray | Literal["private"] | None = "private"
+        if not isinstance(self.center, str) or self.center != "private":
+            center = self._center_path(len(public.periods), public.target)
+        bound = None if repeatedly and isinstance(self.row_bound, str) else self.row_bound
+        return DonorSteps(privacy, rows, center, bound, public.n_donors)
 
     def _algorithm(self, privacy: Privacy, n_donors: int, n_post: int, target: FloatArray) -> DonorMechanism:
         """Calibrate "output" or "objective" from public numbers; the target is in mapped units."""
+        row_bound = self.row_bound if isinstance(self.row_bound, tuple | list) else (None, None)
         return algorithm(
             "output" if self.mechanism == "output" else "objective",
             self.calibration,
             privacy,
-            PanelBounds.of(n_donors, n_post, target, (None, None) if self.row_bound is None else self.row_bound),
+            PanelBounds.of(n_donors, n_post, target, row_bound),
             self._lambda(len(target)),
             split=self.split,
             curvature=self.curvature,
@@ -595,6 +616,9 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         what = "moments of donors before and across the intervention"
         if self.mechanism != "cross_section" and not math.isinf(self.epsilon):
             what = "weights of donors and the prediction made with them"
+        return self._named(what)
+
+    def _named(self, what: str) -> str:
         return f"{type(self).__name__}: {what}"
 
     @property
@@ -603,22 +627,21 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         public = self.adjacency == "replace_one" or math.isinf(self.epsilon)
         return {"may_miss": self.observation_rate is not None, "may_be_empty": not public}
 
-    def _read(self, read: _Read, n_pre: int) -> tuple[FloatArray, _Public]:
+    def _read(self, read: _Read) -> tuple[FloatArray, _Public]:
         """Read a panel: donors in input units, and what is public of it."""
         panel, target = read()
-        n_pre, n_periods = int(n_pre), panel.values.shape[1]
-        series = None if target is None else io.target_rows(target, {"n_pre": n_pre, "all": n_periods})
+        n_periods = panel.values.shape[1]
+        series = None if target is None else io.target_rows(target, {"n_pre": panel.n_pre, "all": n_periods})
         periods = np.arange(n_periods) if panel.periods is None else io.period_labels(panel.periods)
         n_donors = len(panel.values) if self.adjacency == "replace_one" else None
-        return panel.values, _Public(n_pre, periods, series, n_donors)
+        return panel.values, _Public(panel.n_pre, periods, series, n_donors)
 
-    def _sum(self, privacy: Privacy, source: noise.BitSource, read: _Read, n_pre: int) -> Summed:
-        donors, public = self._read(read, n_pre)
+    def _sum(self, privacy: Privacy, source: noise.BitSource, read: _Read) -> Summed:
+        donors, public = self._read(read)
         if self.mechanism == "cross_section":
-            center = self._center_path(len(public.periods), public.target)
-            section = self._section(privacy, public.n_pre, public.n_post, center)
-            self._warn_of_moments(section, public)
-            return Summed(section, sum_donors(donors, section.rows, self.n_threads), public)
+            steps = self._steps(privacy, public)
+            self._warn_of_moments(steps, public)
+            return Summed(steps, donors, public)
         if public.target is None or public.target.ndim != 1:
             raise ValueError(
                 f"target must be one series with mechanism={self.mechanism!r}: a second target's weights are a "
@@ -630,58 +653,80 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         self._warn_of_noise(error_of_weights(chosen), f"{len(donors)} donors", privacy)
         return Summed(chosen, BoundedPanel.of(donors, own, chosen.bounds, offset, half_width), public)
 
-    def _warn_of_moments(self, section: CrossSection, public: _Public) -> None:
+    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
+        if self.mechanism != "cross_section":
+            return super()._release(summed, source)
+        steps: DonorSteps = summed.mechanism
+        return steps.release(summed.statistic, source, self._named, self.n_threads)
+
+    def _warn_of_moments(self, steps: DonorSteps, public: _Public) -> None:
         # No warning may tell how many donors there are where that is private.
         if public.n_donors is not None:
-            error = error_of_moments(section, public.n_donors, self._lambda(public.n_pre))
-            self._warn_of_noise(error, f"{public.n_donors} donors", section.privacy)
+            error = error_of_moments(steps, public.n_donors, self.ridge)
+            self._warn_of_noise(error, f"{public.n_donors} donors", steps.privacy)
 
     def _solve(
-        self, mechanism: CrossSection | DonorMechanism, releases: tuple[Release, ...], public: _Public
+        self, mechanism: DonorSteps | DonorMechanism, releases: tuple[Release, ...], public: _Public
     ) -> dict[str, Any]:
-        (release,) = releases
-        units = dict(zip(("_offset", "_half_width"), self._range(), strict=True))
-        if not isinstance(mechanism, CrossSection):
-            fitted = {
+        offset, half_width = self._range()
+        if not isinstance(mechanism, DonorSteps):
+            (release,) = releases
+            return public.attributes | {
                 "weights_": np.array(release.values["weights"]),
-                "prediction_": units["_offset"] + units["_half_width"] * prediction(release),
+                "prediction_": offset + half_width * prediction(release),
                 "ridge_": mechanism.ridge,
                 "noise_floor_": 0.0,
                 "n_components_": None,
-                "_center": None,
+                "_limits": (offset - half_width, offset + half_width),
                 "_n_donors": public.n_donors,
             }
-            return public.attributes | units | fitted
-        n_donors = _needed_donors(mechanism, public)
-        xx, xy = mechanism.moments(release.values, n_donors)
-        rows, floor, ridge = mechanism.rows, mechanism.floor, self._lambda(public.n_pre)
+        section = mechanism.section(releases)
+        xx, xy = mechanism.moments(releases)
+        rows, floor, ridge = section.rows, section.floor, section.rows.penalty(self.ridge)
         keep = components_beyond(xx, floor) if isinstance(self.n_components, str) else self.n_components
-        private = {"_center": rows.center, "_n_donors": n_donors}
-        solution = {"ridge_": ridge, "noise_floor_": floor, "n_components_": keep}
-        solution |= coefficients_of_moments(xx, xy, rows.basis, ridge, floor, keep)
-        return public.attributes | units | solution | private
+        facts = {
+            "ridge_": ridge,
+            "noise_floor_": floor,
+            "n_components_": keep,
+            "center_": offset + half_width * rows.path,
+            "_limits": (offset + half_width * rows.least, offset + half_width),
+            "_n_donors": public.n_donors,
+        }
+        return public.attributes | facts | coefficients_of_moments(xx, xy, rows.basis, ridge, floor, keep)
 
-    def _fit_without_noise(self, read: _Read, n_pre: int) -> Solved:
-        """Fit the textbook estimate of the raw data, about the middle of the range where entries are missing."""
-        donors, public = self._read(read, n_pre)
-        basis, ridge, offset = orthonormal_basis(self.basis, public.n_pre), self._lambda(public.n_pre), 0.0
+    def _fit_without_noise(self, read: _Read) -> Solved:
+        """Fit the textbook estimate of the raw data about the centre, or the range's middle if entries are missing."""
+        donors, public = self._read(read)
+        basis, ridge = orthonormal_basis(self.basis, public.n_pre), self._lambda(public.n_pre)
         keep = None if isinstance(self.n_components, str) else self.n_components
-        if np.any(np.isnan(donors)):
-            offset = self._range()[0]
-            rows = DonorRows(offset, 1.0, public.n_pre, public.n_post, observation_rate=self.observation_rate)
-            pre, post = np.split(np.nan_to_num(donors - offset, nan=0.0), [public.n_pre], axis=1)
-            xx, xy = rows.about_origin({"xx": pre.T @ pre, "xy": pre.T @ post}, len(donors))
+        missing = np.isnan(donors)
+        about: float | FloatArray = self._range()[0] if np.any(missing) else 0.0
+        if isinstance(self.center, str) and self.center == "private":
+            about = about + np.nanmean(donors - about, axis=0)
+        elif self.center is not None:
+            about = self._public_center(len(public.periods), public.target)
+        center = np.zeros(donors.shape[1]) + about
+        pre, post = np.split(donors - center, [public.n_pre], axis=1)
+        if np.any(missing):
+            rows = DonorRows(0.0, 1.0, public.n_pre, public.n_post, observation_rate=self.observation_rate)
+            pre, post = np.nan_to_num(pre, nan=0.0), np.nan_to_num(post, nan=0.0)
+            xx, xy = rows.about_path({"xx": pre.T @ pre, "xy": pre.T @ post}, len(donors))
             # A floor above zero alone: what rounding leaves of a zero eigenvalue has no inverse worth having.
             floor = len(xx) * float(np.finfo(np.float64).eps) * float(np.trace(xx))
             solution = coefficients_of_moments(xx, xy, basis, ridge, floor, keep)
         else:
-            pre, post = np.split(donors, [public.n_pre], axis=1)
             pre = pre if basis is None else pre @ basis
             theta = ridge_from_rows(pre, np.concatenate([post, pre], axis=1), ridge / 2.0, keep)
             solution = coefficients(theta, basis, public.n_post)
-        facts = {"ridge_": ridge, "noise_floor_": 0.0, "n_components_": keep}
-        facts |= {"_offset": offset, "_half_width": 1.0, "_center": None, "_n_donors": None}
-        release = self._exact_release({"coef": solution["coef_"]})
+        facts = {
+            "ridge_": ridge,
+            "noise_floor_": 0.0,
+            "n_components_": keep,
+            "center_": center,
+            "_limits": None,
+            "_n_donors": None,
+        }
+        release = self._exact_release({"coef": solution["coef_"], "center": center})
         return Solved((release,), public.attributes | facts | solution)
 
     @property
@@ -690,9 +735,9 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         return hasattr(self, "prediction_")
 
     @property
-    def _released_section(self) -> CrossSection:
+    def _released_steps(self) -> DonorSteps:
         """The mechanism of the fit."""
-        return self._section(self.privacy_spent_, self.n_pre_, self.n_post_, self._center)
+        return self._steps(self.privacy_spent_, _Public(self.n_pre_, self.periods_, self.target_, self._n_donors))
 
     @property
     def _own_target(self) -> FloatArray:
@@ -708,15 +753,20 @@ class SyntheticControl(TargetReports, PrivateEstimator):
                 f"target_pre must be that of the fit with mechanism={self.mechanism!r}: its weights were released for "
                 "that target, and another one's are another release. mechanism='cross_section' serves any number"
             )
-        return np.broadcast_to(self.prediction_, (*pre.shape[:-1], self.n_post_)).copy()
+        return self._clipped(np.broadcast_to(self.prediction_, (*pre.shape[:-1], self.n_post_)))
 
     def _released_interval(self, pre: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
         if self.mechanism != "output":
             raise ValueError("interval is not offered with mechanism='objective': its error is not symmetric noise")
-        predicted, own = self._released_prediction(pre), self._scaled(self._own_target)
+        self._released_prediction(pre)
+        offset, half_width = self._range()
+        own = (self._own_target - offset) / half_width
         chosen = self._algorithm(self.privacy_spent_, len(self.weights_), self.n_post_, own)
-        half = self._half_width * output_half_width(chosen, self.releases_[0], level)
-        return predicted - half, predicted + half
+        half = half_width * output_half_width(chosen, self.releases_[0], level)
+        low, high = (
+            np.broadcast_to(self.prediction_ + side, (*pre.shape[:-1], self.n_post_)) for side in (-half, half)
+        )
+        return self._clipped(low), self._clipped(high)
 
     def _has_interval(self) -> bool:
         check_is_fitted(self)
@@ -726,31 +776,28 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         """Return the synthetic control of the earlier periods, which weights alone do not give."""
         if self._is_for_one_target:
             return np.full(self.n_pre_, np.nan)
-        return self._unscaled(self.pre_coef_ @ self._scaled(pre))
+        return self._predicted(pre, self.pre_coef_, slice(0, self.n_pre_))
 
-    def _scaled(self, values: FloatArray) -> FloatArray:
-        scaled: FloatArray = (values - self._offset) / self._half_width
-        return scaled
+    def _predicted(self, pre: FloatArray, coef: FloatArray, periods: slice) -> FloatArray:
+        """Predict some periods from the first ones of targets, by coefficients about the centre."""
+        about = (pre - self.center_[: pre.shape[-1]]) @ coef.T
+        return self._clipped(self.center_[periods] + about)
 
-    def _unscaled(self, values: FloatArray) -> FloatArray:
-        unscaled: FloatArray = self._offset + self._half_width * values
-        return unscaled
+    def _clipped(self, predicted: FloatArray) -> FloatArray:
+        """Return predictions in the declared range, which none of what is predicted can leave."""
+        return predicted.copy() if self._limits is None else np.clip(predicted, *self._limits)
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         if self._is_for_one_target:
             yield from (("prediction_", (self.n_post_,)), ("weights_", (self._n_donors,)))
         else:
             yield from (("coef_", (self.n_post_, self.n_pre_)), ("pre_coef_", (self.n_pre_, self.n_pre_)))
+            yield "center_", (self.n_pre_ + self.n_post_,)
 
     def _check_fitted(self) -> None:
         if self.periods_.shape != (self.n_pre_ + self.n_post_,):
             raise ValueError("periods_ must have a label for each period")
         for name in ("ridge_", "noise_floor_"):
             check.nonnegative(name, getattr(self, name))
-        check.real("_offset", self._offset)
-        check.positive("_half_width", self._half_width)
-
-
-def _needed_donors(section: CrossSection, public: _Public) -> int | None:
-    """Return the number of donors where it is public, and needed to bring moments about a centre back to the origin."""
-    return None if section.rows.center is None else public.n_donors
+        if self._limits is not None:
+            check.limits("_limits", self._limits)

@@ -2,11 +2,13 @@
 
 Ridge weights on donors, f = X (X'X + (lambda/2) I)^-1 y, predict X_post' f = [(X'X + (lambda/2) I)^-1 X'X_post]' y: a
 regression of a donor's periods after the intervention on those before it, applied to the target. So the moments of
-bounded donor rows are all that has to be released. Rows may be summed about a public centre, which makes them shorter;
-the moments about the origin, and so the paper's estimate, follow from the sums.
+bounded donor rows are all that has to be released. Rows may be summed about a centre, which makes them shorter, and
+the prediction is that about the centre then: it shrinks towards it. (Nonnegative rows may also be summed about the
+middle of their box with their sums, from which the moments about the origin follow.)
 
 A donor is one row of both blocks, whose parts are held to public norms as they are summed: the release is that of
-`dpfast.releases.moments`, calibrated for these norms once rows are rounded.
+`dpfast.releases.moments`, calibrated for these norms once rows are rounded. A donor longer than either is scaled by one
+factor in both parts, so that what its row says of the prediction stays: it weighs less, and is not bent.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -31,12 +33,12 @@ from dpfast.statistics.rows import RowMap
 
 @dataclass(frozen=True)
 class DonorRows:
-    """How a donor becomes a row, and blocks of moments, or of noise in them, moments about the origin: public numbers.
+    """How a donor becomes a row, and blocks of moments, or of noise in them, those that predict: public numbers.
 
     Outcomes v become (v - offset)/half_width, clipped to [-1, 1], or to [0, 1] if they are `nonnegative`. Those missing
-    are put at `center`, a public path of shape (n_pre + n_post,) in these units, which is then subtracted. The features
+    are put at `center`, a path of shape (n_pre + n_post,) in these units, which is then subtracted. The features
     are coordinates in `basis`, orthonormal columns of shape (n_pre, n_features). Both parts of a row are held to their
-    L2 norms, about the centre.
+    L2 norms, about the centre. Predictions are made about the centre too, unless rows are `restored`.
     """
 
     offset: float
@@ -50,6 +52,8 @@ class DonorRows:
     basis: FloatArray | None = None
     #: Public share of entries that are observed; None for all.
     observation_rate: float | None = None
+    #: Whether moments are brought back to the origin, from sums of rows.
+    restored: bool = False
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -84,8 +88,28 @@ class DonorRows:
         )
         return pre, post
 
+    def parts_of(self, donors: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return both parts of donors' rows, from input units, before they are held to their norms."""
+        before, after = self.maps
+        return before(donors[:, : self.n_pre]), after(donors[:, self.n_pre :])
+
+    @property
+    def path(self) -> FloatArray:
+        """What predictions shrink towards, in mapped units."""
+        return np.zeros(self.n_pre + self.n_post) if self.center is None or self.restored else self.center
+
     def features(self, pre: FloatArray) -> FloatArray:
-        """Return the features of mapped series before the intervention, each computed from its series alone."""
+        """Return the features of series before the intervention, in input units, each from its series alone."""
+        about = (pre - self.offset) / self.half_width - self.path[: self.n_pre]
+        return self._coordinates(about)
+
+    def predicted(self, about: FloatArray) -> FloatArray:
+        """Return predictions about the path in input units, and in the declared range."""
+        mapped = np.clip(self.path[self.n_pre :] + about, self.least, 1.0)
+        unmapped: FloatArray = self.offset + self.half_width * mapped
+        return unmapped
+
+    def _coordinates(self, pre: FloatArray) -> FloatArray:
         if self.basis is None:
             return pre
         features = RowMap(basis=self.basis)(pre.reshape(-1, self.n_pre))
@@ -99,26 +123,30 @@ class DonorRows:
 
     def ways(self, center: FloatArray | None, declared: tuple[float, float] | None) -> list[Self]:
         """Return all ways to sum the donors that what is declared allows: `declared` norms are about the centre."""
+        given = (math.inf, math.inf) if declared is None else (float(declared[0]), float(declared[1]))
+        if center is not None:
+            return [replace(self, bound_pre=given[0], bound_post=given[1]).about(center)]
         # Rounded up: a row in the box must not be scaled.
         longest = (math.nextafter(math.sqrt(length), math.inf) for length in (self.n_pre, self.n_post))
-        given = (math.inf, math.inf) if declared is None else (float(declared[0]), float(declared[1]))
         pre, post = map(min, given, longest)
         rows = replace(self, bound_pre=pre, bound_post=post)
-        if center is None:
-            ways = [rows]
-        else:
-            # Without declared norms the origin may do better.
-            ways = [replace(self, bound_pre=given[0], bound_post=given[1]).about(center)]
-            ways += [rows] if declared is None else []
-        if self.nonnegative and declared is None:
-            ways.append(rows.about(np.full(self.n_pre + self.n_post, 0.5)))
-        return ways
+        if not self.nonnegative or declared is not None:
+            return [rows]
+        middle = rows.about(np.full(self.n_pre + self.n_post, 0.5))
+        return [rows, replace(middle, restored=True)]
 
-    def about_origin(self, blocks: Mapping[str, Any], n: Any) -> tuple[FloatArray, FloatArray]:
-        """Return X'X and X'X_post about the origin from released blocks; linear, so that noise may be put in too.
+    def penalty(self, ridge: float | Literal["auto"]) -> float:
+        """Return the paper's lambda: by itself the squared length of the longest row, as in the paper."""
+        if ridge != "auto":
+            return float(ridge)
+        longest = math.sqrt(self.n_pre) if self.restored else self.bound_pre
+        return min(longest**2, float(self.n_pre))
 
-        Blocks are "xx", "xy" and, about a centre, "x" and "y", with any leading axes in common; `n` is the number of
-        donors (0 for noise where it is public).
+    def about_path(self, blocks: Mapping[str, Any], n: Any) -> tuple[FloatArray, FloatArray]:
+        """Return X'X and X'X_post that predict, from released blocks; linear, so that noise may be put in too.
+
+        Blocks are "xx", "xy" and, where rows are restored, "x" and "y", with any leading axes in common; `n` is the
+        number of donors (0 for noise where it is public).
         """
         rate = self.rate
         xx, xy = blocks["xx"] / rate**2, blocks["xy"] / rate**2
@@ -126,10 +154,10 @@ class DonorRows:
             # An entry meets itself wherever it is observed, and another one where both are.
             diagonal = np.arange(xx.shape[-1])
             xx[..., diagonal, diagonal] *= rate
-        if self.center is None:
+        if self.center is None or not self.restored:
             return xx, xy
         x_sum, y_sum = blocks["x"][..., :, None] / rate, blocks["y"][..., None, :] / rate
-        pre, post = self.features(self.center[: self.n_pre])[:, None], self.center[None, self.n_pre :]
+        pre, post = self._coordinates(self.center[: self.n_pre])[:, None], self.center[None, self.n_pre :]
         count = np.asarray(n)[..., None, None]
         xx = xx + pre * np.swapaxes(x_sum, -1, -2) + x_sum * pre.T + count * (pre * pre.T)
         return xx, xy + x_sum * post + pre * y_sum + count * (pre * post)
@@ -143,26 +171,35 @@ class DonorRows:
         centre.
         """
         costs = {"xx": 1.0 + self.shape[0] / 16.0, "xy": float(self.n_pre)}
-        if self.center is not None:
+        if self.restored:
+            assert self.center is not None
             pre, post = (float(np.sum(part**2)) for part in np.split(self.center, [self.n_pre]))
-            # A target on the centre's own path has no other cost: keep the weights of blocks above zero.
-            squared = max(pre, 1e-6 * self.n_pre)
-            costs |= {"x": 2.0 * squared, "y": self.n_pre * squared}
-            costs["n"] = self.n_pre * squared * max(post / self.n_post, 1e-6) / 4.0
+            costs |= {"x": 2.0 * pre, "y": self.n_pre * pre, "n": self.n_pre * pre * post / (4.0 * self.n_post)}
         return costs
 
 
 def sum_donors(donors: FloatArray, rows: DonorRows, n_threads: int | None) -> Gram:
     """Sum the rows of donors, in input units and NaN where missing, exactly: the data owner's."""
-    pre, post = (one(part) for one, part in zip(rows.maps, np.split(donors, [rows.n_pre], axis=1), strict=True))
+    pre, post = rows.parts_of(donors)
+    with np.errstate(divide="ignore"):
+        factors = np.minimum(rows.bound_pre / _lengths(pre), rows.bound_post / _lengths(post))
+    factors = np.minimum(factors, 1.0)[:, None]
     return gram(
-        pre,
-        post,
+        factors * pre,
+        factors * post,
         bound_x=rows.bound_pre,
         bound_y=rows.bound_post,
-        sums=rows.center is not None,
+        sums=rows.restored,
         n_threads=n_threads,
     )
+
+
+def _lengths(rows: FloatArray) -> FloatArray:
+    """Return the L2 norms of rows, each from its own entries in their order, as reductions along rows have not."""
+    squares = np.zeros(len(rows))
+    for column in rows.T:
+        squares += column * column
+    return np.sqrt(squares)
 
 
 @dataclass(frozen=True)
@@ -209,13 +246,13 @@ class CrossSection(FramedMoments):
         return self.calibration.release_repeatedly(donors, self._bound(source), name, repeats)
 
     def noise_alone(self, repeats: int, source: noise.BitSource) -> tuple[FloatArray, FloatArray]:
-        """Draw the noise in X'X and X'X_post about the origin, with no data under it."""
+        """Draw the noise in X'X and X'X_post as `moments` returns them, with no data under it."""
         drawn = self.calibration.noise_alone(repeats, source)
-        return self.rows.about_origin(drawn, drawn.get("n", 0.0))
+        return self.rows.about_path(drawn, drawn.get("n", 0.0))
 
     def moments(self, values: Mapping[str, FloatArray], n_donors: int | None) -> tuple[FloatArray, FloatArray]:
-        """Return X'X and X'X_post about the origin from a release; `n_donors` is needed about a centre, if public."""
-        return self.rows.about_origin(values, values.get("n", n_donors or 0))
+        """Return X'X and X'X_post that predict from a release; `n_donors` is needed to restore them, if public."""
+        return self.rows.about_path(values, values.get("n", n_donors or 0))
 
     def _bound(self, source: noise.BitSource) -> noise.BitSource:
         rows = self.rows

@@ -116,9 +116,10 @@ def _hidden_reach(
     # The diagonal has twice the variance of the entries off it.
     trace += 1.645 * math.sqrt(2.0 * features) * section.off_diagonal
     turning, rows = 1.0, section.rows
-    if rows.center is not None:
+    if rows.restored:
         # Bringing moments back to the origin adds the noise of sums, times the centre's length, along the centre.
-        length = float(np.linalg.norm(rows.features(rows.center[: rows.n_pre])))
+        assert rows.center is not None
+        length = float(np.linalg.norm(rows.center[: rows.n_pre]))
         turning += (section.scales["x"] / rows.rate * length / section.off_diagonal) ** 2
     return denoised.hidden(targets.T, turning) * hidden_reach(trace / features, ridge / 2.0, section.floor)
 
@@ -134,7 +135,7 @@ class CrossSectionBatch:
     release : Release
         All of them; see `dpfast.releases.moments`.
     n_donors : int or None
-        Number of donors, None where it is private or not needed.
+        Number of donors, None where it is private.
     ridge : float
         The paper's lambda, where no other is asked for.
     """
@@ -162,12 +163,11 @@ class CrossSectionBatch:
         rows = self.section.rows
         penalty = self.ridge if ridge is None else check.nonnegative("ridge", ridge)
         pre = target_rows(target_pre, {"n_pre": rows.n_pre}, "target_pre")
-        features = np.atleast_2d(rows.features((pre - rows.offset) / rows.half_width))
+        features = np.atleast_2d(rows.features(pre))
         xx, xy = self.section.moments(unpacked(self.release.values), self.n_donors)
         with single_threaded_blas():
-            predicted = predictions(xx, xy, features, penalty, self.section.floor, None)
-        unscaled: FloatArray = rows.offset + rows.half_width * predicted
-        return unscaled[:, 0] if pre.ndim == 1 else unscaled
+            predicted = rows.predicted(predictions(xx, xy, features, penalty, self.section.floor, None))
+        return predicted[:, 0] if pre.ndim == 1 else predicted
 
     def __repr__(self) -> str:
         repeats = self.release.values["xy"].shape[0]
