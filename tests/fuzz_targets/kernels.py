@@ -19,6 +19,7 @@ from dpfast.kernels import (
     normal,
     person_gram,
     projections,
+    residual_step,
     row_maps,
     sampling,
     secular,
@@ -372,6 +373,46 @@ def mapped_rows(draw: Draw) -> None:
     if bound < math.inf and not {"center", "basis"} & options.keys():
         largest = -np.sort(-np.abs(np.nan_to_num(out[start:stop])), axis=1)[:, : options["top"]]
         assert all(math.hypot(*row) <= bound * (1.0 + 2.0**-29) for row in largest.tolist())
+
+
+@target("kernels.residual_step", accepts=(OverflowError, IndexError))
+def residuals_of_people(draw: Draw) -> None:
+    d, m, constant = draw.choice((1, 2, 3, 8, 9, 17, 90)), draw.choice((1, 1, 2, 3, 8, 9)), draw.flag()
+    lengths = [draw.choice((0, 1, 1, 2, 3, 9, 64, 65, 150)) for _ in range(draw.integer(1, 6))]
+    offsets = np.cumsum([0, *lengths])
+    n = max(1, int(offsets[-1]))
+    bounds = [draw.positive(1e-60, 1e60) for _ in range(2)]
+    x, y = rows_of(draw, n, d, bounds[0]), rows_of(draw, n, m, bounds[1])
+    rows = draw.rng.permutation(n) if draw.flag(0.3) else None
+    theta = np.clip(draw.reals(m, d + constant), -1e10, 1e10)
+    whitening = np.clip(draw.reals(draw.choice((1, 4, 5, d)), d + constant), -1e10, 1e10) if draw.flag() else None
+    whitening = np.tril(whitening) if whitening is not None and draw.flag() else whitening
+    limits = {
+        "units": (2.0**21, draw.choice((2.0**21, 2.0**-40, 2.0**60))),
+        "row_limits": (2.0 ** draw.integer(10, 48), 1 << draw.integer(20, 96)),
+        "person_limits": (2.0 ** draw.integer(10, 48), 1 << draw.integer(20, 96)),
+        "squares_limits": (draw.positive(1e-9, 1e9), 2.0**22, 1 << 45) if draw.flag() else None,
+    }
+    found = []
+    for _ in range(2):
+        level, cut = draw.choice(LEVELS), draw.integer(0, len(lengths))
+        maps = (row_maps.RowMapKernel(k, bound=b, level=level) for k, b in zip((d, m), bounds, strict=True))
+        arguments = (*maps, theta, whitening, constant)
+        kernels = (
+            residual_step.ResidualSums(*arguments, **limits, level=level),
+            residual_step.ResidualSizes(*arguments, first=-20, last=30, level=level),
+        )
+        for kernel in kernels:
+            for first, last in ((0, cut), (cut, len(lengths))):
+                if kernel.add_people(x, y, rows, offsets, first, last) != residual_step.ADDED:
+                    return
+        kernels[1].add(x, y, rows, 0, n)
+        products, squares = kernels[0].take()
+        found.append((products, squares, kernels[1].take()))
+        if len(lengths) == 1:
+            assert sum(int(entry) ** 2 for entry in products.flat) <= limits["person_limits"][1]
+    assert all(map(same, *found))
+    assert min(lengths) == 0 or found[0][2].sum() == n + len(lengths)
 
 
 @target("kernels.sizes", "kernels.half_octaves", accepts=(IndexError,))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dpfast import io
 from dpfast.io import blocks, in_memory
 from dpfast.io.own_words import in_own_words
 from dpfast.statistics import GramAccumulator, gram
@@ -176,3 +177,27 @@ def test_an_error_of_another_library_is_replaced_whole():
 def test_masked_entries_are_no_numbers():
     with pytest.raises(TypeError, match="X is a masked array"):
         list(blocks(np.ma.masked_array(np.ones((2, 2)), mask=[[True, False], [False, False]])))
+
+
+def test_a_table_can_be_read_again_unless_it_is_an_iterator(tmp_path):
+    x, y = np.arange(12.0).reshape(6, 2), np.arange(6.0)
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "c": y})
+    arrow = pa.Table.from_pandas(frame)
+    np.save(tmp_path / "x.npy", x)
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    encoded = io.Columns(["a", "b"], ["c"])
+    blocks = [(x[:2], y[:2]), (x[2:], y[2:])]
+    again = [(x, y), (frame, y), (arrow, y), (str(tmp_path / "x.npy"), y), (str(tmp_path / "x.csv"), None)]
+    again += [([x[:2], x[2:]], y), (blocks, None), (encoded.encode(frame), None), (encoded.encode([frame]), None)]
+    once = [(iter([x]), y), (x, iter([y])), (arrow.to_reader(), y), (iter(blocks), None), ([arrow.to_reader()], y)]
+    once += [(encoded.encode(arrow.to_reader()), None), (encoded.encode([arrow.to_reader()]), None)]
+    for tables, expected in ((again, False), (once, True)):
+        for one in tables:
+            table = io.open_table(*one)
+            assert table.is_read_once == expected
+            first = [np.asarray(block) for block, _ in table.blocks()]
+            if expected:
+                with pytest.raises(ValueError, match="only once"):
+                    list(table.blocks())
+            else:
+                np.testing.assert_array_equal(np.vstack([block for block, _ in table.blocks()]), np.vstack(first))

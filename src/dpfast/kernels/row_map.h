@@ -16,7 +16,7 @@ typedef struct {
     double bound;             /* L2 norm of the `top` largest entries (n_columns for all): larger rows are scaled onto it */
     ptrdiff_t top;
     const double *center; /* subtracted */
-    const double *scale;  /* what is left is divided by it */
+    const double *inverse_scale; /* what is left is multiplied by it */
     const double *basis;  /* n_columns by n_features: the row becomes its products with the columns */
     ptrdiff_t n_features;
 } dpfast_row_map;
@@ -30,7 +30,7 @@ typedef struct {
     double *sizes;
 } dpfast_map_scratch;
 
-/* Map rows [start, stop) of a table to those of `out`, `out_stride` doubles apart. Returns 1, or 0 if a row was not
+/* Map rows [start, stop) of a table to the first of `out`, `out_stride` doubles apart. Returns 1, or 0 if a row was not
  * finite: such rows become NaN throughout. */
 int dpfast_map_rows(int level, const dpfast_row_map *map, const dpfast_table *table, ptrdiff_t start, ptrdiff_t stop,
                     const dpfast_map_scratch *scratch, double *out, ptrdiff_t out_stride);

@@ -17,31 +17,6 @@ cdef extern from "row_map.h":
     enum:
         DPFAST_MOST_TOGETHER
 
-    ctypedef struct dpfast_row_map:
-        Py_ssize_t n_columns
-        Py_ssize_t n_together
-        double offset
-        double unit
-        const double* low
-        const double* high
-        int fills
-        double bound
-        Py_ssize_t top
-        const double* center
-        const double* scale
-        const double* basis
-        Py_ssize_t n_features
-
-    ctypedef struct dpfast_map_scratch:
-        Py_ssize_t block_rows
-        double* staging
-        double* rows
-        double* sizes
-
-    int dpfast_map_rows(
-        int level, const dpfast_row_map* map, const dpfast_table* table, Py_ssize_t start, Py_ssize_t stop,
-        const dpfast_map_scratch* scratch, double* out, Py_ssize_t out_stride) nogil
-
 # Doubles that are staged at a time, and at most so many rows: they stay in the cache.
 _STAGED_DOUBLES, _STAGED_ROWS = 32768, 64
 # Rows are mapped together up to so many entries: beyond, a row alone keeps vectors busy.
@@ -51,11 +26,6 @@ _ENTRIES_TOGETHER = 256
 cdef class RowMapKernel:
     """What is done to rows of so many columns; see `dpfast.statistics.rows.RowMap` for the parameters."""
 
-    cdef dpfast_row_map map
-    cdef const double[::1] low, high, center, scale
-    cdef const double[:, ::1] basis
-    cdef int level
-
     def __init__(self, Py_ssize_t n_columns, *, low=None, high=None, double bound=np.inf, top=None, center=None,
                  scale=None, basis=None, double offset=0.0, double unit=1.0, bint fills=False, int level=-1):
         if n_columns < 1 or (top is not None and not 1 <= top <= n_columns):
@@ -64,7 +34,7 @@ cdef class RowMapKernel:
         self.map.n_together = max(1, min(DPFAST_MOST_TOGETHER, _ENTRIES_TOGETHER // n_columns))
         self.map.top = n_columns if top is None else top
         self.map.bound, self.map.offset, self.map.unit, self.map.fills = bound, offset, unit, fills
-        self.map.low = self.map.high = self.map.center = self.map.scale = self.map.basis = NULL
+        self.map.low = self.map.high = self.map.center = self.map.inverse_scale = self.map.basis = NULL
         if low is not None:
             self.low, self.high = self._repeated(low), self._repeated(high)
             self.map.low, self.map.high = &self.low[0], &self.high[0]
@@ -72,8 +42,8 @@ cdef class RowMapKernel:
             self.center = self._repeated(center)
             self.map.center = &self.center[0]
         if scale is not None:
-            self.scale = self._repeated(scale)
-            self.map.scale = &self.scale[0]
+            self.inverse_scale = self._repeated(1.0 / scale)
+            self.map.inverse_scale = &self.inverse_scale[0]
         if basis is not None:
             self.basis = in_c_order(basis, np.float64)
             if self.basis.shape[0] != n_columns or self.basis.shape[1] < 1:
@@ -111,6 +81,6 @@ cdef class RowMapKernel:
         cdef bint all_finite
         with nogil:
             all_finite = dpfast_map_rows(
-                self.level, &self.map, &table, start, stop, &scratch, &out[0, 0],
+                self.level, &self.map, &table, start, stop, &scratch, &out[start, 0],
                 out.strides[0] // <Py_ssize_t>sizeof(double))
         return all_finite

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from functools import cached_property, partial, reduce
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -32,8 +32,10 @@ from dpfast import io
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
 from dpfast.io.people import People
+from dpfast.kernels import residual_step
+from dpfast.kernels.columns import Rows, in_c_order, is_readable, readable
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.kernels.threads import resolve_n_threads
+from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.privacy.sensitivity import padded_bound, padded_squared_bound, padded_squared_product_bound
 from dpfast.statistics.rows import RowMap
 
@@ -45,11 +47,12 @@ _ROW_OF_SEVERAL = 16
 #: Rows of one person: their integers fit 62 bits.
 MOST_ROWS_OF_ONE = 1 << 14
 _SMALLEST, _LARGEST = 1e-100, 1e100
-#: Norms of p and of r are at most this, so that nothing overflows.
-_LARGEST_NORM = 1e150
-#: Squared norms of p below this count as 0: they have lost bits.
-_SMALLEST_SQUARE = 2.0**-960
-_LARGEST_HALF_OCTAVE = 1000
+#: Norms of p and of r are at most this: the square of what a person's rows add up to does not overflow.
+_LARGEST_NORM = 1e74
+_LARGEST_HALF_OCTAVE = 900
+_PRODUCTS_PER_RANGE = 100_000_000  # some 60 ms of one core: how long an interrupt waits
+_PRODUCTS_PER_THREAD = 2_000_000  # below this, starting a thread costs more than it brings
+_SHORTEST_RANGE, _LONGEST_RANGE = 64, 8_192
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +74,8 @@ class ResidualStep:
         n_columns, n_outcomes = self.theta.shape
         if n_columns <= self.constant or n_outcomes < 1:
             raise ValueError("theta must have a row for each column of X and a column for each outcome")
+        if self.map_x.basis is not None or self.map_y.basis is not None:
+            raise ValueError("map_x and map_y must have no basis: whitening does that")
         length_x = math.hypot(self.map_x.largest_norm(n_columns - self.constant), float(self.constant))
         with np.errstate(over="ignore"):
             reach = self.map_y.largest_norm(n_outcomes) + length_x * float(np.sum(np.abs(self.theta)))
@@ -96,6 +101,11 @@ class ResidualStep:
     def shape(self) -> tuple[int, int]:
         """Rows and columns of a person's part: k and l."""
         return len(self.theta) if self.whitening is None else len(self.whitening), self.theta.shape[1]
+
+    def kernel_arguments(self) -> tuple[Any, ...]:
+        """Return what the kernel reads rows with."""
+        maps = self.map_x.kernel(self.n_features), self.map_y.kernel(self.theta.shape[1])
+        return *maps, in_c_order(self.theta.T, np.float64), self.whitening, self.constant
 
 
 @dataclass(frozen=True)
@@ -157,7 +167,7 @@ def residual_bound(clip: float, step: ResidualStep, max_rows: int | None = None)
 def squares_bound(bound_squares: float, step: ResidualStep) -> float:
     """Return the norm that no person's squared residuals in `residual_sums` exceed: what to calibrate with."""
     k = _grid_exponent(_check_bound("bound_squares", bound_squares))
-    return padded_bound(padded_squared_bound(bound_squares, k, step.shape[1]), k)
+    return padded_bound(_squares_limit(bound_squares, step), k)
 
 
 @quiet
@@ -175,21 +185,16 @@ def residual_sums(
 
     `bound_squares` asks for the sums of squared residuals too, each person's vector of them held to it in the L2 norm.
     """
-    resolve_n_threads(n_threads)
-    _check_table(table, step, whose, max_rows)
     held = Clip(float(clip), step.shape, max_rows)
     if bound_squares is not None:
         _check_bound("bound_squares", bound_squares)
+    _check_table(table, step, whose, max_rows)
     if table.collections is not None:
-        function = partial(_sums_of, step=step, held=held, bound_squares=bound_squares)
+        function = partial(_sums_of, step=step, held=held, bound_squares=bound_squares, n_threads=n_threads or 1)
         total: ResidualSums = io.reduce_partitions(*table.collections, function, _add_sums)
         return total
-    products, squares = _Total(held.shape), _Total(held.shape[1:])
-    for p, r in _people_blocks(table, step, whose):
-        _add_people(p, r, held, bound_squares, products, squares)
-    if bound_squares is None:
-        return ResidualSums(products.fixed(held.exponent), None)
-    return ResidualSums(products.fixed(held.exponent), squares.fixed(-_grid_exponent(bound_squares)))
+    parts = _go_through(table, step, whose, partial(ThreadSums, step, held, bound_squares), n_threads)
+    return reduce(_add_sums, (part.taken() for part in parts))
 
 
 @quiet
@@ -210,28 +215,23 @@ def residual_sizes(
     first, last = half_octaves
     if not -_LARGEST_HALF_OCTAVE <= first <= last <= _LARGEST_HALF_OCTAVE:
         raise ValueError(f"half_octaves must be two increasing integers within {_LARGEST_HALF_OCTAVE} of 0")
-    resolve_n_threads(n_threads)
     _check_table(table, step, whose, max_rows)
     if table.collections is not None:
-        function = partial(_sizes_of, step=step, half_octaves=half_octaves)
+        function = partial(_sizes_of, step=step, half_octaves=half_octaves, n_threads=n_threads or 1)
         total: IntArray = io.reduce_partitions(*table.collections, function, operator.add)
         return total
-    counts = np.zeros(last - first + 2, np.int64)
-    for p, r in _people_blocks(table, step, whose):
-        squared = _squared_norm(p[0]) * _squared_norm(r[0]) if len(p) == 1 else _squared_norm_of_sum(p, r)
-        # A half octave of the norm is an octave of its square: the exponent says which, exactly.
-        exponents = np.where(np.isfinite(squared), np.frexp(squared)[1] - 1, _LARGEST_HALF_OCTAVE)
-        exponents = np.where(squared < _SMALLEST_SQUARE, -_LARGEST_HALF_OCTAVE - 1, exponents)
-        counts += np.bincount(np.clip(exponents - first + 1, 0, len(counts) - 1), minlength=len(counts))
-    return counts
+    parts = _go_through(table, step, whose, partial(ThreadSizes, step, half_octaves), n_threads)
+    return reduce(operator.add, (part.kernel.take() for part in parts))
 
 
-def _sums_of(x: Any, y: Any, *, step: ResidualStep, held: Clip, bound_squares: float | None) -> ResidualSums:
-    return residual_sums(io.open_table(x, y), step, held.bound, bound_squares=bound_squares, n_threads=1)
+def _sums_of(
+    x: Any, y: Any, *, step: ResidualStep, held: Clip, bound_squares: float | None, n_threads: int
+) -> ResidualSums:
+    return residual_sums(io.open_table(x, y), step, held.bound, bound_squares=bound_squares, n_threads=n_threads)
 
 
-def _sizes_of(x: Any, y: Any, *, step: ResidualStep, half_octaves: tuple[int, int]) -> IntArray:
-    return residual_sizes(io.open_table(x, y), step, half_octaves, n_threads=1)
+def _sizes_of(x: Any, y: Any, *, step: ResidualStep, half_octaves: tuple[int, int], n_threads: int) -> IntArray:
+    return residual_sizes(io.open_table(x, y), step, half_octaves, n_threads=n_threads)
 
 
 def _add_sums(one: ResidualSums, other: ResidualSums) -> ResidualSums:
@@ -249,158 +249,139 @@ def _check_table(table: io.Table, step: ResidualStep, whose: People | None, max_
         raise TypeError("residuals of people with several rows need whole arrays, .npy files or frames")
 
 
-# From here to the end of the file: plain NumPy, entry by entry, so that nothing depends on the block.
+class ThreadSums:
+    """What one thread adds up."""
 
-_Rows = tuple[list[FloatArray], list[FloatArray]]  # p and r of each of a person's rows: (k, n) and (l, n)
+    def __init__(self, step: ResidualStep, held: Clip, bound_squares: float | None = None, level: int = -1) -> None:
+        k = 0 if bound_squares is None else _grid_exponent(bound_squares)
+        limits = None
+        if bound_squares is not None:
+            limits = math.ldexp(1.0, k), math.ldexp(bound_squares, k), _squares_limit(bound_squares, step)
+        a, b = held.exponents
+        self.kernel = residual_step.ResidualSums(
+            *step.kernel_arguments(),
+            units=(math.ldexp(1.0, a), math.ldexp(1.0, b)),
+            row_limits=(math.ldexp(held.row_bound, b), held.squared_row_bound),
+            person_limits=(math.ldexp(held.bound, a + b), held.squared_bound),
+            squares_limits=limits,
+            level=level,
+        )
+        squares = None if limits is None else FixedPoint.zeros(held.shape[1:], -k)
+        self._sums = ResidualSums(FixedPoint.zeros(held.shape, held.exponent), squares)
+
+    def make_room(self, n_rows: int) -> None:
+        """See to it that so many rows can be added."""
+        if self.kernel.room < n_rows:
+            self.taken()
+
+    def taken(self) -> ResidualSums:
+        """Return the exact sums so far."""
+        products, squares = self._sums
+        more, more_squares = self.kernel.take()
+        products += _wide(more, products.exponent)
+        if squares is not None:
+            squares += _wide(more_squares, squares.exponent)
+        self._sums = ResidualSums(products, squares)
+        return self._sums
 
 
-class _Total:
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._sum = np.zeros(shape, dtype=object)
+class ThreadSizes:
+    """What one thread counts."""
 
-    def add(self, integers: IntArray) -> None:
-        self._sum = self._sum + integers.astype(object)
+    def __init__(self, step: ResidualStep, half_octaves: tuple[int, int], level: int = -1) -> None:
+        first, last = half_octaves
+        self.kernel = residual_step.ResidualSizes(*step.kernel_arguments(), first=first, last=last, level=level)
 
-    def fixed(self, exponent: int) -> FixedPoint:
-        return FixedPoint.from_integers(self._sum, exponent)
+    def make_room(self, n_rows: int) -> None:
+        """Do nothing: counts have room for any number of rows."""
 
 
-def _people_blocks(table: io.Table, step: ResidualStep, whose: People | None) -> Iterator[_Rows]:
-    """Iterate over blocks of people, who have as many rows each."""
+_Part = TypeVar("_Part", ThreadSums, ThreadSizes)
+
+
+def _go_through(
+    table: io.Table, step: ResidualStep, whose: People | None, new_part: Callable[[], _Part], n_threads: int | None
+) -> list[_Part]:
+    """Read every row once, in threads that each have a part of their own."""
+    parts = [new_part()]
     if whose is None:
-        for x, y in table.blocks(step.map_x, step.map_y):
-            p, r = _products(x, y, step)
-            yield [p], [r]
-        return
+        for x, y in table.blocks():
+            assert y is not None
+            _check_block(x, y, table)
+            _add_ranges(parts, new_part, step, len(x), n_threads, partial(_add_rows, x, y))
+        return parts
     assert table.arrays is not None
-    if len(table.arrays[0]) != whose.n_rows:
+    x, y = table.arrays
+    assert y is not None
+    if len(x) != whose.n_rows:
         raise ValueError("groups must have one id a row: X has another number of rows")
-    x, y = io.map_block(*table.arrays, step.map_x, step.map_y)
-    p, r = _products(x, y, step)
-    for start, stop in zip(whose.offsets[:-1], whose.offsets[1:], strict=True):
-        rows = np.arange(start, stop) if whose.order is None else whose.order[start:stop]
-        yield [p[:, [i]] for i in rows], [r[:, [i]] for i in rows]
+    _add_ranges(parts, new_part, step, int(whose.offsets[-1]), n_threads, partial(_add_people, x, y, whose))
+    return parts
 
 
-def _products(x: Any, y: Any, step: ResidualStep) -> tuple[FloatArray, FloatArray]:
-    for name, rows in (("X", x), ("Y", y)):
-        if not np.isfinite(rows).all():
-            raise ValueError(f"{name} contains NaN or infinity")
-    columns = np.ascontiguousarray(x.T)
-    if step.constant:
-        columns = np.vstack([columns, np.ones(len(x))])
-    residuals = np.ascontiguousarray(y.T) - _weighted(step.theta.T, columns)
-    return columns if step.whitening is None else _weighted(step.whitening, columns), residuals
-
-
-def _weighted(weights: FloatArray, columns: FloatArray) -> FloatArray:
-    """Multiply, column after column."""
-    total = np.zeros((len(weights), columns.shape[1]))
-    for j, column in enumerate(columns):
-        total += weights[:, j, None] * column
-    return total
-
-
-def _squared_norm(columns: FloatArray) -> FloatArray:
-    total = np.zeros(columns.shape[1])
-    with np.errstate(under="ignore", over="ignore"):
-        for column in columns:
-            total += column * column
-    return total
-
-
-def _squared_norm_of_sum(p: list[FloatArray], r: list[FloatArray]) -> FloatArray:
-    total = np.zeros((len(p[0]), len(r[0]), p[0].shape[1]))
-    for one, other in zip(p, r, strict=True):
-        total += one[:, None] * other
-    return _squared_norm(total.reshape(-1, total.shape[-1]))
-
-
-def _add_people(
-    p: list[FloatArray], r: list[FloatArray], held: Clip, bound_squares: float | None, products: _Total, squares: _Total
+def _add_ranges(
+    parts: list[_Part],
+    new_part: Callable[[], _Part],
+    step: ResidualStep,
+    n_rows: int,
+    n_threads: int | None,
+    add: Callable[[_Part, int, int], int],
 ) -> None:
-    rows = [_rounded(one, other, held) for one, other in zip(p, r, strict=True)]
-    if held.max_rows is None:
-        ((p_units, multiplier),) = rows
-        products.add(p_units @ _units(r[0], multiplier).T)
-    elif rows:
-        products.add(_held_block(rows, r, held))
-    if bound_squares is not None and r:
-        total = np.zeros_like(r[0])
-        for one in r:
-            with np.errstate(over="ignore"):
-                total += one * one
-        squares.add(_held_squares(total, bound_squares))
+    k, outcomes = step.shape
+    products = (k + len(step.theta)) * outcomes + (0 if step.whitening is None else step.whitening.size) + 8 * k
+    n_workers = min(resolve_n_threads(n_threads), max(1, n_rows * products // _PRODUCTS_PER_THREAD))
+    while len(parts) < n_workers:
+        parts.append(new_part())
+    longest = max(_SHORTEST_RANGE, min(_LONGEST_RANGE, _PRODUCTS_PER_RANGE // products))
+    ranges = RowRanges(n_rows, min(longest, max(_SHORTEST_RANGE, n_rows // (8 * n_workers))))
+
+    def add_ranges(part: _Part) -> int:
+        for start, stop in ranges:
+            status = add(part, start, stop)
+            if status != residual_step.ADDED:
+                ranges.stop()
+                return status
+        return residual_step.ADDED
+
+    statuses = run_in_threads([partial(add_ranges, part) for part in parts[:n_workers]], ranges.stop)
+    for status, name in ((residual_step.X_NOT_FINITE, "X"), (residual_step.Y_NOT_FINITE, "Y")):
+        if status in statuses:
+            raise ValueError(f"{name} contains NaN or infinity")
 
 
-def _units(values: FloatArray, multiplier: FloatArray | float) -> IntArray:
-    return np.rint(values * multiplier).astype(np.int64)
+def _add_rows(x: Rows, y: Rows, part: ThreadSums | ThreadSizes, start: int, stop: int) -> int:
+    part.make_room(stop - start)
+    if is_readable(x) and is_readable(y):
+        return part.kernel.add(x, y, None, start, stop)
+    # Converted range by range, where the kernel does not read a dtype in place.
+    return part.kernel.add(readable(x[start:stop]), readable(y[start:stop]), None, 0, stop - start)
 
 
-def _rounded(p: FloatArray, r: FloatArray, held: Clip) -> tuple[IntArray, FloatArray]:
-    """Return p in grid units, and what to multiply r by so that it is."""
-    (a, b), bound = held.exponents, held.squared_row_bound
-    squared_p, squared_r = _squared_norm(p), _squared_norm(r)
-    vanishes = squared_p < _SMALLEST_SQUARE
-    half = (np.frexp(np.where(vanishes, 1.0, squared_p))[1] - 1) >> 1
-    with np.errstate(divide="ignore"):
-        onto_clip = math.ldexp(held.row_bound, b) / np.sqrt(np.ldexp(squared_p, -2 * half) * squared_r)
-    multiplier = np.where(vanishes, 0.0, np.minimum(np.ldexp(1.0, b + half), onto_clip))
-    p_units = _units(np.where(vanishes, 0.0, p), np.ldexp(1.0, a - half))
-    squares = _exact_squares(p_units)
-    for step in range(51):
-        beyond = squares * _exact_squares(_units(r, multiplier)) > bound
-        if not beyond.any():
-            break
-        multiplier = np.where(beyond, multiplier * (1.0 - 2.0 ** (step - 50)), multiplier)
-    return p_units, multiplier
+def _add_people(x: Rows, y: Rows, whose: People, part: ThreadSums | ThreadSizes, start: int, stop: int) -> int:
+    """Add the people whose first row is one of start to stop."""
+    first, last = np.searchsorted(whose.offsets[:-1], (start, stop)).tolist()
+    offsets = whose.offsets[first : last + 1]
+    part.make_room(int(offsets[-1] - offsets[0]))
+    if is_readable(x) and is_readable(y):
+        return part.kernel.add_people(x, y, whose.order, whose.offsets, first, last)
+    selected: Any = slice(offsets[0], offsets[-1])
+    selected = selected if whose.order is None else whose.order[selected]
+    return part.kernel.add_people(
+        readable(x[selected]), readable(y[selected]), None, offsets - offsets[0], 0, last - first
+    )
 
 
-def _exact_squares(units: IntArray) -> Any:
-    return np.sum(units * units, axis=0).astype(object)
+def _check_block(x: Rows, y: Rows, table: io.Table) -> None:
+    if (x.shape[1], y.shape[1]) != (table.n_features, table.n_outcomes):
+        raise ValueError(f"blocks of X and Y must have {table.n_features} and {table.n_outcomes} columns, as the first")
 
 
-def _held_block(rows: list[tuple[IntArray, FloatArray]], r: list[FloatArray], held: Clip) -> IntArray:
-    """Return one person's block of integers, their r multiplied by one factor."""
-
-    def block(factor: float) -> IntArray:
-        total = np.zeros(held.shape, np.int64)
-        for (p_units, multiplier), one in zip(rows, r, strict=True):
-            total += p_units @ _units(one, multiplier * factor).T
-        return total
-
-    def square(integers: IntArray) -> int:
-        return sum(int(entry) ** 2 for entry in integers.flat)
-
-    integers = block(1.0)
-    if (squared := square(integers)) <= held.squared_bound:
-        return integers
-    factor = math.ldexp(held.bound, sum(held.exponents)) / math.sqrt(float(squared))
-    step = 0
-    while square(integers := block(factor)) > held.squared_bound:
-        factor *= 1.0 - 2.0 ** (step - 50)
-        step += 1
-    return integers
+def _wide(integers: IntArray, exponent: int) -> FixedPoint:
+    return FixedPoint(integers >> 63, integers.view(np.uint64), exponent)
 
 
-def _held_squares(squares: FloatArray, bound: float) -> IntArray:
-    """Return squared residuals in grid units, each column of them held to the bound, summed."""
-    k = _grid_exponent(bound)
-    limit = padded_squared_bound(bound, k, len(squares))
-    multiplier = np.full(squares.shape[1], math.ldexp(1.0, k))
-    largest = np.max(squares, axis=0)
-    scale = np.where(largest > 0.0, np.ldexp(1.0, -np.frexp(largest)[1]), 1.0)
-    length = np.sqrt(_squared_norm(squares * scale))
-    with np.errstate(divide="ignore"):
-        multiplier = np.minimum(multiplier, math.ldexp(bound, k) * scale / length)
-    for step in range(51):
-        units = _units(squares, multiplier)
-        beyond = _exact_squares(units) > limit
-        if not beyond.any():
-            break
-        multiplier = np.where(beyond, multiplier * (1.0 - 2.0 ** (step - 50)), multiplier)
-    total: IntArray = np.sum(units, axis=1)
-    return total
+def _squares_limit(bound: float, step: ResidualStep) -> int:
+    return padded_squared_bound(bound, _grid_exponent(bound), step.shape[1])
 
 
 def _grid_exponent(bound: float) -> int:

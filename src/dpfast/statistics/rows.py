@@ -41,8 +41,8 @@ class RowMap:
     """A public map of rows, each on its own.
 
     In this order: entries v become (v - offset)/unit and are clipped to [low, high], those missing put at the centre;
-    rows whose norm exceeds `bound` are scaled onto it; `center` is subtracted; what is left is divided by `scale`;
-    products with `basis` are taken.
+    rows whose norm exceeds `bound` are scaled onto it; `center` is subtracted; what is left is multiplied by
+    ``1/scale``; products with `basis` are taken.
 
     What comes out is at most ``bound * (1 + NORM_SLACK)`` before the centre is subtracted, and a row no longer than
     `bound` stays as it is. A row with NaN or infinity becomes NaN.
@@ -52,7 +52,7 @@ class RowMap:
     high: FloatArray | None = None
     bound: float = math.inf  # L2 norm of all of a row's entries, or of the `top` largest; at least SMALLEST_BOUND
     center: FloatArray | None = None  # (d,)
-    scale: FloatArray | None = None  # (d,), positive
+    scale: FloatArray | None = None  # (d,), positive, from 2**-1000 to 2**1000
     top: int | None = None
     basis: FloatArray | None = None  # (d, n_features)
     offset: float = 0.0  # with `unit`, goes with finite limits
@@ -73,22 +73,27 @@ class RowMap:
         return out
 
     def largest_norm(self, n_columns: int) -> float:
-        """Return an upper bound on the L2 norm of what becomes of any row; infinite where nothing bounds rows."""
+        """Return an upper bound on the L2 norm of mapped rows, before a basis; infinite where nothing bounds them."""
         center = np.zeros(n_columns) if self.center is None else self.center
+        scale = np.ones(n_columns) if self.scale is None else self.scale
         lengths = [math.inf]
         if self.low is not None and self.high is not None:
-            lengths.append(float(np.linalg.norm(np.maximum(np.abs(self.high - center), np.abs(self.low - center)))))
+            farthest = np.maximum(np.abs(self.high - center), np.abs(self.low - center))
+            lengths.append(float(np.linalg.norm(farthest / scale)))
         if self.top is None:
-            lengths.append(self.bound + float(np.linalg.norm(center)))
-        products = 1.0 if self.basis is None else float(np.linalg.norm(self.basis))
-        return min(lengths) * products * (1.0 + 2.0 * NORM_SLACK)
+            lengths.append((self.bound + float(np.linalg.norm(center))) / float(np.min(scale)))
+        return min(lengths) * (1.0 + 2.0 * NORM_SLACK)
+
+    def kernel(self, n_columns: int) -> row_maps.RowMapKernel:
+        """Return what maps rows of so many columns."""
+        if n_columns > MOST_COLUMNS:
+            raise ValueError(f"rows must have at most {MOST_COLUMNS:,} entries to be held to a norm, got {n_columns:,}")
+        return row_maps.RowMapKernel(n_columns, **vars(self))
 
     def into(self, rows: Rows, out: FloatArray, n_threads: int | None = 1) -> bool:
         """Map rows into the first of `out`, whose columns are adjacent; returns whether all of them were finite."""
         n_rows, n_columns = rows.shape
-        if n_columns > MOST_COLUMNS:
-            raise ValueError(f"rows must have at most {MOST_COLUMNS:,} entries to be held to a norm, got {n_columns:,}")
-        kernel = row_maps.RowMapKernel(n_columns, **vars(self))
+        kernel = self.kernel(n_columns)
         source = readable(rows)
         n_workers = min(resolve_n_threads(n_threads), max(1, n_rows * n_columns // _ENTRIES_PER_THREAD))
         if n_workers == 1:

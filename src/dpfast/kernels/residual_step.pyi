@@ -1,0 +1,70 @@
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast.kernels.columns import Rows
+from dpfast.kernels.row_maps import RowMapKernel
+
+ADDED: int
+X_NOT_FINITE: int
+Y_NOT_FINITE: int
+
+class ResidualRows:
+    def __init__(
+        self,
+        map_x: RowMapKernel,
+        map_y: RowMapKernel,
+        theta: NDArray[np.float64],
+        whitening: NDArray[np.float64] | None,
+        has_constant: bool,
+        *,
+        level: int = -1,
+    ) -> None: ...
+    level: int
+    block_rows: int
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    def add(self, x: Rows, y: Rows, rows: NDArray[np.int64] | None, start: int, stop: int) -> int: ...
+    def add_people(
+        self,
+        x: Rows,
+        y: Rows,
+        rows: NDArray[np.int64] | None,
+        offsets: NDArray[np.int64],
+        first: int,
+        last: int,
+    ) -> int: ...
+
+class ResidualSums(ResidualRows):
+    def __init__(
+        self,
+        map_x: RowMapKernel,
+        map_y: RowMapKernel,
+        theta: NDArray[np.float64],
+        whitening: NDArray[np.float64] | None,
+        has_constant: bool,
+        *,
+        units: tuple[float, float],
+        row_limits: tuple[float, int],
+        person_limits: tuple[float, int],
+        squares_limits: tuple[float, float, int] | None = None,
+        level: int = -1,
+    ) -> None: ...
+    rows_in_totals: int
+    @property
+    def room(self) -> int: ...
+    def take(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+
+class ResidualSizes(ResidualRows):
+    def __init__(
+        self,
+        map_x: RowMapKernel,
+        map_y: RowMapKernel,
+        theta: NDArray[np.float64],
+        whitening: NDArray[np.float64] | None,
+        has_constant: bool,
+        *,
+        first: int,
+        last: int,
+        level: int = -1,
+    ) -> None: ...
+    def take(self) -> NDArray[np.int64]: ...

@@ -1,0 +1,202 @@
+"""The kernel of residual steps: to the bit its plain twin at every vector width, and held by integers alone."""
+
+import math
+
+import numpy as np
+import pytest
+from reference.residuals import person_part
+from reference.rows import ARRAYS
+
+from dpfast.io.people import people
+from dpfast.kernels import residual_step
+from dpfast.kernels.row_maps import RowMapKernel
+from dpfast.statistics.residuals import MOST_ROWS_OF_ONE, Clip, ResidualStep, ThreadSizes, ThreadSums
+from dpfast.statistics.rows import RowMap, centred
+
+LEVELS = [0, 1, 2]
+FIRST, LAST = -6, 40
+
+
+def step_of(rng, d, outcomes, *, whitened, constant, spread=1.0):
+    low, high = -rng.uniform(0.5, 3.0, d), rng.uniform(0.5, 3.0, d)
+    columns = d + constant
+    whitening = np.tril(rng.normal(size=(columns, columns))) * 10.0 ** rng.uniform(-spread, spread, (columns, 1))
+    theta = rng.normal(size=(columns, outcomes)) * 10.0 ** rng.uniform(-spread, spread, (columns, 1))
+    maps = centred(low, high, 1.5 * math.sqrt(d))[0], RowMap(bound=3.0)
+    return ResidualStep(theta, *maps, whitening if whitened else None, constant)
+
+
+def rows_of(rng, n, d, outcomes):
+    return (rng.normal(size=(n, m)) * 10.0 ** rng.uniform(-3.0, 2.0, (n, 1)) for m in (d, outcomes))
+
+
+def bin_of(exponent):
+    return min(max(exponent - FIRST + 1, 0), LAST - FIRST + 1)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("d", "outcomes", "whitened", "constant"),
+    [(1, 1, False, False), (3, 1, True, True), (8, 2, False, True), (13, 9, True, False), (20, 1, True, False)],
+)
+def test_the_kernel_is_its_plain_twin_at_every_vector_width(level, d, outcomes, whitened, constant):
+    rng = np.random.default_rng(d)
+    for spread in (1.0, 15.0):
+        step = step_of(rng, d, outcomes, whitened=whitened, constant=constant, spread=spread)
+        x, y = rows_of(rng, 101, d, outcomes)
+        x[3], y[4], x[5:7], y[5:7] = 0.0, 0.0, 1e-300, 1e-300
+        held = Clip(math.exp(rng.normal()), step.shape)
+        sums, sizes = ThreadSums(step, held, 2.0, level), ThreadSizes(step, (FIRST, LAST), level)
+        expected, squares = np.zeros(step.shape, dtype=object), np.zeros(outcomes, dtype=object)
+        counts = np.zeros(LAST - FIRST + 2, np.int64)
+        for one, other in zip(x, y, strict=True):
+            part, of_squares, exponent = person_part(step, held, one[None], other[None], 2.0)
+            expected, squares = expected + part, squares + of_squares
+            counts[bin_of(exponent)] += 1
+        for kernel in (sums.kernel, sizes.kernel):
+            assert kernel.add(x, y, None, 0, 70) == kernel.add(x, y, None, 70, 101) == residual_step.ADDED
+        for found, wanted in zip(sums.kernel.take(), (expected, squares), strict=True):
+            np.testing.assert_array_equal(found, wanted.astype(np.int64))
+        np.testing.assert_array_equal(sizes.kernel.take(), counts)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_people_of_any_number_of_rows_are_those_of_the_twin(level):
+    rng = np.random.default_rng(1)
+    step = step_of(rng, 5, 2, whitened=True, constant=True)
+    groups = np.repeat(np.arange(9), [1, 3, 64, 65, 2, 130, 1, 20, 63])
+    x, y = rows_of(rng, len(groups), 5, 2)
+    # Rows that cancel: their sum is far shorter than they are.
+    y[40:50] = -3.0 * y[40:50]
+    shuffled = rng.permutation(len(groups))
+    for clip in (0.5, 30.0, 1e4):
+        for table in (np.arange(len(groups)), shuffled):
+            whose = people(groups[table], 120)
+            held = Clip(clip, step.shape, 120)
+            sums, sizes = ThreadSums(step, held, 4.0, level), ThreadSizes(step, (FIRST, LAST), level)
+            for kernel in (sums.kernel, sizes.kernel):
+                for first, last in ((0, 4), (4, 4), (4, 9)):
+                    assert kernel.add_people(x[table], y[table], whose.order, whose.offsets, first, last) == 0
+            expected, squares = np.zeros(step.shape, dtype=object), np.zeros(2, dtype=object)
+            counts = np.zeros(LAST - FIRST + 2, np.int64)
+            for one in range(9):
+                rows = table[np.flatnonzero(groups[table] == one)[:120]]
+                part, of_squares, exponent = person_part(step, held, x[rows], y[rows], 4.0)
+                expected, squares = expected + part, squares + of_squares
+                counts[bin_of(exponent)] += 1
+            for found, wanted in zip(sums.kernel.take(), (expected, squares), strict=True):
+                np.testing.assert_array_equal(found, wanted.astype(np.int64))
+            np.testing.assert_array_equal(sizes.kernel.take(), counts)
+
+
+def kernel_of(step, **limits):
+    usual = {"units": (2.0**21, 2.0**21), "row_limits": (2.0**43, 1 << 90), "person_limits": (2.0**47, 1 << 100)}
+    return residual_step.ResidualSums(*step.kernel_arguments(), **usual | limits)
+
+
+def test_integers_are_held_to_their_bounds_whatever_floating_point_says():
+    """Bounds far below the lengths that parts are scaled onto: the tests of integers alone can hold them."""
+    rng = np.random.default_rng(2)
+    step = step_of(rng, 5, 2, whitened=True, constant=False)
+    x, y = rows_of(rng, 40, 5, 2)
+    offsets = np.array([0, 3])
+    for i in range(0, 39, 3):
+        kernel = kernel_of(step, row_limits=(2.0**43, 1 << 80), squares_limits=(2.0**22, 2.0**22, 1 << 40))
+        assert kernel.add(x, y, None, i, i + 1) == 0
+        products, squares = (sum(int(entry) ** 2 for entry in total.flat) for total in kernel.take())
+        assert products <= 1 << 80
+        assert squares <= 1 << 40
+        for n_rows in (3, 70):
+            person = kernel_of(step, person_limits=(2.0**43, 1 << 80))
+            rows = np.resize(np.arange(i, i + 3), n_rows)
+            assert person.add_people(x, y, rows, offsets // 3 * n_rows, 0, 1) == 0
+            assert sum(int(entry) ** 2 for entry in person.take()[0].flat) <= 1 << 80
+
+
+def test_sums_of_the_largest_parts_are_exact_until_totals_are_full():
+    step = ResidualStep(np.zeros((1, 1)), RowMap(bound=1.0), RowMap(bound=1.0))
+    for max_rows in (None, 1):
+        held = Clip(1.0, (1, 1), max_rows)
+        x, y = np.full((40_000, 1), 1.0 - 2.0**-53), np.ones((40_000, 1))
+        part, *_ = person_part(step, held, x[:1], y[:1])
+        sums = ThreadSums(step, held)
+        # Rows of people are allowed for as if they were 16 times as long; a range and a person's rows must fit.
+        assert sums.kernel.room >= 8192 + MOST_ROWS_OF_ONE if max_rows else sums.kernel.room > 1 << 18
+        for start in range(0, 40_000, 20_000):
+            sums.make_room(20_000)
+            if max_rows is None:
+                sums.kernel.add(x, y, None, start, start + 20_000)
+            else:
+                sums.kernel.add_people(x, y, None, np.arange(40_001), start, start + 20_000)
+        assert sums.taken().products.integer((0, 0)) == 40_000 * int(part[0, 0])
+    with pytest.raises(OverflowError, match="full"):
+        sums.kernel.add_people(x, y, None, np.arange(40_001), 0, 40_000)
+    long = ResidualStep(np.zeros((1, 1)), RowMap(bound=1.0), RowMap(bound=1.0))
+    for limits in ({"row_limits": (2.0**53, 1 << 106)}, {"person_limits": (2.0**70, 1 << 127)}):
+        with pytest.raises(OverflowError, match="too large"):
+            kernel_of(long, **limits)
+    with pytest.raises(OverflowError, match="squared residuals"):
+        kernel_of(long, squares_limits=(2.0**27, 2.0**27, 1 << 54))
+
+
+def test_the_largest_lanes_are_moved_in_time():
+    """Odd parts of nearly 2^47 units, which lanes would round from the 64th on."""
+    step = ResidualStep(np.zeros((1, 1)), RowMap(bound=1.0), RowMap(bound=16.0))
+    held = Clip(1.0, (1, 1), 1)
+    kernel = kernel_of(step, units=(2.0**21 - 1, 2.0**22 - 1), row_limits=(2.0**30, held.squared_row_bound))
+    kernel.add(np.ones((6000, 1)), np.full((6000, 1), 16.0), None, 0, 6000)
+    assert kernel.take()[0].item() == 6000 * (2**21 - 1) * 16 * (2**22 - 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_may_lie_anyhow_in_memory(dtype):
+    rng = np.random.default_rng(3)
+    step = step_of(rng, 9, 3, whitened=True, constant=True)
+    x, y = (rows.astype(dtype) for rows in rows_of(rng, 75, 9, 3))
+    held, rows = Clip(2.0, step.shape), rng.integers(0, 75, 200)
+    found = []
+    for layout, lay in ARRAYS.items():
+        if layout == "byte-swapped" or (layout == "strided" and dtype == np.float32):
+            continue
+        kernel = ThreadSums(step, held).kernel
+        kernel.add(lay(x), lay(y), None, 5, 75)
+        kernel.add(lay(x), lay(y), rows, 3, 200)
+        found.append(kernel.take()[0])
+    wide = ThreadSums(step, held).kernel
+    wide.add(x.astype(np.float64), y.astype(np.float64), None, 5, 75)
+    wide.add(x.astype(np.float64), y.astype(np.float64), rows, 3, 200)
+    expected = wide.take()[0]
+    assert len(found) >= 5
+    for one in found:
+        np.testing.assert_array_equal(one, expected)
+
+
+def test_what_does_not_fit_is_refused():
+    step = step_of(np.random.default_rng(4), 3, 2, whitened=True, constant=False)
+    maps, x, y = step.kernel_arguments()[:2], np.ones((4, 3)), np.ones((4, 2))
+    for theta, whitening in ((np.ones((2, 4)), None), (np.ones((1, 3)), None), (np.ones((2, 3)), np.ones((2, 4)))):
+        with pytest.raises(ValueError, match="must have as many"):
+            residual_step.ResidualSizes(*maps, theta, whitening, False, first=0, last=1)
+    sizes = ThreadSizes(step, (0, 3)).kernel
+    assert (sizes.shape, sizes.block_rows) == ((3, 2), 64)
+    for start, stop in ((-1, 2), (0, 5), (3, 2)):
+        with pytest.raises(IndexError):
+            sizes.add(x, y, None, start, stop)
+    for one, other in ((x[:3], y), (x, y[:3])):
+        with pytest.raises(IndexError):
+            sizes.add(one, other, None, 0, 3)
+    for one, other in ((x[:, :2], y), (x, y[:, :1])):
+        with pytest.raises(ValueError, match="columns"):
+            sizes.add(one, other, None, 0, 3)
+    for first, last in ((-1, 1), (0, 3), (1, 0)):
+        with pytest.raises(IndexError):
+            sizes.add_people(x, y, None, np.array([0, 2, 4]), first, last)
+    assert sizes.add(x, y, None, 2, 2) == sizes.add_people(x, y, None, np.array([0, 0]), 0, 1) == 0
+    x[1, 0] = np.inf
+    assert sizes.add(x, y, None, 0, 4) == residual_step.X_NOT_FINITE
+    y[0, 1] = np.nan
+    long = np.resize([2, 0], 100)
+    assert sizes.add_people(x, y, long, np.array([0, 100]), 0, 1) == residual_step.Y_NOT_FINITE
+    sums = ThreadSums(step, Clip(1.0, step.shape, 100)).kernel
+    assert sums.add_people(x, y, long, np.array([0, 100]), 0, 1) == residual_step.Y_NOT_FINITE
+    assert isinstance(maps[0], RowMapKernel)

@@ -1,0 +1,112 @@
+"""Plain twin of residual steps: a person at a time, in Python's floats and integers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpfast.privacy.sensitivity import padded_squared_bound
+
+_SMALLEST_SQUARE = 2.0**-960
+
+
+def person_part(step, held, x, y, bound_squares=None):
+    """A person's integers (k, l), those of their squared residuals, and the exponent of the squared size.
+
+    `x` and `y` are the person's rows, `held` the `Clip`; without `bound_squares` there are no squares.
+    """
+    rows = [_products(step, one, other) for one, other in zip(step.map_x(x), step.map_y(y), strict=True)]
+    rounded = [_rounded(p, r, held) for p, r in rows]
+    integers, factor, attempt = _block(rounded, rows, held, 1.0), 1.0, 0
+    while held.max_rows and (squared := sum(entry**2 for entry in integers.flat)) > held.squared_bound:
+        if factor == 1.0:
+            factor = math.ldexp(held.bound, sum(held.exponents)) / math.sqrt(float(squared))
+        else:
+            factor *= 1.0 - 2.0 ** (attempt - 50)
+            attempt += 1
+        integers = _block(rounded, rows, held, factor)
+    squares = None if bound_squares is None else _held_squares([r for _, r in rows], bound_squares)
+    return integers, squares, _exponent(_squared_size(rows, held))
+
+
+def _products(step, row, outcomes):
+    columns = [*row.tolist(), 1.0] if step.constant else row.tolist()
+    p = columns if step.whitening is None else [_weighted(weights, columns) for weights in step.whitening.tolist()]
+    return p, [
+        y - _weighted(weights, columns) for y, weights in zip(outcomes.tolist(), step.theta.T.tolist(), strict=True)
+    ]
+
+
+def _weighted(weights, columns):
+    total = 0.0
+    for weight, entry in zip(weights, columns, strict=True):
+        total += weight * entry
+    return total
+
+
+def _squared(entries):
+    total = 0.0
+    for entry in entries:
+        total += entry * entry
+    return total
+
+
+def _units(entries, multiplier):
+    return [round(entry * multiplier) for entry in entries]
+
+
+def _rounded(p, r, held):
+    """p in grid units, and what to multiply r by so that it is."""
+    (a, b), squared_p, squared_r = held.exponents, _squared(p), _squared(r)
+    if squared_p < _SMALLEST_SQUARE:
+        return [0] * len(p), 0.0
+    half = (math.frexp(squared_p)[1] - 1) >> 1
+    length = math.sqrt(squared_p * 2.0**-half * 2.0**-half * squared_r)
+    multiplier = math.ldexp(1.0, b + half)
+    if length > 0.0:
+        multiplier = min(multiplier, math.ldexp(held.row_bound, b) / length)
+    units = _units(p, math.ldexp(1.0, a - half))
+    squares = sum(unit**2 for unit in units)
+    step = 0
+    while squares * sum(unit**2 for unit in _units(r, multiplier)) > held.squared_row_bound:
+        multiplier *= 1.0 - 2.0 ** (step - 50)
+        step += 1
+    return units, multiplier
+
+
+def _block(rounded, rows, held, factor):
+    total = np.zeros(held.shape, dtype=object)
+    for (units, multiplier), (_, r) in zip(rounded, rows, strict=True):
+        total += np.outer(np.array(units, dtype=object), np.array(_units(r, multiplier * factor), dtype=object))
+    return total
+
+
+def _held_squares(residuals, bound):
+    mantissa, exponent = math.frexp(bound)
+    k = 22 - exponent + (mantissa == 0.5)
+    totals = [0.0] * len(residuals[0])
+    for r in residuals:
+        totals = [total + entry * entry for total, entry in zip(totals, r, strict=True)]
+    multiplier, length, step = math.ldexp(1.0, k), math.sqrt(_squared(totals)), 0
+    if length > 0.0:
+        multiplier = min(multiplier, math.ldexp(bound, k) / length)
+    limit = padded_squared_bound(bound, k, len(totals))
+    while sum(unit**2 for unit in _units(totals, multiplier)) > limit:
+        multiplier *= 1.0 - 2.0 ** (step - 50)
+        step += 1
+    return np.array(_units(totals, multiplier), dtype=object)
+
+
+def _squared_size(rows, held):
+    if held.max_rows is None:
+        ((p, r),) = rows
+        return _squared(p) * _squared(r)
+    total = [0.0] * math.prod(held.shape)
+    for p, r in rows:
+        total = [part + product for part, product in zip(total, (a * b for a in p for b in r), strict=True)]
+    return _squared(total)
+
+
+def _exponent(squared):
+    return -math.inf if squared < _SMALLEST_SQUARE else math.frexp(squared)[1] - 1
