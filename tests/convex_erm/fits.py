@@ -19,8 +19,8 @@ BALL = {"constraint": L2Ball(1.0)}
 
 
 def regression(epsilon=1.0, delta=1e-6, *, any_order=False, **parameters):
-    estimator = ObjectivePerturbationRegressor(epsilon, delta, bound_x=1.0, bound_y=1.0, **parameters)
-    return of_rows(estimator, table="rows", any_order=any_order)
+    estimator = ObjectivePerturbationRegressor(epsilon, delta, **{"bound_x": 1.0, "bound_y": 1.0} | parameters)
+    return of_rows(estimator, table="rows", any_order=any_order, releases=1 + ("private" in parameters.values()))
 
 
 def two_classes(y):
@@ -33,8 +33,8 @@ def three_classes(y):
 
 def classification(outcomes=two_classes, epsilon=1.0, **parameters):
     classes = ["no", "yes"] if outcomes is two_classes else ["a", "b", "c"]
-    estimator = ObjectivePerturbationClassifier(epsilon, 1e-6, bound_x=1.0, classes=classes, **parameters)
-    releases = 1 if outcomes is two_classes else 3
+    estimator = ObjectivePerturbationClassifier(epsilon, 1e-6, **{"bound_x": 1.0, "classes": classes} | parameters)
+    releases = (1 if outcomes is two_classes else 3) + ("bound_x" in parameters)
     return of_rows(estimator, outcomes, table="rows", any_order=False, releases=releases)
 
 
@@ -46,6 +46,9 @@ FITS = {
         delta=0.0, constraint=L1Ball(2.0), penalty=Lasso(1.0), any_order=True
     ),
     "squared loss, as printed": regression(**BALL, calibration="paper", adjacency="add_remove", any_order=True),
+    "squared loss within bounds that are found": regression(
+        **BALL, bound_x="private", bound_y="private", any_order=True
+    ),
     "Huber loss": regression(loss="huber"),
     "Huber loss in a ball": regression(loss="huber", **BALL),
     "Huber loss with a penalty": regression(loss="huber", penalty=Lasso(0.1)),
@@ -55,6 +58,7 @@ FITS = {
     "given loss": regression(loss=PSEUDO_HUBER),
     "two classes": classification(),
     "two classes with an intercept": classification(fit_intercept=True),
+    "two classes within a bound that is found": classification(bound_x="private", fit_intercept=True),
     "two classes, as printed": classification(calibration="paper", adjacency="add_remove"),
     "three classes": classification(three_classes),
     "three classes, hinge in a box": classification(three_classes, loss="hinge", constraint=Box(1.0)),

@@ -51,6 +51,12 @@ FITS = {
     "ridge in a box": of_rows(ridge(bound_x=None, box_x=(-0.6, 0.7)), two),
     "ridge in a far box": of_rows(ridge(bound_x=8.0, box_x=(2.0, 4.0)), two),
     "ridge with an intercept in a box": of_rows(ridge(fit_intercept=True, box_x=(-1.0, 1.0), bound_x=None), two),
+    "ridge within bounds that are found": of_rows(
+        ridge(bound_x="private", bound_y="private"), two, table="rows", releases=2
+    ),
+    "ridge in a box that is found": of_rows(
+        ridge(bound_x=None, box_x="private", nonnegative=True, fit_intercept=True), two, table="rows", releases=2
+    ),
     "ridge of nonnegative rows": of_rows(ridge(nonnegative=True), two),
     "ridge, projection": of_rows(
         ridge(mechanism="projection", public_labels=True), two, table="rows", public_outcomes=True, any_order=False
@@ -63,6 +69,9 @@ FITS = {
     "ridge of people": Fit(ridge(), by_person, unit="person"),
     "ridge of people, with an intercept": Fit(ridge(fit_intercept=True), by_person, unit="person"),
     "ridge of people, clipped by person": Fit(ridge(block_bounds=(0.5, 0.5)), by_person, unit="person"),
+    "ridge of people, in a box that is found": Fit(
+        ridge(bound_x="private", box_x="private"), by_person, unit="person", releases=2
+    ),
     "ridge of sums": Fit(ridge(), lambda one, x, y: one.fit_gram(gram(x, two(y), **BOUNDS))),
     "ridge of accumulated sums": Fit(ridge(), lambda one, x, y: one.fit_gram(accumulated(x, y))),
 }

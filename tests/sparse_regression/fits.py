@@ -9,7 +9,7 @@ from dpfast import SparseRegression
 
 def support(selector, *, table="blocks", any_order=True, **parameters):
     estimator = SparseRegression(1.0, 1e-6, selector=selector, **{"n_nonzero": 1} | parameters)
-    return of_rows(estimator, table=table, any_order=any_order, releases=2)
+    return of_rows(estimator, table=table, any_order=any_order, releases=2 + ("private" in parameters.values()))
 
 
 def votes(**parameters):
@@ -21,10 +21,14 @@ FITS = {
     "support by scores": support("exponential"),
     "support of two by scores": support("exponential", n_nonzero=2),
     "support by scores with bounds": support("exponential", n_nonzero=2, **BOUNDS),
+    "support by scores within bounds that are found": support(
+        "exponential", table="rows", bound_x="private", bound_y="private"
+    ),
     "support by scores, as printed": support("exponential", calibration="paper"),
     "support by votes": votes(n_blocks=3),
     "support of two by votes": votes(n_nonzero=2, n_blocks=4),
     "support by votes with bounds": votes(n_nonzero=2, n_blocks=3, **BOUNDS),
+    "support by votes within a bound that is found": votes(n_blocks=3, bound_x="private"),
     "support by votes of as many blocks as are best": votes(),
     "support by votes, as printed": votes(n_blocks=3, calibration="paper"),
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ import numpy as np
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
 from dpfast.convex_erm.estimator import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
+from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.solvers import CallableLoss, L2Ball
+from dpfast.statistics.sizes import Sizes
 
 _RIDGE = 1e5
 
@@ -85,6 +88,10 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         *(_with(one, "with an intercept", fit_intercept=True) for one in (squared, hinge)),
     ]
     given = Minimised("loss by functions", regressor, _callable_slope, {"bound_y": 20.0}, outcome=20.0)
+    bounded: dict[str, Any] = {"bound_x": "private", "loss": "hinge", "classes": [-1, 1]}
+    yield from counts_attacks(
+        "classification", partial(classifier, **bounded), Sizes(rows=True), privacy, outcomes=(1, -1)
+    )
     for claim in claims(privacy):
         for one in losses:
             yield _attack(one, claim)

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,7 @@ from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.convex_erm.plan import SPREAD, planned
 from dpfast.estimator.base import Solved, Summed
+from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.feature_names import columns_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcome
@@ -56,10 +57,10 @@ from dpfast.solvers.proximal_point import minimise_convex
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PerturbedObjective(LinearEstimator):
+class PerturbedObjective(BoundedEstimator, LinearEstimator):
     """What both estimators share: parameters, bounds, the steps of a fit, the textbook estimator."""
 
-    bound_x: float
+    bound_x: float | Literal["private"]
     loss: str | GeneralisedLinearLoss
     constraint: Constraint | None = None
     penalty: Penalty | None = None
@@ -92,7 +93,7 @@ class PerturbedObjective(LinearEstimator):
     @property
     def _table_loss(self) -> TableLoss:
         # The constant feature is a power of two, with which moments are exact.
-        constant = 2.0 ** round(math.log2(self.bound_x)) if self.fit_intercept else 0.0
+        constant = 2.0 ** round(math.log2(float(self.bound_x))) if self.fit_intercept else 0.0
         return TableLoss(self._resolved_loss, float(self.bound_x), float(self._outcome_bound), constant)
 
     @property
@@ -132,6 +133,9 @@ class PerturbedObjective(LinearEstimator):
         rows = public_rows(n_rows, self.adjacency)
         bounds = self._table_loss.bounds(n_features + self.fit_intercept, self.constraint, self.penalty, rows)
         return ObjectivePerturbation.calibrate(share, bounds, self.ridge, calibration=self.calibration)
+
+    def _measured(self, X: Any, y: Any) -> Measured:
+        return Measured(X, y)
 
     @abstractmethod
     def _opened(self, X: Any, y: Any) -> io.Table:
@@ -205,9 +209,11 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     ----------
     epsilon, delta
         As for every estimator.
-    bound_x : float
-        L2 norm of a row of X, at most; longer rows are scaled onto it.
-    bound_y : float
+    bound_x : float or "private"
+        L2 norm of a row of X, at most; longer rows are scaled onto it. "private" has it found within the budget, of
+        which a tenth is spent on noisy counts of people by the size of their rows: it leaves out about one in a
+        hundred.
+    bound_y : float or "private"
         Size of an outcome, at most; larger ones are clipped.
     loss : {"squared", "huber"} or GeneralisedLinearLoss, default "squared"
         (y - x'theta)^2/2, or Huber's loss with threshold 1 made twice continuously differentiable; others are
@@ -236,6 +242,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         Intercept; 0 without `fit_intercept`.
     ridge_ : float
         The ridge used.
+    bound_x_, bound_y_ : float
+        Where they are "private": what was found.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 
@@ -261,14 +269,14 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     Privacy(epsilon=1.0, delta=1e-06, adjacency='replace_one')
     """
 
-    bound_y: float
+    bound_y: float | Literal["private"]
     loss: Literal["squared", "huber"] | GeneralisedLinearLoss = "squared"
 
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {"squared": SquaredLoss(), "huber": SmoothedHuber()}
 
     @property
     def _outcome_bound(self) -> float:
-        return self.bound_y
+        return cast("float", self.bound_y)
 
     @quiet
     def fit(self, X: Any, y: Any) -> Self:
@@ -385,6 +393,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         The declared labels, sorted.
     ridge_ : float
         The ridge used.
+    bound_x_ : float
+        Where it is "private": what was found.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 

@@ -75,6 +75,15 @@ class Summed(NamedTuple):
     public: Any = None
 
 
+class Prepared(NamedTuple):
+    """What is left of a fit once a first part of the budget has been spent: on what, and who does the rest."""
+
+    estimator: Any
+    privacy: Privacy
+    releases: tuple[Release, ...] = ()
+    attributes: Mapping[str, Any] = {}
+
+
 class Solved(NamedTuple):
     """An estimator without privacy: fitted attributes, and what the ledger is told of them."""
 
@@ -148,8 +157,12 @@ class PrivateEstimator(Persistent, ABC):
             raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
         noise.resolve_source(self.random_state)
         resolve_n_threads(self.n_threads)
-        self._check_parameters(privacy)
+        self._stand_in()._check_parameters(privacy)
         return privacy
+
+    def _stand_in(self) -> Self:
+        """Return the estimator with numbers in the place of what a fit is to find."""
+        return self
 
     @abstractmethod
     def _check_parameters(self, privacy: Privacy) -> None:
@@ -159,20 +172,27 @@ class PrivateEstimator(Persistent, ABC):
         """Reserve, sum, release, commit, solve, keep; parameters have been checked."""
         with reserve(self, privacy, unit) as reservation:
             if math.isinf(privacy.epsilon):
-                releases, attributes = self._fit_without_noise(*data)
+                releases, attributes = self._stand_in()._fit_without_noise(*data)
                 reservation.commit(*releases)
             else:
                 source = noise.resolve_source(self.random_state)
-                summed = self._sum(privacy, source, *data)
+                model, rest, found, bounds = self._prepared(privacy, source, *data)
+                summed = model._sum(rest, source, *data)
                 warn_of_printed(summed.mechanism)
-                releases = self._release(summed, source)
+                released = model._release(summed, source)
+                releases = (*found, *released)
                 reservation.commit(*releases)
-                attributes = self._solve(summed.mechanism, releases, summed.public)
+                attributes = model._solve(summed.mechanism, released, summed.public)
+                attributes |= bounds
         return self._keep({"releases_": releases, "privacy_spent_": privacy} | attributes | dict(columns or {}))
 
     @abstractmethod
     def _fit_without_noise(self, *data: Any) -> Solved:
         """Fit the textbook estimator."""
+
+    def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
+        """Release first what the sums depend on, if anything does, for a part of the budget."""
+        return Prepared(self, privacy)
 
     @abstractmethod
     def _sum(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Summed:
@@ -222,7 +242,10 @@ class PrivateEstimator(Persistent, ABC):
         for name, value in positives.items():
             check.positive(name, value)
         estimator = cls(**parameters)
-        return estimator, estimator._checked()
+        privacy = estimator._checked()
+        if estimator._stand_in() is not estimator:
+            raise ValueError("plan knows no data: give it numbers, such as you expect, in the place of 'private'")
+        return estimator, privacy
 
     def _check_loaded(self) -> None:
         self._checked()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -13,9 +14,11 @@ from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, SampledShift, claimed, claims, probe
 from dpfast.attack.laws import flattened
 from dpfast.attack.turned_rows import Rows, Table, shifted_attack
+from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.privacy import Composition, Privacy
+from dpfast.statistics.sizes import Sizes
 
 # Draws that count how often the sampler takes a given row.
 _SAMPLES = 2000
@@ -47,6 +50,11 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     for claim in claims(privacy):
         for way in ways:
             yield _attack(way, claim)
+    bounds: dict[str, Any] = {"bound_x": "private", "bound_y": "private"}
+    sizes = Sizes(rows=True, outcomes=True)
+    yield from counts_attacks("rows and outcomes", partial(MultiOutcomeRidge, **bounds), sizes, privacy)
+    box: dict[str, Any] = {"bound_x": None, "bound_y": 1.0, "box_x": "private"}
+    yield from counts_attacks("entries", partial(MultiOutcomeRidge, **box), Sizes(entries=True), privacy)
     projected = {"mechanism": "projection", "public_labels": True}
     for claim in claims(privacy, delta=True):
         for composition in get_args(Composition):

@@ -24,11 +24,12 @@ from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Solved, Summed
+from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.feature_names import columns_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcomes
 from dpfast.ledger import Release
-from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, check_box, row_frames
+from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, check_box, clip_to_box, row_frames
 from dpfast.multi_outcome.plan import planned
 from dpfast.privacy import Composition, Privacy
 from dpfast.releases.moments import exact_moments, noisy_moments
@@ -52,7 +53,7 @@ class _Given(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, LinearEstimator):
+class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, LinearEstimator):
     """Differentially private ridge regression of many outcomes on shared features.
 
     Privacy: one joint release of X'X and X'Y (with the column sums, where an intercept or a box asks for them) is
@@ -62,10 +63,11 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, LinearEstimator):
     ----------
     epsilon, delta
         As for every estimator.
-    bound_x : float or None
+    bound_x : float, "private" or None
         L2 norm of a row of X, at most, in its own units; longer rows are scaled onto it. None if `box_x` alone bounds
-        the rows, as it should where columns differ in their units.
-    bound_y : float
+        the rows, as it should where columns differ in their units. "private" has it found within the budget, of which
+        a tenth is spent on noisy counts of people by the size of their rows: it leaves out about one in a hundred.
+    bound_y : float or "private"
         L2 norm of a row of outcomes, at most; longer ones are scaled onto it.
     ridge : float or "auto", default "auto"
         Added to the diagonal of X'X (not divided by the number of rows). "auto" weighs the known noise against the
@@ -88,7 +90,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, LinearEstimator):
         How "independent" shares the budget among outcomes.
     fit_intercept : bool, default False
         Release the column sums too, and fit an unpenalised intercept.
-    box_x : tuple of (low, high), optional
+    box_x : tuple of (low, high) or "private", optional
         Declared limits of every feature, each a number or an array of shape (n_features,). Entries are clipped to
         them (rows held to `bound_x` then, if there is one), and rows are summed in units of half their widths, about
         the centre of the box where that lowers the noise: the fit does not depend on the units of the features.
@@ -118,6 +120,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, LinearEstimator):
         them by is taken as fixed); it says nothing of sampling error, that of `n_subsample` included.
     ridge_ : float
         The penalty used (the largest over outcomes, for "independent"); in what units, `ridge` says.
+    bound_x_, bound_y_ : float, box_x_ : ndarray of shape (2, n_features)
+        Where they are "private": what was found.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 
@@ -143,15 +147,15 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, LinearEstimator):
     """
 
     _: KW_ONLY
-    bound_x: float | None
-    bound_y: float
+    bound_x: float | Literal["private"] | None
+    bound_y: float | Literal["private"]
     ridge: float | Literal["auto"] = "auto"
     mechanism: Literal["gaussian", "projection", "independent"] = "gaussian"
     n_subsample: int | None = None
     public_labels: bool = False
     composition: Composition = "mu"
     fit_intercept: bool = False
-    box_x: tuple[ArrayLike, ArrayLike] | None = None
+    box_x: tuple[ArrayLike, ArrayLike] | Literal["private"] | None = None
     nonnegative: bool = False
     block_bounds: tuple[float | None, float | None] | None = None
 
@@ -218,6 +222,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, LinearEstimator):
             raise ValueError("gram must hold X'Y: accumulate the outcomes too")
         if self.mechanism == "projection":
             raise ValueError("mechanism='projection' needs the labels themselves: use fit")
+        if self._to_find:
+            raise ValueError(f"{self._named} needs the rows: bounds are found before they are summed; use fit")
         if self.box_x is not None or self.nonnegative:
             raise ValueError("box_x and nonnegative need the rows: sums cannot show that they keep to them; use fit")
         if self.n_subsample is not None:
@@ -332,6 +338,26 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, LinearEstimator):
             for name, accepted in (("mechanism", "gaussian"), ("adjacency", "replace_one")):
                 if getattr(self, name) != accepted:
                     raise ValueError(f"{name} must be {accepted!r} with n_subsample, got {getattr(self, name)!r}")
+
+    def _check_findable(self) -> None:
+        super()._check_findable()
+        for name in ("n_subsample", "block_bounds"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} must not be given with {self._named}: it hangs on what the bounds are")
+        if self.mechanism != "gaussian":
+            raise ValueError(f"mechanism must be 'gaussian' with {self._named}, got {self.mechanism!r}")
+
+    @property
+    def _is_gaussian(self) -> bool:
+        return True
+
+    def _measured(
+        self, X: Any, Y: Any = None, groups: ArrayLike | None = None, max_rows: int | None = None
+    ) -> Measured:
+        clip = NONNEGATIVE if self.nonnegative else None
+        is_declared = self.box_x is not None and "box_x" not in self._to_find
+        clip_x = clip_to_box(self.box_x, nonnegative=self.nonnegative) if is_declared else clip
+        return Measured(X, Y, clip_x, clip, groups, max_rows, self.nonnegative)
 
     def _check_block_bounds(self, bounds: object) -> None:
         if not isinstance(bounds, tuple | list) or len(bounds) != 2:
@@ -510,7 +536,7 @@ def _least_squares(rows: FloatArray, outcomes: FloatArray, ridge: float, fit_int
     return RidgeSolution(theta.T, mean_y - mean_x @ theta, np.zeros_like(theta.T), ridge)
 
 
-def _check_sums(exact: Gram, bound_x: float | None, bound_y: float, fit_intercept: bool) -> None:
+def _check_sums(exact: Gram, bound_x: float | str | None, bound_y: float | str, fit_intercept: bool) -> None:
     """Refuse sums of rows that were clipped to other bounds, or without what an intercept needs."""
     for name, declared, used in (("bound_x", bound_x, exact.bound_x), ("bound_y", bound_y, exact.bound_y)):
         if declared is None or float(declared) != used:

@@ -152,6 +152,12 @@ def row_frames(
     return [about_origin, Frame(row_map, radius, nonnegative=False, sums=True)]
 
 
+def clip_to_box(box: object, *, nonnegative: bool = False) -> RowMap:
+    """Return the map that clips entries to a declared box."""
+    low, high = np.broadcast_arrays(*(np.atleast_1d(side).astype(np.float64) for side in check_box(box)))
+    return RowMap(np.maximum(low, 0.0), np.maximum(high, 0.0)) if nonnegative else RowMap(low, high)
+
+
 def _costs(features: int, outcomes: int, radius: float, bound_y: float, signal: float) -> dict[str, float]:
     """Weight of each block's noise variance in the error of the predictions, up to one factor common to all.
 

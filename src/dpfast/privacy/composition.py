@@ -67,12 +67,14 @@ def advanced_share(epsilon: float, slack: float, releases: int) -> float:
     return bisected(lambda share: total(share) <= epsilon * ROUND_DOWN, 0.0, epsilon / root, 200)[0]
 
 
-def parts_of(privacy: Privacy, shares: Sequence[float]) -> tuple[Privacy, ...]:
+def parts_of(
+    privacy: Privacy, shares: Sequence[float], composition: Literal["mu", "basic"] = "mu"
+) -> tuple[Privacy, ...]:
     """Split a guarantee into parts whose releases, chosen adaptively, keep to it together.
 
     Gaussian releases share mu squared: a part is what one of them alone promises, at its share of delta, so that its
-    epsilon is more than its share of epsilon, and every calibration for a part has that part's mu. Pure ones share
-    epsilon. `keeps_to` says that the parts compose.
+    epsilon is more than its share of epsilon, and every calibration for a part has that part's mu. Pure ones, and any
+    by "basic" composition, share epsilon and delta. `keeps_to` says that the parts compose.
 
     Examples
     --------
@@ -82,15 +84,16 @@ def parts_of(privacy: Privacy, shares: Sequence[float]) -> tuple[Privacy, ...]:
     """
     shares = check.positives("shares", shares)
     total = math.fsum(shares)
-    if privacy.delta == 0.0:
-        each = [Privacy(privacy.epsilon * (share / total) * ROUND_DOWN, 0.0, privacy.adjacency) for share in shares]
+    deltas = [privacy.delta * (share / total) * ROUND_DOWN for share in shares]
+    gaussian = privacy.delta > 0.0 and composition == "mu"
+    if not gaussian:
+        epsilons = [privacy.epsilon * (share / total) * ROUND_DOWN for share in shares]
     else:
         mus = split_mu(gaussian_mu(*privacy.target), shares)
-        deltas = [privacy.delta * (share / total) * ROUND_DOWN for share in shares]
         # The calibration for a part aims a little below its target: the part's own mu is not passed by it.
         epsilons = [gaussian_epsilon(1.0 / mu * ROUND_UP, delta) for mu, delta in zip(mus, deltas, strict=True)]
-        each = [Privacy(*target, privacy.adjacency) for target in zip(epsilons, deltas, strict=True)]
-    if not keeps_to(each, [None if part.delta == 0.0 else gaussian_mu(*part.target) for part in each], privacy):
+    each = [Privacy(*target, privacy.adjacency) for target in zip(epsilons, deltas, strict=True)]
+    if not keeps_to(each, [gaussian_mu(*part.target) if gaussian else None for part in each], privacy):
         raise ValueError(f"shares must be numbers that a budget can be split by, got {shares!r}")
     return tuple(each)
 

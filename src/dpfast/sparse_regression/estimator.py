@@ -23,6 +23,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import Solved, Summed
+from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.feature_names import columns_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcome
@@ -51,7 +52,7 @@ class _Stages(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class SparseRegression(RegressorMixin, LinearEstimator):
+class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     """Differentially private linear regression on a few features, chosen privately among many.
 
     Privacy: the choice of features and then their coefficients are released, together (epsilon, delta)-differentially
@@ -63,10 +64,12 @@ class SparseRegression(RegressorMixin, LinearEstimator):
         As for every estimator.
     n_nonzero : int
         How many features to choose.
-    bound_x : float, optional
-        L2 norm of a row of X, at most; longer rows are scaled onto it. By default the norm of a row's `n_nonzero`
+    bound_x : float or "private", optional
+        L2 norm of a row of X, at most; longer rows are scaled onto it. "private" has it found within the budget, of
+        which a tenth is spent on noisy counts of people by the size of their rows: it leaves out about one in a
+        hundred. By default the norm of a row's `n_nonzero`
         largest entries is at most ``sqrt(n_nonzero)``, as it is where entries are within [-1, 1].
-    bound_y : float, optional
+    bound_y : float or "private", optional
         Largest size of an outcome; larger ones are clipped. By default `n_nonzero`, which ``|x'theta|`` keeps to.
     selector : {"sample_aggregate", "exponential"} or callable, default "sample_aggregate"
         "exponential" scores all supports, and needs no more than a pass over any table. "sample_aggregate" lets random
@@ -93,8 +96,11 @@ class SparseRegression(RegressorMixin, LinearEstimator):
         Features chosen, increasing.
     coef_ : ndarray of shape (n_features,)
         Coefficients, within [-1, 1]; zero outside of the support.
+    bound_x_, bound_y_ : float
+        Where they are "private": what was found.
     releases_ : tuple of Release
-        All that left the data: the choice (with the noisy votes, for "sample_aggregate"), then the coefficients.
+        All that left the data: counts of people by size, where a bound is found by them; the choice (with the noisy
+        votes, for "sample_aggregate"); then the coefficients.
     privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 
@@ -117,8 +123,8 @@ class SparseRegression(RegressorMixin, LinearEstimator):
 
     _: KW_ONLY
     n_nonzero: int
-    bound_x: float | None = None
-    bound_y: float | None = None
+    bound_x: float | Literal["private"] | None = None
+    bound_y: float | Literal["private"] | None = None
     selector: Literal["sample_aggregate", "exponential"] | Selector = "sample_aggregate"
     n_blocks: int | None = None
     max_supports: int = 100_000_000
@@ -220,6 +226,9 @@ class SparseRegression(RegressorMixin, LinearEstimator):
         check.share("selection_share", self.selection_share)
         if self.calibration == "paper" and (self.bound_x, self.bound_y) != (None, None):
             raise ValueError("bound_x and bound_y must be left out with calibration='paper', which has its own")
+
+    def _measured(self, X: Any, y: Any, progress: Progress | None) -> Measured:
+        return Measured(X, y)
 
     def _check_features(self, n_features: int) -> None:
         if self.n_nonzero > n_features:

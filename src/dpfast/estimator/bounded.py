@@ -1,0 +1,132 @@
+"""Estimators whose bounds on rows may be found within their budget: "private" in the place of a number.
+
+A part of the budget buys noisy counts of people by size (releases/size_counts.py) before anything is summed. What they
+give are bounds like declared ones: a copy of the estimator that has these numbers does the rest of the fit, for the
+rest of the budget.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from copy import copy
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from dpfast import _arguments as check
+from dpfast import io, noise
+from dpfast.estimator.base import Prepared, PrivateEstimator, warn
+from dpfast.io.blocks import is_read_once
+from dpfast.privacy import Privacy, Unit, UtilityWarning
+from dpfast.releases.size_counts import FoundBounds, NoisySizes
+from dpfast.statistics.sizes import Sizes, size_counts
+
+
+class Measured(NamedTuple):
+    """Tables whose sizes are counted, as they come out of public maps; whose the rows are, if not each its own."""
+
+    X: Any
+    Y: Any
+    map_x: io.BlockMap | None = None
+    map_y: io.BlockMap | None = None
+    groups: Any = None
+    max_rows: int | None = None
+    #: Whether entries are known to be at least 0.
+    nonnegative: bool = False
+
+
+class BoundedEstimator(PrivateEstimator):
+    """An estimator with `bound_x`, and perhaps `bound_y` and `box_x`, each of which may be "private"."""
+
+    #: What "private" stands for while other parameters are checked.
+    _STAND_INS: ClassVar[dict[str, Any]] = {"bound_x": 1.0, "bound_y": 1.0, "box_x": (-1.0, 1.0)}
+
+    @property
+    def _to_find(self) -> set[str]:
+        """Names of the bounds that are to be found."""
+        values = {name: getattr(self, name, None) for name in self._STAND_INS}
+        return {name for name, value in values.items() if isinstance(value, str) and value == "private"}
+
+    @property
+    def _is_gaussian(self) -> bool:
+        """Whether what is released after the bounds is Gaussian, where delta is above 0: it then composes by mu."""
+        return False
+
+    @abstractmethod
+    def _measured(self, *data: Any) -> Measured:
+        """Return what the bounds are on."""
+
+    def _stand_in(self) -> Self:
+        return self._with({name: self._STAND_INS[name] for name in self._to_find})
+
+    def _with(self, bounds: dict[str, Any]) -> Self:
+        """Return a copy with other bounds, which shares the ledger."""
+        if not bounds:
+            return self
+        other = copy(self)
+        other.__dict__.update(bounds)
+        return other
+
+    def _checked(self) -> Privacy:
+        privacy = super()._checked()
+        if self._to_find:
+            self._check_findable()
+        return privacy
+
+    def _check_findable(self) -> None:
+        """Refuse what bounds that are to be found do not go with."""
+        if self.calibration != "sound":
+            raise ValueError(f"{self._named} needs calibration='sound': the papers' algorithms take bounds as given")
+
+    @property
+    def _named(self) -> str:
+        return " and ".join(f"{name}='private'" for name in sorted(self._to_find))
+
+    def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
+        to_find = self._to_find
+        if not to_find:
+            return super()._prepared(privacy, source, *data)
+        measured = self._measured(*data)
+        if is_read_once(measured.X) or is_read_once(measured.Y):
+            raise TypeError(f"X and Y must be tables that can be read twice with {self._named}, got an iterator")
+        table = io.open_table(measured.X, measured.Y if "bound_y" in to_find else None)
+        sizes = Sizes("bound_x" in to_find, "bound_y" in to_find, "box_x" in to_find)
+        unit: Unit = "row" if measured.groups is None else "person"
+        mechanism, rest = NoisySizes.within(privacy, self._is_gaussian, sizes, table.n_features, unit=unit)
+        counts = size_counts(
+            table,
+            sizes,
+            map_x=measured.map_x,
+            map_y=measured.map_y,
+            groups=measured.groups,
+            max_rows=measured.max_rows,
+            n_threads=self.n_threads,
+        )
+        # Public under replace-one: every histogram has everybody in it.
+        n_people = int(counts.low[0].sum()) if self.adjacency == "replace_one" else None
+        release = mechanism.release(counts, source, f"{type(self).__name__}: counts of people by size")
+        bounds = _by_name(mechanism.found(release, n_people, nonnegative=measured.nonnegative), self._named)
+        attributes = {f"{name}_": np.array(found) if name == "box_x" else found for name, found in bounds.items()}
+        return Prepared(self._with(bounds), rest, (release,), attributes)
+
+    def _check_loaded(self) -> None:
+        super()._check_loaded()
+        if not hasattr(self, "releases_") or self.privacy_spent_.epsilon == float("inf"):
+            return
+        for name in self._to_find:
+            found = getattr(self, f"{name}_")
+            if name != "box_x":
+                check.positive(f"{name}_", found)
+            elif found.shape != (2, self.n_features_in_) or not np.all(found[0] < found[1]):
+                raise ValueError("box_x_ must hold limits in order for every feature")
+
+
+def _by_name(found: FoundBounds, asked: str) -> dict[str, Any]:
+    if not found.are_certain:
+        warn(
+            f"the noisy counts that {asked} paid for show no people beyond noise in some histogram: the bounds found "
+            "are guesses. Give bounds, or a larger epsilon.",
+            UtilityWarning,
+        )
+    named = {"bound_x": found.rows, "bound_y": found.outcomes, "box_x": found.box}
+    return {name: value for name, value in named.items() if value is not None}

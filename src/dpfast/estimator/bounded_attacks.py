@@ -1,0 +1,50 @@
+"""An attack on counts of people by size: the bins of one person, when the attacker knows everybody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from dpfast import io
+from dpfast._arrays import FloatArray
+from dpfast.attack import Attack, claimed, claims, probe, shift_law
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy
+from dpfast.statistics.sizes import Sizes, size_counts
+
+
+def counts_attacks(
+    what: str, new: Callable[..., Any], sizes: Sizes, privacy: Privacy, *, outcomes: tuple[Any, Any] = (0.5, 3.0)
+) -> Iterator[Attack]:
+    """Attack the counts that an estimator finds bounds by, under every claim.
+
+    ``new(**claim)`` returns it; the person has the first outcome, or the second in their place.
+    """
+    for claim in claims(privacy):
+        people = [(np.full(2, size), outcome) for size, outcome in zip((0.5, 3.0), outcomes, strict=True)]
+        chosen = [people[:1], people[1:]] if claim.adjacency == "replace_one" else [people, people[:1]]
+        tables = [(np.array([x for x, _ in rows]), np.array([y for _, y in rows])) for rows in chosen]
+        yield _attack(what, new(**claimed(claim)), sizes, tables)
+
+
+def _attack(what: str, estimator: Any, sizes: Sizes, tables: list[tuple[Any, Any]]) -> Attack:
+    exact = [
+        size_counts(io.open_table(x, y if sizes.outcomes else None), sizes).to_float64().ravel() for x, y in tables
+    ]
+    moved = np.flatnonzero(exact[0] != exact[1])
+
+    def fit(neighbour: bool) -> Release:
+        release: Release = estimator.fit(*tables[neighbour]).releases_[0]
+        return release
+
+    def seen(neighbour: bool) -> FloatArray:
+        noisy: FloatArray = fit(neighbour).values["sum"].ravel()[moved] - exact[neighbour][moved]
+        return noisy
+
+    record = probe(lambda: fit(False))
+    # Of Laplace noise the record states the standard deviation.
+    scale = record.scales["sum"] / (1.0 if record.mechanism == "Gaussian" else np.sqrt(2.0))
+    law = shift_law(record.mechanism, (exact[0][moved] - exact[1][moved],), (float(scale),))
+    return Attack.on(f"counts by size, {what}", record, law, seen, estimator)

@@ -1,0 +1,115 @@
+"""Noisy counts by size: the share that they cost, the noise that they get, and the bounds that they give."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpfast import Privacy, io
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.noise import SeededSource
+from dpfast.privacy import gaussian_delta, gaussian_mu, keeps_to
+from dpfast.releases.size_counts import NoisySizes
+from dpfast.statistics.sizes import Sizes, size_counts
+
+ALL = Sizes(rows=True, outcomes=True, entries=True)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize(("unit", "histograms"), [("row", 2 + 3), ("person", 2 + 6)])
+def test_noise_hides_a_person_in_every_histogram(adjacency, unit, histograms):
+    mechanism = NoisySizes.calibrate(Privacy(1.0, 1e-6, adjacency), ALL, 3, unit=unit)
+    moved = math.sqrt(histograms * (2 if adjacency == "replace_one" else 1))
+    assert 0.99e-6 < gaussian_delta(mechanism.noise.deviation, 1.0, moved) <= 1e-6
+    assert mechanism.noise.shape == (histograms, ALL.bins.n_bins)
+
+
+def test_a_tenth_of_the_budget_is_spent_and_the_rest_is_left():
+    whole = Privacy(1.0, 1e-6)
+    mechanism, rest = NoisySizes.within(whole, True, ALL, 3)
+    mus = [mechanism.noise.mu, gaussian_mu(*rest.target)]
+    assert mus[0] ** 2 / (mus[0] ** 2 + mus[1] ** 2) == pytest.approx(0.1)
+    assert math.hypot(*mus) == pytest.approx(gaussian_mu(1.0, 1e-6), rel=1e-6)
+    assert keeps_to([mechanism.privacy, rest], mus, whole)
+    assert not keeps_to([mechanism.privacy, rest], [mu * 1.001 for mu in mus], whole)
+    mechanism, rest = NoisySizes.within(Privacy(1.0), True, ALL, 3)
+    assert mechanism.noise.law == "Laplace"
+    assert (mechanism.privacy.epsilon, rest.epsilon) == pytest.approx((0.1, 0.9))
+
+
+@pytest.mark.parametrize(("n_features", "law"), [(1, "Laplace"), (200, "Gaussian")])
+def test_before_a_release_that_is_not_gaussian_epsilons_and_deltas_add(n_features, law):
+    whole = Privacy(1.0, 1e-6)
+    mechanism, rest = NoisySizes.within(whole, False, Sizes(entries=True), n_features)
+    assert mechanism.noise.law == law
+    assert keeps_to([mechanism.privacy, rest], [mechanism.noise.mu, None], whole)
+    assert (mechanism.privacy.epsilon, rest.epsilon) == pytest.approx((0.1, 0.9))
+    assert mechanism.privacy.delta + rest.delta == pytest.approx(1e-6)
+    others = [NoisySizes.calibrate(Privacy(0.1, delta), Sizes(entries=True), n_features) for delta in (0.0, 1e-7)]
+    assert mechanism.noise.deviation == pytest.approx(min(one.noise.deviation for one in others), rel=1e-6)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_the_noise_drawn_has_the_calibrated_law(delta):
+    mechanism = NoisySizes.calibrate(Privacy(1.0, delta), ALL, 10)
+    counts = FixedPoint.from_integers(np.arange(12 * 321).reshape(12, 321), 0)
+    release = mechanism.release(counts, SeededSource(1), "counts")
+    noise = (release.values["sum"] - counts.to_float64()).ravel()
+    law = stats.norm(scale=mechanism.noise.deviation) if delta else stats.laplace(scale=24.0)
+    assert stats.kstest(noise, law.cdf).pvalue > 1e-4
+    assert (release.privacy, release.mu) == (Privacy(1.0, delta), mechanism.noise.mu)
+    assert release.scales["sum"] == pytest.approx(np.std(noise), rel=0.1)
+
+
+def found(x, y=None, sizes=ALL, *, epsilon=100.0, adjacency="replace_one", groups=None, **options):
+    unit = "row" if groups is None else "person"
+    mechanism = NoisySizes.calibrate(Privacy(epsilon, 1e-6, adjacency), sizes, x.shape[1], unit=unit)
+    counts = size_counts(io.open_table(x, y), sizes, groups=groups, max_rows=None if groups is None else 10)
+    release = mechanism.release(counts, SeededSource(2), "counts")
+    return mechanism.found(release, None if adjacency == "add_remove" else int(counts.low[0].sum()), **options)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_bounds_leave_out_one_in_a_hundred(adjacency):
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.uniform(18, 100, 20_000), rng.integers(0, 2, 20_000), -rng.lognormal(8, 1, 20_000)])
+    y = rng.normal(size=20_000) * 1e-3
+    bounds = found(x, y, adjacency=adjacency)
+    assert bounds.are_certain
+    norms = np.linalg.norm(x, axis=1)
+    assert 0.7 < bounds.rows / np.quantile(norms, 0.99) < 1.5
+    assert 0.7 < bounds.outcomes / np.quantile(abs(y), 0.99) < 1.5
+    low, high = bounds.box
+    assert low[:2].tolist() == [16.0, 0.0]
+    assert high[:2].tolist() == [128.0, 1.0]
+    ends = np.quantile(x[:, 2], [0.01, 0.99])
+    assert 0.7 < low[2] / ends[0] < 1.5
+    assert 0.6 < high[2] / ends[1] < 1.1
+
+
+def test_a_person_of_several_rows_is_within_their_largest_and_least():
+    rng = np.random.default_rng(0)
+    x = np.tile([[-3.0], [0.1], [5.0]], (3000, 1)) * rng.uniform(0.95, 1.0, (9000, 1))
+    bounds = found(x, sizes=Sizes(entries=True), groups=np.repeat(np.arange(3000), 3))
+    assert bounds.box[0].tolist() == [-4.0]
+    assert bounds.box[1] == pytest.approx(4.0 * math.sqrt(2.0))
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize("x", [np.zeros((40, 3)), np.full((40, 3), 1e300), np.full((40, 3), -1e-300), np.ones((1, 3))])
+def test_limits_are_in_order_whatever_the_table(x, nonnegative):
+    for epsilon in (0.01, 1.0, 1e4):
+        bounds = found(np.abs(x) if nonnegative else x, x, epsilon=epsilon, nonnegative=nonnegative)
+        low, high = bounds.box
+        assert np.all(np.isfinite(low))
+        assert np.all(low < high)
+        assert np.all(np.isfinite(high))
+        assert (not nonnegative) or np.all(low >= 0.0)
+        assert 2.0**-40 <= bounds.rows <= 2.0**40
+
+
+def test_what_cannot_be_told_from_noise_is_said_so():
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    assert not found(x, x, epsilon=0.01).are_certain
+    assert found(x, x).are_certain
