@@ -306,10 +306,11 @@ def test_what_a_clip_cuts_off_makes_a_sum_count_for_less():
 
 
 def test_few_people_get_no_steps_and_more_people_do_where_there_is_more_to_learn():
-    assert not has_steps(1_000, 0.25, (5, 1))
-    assert has_steps(10_000, 0.25, (20, 1))
-    assert not has_steps(10_000, 0.25, (20, 1_000))
-    assert not has_steps(10_000, 0.25, (100, 1))
+    assert not has_steps(300, 0.25, (5, 1))
+    assert has_steps(500, 0.25, (5, 1))
+    assert has_steps(4_000, 0.25, (100, 1))
+    assert not has_steps(4_000, 0.25, (200, 1))
+    assert not has_steps(4_000, 0.25, (20, 1_000))
     shares = schedule(3).without_steps()
     assert shares.steps == 0
     assert shares.bounds + shares.moments == 1.0

@@ -72,13 +72,15 @@ class Schedule:
 
 
 def has_steps(people: float, mu: float, shape: tuple[int, int]) -> bool:
-    """Return whether so many people can be told from noise by whitened rows and residuals, from n or a noisy count.
+    """Return whether steps tell more than they take from the moments, for so many people, from n or a noisy count.
 
-    Below, moments with all that is left say more than those with a third of it and what they lead to. Found by
-    simulation (see `schedule`).
+    They need histograms in which people stand out of the noise, an X'X that does in some directions, whose noise has
+    a spectrum of sqrt(d) times that of a row, and an X'Y that does, whose noise is as many times longer as there are
+    outcomes and features. The constants: below, steps lost to moments more often than not (simulations of `schedule`).
     """
     features, outcomes = shape
-    return people * mu >= max(300.0, 5.0 * features * math.sqrt(max(features, outcomes)))
+    needed: float = max(100.0, 0.8 * features * math.sqrt(features), 2.0 * features * math.sqrt(outcomes))
+    return people * mu >= needed
 
 
 def shortening_bias(people: float, radii: tuple[float, float], shape: tuple[int, int]) -> float:
@@ -87,14 +89,20 @@ def shortening_bias(people: float, radii: tuple[float, float], shape: tuple[int,
 
 
 def schedule(steps: int | None = None, *, bounds: bool = True) -> Schedule:
-    """Return the shares of a fit of so many residual steps; without `bounds` no histograms of lengths are released."""
+    """Return the shares of a fit of so many residual steps; without `bounds` no histograms of lengths are released.
+
+    Near the least mean logarithm of the excess error, over simulated tables of 500 to 200,000 people, 2 to 60 features,
+    1 to 100 outcomes, R^2 of .05 to .99, condition 1 to 1,000, bounds up to 30 times loose, features and residuals
+    Gaussian, skewed, heavy-tailed and 0 or 1, epsilon of .1 to 8, both adjacencies. It is flat: within 10% for moments
+    of .15 to .35, whitened moments of .1 to .3, 3 or more steps, histograms of a tenth to a quarter of a step.
+    """
     steps = _STEPS if steps is None else steps
     if steps == 0:
         return Schedule(0.0, 1.0, 0.0, 0.0, (), ())
     first = 0.06 if bounds else 0.0
-    moments, rows = 0.3 * (1.0 - first), 0.15 * (1.0 - first)
+    moments, rows = 0.25 * (1.0 - first), 0.2 * (1.0 - first)
     each = (1.0 - first - moments - rows) / steps
-    return Schedule(first, moments, 0.1 * rows, 0.9 * rows, (0.05 * each,) * steps, (0.95 * each,) * steps)
+    return Schedule(first, moments, 0.15 * rows, 0.85 * rows, (0.12 * each,) * steps, (0.88 * each,) * steps)
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,8 @@ class Belief:
     xx: FloatArray  # (k, k), noisy
     variance: FloatArray  # (k, k), of the noise in its entries
     xy: FloatArray  # (k, l), all measurements of xx theta pooled
-    root: FloatArray  # (k, k): root' root is the inverse covariance of xy - xx theta, in the mean of all outcomes
+    root: FloatArray  # (k, k): root' root is the precision by which the mean column of xy - xx theta is trusted
+    weighed_noise: FloatArray  # (k, k): precision times the covariance of noise alone in xy - xx theta times precision
     metric: FloatArray  # (k, k): theta' metric theta is what the penalty multiplies
     penalty: float | None  # None to choose it
     center: FloatArray | None
@@ -118,7 +127,7 @@ class Belief:
 
     @property
     def precision(self) -> FloatArray:
-        """The inverse covariance of a column of xy - xx theta."""
+        """How far a column of xy - xx theta is trusted: the inverse of its covariance, and of what clips cut off."""
         return self.root.T @ self.root
 
     @property
@@ -179,7 +188,7 @@ def first_belief(
     noise = moments.noise
     variance = np.full((features, features), noise.off_diagonal**2)
     np.fill_diagonal(variance, noise.diagonal**2)
-    cross = np.full(features, noise.cross**2 + bias**2)
+    cross = np.full(features, noise.cross**2)
     basis = np.eye(features)
     if center is not None or fit_intercept:
         if moments.x is None or moments.y is None or moments.n is None:
@@ -200,14 +209,15 @@ def first_belief(
             cross = np.append(cross, noise.y**2)
     weights = np.ones(features) if ridge is None else np.broadcast_to(np.asarray(ridge, dtype=np.float64), features)
     metric = np.diag(np.append(weights, 0.0) if fit_intercept else weights)
-    belief = Belief(
-        basis, xx, variance, xy, _root(cross), metric, None if ridge is None else 1.0, center, fit_intercept
-    )
+    penalty = None if ridge is None else 1.0
+    belief = Belief(basis, xx, variance, xy, _root(cross), np.diag(1.0 / cross), metric, penalty, center, fit_intercept)
     # Noise in X'X moves X'Y - X'X theta with theta, which is learned from it.
     for _ in range(3):
         estimate = belief.solve()
         squares = np.mean(estimate.theta**2, axis=1) + np.maximum(np.diag(estimate.covariance), 0.0)
-        belief = replace(belief, root=_root(cross + variance @ squares))
+        noisy = cross + variance @ squares
+        trusted = noisy + bias**2
+        belief = replace(belief, root=_root(trusted), weighed_noise=np.diag(noisy / trusted**2))
     if not fit_intercept:
         return whitened(belief)
     # The constant stays the last coordinate: rows about their mean have no product with it.
@@ -243,6 +253,7 @@ def _moved(belief: Belief, to: FloatArray, back: FloatArray) -> Belief:
         variance=_moved_variance(belief.variance, to),
         xy=to.T @ belief.xy,
         root=belief.root @ back.T,
+        weighed_noise=_symmetric(back @ belief.weighed_noise @ back.T),
         metric=_symmetric(to.T @ belief.metric @ to),
     )
 
@@ -292,13 +303,13 @@ def with_residuals(
     """Add a released sum of rows, in the belief's coordinates, times their residuals from the estimate."""
     measured = sums + belief.xx @ estimate.theta
     squares = np.maximum(np.diag(estimate.covariance), 0.0)
-    variance = deviation**2 + belief.variance @ squares
-    if clip is not None:
-        variance += clip.bias**2 + clip.cut**2 * squares
-    trust = _root(variance)
+    noisy = deviation**2 + belief.variance @ squares
+    trusted = noisy if clip is None else noisy + clip.bias**2 + clip.cut**2 * squares
+    trust = _root(trusted)
     both, root = linalg.qr(np.vstack([belief.root, trust]), mode="economic")
     pooled = both.T @ np.vstack([belief.root @ belief.xy, trust @ measured])
-    return replace(belief, xy=_inverse_root(root) @ pooled, root=root)
+    weighed_noise = belief.weighed_noise + np.diag(noisy / trusted**2)
+    return replace(belief, xy=_inverse_root(root) @ pooled, root=root, weighed_noise=weighed_noise)
 
 
 def _estimate(belief: Belief) -> Estimate:
@@ -306,8 +317,8 @@ def _estimate(belief: Belief) -> Estimate:
 
     With U such that U'xx U = I and U'metric U = diag(kappa), theta = U (U'xy)/(1 + p kappa). For coefficients
     of which the metric takes the mean square tau^2, each of U'xy has the variance tau^2/kappa + rho, rho that of the
-    noise, which gives tau^2 by maximum likelihood (empirical Bayes); the error is
-    sum (rho + p^2 kappa tau^2)/(1 + p kappa)^2.
+    noise, which gives tau^2 by maximum likelihood (empirical Bayes). The error is sum (rho + p^2 kappa tau^2)/(1 + p
+    kappa)^2, with what clips may have cut off in rho.
     """
     values, vectors = linalg.eigh(belief.xx)
     floor = _EIGENVALUE_FLOOR * math.sqrt(float(np.mean(np.sum(belief.variance, axis=1))))
@@ -316,30 +327,35 @@ def _estimate(belief: Belief) -> Estimate:
     kappa, turn = linalg.eigh(_symmetric(half.T @ belief.metric @ half))
     directions, kappa = half @ turn, np.maximum(kappa, 0.0)
     measured = directions.T @ belief.xy
-    shares = directions.T @ _inverse_root(belief.root)
-    covariance = _symmetric(shares @ shares.T)
-    rho = np.maximum(np.diag(covariance), _TINY)
+    inverse = _inverse_root(belief.root)
+    parts = directions.T @ inverse
+    mistrust = _symmetric(parts @ parts.T)
+    noise = parts @ inverse.T
+    noise = _symmetric(noise @ belief.weighed_noise @ noise.T)
+    rho = np.maximum(np.diag(mistrust), _TINY)
+    heard = np.clip(np.diag(noise), _TINY, rho)
     penalised = kappa > 1e-12 * kappa[-1]
     shrunk, signal = np.zeros(len(kappa)), math.inf
     if belief.penalty is not None:
         penalty = belief.penalty
     else:
-        signal, penalty = _signal_and_penalty(kappa[penalised], rho[penalised], measured[penalised])
+        signal, penalty = _signal_and_penalty(kappa[penalised], rho[penalised], heard[penalised], measured[penalised])
         shrunk = penalty**2 * kappa * signal / (1.0 + penalty * kappa) ** 2
     gain = 1.0 / (1.0 + penalty * kappa)
     theta = directions @ (gain[:, None] * measured)
     damped = directions * gain
-    noise = _symmetric(damped @ covariance @ damped.T)
-    unknown = noise + _symmetric((directions * shrunk) @ directions.T)
-    return Estimate(theta, noise, unknown, penalty, signal, belief.basis @ theta)
+    unknown = _symmetric(damped @ mistrust @ damped.T) + _symmetric((directions * shrunk) @ directions.T)
+    return Estimate(theta, _symmetric(damped @ noise @ damped.T), unknown, penalty, signal, belief.basis @ theta)
 
 
-def _signal_and_penalty(kappa: FloatArray, rho: FloatArray, measured: FloatArray) -> tuple[float, float]:
+def _signal_and_penalty(
+    kappa: FloatArray, rho: FloatArray, noise: FloatArray, measured: FloatArray
+) -> tuple[float, float]:
     """Return tau^2 and the penalty of `_estimate`."""
     outcomes = measured.shape[1]
     squares = np.sum(measured**2, axis=1)
-    unit = float(np.exp(np.mean(np.log(rho * kappa))))
-    variances = unit * _SIGNALS[:, None] / kappa + rho
+    unit = float(np.exp(np.mean(np.log(noise * kappa))))
+    variances = unit * _SIGNALS[:, None] / kappa + noise
     likelihoods = -0.5 * np.sum(outcomes * np.log(variances) + squares / variances, axis=1)
     signal = unit * float(_SIGNALS[np.argmax(likelihoods)])
     penalties = float(np.exp(np.mean(np.log(rho)))) / signal * np.geomspace(1e-4, 1e4, 161)[:, None]
