@@ -2,10 +2,12 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from neighbours import climb, row_in_ball
 from reference.rows import TABLES
 
 from dpfast import io
@@ -100,6 +102,33 @@ def test_no_row_adds_more_than_the_bound_and_long_ones_that_much(clip):
                 assert squared_norm(part) >= Fraction(clip * (1.0 - 5e-6)) ** 2
 
 
+@pytest.mark.parametrize("max_rows", [None, 3])
+def test_nobody_found_by_climbing_adds_more_than_the_bound_and_some_add_nearly_as_much(max_rows):
+    rng = np.random.default_rng(8)
+    whitening, rows = np.array([[3.0, 0.0], [-1.0, 0.01]]), max_rows or 1
+    step = ResidualStep(rng.normal(size=(2, 2)), RowMap(bound=1.0), RowMap(bound=2.0), whitening)
+    whose = None if max_rows is None else people(np.zeros(rows, int), rows)
+    bound = residual_bound(0.7, step, max_rows)
+
+    def length(parameters):
+        x, y = np.split(parameters, [2 * rows])
+        x = np.array([row_in_ball(row, 1.0) for row in x.reshape(rows, 2)])
+        table = io.open_table(x, y.reshape(rows, 2))
+        return math.sqrt(squared_norm(residual_sums(table, step, 0.7, whose=whose, max_rows=max_rows).products))
+
+    longest, _ = climb(length, 4 * rows, rng, restarts=4, screened=20)
+    assert 0.7 * (1.0 - 1e-7) < longest <= bound * (1.0 + 1e-15)
+    assert bound < 0.7 * (1.0 + 5e-6)
+
+
+def test_rounding_takes_parts_beyond_the_clip_so_that_the_bound_must_be_larger():
+    rng = np.random.default_rng(9)
+    step = step_of(rng)
+    x, y = table_of(rng, 100)
+    sums = [residual_sums(io.open_table(x[[i]], y[[i]]), step, 0.01).products for i in range(100)]
+    assert max(map(squared_norm, sums)) > Fraction(0.01) ** 2 * (1 + Fraction(1, 10**8))
+
+
 def test_the_sum_is_that_of_its_rows_alone_for_any_layout_and_block():
     rng = np.random.default_rng(3)
     step = step_of(rng)
@@ -154,6 +183,9 @@ def test_what_would_overflow_is_refused_before_rows_are_read():
         ({"map_y": RowMap(bound=1e200)}, "cannot overflow"),
         ({"whitening": np.full((2, D + 1), 1e200)}, "1e-100 to 1e100"),
         ({"whitening": np.ones((2, D))}, "columns"),
+        ({"whitening": np.full((2, D + 1), 1e73)}, "cannot overflow"),
+        ({"map_x": RowMap(bound=1.0, basis=np.eye(D))}, "basis"),
+        ({"theta": np.ones((1, 2))}, "a row for each column"),
     ):
         with pytest.raises(ValueError, match=message):
             ResidualStep(**good | change)
@@ -177,3 +209,73 @@ def test_tables_say_whether_they_can_be_read_again_and_are():
     residual_sums(once, step, 1.0)
     with pytest.raises(ValueError, match="only once"):
         residual_sums(once, step, 1.0)
+
+
+def test_any_kind_of_table_has_the_same_sums():
+    dask = pytest.importorskip("dask.array")
+    rng = np.random.default_rng(10)
+    x, y = (np.round(rows, 2).astype(np.float32) for rows in table_of(rng, 90))
+    step = step_of(rng)
+
+    def both(one, other, **options):
+        table = io.open_table(one, other)
+        sums = residual_sums(table, step, 5.0, bound_squares=4.0, **options)
+        return sums, residual_sizes(io.open_table(one, other), step, (-5, 9), **options).tolist()
+
+    expected = both(x.astype(np.float64), y.astype(np.float64))
+    assert sum(expected[1]) == 90
+    chunks = dask.from_array(x.astype(np.float64), (31, 2)), dask.from_array(y.astype(np.float64), (31, 2))
+    tables = [(x, y), (x.astype(np.longdouble), y), (pd.DataFrame(x).add_prefix("c"), y), chunks]
+    tables += [([x[:40], x[40:]], [y[:7], y[7:]])]
+    for one, other in tables:
+        assert both(one, other) == expected
+    integers = (100.0 * x).astype(np.int64)
+    assert both(integers, y) == both(integers.astype(np.float64), y)
+    for n_threads in (2, 3):
+        wide, tall = np.tile(x, (700, 1)), np.tile(y, (700, 1))
+        assert both(wide, tall, n_threads=n_threads) == both(wide, tall, n_threads=1)
+
+
+def test_people_have_the_same_sums_in_any_dtype_and_order_and_with_any_threads():
+    rng = np.random.default_rng(11)
+    x, y = table_of(rng, 20_000)
+    groups, step = rng.integers(0, 9_000, 20_000), step_of(rng)
+
+    def both(x, y, groups, n_threads=1):
+        people_and_threads = {"whose": people(groups, 4), "max_rows": 4, "n_threads": n_threads}
+        sums = residual_sums(io.open_table(x, y), step, 5.0, bound_squares=4.0, **people_and_threads)
+        return sums, residual_sizes(io.open_table(x, y), step, (-5, 9), **people_and_threads).tolist()
+
+    expected = both(x, y, groups)
+    assert sum(expected[1]) == len(np.unique(groups))
+    order = np.argsort(groups, kind="stable")
+    assert both(x[order], y[order], groups[order]) == both(x, y, groups, 3) == expected
+    assert both(x.astype(">f8"), np.asfortranarray(y), groups) == expected
+
+
+def test_rows_that_cannot_be_summed_are_refused_without_a_word_on_them():
+    step = step_of(np.random.default_rng(12))
+    x, y = table_of(np.random.default_rng(12), 10)
+    whose = people(np.arange(10) // 3, 3)
+    for name, rows in (("X", x), ("Y", y)):
+        kept, rows[7, 1] = rows[7, 1], math.inf
+        for options in ({}, {"whose": whose, "max_rows": 3}):
+            for act in (partial(residual_sums, clip=1.0), partial(residual_sizes, half_octaves=(0, 3))):
+                with pytest.raises(ValueError, match=f"^{name} contains NaN or infinity$"):
+                    act(io.open_table(x, y), step, **options)
+        rows[7, 1] = kept
+    table = io.open_table(x, y)
+    with pytest.raises(ValueError, match="max_rows goes with"):
+        residual_sums(table, step, 1.0, whose=whose)
+    with pytest.raises(TypeError, match="whole arrays"):
+        residual_sums(io.open_table([x], [y]), step, 1.0, whose=whose, max_rows=3)
+    with pytest.raises(ValueError, match="one id a row"):
+        residual_sums(io.open_table(x[:9], y[:9]), step, 1.0, whose=whose, max_rows=3)
+    with pytest.raises(ValueError, match="the table has others"):
+        residual_sizes(io.open_table(x[:, 1:], y), step, (0, 3))
+    with pytest.raises(ValueError, match="as the first"):
+        residual_sizes(io.open_table([x, x[:, :2]], [y, y]), step, (0, 3))
+    with pytest.raises(ValueError, match="half_octaves"):
+        residual_sizes(table, step, (3, 0))
+    with pytest.raises(ValueError, match="bound_squares"):
+        residual_sums(table, step, 1.0, bound_squares=1e200)

@@ -1,5 +1,6 @@
 """Public maps of rows: what comes out is inside the radius that calibrations use."""
 
+import itertools
 import math
 
 import numpy as np
@@ -99,3 +100,17 @@ def test_columns_that_lie_apart_are_mapped_where_they_lie(monkeypatch):
     assert gram(iter([block]), bound_x=radius, map_x=row_map) == expected
     with pytest.raises(AssertionError):
         gram(iter([block]), bound_x=radius, map_x=lambda x: x)
+
+
+@pytest.mark.parametrize("bound", [0.8, 3.0, math.inf])
+@pytest.mark.parametrize("make", [centred, scaled])
+def test_no_mapped_row_is_longer_than_the_largest_norm(make, bound):
+    rng = np.random.default_rng(6)
+    low, high = -rng.uniform(0.5, 3.0, 4), rng.uniform(0.5, 3.0, 4)
+    row_map = make(low, high, bound)[0]
+    corners = np.array(list(itertools.product(*zip(low, high, strict=True))))
+    largest = np.linalg.norm(row_map(np.vstack([corners, 10.0 * rng.normal(size=(200, 4))])), axis=1).max()
+    assert largest <= row_map.largest_norm(4)
+    assert largest > 0.9 * row_map.largest_norm(4) or bound < 3.5
+    assert RowMap(bound=2.0).largest_norm(3) == pytest.approx(2.0)
+    assert math.isinf(RowMap(bound=2.0, top=2).largest_norm(3))

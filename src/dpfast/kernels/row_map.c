@@ -40,6 +40,7 @@ static inline double between(double low, double high)
 
 /* Eight doubles or words, in registers as wide as the level has. */
 typedef double eight_doubles __attribute__((vector_size(64), aligned(8), may_alias));
+typedef float eight_floats __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int64_t eight_words __attribute__((vector_size(64), aligned(8), may_alias));
 
 #define SELECTED(mask, one, other) ((eight_doubles)(((mask) & (eight_words)(one)) | (~(mask) & (eight_words)(other))))
@@ -158,16 +159,18 @@ static DPFAST_INLINE void hold_to_bound(const dpfast_row_map *map, double scale,
  * idle while rows are worked on. */
 static DPFAST_INLINE int load(const char *row, ptrdiff_t n, int is_float32, double *values)
 {
-    double probe[PARTIAL_SUMS] = {0.0};
+    eight_doubles probes = {0.0};
+    double probe[PARTIAL_SUMS];
     ptrdiff_t j = 0, item = is_float32 ? (ptrdiff_t)sizeof(float) : (ptrdiff_t)sizeof(double);
     for (; j + PARTIAL_SUMS <= n; j += PARTIAL_SUMS) {
-        __builtin_prefetch(row + j * item + READ_AHEAD_BYTES);
-        for (int lane = 0; lane < PARTIAL_SUMS; lane++) {
-            double entry = load_scalar(row, j + lane, is_float32);
-            values[j + lane] = entry;
-            probe[lane] += entry * 0.0;
-        }
+        const char *entries = row + j * item;
+        __builtin_prefetch(entries + READ_AHEAD_BYTES);
+        eight_doubles eight = is_float32 ? __builtin_convertvector(*(const eight_floats *)entries, eight_doubles)
+                                         : *(const eight_doubles *)entries;
+        *(eight_doubles *)(values + j) = eight;
+        probes += eight * 0.0;
     }
+    memcpy(probe, &probes, sizeof probe);
     for (; j < n; j++) {
         values[j] = load_scalar(row, j, is_float32);
         probe[0] += values[j] * 0.0;
@@ -220,10 +223,13 @@ static DPFAST_INLINE void map_entries(const dpfast_row_map *map, ptrdiff_t n, do
 
 static DPFAST_INLINE void center_and_scale(const dpfast_row_map *map, ptrdiff_t n, double *values)
 {
-    if (map->center)
+    if (map->center && map->inverse_scale)
+        for (ptrdiff_t j = 0; j < n; j++)
+            values[j] = (values[j] - map->center[j]) * map->inverse_scale[j];
+    else if (map->center)
         for (ptrdiff_t j = 0; j < n; j++)
             values[j] -= map->center[j];
-    if (map->inverse_scale)
+    else if (map->inverse_scale)
         for (ptrdiff_t j = 0; j < n; j++)
             values[j] *= map->inverse_scale[j];
 }

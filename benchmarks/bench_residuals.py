@@ -1,0 +1,68 @@
+"""Residual steps against what they must read at least, X once and X @ theta in NumPy, and against the Gram before them.
+
+Alternating in one process; tables of 20 million entries.
+"""
+
+import math
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.timing import fastest_ratio
+from dpfast import io
+from dpfast.statistics import gram
+from dpfast.statistics.residuals import ResidualStep, residual_sizes, residual_sums
+from dpfast.statistics.rows import RowMap, centred
+
+ENTRIES, BOUND_Y = 20_000_000, 20.0
+
+
+class ResidualSteps:
+    """Rows held to a norm, or to a box and a norm as well; about one in twenty is clipped."""
+
+    params = (["norm", "box and norm"], [(20, 1), (20, 8), (100, 1)], [1, 2])
+    param_names = ("map", "columns and outcomes", "threads")
+
+    def setup(self, name, shape, n_threads):
+        d, outcomes = shape
+        rng = np.random.default_rng(0)
+        self.X = rng.normal(size=(ENTRIES // d, d))
+        self.theta = rng.normal(size=(d, outcomes))
+        Y = self.X @ self.theta + rng.normal(size=(len(self.X), outcomes))
+        self.table, self.n_threads, bound = io.open_table(self.X, Y), n_threads, 1.5 * math.sqrt(d)
+        self.map_x = RowMap(bound=bound) if name == "norm" else centred(-3.0 * np.ones(d), 3.0 * np.ones(d), bound)[0]
+        factor = np.linalg.inv(np.linalg.cholesky(np.eye(d) + 0.1))
+        self.plain, self.whitened = (
+            ResidualStep(self.theta, self.map_x, RowMap(bound=BOUND_Y * outcomes), whitening)
+            for whitening in (None, factor)
+        )
+        self.clip, self.bound_x = 2.0 * math.sqrt(d * outcomes), bound
+
+    def _sum(self, step):
+        residual_sums(self.table, step, self.clip, n_threads=self.n_threads)
+
+    def _read(self):
+        with threadpool_limits(self.n_threads):
+            self.X.sum()
+            self.X @ (self.theta if self.theta.shape[1] > 1 else self.theta[:, 0])
+
+    def time_sums(self, name, shape, n_threads):
+        self._sum(self.plain)
+
+    def track_sums_over_reading(self, name, shape, n_threads):
+        return 1.0 / fastest_ratio(lambda: self._sum(self.plain), self._read, 7)
+
+    def track_whitened_sums_over_reading(self, name, shape, n_threads):
+        return 1.0 / fastest_ratio(lambda: self._sum(self.whitened), self._read, 7)
+
+    def track_three_whitened_steps_over_the_gram(self, name, shape, n_threads):
+        def steps():
+            for _ in range(3):
+                residual_sizes(self.table, self.whitened, (-10, 20), n_threads=self.n_threads)
+                self._sum(self.whitened)
+
+        def moments():
+            gram(self.table, bound_x=self.bound_x, bound_y=BOUND_Y * self.theta.shape[1], map_x=self.map_x,
+                 n_threads=self.n_threads)  # fmt: skip
+
+        return 1.0 / fastest_ratio(steps, moments, 5)
