@@ -1,5 +1,6 @@
 """Supports are released with the calibrated law, from rows within the bounds that it is calibrated for."""
 
+import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -12,7 +13,7 @@ from dpfast import Privacy
 from dpfast.noise import SeededSource
 from dpfast.privacy import loss_range
 from dpfast.releases.objective_bounds import ObjectiveBounds
-from dpfast.releases.selection import ScoredSelection, VotedSelection, most_votes
+from dpfast.releases.selection import ScoredSelection, VotedSelection, chance_of_noise, most_votes
 from dpfast.solvers import Box, SquaredLoss
 from dpfast.solvers.best_subset import SupportScores, score_error
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE
@@ -82,19 +83,46 @@ def test_the_printed_votes_have_laplace_noise():
     assert printed.privacy.delta == 0.0
 
 
-def test_failures_are_bounded():
-    """Features with all votes, and without: how often noise alone puts one of the latter first."""
-    selection = VotedSelection.calibrate(Privacy(1.0), 2, 20, 20)
-    bound = selection.failure(20)
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+def test_the_share_of_features_that_noise_puts_behind_is_the_one_expected(delta):
+    """Features with all votes, and without: how many of the former, on average, noise puts behind."""
+    selection = VotedSelection.calibrate(Privacy(1.0, delta), 2, 20, 15)
     source = SeededSource(3)
-    wrong = 0
+    missed = 0
     for _ in range(2000):
-        release = selection.release((np.zeros((40, 20)), np.zeros(40), lambda x, y, size: [4, 9]), source, "votes")
-        wrong += release.values["support"].tolist() != [4, 9]
-    assert 0.0 < bound < 1.0
-    # The bound is a union of 20 events; more than this many of 2,000 have a probability below 1e-6.
-    assert wrong <= stats.binom.isf(1e-6, 2000, bound)
-    assert wrong > 0
+        release = selection.release((np.zeros((30, 20)), np.zeros(30), lambda x, y, size: [4, 9]), source, "votes")
+        missed += 2 - len(set(release.values["support"].tolist()) & {4, 9})
+    # Noise of four standard deviations, and the two luckiest of the others taken as one.
+    assert missed / 4000 == pytest.approx(selection.missed(20), abs=0.06)
+    assert 0.1 < selection.missed(20) < 0.9
+    assert VotedSelection.calibrate(Privacy(1.0, delta), 2, 2, 15).missed(2) == 0.0
+
+
+def test_the_share_of_a_support_that_scores_miss_is_the_one_expected():
+    """Over all supports, with probability proportional to exp(-rate * what is missed * signal)."""
+    selection, p = scored(), 9
+    size = selection.bounds.n_features
+    missing = np.array([size - len({*range(size)} & set(one)) for one in itertools.combinations(range(p), size)])
+    for signal in (0.0, 1.0 / selection.rate, 20.0 / selection.rate):
+        odds = np.exp(-selection.rate * signal * missing)
+        assert selection.missed(signal, p) == pytest.approx(odds @ missing / odds.sum() / size)
+    assert selection.missed(1e9 / selection.rate, p) == 0.0
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+def test_the_votes_of_one_block_are_told_from_those_of_many(delta):
+    """Noise lifts others as high as one vote; as high as hundreds, hardly ever."""
+    chances = []
+    for n_blocks in (1, 400):
+        selection = VotedSelection.calibrate(Privacy(1.0, delta), 1, 20, n_blocks)
+        table = np.zeros((n_blocks, 20)), np.zeros(n_blocks), lambda x, y, size: [4]
+        chances.append(chance_of_noise(selection.release(table, SeededSource(5), "votes")))
+    assert chances[0] > 0.3
+    assert chances[1] < 1e-6
+    every = VotedSelection.calibrate(Privacy(1.0, delta), 1, 1, 2)
+    assert (
+        chance_of_noise(every.release((np.zeros((2, 1)), np.zeros(2), lambda *_: [0]), SeededSource(5), "all")) == 0.0
+    )
 
 
 def test_a_support_release_says_what_it_is():

@@ -26,8 +26,18 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
-from dpfast.convex_erm.plan import SPREAD, planned
-from dpfast.estimator.base import Solved, Summed
+from dpfast.convex_erm.plan import (
+    ACCURACY,
+    R2,
+    SPREAD,
+    expected_accuracy,
+    expected_r2,
+    lost_accuracy,
+    planned,
+    relative_error,
+    released_signal,
+)
+from dpfast.estimator.base import Expected, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.feature_names import columns_of
 from dpfast.estimator.linear import LinearEstimator
@@ -118,13 +128,35 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
 
     @classmethod
     def _planned(
-        cls, n: int, n_features: int, target: float, spread: float, parameters: Mapping[str, Any], relative_to: str
+        cls,
+        n: int,
+        n_features: int,
+        target: float,
+        spread: float,
+        score: float,
+        parameters: Mapping[str, Any],
+        relative_to: str,
     ) -> Plan:
         sizes = {"n": n, "n_features": n_features}
         estimator, privacy = cls._planned_for(sizes, {"target": target, "spread": spread}, parameters)
+        check.share("score", score, whole=True)
         if math.isinf(privacy.epsilon):
-            return Plan.from_error(n, 0.0, target, {})
-        return planned(partial(estimator._calibrated, privacy, n_features), n, target, spread, relative_to)
+            return Plan(n, 0.0, target, 1, {}, score=score, expected_score=score)
+        calibrated = partial(estimator._calibrated, privacy, n_features)
+        scores = score, estimator._expected_score(calibrated(n), n, score, spread)
+        return planned(calibrated, n, target, spread, relative_to, scores)
+
+    @abstractmethod
+    def _expected_score(self, mechanism: ObjectivePerturbation, n: int, score: float, spread: float) -> float:
+        """Return the score to expect where `score` is reached without privacy."""
+
+    @abstractmethod
+    def _expected_error(self, mechanism: ObjectivePerturbation, n: int) -> float:
+        """Return the error to expect as a share of the signal, where nothing is known but public numbers."""
+
+    @abstractmethod
+    def _error_of_signal(self, mechanism: ObjectivePerturbation, n: int, signal: float) -> float:
+        """Return the same for predictions of a root mean square."""
 
     def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> ObjectivePerturbation:
         """Calibrate for one of the minimisers, which have equal parts of the budget."""
@@ -144,7 +176,10 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
     def _sum(self, privacy: Privacy, source: noise.BitSource, X: Any, y: Any) -> Summed:
         table = self._opened(X, y)
         losses, n_rows = self._table_loss.of_table(table, self.n_threads)
-        return Summed(self._calibrated(privacy, table.n_features, n_rows), losses)
+        mechanism = self._calibrated(privacy, table.n_features, n_rows)
+        rows = mechanism.bounds.n_rows
+        expected = None if rows is None else Expected(self._expected_error(mechanism, rows), f"{rows} people")
+        return Summed(mechanism, losses, expected=expected)
 
     def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
         losses, name = summed.statistic, self._release_name
@@ -154,6 +189,15 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
 
     def _solve(self, mechanism: ObjectivePerturbation, releases: tuple[Release, ...], public: Any) -> dict[str, Any]:
         return self._attributes(releases, mechanism.ridge)
+
+    def _released_error(
+        self, mechanism: ObjectivePerturbation, releases: tuple[Release, ...], attributes: Mapping[str, Any]
+    ) -> float:
+        rows = mechanism.bounds.n_rows
+        if rows is None:
+            return 0.0
+        signals = (released_signal(mechanism, rows, release.values["coef"]) for release in releases)
+        return float(np.mean([self._error_of_signal(mechanism, rows, signal) for signal in signals]))
 
     def _attributes(self, releases: tuple[Release, ...], ridge: float) -> dict[str, Any]:
         """Return the attributes that both kinds have; coefficients as rows, one for each release."""
@@ -302,7 +346,16 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         return self._fit(self._checked(), X, y, columns=columns_of(X))
 
     @classmethod
-    def plan(cls, n: int, n_features: int, *, target: float = 0.1, spread: float = SPREAD, **parameters: Any) -> Plan:
+    def plan(
+        cls,
+        n: int,
+        n_features: int,
+        *,
+        target: float = 0.1,
+        spread: float = SPREAD,
+        score: float = R2,
+        **parameters: Any,
+    ) -> Plan:
         """Say what error privacy will add, before any data is touched; nothing is spent.
 
         Parameters
@@ -314,14 +367,18 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         target : float, default 0.1
             Error wanted, as a fraction of `bound_y`.
         spread : float, default 0.25
-            Assumed mean squared norm of the rows as a fraction of their squared bound, even over directions.
+            Assumed mean squared norm of the rows as a fraction of their squared bound, even over directions; that of
+            outcomes too, for the score.
+        score : float, default 0.5
+            Assumed R^2 without privacy.
         **parameters
             The estimator's own: epsilon, delta, bound_x, bound_y, ...
 
         Returns
         -------
         Plan
-            Expected error of a prediction, from noise and from shrinkage, and the number of people needed.
+            Expected error of a prediction, from noise and from shrinkage, the number of people needed, and the R^2 to
+            expect.
 
         Examples
         --------
@@ -333,7 +390,16 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         >>> plan.expected_error < 0.1
         True
         """
-        return cls._planned(n, n_features, target, spread, parameters, "the outcomes' bound")
+        return cls._planned(n, n_features, target, spread, score, parameters, "the outcomes' bound")
+
+    def _expected_score(self, mechanism: ObjectivePerturbation, n: int, score: float, spread: float) -> float:
+        return expected_r2(mechanism, n, score, spread)
+
+    def _expected_error(self, mechanism: ObjectivePerturbation, n: int) -> float:
+        return relative_error(mechanism, n)
+
+    def _error_of_signal(self, mechanism: ObjectivePerturbation, n: int, signal: float) -> float:
+        return 1.0 if signal == 0.0 else mechanism.prediction_error(n, SPREAD, signal) / signal
 
     def _opened(self, X: Any, y: Any) -> io.Table:
         return open_with_outcome(type(self).__name__, X, y)
@@ -503,7 +569,16 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         return probabilities
 
     @classmethod
-    def plan(cls, n: int, n_features: int, *, target: float = 0.5, spread: float = SPREAD, **parameters: Any) -> Plan:
+    def plan(
+        cls,
+        n: int,
+        n_features: int,
+        *,
+        target: float = 0.5,
+        spread: float = SPREAD,
+        score: float = ACCURACY,
+        **parameters: Any,
+    ) -> Plan:
         """Say what error privacy will add to margins, before any data is touched; nothing is spent.
 
         Parameters
@@ -512,11 +587,14 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             As for `ObjectivePerturbationRegressor.plan`.
         target : float, default 0.5
             Error wanted, as a fraction of a margin of 1.
+        score : float, default 0.8
+            Assumed accuracy without privacy.
 
         Returns
         -------
         Plan
-            Expected error of a margin, from noise and from shrinkage, and the number of people needed.
+            Expected error of a margin, from noise and from shrinkage, the number of people needed, and the accuracy to
+            expect.
 
         Examples
         --------
@@ -527,7 +605,17 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         >>> plan.expected_error < 0.2
         True
         """
-        return cls._planned(n, n_features, target, spread, parameters, "a margin of 1")
+        return cls._planned(n, n_features, target, spread, score, parameters, "a margin of 1")
+
+    def _expected_score(self, mechanism: ObjectivePerturbation, n: int, score: float, spread: float) -> float:
+        return expected_accuracy(mechanism, n, score, len(self._declared_classes()), spread)
+
+    def _expected_error(self, mechanism: ObjectivePerturbation, n: int) -> float:
+        # Margins of two classes that are told apart as well as is assumed.
+        return 1.0 - (expected_accuracy(mechanism, n, ACCURACY, 2) - 0.5) / (ACCURACY - 0.5)
+
+    def _error_of_signal(self, mechanism: ObjectivePerturbation, n: int, signal: float) -> float:
+        return lost_accuracy(mechanism, n, signal)
 
     def _check_parameters(self, privacy: Privacy) -> None:
         super()._check_parameters(privacy)

@@ -2,31 +2,99 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
+import numpy as np
+
+from dpfast._arrays import FloatArray
 from dpfast.estimator.plan import Plan, least
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 
-# Mean squared norm of rows as a fraction of their squared bound, where nothing is known.
+# Mean squared norm of rows, and mean square of outcomes, as a fraction of their squared bound, where nothing is known.
 SPREAD = 0.25
+#: Scores without privacy that are assumed where nothing is known: R^2, and accuracy.
+R2, ACCURACY = 0.5, 0.8
+# Points and weights of means over a standard normal variable.
+_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
+_WEIGHTS /= _WEIGHTS.sum()
+# The logistic function is close to the normal distribution function of its argument over this.
+_LOGISTIC_WIDTH = 1.7
+
+
+def relative_error(mechanism: ObjectivePerturbation, n: int, spread: float = SPREAD) -> float:
+    """Return the error of predictions over the outcomes' bound, for n people whose predictions are as large as that."""
+    outcome = mechanism.bounds.outcome_bound
+    return mechanism.prediction_error(n, spread, outcome) / outcome
+
+
+def expected_r2(mechanism: ObjectivePerturbation, n: int, score: float, spread: float = SPREAD) -> float:
+    """Return the R^2 to expect where features explain the share `score` of the outcomes' variance.
+
+    Outcomes have a mean square of `spread` of their squared bound.
+    """
+    size = math.sqrt(spread) * mechanism.bounds.outcome_bound
+    residuals = math.sqrt(1.0 - score) * size * _POINTS
+    noisy, kept = _noise(mechanism, n, spread, mechanism.bounds.loss.second_derivative(residuals, 0.0))
+    return score - score * (1.0 - kept) ** 2 - (noisy / size) ** 2
+
+
+def expected_accuracy(
+    mechanism: ObjectivePerturbation, n: int, score: float, n_classes: int, spread: float = SPREAD
+) -> float:
+    """Return the accuracy to expect where `score` is reached without privacy.
+
+    More than two classes are as far from guessing as two would be.
+    """
+    guessed = 1.0 / n_classes
+    angle = 0.5 * math.pi * min(max(score - guessed, 0.0) / (1.0 - guessed), 0.95)
+    return score - max(score - guessed, 0.0) * lost_accuracy(mechanism, n, _LOGISTIC_WIDTH * math.tan(angle), spread)
+
+
+def lost_accuracy(mechanism: ObjectivePerturbation, n: int, margin: float, spread: float = SPREAD) -> float:
+    """Return the share of what margins of a root mean square tell beyond guessing that privacy loses.
+
+    The sign of a normal margin agrees with that of another of correlation r, the class, by 1/2 + asin(r)/pi; noise
+    lowers the correlation.
+    """
+    if margin == 0.0:
+        return 1.0
+    # On the way of a margin from 0 to its full size: a hinge has no curvature at either end.
+    loss, margins = mechanism.bounds.loss, margin * np.abs(_POINTS)
+    noisy, kept = _noise(mechanism, n, spread, (loss.derivative(margins, 1.0) - loss.derivative(0.0, 1.0)) / margins)
+    angle, agreement = math.atan(margin / _LOGISTIC_WIDTH), 1.0 / math.hypot(1.0, noisy / (kept * margin))
+    return 1.0 - math.asin(math.sin(angle) * agreement) / angle
+
+
+def _noise(mechanism: ObjectivePerturbation, n: int, spread: float, curvatures: FloatArray) -> tuple[float, float]:
+    """Return noise in predictions and what they keep, for a loss of these curvatures at the points of `_POINTS`."""
+    share = float(curvatures @ _WEIGHTS) / mechanism.bounds.loss.second_derivative_bound()
+    return mechanism.prediction_noise(n, spread, share)
+
+
+def released_signal(mechanism: ObjectivePerturbation, n: int, coef: FloatArray, spread: float = SPREAD) -> float:
+    """Return the root mean square of predictions, less the noise in them, for rows even over directions."""
+    bounds = mechanism.bounds
+    squared = spread / bounds.n_features * bounds.row_bound**2 * float(coef @ coef)
+    noisy, kept = mechanism.prediction_noise(n, spread)
+    return math.sqrt(max(squared - noisy**2, 0.0)) / max(kept, 2.0**-30)
 
 
 def planned(
-    calibrated: Callable[[int], ObjectivePerturbation], n: int, target: float, spread: float, relative_to: str
+    calibrated: Callable[[int], ObjectivePerturbation],
+    n: int,
+    target: float,
+    spread: float,
+    relative_to: str,
+    scores: tuple[float, float],
 ) -> Plan:
     """Plan for n people, whose predictions are as large as the outcomes' bound: shrinkage counts against that.
 
-    The mechanism is calibrated for a number of people.
+    The mechanism is calibrated for a number of people; scores are those without privacy and with it.
     """
-
-    def error(people: int) -> float:
-        mechanism = calibrated(people)
-        outcome = mechanism.bounds.outcome_bound
-        return mechanism.prediction_error(people, spread, outcome) / outcome
-
     mechanism = calibrated(n)
-    own = mechanism.noise_scales
-    needed = least(lambda people: error(people) <= target, MOST_ROWS_IF_PRIVATE)
+    own, error = mechanism.noise_scales, relative_error(mechanism, n, spread)
+    needed = least(lambda people: relative_error(calibrated(people), people, spread) <= target, MOST_ROWS_IF_PRIVATE)
     notes = {"strong convexity": own.strong_convexity, "epsilon left for the noise": own.noise_epsilon}
-    return Plan(n, min(error(n), 1.0), target, needed, mechanism.scales, relative_to=relative_to, notes=notes)
+    return Plan(n, min(error, 1.0), target, needed, mechanism.scales, relative_to, notes, *scores)

@@ -64,6 +64,13 @@ def warn_of_printed(mechanism: Mechanism) -> None:
         )
 
 
+class Expected(NamedTuple):
+    """What public numbers say of a fit: root mean squared error as a share of the signal, and for how many people."""
+
+    error: float
+    people: str
+
+
 class Summed(NamedTuple):
     """Data, read and summed, and the mechanism that is calibrated for them."""
 
@@ -73,6 +80,8 @@ class Summed(NamedTuple):
     statistic: Any
     #: What is public besides and needed to solve: sizes, labels declared public.
     public: Any = None
+    #: None where the number of people is private: no warning may tell it.
+    expected: Expected | None = None
 
 
 class Prepared(NamedTuple):
@@ -82,6 +91,8 @@ class Prepared(NamedTuple):
     privacy: Privacy
     releases: tuple[Release, ...] = ()
     attributes: Mapping[str, Any] = {}
+    #: What is to be said of that part once all is paid for: before, it would tell of the people at no cost.
+    caution: str = ""
 
 
 class Solved(NamedTuple):
@@ -170,21 +181,33 @@ class PrivateEstimator(Persistent, ABC):
 
     def _fit(self, privacy: Privacy, *data: Any, unit: Unit = "row", columns: Mapping[str, Any] | None = None) -> Self:
         """Reserve, sum, release, commit, solve, keep; parameters have been checked."""
+        caution, noisy = "", 0.0
         with reserve(self, privacy, unit) as reservation:
             if math.isinf(privacy.epsilon):
                 releases, attributes = self._stand_in()._fit_without_noise(*data)
                 reservation.commit(*releases)
             else:
                 source = noise.resolve_source(self.random_state)
-                model, rest, found, bounds = self._prepared(privacy, source, *data)
+                model, rest, found, bounds, caution = self._prepared(privacy, source, *data)
                 summed = model._sum(rest, source, *data)
                 warn_of_printed(summed.mechanism)
+                expected = summed.expected or Expected(0.0, "")
+                warned = not found and self._warn_of_noise(expected.error, expected.people, privacy)
                 released = model._release(summed, source)
                 releases = (*found, *released)
                 reservation.commit(*releases)
                 attributes = model._solve(summed.mechanism, released, summed.public)
+                if not warned:
+                    # Bounds that were released made what is expected a released value, too.
+                    noisy = max(expected.error, model._released_error(summed.mechanism, released, attributes))
                 attributes |= bounds
-        return self._keep({"releases_": releases, "privacy_spent_": privacy} | attributes | dict(columns or {}))
+        self._keep({"releases_": releases, "privacy_spent_": privacy} | attributes | dict(columns or {}))
+        # What was paid for is kept, also by those who make errors of warnings.
+        if caution:
+            warn(caution, UtilityWarning)
+        else:
+            self._warn_of_noise(noisy, None, privacy)
+        return self
 
     @abstractmethod
     def _fit_without_noise(self, *data: Any) -> Solved:
@@ -206,6 +229,10 @@ class PrivateEstimator(Persistent, ABC):
     def _solve(self, mechanism: Any, releases: tuple[Release, ...], public: Any) -> dict[str, Any]:
         """Return the fitted attributes: post-processing."""
 
+    def _released_error(self, mechanism: Any, releases: tuple[Release, ...], attributes: Mapping[str, Any]) -> float:
+        """Return the error that a release speaks of, as `Expected` has it: post-processing; 0 where it says nothing."""
+        return 0.0
+
     @property
     def _release_name(self) -> str:
         """What a release is called in records."""
@@ -222,15 +249,17 @@ class PrivateEstimator(Persistent, ABC):
         self.__dict__ = kept | dict(fitted)
         return self
 
-    def _warn_of_noise(self, error: float, people: str, privacy: Privacy) -> None:
-        """Warn where public numbers say that the answer is mostly noise; `people` says how many they are."""
-        if error >= _USELESS:
-            warn(
-                f"with {people} at {privacy}, the prediction is expected to be off by {100.0 * min(error, 1.0):.0f}% "
-                "of the signal: mostly noise, and shrinkage against it. "
-                f"{type(self).__name__}.plan says how many are needed.",
-                UtilityWarning,
-            )
+    def _warn_of_noise(self, error: float, people: str | None, privacy: Privacy) -> bool:
+        """Warn where the answer is mostly noise, as public numbers say of so many people, or what was released."""
+        if error < _USELESS:
+            return False
+        warn(
+            f"{'as released' if people is None else f'with {people}'} at {privacy}, the prediction is expected to be "
+            f"off by {100.0 * min(error, 1.0):.0f}% of the signal: mostly noise, and shrinkage against it. "
+            f"{type(self).__name__}.plan says how many are needed.",
+            UtilityWarning,
+        )
+        return True
 
     @classmethod
     def _planned_for(

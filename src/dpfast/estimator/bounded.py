@@ -15,9 +15,9 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast import io, noise
-from dpfast.estimator.base import Prepared, PrivateEstimator, warn
+from dpfast.estimator.base import Prepared, PrivateEstimator
 from dpfast.io.blocks import is_read_once
-from dpfast.privacy import Privacy, Unit, UtilityWarning
+from dpfast.privacy import Privacy, Unit
 from dpfast.releases.size_counts import FoundBounds, NoisySizes
 from dpfast.statistics.sizes import Sizes, size_counts
 
@@ -105,9 +105,14 @@ class BoundedEstimator(PrivateEstimator):
         # Public under replace-one: every histogram has everybody in it.
         n_people = int(counts.low[0].sum()) if self.adjacency == "replace_one" else None
         release = mechanism.release(counts, source, f"{type(self).__name__}: counts of people by size")
-        bounds = _by_name(mechanism.found(release, n_people, nonnegative=measured.nonnegative), self._named)
+        found = mechanism.found(release, n_people, nonnegative=measured.nonnegative)
+        caution = (
+            f"the noisy counts that {self._named} paid for show no people beyond noise in some histogram: the bounds "
+            "found are guesses. Give bounds, or a larger epsilon."
+        )
+        bounds = _by_name(found)
         attributes = {f"{name}_": np.array(found) if name == "box_x" else found for name, found in bounds.items()}
-        return Prepared(self._with(bounds), rest, (release,), attributes)
+        return Prepared(self._with(bounds), rest, (release,), attributes, "" if found.are_certain else caution)
 
     def _check_loaded(self) -> None:
         super()._check_loaded()
@@ -121,12 +126,6 @@ class BoundedEstimator(PrivateEstimator):
                 raise ValueError("box_x_ must hold limits in order for every feature")
 
 
-def _by_name(found: FoundBounds, asked: str) -> dict[str, Any]:
-    if not found.are_certain:
-        warn(
-            f"the noisy counts that {asked} paid for show no people beyond noise in some histogram: the bounds found "
-            "are guesses. Give bounds, or a larger epsilon.",
-            UtilityWarning,
-        )
+def _by_name(found: FoundBounds) -> dict[str, Any]:
     named = {"bound_x": found.rows, "bound_y": found.outcomes, "box_x": found.box}
     return {name: value for name, value in named.items() if value is not None}

@@ -28,6 +28,10 @@ class Plan:
         What the errors are fractions of; that is the declared bound on an outcome row.
     notes : mapping of str to float
         What the options chosen cost and buy, in words; empty where there is nothing to compare.
+    score : float, optional
+        Assumed score without privacy: R^2, or the accuracy of classes.
+    expected_score : float, optional
+        The score to expect with privacy if that is so; a negative R^2 is worse than predicting the mean.
     """
 
     n: int
@@ -37,6 +41,8 @@ class Plan:
     scales: Mapping[str, float]
     relative_to: str = "the outcomes' bound"
     notes: Mapping[str, float] = field(default_factory=dict)
+    score: float | None = None
+    expected_score: float | None = None
 
     @classmethod
     def from_error(
@@ -76,6 +82,8 @@ class Plan:
             line += f"no number of people is enough for {self.target:.2g}"
         else:
             line += f"{self.needed_n:,} people are needed for {self.target:.2g}"
+        if self.expected_score is not None:
+            line += f"; a score of {self.score:.2g} without privacy becomes {self.expected_score:.2g}"
         return "\n".join([line, *(f"  {name}: {value:.2g}" for name, value in self.notes.items())])
 
 

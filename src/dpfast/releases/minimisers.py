@@ -130,18 +130,25 @@ class ObjectivePerturbation:
         """Scales of all noise, by what it is added to."""
         return {"objective": self.noise_scales.scale, "coef": self.finishing_scale}
 
-    def prediction_error(self, n: int, spread: float, signal: float) -> float:
-        """Root mean squared error of predictions that privacy adds, for n people of even spread.
+    def prediction_noise(self, n: int, spread: float, curvature: float = 1.0) -> tuple[float, float]:
+        """Return the root mean square of noise in predictions, and what they keep of the signal, for n people.
 
         The loss of n rows of mean squared norm ``spread * B**2``, even over directions, has a curvature of
-        ``H = n * spread * c/d``. Noise b moves the parameters by b/(H + m), m shrinks predictions of root mean square
-        `signal` by m/(H + m); the finishing noise comes on top.
+        ``H = n * spread * c/d``, or a share `curvature` of that. Noise b moves the parameters by b/(H + m), m shrinks
+        predictions to H/(H + m); the finishing noise comes on top. No parameters leave the constraint, however large
+        the noise.
         """
         own, bounds = self.noise_scales, self.bounds
-        length, m = math.sqrt(spread) * bounds.row_bound, own.strong_convexity
-        moved = math.hypot(length * own.coordinate_scale(bounds.n_features), m * signal)
-        finish = length * self.finishing_scale * math.sqrt(bounds.n_features + 1.0)
-        return math.hypot(moved / (n * spread * bounds.curvature / bounds.n_features + m), finish)
+        length, m, d = math.sqrt(spread) * bounds.row_bound, own.strong_convexity, bounds.n_features
+        total = n * spread * curvature * bounds.curvature / d + m
+        finish = self.finishing_scale * math.sqrt(d + 1.0)
+        moved = math.hypot(own.coordinate_scale(d) / total, finish)
+        return min(length * moved, math.sqrt(spread / d) * bounds.prediction), 1.0 - m / total
+
+    def prediction_error(self, n: int, spread: float, signal: float) -> float:
+        """Root mean squared error of predictions of root mean square `signal` that privacy adds."""
+        noisy, kept = self.prediction_noise(n, spread)
+        return math.hypot(noisy, (1.0 - kept) * signal)
 
     def minimise(self, loss: SmoothConvexFunction, perturbation: FloatArray) -> FloatArray:
         """Minimise the objective with noise b in it, within the tolerance; the result is not public."""

@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.stats import laplace, norm
 
 from dpfast import _arguments as check
 from dpfast import noise
@@ -26,6 +26,9 @@ from dpfast.solvers.best_subset import SupportScores, score_error
 from dpfast.statistics import Selector, block_votes
 
 Progress = Callable[[int, int], None]
+
+# The middles of equal parts of (0, 1).
+_MIDDLES = (np.arange(256) + 0.5) / 256
 
 # Shares of a record's largest loss: the ridge that makes minimisers unique, and the gap that a score may have.
 _RIDGE, _GAP = 2.0**-20, 2.0**-14
@@ -69,10 +72,16 @@ class ScoredSelection:
         """Difference of scores, in squared units of the outcome, that multiplies odds by e."""
         return {"support": 1.0 / self.rate}
 
-    def failure(self, signal: float, n_features: int) -> float:
-        """Bound the probability of any other support, where the scores of others are higher by `signal` at least."""
-        supports = math.comb(n_features, self.bounds.n_features)
-        return min(1.0, math.exp(min(0.0, math.log(supports) - self.rate * signal)))
+    def missed(self, signal: float, n_features: int) -> float:
+        """Return the share of a support to expect not to be chosen, where each feature missed costs `signal` of score.
+
+        Supports that miss k features are C(s, k) C(p - s, k), with odds of exp(-rate * k * signal) each.
+        """
+        size, others = self.bounds.n_features, n_features - self.bounds.n_features
+        missing = range(min(size, others) + 1)
+        logs = np.array([math.log(math.comb(size, k) * math.comb(others, k)) - self.rate * signal * k for k in missing])
+        odds = np.exp(logs - logs.max())
+        return float(odds @ missing / odds.sum()) / size
 
     def release(
         self,
@@ -133,11 +142,15 @@ class VotedSelection:
         """Scale of the noise in a count, in votes."""
         return {"votes": self.calibrated.scale}
 
-    def failure(self, n_features: int) -> float:
-        """Bound the probability that a feature with all votes falls behind one with none."""
-        margin = 0.5 * self.n_blocks / self.calibrated.scale
-        one = 0.5 * math.exp(-margin) if self.calibrated.mechanism == "Laplace" else float(ndtr(-margin))
-        return min(1.0, n_features * one)
+    def missed(self, n_features: int) -> float:
+        """Return the share to expect of features with all votes that fall behind the luckiest of those with none."""
+        others = n_features - self.size
+        if others == 0:
+            return 0.0
+        law = laplace if self.calibrated.mechanism == "Laplace" else norm
+        # The luckiest at the middles of so many equally likely parts of its law.
+        luckiest = law.isf(-np.expm1(np.log(_MIDDLES) / others))
+        return float(np.mean(law.cdf(luckiest - self.n_blocks / self.calibrated.scale)))
 
     def release(
         self,
@@ -164,6 +177,17 @@ class VotedSelection:
             calibration=self.calibration,
             reproducible=source.reproducible,
         )
+
+
+def chance_of_noise(release: Release) -> float:
+    """Return the chance that noise alone lifts the luckiest of all others to the least votes that were chosen."""
+    counts, chosen = release.values["votes"], release.values["support"]
+    others = np.delete(counts, chosen)
+    if len(others) == 0:
+        return 0.0
+    margin = float(counts[chosen].min() - np.median(others)) / release.scales["votes"]
+    law = laplace if release.mechanism == "Laplace" else norm
+    return float(-np.expm1(len(others) * law.logcdf(margin)))
 
 
 def most_votes(counts: NDArray[np.generic], size: int) -> IntArray:

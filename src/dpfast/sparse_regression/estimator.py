@@ -8,7 +8,7 @@ budget by basic composition: objective perturbation is not Gaussian-differential
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, Self
@@ -22,7 +22,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
-from dpfast.estimator.base import Solved, Summed
+from dpfast.estimator.base import Expected, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.feature_names import columns_of
 from dpfast.estimator.linear import LinearEstimator
@@ -32,12 +32,19 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
-from dpfast.releases.selection import Progress, ScoredSelection, VotedSelection, check_n_supports, most_votes
+from dpfast.releases.selection import (
+    Progress,
+    ScoredSelection,
+    VotedSelection,
+    chance_of_noise,
+    check_n_supports,
+    most_votes,
+)
 from dpfast.releases.table_losses import loss_of_moments
 from dpfast.solvers.best_subset import SupportScores
 from dpfast.solvers.loss_sums import LeastSquares
 from dpfast.sparse_regression.mechanism import bounds_on_support, error_of_coefficients, top_entries, whole_row_bound
-from dpfast.sparse_regression.plan import planned
+from dpfast.sparse_regression.plan import R2, SIGNAL, SPREAD, Stages, planned, relative_error
 from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
 
 # Of a made-up table, where the number of rows of a block is private.
@@ -163,8 +170,9 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         n_features: int,
         *,
         target: float = 0.1,
-        spread: float = 0.25,
-        signal: float = 0.5,
+        spread: float = SPREAD,
+        signal: float = SIGNAL,
+        score: float = R2,
         **parameters: Any,
     ) -> Plan:
         """Say what error privacy will add, before any data is touched; nothing is spent.
@@ -183,14 +191,16 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         signal : float, default 0.5
             Assumed smallest size of a coefficient that is not 0, at most 1, which "exponential" is to tell from 0; that
             every block tells it is assumed of "sample_aggregate".
+        score : float, default 0.5
+            Assumed R^2 without privacy, of coefficients of usual size.
         **parameters
             The estimator's own: epsilon, delta, n_nonzero, ...
 
         Returns
         -------
         Plan
-            Expected error, a wrong choice of features counted as an error of the whole bound, and the number of people
-            needed (None if no number is enough).
+            Expected error, with features that are missed counted as their share of an error of the whole bound, the
+            number of people needed (None if no number is enough), and the R^2 to expect.
 
         Examples
         --------
@@ -202,9 +212,11 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         sizes, positives = {"n": n, "n_features": n_features}, {"target": target, "spread": spread, "signal": signal}
         estimator, privacy = cls._planned_for(sizes, positives, parameters)
         estimator._check_features(n_features)
+        check.share("score", score, whole=True)
         if math.isinf(privacy.epsilon):
-            return Plan.from_error(n, 0.0, target, {})
-        return planned(partial(estimator._calibrated, privacy, n_features), n, n_features, target, spread, signal)
+            return Plan(n, 0.0, target, 1, {}, score=score, expected_score=score)
+        calibrated = partial(estimator._calibrated, privacy, n_features)
+        return planned(calibrated, n, n_features, target, spread, signal, score)
 
     @property
     def _release_names(self) -> tuple[str, str]:
@@ -309,7 +321,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         assert exact.xy is not None
         choose = partial(selection.release, (exact.xx, exact.xy[:, 0]), n_threads=self.n_threads, progress=progress)
         loss_on = partial(loss_of_moments, exact, regression.bounds.sizes)
-        return Summed(regression, _Stages(choose, lambda support: loss_on(columns=support)), p)
+        stages = _Stages(choose, lambda support: loss_on(columns=support))
+        return Summed(regression, stages, p, self._expected((selection, regression), p))
 
     def _voting_rows(self, table: io.Table, privacy: Privacy) -> Summed:
         """Let blocks of rows as they are vote; the bounded rows of the support will be summed for its fit."""
@@ -327,7 +340,11 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             exact = self._gram(rows[:, support], outcomes, bound_x=self._bound_on_support)
             return loss_of_moments(exact, regression.bounds.sizes)
 
-        return Summed(regression, _Stages(choose, loss_on), p)
+        return Summed(regression, _Stages(choose, loss_on), p, self._expected((selection, regression), p))
+
+    def _expected(self, stages: Stages, n_features: int) -> Expected | None:
+        rows = stages[1].bounds.n_rows
+        return None if rows is None else Expected(relative_error(stages, rows, n_features), f"{rows} people")
 
     def _gram(self, *table: Any, **bounds: Any) -> Gram:
         return gram(*table, bound_y=self._bound_y, n_threads=self.n_threads, **bounds)
@@ -337,6 +354,12 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         chosen = summed.statistic.choose(source, first)
         loss = summed.statistic.loss_on(chosen.values["support"])
         return chosen, summed.mechanism.release(loss, source, second)
+
+    def _released_error(
+        self, mechanism: ObjectivePerturbation, releases: tuple[Release, ...], attributes: Mapping[str, Any]
+    ) -> float:
+        chosen = releases[0]
+        return math.sqrt(chance_of_noise(chosen)) if "votes" in chosen.values else 0.0
 
     def _solve(self, mechanism: object, releases: tuple[Release, ...], public: int) -> dict[str, Any]:
         chosen, coefficients = releases

@@ -1,0 +1,120 @@
+"""Warnings that an answer is mostly noise: from public numbers before anything is spent, or from what was released."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from dpfast import (
+    Ledger,
+    ObjectivePerturbationClassifier,
+    ObjectivePerturbationRegressor,
+    Privacy,
+    SparseRegression,
+    UtilityWarning,
+)
+from dpfast.solvers import L2Ball
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+#: Estimators, and how many people are enough for them.
+FAMILIES = {
+    "regressor": (ObjectivePerturbationRegressor, {"bound_x": 2.0, "bound_y": 2.0, "constraint": L2Ball(2.0)}, 20_000),
+    "classifier": (ObjectivePerturbationClassifier, {"bound_x": 2.0, "classes": [-1.0, 1.0]}, 20_000),
+    "three classes": (ObjectivePerturbationClassifier, {"bound_x": 2.0, "classes": [-1.0, 0.0, 1.0]}, 40_000),
+    "scored support": (SparseRegression, {"n_nonzero": 1, "selector": "exponential"}, 40_000),
+    "voted support": (SparseRegression, {"n_nonzero": 1, "n_blocks": 100}, 40_000),
+}
+
+
+def table(n, name, signal=1.0):
+    rng = np.random.default_rng(n)
+    x = rng.uniform(-1.0, 1.0, size=(n, 3))
+    y = signal * x[:, 1] + 0.1 * rng.normal(size=n)
+    if FAMILIES[name][0] is ObjectivePerturbationClassifier:
+        y = np.digitize(y, [-0.3, 0.3]) - 1.0 if name == "three classes" else np.where(y > 0.0, 1.0, -1.0)
+    return x, y
+
+
+def model(name, **parameters):
+    kind, own, _ = FAMILIES[name]
+    return kind(**(BUDGET | own | {"random_state": 0} | parameters))
+
+
+def few(name, **parameters):
+    """Return an estimator for a table of 20."""
+    return model(name, **({"n_blocks": 4} if name == "voted support" else {}), **parameters)
+
+
+def told(estimator, x, y):
+    """Return what a fit warns of."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        estimator.fit(x, y)
+    return [str(one.message) for one in found]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_few_people_are_warned_of_before_anything_is_spent(name):
+    ledger = Ledger(Privacy(2.0, 1e-5))
+    estimator = few(name, ledger=ledger)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UtilityWarning, match=r"with 20 people at epsilon 1, delta 1e-06.*mostly noise.*plan"):
+            estimator.fit(*table(20, name))
+    assert ledger.spent.epsilon == 0.0
+    assert not hasattr(estimator, "coef_")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_few_people_are_warned_of_once(name):
+    (message,) = told(few(name), *table(20, name))
+    assert "with 20 people" in message
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_enough_people_are_not_warned_of(name, adjacency):
+    assert told(model(name, adjacency=adjacency), *table(FAMILIES[name][2], name)) == []
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_warning_tells_how_many_people_there_are_where_that_is_private(name):
+    """Before the release there is none, and what is said after it does not depend on them but through noisy values."""
+    fits = [told(few(name, adjacency="add_remove", random_state=seed), *table(20, name)) for seed in range(4)]
+    assert all("as released" in message for found in fits for message in found)
+    assert max(len(found) for found in fits) == (name == "voted support")
+
+
+@pytest.mark.parametrize("name", ["regressor", "classifier", "three classes"])
+def test_a_release_without_signal_is_warned_of(name):
+    """What is left of the released predictions without the size of their noise."""
+    x, y = table(500 if name == "classifier" else FAMILIES[name][2] // 10, name)
+    y = np.random.default_rng(7).permutation(y)
+    (message,) = told(model(name), x, y)
+    assert "as released at epsilon 1" in message
+
+
+def test_a_release_that_is_warned_of_is_kept_by_those_who_make_errors_of_warnings():
+    ledger = Ledger(Privacy(2.0, 1e-5))
+    estimator = model("regressor", ledger=ledger)
+    x, y = table(FAMILIES["regressor"][2] // 10, "regressor")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UtilityWarning, match="as released"):
+            estimator.fit(x, 0.0 * y)
+    assert ledger.spent.epsilon == 1.0
+    assert estimator.coef_.shape == (3,)
+    assert len(estimator.releases_) == 1
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0])
+def test_nothing_is_told_of_bounds_that_were_found_before_they_are_paid_for(epsilon):
+    """An error in the place of a warning would tell of noisy counts at no cost; whether they show anybody, too."""
+    ledger = Ledger(Privacy(2.0, 1e-5))
+    estimator = model("regressor", epsilon=epsilon, bound_x="private", bound_y="private", ledger=ledger)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UtilityWarning, match="as released" if epsilon == 1.0 else "are guesses"):
+            estimator.fit(*table(200, "regressor"))
+    assert ledger.spent.epsilon == epsilon
+    assert len(estimator.releases_) == 2
