@@ -115,6 +115,6 @@ def test_nothing_is_told_of_bounds_that_were_found_before_they_are_paid_for(epsi
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UtilityWarning, match="as released" if epsilon == 1.0 else "are guesses"):
-            estimator.fit(*table(200, "regressor"))
+            estimator.fit(*table(3000, "regressor", signal=0.0))
     assert ledger.spent.epsilon == epsilon
     assert len(estimator.releases_) == 2
