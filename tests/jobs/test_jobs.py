@@ -208,7 +208,9 @@ def test_people_with_several_rows(frame, folder, kind):
     job = changed(people={"id": "patient", "max_rows": 4}, input={"path": path})
     assert main(["fit", str(write_job(folder, job))]) == 0
     box = (np.zeros(4), np.array([100.0, 1.0, 1.0, 1.0]))
-    expected = MultiOutcomeRidge(1.0, 1e-6, **PARAMETERS, box_x=box).fit(*arrays(frame), groups=ids, max_rows=4)
+    # Of streams, people with several rows have no residual steps.
+    model = MultiOutcomeRidge(1.0, 1e-6, **PARAMETERS, box_x=box, refine=0)
+    expected = model.fit(*arrays(frame), groups=ids, max_rows=4)
     assert np.array_equal(written(folder).coef_, expected.coef_)
     assert "all rows of one 'patient', 4 at most" in (folder / "fit" / "report.md").read_text()
 

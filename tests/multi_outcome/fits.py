@@ -13,7 +13,7 @@ BOUNDS = {"bound_x": 1.0, "bound_y": 1.0}
 
 
 def ridge(**parameters):
-    return MultiOutcomeRidge(1.0, 1e-6, **BOUNDS | parameters)
+    return MultiOutcomeRidge(1.0, 1e-6, **BOUNDS | {"refine": 0} | parameters)
 
 
 def two(y):
@@ -72,6 +72,18 @@ FITS = {
     "ridge of people, in a box that is found": Fit(
         ridge(bound_x="private", box_x="private"), by_person, unit="person", releases=2
     ),
+    "ridge, projection, steps left to choose": of_rows(
+        ridge(refine="auto", mechanism="projection", public_labels=True),
+        two,
+        table="rows",
+        public_outcomes=True,
+        any_order=False,
+    ),
+    "ridge, refined": of_rows(ridge(refine=2), two, releases=8),
+    "ridge, refined, with an intercept in a box": of_rows(
+        ridge(refine=1, fit_intercept=True, box_x=(-1.0, 1.0), bound_x=None), two, releases=6
+    ),
+    "ridge of people, refined": Fit(ridge(refine=1), by_person, unit="person", releases=6),
     "ridge of sums": Fit(ridge(), lambda one, x, y: one.fit_gram(gram(x, two(y), **BOUNDS))),
     "ridge of accumulated sums": Fit(ridge(), lambda one, x, y: one.fit_gram(accumulated(x, y))),
 }

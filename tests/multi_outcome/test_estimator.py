@@ -38,7 +38,7 @@ def table(n=400, d=3, outcomes=2, seed=0):
 
 
 def model(epsilon=1.0, delta=1e-6, **parameters):
-    return MultiOutcomeRidge(epsilon, delta, **({"bound_x": 1.0, "bound_y": 1.0} | parameters))
+    return MultiOutcomeRidge(epsilon, delta, **({"bound_x": 1.0, "bound_y": 1.0, "refine": 0} | parameters))
 
 
 # Without privacy: the textbook estimator.
@@ -490,7 +490,8 @@ def test_nobody_is_told_that_rows_were_clipped(capsys):
 def test_nothing_but_released_values_is_kept(adjacency):
     x, y = table()
     fitted = model(adjacency=adjacency, fit_intercept=True).fit(x, y)
-    known = {"coef_", "intercept_", "coef_std_", "ridge_", "releases_", "privacy_spent_", "n_features_in_"}
+    known = {"coef_", "intercept_", "coef_std_", "ridge_", "n_steps_", "releases_", "privacy_spent_"}
+    known |= {"n_features_in_"}
     assert set(vars(fitted)) - set(fitted.get_params()) == known | {"_single_outcome"}
     # Everything is a function of the release: solve again from it.
     again = pickle.loads(pickle.dumps(fitted.releases_[0]))

@@ -86,6 +86,7 @@ def test_no_trace_of_the_sample_stays(monkeypatch):
         "intercept_",
         "coef_std_",
         "ridge_",
+        "n_steps_",
         "releases_",
         "privacy_spent_",
         "n_features_in_",

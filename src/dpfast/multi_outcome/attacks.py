@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
@@ -12,7 +13,7 @@ import numpy as np
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, SampledShift, claimed, claims, probe
-from dpfast.attack.laws import flattened
+from dpfast.attack.laws import GaussianShift, flattened
 from dpfast.attack.turned_rows import Rows, Table, shifted_attack
 from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
@@ -22,6 +23,10 @@ from dpfast.statistics.sizes import Sizes
 
 # Draws that count how often the sampler takes a given row.
 _SAMPLES = 2000
+# People who are alike, beside one who is not, and how long their rows are.
+_USUAL, _USUAL_LENGTH = 4000, 0.01
+# What rounding to a grid moves a clipped part by.
+_ROUNDED = 1e-4
 # Rows in the sample, and in all.
 _SAMPLED, _ALL = 8, 10
 
@@ -56,7 +61,10 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     box: dict[str, Any] = {"bound_x": None, "bound_y": 1.0, "box_x": "private"}
     yield from counts_attacks("entries", partial(MultiOutcomeRidge, **box), Sizes(entries=True), privacy)
     projected = {"mechanism": "projection", "public_labels": True}
+    for claim in claims(privacy, delta=False):
+        yield _attack(Rows("moments of rows, steps left to choose", {"refine": "auto"}), claim)
     for claim in claims(privacy, delta=True):
+        yield _refined_attack(claim)
         for composition in get_args(Composition):
             options = {"mechanism": "independent", "composition": composition}
             yield _attack(Rows(f"moments of each outcome, {composition}", options, n_outcomes=2), claim)
@@ -72,7 +80,14 @@ def _fit(estimator: MultiOutcomeRidge, table: Table, **people: Any) -> Release:
 
 
 def _attack(rows: Rows, privacy: Privacy) -> Attack:
-    options: dict[str, Any] = {"bound_x": 1.0, "bound_y": 1.0, "ridge": 1.0, **claimed(privacy), **rows.options}
+    options: dict[str, Any] = {
+        "bound_x": 1.0,
+        "bound_y": 1.0,
+        "ridge": 1.0,
+        "refine": 0,
+        **claimed(privacy),
+        **rows.options,
+    }
     estimator = MultiOutcomeRidge(**options)
 
     def fit(table: Table) -> Release:
@@ -82,10 +97,57 @@ def _attack(rows: Rows, privacy: Privacy) -> Attack:
     return shifted_attack(rows, privacy.adjacency, fit, estimator)
 
 
+def _refined_attack(privacy: Privacy) -> Attack:
+    """Attack residual steps: one person is far from what thousands have shown, and beyond every clip.
+
+    An attacker who knows the table knows what was summed for every step, as it hangs on earlier releases alone. In
+    units of the clip, neighbours lie 2 apart, or 1 where somebody comes or goes, whatever the clip is.
+    """
+    estimator = MultiOutcomeRidge(bound_x=1.0, bound_y=1.0, ridge=1.0, n_threads=1, **claimed(privacy))
+    usual = _USUAL_LENGTH * np.tile(np.eye(2), (_USUAL // 2, 1)), np.zeros((_USUAL, 1))
+    tables = [(np.vstack([[[1.0, 0.0]], usual[0]]), np.vstack([[[sign]], usual[1]])) for sign in (1.0, -1.0)]
+    if privacy.adjacency == "add_remove":
+        tables[1] = usual
+    source = noise.SecureSource()
+    summed = [estimator._sum(privacy, source, *table) for table in tables]
+
+    def steps(releases: tuple[Release, ...]) -> Iterator[tuple[Release, list[FloatArray]]]:
+        """Yield the release of every step, and what was summed for it on either table."""
+        stages = summed[0].mechanism.stages(summed[0].public)
+        stage = next(stages)
+        for release in releases[:-1]:
+            following = stages.send(release)
+            if stage.name.startswith("residuals"):
+                yield release, [stage.statistic(one.statistic).to_float64() for one in summed]
+            stage = following
+        yield releases[-1], [stage.statistic(one.statistic).to_float64() for one in summed]
+
+    def along(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
+        """Return the noise of every step along what differs, and how much differs, in units of recorded noise."""
+        seen, apart = [], []
+        for release, sums in steps(releases):
+            moved = (sums[1] - sums[0]) / release.scales["sum"]
+            apart.append(float(np.linalg.norm(moved)))
+            seen.append(float(np.sum((release.values["sum"] - sums[at]) / release.scales["sum"] * moved)) / apart[-1])
+        return np.array(seen), np.array(apart)
+
+    releases = estimator.fit(*tables[0]).releases_
+    _, apart = along(releases, 0)
+    law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
+
+    def seen(neighbour: bool) -> FloatArray:
+        return along(estimator.fit(*tables[neighbour]).releases_, int(neighbour))[0]
+
+    record = replace(releases[-1], privacy=privacy)
+    return replace(Attack.on("residual steps", record, law, seen, estimator), effort=0.25)
+
+
 def _sampled_attack(privacy: Privacy) -> Attack:
     """Attack X'X of a secret sample and X'Y of all rows: one person differs from all others, who are alike."""
     rows = Rows("moments of a sample and of all rows")
-    estimator = MultiOutcomeRidge(bound_x=1.0, bound_y=1.0, ridge=1.0, n_subsample=_SAMPLED, **claimed(privacy))
+    estimator = MultiOutcomeRidge(
+        bound_x=1.0, bound_y=1.0, ridge=1.0, refine=0, n_subsample=_SAMPLED, **claimed(privacy)
+    )
 
     def with_others(one: Table, other: Table) -> Table:
         x, y = (np.vstack([first, *[usual] * (_ALL - 1)]) for first, usual in zip(one, other, strict=True))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
@@ -31,19 +31,14 @@ from dpfast.estimator.outcomes import open_with_outcomes
 from dpfast.ledger import Release
 from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, check_box, clip_to_box, row_frames
 from dpfast.multi_outcome.plan import planned
-from dpfast.privacy import Composition, Privacy
+from dpfast.privacy import Composition, Privacy, gaussian_mu
 from dpfast.releases.moments import exact_moments, noisy_moments
+from dpfast.releases.refined_moments import People, Public, RefinedMoments
+from dpfast.solvers import refining
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import RidgeSolution, ridge_from_moments, ridge_of_each_outcome
 from dpfast.statistics import Gram, gram, sampled_gram
 from dpfast.statistics.rows import shortened
-
-
-class _Public(NamedTuple):
-    """What is public besides the release: the number of rows, where it is, and labels declared so."""
-
-    n_rows: int | None
-    labels: LabelFactor | None = None
 
 
 class _Given(NamedTuple):
@@ -150,6 +145,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
     bound_x: float | Literal["private"] | None
     bound_y: float | Literal["private"]
     ridge: float | Literal["auto"] = "auto"
+    refine: int | Literal["auto"] = "auto"
     mechanism: Literal["gaussian", "projection", "independent"] = "gaussian"
     n_subsample: int | None = None
     public_labels: bool = False
@@ -315,6 +311,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
             check.positive("bound_x", self.bound_x)
         check.positive("bound_y", self.bound_y)
         check.nonnegative_or_auto("ridge", self.ridge)
+        if self.refine != "auto":
+            check.integer_of_at_least("refine", self.refine, 0)
         check.choice("mechanism", self.mechanism, ("gaussian", "projection", "independent"))
         check.choice("composition", self.composition, get_args(Composition))
         for name in ("public_labels", "fit_intercept", "nonnegative"):
@@ -404,14 +402,17 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
                 raise ValueError(f"n_subsample must be at most the number of rows, {sample[1]}, got {sample[0]}")
         if self.block_bounds is not None:
             frames = [frame for frame in frames if not frame.sums]
-        options = Options(
+        options = self._options(max_rows, sample)
+        return Route.cheapest(frames, privacy, float(self.bound_y), (features, outcomes), options)
+
+    def _options(self, max_rows: int | None, sample: tuple[int, int] | None) -> Options:
+        return Options(
             max_rows=max_rows,
             block_bounds=self.block_bounds or (None, None),
             sample=sample,
             composition=self.composition if self.mechanism == "independent" else None,
             printed=self.calibration == "paper",
         )
-        return Route.cheapest(frames, privacy, float(self.bound_y), (features, outcomes), options)
 
     def _sum(
         self,
@@ -425,9 +426,14 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         if isinstance(X, _Given):
             return self._given(privacy, X.gram)
         needs_arrays = (self.n_subsample, self.block_bounds) != (None, None) or self.mechanism == "projection"
+        needs_arrays |= groups is not None and self.refine != 0
         table = open_with_outcomes(type(self).__name__, X, Y, may_copy=needs_arrays)
         if self.n_subsample is not None:
             return self._sampled(privacy, source, table)
+        steps = self._steps(privacy, table, groups)
+        staged = self._staged(privacy, steps, People(table, groups, max_rows, self.n_threads)) if steps != 0 else None
+        if staged is not None:
+            return staged
         route = self._route(table.n_features, table.n_outcomes, privacy, max_rows)
         unit = route.calibration.people
         exact = gram(
@@ -442,11 +448,53 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
             max_rows=max_rows,
             **({} if unit is None else {"bound_xx": unit.bound_xx, "bound_xy": unit.bound_xy}),
         )
-        public = self._public_rows(exact)
-        if public == 0:
+        return Summed(route, exact, self._public(table, self._public_rows(exact)))
+
+    def _public(self, table: io.Table, n_rows: int | None) -> Public:
+        """Gather what is public besides the releases, the number of rows where it is."""
+        if n_rows == 0:
             raise ValueError("X has no rows: at least one is needed")
-        labels = self._public_labels(table) if self.mechanism == "projection" else None
-        return Summed(route, exact, _Public(public, labels))
+        return Public(n_rows, self._public_labels(table) if self.mechanism == "projection" else None)
+
+    def _steps(self, privacy: Privacy, table: io.Table, groups: ArrayLike | None) -> int | None:
+        """Return how many residual steps were asked for, 0 where none can be, and None for as many as are best."""
+        if self.refine != "auto":
+            if self.refine > 0 and table.is_read_once:
+                raise ValueError("refine must be 0 or 'auto' where X or Y can be read only once: every step reads them")
+            if self.refine > 0 and groups is not None and table.arrays is None:
+                raise TypeError("X and Y must be arrays, .npy files or frames with groups and refine above 0")
+            return self.refine
+        cannot = self._has_no_steps or table.is_read_once or (groups is not None and table.arrays is None)
+        return 0 if cannot or privacy.delta == 0.0 else None
+
+    @property
+    def _has_no_steps(self) -> bool:
+        return self.mechanism == "independent" or self.calibration == "paper" or self.n_subsample is not None
+
+    def _staged(self, privacy: Privacy, steps: int | None, people: People) -> Summed | None:
+        """Count people by the sizes of their rows, on which hangs what is summed next; None if they are too few."""
+        table = people.table
+        options = self._options(people.max_rows, None)
+        mechanism = self._route(table.n_features, table.n_outcomes, privacy, people.max_rows).refined(
+            refining.schedule(steps),
+            float(self.bound_y),
+            options,
+            ridge=self._penalty,
+            fit_intercept=self.fit_intercept,
+            may_stop=steps is None,
+        )
+        counted = replace(people, sizes=mechanism.count_sizes(people))
+        n_rows = counted.n_people if self.adjacency == "replace_one" and people.max_rows is None else None
+        if steps is None and n_rows is not None:
+            mu = gaussian_mu(*privacy.target)
+            if not refining.has_steps(n_rows, mu, mechanism.shape):
+                return None
+        return Summed(mechanism, counted, self._public(table, n_rows))
+
+    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
+        if isinstance(summed.mechanism, RefinedMoments):
+            return summed.mechanism.release(summed.statistic, summed.public, source, type(self).__name__)
+        return super()._release(summed, source)
 
     def _given(self, privacy: Privacy, exact: Gram) -> Summed:
         """Take the data owner's sums."""
@@ -454,7 +502,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         route = self._route(exact.xx.shape[0], exact.n_outcomes, privacy, max_rows)
         if exact.unit != route.calibration.people:
             raise ValueError("gram must have the bounds on a person's block that the estimator has as block_bounds")
-        return Summed(route, exact, _Public(self._public_rows(exact)))
+        return Summed(route, exact, Public(self._public_rows(exact)))
 
     def _sampled(self, privacy: Privacy, source: noise.BitSource, table: io.Table) -> Summed:
         """Sum X'X over a secret sample."""
@@ -469,7 +517,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         rows = noise.sample_without_replacement(n_rows, route.calibration.sample[0], sampling)
         bounds = {"bound_x": route.frame.radius, "bound_y": float(self.bound_y)}
         exact = sampled_gram(table, None, rows, **bounds, n_threads=self.n_threads)
-        return Summed(route, exact, _Public(n_rows))
+        return Summed(route, exact, Public(n_rows))
 
     def _public_rows(self, exact: Gram) -> int | None:
         return exact.n_rows if self.adjacency == "replace_one" and exact.unit is None else None
@@ -480,7 +528,12 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
             raise TypeError("Y must be an array or a data frame with mechanism='projection': it is used as a whole")
         return LabelFactor.from_labels(shortened(table.arrays[1], float(self.bound_y)))
 
-    def _solve(self, mechanism: Route, releases: tuple[Release, ...], public: _Public) -> dict[str, Any]:
+    def _solve(
+        self, mechanism: Route | RefinedMoments, releases: tuple[Release, ...], public: Public
+    ) -> dict[str, Any]:
+        if isinstance(mechanism, RefinedMoments):
+            refined = mechanism.solve(releases, public)
+            return _attributes(refined.solution, refined.n_steps)
         (release,) = releases
         moments = noisy_moments(release, mechanism.calibration, public.n_rows)
         if mechanism.calibration.each_outcome:
@@ -545,8 +598,9 @@ def _check_sums(exact: Gram, bound_x: float | str | None, bound_y: float | str, 
         raise ValueError("gram must hold column sums for an intercept: accumulate it with sums=True")
 
 
-def _attributes(solution: RidgeSolution) -> dict[str, Any]:
+def _attributes(solution: RidgeSolution, n_steps: int = 0) -> dict[str, Any]:
     return {
+        "n_steps_": n_steps,
         "coef_": solution.coef,
         "intercept_": solution.intercept,
         "coef_std_": solution.coef_std,

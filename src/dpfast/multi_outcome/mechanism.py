@@ -8,7 +8,7 @@ choice is made from declared numbers alone, so it costs no privacy.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from dpfast._arrays import FloatArray
 from dpfast.privacy import Adjacency, Composition, Privacy
 from dpfast.releases.moments import DeclaredPeople, FramedMoments, JointMoments
+from dpfast.releases.refined_moments import RefinedMoments
+from dpfast.solvers.refining import Schedule
 from dpfast.statistics import rounded_bound
 from dpfast.statistics.rows import RowMap, centred, scaled
 
@@ -115,6 +117,43 @@ class Route(FramedMoments):
                 privacy, radii, shape, weights, nonnegative=frame.nonnegative, people=people
             )
         return cls(calibration, calibration.cost(weights) * (outcomes if each_outcome else 1), frame)
+
+    def refined(
+        self,
+        schedule: Schedule,
+        bound_y: float,
+        options: Options,
+        *,
+        ridge: float | None = None,
+        fit_intercept: bool = False,
+        may_stop: bool = False,
+    ) -> RefinedMoments:
+        """Return the mechanism that releases in stages what it sums in the same way."""
+        frame, calibration = self.frame, self.calibration
+        features, outcomes = calibration.shape
+        row_map = frame.row_map or RowMap()
+        blocks = frame.blocks(calibration.privacy.adjacency, several_rows=options.max_rows is not None)
+
+        def weights(radius_x: float, radius_y: float) -> dict[str, float]:
+            signal = features * (radius_y / radius_x) ** 2
+            costs = _costs(features, outcomes, radius_x, radius_y, signal)
+            return {name: costs[name] for name in blocks}
+
+        return RefinedMoments(
+            calibration.privacy,
+            schedule,
+            calibration.shape,
+            (frame.radius, bound_y),
+            row_map if row_map.scale is not None else replace(row_map, bound=frame.radius),
+            replace(NONNEGATIVE, bound=bound_y) if frame.nonnegative else RowMap(bound=bound_y),
+            weights,
+            ridge,
+            fit_intercept,
+            frame.nonnegative,
+            options.max_rows,
+            options.block_bounds,
+            may_stop,
+        )
 
     @property
     def center(self) -> FloatArray | None:

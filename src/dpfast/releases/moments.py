@@ -236,7 +236,11 @@ class JointMoments:
     def noise(self) -> MomentNoise:
         """The same scales, for the solvers; there is none off a diagonal."""
         scales, factor, sampling = self.scales, self.xx_factor, 0.0
-        cross, diagonal, off_diagonal = scales.pop("xy"), scales.pop("xx"), 0.0 if self.diagonal else self.off_diagonal
+        cross, diagonal, off_diagonal = (
+            scales.pop("xy", 0.0),
+            scales.pop("xx"),
+            0.0 if self.diagonal else self.off_diagonal,
+        )
         if self.sample is not None:
             n_sampled, n_total = self.sample
             sampling = (1.0 - n_sampled / n_total) / n_sampled

@@ -79,6 +79,9 @@ class RowMap:
         lengths = [math.inf]
         if self.low is not None and self.high is not None:
             farthest = np.maximum(np.abs(self.high - center), np.abs(self.low - center))
+            if self.bound < math.inf:
+                # Rows scaled onto the bound may leave the box towards the origin.
+                farthest = np.maximum(farthest, np.abs(center))
             lengths.append(float(np.linalg.norm(farthest / scale)))
         if self.top is None:
             lengths.append((self.bound + float(np.linalg.norm(center))) / float(np.min(scale)))

@@ -1,0 +1,445 @@
+"""Least squares in stages, each release fitted to what those before have shown: noise for the data, not for the bounds.
+
+Moments alone pay for the longest row and the largest outcomes that were declared. Here they are the second of several
+releases, which share one joint budget (`dpfast.privacy.parts_of`):
+
+1. *Sizes.* Noisy counts of people by the norms of their rows and of their outcomes give the radii to which both are
+   held in the moments.
+2. *Moments* of rows held to those radii, by `JointMoments`.
+3. *Moments of whitened rows.* In coordinates in which the released X'X is the identity, rows are again counted by size,
+   held to a length that few exceed, and their X'X is released once more: noise in proportion to X'X itself.
+4. *Residual steps.* Whitened rows times what the coefficients so far leave of their outcomes are counted by size and
+   summed, each person's part held to a clip: noise in proportion to what is still unexplained.
+
+Every map, radius, clip and coefficient is a function of earlier releases and public numbers, fixed before the data are
+read again, and every release is calibrated for its part as if it were alone: whatever was released before, one person
+changes the count in one bin of each histogram, moves the moments of rows held to r as `JointMoments` says of r, and a
+sum of parts held to a clip by at most `residual_bound`. So the releases compose adaptively to the whole (Gaussian ones
+by mu squared, pure ones by epsilon: dpfast.ledger has the statement).
+
+What is computed between releases is written once, as a generator that asks for one stage after the other: a fit answers
+with the data, and the solution is had by answering with what was released.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpfast import io
+from dpfast._arrays import FloatArray
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.half_octaves import HalfOctaves
+from dpfast.ledger import Release
+from dpfast.noise import BitSource
+from dpfast.privacy import Privacy, Unit, gaussian_mu, parts_of
+from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments
+from dpfast.releases.noisy_sum import NoisySum
+from dpfast.solvers import refining
+from dpfast.solvers.bounds import last_bin
+from dpfast.solvers.projection import LabelFactor
+from dpfast.solvers.refining import Belief, Estimate, Schedule
+from dpfast.solvers.ridge import RidgeSolution, ridge_from_moments
+from dpfast.statistics import Gram, gram, rounded_bound
+from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sizes, residual_sums
+from dpfast.statistics.rows import RowMap
+from dpfast.statistics.sizes import Sizes, size_counts
+
+#: How many times what is expected of a row a residual part may be and still be told by its size.
+_BEYOND_EXPECTED = 8.0
+#: Half-octaves below the largest size that is expected in which sizes are told apart.
+_TOLD_APART = 40
+
+
+@dataclass(frozen=True)
+class People:
+    """The data owner's rows, whose they are, and the first counts of them: not private."""
+
+    table: io.Table
+    groups: ArrayLike | None = None
+    max_rows: int | None = None
+    n_threads: int | None = None
+    sizes: FixedPoint | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What sums of rows are told of them."""
+        return {"groups": self.groups, "max_rows": self.max_rows, "n_threads": self.n_threads}
+
+    @property
+    def n_people(self) -> int:
+        """How many were counted."""
+        assert self.sizes is not None
+        return int(self.sizes.to_float64()[0].sum())
+
+
+class Public(NamedTuple):
+    """What is public besides the releases: the number of rows, where it is, and labels declared so."""
+
+    n_rows: int | None
+    labels: LabelFactor | None = None
+
+
+class Stage(NamedTuple):
+    """One release: its name, its noise, and what is summed for it."""
+
+    name: str
+    mechanism: JointMoments | NoisySum
+    statistic: Callable[[People], Any]
+
+
+class Refined(NamedTuple):
+    """What the releases of a fit tell."""
+
+    #: In the units that rows came in.
+    solution: RidgeSolution
+    #: In those that they are summed in; None where there were too few people for steps.
+    belief: Belief | None = None
+    estimate: Estimate | None = None
+    n_steps: int = 0
+
+
+@dataclass(frozen=True)
+class RefinedMoments:
+    """The mechanism: a schedule of releases, calibrated for what is declared of rows and what is learned of them.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Of all releases together.
+    schedule : Schedule
+        Shares of them.
+    shape : tuple of int
+        Features and outcomes.
+    radii : tuple of float
+        Largest norms of rows, once they are mapped, and of outcomes.
+    row_map, outcome_map : RowMap
+        Public maps, whose results are bounded.
+    weights : callable
+        From radii to the blocks of moments that are released and what their noise costs.
+    penalty : float, optional
+        Added to the diagonal of X'X, of rows in the units that they came in; None to choose it.
+    fit_intercept, nonnegative : bool
+        Whether there is an intercept; whether mapped rows and outcomes are at least 0.
+    max_rows : int, optional
+        Most rows of a person, where people own several.
+    block_bounds : tuple
+        Bounds on a person's moments, each None for none.
+    may_stop : bool
+        Whether the first counts may decide that there are too few people for steps, and moments get all that is left.
+    """
+
+    privacy: Privacy
+    schedule: Schedule
+    shape: tuple[int, int]
+    radii: tuple[float, float]
+    row_map: RowMap
+    outcome_map: RowMap
+    weights: Callable[[float, float], Mapping[str, float]]
+    penalty: float | None = None
+    fit_intercept: bool = False
+    nonnegative: bool = False
+    max_rows: int | None = None
+    block_bounds: tuple[float | None, float | None] = (None, None)
+    may_stop: bool = False
+
+    #: Printed algorithms have no residual steps.
+    guaranteed: ClassVar[bool] = True
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Standard deviation of the noise in an entry of each block of moments, at the declared radii."""
+        return self._moments(self._parts(self.schedule).moments, self.radii).scales
+
+    def count_sizes(self, people: People) -> FixedPoint:
+        """Count people by the norms of their rows and of their outcomes: the first reading of a table."""
+        sizes = Sizes(rows=True, outcomes=True, bins=self._bins)
+        return size_counts(people.table, sizes, map_x=self.row_map, map_y=self.outcome_map, **people.options)
+
+    def release(self, people: People, public: Public, source: BitSource, name: str) -> tuple[Release, ...]:
+        """Draw the noise of every stage; seeded noise is that of its name."""
+        releases: list[Release] = []
+
+        def answer(stage: Stage) -> Release:
+            releases.append(stage.mechanism.release(stage.statistic(people), source, f"{name}: {stage.name}"))
+            return releases[-1]
+
+        _answered(self.stages(public), answer)
+        return tuple(releases)
+
+    def solve(self, releases: Iterable[Release], public: Public) -> Refined:
+        """Return what was released tells."""
+        left = iter(releases)
+        return _answered(self.stages(public), lambda _: next(left))
+
+    def stages(self, public: Public) -> Stages:
+        """Ask for one release after the other, and return what they tell."""
+        counts = NoisySum.of_counts(self._parts(self.schedule).bounds, 2, self._bins.n_bins, unit=self._unit)
+        released = yield Stage("sizes of rows and outcomes", counts, _first_counts)
+        held = self._held(released.values["sum"], counts, public)
+        schedule = self.schedule if held.has_steps else self.schedule.without_steps()
+        parts = self._parts(schedule)
+        moments = self._moments(parts.moments, held.radii)
+        released = yield Stage(
+            "moments", moments, partial(self._sum_rows, moments=moments, radii=held.radii, row_map=self.row_map)
+        )
+        noisy = noisy_moments(released, moments, public.n_rows)
+        if public.labels is not None:
+            noisy = public.labels.project_moments(noisy, held.radii[0])
+        framing: dict[str, Any] = {"center": self._center, "fit_intercept": self.fit_intercept}
+        if not held.has_steps:
+            units, given = self.row_map.scale, self.penalty
+            return Refined(ridge_from_moments(noisy, given, units=units, **framing))
+        bias = refining.shortening_bias(held.people, held.radii, self.shape)
+        # The error of X'Y never grows by a projection: its noise is taken to be what it was.
+        belief = refining.first_belief(
+            replace(noisy, shrinkage=None), ridge=self._penalty_as_summed, bias=bias, **framing
+        )
+        length = self.row_map.largest_norm(self.shape[0])
+        if parts.row_moments is not None:
+            belief, length = yield from self._whitened_moments(belief, parts)
+        for number in range(schedule.steps):
+            belief = yield from self._residual_step(belief, parts, number, length)
+        estimate = belief.solve()
+        solution = refining.solution(belief, estimate)
+        units = np.ones(1) if self.row_map.scale is None else self.row_map.scale
+        given = solution.ridge if self.penalty is None else self.penalty
+        solution = replace(solution, coef=solution.coef / units, coef_std=solution.coef_std / units, ridge=given)
+        return Refined(solution, belief, estimate, schedule.steps)
+
+    def _whitened_moments(self, belief: Belief, parts: _Parts) -> Generator[Stage, Release, tuple[Belief, float]]:
+        """Learn more of X'X, from rows in coordinates in which it is about the identity."""
+        assert parts.row_sizes is not None
+        assert parts.row_moments is not None
+        row_map = self._whitened_map(belief)
+        assert row_map.basis is not None
+        bins = _bins_below(row_map.largest_norm(self.shape[0]) * float(np.linalg.norm(row_map.basis, 2)))
+        counts = NoisySum.of_counts(parts.row_sizes, 1, bins.n_bins, unit=self._unit)
+        released = yield Stage(
+            "sizes of whitened rows", counts, partial(_count_rows, sizes=Sizes(rows=True, bins=bins), row_map=row_map)
+        )
+        sizes = np.array([bins.size(code) for code in range(bins.largest_code + 1)])
+        features = self.shape[0]
+        clip = refining.clip_from_counts(
+            np.append(released.values["sum"][0, bins.largest_code :], 0.0),
+            counts.deviation,
+            sizes**2,
+            shape=(features, features),
+            # Cut off is the square of a row, wherever it points.
+            coherence=1.0,
+            sum_deviation=self._row_moments(parts.row_moments, 1.0).off_diagonal,
+            heavy=counts.law == "Laplace",
+        )
+        length = math.sqrt(clip.size)
+        moments = self._row_moments(parts.row_moments, length)
+        released = yield Stage(
+            "moments of whitened rows",
+            moments,
+            partial(self._sum_rows, moments=moments, radii=(length, self.radii[1]), row_map=row_map),
+        )
+        values = released.values
+        return refining.with_row_moments(belief, values["xx"], moments.noise, values.get("x"), clip=clip), length
+
+    def _residual_step(
+        self, belief: Belief, parts: _Parts, number: int, length: float
+    ) -> Generator[Stage, Release, Belief]:
+        """Learn of what the coefficients so far leave unexplained."""
+        estimate = belief.solve()
+        step = ResidualStep(
+            np.ascontiguousarray(estimate.coef), self.row_map, self.outcome_map, belief.whitening, belief.constant
+        )
+        last = math.ceil(2.0 * math.log2(_BEYOND_EXPECTED * self.radii[1] * length))
+        octaves = max(-900, min(last, 900)) - _TOLD_APART, max(-900, min(last, 900))
+        counts = NoisySum.of_counts(parts.sizes[number], 1, _TOLD_APART + 2, unit=self._unit)
+        released = yield Stage(
+            f"sizes of residuals, step {number + 1}", counts, partial(_count_residuals, step=step, octaves=octaves)
+        )
+        clip = refining.clip_from_counts(
+            released.values["sum"][0],
+            counts.deviation,
+            np.exp2(np.arange(octaves[0], octaves[1] + 1) / 2.0),
+            shape=step.shape,
+            sum_deviation=NoisySum.calibrate(parts.sums[number], 1.0, step.shape).deviation,
+            heavy=counts.law == "Laplace",
+        )
+        bound = residual_bound(clip.size, step, self.max_rows)
+        sums = NoisySum.calibrate(parts.sums[number], bound, step.shape, unit=self._unit)
+        released = yield Stage(
+            f"residuals, step {number + 1}", sums, partial(_sum_residuals, step=step, clip=clip.size)
+        )
+        return refining.with_residuals(belief, estimate, released.values["sum"], sums.deviation, clip)
+
+    @property
+    def _unit(self) -> Unit:
+        return "row" if self.max_rows is None else "person"
+
+    @property
+    def _center(self) -> FloatArray | None:
+        center, scale = self.row_map.center, self.row_map.scale
+        return center if center is None or scale is None else center / scale
+
+    @property
+    def _bins(self) -> HalfOctaves:
+        return _bins_below(*self.radii)
+
+    @property
+    def _penalty_as_summed(self) -> float | FloatArray | None:
+        """The penalty that was given, for coefficients in the units that rows are summed in."""
+        if self.penalty is None or self.row_map.scale is None:
+            return self.penalty
+        return self.penalty / self.row_map.scale**2
+
+    def _parts(self, schedule: Schedule) -> _Parts:
+        """Split the budget."""
+        shares = [schedule.bounds, schedule.moments, schedule.row_sizes, schedule.row_moments]
+        shares += [*schedule.sizes, *schedule.sums]
+        each = iter(parts_of(self.privacy, [share for share in shares if share > 0.0]))
+        found = [next(each) if share > 0.0 else None for share in shares]
+        bounds, moments, row_sizes, row_moments, *steps = found
+        assert bounds is not None
+        assert moments is not None
+        known = tuple(part for part in steps if part is not None)
+        return _Parts(bounds, moments, row_sizes, row_moments, known[: schedule.steps], known[schedule.steps :])
+
+    def _held(self, counts: FloatArray, mechanism: NoisySum, public: Public) -> _Held:
+        """Choose the norms to which rows and outcomes are held in their moments: public labels as declared."""
+        bins, heavy = self._bins, mechanism.law == "Laplace"
+        sizes = counts[:, bins.largest_code :]
+        last = [
+            last_bin(one, mechanism.deviation, share=refining.BEYOND, people=public.n_rows, heavy=heavy)
+            for one in sizes
+        ]
+        radii = [
+            min(declared, bins.size(one.place)) if one.is_certain and one.place < bins.largest_code else declared
+            for one, declared in zip(last, self.radii, strict=True)
+        ]
+        if public.labels is not None:
+            radii[1] = self.radii[1]
+        people = float(public.n_rows or sizes[0, max(last[0].place - 7, 0) : last[0].place + 1].sum())
+        enough = all(one.is_certain for one in last) and (
+            mechanism.mu is not None and refining.has_steps(people, gaussian_mu(*self.privacy.target), self.shape)
+        )
+        return _Held((radii[0], radii[1]), people, enough or not self.may_stop)
+
+    def _moments(self, part: Privacy, radii: tuple[float, float]) -> JointMoments:
+        weights = self.weights(*(rounded_bound(*one) for one in zip(radii, self.shape, strict=True)))
+        return self._calibrated(part, radii, weights, nonnegative=self.nonnegative, block_bounds=self.block_bounds)
+
+    def _calibrated(
+        self,
+        part: Privacy,
+        radii: tuple[float, float],
+        weights: Mapping[str, float],
+        *,
+        nonnegative: bool,
+        block_bounds: tuple[float | None, float | None],
+    ) -> JointMoments:
+        features, outcomes = self.shape
+        rounded = rounded_bound(radii[0], features), rounded_bound(radii[1], outcomes)
+        people = None
+        if self.max_rows is not None:
+            people = DeclaredPeople.of(self.max_rows, block_bounds, *radii, self.shape)
+        return JointMoments.calibrate(part, rounded, self.shape, weights, nonnegative=nonnegative, people=people)
+
+    def _row_moments(self, part: Privacy, length: float) -> JointMoments:
+        """Calibrate for whitened rows; a coordinate of their sum is worth as much as one of their products."""
+        features = self.shape[0]
+        weights = {"xx": (features + 1) / 2.0} | ({"x": features * length**2} if self.fit_intercept else {})
+        radii = length, self.radii[1]
+        return self._calibrated(part, radii, weights, nonnegative=False, block_bounds=(None, None))
+
+    def _whitened_map(self, belief: Belief) -> RowMap:
+        """Return the map of rows, as they come, to a belief's coordinates; it subtracts and multiplies once."""
+        center, basis = belief.row_map()
+        own = self.row_map
+        if own.scale is not None:
+            center = center * own.scale
+        return replace(own, center=center if own.center is None else own.center + center, basis=basis)
+
+    def _sum_rows(self, people: People, moments: JointMoments, radii: tuple[float, float], row_map: RowMap) -> Gram:
+        unit = moments.people
+        return gram(
+            people.table,
+            bound_x=radii[0],
+            bound_y=radii[1],
+            bound_xx=None if unit is None else unit.bound_xx,
+            bound_xy=None if unit is None else unit.bound_xy,
+            map_x=row_map,
+            map_y=self.outcome_map,
+            sums="x" in moments.scales,
+            **people.options,
+        )
+
+
+class _Held(NamedTuple):
+    """What the first counts of people tell."""
+
+    #: To which rows and outcomes are held in their moments.
+    radii: tuple[float, float]
+    people: float
+    has_steps: bool
+
+
+class _Parts(NamedTuple):
+    """The budget, by release."""
+
+    bounds: Privacy
+    moments: Privacy
+    row_sizes: Privacy | None
+    row_moments: Privacy | None
+    sizes: tuple[Privacy, ...]
+    sums: tuple[Privacy, ...]
+
+
+Stages = Generator[Stage, Release, Refined]
+
+
+def _answered(stages: Stages, answer: Callable[[Stage], Release]) -> Refined:
+    """Answer every stage with its release."""
+    stage = next(stages)
+    while True:
+        try:
+            stage = stages.send(answer(stage))
+        except StopIteration as last:
+            refined: Refined = last.value
+            return refined
+
+
+def _bins_below(*largest: float) -> HalfOctaves:
+    """Return half-octaves up to the largest of some sizes, from far below the least of them."""
+    tops = [math.ceil(2.0 * math.log2(one)) for one in largest]
+    return HalfOctaves(max(min(tops) - _TOLD_APART, -800), min(max(max(tops), -799), 800))
+
+
+def _first_counts(people: People) -> FixedPoint:
+    assert people.sizes is not None
+    return people.sizes
+
+
+def _count_rows(people: People, sizes: Sizes, row_map: RowMap) -> FixedPoint:
+    return size_counts(people.table, sizes, map_x=row_map, **people.options)
+
+
+def _residual_options(people: People) -> dict[str, Any]:
+    if people.groups is None or people.max_rows is None:
+        return {"n_threads": people.n_threads}
+    return {
+        "whose": io.people(people.groups, people.max_rows),
+        "max_rows": people.max_rows,
+        "n_threads": people.n_threads,
+    }
+
+
+def _count_residuals(people: People, step: ResidualStep, octaves: tuple[int, int]) -> FixedPoint:
+    counts = residual_sizes(people.table, step, octaves, **_residual_options(people))
+    return FixedPoint.from_integers(counts[None, :], 0)
+
+
+def _sum_residuals(people: People, step: ResidualStep, clip: float) -> FixedPoint:
+    return residual_sums(people.table, step, clip, **_residual_options(people)).products

@@ -1,0 +1,181 @@
+"""Least squares in stages: each stage is calibrated for what one person moves it by, whatever was released before."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpfast import MultiOutcomeRidge, Privacy, io, noise
+from dpfast.privacy import compose_mu, gaussian_mu
+from dpfast.releases.refined_moments import People, Public
+from dpfast.solvers import refining
+
+N = 400
+OPTIONS = {
+    "plain": {"bound_x": 2.0},
+    "intercept": {"bound_x": 2.0, "fit_intercept": True},
+    "box": {"bound_x": None, "box_x": (-1.0, np.array([1.0, 3.0, 0.5]))},
+    "box and intercept": {"bound_x": None, "box_x": (-1.0, np.array([1.0, 3.0, 0.5])), "fit_intercept": True},
+    "nonnegative": {"bound_x": 2.0, "nonnegative": True},
+    "people": {"bound_x": 2.0},
+    "people, clipped by person": {"bound_x": 2.0, "block_bounds": (2.0, 3.0)},
+}
+
+
+def table(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    x = 0.5 * rng.normal(size=(n, 3))
+    return x, x @ rng.normal(size=(3, 2)) + 0.1 * rng.normal(size=(n, 2))
+
+
+def mechanism_of(options, adjacency="replace_one", delta=1e-5, steps=2, several=False):
+    one = MultiOutcomeRidge(1.0, delta, bound_y=3.0, adjacency=adjacency, refine=steps, **OPTIONS[options])
+    privacy = Privacy(1.0, delta, adjacency)
+    staged = one._staged(
+        privacy, steps, People(io.open_table(*table()), *((owners(N), 3) if several else (None, None)))
+    )
+    return staged.mechanism, staged.public
+
+
+def owners(n):
+    return np.arange(n) // 2
+
+
+def counted(mechanism, x, y, groups=None):
+    people = People(io.open_table(x, y), groups, None if groups is None else 3)
+    return People(people.table, people.groups, people.max_rows, sizes=mechanism.count_sizes(people))
+
+
+def moved(stage, one, other):
+    """How far two tables lie apart in what is summed for a stage, in units of its noise."""
+    if hasattr(stage.mechanism, "scale"):
+        sums = [stage.statistic(people).to_float64() for people in (one, other)]
+        return float(np.linalg.norm(sums[0] - sums[1])) / stage.mechanism.scale
+    first, second = (stage.statistic(people) for people in (one, other))
+    scales = stage.mechanism.scales
+    blocks = {"xx": "xx", "xy": "xy", "x": "exact_x_sum", "y": "exact_y_sum", "n": "n_rows"}
+    total = 0.0
+    for name, scale in scales.items():
+        pair = [getattr(sums, blocks[name]) for sums in (first, second)]
+        pair = [one.to_float64() if hasattr(one, "to_float64") else np.asarray(one, float) for one in pair]
+        total += float(np.sum((pair[0] - pair[1]) ** 2)) / scale**2
+    return math.sqrt(total)
+
+
+def asked(mechanism, public, people, seed):
+    """Every stage of a fit, as the noise of a seed leads to it."""
+    source = noise.resolve_source(seed)
+    stages = mechanism.stages(public)
+    stage = next(stages)
+    while True:
+        yield stage
+        try:
+            stage = stages.send(stage.mechanism.release(stage.statistic(people), source, stage.name))
+        except StopIteration:
+            return
+
+
+ROWS = [
+    ([1.0, 0.0, 0.0], [1.0, 0.0]),
+    ([0.3, -0.2, 0.4], [-5.0, 5.0]),
+    ([1e3, -1e3, 1e3], [1e3, 1e3]),
+    ([-1e-3, 0.0, 0.0], [50.0, 0.0]),
+    ([0.0, 0.0, 0.0], [0.0, 0.0]),
+]
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_no_neighbour_moves_any_stage_beyond_its_part(options, adjacency):
+    several = options.startswith("people")
+    mechanism, public = mechanism_of(options, adjacency, several=several)
+    x, y = table()
+    rng = np.random.default_rng(1)
+    largest = {}
+    for seed in range(1):
+        groups = owners(N) if several else None
+        people = counted(mechanism, x, y, groups)
+        neighbours = []
+        for row, outcomes in [*ROWS, *zip(4.0 * rng.normal(size=(4, 3)), 4.0 * rng.normal(size=(4, 2)), strict=True)]:
+            if adjacency == "add_remove":
+                more = (3 if several else 1, 1)
+                rows, ids = np.vstack([x, np.tile(row, more)]), np.append(owners(N), [N] * more[0])
+                neighbours.append((rows, np.vstack([y, np.tile(outcomes, more)]), ids if several else None))
+                continue
+            rows, changed = x.copy(), y.copy()
+            rows[: 1 + several], changed[: 1 + several] = row, outcomes
+            neighbours.append((rows, changed, groups))
+        others = [counted(mechanism, *one) for one in neighbours]
+        for stage in asked(mechanism, public, people, seed):
+            far = max(moved(stage, people, other) for other in others)
+            assert far <= stage.mechanism.mu * (1.0 + 1e-12), stage.name
+            largest[stage.name] = max(largest.get(stage.name, 0.0), far / stage.mechanism.mu)
+    assert len(largest) == 8
+    # Far rows come near what is paid for, in counts and at clips.
+    tight = ["residuals, step 1", "residuals, step 2"]
+    assert all(largest[name] > (0.3 if adjacency == "replace_one" else 0.9) for name in tight), largest
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_all_stages_together_keep_to_the_budget(options):
+    several = options.startswith("people")
+    mechanism, public = mechanism_of(options, several=several)
+    people = counted(mechanism, *table(), owners(N) if several else None)
+    mus = [stage.mechanism.mu for stage in asked(mechanism, public, people, 0)]
+    whole = gaussian_mu(1.0, 1e-5)
+    assert whole * (1.0 - 1e-9) <= compose_mu(mus) <= whole
+
+
+def test_pure_parts_share_epsilon():
+    mechanism, public = mechanism_of("plain", delta=0.0)
+    costs = [stage.mechanism.privacy for stage in asked(mechanism, public, counted(mechanism, *table()), 0)]
+    assert all(cost.delta == 0.0 for cost in costs)
+    assert 1.0 - 1e-9 <= math.fsum(cost.epsilon for cost in costs) <= 1.0
+
+
+def test_names_of_stages_differ_so_that_seeded_noise_does():
+    mechanism, public = mechanism_of("plain", steps=3)
+    names = [stage.name for stage in asked(mechanism, public, counted(mechanism, *table()), 0)]
+    assert len(set(names)) == len(names) == 4 + 2 * 3
+
+
+def test_what_is_released_is_all_that_is_told():
+    mechanism, public = mechanism_of("intercept")
+    people = counted(mechanism, *table())
+    releases = mechanism.release(people, public, noise.resolve_source(5), "fit")
+    one, other = (mechanism.solve(releases, public).solution for _ in range(2))
+    fitted = MultiOutcomeRidge(1.0, 1e-5, bound_y=3.0, refine=2, random_state=5, **OPTIONS["intercept"]).fit(*table())
+    np.testing.assert_array_equal(one.coef, other.coef)
+    assert fitted.n_steps_ == 2
+    assert [release.name.partition(": ")[2] for release in releases] == [
+        release.name.partition(": ")[2] for release in fitted.releases_
+    ]
+    assert mechanism.solve(fitted.releases_, public).solution.coef == pytest.approx(fitted.coef_, abs=0.0)
+
+
+def test_few_people_get_moments_alone_with_all_that_is_left():
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0, adjacency="add_remove", random_state=0)
+    few = one.fit(*table(100))
+    assert few.n_steps_ == 0
+    assert [release.name.partition(": ")[2] for release in few.releases_] == ["sizes of rows and outcomes", "moments"]
+    assert compose_mu([release.mu for release in few.releases_]) == pytest.approx(gaussian_mu(1.0, 1e-5))
+    assert one.fit(*table(20_000)).n_steps_ == refining.schedule().steps
+
+
+def test_a_public_number_of_few_people_needs_no_counts():
+    few = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0, random_state=0).fit(*table(100))
+    moments = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0, random_state=0, refine=0).fit(*table(100))
+    assert few.n_steps_ == 0
+    np.testing.assert_array_equal(few.coef_, moments.coef_)
+
+
+def test_public_labels_are_held_to_what_was_declared():
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0, mechanism="projection", public_labels=True, refine=1)
+    x, y = table()
+    staged = one._staged(Privacy(1.0, 1e-5), 1, People(io.open_table(x, 1e-3 * y)))
+    assert isinstance(staged.public, Public)
+    stages = staged.mechanism.stages(staged.public)
+    stage = next(stages)
+    source = noise.resolve_source(0)
+    moments = stages.send(stage.mechanism.release(stage.statistic(staged.statistic), source, stage.name))
+    assert moments.statistic(staged.statistic).bound_y == 3.0
