@@ -18,6 +18,7 @@ from dpfast import MultiOutcomeRidge, Privacy, Release
 from dpfast.convex_erm import objective_perturbation
 from dpfast.io import Columns
 from dpfast.jobs import run
+from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.solvers import SmoothedHuber
 from dpfast.statistics import GramAccumulator, Trajectories, first_visit_returns, gram, sufficient_statistics
 
@@ -232,7 +233,9 @@ def observed(fit, x, y):
             while chain is not None:
                 errors.append((chain.exc_type.__name__, str(chain), getattr(chain, "__notes__", None)))
                 chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
-    return result, errors, [(one.category, str(one.message)) for one in caught], said
+    # What was released may say that it is mostly noise.
+    told = [one for one in caught if not issubclass(one.category, ReleasedUtilityWarning)]
+    return result, errors, [(one.category, str(one.message)) for one in told], said
 
 
 def every_table(options):

@@ -28,13 +28,14 @@ def fit(one, x, y):
     return one.fit(walks(x))
 
 
-def evaluated(method, **parameters):
+def evaluated(method, releases=1, **parameters):
     options = {"gamma": 0.9, "horizon": 4, "method": method} | parameters
-    return Fit(PolicyEvaluation(1.0, 1e-6, **options), fit)
+    return Fit(PolicyEvaluation(1.0, 1e-6, **options), fit, releases=releases)
 
 
 FITS = {
     "visits": evaluated("sufficient_statistics"),
+    "visits with a private range": evaluated("sufficient_statistics", releases=2, return_range="private"),
     "visits but the last": evaluated("sufficient_statistics", lag=1),
     "visits, shrunken": evaluated("sufficient_statistics", shrinkage=True),
     "visits of states unlike in weight": evaluated("sufficient_statistics", weights=np.arange(1.0, N_STATES + 1.0)),

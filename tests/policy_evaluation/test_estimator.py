@@ -90,6 +90,7 @@ def test_a_shift_of_all_returns_shifts_the_values(method):
     assert shifted.offset_ == offsets[method]
 
 
+@pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
 def test_the_default_range_is_that_of_rewards_discount_and_horizon():
     for changes, limits in (
         ({"return_range": None, "gamma": 0.5}, (0.0, 2.0)),
@@ -108,6 +109,7 @@ def test_blocks_order_and_threads_change_no_bit(method, features):
     assert np.array_equal(whole.value_, blocks.value_)
 
 
+@pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
 @pytest.mark.parametrize("method", METHODS)
 def test_nothing_but_the_release_depends_on_the_data(method):
     """Two data sets, for lsw with noise of sizes 30 times apart: all else that can be seen of the fits is equal."""
@@ -364,10 +366,30 @@ def test_bad_plans(visited):
 
 
 def test_the_number_of_trajectories_is_not_looked_at_where_it_is_private():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         model = estimator("sufficient_statistics", 0.05, adjacency="add_remove").fit(WALKS[:3])
     assert model.privacy_spent_.adjacency == "add_remove"
+    # Only what was released is spoken of.
+    assert [str(one.message).partition(" at ")[0] for one in caught] == ["as released"]
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_released_visits_that_are_few_warn(adjacency):
+    """All of 1,000 people visit one state of 40 each: that is not known before."""
+    walks = Trajectories(np.arange(1000) % 40, np.full(1000, 0.5), np.arange(1001), 40)
+    with pytest.warns(UtilityWarning, match="as released at .*: mostly noise"):
+        estimator("sufficient_statistics", 1.0, adjacency=adjacency).fit(walks)
+
+
+def test_values_of_lsw_far_beyond_the_range_warn():
+    """One state in eight is hardly ever visited, which sets the noise of all."""
+    rare = Trajectories(np.where(np.arange(8000) % 8 == 7, 6, np.arange(8000) % 8), np.zeros(8000), np.arange(8001), 8)
+    with pytest.warns(UtilityWarning, match="as released at .*: mostly noise"):
+        estimator("lsw", 1.0).fit(rare)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimator("lsw", 1.0).fit(WALKS)
 
 
 def test_pure_privacy_from_sufficient_statistics():

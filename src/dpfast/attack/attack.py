@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeVar, get_args
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from dpfast._arrays import FloatArray
 from dpfast.attack.laws import Law
 from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Privacy
+
+Released = TypeVar("Released")
 
 
 @dataclass(frozen=True)
@@ -152,8 +154,8 @@ def claimed(privacy: Privacy) -> dict[str, Any]:
     return {"epsilon": privacy.epsilon, "delta": privacy.delta, "adjacency": privacy.adjacency}
 
 
-def probe(fit: Callable[[], Release]) -> Release:
-    """Return one release, for the public numbers in its record, without warnings."""
+def probe(fit: Callable[[], Released]) -> Released:
+    """Return what one fit released, for the public numbers in its record, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return fit()

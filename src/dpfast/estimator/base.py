@@ -25,6 +25,7 @@ from dpfast.estimator.persistence import Persistent
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.ledger import Ledger, Release, Reservation
 from dpfast.privacy import Adjacency, Calibration, Privacy, Unit, UnsoundCalibrationWarning, UtilityWarning
+from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.releases.mechanism import Mechanism
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -204,7 +205,7 @@ class PrivateEstimator(Persistent, ABC):
         self._keep({"releases_": releases, "privacy_spent_": privacy} | attributes | dict(columns or {}))
         # What was paid for is kept, also by those who make errors of warnings.
         if caution:
-            warn(caution, UtilityWarning)
+            warn(caution, ReleasedUtilityWarning)
         else:
             self._warn_of_noise(noisy, None, privacy)
         return self
@@ -257,7 +258,7 @@ class PrivateEstimator(Persistent, ABC):
             f"{'as released' if people is None else f'with {people}'} at {privacy}, the prediction is expected to be "
             f"off by {100.0 * min(error, 1.0):.0f}% of the signal: mostly noise, and shrinkage against it. "
             f"{type(self).__name__}.plan says how many are needed.",
-            UtilityWarning,
+            ReleasedUtilityWarning if people is None else UtilityWarning,
         )
         return True
 

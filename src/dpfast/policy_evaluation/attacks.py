@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, GaussianShift, claimed, claims, probe
+from dpfast.attack import Attack, GaussianShift, claimed, claims, probe, shift_law
 from dpfast.attack.turned_rows import Rows, Table, shifted_attack
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.estimator import PolicyEvaluation
@@ -33,6 +33,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     for claim in claims(privacy):
         for tabular in (True, False):
             yield _visit_attack(claim, tabular=tabular)
+        yield _range_attack(claim)
 
 
 def _mean_attack(privacy: Privacy, method: str, calibration: str, features: FloatArray | None = None) -> Attack:
@@ -122,3 +123,60 @@ def _visits(estimator: PolicyEvaluation, table: Table) -> Release:
     walks = Trajectories(states, np.ones(len(states)), np.arange(len(states) + 1), 2)
     released: Release = estimator.fit(walks).releases_[0]
     return released
+
+
+def _range_attack(privacy: Privacy) -> Attack:
+    """Attack a private range and the sums over it: all collect the most or the least there is, so that it stays.
+
+    One person goes from one end of the range, and one state, to the other, or comes. What is seen is the noise of all
+    that was released, in units of its recorded scales; with pure privacy of the counts, whose budget is their own.
+    """
+    estimator = PolicyEvaluation(
+        gamma=_GAMMA,
+        reward_range=(-1.0, 1.0),
+        return_range="private",
+        horizon=1,
+        weights=np.ones(2),
+        **claimed(privacy),
+    )
+    crowd = [(0, -1.0), (0, 1.0)] * 400
+    last = [(1, -1.0)] if privacy.adjacency == "replace_one" else []
+    people = [*crowd, (0, 1.0)], crowd + last
+    walks = [
+        Trajectories([state for state, _ in who], [reward for _, reward in who], np.arange(len(who) + 1), 2)
+        for who in people
+    ]
+    record = probe(lambda: estimator.fit(walks[0]).releases_)
+    names = [
+        (at, name) for at, release in enumerate(record[: 1 if privacy.delta == 0.0 else 2]) for name in release.values
+    ]
+    centres = [_exact_parts(who, record[0].values["sum"].shape[1]) for who in people]
+
+    def parts(vectors: dict[str, FloatArray]) -> tuple[FloatArray, ...]:
+        return tuple(vectors[name] / record[at].scales[name] for at, name in names)
+
+    def seen(neighbour: bool) -> FloatArray:
+        releases = estimator.fit(walks[neighbour]).releases_
+        noise = [
+            (releases[at].values[name].ravel() - centres[neighbour][name]) / releases[at].scales[name]
+            for at, name in names
+        ]
+        return np.concatenate(noise)
+
+    shifts = tuple(there - here for here, there in zip(*map(parts, centres), strict=True))
+    if privacy.delta == 0.0:
+        # A recorded scale is a deviation.
+        law = shift_law("Laplace", shifts, (math.sqrt(0.5),))
+        return Attack.on("counts of people by their returns", record[0], law, seen, estimator)
+    law = shift_law("Gaussian", shifts, (1.0,) * len(shifts))
+    name = f"sums over a private range of returns, Gaussian, {privacy.adjacency}"
+    return Attack(name, privacy, law, seen, (estimator,))
+
+
+def _exact_parts(people: list[tuple[int, float]], n_bins: int) -> dict[str, FloatArray]:
+    """Count visitors of one state each by their return, in the first bin or in the last, and sum what they add."""
+    states, returns = np.array([state for state, _ in people]), np.array([collected for _, collected in people])
+    row = np.zeros(n_bins)
+    row[0], row[-1] = np.sum(returns < 0.0), np.sum(returns > 0.0)
+    sums = np.bincount(states, minlength=2).astype(np.float64), np.bincount(states, returns, minlength=2)
+    return {"sum": np.concatenate([row, row]), "xx": sums[0], "xy": sums[1]}

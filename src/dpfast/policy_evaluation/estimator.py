@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
@@ -16,7 +16,7 @@ from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
-from dpfast.estimator.base import PrivateEstimator, Solved, Summed, warn_of_printed
+from dpfast.estimator.base import Expected, PrivateEstimator, Solved, Summed, warn_of_printed
 from dpfast.estimator.plan import Plan, least
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.mechanism import (
@@ -29,7 +29,8 @@ from dpfast.policy_evaluation.mechanism import (
     usual_ridge,
     visit_moments,
 )
-from dpfast.policy_evaluation.plan import smooth_error, visit_error
+from dpfast.policy_evaluation.plan import released_information, smooth_error, visit_error
+from dpfast.policy_evaluation.private_range import PrivateRange
 from dpfast.privacy import Privacy
 from dpfast.releases.data_dependent import Constants, DataDependentGaussian
 from dpfast.releases.mechanism import Mechanism
@@ -46,7 +47,7 @@ from dpfast.statistics import (
     sufficient_statistics,
 )
 from dpfast.statistics.returns import blocks_of, checked_discount, checked_lag
-from dpfast.statistics.visits import checked_of_states, checked_weights
+from dpfast.statistics.visits import checked_of_states, checked_weights, extreme_counts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,6 +58,8 @@ Method = Literal["sufficient_statistics", "lsw", "lsl"]
 _SIZES = 1e-50, 1e50
 # Beyond, the supplement proves nothing.
 _LARGEST_PRINTED_EPSILON = 5.0
+# Of values in the middle of the range, which noise of half of its width moves; of others more is beyond.
+_BEYOND = 0.2
 _NAMES = {"lsw": "DP-LSW", "lsl": "DP-LSL", "sufficient_statistics": "sums of visits and returns"}
 _NAMES_OF_CONSTANTS = {"sound": "", "paper": ", supplement's constants", "icml": ", conference's constants"}
 
@@ -86,9 +89,10 @@ class PolicyEvaluation(PrivateEstimator):
         Discount, in (0, 1]; 1 needs a horizon.
     features : array_like of shape (n_states, n_features) or callable, optional
         Phi, public; a callable gives the features of one state. Default: one for each state.
-    return_range : tuple of float, optional
+    return_range : tuple of float or "private", optional
         Least and largest discounted return, public; returns beyond are clipped. Default: what `reward_range`, `gamma`
-        and `horizon` allow.
+        and `horizon` allow. "private" finds a range within that one, with a tenth of the budget, and wide enough for a
+        standard deviation more people than are seen ("sufficient_statistics" only; trajectories are read twice).
     reward_range : tuple of float, default (0, 1)
         Least and largest reward, public.
     horizon : int, optional
@@ -140,6 +144,8 @@ class PolicyEvaluation(PrivateEstimator):
     value_std_ : ndarray of shape (n_states,)
         Standard deviation of `value_` from the privacy noise alone (first order), where its law is public: for
         "sufficient_statistics" only.
+    return_range_ : tuple of float
+        The range that was found, where it is private.
     ridge_ : float
         The lambda used; 0 for "lsw" and with shrinkage.
     releases_, privacy_spent_
@@ -166,7 +172,7 @@ class PolicyEvaluation(PrivateEstimator):
     _: KW_ONLY
     gamma: float
     features: ArrayLike | Callable[[Any], ArrayLike] | None = None
-    return_range: tuple[float, float] | None = None
+    return_range: tuple[float, float] | Literal["private"] | None = None
     reward_range: tuple[float, float] = (0, 1)
     horizon: int | None = None
     lag: int | None = None
@@ -186,7 +192,8 @@ class PolicyEvaluation(PrivateEstimator):
         Parameters
         ----------
         trajectories : Trajectories, or iterable of Trajectories
-            Blocks, as of `Trajectories.iter_parquet`, are read one at a time.
+            Blocks, as of `Trajectories.iter_parquet`, are read one at a time; for a private range twice, so that they
+            must be in a sequence.
         y : None
             Ignored; here for pipelines.
 
@@ -204,7 +211,7 @@ class PolicyEvaluation(PrivateEstimator):
         -----
         UtilityWarning
             If the public number of trajectories says that the answer will be mostly noise, however often each state is
-            visited.
+            visited; or if what was released says so: too few visits, or values far beyond the range of returns.
         UnsoundCalibrationWarning
             If printed constants miss their claim.
         """
@@ -323,6 +330,8 @@ class PolicyEvaluation(PrivateEstimator):
             raise ValueError("shrinkage goes with method='sufficient_statistics' without features and ridge")
         if shrunk and self.block_bounds is not None:
             raise ValueError("shrinkage and block_bounds exclude each other")
+        if self._range_is_private and self.method != "sufficient_statistics":
+            raise ValueError("return_range='private' goes with method='sufficient_statistics'")
         if self.method == "sufficient_statistics":
             if self.calibration != "sound":
                 raise ValueError(f"calibration must be 'sound' with method={self.method!r}, which no paper prints")
@@ -366,8 +375,15 @@ class PolicyEvaluation(PrivateEstimator):
         usual = self.method == "sufficient_statistics" and math.isfinite(self.epsilon)
         return usual_lag(self.gamma, self.horizon, self.epsilon) if usual else 0
 
+    @property
+    def _range_is_private(self) -> bool:
+        return (
+            isinstance(self.return_range, str) and check.choice("return_range", self.return_range, ("private",)) != ""
+        )
+
     def _grid(self) -> ReturnGrid:
-        limits = self.return_range
+        """Return the grid of the declared range, within which a private one lies."""
+        limits = None if self._range_is_private else self.return_range
         if limits is None:
             limits = return_range(self.reward_range, self.gamma, self.horizon)
         return ReturnGrid.for_range(*check.limits("return_range", limits))
@@ -405,6 +421,8 @@ class PolicyEvaluation(PrivateEstimator):
 
     def _mechanism(self, problem: Problem, privacy: Privacy, m: int) -> Mechanism:
         """Calibrate for m trajectories; noise of public size is the same for all numbers of them."""
+        if self._range_is_private:
+            return PrivateRange.calibrate(privacy, problem)
         if self.method == "sufficient_statistics":
             return visit_moments(problem, privacy)
         return DataDependentGaussian.calibrate(privacy, self._statistic(problem, privacy, m), self.calibration)
@@ -417,13 +435,17 @@ class PolicyEvaluation(PrivateEstimator):
         return RidgeFit(problem, m, ridge, printed)
 
     def _error(self, mechanism: Any, problem: Problem, m: int, visited: float | None) -> float:
+        if isinstance(mechanism, PrivateRange):
+            mechanism = mechanism.widest()
         if isinstance(mechanism, JointMoments):
-            return visit_error(mechanism, problem, m, visited)
+            return visit_error(mechanism, problem, problem.information(m, visited))
         return smooth_error(mechanism, visited)
 
     def _sum(self, privacy: Privacy, source: noise.BitSource, trajectories: Any) -> Summed:
         public, data = self._opened(trajectories)
         problem, limits = public.problem, (public.problem.grid.low, public.problem.grid.high)
+        if self._range_is_private:
+            return self._counted(privacy, trajectories, public)
         sums: SufficientStatistics | FirstVisitReturns
         if self.method == "sufficient_statistics":
             mechanism = self._mechanism(problem, privacy, 1)
@@ -434,25 +456,72 @@ class PolicyEvaluation(PrivateEstimator):
             options: dict[str, Any] = {"horizon": self.horizon, "lag": problem.lag, "n_threads": self.n_threads}
             sums = first_visit_returns(data, self.gamma, return_range=limits, **options)
             mechanism = self._mechanism(problem, privacy, sums.n_trajectories)
+        expected = None
         if self.adjacency == "replace_one":
             error = self._error(mechanism, problem, sums.n_trajectories, 1.0)
-            self._warn_of_noise(error, f"{sums.n_trajectories} trajectories", privacy)
-        return Summed(mechanism, sums, public)
+            expected = Expected(error, f"{sums.n_trajectories} trajectories")
+        return Summed(mechanism, sums, public, expected)
+
+    def _counted(self, privacy: Privacy, trajectories: Any, public: _Public) -> Summed:
+        """Count people by their returns; their sums are taken once the range is released."""
+        if iter(trajectories) is trajectories:
+            raise TypeError("trajectories must be in a sequence with return_range='private', which reads them twice")
+        mechanism, problem = PrivateRange.calibrate(privacy, public.problem), public.problem
+        # Refuse what is known to fail before anything is released.
+        mechanism.widest()
+        steps: dict[str, Any] = {"horizon": self.horizon, "lag": problem.lag}
+        counts = extreme_counts(trajectories, self.gamma, problem.grid, mechanism.edges, **steps)
+
+        def sums(narrow: Problem) -> SufficientStatistics:
+            return sufficient_statistics(trajectories, self.gamma, **narrow.visits(), n_threads=self.n_threads)
+
+        return Summed(mechanism, (counts, sums), public)
 
     def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
         problem = summed.public.problem
-        return super()._release(summed, source.bound(float(self.gamma), problem.features, problem.weights))
+        source = source.bound(float(self.gamma), problem.features, problem.weights)
+        if not isinstance(summed.mechanism, PrivateRange):
+            return super()._release(summed, source)
+        counts, sums = summed.statistic
+        found = summed.mechanism.release(counts, source, f"{self._release_name}: range of returns")
+        narrow, moments = summed.mechanism.narrowed(found)
+        return found, moments.release(sums(narrow), source, self._release_name)
 
     def _solve(self, mechanism: Any, releases: tuple[Release, ...], public: _Public) -> dict[str, Any]:
-        problem, (release,) = public.problem, releases
+        extra: dict[str, Any] = {}
+        if isinstance(mechanism, PrivateRange):
+            narrow, mechanism = mechanism.narrowed(releases[0])
+            public = public._replace(problem=narrow)
+            extra["return_range_"] = narrow.grid.low, narrow.grid.high
+        problem, release = public.problem, releases[-1]
         if isinstance(mechanism, JointMoments):
             penalty = None if self.ridge is None else 0.5 * self.ridge
             solution = solve(release, mechanism.noise, problem, penalty, self.shrinkage)
             fitted = _attributes(public, solution.coef, solution.offset, 2.0 * solution.ridge)
-            return fitted | {"value_std_": solution.value_std}
+            return fitted | {"value_std_": solution.value_std} | extra
         statistic = mechanism.statistic
         coef = statistic.coefficients(release.values["coordinates"])
-        return _attributes(public, coef, statistic.offset, statistic.ridge)
+        fitted = _attributes(public, coef, statistic.offset, statistic.ridge)
+        return fitted
+
+    def _released_error(self, mechanism: Any, releases: tuple[Release, ...], attributes: Mapping[str, Any]) -> float:
+        """Tell the error by released visits, or by how far released values are beyond the range of returns.
+
+        The noise of the latter has a private size, so that they come without standard deviations to tell it by: where
+        it is half of the range's width, `_BEYOND` of that is beyond, in root mean square, or more.
+        """
+        if isinstance(mechanism, PrivateRange):
+            problem, moments = mechanism.narrowed(releases[0])
+            return visit_error(moments, problem, released_information(releases[1], moments))
+        if isinstance(mechanism, JointMoments):
+            states = attributes["_states"]
+            problem = self._problem(len(attributes["value_"]), None if states is None else StateEncoder(states))
+            return visit_error(mechanism, problem, released_information(releases[0], mechanism))
+        problem = mechanism.statistic.problem
+        values, grid = problem.values(attributes["coef_"]) + attributes["offset_"], problem.grid
+        beyond = np.abs(values - np.clip(values, grid.low, grid.high)) / grid.width
+        weighted = math.sqrt(float(problem.weights @ beyond**2) / float(problem.weights.sum()))
+        return 0.5 * weighted / _BEYOND
 
     def _fit_without_noise(self, trajectories: Any) -> Solved:
         public, data = self._opened(trajectories)
@@ -474,6 +543,8 @@ class PolicyEvaluation(PrivateEstimator):
             raise ValueError("there must be as many states as values")
         check.real("offset_", self.offset_)
         check.nonnegative("ridge_", self.ridge_)
+        if hasattr(self, "return_range_"):
+            check.limits("return_range_", self.return_range_)
 
 
 def _attributes(

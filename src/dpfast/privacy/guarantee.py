@@ -24,6 +24,10 @@ class UtilityWarning(UserWarning):
     """Public sizes alone say that the answer will be mostly noise."""
 
 
+class ReleasedUtilityWarning(UtilityWarning):
+    """What was released says that the answer will be mostly noise: computed from that, it tells nothing else."""
+
+
 #: What a ledger's sums may be above its budget, and calibrations aim below their target, relative.
 SLACK = 2.0**-40
 

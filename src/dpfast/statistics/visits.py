@@ -201,6 +201,33 @@ def sufficient_statistics(
     return SufficientStatistics(*sums.exact(), n_trajectories, sums.origin, sums.public)
 
 
+@quiet
+def extreme_counts(
+    trajectories: Trajectories | Iterable[Trajectories],
+    gamma: float,
+    grid: ReturnGrid,
+    edges: IntArray,
+    *,
+    horizon: int | None = None,
+    lag: int = 0,
+) -> FixedPoint:
+    """Count trajectories by their largest and by their least first-visit return that counts. **Not private**.
+
+    Exact, (2, n_bins): a trajectory is in one bin of each, from ``edges[i]`` up to below ``edges[i + 1]`` in units of
+    the grid. Every trajectory counts, as its first step is a visit.
+    """
+    gamma, horizon = checked_discount(gamma, horizon)
+    lag = checked_lag(lag, horizon)
+    counts = np.zeros((2, len(edges) - 1), np.int64)
+    for block in blocks_of(trajectories):
+        for _, units, ends in _chunks(block, gamma, horizon, lag, grid, _STEPS_PER_CHUNK):
+            starts = np.concatenate([[0], ends[:-1]])
+            for histogram, extreme in zip(counts, (np.maximum, np.minimum), strict=True):
+                found = np.searchsorted(edges[1:-1], extreme.reduceat(units, starts), side="right")
+                histogram += np.bincount(found, minlength=len(histogram))
+    return FixedPoint(np.zeros_like(counts), counts.astype(np.uint64), 0)
+
+
 def visit_bounds(n_states: int, **options: Any) -> VisitBounds:
     """Return what one trajectory may add, before any is read; options are those of `sufficient_statistics`."""
     return _Scheme.checked(**options).sums(n_states).public

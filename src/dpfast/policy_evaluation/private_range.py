@@ -1,0 +1,132 @@
+"""A range of returns within the budget: people are counted by their returns, then sums are taken over a narrower range.
+
+The range that rewards, discount and horizon allow may be far wider than the one that returns are in, and noise is in
+proportion to it. So, with a part of the budget (`_SHARE`), every person is counted once by the largest and once by the
+least of their first-visit returns that count, in public bins: half-octaves about 0, within the declared range, so that
+any scale of returns is met to within a factor of sqrt(2). A person is in one bin of each of two histograms: replaced,
+they leave two bins and enter two others, and the counts move by 2 (by sqrt(2) if they come or go), which is what
+`dpfast.releases.noisy_sum` calibrates for. The sums are then released with the rest of the budget, clipped to a range
+that is a function of the released counts and public numbers (`narrowest`): their noise is that of a declared range.
+
+Clipping moves the sum of a state by no more than the people beyond the range, each by as much as they are beyond. How
+many of these visit the state is not known: it is taken to be as many as visit a state on average, by the same guess as
+plans (half of what the horizon allows). Tails are read one standard deviation of their noise up: a tail that cannot be
+seen for noise is taken to be there, and noise alone hardly ever makes the range too narrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast._arrays import FloatArray
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.half_octaves import HalfOctaves
+from dpfast.ledger import Release
+from dpfast.noise import BitSource
+from dpfast.policy_evaluation.mechanism import Problem, visit_moments
+from dpfast.privacy import Privacy, parts_of
+from dpfast.releases.moments import JointMoments
+from dpfast.releases.noisy_sum import NoisySum
+from dpfast.statistics import ReturnGrid
+
+# Of mu squared, or of epsilon where delta is 0.
+_SHARE = 0.1
+# Half-octaves that are told apart below the declared range's larger end.
+_HALF_OCTAVES = 24
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateRange:
+    """The mechanism: noise for the counts of people, and what follows for the sums."""
+
+    privacy: Privacy
+    #: With the range that is declared.
+    problem: Problem
+    counts: NoisySum
+    #: Of the sums.
+    rest: Privacy
+    #: Ends of the bins, in units of the declared range's grid.
+    edges: NDArray[np.int64]
+    guaranteed: bool = True
+
+    @classmethod
+    def calibrate(cls, privacy: Privacy, problem: Problem) -> Self:
+        """Split the budget between counts and sums."""
+        first, rest = parts_of(privacy, [_SHARE, 1.0 - _SHARE])
+        edges = bin_edges(problem.grid)
+        return cls(privacy, problem, NoisySum.of_counts(first, 2, len(edges) - 1), rest, edges)
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Standard deviation of the noise in a count."""
+        return self.counts.scales
+
+    def release(self, statistic: FixedPoint, source: BitSource, name: str) -> Release:
+        """Add noise to the counts of people by their largest and by their least return."""
+        return self.counts.release(statistic, source, name)
+
+    def widest(self) -> JointMoments:
+        """Noise of the sums where all of the declared range is needed."""
+        return visit_moments(self.problem, self.rest)
+
+    def narrowed(self, release: Release) -> tuple[Problem, JointMoments]:
+        """Return the problem with the range that the released counts show, and the noise of its sums."""
+        values = release.values["sum"]
+        grid, problem = self.problem.grid, self.problem
+        a_return = float(np.mean(problem.weights * np.sqrt(problem.squared_features)))
+        noise = self.widest().scales["xy"] / a_return
+        visited = 0.5 * problem.most_visited / problem.n_states
+        ends = grid.low + np.ldexp(self.edges.astype(np.float64), -grid.exponent)
+        low, high = narrowest(values[0], values[1], self.counts.deviation, ends, noise, visited)
+        narrow = replace(problem, grid=ReturnGrid.for_range(low, min(high, grid.high)))
+        return narrow, visit_moments(narrow, self.rest)
+
+
+def bin_edges(grid: ReturnGrid) -> NDArray[np.int64]:
+    """Return the ends of the bins, from 0 to the largest unit: half-octaves about 0 as far as they are in the range."""
+    last = math.ceil(2.0 * math.log2(max(abs(grid.low), abs(grid.high))))
+    last = min(max(last, _HALF_OCTAVES - 800), 800)
+    low, high = HalfOctaves(last - _HALF_OCTAVES, last).limits()
+    points = np.unique(np.concatenate([low, high]))
+    inside = points[(points > grid.low) & (points < grid.top)]
+    units = np.rint(np.ldexp(inside - grid.low, grid.exponent)).astype(np.int64)
+    return np.unique(np.concatenate([[0], np.clip(units, 0, grid.largest), [grid.largest]]))
+
+
+def narrowest(
+    largest: FloatArray, least: FloatArray, deviation: float, ends: FloatArray, noise: float, visited: float
+) -> tuple[float, float]:
+    """Return the range, from one end of a bin to another, with the least error in the sum of a state.
+
+    Parameters
+    ----------
+    largest, least : ndarray (n_bins,)
+        Released counts of people by their largest and by their least return.
+    deviation : float
+        Of the noise in a count.
+    ends : ndarray (n_bins + 1,)
+        Of the bins.
+    noise : float
+        Standard deviation of the noise in the sum of a state, with the whole range.
+    visited : float
+        Share of people who visit a state.
+    """
+    middles, n_bins = 0.5 * (ends[1:] + ends[:-1]), len(largest)
+    above = [_tail(largest[k:], middles[k:] - ends[k], deviation) for k in range(n_bins + 1)]
+    below = [_tail(least[:k], ends[k] - middles[:k], deviation) for k in range(n_bins + 1)]
+    bias = visited * np.hypot(np.array(below)[:, np.newaxis], np.array(above))
+    widths = ends - ends[:, np.newaxis]
+    error = np.where(widths > 0.0, np.hypot(noise * widths / (ends[-1] - ends[0]), bias), math.inf)
+    low, high = np.unravel_index(int(np.argmin(error)), error.shape)
+    return float(ends[low]), float(ends[high])
+
+
+def _tail(counts: FloatArray, beyond: FloatArray, deviation: float) -> float:
+    """Return by how much people are beyond an end in all, one standard deviation of the noise up."""
+    return max(float(counts @ beyond), 0.0) + deviation * float(np.linalg.norm(beyond))
