@@ -721,8 +721,7 @@ def test_the_default_is_accurate(n, n_pre, bar, panels):
     ("parameters", "gain"),
     [
         ({"nonnegative": True}, 1.1),
-        ({"center": "target"}, 1.5),
-        ({"center": "target", "row_bound": (0.5, 0.5)}, 1.5),
+        ({"center": "private"}, 1.2),
     ],
     ids=str,
 )
@@ -780,13 +779,41 @@ def test_intervals_cover(case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "least"), [(1000, 0.88), (10_000, 0.78)])
-def test_intervals_widen_where_factors_hide_in_the_noise(n, least):
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("row_bound", ["private", None])
+@pytest.mark.parametrize("n", [100, 300, 1000, 10_000])
+def test_intervals_cover_whatever_stands_out_of_the_noise(n, row_bound):
+    """With 300 donors of any length, where the largest eigenvalue stands out by luck, it was 0.70."""
+    hits, widths = [], []
+    for seed in range(150):
+        donors, target, _ = synthetic_control_panel(n, 10, seed=seed)
+        fitted = model(random_state=seed, row_bound=row_bound).fit(donors, 10)
+        low, high = fitted.interval(target[:10], 0.9)
+        exact = without_noise(fitted, donors, target[:10])
+        hits.append((low <= exact) & (exact <= high))
+        widths.append(high - low)
+    assert 0.86 <= np.mean(hits) <= 0.95
+    assert np.median(widths) < 1.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "row_bound", "least"),
+    [
+        (100, "private", 0.87),
+        (300, "private", 0.87),
+        (1000, "private", 0.87),
+        (10_000, "private", 0.87),
+        (1000, None, 0.86),
+        (10_000, None, 0.75),
+    ],
+)
+def test_intervals_widen_where_factors_hide_in_the_noise(n, row_bound, least):
     """Without it 0.76 and 0.38 are covered: what hides is bounded, unless the target does not show it."""
     hits = []
     for seed in range(150):
         donors, target = three_factors(n, 10, seed)
-        fitted = model(random_state=seed).fit(donors, 10)
+        fitted = model(random_state=seed, row_bound=row_bound).fit(donors, 10)
         low, high = fitted.interval(target[:10], 0.9)
         exact = without_noise(fitted, donors, target[:10])
         hits.append((low <= exact) & (exact <= high))

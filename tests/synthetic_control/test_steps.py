@@ -155,6 +155,17 @@ def test_rows_beyond_their_norms_are_scaled_by_one_factor():
     assert np.trace(sums.xx) == pytest.approx(0.25, rel=1e-5)
 
 
+def test_nothing_shrinks_towards_what_happened_to_the_target():
+    """Summed about the target's own path, moments are brought back: its effect is not that of its own outcomes."""
+    donors, target, signal = synthetic_control_panel(3000, 10, seed=0)
+    changed = target + np.r_[np.zeros(10), [0.5, 0.5, 0.5]]
+    for own in (target, changed):
+        for epsilon in (1e6, math.inf):
+            fit = SyntheticControl(epsilon, 1e-6, center="target", random_state=0).fit(donors, 10, own)
+            np.testing.assert_allclose(fit.predict(own[:10]), signal[10:], atol=0.05)
+            assert np.all(fit.center_ == 0.0)
+
+
 def test_typical_lengths_are_read_off_noisy_counts():
     bins = HalfOctaves(-40, 0)
     sizes = np.exp2(np.random.default_rng(0).normal(-6.0, 1.0, 2001))

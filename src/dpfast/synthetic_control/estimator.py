@@ -117,8 +117,10 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         Declares that outcomes are at least 0 (with a single `bound`), which lowers the noise; others are clipped.
     center : float, array of shape (n_periods,), "target" or "private", optional
         A path in input units about which donors are summed, and towards which predictions shrink: the nearer donors are
-        to it, the less noise is needed. A public one, the target's own among them, costs nothing; "private" is the
-        donors' mean, released first for a tenth of mu^2 (a fifth of epsilon where delta is 0).
+        to it, the less noise is needed. A public one costs nothing; it must not hold what happened to the target after
+        the intervention. That is for "target", its own path, about which donors are summed while predictions shrink
+        towards the middle of the range. "private" is the donors' mean, released first for a tenth of mu^2 (a fifth of
+        epsilon where delta is 0).
     basis : int or array of shape (n_pre, n_features), optional
         Public paths, in whose span the outcomes before the intervention are looked at: orthonormal columns, or so many
         polynomials of lowest degree. Fewer features bring less noise.
@@ -163,6 +165,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
     ----------
     .. [1] Rho, S., Cummings, R., Misra, V. (2023). Differentially Private Synthetic Control. AISTATS. Section 4.2.
     .. [2] Amjad, M., Shah, D., Shen, D. (2018). Robust Synthetic Control. JMLR 19, Algorithm 1.
+    .. [3] Fieller, E. C. (1954). Some problems in interval estimation. Journal of the Royal Statistical Society B 16.
 
     Examples
     --------
@@ -384,10 +387,11 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         the target, the shrinkage of the ridge.
 
         Where lambda/2 is below `noise_floor_`, the prediction without noise may rest on directions of the panel that
-        are hidden in the noise. A target that visibly has a part there (more than chance, and 2% of its length, which
-        may be noise of its own) gets wider limits, by the most that this part may add if what hides is no larger
-        after the intervention than before. A weaker part is not seen, and not covered; at a ridge of twice that floor
-        or more nothing hides.
+        are hidden in the noise. Where none stands clearly out, limits are those of a ratio whose denominator may be
+        noise [3]_. A target that visibly has a part in hidden directions (more than chance, and 2% of its length, which
+        may be noise of its own) gets wider limits, by what such a ratio says of this part, and by the most that it may
+        add if what hides is no larger after the intervention than before. A weaker part is not seen, and not covered;
+        at a ridge of twice that floor or more nothing hides.
 
         With "output" they cover at least `level`: how far the noise in the weights reaches depends on the donors'
         later outcomes, which are private and taken to be at the ends of the range. They are not offered for
@@ -595,7 +599,9 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         if not isinstance(self.center, str) or self.center != "private":
             center = self._center_path(len(public.periods), public.target)
         bound = None if repeatedly and isinstance(self.row_bound, str) else self.row_bound
-        return DonorSteps(privacy, rows, center, bound, public.n_donors)
+        # Towards what happened to the target nothing may shrink: its effect would.
+        restored = isinstance(self.center, str) and self.center == "target"
+        return DonorSteps(privacy, rows, center, bound, public.n_donors, restored)
 
     def _algorithm(self, privacy: Privacy, n_donors: int, n_post: int, target: FloatArray) -> DonorMechanism:
         """Calibrate "output" or "objective" from public numbers; the target is in mapped units."""
@@ -703,7 +709,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         about: float | FloatArray = self._range()[0] if np.any(missing) else 0.0
         if isinstance(self.center, str) and self.center == "private":
             about = about + np.nanmean(donors - about, axis=0)
-        elif self.center is not None:
+        elif self.center is not None and not isinstance(self.center, str):
             about = self._public_center(len(public.periods), public.target)
         center = np.zeros(donors.shape[1]) + about
         pre, post = np.split(donors - center, [public.n_pre], axis=1)

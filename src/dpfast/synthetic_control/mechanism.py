@@ -121,11 +121,16 @@ class DonorRows:
         pre, post = (math.nextafter(float(np.linalg.norm(part)), math.inf) for part in np.split(farthest, [self.n_pre]))
         return replace(self, center=center, bound_pre=min(self.bound_pre, pre), bound_post=min(self.bound_post, post))
 
-    def ways(self, center: FloatArray | None, declared: tuple[float, float] | None) -> list[Self]:
-        """Return all ways to sum the donors that what is declared allows: `declared` norms are about the centre."""
+    def ways(
+        self, center: FloatArray | None, declared: tuple[float, float] | None, *, restored: bool = False
+    ) -> list[Self]:
+        """Return all ways to sum the donors that what is declared allows: `declared` norms are about the centre.
+
+        About a centre that is `restored` they are brought back to the origin.
+        """
         given = (math.inf, math.inf) if declared is None else (float(declared[0]), float(declared[1]))
         if center is not None:
-            return [replace(self, bound_pre=given[0], bound_post=given[1]).about(center)]
+            return [replace(self, bound_pre=given[0], bound_post=given[1], restored=restored).about(center)]
         # Rounded up: a row in the box must not be scaled.
         longest = (math.nextafter(math.sqrt(length), math.inf) for length in (self.n_pre, self.n_post))
         pre, post = map(min, given, longest)
@@ -174,7 +179,10 @@ class DonorRows:
         if self.restored:
             assert self.center is not None
             pre, post = (float(np.sum(part**2)) for part in np.split(self.center, [self.n_pre]))
-            costs |= {"x": 2.0 * pre, "y": self.n_pre * pre, "n": self.n_pre * pre * post / (4.0 * self.n_post)}
+            # A target on the centre's own path has no other cost: keep the weights of blocks above zero.
+            squared = max(pre, 1e-6 * self.n_pre)
+            costs |= {"x": 2.0 * squared, "y": self.n_pre * squared}
+            costs["n"] = self.n_pre * squared * max(post / self.n_post, 1e-6) / 4.0
         return costs
 
 

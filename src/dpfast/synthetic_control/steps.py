@@ -59,6 +59,8 @@ class DonorSteps:
     row_bound: Bounds | Literal["private"] | None
     #: Where it is public.
     n_donors: int | None
+    #: Whether moments are brought back from the centre to the origin, where it must not be shrunk towards.
+    restored: bool = False
 
     @cached_property
     def parts(self) -> dict[str, Privacy]:
@@ -142,7 +144,7 @@ class DonorSteps:
         # The edge above the bin of such a length.
         size = math.sqrt(2.0 * min(spread, 1.0))
         bounds = size * rows.bound_pre, size * rows.bound_post
-        return CrossSection.calibrate(self.parts["moments"], *self.rows.ways(rows.center, bounds))
+        return CrossSection.calibrate(self.parts["moments"], *self._ways(rows.center, bounds))
 
     def path_error(self, n: int) -> float:
         """Return the standard deviation of an entry of the released mean path of `n` donors."""
@@ -155,11 +157,14 @@ class DonorSteps:
             n, (pre, post) = self._number(released), released["lengths"].values["sum"]
             bins = length_bins(rows)
             bounds = typical_length(pre, bins, rows.bound_pre, n), typical_length(post, bins, rows.bound_post, n)
-        return CrossSection.calibrate(self.parts["moments"], *self.rows.ways(center, bounds))
+        return CrossSection.calibrate(self.parts["moments"], *self._ways(center, bounds))
 
     def _unbounded(self, released: Mapping[str, Release]) -> DonorRows:
         """Return the rows whose lengths are counted, with the most that these can be."""
-        return self.rows.ways(self._center(released), None)[0]
+        return self._ways(self._center(released), None)[0]
+
+    def _ways(self, center: FloatArray | None, bounds: Bounds | None) -> list[DonorRows]:
+        return self.rows.ways(center, bounds, restored=self.restored)
 
     def _center(self, released: Mapping[str, Release]) -> FloatArray | None:
         if not isinstance(self.center, str):
