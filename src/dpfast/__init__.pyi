@@ -11,6 +11,9 @@ from dpfast.policy_evaluation import PolicyEvaluation as PolicyEvaluation
 from dpfast.privacy import Privacy as Privacy
 from dpfast.privacy import UnsoundCalibrationWarning as UnsoundCalibrationWarning
 from dpfast.privacy import UtilityWarning as UtilityWarning
+from dpfast.scaling import PrivateStandardScaler as PrivateStandardScaler
+from dpfast.scaling.bounds import PrivateBounds as PrivateBounds
+from dpfast.scaling.bounds import private_bounds as private_bounds
 from dpfast.solvers import Box as Box
 from dpfast.solvers import L1Ball as L1Ball
 from dpfast.solvers import L2Ball as L2Ball

@@ -14,8 +14,10 @@ from dpfast import (
     Privacy,
     SparseRegression,
     UtilityWarning,
+    private_bounds,
 )
 from dpfast.privacy import compose_mu, gaussian_mu
+from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers import L2Ball
 from dpfast.statistics import gram
 
@@ -78,7 +80,7 @@ def test_before_releases_that_are_not_gaussian_epsilons_add():
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_what_follows_is_the_fit_with_the_bounds_that_were_found(adjacency):
     x, y = unit_table(2000)
-    options = {"adjacency": adjacency, "random_state": 3}
+    options = {"adjacency": adjacency, "random_state": 3, "refine": 0}
     model = MultiOutcomeRidge(1.0, 1e-6, **PRIVATE, **options).fit(x, y)
     rest = model.releases_[1].privacy
     given = MultiOutcomeRidge(rest.epsilon, rest.delta, bound_x=model.bound_x_, bound_y=model.bound_y_, **options).fit(
@@ -175,3 +177,19 @@ def test_no_table_raises_for_what_is_found_of_it(name, adjacency, delta):
             else:
                 model = ObjectivePerturbationRegressor(**common, constraint=L2Ball(1.0), fit_intercept=True)
             assert np.isfinite(model.fit(rows, rows[:, 0]).coef_).all()
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_the_number_of_people_is_used_where_it_is_public_only(adjacency, monkeypatch):
+    told, found = [], NoisySizes.found
+
+    def listening(mechanism, release, people, **options):
+        told.append(people)
+        return found(mechanism, release, people, **options)
+
+    monkeypatch.setattr(NoisySizes, "found", listening)
+    x, y = unit_table(2000)
+    MultiOutcomeRidge(1.0, 1e-6, **PRIVATE, adjacency=adjacency).fit(x, y)
+    MultiOutcomeRidge(1.0, 1e-6, **PRIVATE, adjacency=adjacency).fit(x, y, groups=np.arange(2000) // 2, max_rows=2)
+    private_bounds(x, epsilon=1.0, adjacency=adjacency)
+    assert told == ([2000, 1000, 2000] if adjacency == "replace_one" else [None] * 3)

@@ -90,7 +90,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     given = Minimised("loss by functions", regressor, _callable_slope, {"bound_y": 20.0}, outcome=20.0)
     bounded: dict[str, Any] = {"bound_x": "private", "loss": "hinge", "classes": [-1, 1]}
     yield from counts_attacks(
-        "classification", partial(classifier, **bounded), Sizes(rows=True), privacy, outcomes=(1, -1)
+        "classification", partial(classifier, **bounded), Sizes(rows=True), privacy, outcomes=(1, -1), delta=True
     )
     for claim in claims(privacy):
         for one in losses:

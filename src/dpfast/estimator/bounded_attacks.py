@@ -16,13 +16,20 @@ from dpfast.statistics.sizes import Sizes, size_counts
 
 
 def counts_attacks(
-    what: str, new: Callable[..., Any], sizes: Sizes, privacy: Privacy, *, outcomes: tuple[Any, Any] = (0.5, 3.0)
+    what: str,
+    new: Callable[..., Any],
+    sizes: Sizes,
+    privacy: Privacy,
+    *,
+    outcomes: tuple[Any, Any] = (0.5, 3.0),
+    delta: bool | None = None,
 ) -> Iterator[Attack]:
     """Attack the counts that an estimator finds bounds by, under every claim.
 
-    ``new(**claim)`` returns it; the person has the first outcome, or the second in their place.
+    ``new(**claim)`` returns it; the person has the first outcome, or the second in their place; `delta` is that of
+    `claims`.
     """
-    for claim in claims(privacy):
+    for claim in claims(privacy, delta=delta):
         people = [(np.full(2, size), outcome) for size, outcome in zip((0.5, 3.0), outcomes, strict=True)]
         chosen = [people[:1], people[1:]] if claim.adjacency == "replace_one" else [people, people[:1]]
         tables = [(np.array([x for x, _ in rows]), np.array([y for _, y in rows])) for rows in chosen]

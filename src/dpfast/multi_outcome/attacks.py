@@ -55,10 +55,10 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     for claim in claims(privacy):
         for way in ways:
             yield _attack(way, claim)
-    bounds: dict[str, Any] = {"bound_x": "private", "bound_y": "private"}
+    bounds: dict[str, Any] = {"bound_x": "private", "bound_y": "private", "refine": 0}
     sizes = Sizes(rows=True, outcomes=True)
     yield from counts_attacks("rows and outcomes", partial(MultiOutcomeRidge, **bounds), sizes, privacy)
-    box: dict[str, Any] = {"bound_x": None, "bound_y": 1.0, "box_x": "private"}
+    box: dict[str, Any] = {"bound_x": None, "bound_y": 1.0, "box_x": "private", "refine": 0}
     yield from counts_attacks("entries", partial(MultiOutcomeRidge, **box), Sizes(entries=True), privacy)
     projected = {"mechanism": "projection", "public_labels": True}
     for claim in claims(privacy, delta=False):

@@ -29,7 +29,7 @@ from dpfast.estimator.feature_names import columns_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcomes
 from dpfast.ledger import Release
-from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, check_box, clip_to_box, row_frames
+from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, clip_to_box, row_frames
 from dpfast.multi_outcome.plan import planned
 from dpfast.privacy import Composition, Privacy, gaussian_mu
 from dpfast.releases.moments import exact_moments, noisy_moments
@@ -38,7 +38,7 @@ from dpfast.solvers import refining
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import RidgeSolution, ridge_from_moments, ridge_of_each_outcome
 from dpfast.statistics import Gram, gram, sampled_gram
-from dpfast.statistics.rows import shortened
+from dpfast.statistics.rows import check_box, shortened
 
 
 class _Given(NamedTuple):

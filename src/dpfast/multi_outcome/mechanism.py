@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
 from dpfast.privacy import Adjacency, Composition, Privacy
@@ -20,7 +18,7 @@ from dpfast.releases.moments import DeclaredPeople, FramedMoments, JointMoments
 from dpfast.releases.refined_moments import RefinedMoments
 from dpfast.solvers.refining import Schedule
 from dpfast.statistics import rounded_bound
-from dpfast.statistics.rows import RowMap, centred, scaled
+from dpfast.statistics.rows import RowMap, centred, check_box, limits_of, scaled
 
 NONNEGATIVE = RowMap(np.zeros(1), np.full(1, np.inf))
 
@@ -179,7 +177,7 @@ def row_frames(
     largest = math.inf if bound is None else bound
     if box is None:
         return [Frame(NONNEGATIVE if nonnegative else None, largest, nonnegative, sums)]
-    low, high = (_broadcast(side, features) for side in check_box(box))
+    low, high = limits_of(box, features)
     if nonnegative:
         low, high = np.maximum(low, 0.0), np.maximum(high, 0.0)
     if not np.any(low) and not np.any(high):
@@ -213,24 +211,3 @@ def _costs(features: int, outcomes: int, radius: float, bound_y: float, signal: 
         "y": outcomes * spread,
         "n": bound_y**2 * spread,
     }
-
-
-def check_box(box: object) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the declared limits as two arrays of numbers, finite and in order."""
-    if not isinstance(box, tuple | list) or len(box) != 2:
-        raise TypeError(f"box_x must be a pair (low, high), got {type(box).__name__}")
-    low, high = (np.asarray(side) for side in box)
-    for name, side in (("low", low), ("high", high)):
-        if side.dtype.kind not in "iuf" or side.ndim > 1 or not np.all(np.isfinite(side)):
-            raise ValueError(f"box_x's {name} must be a finite number or a one-dimensional array of them")
-    if not {low.size, high.size} <= {1, max(low.size, high.size)}:
-        raise ValueError(f"box_x's low and high must have one length, got {low.size} and {high.size}")
-    if not np.all(low <= high) or not np.any(low < high):
-        raise ValueError("box_x's low must be at most its high everywhere, and below it somewhere")
-    return low, high
-
-
-def _broadcast(side: NDArray[Any], features: int) -> FloatArray:
-    if side.ndim == 1 and len(side) != features:
-        raise ValueError(f"box_x must hold one entry for each of {features} features, got {len(side)}")
-    return np.broadcast_to(side, (features,)).astype(np.float64)

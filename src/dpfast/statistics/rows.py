@@ -15,9 +15,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
 from dpfast.kernels import row_maps
@@ -110,6 +111,33 @@ def _map_ranges(kernel: row_maps.RowMapKernel, rows: Rows, out: FloatArray, rang
     for start, stop in ranges:
         all_finite &= kernel.map_rows(rows, out, start, stop)
     return all_finite
+
+
+def check_box(box: object) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the declared limits as two arrays of numbers, finite and in order."""
+    if not isinstance(box, tuple | list) or len(box) != 2:
+        raise TypeError(f"box_x must be a pair (low, high), got {type(box).__name__}")
+    low, high = (np.asarray(side) for side in box)
+    for name, side in (("low", low), ("high", high)):
+        if side.dtype.kind not in "iuf" or side.ndim > 1 or not np.all(np.isfinite(side)):
+            raise ValueError(f"box_x's {name} must be a finite number or a one-dimensional array of them")
+    if not {low.size, high.size} <= {1, max(low.size, high.size)}:
+        raise ValueError(f"box_x's low and high must have one length, got {low.size} and {high.size}")
+    if not np.all(low <= high) or not np.any(low < high):
+        raise ValueError("box_x's low must be at most its high everywhere, and below it somewhere")
+    return low, high
+
+
+def limits_of(box: object, features: int) -> tuple[FloatArray, FloatArray]:
+    """Return the declared limits of each of so many features."""
+    low, high = (_broadcast(side, features) for side in check_box(box))
+    return low, high
+
+
+def _broadcast(side: NDArray[Any], features: int) -> FloatArray:
+    if side.ndim == 1 and len(side) != features:
+        raise ValueError(f"box_x must hold one entry for each of {features} features, got {len(side)}")
+    return np.broadcast_to(side, (features,)).astype(np.float64)
 
 
 def half_widths(low: FloatArray, high: FloatArray) -> FloatArray:

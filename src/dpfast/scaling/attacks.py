@@ -1,0 +1,47 @@
+"""Attacks on the sums that standardising releases, and on the counts that limits are found by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from dpfast import io
+from dpfast._arrays import FloatArray
+from dpfast.attack import Attack, claimed, claims, probe, shift_law
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy
+from dpfast.scaling.estimator import PrivateStandardScaler
+from dpfast.scaling.mechanism import PairSums, sum_pairs
+
+_N_FEATURES = 2
+_LOW, _HIGH = -np.ones(_N_FEATURES), np.ones(_N_FEATURES)
+
+
+def attacks(privacy: Privacy) -> Iterator[Attack]:
+    """Attack sums of features and of their squares."""
+    for claim in claims(privacy):
+        # The pair of entries that are farthest apart in the sums, near enough.
+        one, other = np.full((1, _N_FEATURES), 0.9), np.full((1, _N_FEATURES), 0.0)
+        tables = [one, other] if claim.adjacency == "replace_one" else [np.vstack([other, np.ones_like(one)]), other]
+        yield _attack(PrivateStandardScaler(box_x=(-1.0, 1.0), **claimed(claim)), tables)
+
+
+def _attack(estimator: PrivateStandardScaler, tables: list[FloatArray]) -> Attack:
+    counted = estimator.adjacency == "add_remove"
+    exact = [sum_pairs(io.open_table(table), _LOW, _HIGH).to_float64() for table in tables]
+    exact = exact if counted else [sums[:-1] for sums in exact]
+
+    def fit(neighbour: bool) -> Release:
+        release: Release = estimator.fit(tables[neighbour]).releases_[0]
+        return release
+
+    def seen(neighbour: bool) -> FloatArray:
+        noisy: FloatArray = fit(neighbour).values["sum"] - exact[neighbour]
+        return noisy
+
+    record = probe(partial(fit, False))
+    scale = PairSums.calibrate(record.privacy, _N_FEATURES).noise.scale
+    law = shift_law(record.mechanism, (exact[0] - exact[1],), (scale,))
+    return Attack.on("sums of features and squares", record, law, seen, estimator)

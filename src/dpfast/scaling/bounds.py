@@ -1,0 +1,134 @@
+"""Bounds on rows as a function: what estimators do where a bound is "private", for the caller's own use of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from dpfast import _arguments as check
+from dpfast import io, noise
+from dpfast._arrays import FloatArray
+from dpfast._quiet import quiet
+from dpfast.ledger import Ledger, Release
+from dpfast.privacy import Adjacency, Privacy, Unit
+from dpfast.releases.size_counts import NoisySizes
+from dpfast.statistics.sizes import Sizes, size_counts
+
+
+@dataclass(frozen=True)
+class PrivateBounds:
+    """Bounds that were found, and the release that they follow from.
+
+    Parameters
+    ----------
+    bound_x, bound_y : float or None
+        L2 norms that the rows of X, and of Y, seldom pass; None where not asked for.
+    box_x : tuple of (low, high) or None
+        Limits of every feature, arrays of shape (n_features,).
+    are_certain : bool
+        Whether every histogram shows people beyond noise; if not, some bound is a guess.
+    release : Release
+        The noisy counts of people.
+    """
+
+    bound_x: float | None
+    bound_y: float | None
+    box_x: tuple[FloatArray, FloatArray] | None
+    are_certain: bool
+    release: Release
+
+
+@quiet
+def private_bounds(
+    X: Any,
+    Y: Any = None,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    adjacency: Adjacency = "replace_one",
+    norms: bool = True,
+    box: bool = False,
+    groups: ArrayLike | None = None,
+    max_rows: int | None = None,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    n_threads: int | None = None,
+) -> PrivateBounds:
+    """Find bounds that about one person in a hundred is beyond, from noisy counts of people by the size of their rows.
+
+    Privacy: one release of the counts is (epsilon, delta)-differentially private under `adjacency`; it is paid for from
+    the ledger, where one is given.
+
+    Parameters
+    ----------
+    X : table of shape (n_rows, n_features)
+        Anything that estimators fit.
+    Y : table of shape (n_rows, n_outcomes) or (n_rows,), optional
+        Outcomes, whose norm gets a bound of its own.
+    epsilon, delta : float
+        What it may cost. With delta 0 noise is Laplace, else Gaussian.
+    adjacency : {"replace_one", "add_remove"}, default "replace_one"
+        Whether the number of people is public.
+    norms : bool, default True
+        Whether to bound the L2 norm of rows.
+    box : bool, default False
+        Whether to find limits of every feature, from a histogram each: the noise grows with the root of their number.
+    groups, max_rows : optional
+        Whose each row is, where people own several, and how many of a person's count: all are within the bounds then.
+    ledger : Ledger, optional
+        The budget to pay from.
+    random_state : int, optional
+        A seed for tests, which voids the guarantee.
+    n_threads : int, optional
+        The result does not depend on it.
+
+    Returns
+    -------
+    PrivateBounds
+        Powers of the root of 2, between 2**-40 and 2**40, and 0 as a limit.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong kind; nothing is spent then.
+    BudgetExceeded
+        If the ledger has too little left; no data is read then.
+
+    References
+    ----------
+    Bounds from noisy histograms of logarithms, with a guarantee on how many are cut off: Wilson, R. et al. (2020).
+    Differentially private SQL with bounded user contribution. PoPETs, Section 5.1.1 (approximate bounds).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast import private_bounds
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([rng.uniform(18, 100, 5_000), rng.integers(0, 2, 5_000)])
+    >>> found = private_bounds(X, epsilon=0.5, delta=1e-6, box=True, random_state=0)
+    >>> found.bound_x, [limits.tolist() for limits in found.box_x]
+    (128.0, [[16.0, 0.0], [128.0, 1.0]])
+    """
+    privacy = Privacy(epsilon, delta, adjacency)
+    if math.isinf(privacy.epsilon):
+        raise ValueError("epsilon must be finite: without noise bounds tell of the largest row")
+    sizes = Sizes(check.boolean("norms", norms), Y is not None, check.boolean("box", box))
+    if not sizes.n_histograms(1):
+        raise ValueError("norms or box must be True, or Y given: nothing else has bounds")
+    if (groups is None) != (max_rows is None):
+        raise ValueError("groups and max_rows go together: whose each row is, and how many of a person's count")
+    check.optional(check.positive_integer, "max_rows", max_rows)
+    source = noise.resolve_source(random_state)
+    unit: Unit = "row" if groups is None else "person"
+    with (ledger or Ledger(privacy)).reserving(privacy, unit=unit, random_state=random_state) as reservation:
+        table = io.open_table(X, Y)
+        mechanism = NoisySizes.calibrate(privacy, sizes, table.n_features, unit=unit)
+        counts = size_counts(table, sizes, groups=groups, max_rows=max_rows, n_threads=n_threads)
+        n_people = int(counts.low[0].sum()) if adjacency == "replace_one" else None
+        release = mechanism.release(counts, source, "private_bounds: counts of people by size")
+        reservation.commit(release)
+    found = mechanism.found(release, n_people)
+    return PrivateBounds(found.rows, found.outcomes, found.box, found.are_certain, release)

@@ -1,0 +1,248 @@
+"""A private standardising transformer: means and standard deviations of features within limits, from one release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from dpfast import _arguments as check
+from dpfast import io, noise
+from dpfast._arrays import FloatArray
+from dpfast._quiet import quiet
+from dpfast.estimator import Plan
+from dpfast.estimator.base import Solved, Summed
+from dpfast.estimator.bounded import BoundedEstimator, Measured
+from dpfast.estimator.feature_names import columns_of, rows_to_predict
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy
+from dpfast.scaling.mechanism import PairSums, sum_pairs
+from dpfast.statistics.rows import check_box, half_widths, limits_of
+
+
+class _Public(NamedTuple):
+    """Limits, and the number of people where it is public."""
+
+    low: FloatArray
+    high: FloatArray
+    n_people: int | None
+
+
+@dataclass(eq=False, repr=False)
+class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstimator):
+    """Standardise features by differentially private means and standard deviations.
+
+    Put it in the place of scikit-learn's ``StandardScaler`` in a pipeline of private rows: that one learns the rows'
+    own means and deviations, and what is fitted after it leaks them outside of its budget.
+
+    Privacy: one release of the sums of features and of their squares is (epsilon, delta)-differentially private under
+    `adjacency`; every attribute is computed from it. Rows that are transformed are as private as they were.
+
+    Parameters
+    ----------
+    epsilon, delta
+        As for every estimator.
+    box_x : tuple of (low, high) or "private"
+        Limits of every feature, each a number or an array of shape (n_features,); entries are clipped to them when
+        means are taken, and not when rows are transformed. "private" has them found within the budget, of which a
+        tenth is spent on noisy counts of people by the size of every feature: about one in a hundred is beyond.
+    with_mean : bool, default True
+        Whether to subtract means.
+    with_std : bool, default True
+        Whether to divide by standard deviations.
+    adjacency, random_state, n_threads, ledger
+        As for every estimator.
+    calibration : {"sound"}
+        No paper prints another.
+
+    Attributes
+    ----------
+    mean_, var_, scale_ : ndarray of shape (n_features,)
+        Means, variances and their roots; no variance is below what the known noise may make of none.
+    box_x_ : ndarray of shape (2, n_features)
+        Where `box_x` is "private": what was found.
+    releases_, privacy_spent_, n_features_in_, feature_names_in_
+        As for every estimator.
+
+    References
+    ----------
+    Dwork, C., Smith, A. (2009). Differential privacy for statistics: what we know and what we want to learn. Journal of
+    Privacy and Confidentiality 1(2): moments of bounded rows by noise in their sums.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast import PrivateStandardScaler
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([rng.uniform(18, 100, 20_000), rng.integers(0, 2, 20_000)])
+    >>> scaler = PrivateStandardScaler(1.0, 1e-6, box_x=([0, 0], [120, 1]), random_state=0).fit(X)
+    >>> scaler.mean_.round(1), scaler.scale_.round(1)
+    (array([58.9,  0.5]), array([23.7,  0.5]))
+    """
+
+    _: KW_ONLY
+    box_x: tuple[ArrayLike, ArrayLike] | Literal["private"]
+    with_mean: bool = True
+    with_std: bool = True
+    calibration: Literal["sound"] = "sound"
+
+    _CALIBRATIONS: ClassVar[tuple[str, ...]] = ("sound",)
+
+    @quiet
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Learn means and standard deviations.
+
+        Parameters
+        ----------
+        X : table of shape (n_rows, n_features)
+            One person a row: arrays, data frames, Arrow or Dask tables, files, or iterables of blocks.
+        y : ignored
+            For pipelines.
+
+        Returns
+        -------
+        self
+            Fitted.
+
+        Raises
+        ------
+        ValueError, TypeError, BudgetExceeded
+            As for every estimator.
+        """
+        return self._fit(self._checked(), X, columns=columns_of(X))
+
+    @quiet
+    def transform(self, X: ArrayLike) -> FloatArray:
+        """Subtract the means and divide by the standard deviations.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+            Need not be within limits; private rows stay private.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+        """
+        check_is_fitted(self)
+        rows = rows_to_predict(self, X)
+        transformed: FloatArray = (rows - self._center) / self._unit
+        return transformed
+
+    @quiet
+    def inverse_transform(self, X: ArrayLike) -> FloatArray:
+        """Bring transformed rows back to their units.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+            As `transform` returns them.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+        """
+        check_is_fitted(self)
+        rows: FloatArray = check_array(X, dtype=np.float64) * self._unit + self._center
+        return rows
+
+    @classmethod
+    def plan(cls, n: int, n_features: int, *, target: float = 0.01, **parameters: Any) -> Plan:
+        """Say what error privacy will add to the means, before any data is touched; nothing is spent.
+
+        Parameters
+        ----------
+        n : int
+            Number of people.
+        n_features : int
+            Width of X.
+        target : float, default 0.01
+            Error wanted, as a fraction of half the width of a feature's limits.
+        **parameters
+            The estimator's own: epsilon, delta, box_x, ...
+
+        Returns
+        -------
+        Plan
+            Expected error of a mean, and the number of people needed.
+
+        Examples
+        --------
+        >>> from dpfast import PrivateStandardScaler
+        >>> plan = PrivateStandardScaler.plan(10_000, 5, epsilon=1.0, delta=1e-6, box_x=(0, 1))
+        >>> plan.expected_error < 0.01
+        True
+        """
+        estimator, privacy = cls._planned_for({"n": n, "n_features": n_features}, {"target": target}, parameters)
+        if math.isinf(privacy.epsilon):
+            return Plan.from_error(n, 0.0, target, {})
+        limits_of(estimator.box_x, n_features)
+        scales = PairSums.calibrate(privacy, n_features).scales
+        error, needed = scales["sum"] / n, max(1, math.ceil(scales["sum"] / target))
+        return Plan(n, min(error, 1.0), target, needed, scales, "half the width of a feature's limits")
+
+    @property
+    def _release_name(self) -> str:
+        return f"{type(self).__name__}: sums of features and of their squares"
+
+    @property
+    def _is_gaussian(self) -> bool:
+        return True
+
+    @property
+    def _center(self) -> Any:
+        return self.mean_ if self.with_mean else 0.0
+
+    @property
+    def _unit(self) -> Any:
+        return self.scale_ if self.with_std else 1.0
+
+    def _check_parameters(self, privacy: Privacy) -> None:
+        check_box(self.box_x)
+        check.boolean("with_mean", self.with_mean)
+        check.boolean("with_std", self.with_std)
+
+    def _measured(self, X: Any) -> Measured:
+        return Measured(X, None)
+
+    def _sum(self, privacy: Privacy, source: noise.BitSource, X: Any) -> Summed:
+        table = io.open_table(X)
+        low, high = limits_of(self.box_x, table.n_features)
+        sums = sum_pairs(table, low, high)
+        n_people = None
+        if self.adjacency == "replace_one":
+            n_people = PairSums.people(sums, table.n_features)
+            if n_people == 0:
+                raise ValueError("X has no rows: at least one is needed")
+        return Summed(PairSums.calibrate(privacy, table.n_features), sums, _Public(low, high, n_people))
+
+    def _solve(self, mechanism: PairSums, releases: tuple[Release, ...], public: _Public) -> dict[str, Any]:
+        mean, variance, noise_of_variance = mechanism.moments(releases[0], public.n_people)
+        units = half_widths(public.low, public.high)
+        middle = public.low / 2.0 + public.high / 2.0
+        return _attributes(middle + units * mean, units**2 * np.maximum(variance, noise_of_variance))
+
+    def _fit_without_noise(self, X: Any) -> Solved:
+        rows: FloatArray = check_array(X, dtype=np.float64)
+        attributes = _attributes(rows.mean(axis=0), rows.var(axis=0))
+        return Solved((self._exact_release({"mean": attributes["mean_"], "var": attributes["var_"]}),), attributes)
+
+    def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        for name in ("mean_", "var_", "scale_"):
+            yield name, (self.n_features_in_,)
+
+    def _check_fitted(self) -> None:
+        if not np.all(self.scale_ > 0.0):
+            raise ValueError("scale_ must be positive")
+
+
+def _attributes(mean: FloatArray, variance: FloatArray) -> dict[str, Any]:
+    # A feature that does not vary is left in its units.
+    scale = np.where(variance > 0.0, np.sqrt(variance), 1.0)
+    return {"mean_": mean, "var_": variance, "scale_": scale, "n_features_in_": len(mean)}

@@ -1,0 +1,31 @@
+"""Fits of a standardising transformer."""
+
+import math
+
+from catalogue import Fit
+
+from dpfast import PrivateStandardScaler
+
+
+def scaler(**facts):
+    parameters = {"box_x": (-1.0, 1.0)} | facts
+    releases = 1 + (parameters["box_x"] == "private")
+    estimator = PrivateStandardScaler(1.0, 1e-6, **parameters)
+    return Fit(estimator, lambda one, x, y: one.fit(x), releases=releases)
+
+
+FITS = {
+    "scaler": scaler(),
+    "scaler without means": scaler(with_mean=False, box_x=(-0.5, 0.6)),
+    "scaler without deviations": scaler(with_std=False),
+    "scaler in a box that is found": scaler(box_x="private"),
+}
+
+#: What scikit-learn's checks of conventions are run on.
+CONVENTIONS = [
+    PrivateStandardScaler(math.inf, box_x=(-1.0, 1.0)),
+    PrivateStandardScaler(1.0, 1e-6, box_x=(-100.0, 100.0)),
+]
+
+#: Public numbers that an estimator plans from, as flags of the command line.
+PLANS = {"PrivateStandardScaler": "--rows 1000 --features 3 --box-x 0,1"}
