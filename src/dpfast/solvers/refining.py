@@ -40,6 +40,9 @@ _EIGENVALUE_FLOOR = 0.25
 BEYOND = 0.01
 # Mean squared coefficients tried, in units of their precision: from nothing to no shrinkage at all.
 _SIGNALS = np.geomspace(1e-6, 1e12, 181)
+# A signal is spoken against where its logarithmic likelihood is so far below the largest. More is safer and loses
+# accuracy where people are few: of {0, .3, .5, 1, 2}, the least that keeps errors within what is expected of them.
+_UNLIKELY = 0.3
 _STEPS = 3
 _TINY = 1e-280  # in place of a variance of zero
 _COUNT_MARGIN = 2.0
@@ -115,6 +118,9 @@ class Belief:
     xy: FloatArray  # (k, l), all measurements of xx theta pooled
     root: FloatArray  # (k, k): root' root is the precision by which the mean column of xy - xx theta is trusted
     weighed_noise: FloatArray  # (k, k): precision times the covariance of noise alone in xy - xx theta times precision
+    #: What noise in X'X brings to the steps' measurements, times their precisions, and its square: standard deviations
+    #: that add up, as it is the same noise in all of them, and variances that would if it were not. Shape (2, k).
+    repeated: FloatArray
     metric: FloatArray  # (k, k): theta' metric theta is what the penalty multiplies
     penalty: float | None  # None to choose it
     center: FloatArray | None
@@ -131,15 +137,22 @@ class Belief:
         return self.root.T @ self.root
 
     @property
+    def covariance(self) -> FloatArray:
+        """That of a column of xy - xx theta, with what clips may have cut off and what errors have in common."""
+        inverse = _inverse_root(self.root)
+        variances = inverse @ inverse.T
+        return _symmetric(variances + (variances * self.common) @ variances)
+
+    @property
+    def common(self) -> FloatArray:
+        """What errors of the steps' measurements, times their precisions, have in common beyond being independent."""
+        common: FloatArray = np.maximum(self.repeated[0] ** 2 - self.repeated[1], 0.0)
+        return common
+
+    @property
     def whitening(self) -> FloatArray:
         """The matrix (k, D) that takes rows to these coordinates."""
         return np.ascontiguousarray(self.basis.T)
-
-    @property
-    def covariance(self) -> FloatArray:
-        """Of xy - xx theta, (k, k), in the mean of all outcomes."""
-        inverse = _inverse_root(self.root)
-        return _symmetric(inverse @ inverse.T)
 
     def solve(self) -> Estimate:
         """Penalised least squares from what is known, and its error."""
@@ -210,7 +223,19 @@ def first_belief(
     weights = np.ones(features) if ridge is None else np.broadcast_to(np.asarray(ridge, dtype=np.float64), features)
     metric = np.diag(np.append(weights, 0.0) if fit_intercept else weights)
     penalty = None if ridge is None else 1.0
-    belief = Belief(basis, xx, variance, xy, _root(cross), np.diag(1.0 / cross), metric, penalty, center, fit_intercept)
+    belief = Belief(
+        basis,
+        xx,
+        variance,
+        xy,
+        _root(cross),
+        np.diag(1.0 / cross),
+        np.zeros((2, len(xx))),
+        metric,
+        penalty,
+        center,
+        fit_intercept,
+    )
     # Noise in X'X moves X'Y - X'X theta with theta, which is learned from it.
     for _ in range(3):
         estimate = belief.solve()
@@ -301,15 +326,36 @@ def with_residuals(
     belief: Belief, estimate: Estimate, sums: FloatArray, deviation: float, clip: Clip | None = None
 ) -> Belief:
     """Add a released sum of rows, in the belief's coordinates, times their residuals from the estimate."""
-    measured = sums + belief.xx @ estimate.theta
     squares = np.maximum(np.diag(estimate.covariance), 0.0)
-    noisy = deviation**2 + belief.variance @ squares
-    trusted = noisy if clip is None else noisy + clip.bias**2 + clip.cut**2 * squares
+    cut = (0.0, 0.0) if clip is None else (clip.bias**2, clip.cut**2)
+    surprise = _surprise(belief, estimate, sums, deviation**2 + belief.variance @ squares + cut[0] + cut[1] * squares)
+    # Products of errors, and what few directions hide, are not in the covariance: what was known was known worse.
+    belief = replace(
+        belief,
+        root=belief.root / math.sqrt(surprise),
+        weighed_noise=belief.weighed_noise / surprise,
+        repeated=belief.repeated / math.sqrt(surprise) ** np.array([[1.0], [2.0]]),
+    )
+    squares = surprise * squares
+    repeated_variance = belief.variance @ squares
+    noisy = deviation**2 + repeated_variance
+    trusted = noisy + cut[0] + cut[1] * squares
+    measured = sums + belief.xx @ estimate.theta
     trust = _root(trusted)
     both, root = linalg.qr(np.vstack([belief.root, trust]), mode="economic")
     pooled = both.T @ np.vstack([belief.root @ belief.xy, trust @ measured])
     weighed_noise = belief.weighed_noise + np.diag(noisy / trusted**2)
-    return replace(belief, xy=_inverse_root(root) @ pooled, root=root, weighed_noise=weighed_noise)
+    repeated = belief.repeated + np.array([np.sqrt(repeated_variance) / trusted, repeated_variance / trusted**2])
+    return replace(belief, xy=_inverse_root(root) @ pooled, root=root, weighed_noise=weighed_noise, repeated=repeated)
+
+
+def _surprise(belief: Belief, estimate: Estimate, sums: FloatArray, variance: FloatArray) -> float:
+    """Return the mean square of released sums in units of that to expect, for xx (theta - theta_k) and noise, or 1."""
+    if not np.all(np.isfinite(variance)):
+        return 1.0
+    expected = belief.xx @ estimate.covariance @ belief.xx + np.diag(variance)
+    scaled = _inverse_root(linalg.cholesky(_symmetric(expected))).T @ sums
+    return max(1.0, float(np.mean(scaled**2)))
 
 
 def _estimate(belief: Belief) -> Estimate:
@@ -331,7 +377,7 @@ def _estimate(belief: Belief) -> Estimate:
     parts = directions.T @ inverse
     mistrust = _symmetric(parts @ parts.T)
     noise = parts @ inverse.T
-    noise = _symmetric(noise @ belief.weighed_noise @ noise.T)
+    noise = _symmetric(noise @ (belief.weighed_noise + np.diag(belief.common)) @ noise.T)
     rho = np.maximum(np.diag(mistrust), _TINY)
     heard = np.clip(np.diag(noise), _TINY, rho)
     penalised = kappa > 1e-12 * kappa[-1]
@@ -339,8 +385,10 @@ def _estimate(belief: Belief) -> Estimate:
     if belief.penalty is not None:
         penalty = belief.penalty
     else:
-        signal, penalty = _signal_and_penalty(kappa[penalised], rho[penalised], heard[penalised], measured[penalised])
-        shrunk = penalty**2 * kappa * signal / (1.0 + penalty * kappa) ** 2
+        signal, largest, penalty = _signal_and_penalty(
+            kappa[penalised], rho[penalised], heard[penalised], measured[penalised]
+        )
+        shrunk = penalty**2 * kappa * largest / (1.0 + penalty * kappa) ** 2
     gain = 1.0 / (1.0 + penalty * kappa)
     theta = directions @ (gain[:, None] * measured)
     damped = directions * gain
@@ -350,17 +398,18 @@ def _estimate(belief: Belief) -> Estimate:
 
 def _signal_and_penalty(
     kappa: FloatArray, rho: FloatArray, noise: FloatArray, measured: FloatArray
-) -> tuple[float, float]:
-    """Return tau^2 and the penalty of `_estimate`."""
+) -> tuple[float, float, float]:
+    """Return tau^2 of `_estimate`, the largest that what was measured does not speak against, and the penalty."""
     outcomes = measured.shape[1]
     squares = np.sum(measured**2, axis=1)
     unit = float(np.exp(np.mean(np.log(noise * kappa))))
     variances = unit * _SIGNALS[:, None] / kappa + noise
     likelihoods = -0.5 * np.sum(outcomes * np.log(variances) + squares / variances, axis=1)
-    signal = unit * float(_SIGNALS[np.argmax(likelihoods)])
+    likely = np.flatnonzero(likelihoods >= np.max(likelihoods) - _UNLIKELY)
+    signal, largest = unit * float(_SIGNALS[np.argmax(likelihoods)]), unit * float(_SIGNALS[likely[-1]])
     penalties = float(np.exp(np.mean(np.log(rho)))) / signal * np.geomspace(1e-4, 1e4, 161)[:, None]
     risks = np.sum((rho + penalties**2 * kappa * signal) / (1.0 + penalties * kappa) ** 2, axis=1)
-    return signal, float(penalties[np.argmin(risks), 0])
+    return signal, largest, float(penalties[np.argmin(risks), 0])
 
 
 def solution(belief: Belief, estimate: Estimate) -> RidgeSolution:
