@@ -61,6 +61,28 @@ def test_the_kernel_is_its_plain_twin_at_every_vector_width(level, d, outcomes, 
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("cancels", ["residuals", "products"])
+def test_what_cancels_is_added_in_one_order(level, cancels):
+    """Residuals and products that are nothing but rounding errors, of a size to fill the grid: every bit counts."""
+    rng = np.random.default_rng(5)
+    direction, theta = rng.normal(size=13), rng.normal(size=(13, 2))
+    weights = rng.normal(size=(2, 13))
+    weights -= np.outer(weights @ direction, direction) / (direction @ direction)
+    whitening = weights if cancels == "products" else None
+    step = ResidualStep(theta, RowMap(bound=100.0), RowMap(bound=1000.0), whitening)
+    x = rng.normal(size=(101, 1)) * direction if cancels == "products" else rng.normal(size=(101, 13))
+    y = x @ theta + (cancels == "products")
+    held = Clip(1e-15, step.shape)
+    kernel, sizes = ThreadSums(step, held, level=level).kernel, ThreadSizes(step, (-120, -80), level).kernel
+    for start, stop in ((0, 1), (1, 10), (10, 101)):
+        assert kernel.add(x, y, None, start, stop) == sizes.add(x, y, None, start, stop) == 0
+    parts = [person_part(step, held, x[[i]], y[[i]]) for i in range(101)]
+    np.testing.assert_array_equal(kernel.take()[0], sum(part for part, *_ in parts).astype(np.int64))
+    counts = np.bincount([min(max(exponent, -121), -80) + 121 for *_, exponent in parts], minlength=42)
+    np.testing.assert_array_equal(sizes.take(), counts)
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_people_of_any_number_of_rows_are_those_of_the_twin(level):
     rng = np.random.default_rng(1)
     step = step_of(rng, 5, 2, whitened=True, constant=True)
@@ -143,9 +165,10 @@ def test_the_largest_lanes_are_moved_in_time():
     """Odd parts of nearly 2^47 units, which lanes would round from the 64th on."""
     step = ResidualStep(np.zeros((1, 1)), RowMap(bound=1.0), RowMap(bound=16.0))
     held = Clip(1.0, (1, 1), 1)
-    kernel = kernel_of(step, units=(2.0**21 - 1, 2.0**22 - 1), row_limits=(2.0**30, held.squared_row_bound))
+    units = 2.0**21 - 1.0, (2.0**26 - 1.0) / 16.0
+    kernel = kernel_of(step, units=units, row_limits=(2.0**30, held.squared_row_bound))
     kernel.add(np.ones((6000, 1)), np.full((6000, 1), 16.0), None, 0, 6000)
-    assert kernel.take()[0].item() == 6000 * (2**21 - 1) * 16 * (2**22 - 1)
+    assert kernel.take()[0].item() == 6000 * (2**21 - 1) * (2**26 - 1)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -22,7 +22,7 @@
 #include <float.h>
 #include <string.h>
 
-enum { READ_AHEAD_BYTES = 2048 };
+enum { READ_AHEAD_BYTES = 2048, MOST_VECTORS = 3 };
 
 /* Of the square of a bound: what a row may exceed it by before it is scaled. */
 #define TOLERATED (1.0 + 0x1p-30)
@@ -199,13 +199,31 @@ static int is_refused(const dpfast_row_map *map, const double *values)
     return 0;
 }
 
+/* Products with some columns of the basis, held in registers. */
+static DPFAST_INLINE void multiply_by_columns(const dpfast_row_map *map, const double *values, const double *columns,
+                                              int n_vectors, ptrdiff_t n_wanted, double *out)
+{
+    eight_doubles sums[MOST_VECTORS];
+    for (int v = 0; v < n_vectors; v++)
+        sums[v] = (eight_doubles){0.0};
+    for (ptrdiff_t j = 0; j < map->n_columns; j++, columns += map->basis_stride)
+        for (int v = 0; v < n_vectors; v++)
+            sums[v] += values[j] * *(const eight_doubles *)(columns + v * PARTIAL_SUMS);
+    memcpy(out, sums, (size_t)n_wanted * sizeof *out);
+}
+
 static DPFAST_INLINE void multiply_by_basis(const dpfast_row_map *map, const double *values, double *out)
 {
-    for (ptrdiff_t k = 0; k < map->n_features; k++)
-        out[k] = 0.0;
-    for (ptrdiff_t j = 0; j < map->n_columns; j++)
-        for (ptrdiff_t k = 0; k < map->n_features; k++)
-            out[k] += values[j] * map->basis[j * map->n_features + k];
+    for (ptrdiff_t k = 0; k < map->n_features; k += MOST_VECTORS * PARTIAL_SUMS) {
+        ptrdiff_t left = map->n_features - k;
+        const double *columns = map->basis + k;
+        if (left > 2 * PARTIAL_SUMS)
+            multiply_by_columns(map, values, columns, 3, left < 3 * PARTIAL_SUMS ? left : 3 * PARTIAL_SUMS, out + k);
+        else if (left > PARTIAL_SUMS)
+            multiply_by_columns(map, values, columns, 2, left, out + k);
+        else
+            multiply_by_columns(map, values, columns, 1, left, out + k);
+    }
 }
 
 /* Everything but the norm, entry by entry, of rows that lie one after the other, with the limits that belong to them. */

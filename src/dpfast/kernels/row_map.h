@@ -17,7 +17,8 @@ typedef struct {
     ptrdiff_t top;
     const double *center; /* subtracted */
     const double *inverse_scale; /* what is left is multiplied by it */
-    const double *basis;  /* n_columns by n_features: the row becomes its products with the columns */
+    const double *basis;  /* n_columns by n_features: the row becomes its products with the columns; */
+    ptrdiff_t basis_stride; /* its rows are so far apart, n_features rounded up to eight, and 0 beyond */
     ptrdiff_t n_features;
 } dpfast_row_map;
 

@@ -16,6 +16,7 @@ cdef extern from "row_map.h":
         const double* center
         const double* inverse_scale
         const double* basis
+        Py_ssize_t basis_stride
         Py_ssize_t n_features
 
     ctypedef struct dpfast_map_scratch:

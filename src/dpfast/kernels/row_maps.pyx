@@ -45,10 +45,14 @@ cdef class RowMapKernel:
             self.inverse_scale = self._repeated(1.0 / scale)
             self.map.inverse_scale = &self.inverse_scale[0]
         if basis is not None:
-            self.basis = in_c_order(basis, np.float64)
-            if self.basis.shape[0] != n_columns or self.basis.shape[1] < 1:
+            if basis.ndim != 2 or basis.shape[0] != n_columns or basis.shape[1] < 1:
                 raise ValueError("a basis must have one row for each column")
-            self.map.basis, self.map.n_features = &self.basis[0, 0], self.basis.shape[1]
+            self.map.n_features = basis.shape[1]
+            self.map.basis_stride = (basis.shape[1] + 7) // 8 * 8
+            padded = np.zeros((n_columns, self.map.basis_stride))
+            padded[:, :basis.shape[1]] = basis
+            self.basis = padded
+            self.map.basis = &self.basis[0, 0]
         self.level = dpfast_resolve_level(level)
 
     def _repeated(self, values):
