@@ -40,6 +40,9 @@ from dpfast.solvers.ridge import RidgeSolution, ridge_from_moments, ridge_of_eac
 from dpfast.statistics import Gram, gram, sampled_gram
 from dpfast.statistics.rows import check_box, shortened
 
+#: More would leave too little to each.
+_MOST_STEPS = 20
+
 
 class _Given(NamedTuple):
     """The data owner's sums, whose bounds have been checked."""
@@ -51,8 +54,9 @@ class _Given(NamedTuple):
 class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, LinearEstimator):
     """Differentially private ridge regression of many outcomes on shared features.
 
-    Privacy: one joint release of X'X and X'Y (with the column sums, where an intercept or a box asks for them) is
-    (epsilon, delta)-differentially private under `adjacency`; every other attribute is computed from it.
+    Privacy: one joint release of X'X and X'Y (with the column sums, where an intercept or a box asks for them), or one
+    sequence of releases that share its budget (`refine`), is (epsilon, delta)-differentially private under `adjacency`;
+    every other attribute is computed from it.
 
     Parameters
     ----------
@@ -68,6 +72,15 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         Added to the diagonal of X'X (not divided by the number of rows). "auto" weighs the known noise against the
         released moments, and is 0 where epsilon is ``inf``; where `box_x` is given, it is added to the X'X of features
         in units of half the width of their limits.
+    refine : int or "auto", default "auto"
+        Residual steps after the moments. With any, the fit is a sequence of releases that share the budget: noisy
+        counts of people by the size of their rows, which the moments are held to; moments; those of whitened rows; then
+        at every step the rows times what is left of their outcomes. Noise is then in proportion to the data and not to
+        the declared bounds, which may be far too large. Each of them reads the table again: twice a step, and four
+        times besides. "auto" takes the number that is best on average, and 0 where public numbers or the first counts
+        show too few people, where `delta` is 0, for "independent", `n_subsample`, "paper" and `fit_gram`, which have no
+        steps, and where the table cannot be read again: for iterators, and for files, streams and frames that are not
+        held as one array, if people own several rows.
     mechanism : {"gaussian", "projection", "independent"}, default "gaussian"
         "gaussian" releases X'X once for all outcomes. "projection" further moves the noisy X'Y to the nearest matrix
         that rows within `bound_x` can give with the public labels Y, which lowers the error where outcomes are many.
@@ -115,6 +128,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         them by is taken as fixed); it says nothing of sampling error, that of `n_subsample` included.
     ridge_ : float
         The penalty used (the largest over outcomes, for "independent"); in what units, `ridge` says.
+    n_steps_ : int
+        Residual steps that were made.
     bound_x_, bound_y_ : float, box_x_ : ndarray of shape (2, n_features)
         Where they are "private": what was found.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
@@ -224,6 +239,8 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
             raise ValueError("box_x and nonnegative need the rows: sums cannot show that they keep to them; use fit")
         if self.n_subsample is not None:
             raise ValueError("n_subsample needs the rows: a sample cannot be drawn of their sums; use fit")
+        if self.refine not in ("auto", 0):
+            raise ValueError("refine needs the rows: sums have no residuals; use fit, or refine=0")
         groups, max_rows = (None, None) if gram.unit is None else ((), gram.unit.max_rows)
         self._check_people(groups, max_rows, privacy)
         _check_sums(gram, self.bound_x, self.bound_y, self.fit_intercept)
@@ -312,7 +329,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         check.positive("bound_y", self.bound_y)
         check.nonnegative_or_auto("ridge", self.ridge)
         if self.refine != "auto":
-            check.integer_of_at_least("refine", self.refine, 0)
+            self._check_steps(check.integer_of_at_least("refine", self.refine, 0))
         check.choice("mechanism", self.mechanism, ("gaussian", "projection", "independent"))
         check.choice("composition", self.composition, get_args(Composition))
         for name in ("public_labels", "fit_intercept", "nonnegative"):
@@ -356,6 +373,13 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         is_declared = self.box_x is not None and "box_x" not in self._to_find
         clip_x = clip_to_box(self.box_x, nonnegative=self.nonnegative) if is_declared else clip
         return Measured(X, Y, clip_x, clip, groups, max_rows, self.nonnegative)
+
+    def _check_steps(self, steps: int) -> None:
+        """Refuse a number of residual steps for which no budget, or no algorithm, is there."""
+        if steps > _MOST_STEPS:
+            raise ValueError(f"refine must be at most {_MOST_STEPS}, got {steps}")
+        if steps > 0 and self._has_no_steps:
+            raise ValueError("refine must be 0 or 'auto' with 'independent', n_subsample and calibration='paper'")
 
     def _check_block_bounds(self, bounds: object) -> None:
         if not isinstance(bounds, tuple | list) or len(bounds) != 2:
@@ -573,6 +597,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         if self.n_features_in_ != self.coef_.shape[1]:
             raise ValueError("n_features_in_ must be that of coef_")
         check.nonnegative("ridge_", self.ridge_)
+        check.integer_of_at_least("n_steps_", self.n_steps_, 0)
         check.boolean("_single_outcome", self._single_outcome)
 
 

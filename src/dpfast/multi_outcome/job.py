@@ -9,7 +9,7 @@ from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 
 KIND = "multi_outcome_ridge"
 ESTIMATOR = MultiOutcomeRidge
-PARAMETERS = ("bound_x", "bound_y", "ridge", "mechanism", "n_subsample", "fit_intercept", "nonnegative")
+PARAMETERS = ("bound_x", "bound_y", "ridge", "refine", "mechanism", "n_subsample", "fit_intercept", "nonnegative")
 
 
 def parameters(given: Mapping[str, Any], box: Sequence[Any] | None, n_rows: int | None) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import linalg
 
 from dpfast import io
 from dpfast._arrays import FloatArray
@@ -160,7 +161,8 @@ class RefinedMoments:
     def count_sizes(self, people: People) -> FixedPoint:
         """Count people by the norms of their rows and of their outcomes: the first reading of a table."""
         sizes = Sizes(rows=True, outcomes=True, bins=self._bins)
-        return size_counts(people.table, sizes, map_x=self.row_map, map_y=self.outcome_map, **people.options)
+        map_x, map_y = _unless_bare(self.row_map), _unless_bare(self.outcome_map)
+        return size_counts(people.table, sizes, map_x=map_x, map_y=map_y, **people.options)
 
     def release(self, people: People, public: Public, source: BitSource, name: str) -> tuple[Release, ...]:
         """Draw the noise of every stage; seeded noise is that of its name."""
@@ -251,8 +253,9 @@ class RefinedMoments:
     ) -> Generator[Stage, Release, Belief]:
         """Learn of what the coefficients so far leave unexplained."""
         estimate = belief.solve()
+        turn, whitening = _triangular(belief.whitening)
         step = ResidualStep(
-            np.ascontiguousarray(estimate.coef), self.row_map, self.outcome_map, belief.whitening, belief.constant
+            np.ascontiguousarray(estimate.coef), self.row_map, self.outcome_map, whitening, belief.constant
         )
         last = math.ceil(2.0 * math.log2(_BEYOND_EXPECTED * self.radii[1] * length))
         octaves = max(-900, min(last, 900)) - _TOLD_APART, max(-900, min(last, 900))
@@ -273,7 +276,7 @@ class RefinedMoments:
         released = yield Stage(
             f"residuals, step {number + 1}", sums, partial(_sum_residuals, step=step, clip=clip.size)
         )
-        return refining.with_residuals(belief, estimate, released.values["sum"], sums.deviation, clip)
+        return refining.with_residuals(belief, estimate, turn @ released.values["sum"], sums.deviation, clip)
 
     @property
     def _unit(self) -> Unit:
@@ -370,8 +373,8 @@ class RefinedMoments:
             bound_y=radii[1],
             bound_xx=None if unit is None else unit.bound_xx,
             bound_xy=None if unit is None else unit.bound_xy,
-            map_x=row_map,
-            map_y=self.outcome_map,
+            map_x=_unless_bare(row_map),
+            map_y=_unless_bare(self.outcome_map),
             sums="x" in moments.scales,
             **people.options,
         )
@@ -415,6 +418,23 @@ def _bins_below(*largest: float) -> HalfOctaves:
     """Return half-octaves up to the largest of some sizes, from far below the least of them."""
     tops = [math.ceil(2.0 * math.log2(one)) for one in largest]
     return HalfOctaves(max(min(tops) - _TOLD_APART, -800), min(max(max(tops), -799), 800))
+
+
+def _triangular(whitening: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Turn coordinates so that as few products as can be are needed: whitening = turn @ lower, turn orthogonal.
+
+    Noise that is alike in all coordinates stays so.
+    """
+    side = len(whitening)
+    left, right = linalg.qr(whitening[:, :side][:, ::-1])
+    turn = left[:, ::-1]
+    return turn, np.ascontiguousarray(np.hstack([right[::-1, ::-1], turn.T @ whitening[:, side:]]))
+
+
+def _unless_bare(row_map: RowMap) -> RowMap | None:
+    """Leave out a map that does no more than hold rows to a bound: what sums or counts them does that too."""
+    is_bare = all(getattr(row_map, name) is None for name in ("low", "center", "scale", "basis"))
+    return None if is_bare else row_map
 
 
 def _first_counts(people: People) -> FixedPoint:

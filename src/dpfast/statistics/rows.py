@@ -33,6 +33,8 @@ MOST_ROWS_IF_PRIVATE = 2**30
 MOST_COLUMNS = 2**24
 #: Bounds below this would be lost in the rounding of the smallest doubles.
 SMALLEST_BOUND = 2.0**-1022
+# Columns are multiplied by the inverse of their units.
+_SMALLEST_UNIT = 2.0**-1000
 _ENTRIES_PER_THREAD = 1 << 19  # below this, starting a thread costs more than it brings
 _ROWS_PER_RANGE = 4096
 
@@ -143,7 +145,8 @@ def _broadcast(side: NDArray[Any], features: int) -> FloatArray:
 def half_widths(low: FloatArray, high: FloatArray) -> FloatArray:
     """Return the units of a box's columns: half the width of their limits, the size of those that have none."""
     widths = high / 2.0 - low / 2.0
-    return np.where(widths > 0.0, widths, np.where(low == 0.0, 1.0, np.abs(low)))
+    sizes = np.where(widths >= _SMALLEST_UNIT, widths, np.abs(low))
+    return np.where(sizes >= _SMALLEST_UNIT, sizes, 1.0)
 
 
 def scaled(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple[RowMap, float]:
@@ -163,7 +166,7 @@ def centred(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple
     """
     units = half_widths(low, high)
     center = low / 2.0 + high / 2.0
-    squared = float(np.count_nonzero(low < high))
+    squared = float(np.sum(((high / 2.0 - low / 2.0) / units) ** 2))
     if math.isfinite(bound):
         at = center / units
         length, longest = float(np.linalg.norm(at)), _longest(low, high, bound, units)
