@@ -79,6 +79,10 @@ FITS = {
     "donors near the target": donors(center="target", releases=2),
     "donors about their mean": donors(center="private", releases=3),
     "donors about their mean, norms declared": donors(center="private", row_bound=(0.9, 0.7), releases=2),
+    "donors in a range that is found": donors(bound="private", releases=3),
+    "nonnegative donors in a range that is found": donors(
+        alone, bound="private", nonnegative=True, row_bound=None, releases=2
+    ),
     "donors in a basis": donors(bound=(-2.0, 5.0), basis=2, row_bound=None),
     "donors about their mean in a basis": donors(bound=(-2.0, 5.0), basis=2, center="private", releases=3),
     "donors, fewer components": donors(n_components="noise", row_bound=None),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -20,10 +21,11 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
-from dpfast.estimator.base import PrivateEstimator, Solved, Summed, reserve
+from dpfast.estimator.base import Prepared, PrivateEstimator, Solved, Summed, reserve, warn
 from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release
-from dpfast.privacy import Privacy
+from dpfast.privacy import Privacy, UtilityWarning
+from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers.damped import components_beyond, damped_solve
 from dpfast.solvers.ridge import ridge_from_rows
 from dpfast.synthetic_control.donor_weights import (
@@ -35,6 +37,7 @@ from dpfast.synthetic_control.donor_weights import (
     prediction,
 )
 from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, orthonormal_basis, sum_donors
+from dpfast.synthetic_control.outcome_range import range_counts, range_found, range_noise
 from dpfast.synthetic_control.plan import (
     SPREAD,
     error_of_moments,
@@ -90,9 +93,11 @@ class SyntheticControl(TargetReports, PrivateEstimator):
     ----------
     epsilon, delta
         As for every estimator.
-    bound : float or tuple of (low, high), default 1.0
+    bound : float, tuple of (low, high) or "private", default 1.0
         Declared range of the outcomes: [-bound, bound], or [low, high]. Entries are clipped to it and mapped to
-        [-1, 1], predictions shrink towards its middle unless there is a `center`, and are clipped to it.
+        [-1, 1], predictions shrink towards its middle unless there is a `center`, and are clipped to it. "private" has
+        it found within the budget, of which a tenth is spent on noisy counts of donors by their largest and their least
+        outcome: it leaves out about one in a hundred at either end.
     ridge : float or "auto", default "auto"
         The paper's lambda: lambda/2 is added to X'X, in mapped units. "auto" is the squared length of the longest row
         before the intervention: the number of periods, as in the paper [1]_, or less by `row_bound`. In either case no
@@ -158,6 +163,8 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         Their labels; 0, 1, ... where there are none.
     target_ : ndarray of shape (n_periods,) or (n_pre,), or None
         The public target that was passed to the fit.
+    bound_ : float or tuple of (low, high)
+        Where `bound` is "private": what was found.
     releases_, privacy_spent_
         As for every estimator.
 
@@ -180,7 +187,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
     """
 
     _: KW_ONLY
-    bound: float | tuple[float, float] = 1.0
+    bound: float | tuple[float, float] | Literal["private"] = 1.0
     ridge: float | Literal["auto"] = "auto"
     mechanism: Literal["cross_section", "output", "objective"] = "cross_section"
     split: tuple[float, float] | None = None
@@ -323,6 +330,8 @@ class SyntheticControl(TargetReports, PrivateEstimator):
                 f"mechanism must be 'cross_section' to release moments repeatedly, got {self.mechanism!r}: "
                 "dpfast.synthetic_control.donor_weights repeats releases of weights"
             )
+        if self._finds_range:
+            raise ValueError("bound must be given by its values to release moments repeatedly, got 'private'")
         if isinstance(self.center, str):
             raise ValueError(f"center must be given by its values to release moments repeatedly, got {self.center!r}")
         repeats = check.positive_integer("repeats", repeats)
@@ -418,10 +427,10 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         if self._is_for_one_target:
             return self._released_interval(pre, level)
         steps = self._released_steps
-        section = steps.section(self.releases_)
+        section = steps.section(self._releases_within_range)
         limits = prediction_interval(
             section,
-            steps.released(self.releases_)["moments"].values,
+            steps.released(self._releases_within_range)["moments"].values,
             self._n_donors,
             np.atleast_2d(section.rows.features(pre)),
             ridge=self.ridge_,
@@ -459,7 +468,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         cut = io.check_n_pre(n_pre, self.n_pre_, "the fit before the intervention")
         if math.isinf(self.privacy_spent_.epsilon):
             raise ValueError("placebo needs released moments; at epsilon=inf fit again with the earlier n_pre")
-        xx, _ = self._released_steps.moments(self.releases_)
+        xx, _ = self._released_steps.moments(self._releases_within_range)
         keep = None if self.n_components_ is None else min(self.n_components_, cut)
         coef = damped_solve(xx[:cut, :cut], xx[:cut, cut:], self.ridge_ / 2.0, self.noise_floor_, keep)
         predicted = self._predicted(rows[..., :cut], coef.T, slice(cut, self.n_pre_))
@@ -547,16 +556,55 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             if self.basis is not None:
                 raise ValueError("observation_rate cannot go with basis: its coordinates mix periods, missing or not")
 
+    @property
+    def _finds_range(self) -> bool:
+        return isinstance(self.bound, str) and self.bound == "private"
+
+    def _stand_in(self) -> Self:
+        return self._within(1.0) if self._finds_range else self
+
+    def _within(self, bound: float | tuple[float, float]) -> Self:
+        """Return a copy with a range of its own, which shares the ledger."""
+        other = copy(self)
+        other.__dict__.update(bound=bound)
+        return other
+
+    def _checked(self) -> Privacy:
+        if self._finds_range and self.calibration != "sound":
+            raise ValueError("calibration must be 'sound' with bound='private': the papers take the range as given")
+        return super()._checked()
+
+    def _range_noise(self, privacy: Privacy) -> tuple[NoisySizes, Privacy]:
+        """Calibrate what finds the range; return what is left of the budget too."""
+        return range_noise(privacy, is_gaussian=self.mechanism == "cross_section")
+
+    def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
+        if not self._finds_range:
+            return super()._prepared(privacy, source, *data)
+        donors, public = self._read(*data)
+        mechanism, rest = self._range_noise(privacy)
+        release = mechanism.release(range_counts(donors), source, self._named("counts of donors by size"))
+        low, high, is_certain = range_found(mechanism, release, public.n_donors, nonnegative=self.nonnegative)
+        if not is_certain:
+            warn(
+                "the noisy counts that bound='private' paid for show no donors beyond noise: the range found is a "
+                "guess. Give a range, or a larger epsilon.",
+                UtilityWarning,
+            )
+        bound = high if self.nonnegative else (low, high)
+        return Prepared(self._within(bound), rest, (release,), {"bound_": bound})
+
     def _check_absent(self, *names: str) -> None:
         for name in names:
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} must not be given with mechanism={self.mechanism!r}, which has none")
 
     def _range(self) -> tuple[float, float]:
-        """Return the middle and the half-width of the declared range."""
-        if not isinstance(self.bound, tuple | list):
-            return 0.0, check.positive("bound", self.bound)
-        low, high = check.limits("bound", self.bound)
+        """Return the middle and the half-width of the range, as declared or found."""
+        bound = self.bound_ if self._finds_range else self.bound
+        if not isinstance(bound, tuple | list):
+            return 0.0, check.positive("bound", bound)
+        low, high = check.limits("bound", bound)
         if low == high:
             raise ValueError(f"bound must have its low below its high, got ({low!r}, {high!r})")
         return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
@@ -741,9 +789,20 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         return hasattr(self, "prediction_")
 
     @property
+    def _privacy_within_range(self) -> Privacy:
+        """What was spent after the range was found, if it was to be."""
+        return self._range_noise(self.privacy_spent_)[1] if self._finds_range else self.privacy_spent_
+
+    @property
+    def _releases_within_range(self) -> tuple[Release, ...]:
+        """What was released then."""
+        return self.releases_[1:] if self._finds_range else self.releases_
+
+    @property
     def _released_steps(self) -> DonorSteps:
         """The mechanism of the fit."""
-        return self._steps(self.privacy_spent_, _Public(self.n_pre_, self.periods_, self.target_, self._n_donors))
+        public = _Public(self.n_pre_, self.periods_, self.target_, self._n_donors)
+        return self._steps(self._privacy_within_range, public)
 
     @property
     def _own_target(self) -> FloatArray:
@@ -767,8 +826,8 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         self._released_prediction(pre)
         offset, half_width = self._range()
         own = (self._own_target - offset) / half_width
-        chosen = self._algorithm(self.privacy_spent_, len(self.weights_), self.n_post_, own)
-        half = half_width * output_half_width(chosen, self.releases_[0], level)
+        chosen = self._algorithm(self._privacy_within_range, len(self.weights_), self.n_post_, own)
+        half = half_width * output_half_width(chosen, self._releases_within_range[0], level)
         low, high = (
             np.broadcast_to(self.prediction_ + side, (*pre.shape[:-1], self.n_post_)) for side in (-half, half)
         )
@@ -807,3 +866,5 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             check.nonnegative(name, getattr(self, name))
         if self._limits is not None:
             check.limits("_limits", self._limits)
+        if self._finds_range and not math.isinf(self.privacy_spent_.epsilon):
+            self._range()

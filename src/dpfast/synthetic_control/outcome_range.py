@@ -1,0 +1,43 @@
+"""The range of donors' outcomes, found within the budget: noisy counts of donors by their largest and least outcome.
+
+A donor counts once in each of the two histograms, whatever it is; entries that are missing are passed over, and a donor
+of whom all are counts at 0. What is found is a range like a declared one, which about one donor in a hundred leaves at
+either end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpfast import io
+from dpfast._arrays import FloatArray
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy
+from dpfast.releases.size_counts import NoisySizes
+from dpfast.statistics.sizes import Sizes, size_counts
+
+_SIZES = Sizes(entries=True)
+
+
+def range_counts(donors: FloatArray) -> FixedPoint:
+    """Count donors by their largest outcome, and by their least."""
+    extremes = np.column_stack([np.fmax.reduce(donors, axis=1), np.fmin.reduce(donors, axis=1)])
+    return size_counts(io.open_table(np.nan_to_num(extremes, nan=0.0)), _SIZES)
+
+
+def range_noise(privacy: Privacy, *, is_gaussian: bool) -> tuple[NoisySizes, Privacy]:
+    """Calibrate for a share of the budget; return what is left of it too."""
+    return NoisySizes.within(privacy, is_gaussian, _SIZES, 2)
+
+
+def range_found(
+    mechanism: NoisySizes, release: Release, n_donors: int | None, *, nonnegative: bool
+) -> tuple[float, float, bool]:
+    """Return the ends of the range, and whether both are certain; the number of donors where it is public."""
+    found = mechanism.found(release, n_donors, nonnegative=nonnegative)
+    assert found.box is not None
+    (_, low), (high, _) = found.box
+    # Noise may have the largest outcomes below the least ones.
+    low, high = min(low, high), max(low, high)
+    return float(low), float(max(high, low + found.box[1][1] - found.box[0][1])), found.are_certain
