@@ -278,14 +278,14 @@ def test_the_plan_agrees_with_simulation():
     coefficients = rng.normal(size=(d, 1))
     y = x @ coefficients
     y /= np.sqrt(np.mean(y**2))  # outcomes at their bound in the mean square
-    plan = MultiOutcomeRidge.plan(n, d, 1, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0)
+    plan = MultiOutcomeRidge.plan(n, d, 1, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0, refine=0)
     sums = statistics.gram(x, y, bound_x=1.0, bound_y=1.0)
     exact = model(math.inf).fit_gram(sums).predict(x)
     fits = (model(ridge=0.0, random_state=seed).fit_gram(sums).predict(x) for seed in range(60))
     measured = math.sqrt(np.mean([np.mean((fit - exact) ** 2) for fit in fits]))
     assert plan.expected_error / 2.0 < measured < 2.0 * plan.expected_error
     assert MultiOutcomeRidge.plan(
-        plan.needed_n, d, 1, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0
+        plan.needed_n, d, 1, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0, refine=0
     ).expected_error == pytest.approx(0.1, rel=0.01)
 
 
@@ -702,7 +702,7 @@ def test_block_bounds_lower_the_noise_and_clip_people():
 
 
 def test_a_plan_knows_of_people_with_several_rows():
-    plan = partial(MultiOutcomeRidge.plan, 2000, 9, 2, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0)
+    plan = partial(MultiOutcomeRidge.plan, 2000, 9, 2, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0, refine=0)
     plain, bounded = plan(max_rows=36), plan(max_rows=36, block_bounds=(3.0, 3.0))
     # As many times the rows as there is noise: one row a person is the same.
     assert plain.expected_error == pytest.approx(plan().expected_error, rel=1e-6)

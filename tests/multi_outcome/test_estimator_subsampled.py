@@ -302,7 +302,7 @@ def test_the_printed_algorithm_warns_and_claims_nothing():
 
 def plan(n=20_000, d=10, outcomes=3, **parameters):
     sizes = {"epsilon": 1.0, "delta": 1e-6, "bound_x": 1.0, "bound_y": 1.0}
-    return MultiOutcomeRidge.plan(n, d, outcomes, **(sizes | parameters))
+    return MultiOutcomeRidge.plan(n, d, outcomes, refine=0, **(sizes | parameters))
 
 
 def test_the_plan_says_what_sampling_costs_and_buys():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
@@ -30,7 +31,7 @@ from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcomes
 from dpfast.ledger import Release
 from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, clip_to_box, row_frames
-from dpfast.multi_outcome.plan import planned
+from dpfast.multi_outcome.plan import R2, assumed_of, planned, planned_in_stages
 from dpfast.privacy import Composition, Privacy, gaussian_mu
 from dpfast.releases.moments import exact_moments, noisy_moments
 from dpfast.releases.refined_moments import People, Public, RefinedMoments
@@ -272,6 +273,7 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         *,
         target: float = 0.1,
         spread: float = 0.25,
+        score: float = R2,
         max_rows: int | None = None,
         **parameters: Any,
     ) -> Plan:
@@ -288,6 +290,9 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         spread : float, default 0.25
             Assumed mean squared norm of the rows (about the centre of their box, if any) as a fraction of their
             squared bound; it is taken to be even over directions, and the outcomes to be explained by the features.
+            That of outcomes too, for the score and for residual steps.
+        score : float, default 0.5
+            Assumed R^2 without privacy.
         max_rows : int, optional
             Rows of a person, where people own several: everybody is taken to own that many.
         **parameters
@@ -296,8 +301,9 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         Returns
         -------
         Plan
-            Expected error and the number of people needed. With `n_subsample` the error of sampling is part of it, the
-            number is for the same fraction of rows sampled, and `notes` compares with a fit of all rows.
+            Expected error, the number of people needed, and the R^2 to expect, of a table that can be read again for
+            residual steps. With `n_subsample` the error of sampling is part of it, the number is for the same fraction
+            of rows sampled, and `notes` compares with a fit of all rows.
 
         Examples
         --------
@@ -308,16 +314,27 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         """
         sizes = {"n": n, "n_features": n_features, "n_outcomes": n_outcomes}
         sizes |= {} if max_rows is None else {"max_rows": max_rows}
+        check.share("score", score, whole=True)
         estimator, privacy = cls._planned_for(sizes, {"target": target, "spread": spread}, parameters)
         if math.isinf(privacy.epsilon):
-            return Plan.from_error(n, 0.0, target, {})
+            return Plan(n, 0.0, target, 1, {}, score=score, expected_score=score)
         if max_rows is not None or estimator.block_bounds is not None:
             estimator._check_people(() if max_rows is not None else None, max_rows, privacy)
         route = estimator._route(n_features, n_outcomes, privacy, max_rows, n)
         of_all = route
         if estimator.n_subsample is not None:
             of_all = estimator._route(n_features, n_outcomes, privacy)
-        return planned(route, of_all, n, (n_features, n_outcomes), float(estimator.bound_y), target, spread)
+        shape, bound_y = (n_features, n_outcomes), float(estimator.bound_y)
+        steps = estimator.refine if estimator.refine != "auto" else None
+        if estimator._has_no_steps or (steps is None and privacy.delta == 0.0):
+            steps = 0
+        if steps != 0:
+            mechanism = estimator._in_stages(route, steps, max_rows)
+            public = estimator.adjacency == "replace_one" and max_rows is None
+            assumed = partial(assumed_of, route, shape=shape, bound_y=bound_y, spread=spread, score=score)
+            if not public or steps is not None or refining.has_steps(n, gaussian_mu(*privacy.target), shape):
+                return planned_in_stages(mechanism, assumed, n, target, spread)
+        return planned(route, of_all, n, shape, bound_y, target, spread, score)
 
     @property
     def _release_name(self) -> str:
@@ -495,18 +512,22 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
     def _has_no_steps(self) -> bool:
         return self.mechanism == "independent" or self.calibration == "paper" or self.n_subsample is not None
 
-    def _staged(self, privacy: Privacy, steps: int | None, people: People) -> Summed | None:
-        """Count people by the sizes of their rows, on which hangs what is summed next; None if they are too few."""
-        table = people.table
-        options = self._options(people.max_rows, None)
-        mechanism = self._route(table.n_features, table.n_outcomes, privacy, people.max_rows).refined(
+    def _in_stages(self, route: Route, steps: int | None, max_rows: int | None) -> RefinedMoments:
+        """Return the mechanism that releases in stages what a route sums."""
+        return route.refined(
             refining.schedule(steps),
             float(self.bound_y),
-            options,
+            self._options(max_rows, None),
             ridge=self._penalty,
             fit_intercept=self.fit_intercept,
             may_stop=steps is None,
         )
+
+    def _staged(self, privacy: Privacy, steps: int | None, people: People) -> Summed | None:
+        """Count people by the sizes of their rows, on which hangs what is summed next; None if they are too few."""
+        table = people.table
+        route = self._route(table.n_features, table.n_outcomes, privacy, people.max_rows)
+        mechanism = self._in_stages(route, steps, people.max_rows)
         counted = replace(people, sizes=mechanism.count_sizes(people))
         n_rows = counted.n_people if self.adjacency == "replace_one" and people.max_rows is None else None
         if steps is None and n_rows is not None:

@@ -3,13 +3,112 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
 
-from dpfast.estimator.plan import Plan
+from dpfast.estimator.plan import Plan, least
 from dpfast.multi_outcome.mechanism import Route
+from dpfast.privacy import gaussian_mu
+from dpfast.releases.refined_moments import RefinedMoments
+from dpfast.solvers import refining
+from dpfast.solvers.ridge import MomentNoise
+
+#: Assumed R^2 without privacy.
+R2 = 0.5
+# Bought radii are half-octaves above what all but few rows are within: so many times their root mean square. Clips and
+# the lengths of whitened rows that they are held to, likewise. Near the middle of what came out on simulated tables of
+# all kinds (those of `refining.schedule`), heavy tails included.
+_RADIUS, _CLIP, _SQUARED_LENGTH = 1.8, 2.5, 1.5
+
+
+class Assumed(NamedTuple):
+    """What is assumed of rows: even over directions, and outcomes explained by them as far as R^2 says."""
+
+    n_people: int
+    rows: float
+    shape: tuple[int, int]
+    #: Mean squared norms of rows and of outcomes.
+    squares: tuple[float, float]
+    score: float
+    max_rows: int = 1
+
+    def loss_of_noise(self, noise: MomentNoise) -> float:
+        """Return the R^2 that noise in moments costs where nothing is shrunk: r'(X'X)^-1 r over the sum of y'y.
+
+        The noise r in X'Y - X'X theta has a mean squared norm of d l cross^2 + (d + 1)/2 diagonal^2 ||theta||^2.
+        """
+        features, outcomes = self.shape
+        eigenvalue = self.rows * self.squares[0] / features
+        power = self.rows * self.squares[1]
+        signal = self.score * power / eigenvalue
+        squared = features * outcomes * noise.cross**2 + (features + 1) / 2.0 * noise.diagonal**2 * signal
+        return squared / (eigenvalue * power) + noise.sampling * features * self.score
+
+    def shrunk(self, loss: float) -> float:
+        """Return what is lost with the best penalty: all that there is, at most."""
+        return self.score * loss / (self.score + loss) if loss > 0.0 else 0.0
+
+    def expected_score(self, loss: float) -> float:
+        """Return the R^2 to expect."""
+        return self.score - self.shrunk(loss)
+
+
+def loss_in_stages(mechanism: RefinedMoments, assumed: Assumed) -> float:
+    """Return the R^2 that a fit in stages costs, were nothing shrunk at the end; a recursion over its steps.
+
+    Every step measures what is left to be learned with a noise in proportion to the residuals, and with that of X'X in
+    proportion to the error so far; measurements add up by their precisions, as in `solvers.refining`.
+    """
+    features, outcomes = assumed.shape
+    n_people, rows, squares = assumed.n_people, assumed.rows, assumed.squares
+    privacy = mechanism.privacy
+    mu = gaussian_mu(*privacy.target) if privacy.delta > 0.0 else 0.0
+    has_steps = not mechanism.may_stop or refining.has_steps(n_people, mu, assumed.shape)
+    radii = mechanism.radii
+    if has_steps:
+        radii = (min(radii[0], _RADIUS * squares[0] ** 0.5), min(radii[1], _RADIUS * squares[1] ** 0.5))
+    noise = mechanism.planned_noise(radii, 1.0, has_steps=has_steps)
+    loss = assumed.loss_of_noise(noise.moments)
+    if not has_steps:
+        return loss
+    # Noise in X'X, the eigenvalue times the identity, as a fraction of it; whitened rows have d/n for squared length,
+    # less what hides X'X, which is as much larger then.
+    relative = noise.moments.diagonal * features / (rows * squares[0])
+    relative = 1.0 / math.hypot(1.0 / relative, rows / (noise.row_moments * _SQUARED_LENGTH * features))
+    precision, left = 1.0 / loss, assumed.shrunk(loss)
+    for deviation in noise.sums:
+        residual = 1.0 - assumed.score + left
+        clip = _CLIP * assumed.max_rows * math.sqrt(features / rows * residual)
+        variance = features * outcomes * (clip * deviation) ** 2 / rows + relative**2 * (features + 1) / 2.0 * left
+        precision += 1.0 / variance
+        left = assumed.shrunk(1.0 / precision)
+    return 1.0 / precision
+
+
+def planned_in_stages(
+    mechanism: RefinedMoments, assumed_of: Callable[[int], Assumed], n: int, target: float, spread: float
+) -> Plan:
+    """Plan for a fit in stages: its error falls faster than 1/n where directions come out of the noise."""
+
+    def error(people: int) -> float:
+        return math.sqrt(loss_in_stages(mechanism, assumed_of(people)) * spread)
+
+    assumed = assumed_of(n)
+    expected = assumed.expected_score(loss_in_stages(mechanism, assumed))
+    needed = least(lambda people: error(people) <= target)
+    return Plan(n, min(error(n), 1.0), target, needed, mechanism.scales, score=assumed.score, expected_score=expected)
 
 
 def planned(
-    route: Route, of_all: Route, n: int, shape: tuple[int, int], bound_y: float, target: float, spread: float
+    route: Route,
+    of_all: Route,
+    n: int,
+    shape: tuple[int, int],
+    bound_y: float,
+    target: float,
+    spread: float,
+    score: float,
 ) -> Plan:
     """Plan for n people whose rows have a mean squared norm of `spread` of their squared bound, even over directions.
 
@@ -19,13 +118,24 @@ def planned(
     features, _ = shape
     rows = n * _counting_rows(route, features, bound_y, spread)
     error = math.sqrt(features * route.cost) / (spread * route.frame.radius * rows * bound_y)
+    assumed = assumed_of(route, n, shape, bound_y, spread, score)
+    expected = assumed.expected_score(assumed.loss_of_noise(route.calibration.noise))
     if route.calibration.sample is None:
-        return Plan.from_error(n, error, target, route.scales)
+        return replace(Plan.from_error(n, error, target, route.scales), score=score, expected_score=expected)
     # The error of (n/s) X_s'X_s theta is a sum over the sample of rows times predictions. Its mean square in the
     # norm of (X'X)^-1 is (1 - s/n)(d/s) bound_y^2 a person, for rows whose d directions are equally long.
     sampling_error = math.sqrt(route.calibration.noise.sampling * features)
     notes = {"error of the noise": error, "error of sampling": sampling_error} | _cost_of_sampling(route, of_all, shape)
-    return Plan.from_error(n, error, target, route.scales, sampling_error=sampling_error, notes=notes)
+    plan = Plan.from_error(n, error, target, route.scales, sampling_error=sampling_error, notes=notes)
+    return replace(plan, score=score, expected_score=expected)
+
+
+def assumed_of(route: Route, n: int, shape: tuple[int, int], bound_y: float, spread: float, score: float) -> Assumed:
+    """Assume of rows, and of outcomes, a mean squared norm of `spread` of their squared bounds."""
+    unit = route.calibration.people
+    rows = n * _counting_rows(route, shape[0], bound_y, spread)
+    squares = spread * route.frame.radius**2, spread * bound_y**2
+    return Assumed(n, rows, shape, squares, score, 1 if unit is None else unit.max_rows)
 
 
 def _counting_rows(route: Route, features: int, bound_y: float, spread: float) -> float:

@@ -46,7 +46,7 @@ from dpfast.solvers import refining
 from dpfast.solvers.bounds import last_bin
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.refining import Belief, Estimate, Schedule
-from dpfast.solvers.ridge import RidgeSolution, ridge_from_moments
+from dpfast.solvers.ridge import MomentNoise, RidgeSolution, ridge_from_moments
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sizes, residual_sums
 from dpfast.statistics.rows import RowMap
@@ -93,6 +93,16 @@ class Stage(NamedTuple):
     name: str
     mechanism: JointMoments | NoisySum
     statistic: Callable[[People], Any]
+
+
+class PlannedNoise(NamedTuple):
+    """Noise of the stages for what is assumed of people, in the units that rows are summed in."""
+
+    moments: MomentNoise
+    #: In an entry on the diagonal of X'X of whitened rows; infinite where they are not summed.
+    row_moments: float
+    #: In an entry of each step's sum, for a clip of 1.
+    sums: tuple[float, ...]
 
 
 class Refined(NamedTuple):
@@ -163,6 +173,13 @@ class RefinedMoments:
         sizes = Sizes(rows=True, outcomes=True, bins=self._bins)
         map_x, map_y = _unless_bare(self.row_map), _unless_bare(self.outcome_map)
         return size_counts(people.table, sizes, map_x=map_x, map_y=map_y, **people.options)
+
+    def planned_noise(self, radii: tuple[float, float], length: float, *, has_steps: bool) -> PlannedNoise:
+        """Return the noise if moments are held to these radii, and whitened rows to this length."""
+        parts = self._parts(self.schedule if has_steps else self.schedule.without_steps())
+        rows = math.inf if parts.row_moments is None else self._row_moments(parts.row_moments, length).scales["xx"]
+        sums = tuple(NoisySum.calibrate(part, 1.0, self.shape).deviation for part in parts.sums)
+        return PlannedNoise(self._moments(parts.moments, radii).noise, rows, sums)
 
     def release(self, people: People, public: Public, source: BitSource, name: str) -> tuple[Release, ...]:
         """Draw the noise of every stage; seeded noise is that of its name."""
