@@ -12,7 +12,7 @@ from dpfast import Ledger, PolicyEvaluation, Privacy, UtilityWarning, noise
 from dpfast.policy_evaluation.mechanism import visit_moments
 from dpfast.policy_evaluation.private_range import PrivateRange, bin_edges, narrowest
 from dpfast.privacy import gaussian_mu, keeps_to, parts_of
-from dpfast.statistics import ReturnGrid, Trajectories
+from dpfast.statistics import ReturnGrid, Trajectories, sufficient_statistics
 from dpfast.statistics.visits import extreme_counts
 
 ADJACENCIES = ("replace_one", "add_remove")
@@ -184,6 +184,24 @@ def test_it_is_far_better_than_a_range_that_is_far_too_wide():
             ]
         errors[limits] = np.mean([np.abs(model.value_ - exact).max() for model in models])
     assert errors["private"] < 0.5 * errors[None]
+
+
+def test_returns_are_clipped_to_the_range_that_was_found():
+    """Released sums are those of clipped returns: noise is 7 standard deviations with probability 1e-11."""
+    rng = np.random.default_rng(6)
+    steps = 40 * 3000
+    rewards = np.where(rng.random(steps) < 0.01, 30.0, 0.1)
+    walks = Trajectories(rng.integers(0, 40, steps), rewards, np.arange(0, steps + 1, 40), 40)
+    options = {"gamma": 0.5, "reward_range": (0.0, 100.0), "horizon": 40, "lag": 0, "weights": np.ones(40)}
+    model = PolicyEvaluation(1.0, 1e-5, return_range="private", **options).fit(walks)
+    low, high = model.return_range_
+    clipped, whole = (
+        sufficient_statistics(walks, 0.5, return_range=limits, horizon=40, weights=np.ones(40), centered=True)
+        for limits in ((low, high), (0.0, 200.0))
+    )
+    sums = model.releases_[1]
+    assert np.max(np.abs(sums.values["xy"] - clipped.xy)) < 7.0 * sums.scales["xy"]
+    assert np.max(np.abs(sums.values["xy"] - whole.xy)) > 20.0 * sums.scales["xy"]
 
 
 def test_refused():

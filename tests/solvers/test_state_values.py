@@ -46,8 +46,10 @@ def test_a_ridge_draws_values_towards_the_pooled_return():
 
 def test_states_without_visits_are_worth_the_pooled_return():
     none = np.zeros(3)
-    for found in (ridge_values(none, none, NONE, LIMITS, None), ridge_values(none, none, NOISE, LIMITS, None)):
-        assert total(found).tolist() == [0.0] * 3
+    assert total(ridge_values(none, none, NONE, LIMITS, None)).tolist() == [0.0] * 3
+    # Which cannot be told from an end of the range, nor from the other.
+    assert total(ridge_values(none, none, NOISE, LIMITS, None)).tolist() == [-0.5] * 3
+    assert total(shrunken_values(none, none, NOISE, LIMITS)).tolist() == [0.0] * 3
 
 
 def test_the_error_is_far_below_that_of_quotients():
@@ -85,3 +87,11 @@ def test_the_pooled_return_stays_within_the_range():
     few = np.full(4, 1e-3)
     assert ridge_values(few, np.full(4, 900.0), NOISE, LIMITS, None).pooled == 0.5
     assert shrunken_values(few, np.full(4, -900.0), NOISE, LIMITS).pooled == -0.5
+
+
+def test_an_end_of_the_range_that_the_pooled_return_cannot_be_told_from_takes_its_place():
+    """60 states of 100 visits: the noise of the pooled return is 20 sqrt(60)/6000 = .026 or so."""
+    visits = np.full(60, 100.0)
+    for value, expected in ((-0.46, -0.5), (-0.3, -0.3), (0.3, 0.3), (0.46, 0.5), (0.0, 0.0)):
+        assert ridge_values(visits, visits * value, NOISE, LIMITS, None).pooled == pytest.approx(expected)
+    assert ridge_values(visits, visits * -0.46, NONE, LIMITS, None).pooled == pytest.approx(-0.46)

@@ -146,6 +146,21 @@ def test_most_visits_bound_what_is_not_declared():
     assert short.bounds.xy == pytest.approx(3.5 * math.hypot(1.0, 0.7), rel=1e-8)
 
 
+@pytest.mark.parametrize("centered", [False, True])
+@pytest.mark.parametrize(("horizon", "lag"), [(4, 1), (4, 2), (9, 4), (5, 4)])
+def test_no_more_states_count_than_there_are_steps_before_the_lag(centered, horizon, lag):
+    """One who sees another state at every step, and so as many as can be."""
+    walk = Trajectories(np.arange(N_STATES), np.full(N_STATES, 9.0), [0, N_STATES], N_STATES)
+    options = CENTERED | {"horizon": horizon, "lag": lag, "centered": centered}
+    found = sufficient_statistics(walk, 1.0, **options)
+    visited = np.count_nonzero(found.xx)
+    assert visited == min(N_STATES, horizon - lag)
+    if centered:
+        assert found.bounds.most_visited == visited
+    else:
+        assert math.sqrt(squared_norm(found.exact_xx)) == pytest.approx(found.bounds.xx, rel=1e-9)
+
+
 @pytest.mark.parametrize("kind", [None, "signed", "nonnegative"])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_neighbour_is_beyond_the_joint_bound(kind, seed):

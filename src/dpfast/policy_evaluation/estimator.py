@@ -139,8 +139,8 @@ class PolicyEvaluation(PrivateEstimator):
     coef_ : ndarray of shape (n_features,)
         Coefficients: `value_` is `offset_` plus the features times them, clipped.
     offset_ : float
-        What the fit is above: the pooled return of all visits for sums per state, the lower end of the range for "lsl"
-        and for normal equations; else 0.
+        What the fit is above: for sums per state the pooled return of all visits, or an end of the range that it cannot
+        be told from; for "lsl" and for normal equations the lower end of the range; else 0.
     value_std_ : ndarray of shape (n_states,)
         Standard deviation of `value_` from the privacy noise alone (first order), where its law is public: for
         "sufficient_statistics" only.

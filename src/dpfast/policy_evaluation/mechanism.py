@@ -399,7 +399,7 @@ class Solution(NamedTuple):
     value_std: FloatArray
     #: What was added to the diagonal of A.
     ridge: float
-    #: What coefficients are above: the lower end of the range, or the pooled return.
+    #: What coefficients are above: an end of the range, or the pooled return.
     offset: float
 
 
