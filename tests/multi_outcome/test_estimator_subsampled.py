@@ -90,6 +90,9 @@ def test_no_trace_of_the_sample_stays(monkeypatch):
         "releases_",
         "privacy_spent_",
         "n_features_in_",
+        "residual_std_",
+        "_evidence",
+        "_textbook",
         "_single_outcome",
     }
     sizes = [np.size(value) for value in vars(fitted).values()]

@@ -70,12 +70,12 @@ def test_eigenvalues_are_given_back_what_noise_took():
     rng = np.random.default_rng(3)
     d, scale = 200, 2.0
     edge = 2.0 * scale * np.sqrt(d)
-    alone = denoised_eigenvalues(np.linalg.eigvalsh(symmetric_noise(rng, d, scale)), scale**2)
+    alone = denoised_eigenvalues(np.linalg.eigvalsh(symmetric_noise(rng, d, scale)), scale)
     assert np.mean(alone) < 0.03 * edge
-    alike = denoised_eigenvalues(np.linalg.eigvalsh(3.0 * edge * np.eye(d) + symmetric_noise(rng, d, scale)), scale**2)
+    alike = denoised_eigenvalues(np.linalg.eigvalsh(3.0 * edge * np.eye(d) + symmetric_noise(rng, d, scale)), scale)
     assert np.sqrt(np.mean((alike / (3.0 * edge) - 1.0) ** 2)) < 0.02
     spiked = np.linalg.eigvalsh(3.0 * edge * np.outer(np.eye(d)[0], np.eye(d)[0]) + symmetric_noise(rng, d, scale))
-    assert denoised_eigenvalues(spiked, scale**2)[-1] == pytest.approx(np.sqrt(spiked[-1] ** 2 - edge**2), rel=0.01)
+    assert denoised_eigenvalues(spiked, scale)[-1] == pytest.approx(np.sqrt(spiked[-1] ** 2 - edge**2), rel=0.01)
     assert np.array_equal(denoised_eigenvalues(np.array([-1.0, 2.0]), 0.0), [0.0, 2.0])
 
 

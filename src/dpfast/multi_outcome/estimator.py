@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, Self, get_args
 
@@ -32,12 +32,19 @@ from dpfast.estimator.outcomes import open_with_outcomes
 from dpfast.ledger import Release
 from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, clip_to_box, row_frames
 from dpfast.multi_outcome.plan import R2, assumed_of, planned, planned_in_stages
+from dpfast.multi_outcome.reports import CoefficientReports
 from dpfast.privacy import Composition, Privacy, gaussian_mu
 from dpfast.releases.moments import exact_moments, noisy_moments
 from dpfast.releases.refined_moments import People, Public, RefinedMoments
 from dpfast.solvers import refining
+from dpfast.solvers.inference import Evidence, Textbook, evidence_of_moments
 from dpfast.solvers.projection import LabelFactor
-from dpfast.solvers.ridge import RidgeSolution, ridge_from_moments, ridge_of_each_outcome
+from dpfast.solvers.ridge import (
+    RidgeSolution,
+    moments_of_each_outcome,
+    ridge_from_moments,
+    ridge_of_each_outcome,
+)
 from dpfast.statistics import Gram, gram, sampled_gram
 from dpfast.statistics.rows import check_box, shortened
 
@@ -52,7 +59,7 @@ class _Given(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, LinearEstimator):
+class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, BoundedEstimator, LinearEstimator):
     """Differentially private ridge regression of many outcomes on shared features.
 
     Privacy: one joint release of X'X and X'Y (with the column sums, where an intercept or a box asks for them), or one
@@ -127,6 +134,9 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
     coef_std_ : ndarray of shape (n_outcomes, n_features)
         Standard deviation of `coef_` from the privacy noise alone (first order; what `ridge` and "projection" shrink
         them by is taken as fixed); it says nothing of sampling error, that of `n_subsample` included.
+    residual_std_ : ndarray of shape (n_outcomes,) or None
+        Standard deviation of the outcomes about their linear function of the features, where fits that may have
+        residual steps released it, for rows that are one person each; None otherwise.
     ridge_ : float
         The penalty used (the largest over outcomes, for "independent"); in what units, `ridge` says.
     n_steps_ : int
@@ -578,22 +588,22 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
     ) -> dict[str, Any]:
         if isinstance(mechanism, RefinedMoments):
             refined = mechanism.solve(releases, public)
-            return _attributes(refined.solution, refined.n_steps)
+            variance = refined.residual_variance
+            return _attributes(refined.solution, (refined.evidence,), refined.n_steps, residual_variance=variance)
         (release,) = releases
         moments = noisy_moments(release, mechanism.calibration, public.n_rows)
         if mechanism.calibration.each_outcome:
-            return _attributes(ridge_of_each_outcome(moments, self._penalty))
+            evidence = tuple(evidence_of_moments(one) for one in moments_of_each_outcome(moments))
+            return _attributes(ridge_of_each_outcome(moments, self._penalty), evidence)
+        framing: dict[str, Any] = {
+            "center": mechanism.center,
+            "units": mechanism.units,
+            "fit_intercept": self.fit_intercept,
+        }
+        evidence = (evidence_of_moments(moments, **framing),)
         if public.labels is not None:
             moments = public.labels.project_moments(moments, mechanism.frame.radius)
-        return _attributes(
-            ridge_from_moments(
-                moments,
-                self._penalty,
-                center=mechanism.center,
-                units=mechanism.units,
-                fit_intercept=self.fit_intercept,
-            )
-        )
+        return _attributes(ridge_from_moments(moments, self._penalty, **framing), evidence)
 
     @property
     def _penalty(self) -> float | None:
@@ -604,11 +614,12 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         ridge = self._penalty or 0.0
         if isinstance(X, _Given):
             solution = ridge_from_moments(exact_moments(X.gram), ridge, fit_intercept=self.fit_intercept)
+            textbook = None
         else:
             rows, outcomes = check_X_y(X, Y, dtype=np.float64, multi_output=True, y_numeric=True)
-            solution = _least_squares(rows, outcomes.reshape(len(outcomes), -1), ridge, self.fit_intercept)
+            solution, textbook = _least_squares(rows, outcomes.reshape(len(outcomes), -1), ridge, self.fit_intercept)
         release = self._exact_release({"coef": solution.coef, "intercept": solution.intercept})
-        return Solved((release,), _attributes(solution))
+        return Solved((release,), _attributes(solution, (), textbook=textbook))
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         outcomes, features = self.coef_.shape
@@ -622,17 +633,20 @@ class MultiOutcomeRidge(MultiOutputMixin, RegressorMixin, BoundedEstimator, Line
         check.boolean("_single_outcome", self._single_outcome)
 
 
-def _least_squares(rows: FloatArray, outcomes: FloatArray, ridge: float, fit_intercept: bool) -> RidgeSolution:
-    """Return the textbook estimator: rows as they are, no noise."""
+def _least_squares(
+    rows: FloatArray, outcomes: FloatArray, ridge: float, fit_intercept: bool
+) -> tuple[RidgeSolution, Textbook]:
+    """Return the textbook estimator and its errors: rows as they are, no noise."""
     mean_x, mean_y = np.zeros(rows.shape[1]), np.zeros(outcomes.shape[1])
     if fit_intercept:
         mean_x, mean_y = rows.mean(axis=0), outcomes.mean(axis=0)
     rows, outcomes = rows - mean_x, outcomes - mean_y
+    textbook = Textbook.of(rows, outcomes, constants=int(fit_intercept))
     if ridge > 0.0:
         theta = linalg.solve(rows.T @ rows + ridge * np.eye(rows.shape[1]), rows.T @ outcomes, assume_a="pos")
     else:
         theta = linalg.lstsq(rows, outcomes)[0]
-    return RidgeSolution(theta.T, mean_y - mean_x @ theta, np.zeros_like(theta.T), ridge)
+    return RidgeSolution(theta.T, mean_y - mean_x @ theta, np.zeros_like(theta.T), ridge), textbook
 
 
 def _check_sums(exact: Gram, bound_x: float | str | None, bound_y: float | str, fit_intercept: bool) -> None:
@@ -644,8 +658,18 @@ def _check_sums(exact: Gram, bound_x: float | str | None, bound_y: float | str, 
         raise ValueError("gram must hold column sums for an intercept: accumulate it with sums=True")
 
 
-def _attributes(solution: RidgeSolution, n_steps: int = 0) -> dict[str, Any]:
+def _attributes(
+    solution: RidgeSolution,
+    evidence: tuple[Evidence, ...],
+    n_steps: int = 0,
+    *,
+    residual_variance: FloatArray | None = None,
+    textbook: Textbook | None = None,
+) -> dict[str, Any]:
     return {
+        "_evidence": tuple(asdict(told) for told in evidence),
+        "_textbook": None if textbook is None else tuple(textbook),
+        "residual_std_": None if residual_variance is None else np.sqrt(residual_variance),
         "n_steps_": n_steps,
         "coef_": solution.coef,
         "intercept_": solution.intercept,

@@ -10,6 +10,7 @@ releases, which share one joint budget (`dpfast.privacy.parts_of`):
    held to a length that few exceed, and their X'X is released once more: noise in proportion to X'X itself.
 4. *Residual steps.* Whitened rows times what the coefficients so far leave of their outcomes are counted by size and
    summed, each person's part held to a clip: noise in proportion to what is still unexplained.
+5. *Squares of residuals* of each outcome, where a row is a person: what sampling does to coefficients.
 
 Every map, radius, clip and coefficient is a function of earlier releases and public numbers, fixed before the data are
 read again, and every release is calibrated for its part as if it were alone: whatever was released before, one person
@@ -44,14 +45,18 @@ from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers import refining
 from dpfast.solvers.bounds import last_bin
+from dpfast.solvers.inference import Evidence, evidence_of_belief, evidence_of_moments
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.refining import Belief, Estimate, Schedule
 from dpfast.solvers.ridge import MomentNoise, RidgeSolution, ridge_from_moments
 from dpfast.statistics import Gram, gram, rounded_bound
-from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sizes, residual_sums
+from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sizes, residual_sums, squares_bound
 from dpfast.statistics.rows import RowMap
 from dpfast.statistics.sizes import Sizes, size_counts
 
+#: Share of mu^2 (of epsilon where delta is 0), besides all others, of the squares of residuals: their variance need be
+#: known to a tenth or so.
+_SQUARES = 0.02
 #: How many times what is expected of a row a residual part may be and still be told by its size.
 _BEYOND_EXPECTED = 8.0
 #: Half-octaves below the largest size that is expected in which sizes are told apart.
@@ -110,7 +115,10 @@ class Refined(NamedTuple):
 
     #: In the units that rows came in.
     solution: RidgeSolution
-    #: In those that they are summed in; None where there were too few people for steps.
+    evidence: Evidence
+    #: Of outcomes about their linear function of the features; None where people own several rows.
+    residual_variance: FloatArray | None = None
+    #: In the units that they are summed in; None where there were too few people for steps.
     belief: Belief | None = None
     estimate: Estimate | None = None
     n_steps: int = 0
@@ -209,12 +217,18 @@ class RefinedMoments:
             "moments", moments, partial(self._sum_rows, moments=moments, radii=held.radii, row_map=self.row_map)
         )
         noisy = noisy_moments(released, moments, public.n_rows)
-        if public.labels is not None:
-            noisy = public.labels.project_moments(noisy, held.radii[0])
+        units = self.row_map.scale
         framing: dict[str, Any] = {"center": self._center, "fit_intercept": self.fit_intercept}
         if not held.has_steps:
-            units, given = self.row_map.scale, self.penalty
-            return Refined(ridge_from_moments(noisy, given, units=units, **framing))
+            evidence = evidence_of_moments(noisy, units=units, **framing)
+            if public.labels is not None:
+                noisy = public.labels.project_moments(noisy, held.radii[0])
+            solution = ridge_from_moments(noisy, self.penalty, units=units, **framing)
+            coef = self._with_constant(solution)
+            variance = yield from self._residual_variance(coef, parts, self.radii[1], held.people)
+            return Refined(solution, evidence, variance)
+        if public.labels is not None:
+            noisy = public.labels.project_moments(noisy, held.radii[0])
         bias = refining.shortening_bias(held.people, held.radii, self.shape)
         # The error of X'Y never grows by a projection: its noise is taken to be what it was.
         belief = refining.first_belief(
@@ -223,14 +237,17 @@ class RefinedMoments:
         length = self.row_map.largest_norm(self.shape[0])
         if parts.row_moments is not None:
             belief, length = yield from self._whitened_moments(belief, parts)
+        limit = self.radii[1]
         for number in range(schedule.steps):
-            belief = yield from self._residual_step(belief, parts, number, length)
+            belief, limit = yield from self._residual_step(belief, parts, number, length, held.people)
         estimate = belief.solve()
+        variance = yield from self._residual_variance(estimate.coef, parts, limit, held.people)
+        evidence = evidence_of_belief(belief, units=units)
         solution = refining.solution(belief, estimate)
-        units = np.ones(1) if self.row_map.scale is None else self.row_map.scale
+        own = np.ones(1) if units is None else units
         given = solution.ridge if self.penalty is None else self.penalty
-        solution = replace(solution, coef=solution.coef / units, coef_std=solution.coef_std / units, ridge=given)
-        return Refined(solution, belief, estimate, schedule.steps)
+        solution = replace(solution, coef=solution.coef / own, coef_std=solution.coef_std / own, ridge=given)
+        return Refined(solution, evidence, variance, belief, estimate, schedule.steps)
 
     def _whitened_moments(self, belief: Belief, parts: _Parts) -> Generator[Stage, Release, tuple[Belief, float]]:
         """Learn more of X'X, from rows in coordinates in which it is about the identity."""
@@ -266,9 +283,9 @@ class RefinedMoments:
         return refining.with_row_moments(belief, values["xx"], moments.noise, values.get("x"), clip=clip), length
 
     def _residual_step(
-        self, belief: Belief, parts: _Parts, number: int, length: float
-    ) -> Generator[Stage, Release, Belief]:
-        """Learn of what the coefficients so far leave unexplained."""
+        self, belief: Belief, parts: _Parts, number: int, length: float, people: float
+    ) -> Generator[Stage, Release, tuple[Belief, float]]:
+        """Learn of what the coefficients so far leave unexplained, and of the length of a row's residuals."""
         estimate = belief.solve()
         turn, whitening = _triangular(belief.whitening)
         step = ResidualStep(
@@ -280,20 +297,52 @@ class RefinedMoments:
         released = yield Stage(
             f"sizes of residuals, step {number + 1}", counts, partial(_count_residuals, step=step, octaves=octaves)
         )
+        sizes = released.values["sum"][0]
+        edges = np.exp2(np.arange(octaves[0], octaves[1] + 1) / 2.0)
+        heavy = counts.law == "Laplace"
         clip = refining.clip_from_counts(
-            released.values["sum"][0],
+            sizes,
             counts.deviation,
-            np.exp2(np.arange(octaves[0], octaves[1] + 1) / 2.0),
+            edges,
             shape=step.shape,
             sum_deviation=NoisySum.calibrate(parts.sums[number], 1.0, step.shape).deviation,
-            heavy=counts.law == "Laplace",
+            heavy=heavy,
         )
         bound = residual_bound(clip.size, step, self.max_rows)
         sums = NoisySum.calibrate(parts.sums[number], bound, step.shape, unit=self._unit)
         released = yield Stage(
             f"residuals, step {number + 1}", sums, partial(_sum_residuals, step=step, clip=clip.size)
         )
-        return refining.with_residuals(belief, estimate, turn @ released.values["sum"], sums.deviation, clip)
+        longest = last_bin(sizes, counts.deviation, share=refining.BEYOND, people=people, heavy=heavy)
+        limit = self.radii[1]
+        if longest.is_certain and longest.place < len(edges):
+            # Sizes are of residuals times whitened rows, whose mean squared length is known.
+            limit = min(limit, float(edges[longest.place]) * belief.mean_length(people))
+        measured = turn @ released.values["sum"]
+        return refining.with_residuals(belief, estimate, measured, sums.deviation, clip), limit
+
+    def _residual_variance(
+        self, coef: FloatArray, parts: _Parts, limit: float, people: float
+    ) -> Generator[Stage, Release, FloatArray | None]:
+        """Learn how far outcomes are from the coefficients (d + 1, l), a row's residuals held to a limit."""
+        if parts.squares is None:
+            return None
+        constant = len(coef) > self.shape[0]
+        # So that its square has a grid.
+        limit = min(max(limit, 1e-49), 1e49)
+        step = ResidualStep(np.ascontiguousarray(coef), self.row_map, self.outcome_map, constant=constant)
+        noise = NoisySum.calibrate(parts.squares, squares_bound(limit**2, step), step.shape[1:])
+        released = yield Stage("squares of residuals", noise, partial(_sum_squares, step=step, limit=limit))
+        # What cannot be told from noise may be as large as that.
+        squares = np.maximum(released.values["sum"], noise.deviation)
+        variance: FloatArray = squares / max(people - len(coef), 1.0)
+        return variance
+
+    def _with_constant(self, solution: RidgeSolution) -> FloatArray:
+        """Return coefficients and constant in the units that rows are summed in."""
+        coef = solution.coef if self.row_map.scale is None else solution.coef * self.row_map.scale
+        center = np.zeros(self.shape[0]) if self._center is None else self._center
+        return np.vstack([coef.T, solution.intercept + coef @ center])
 
     @property
     def _unit(self) -> Unit:
@@ -318,14 +367,15 @@ class RefinedMoments:
     def _parts(self, schedule: Schedule) -> _Parts:
         """Split the budget."""
         shares = [schedule.bounds, schedule.moments, schedule.row_sizes, schedule.row_moments]
-        shares += [*schedule.sizes, *schedule.sums]
+        shares += [0.0 if self.max_rows is not None else _SQUARES, *schedule.sizes, *schedule.sums]
         each = iter(parts_of(self.privacy, [share for share in shares if share > 0.0]))
         found = [next(each) if share > 0.0 else None for share in shares]
-        bounds, moments, row_sizes, row_moments, *steps = found
+        bounds, moments, row_sizes, row_moments, squares, *steps = found
         assert bounds is not None
         assert moments is not None
         known = tuple(part for part in steps if part is not None)
-        return _Parts(bounds, moments, row_sizes, row_moments, known[: schedule.steps], known[schedule.steps :])
+        sizes, sums = known[: schedule.steps], known[schedule.steps :]
+        return _Parts(bounds, moments, row_sizes, row_moments, squares, sizes, sums)
 
     def _held(self, counts: FloatArray, mechanism: NoisySum, public: Public) -> _Held:
         """Choose the norms to which rows and outcomes are held in their moments: public labels as declared."""
@@ -413,6 +463,7 @@ class _Parts(NamedTuple):
     moments: Privacy
     row_sizes: Privacy | None
     row_moments: Privacy | None
+    squares: Privacy | None
     sizes: tuple[Privacy, ...]
     sums: tuple[Privacy, ...]
 
@@ -480,3 +531,9 @@ def _count_residuals(people: People, step: ResidualStep, octaves: tuple[int, int
 
 def _sum_residuals(people: People, step: ResidualStep, clip: float) -> FixedPoint:
     return residual_sums(people.table, step, clip, **_residual_options(people)).products
+
+
+def _sum_squares(people: People, step: ResidualStep, limit: float) -> FixedPoint:
+    squares = residual_sums(people.table, step, limit, bound_squares=limit**2, **_residual_options(people)).squares
+    assert squares is not None
+    return squares

@@ -230,7 +230,10 @@ def evidence_of_moments(
         raise ValueError("moments must be as they were released")
     reduced = reduced_moments(moments, center, fit_intercept)
     noise, features = reduced.noise, len(reduced.xx)
-    xx, inverse = _denoised(reduced.xx, np.full_like(reduced.xx, noise.off_diagonal**2))
+    values, vectors = linalg.eigh(reduced.xx)
+    least = _least_eigenvalues(values, vectors, np.full_like(reduced.xx, noise.off_diagonal**2))
+    values = denoised_eigenvalues(values, noise.off_diagonal)
+    xx, inverse = (vectors * values) @ vectors.T, (vectors / np.maximum(values, least)) @ vectors.T
     levels = np.zeros(1)
     if reduced.shift is not None:
         assert moments.y is not None
@@ -241,24 +244,24 @@ def evidence_of_moments(
     added = (features + 1) * noise.off_diagonal**2
     size = float(np.mean(np.einsum("mii->mi", covariance)))
     spread = added / size if added > 0.0 else 0.0
-    return Evidence(xx, inverse, reduced.xy, covariance, spread, noise.sampling, units)
+    return Evidence(_symmetric(xx), _symmetric(inverse), reduced.xy, covariance, spread, noise.sampling, units)
 
 
 def evidence_of_belief(belief: Belief, *, units: FloatArray | None = None) -> Evidence:
     """Return what moments and residual sums tell together; noise in X'X is in the precision of X'Y there.
 
-    That noise counts for as much as coefficients are off: what they leave of X'Y is told by X'X as it was released.
+    It counts for as much as the coefficients were off when residuals were taken, and whitened rows make it small.
     """
     features = len(belief.basis) - belief.constant
     size = len(belief.xx)
-    xx, inverse = _denoised(belief.xx, belief.variance)
-    theta = belief.solve().theta
-    xy = belief.xy - belief.xx @ theta + xx @ theta
+    values, vectors = linalg.eigh(belief.xx)
+    values, least = np.maximum(values, 0.0), _least_eigenvalues(values, vectors, belief.variance)
+    xx, inverse = (vectors * values) @ vectors.T, (vectors / np.maximum(values, least)) @ vectors.T
     # To the coordinates in which rows are summed, where coefficients are spread evenly.
     basis = belief.basis[:size]
     back = linalg.inv(basis)
     xx, covariance = (back.T @ each @ back for each in (xx, belief.covariance))
-    xy, inverse = back.T @ xy, basis @ inverse @ basis.T
+    xy, inverse = back.T @ belief.xy, basis @ inverse @ basis.T
     if belief.fit_intercept:
         # The constant has no prior: it is eliminated.
         level = xx[:-1, -1:] / xx[-1, -1]
@@ -268,18 +271,16 @@ def evidence_of_belief(belief: Belief, *, units: FloatArray | None = None) -> Ev
     return Evidence(_symmetric(xx), _symmetric(inverse), xy, _symmetric(covariance)[None], units=units)
 
 
-def _denoised(xx: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return X'X as noise in its entries lets it be expected, and the inverse of the least that it may be.
+def _least_eigenvalues(values: FloatArray, vectors: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return what eigenvalues of X'X that do not stand out of the noise in its entries may be as small as.
 
-    The least eigenvalue of what hides is to their mean as that of a square random matrix to its [6].
+    The least of what hides is to their mean as that of a square random matrix to its [6].
     """
-    values, vectors = linalg.eigh(xx)
     squares = vectors**2
-    turned = squares.T @ variance @ squares
-    values = denoised_eigenvalues(values, turned)
-    hidden = np.sqrt(np.mean(turned, axis=1)) / len(values) ** 2
-    least = np.maximum(hidden, len(values) * np.finfo(np.float64).eps * max(float(np.max(values)), 1e-290))
-    return _symmetric((vectors * values) @ vectors.T), _symmetric((vectors / np.maximum(values, least)) @ vectors.T)
+    hidden = np.sqrt(np.mean(squares.T @ variance @ squares, axis=1)) / len(values) ** 2
+    rounding = len(values) * np.finfo(np.float64).eps * float(np.max(values))
+    least: FloatArray = np.maximum(hidden, max(rounding, np.finfo(np.float64).tiny))
+    return least
 
 
 def _symmetric(matrix: FloatArray) -> FloatArray:
@@ -287,17 +288,18 @@ def _symmetric(matrix: FloatArray) -> FloatArray:
     return symmetric
 
 
-def denoised_eigenvalues(values: FloatArray, variance: FloatArray) -> FloatArray:
+def denoised_eigenvalues(values: FloatArray, off_diagonal: float) -> FloatArray:
     """Return the mean of v'(X'X)v for the eigenvectors v of X'X and noise, of these eigenvalues.
 
-    An eigenvalue is pushed by each other by the variance of the noise in the entry between them over their distance,
-    and its vector turned towards the other's, which costs as much again. `variance` is (d, d), or one for all.
+    An eigenvalue is pushed by others, by off_diagonal^2 over its distance from each, and its vector turned towards
+    theirs, which costs as much again.
     """
+    if off_diagonal == 0.0:
+        return np.maximum(values, 0.0)
     apart = values[:, None] - values
-    # Neighbours nearer than the noise between them are not told apart.
-    distance = apart**2 + variance
-    pushed = np.sum(np.divide(variance * apart, distance, out=np.zeros_like(apart), where=distance > 0.0), axis=1)
-    mean: FloatArray = np.maximum(values - 2.0 * pushed, 0.0)
+    # Neighbours nearer than the noise in an entry are not told apart.
+    pushed = np.sum(apart / (apart**2 + off_diagonal**2), axis=1)
+    mean: FloatArray = np.maximum(values - 2.0 * off_diagonal**2 * pushed, 0.0)
     return mean
 
 

@@ -154,6 +154,10 @@ class Belief:
         """The matrix (k, D) that takes rows to these coordinates."""
         return np.ascontiguousarray(self.basis.T)
 
+    def mean_length(self, people: float) -> float:
+        """Root mean square of how many times longer rows were than they are in these coordinates, for residuals."""
+        return math.sqrt(max(people, 1.0) / max(float(np.trace(self.xx)), _TINY))
+
     def solve(self) -> Estimate:
         """Penalised least squares from what is known, and its error."""
         return _estimate(self)

@@ -258,16 +258,18 @@ def ridge_of_each_outcome(moments: NoisyMoments, ridge: float | None = None) -> 
 
     The `ridge` of the solution is the largest used.
     """
-    fits = [
-        ridge_from_moments(NoisyMoments(xx, moments.xy[:, [column]], moments.noise), ridge)
-        for column, xx in enumerate(moments.xx)
-    ]
+    fits = [ridge_from_moments(one, ridge) for one in moments_of_each_outcome(moments)]
     return RidgeSolution(
         np.concatenate([fit.coef for fit in fits]),
         np.concatenate([fit.intercept for fit in fits]),
         np.concatenate([fit.coef_std for fit in fits]),
         max(fit.ridge for fit in fits),
     )
+
+
+def moments_of_each_outcome(moments: NoisyMoments) -> list[NoisyMoments]:
+    """Part moments whose every outcome has a noisy X'X of its own."""
+    return [NoisyMoments(xx, moments.xy[:, [column]], moments.noise) for column, xx in enumerate(moments.xx)]
 
 
 @dataclass(frozen=True)

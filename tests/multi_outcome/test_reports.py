@@ -1,0 +1,133 @@
+"""Tables of coefficients: the textbook's without noise, kept with the model, and what they refuse."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from dpfast import MultiOutcomeRidge
+from dpfast.statistics import gram
+
+COLUMNS = ["coef", "std_privacy", "estimate", "std_error", "low", "high", "p_value"]
+
+
+def table(n=3_000, d=3, outcomes=2, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-0.5, 0.5, size=(n, d))
+    theta = rng.normal(size=(d, outcomes))
+    return x, x @ theta + 0.3 * rng.normal(size=(n, outcomes)), theta
+
+
+def ridge(epsilon=1.0, **options):
+    return MultiOutcomeRidge(epsilon, 1e-6, **{"bound_x": 1.0, "bound_y": 3.0, "random_state": 0} | options)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_without_noise_the_table_is_the_textbooks(fit_intercept):
+    x, y, _ = table(40)
+    tabulated = ridge(float("inf"), fit_intercept=fit_intercept).fit(x, y).summary(level=0.9)
+    design = np.column_stack([x, np.ones(40)]) if fit_intercept else x
+    inverse = np.linalg.inv(design.T @ design)
+    theta = inverse @ design.T @ y
+    degrees = 40 - design.shape[1]
+    variance = np.sum((y - design @ theta) ** 2, axis=0) / degrees
+    errors = np.sqrt(np.outer(variance, np.diag(inverse)[:3])).ravel()
+    theta = theta[:3].T.ravel()
+    np.testing.assert_allclose(tabulated["coef"], theta)
+    np.testing.assert_allclose(tabulated["estimate"], theta)
+    np.testing.assert_allclose(tabulated["std_error"], errors)
+    np.testing.assert_allclose(tabulated["high"], theta + stats.t(degrees).ppf(0.95) * errors)
+    np.testing.assert_allclose(tabulated["low"], theta - stats.t(degrees).ppf(0.95) * errors)
+    np.testing.assert_allclose(tabulated["p_value"], 2.0 * stats.t(degrees).sf(np.abs(theta) / errors))
+    assert not tabulated["std_privacy"].any()
+
+
+def test_the_table_names_outcomes_and_features():
+    x, y, _ = table()
+    frame = pd.DataFrame(x, columns=["age", "smoker", "site"])
+    one = ridge().fit(frame, y[:, 0]).summary()
+    assert list(one.columns) == COLUMNS
+    assert list(one.index) == ["age", "smoker", "site"]
+    several = ridge().fit(x, y).summary()
+    assert several.index.names == ["outcome", "feature"]
+    assert list(several.index) == [(outcome, feature) for outcome in range(2) for feature in range(3)]
+
+
+@pytest.mark.parametrize(
+    "options", [{"refine": 0}, {}, {"fit_intercept": True}, {"bound_x": None, "box_x": (-0.5, 0.5)}]
+)
+@pytest.mark.parametrize("target", ["population", "least_squares", "ridge"])
+def test_a_table_is_what_its_target_says(options, target):
+    x, y, theta = table(100_000)
+    model = ridge(4.0, **options).fit(x, y)
+    tabulated = model.summary(target=target, residual_std=0.3)
+    np.testing.assert_allclose(tabulated["coef"], model.coef_.ravel())
+    np.testing.assert_allclose(tabulated["std_privacy"], model.coef_std_.ravel())
+    assert np.all((tabulated["low"] < tabulated["estimate"]) & (tabulated["estimate"] < tabulated["high"]))
+    # Seven standard deviations.
+    exact = theta if target == "population" else np.linalg.lstsq(x, y)[0]
+    assert np.all(np.abs(tabulated["estimate"] - exact.T.ravel()) < 7.0 * tabulated["std_error"] + 1e-2)
+    if target == "ridge":
+        np.testing.assert_allclose(tabulated["std_error"], tabulated["std_privacy"])
+    if target == "population":
+        assert np.all(tabulated["std_error"] > 0.95 * 0.3 * np.sqrt(12.0 / 100_000))
+
+
+def test_residual_steps_release_the_residual_variance():
+    x, y, _ = table(50_000)
+    model = ridge().fit(x, y)
+    assert model.n_steps_ > 0
+    np.testing.assert_allclose(model.residual_std_, 0.3, rtol=0.05)
+    pd.testing.assert_frame_equal(model.summary(), model.summary(target="population"))
+    pd.testing.assert_frame_equal(model.summary(), model.summary(residual_std=model.residual_std_))
+    assert model.releases_[-1].name.endswith("squares of residuals")
+
+
+def test_few_people_have_a_residual_variance_too():
+    x, y, _ = table(100)
+    model = ridge(adjacency="add_remove").fit(x, y)
+    assert model.n_steps_ == 0
+    assert np.all(model.residual_std_ > 0.0)
+
+
+@pytest.mark.parametrize("options", [{"refine": 0}, {"mechanism": "independent", "refine": 0}])
+def test_moments_alone_say_what_they_can(options):
+    x, y, _ = table()
+    model = ridge(**options).fit(x, y)
+    assert model.residual_std_ is None
+    pd.testing.assert_frame_equal(model.summary(), model.summary(target="least_squares"))
+    assert np.all(model.summary(residual_std=1.0)["std_error"] >= model.summary()["std_error"])
+    with pytest.raises(ValueError, match="residual variance, which was not released"):
+        model.summary(target="population")
+
+
+def test_people_of_several_rows_have_no_residual_variance():
+    x, y, _ = table()
+    model = ridge(refine=1).fit(x, y, groups=np.arange(3_000) // 3, max_rows=3)
+    assert model.residual_std_ is None
+    assert np.isfinite(model.summary()).to_numpy().all()
+
+
+@pytest.mark.parametrize("epsilon", [1.0, float("inf")])
+def test_a_loaded_model_has_the_same_table(epsilon, tmp_path):
+    x, y, _ = table()
+    model = ridge(epsilon).fit(x, y)
+    model.save(tmp_path / "model.json")
+    pd.testing.assert_frame_equal(MultiOutcomeRidge.load(tmp_path / "model.json").summary(), model.summary())
+
+
+def test_what_cannot_be_tabulated_is_refused():
+    x, y, _ = table()
+    model = ridge().fit(x, y)
+    for options, words in (
+        ({"level": 1.0}, "level must lie in"),
+        ({"target": "sample"}, "target must be"),
+        ({"residual_std": -1.0}, "nonnegative number"),
+        ({"residual_std": [1.0, 2.0, 3.0]}, "one for each of 2"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            model.summary(**options)
+    summed = ridge(float("inf")).fit_gram(gram(x, y, bound_x=1.0, bound_y=3.0))
+    assert not summed.summary(target="ridge")["std_error"].any()
+    with pytest.raises(ValueError, match="needs a fit from rows"):
+        summed.summary()
