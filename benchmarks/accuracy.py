@@ -9,6 +9,8 @@ Every part prints a table; ``--only PART`` runs one of them:
   within two of its standard deviations of that of least squares.
 - ``primo``: many outcomes on one table, as in papers/primo_accuracy.py and papers/primo.py.
 - ``control``: synthetic control on the paper's generator, as in papers/synthetic_control_accuracy.py.
+- ``policy``: policy evaluation on games and on the paper's chain, as in papers/policy_accuracy.py: errors over visited
+  states, and over visits, and what those of before are divided by.
 
 Budgets are epsilon = 1 and delta = 1e-5 under add/remove, unless a line says otherwise. Rivals take the setting with
 the best mean error out of a grid, chosen on the data themselves at no cost of privacy; only the noise is paid for:
@@ -452,7 +454,13 @@ def control(quick: bool) -> None:
     show(rows, whole=True)
 
 
-PARTS = {"regression": regression, "units": units, "primo": primo, "control": control}
+def policy(quick: bool) -> None:
+    from papers import policy_accuracy as games
+
+    show(list(games.table("add_remove", *((games.SIZES[:1], 2, games.GAMES[:1]) if quick else ()))), whole=True)
+
+
+PARTS = {"regression": regression, "units": units, "primo": primo, "control": control, "policy": policy}
 
 
 def show(rows: list[dict], seconds: float = 0.0, *, whole: bool = False) -> None:

@@ -4,11 +4,13 @@
 range, drawn towards it, nothing clipped, no lag. Weights that are unlike by a rounding error still ask for just that.
 Errors are root mean squares over states that are ever visited, and over visits, of `REPEATS` fits on four data sets.
 Ranges of returns are those of the demo; wide ones, which a private range is for, what rewards and horizon allow.
-Run ``python benchmarks/papers/policy_accuracy.py``: two minutes.
+Run ``python benchmarks/papers/policy_accuracy.py``: some minutes.
 """
 
 import argparse
+import itertools
 import warnings
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
@@ -39,29 +41,29 @@ class Cell(NamedTuple):
     walks: list[Trajectories]
     truth: np.ndarray
     declared: dict
-    wide: dict
+    wide: dict | None
 
 
 def cells(sizes=SIZES, games=GAMES):
-    """Yield the chain and the games, of each number of trajectories."""
+    """Yield the chain and the games, played mostly well or at random, of each number of trajectories."""
     for m in sizes:
         walks = [Trajectories(*chain_trajectories(m, seed=m + run)) for run in range(DATASETS)]
         chain = {"gamma": 0.99, "return_range": (0.0, 1.0)}
-        yield Cell("chain", m, walks, chain_values(0.99), chain, chain)
-        for game in games:
-            table, start = gymnasium_table(game.name)
-            policy = exploring_policy(table, GAMMA, EXPLORE)
-            steps = {"start": start, "horizon": game.horizon, "policy": policy}
-            walks = [Trajectories(*table_trajectories(table, m, seed=m + run, **steps)) for run in range(DATASETS)]
-            public = {"gamma": GAMMA, "horizon": game.horizon}
-            yield Cell(
-                game.title,
-                m,
-                walks,
-                table_values(table, GAMMA, policy),
-                public | {"return_range": game.return_range},
-                public | {"reward_range": REWARDS[game.name]},
-            )
+        yield Cell("chain", m, walks, chain_values(0.99), chain, None)
+    for explore, m, game in itertools.product((EXPLORE, 1.0), sizes, games if find_spec("gymnasium") else ()):
+        table, start = gymnasium_table(game.name)
+        policy = exploring_policy(table, GAMMA, explore)
+        steps = {"start": start, "horizon": game.horizon, "policy": policy}
+        walks = [Trajectories(*table_trajectories(table, m, seed=m + run, **steps)) for run in range(DATASETS)]
+        public = {"gamma": GAMMA, "horizon": game.horizon}
+        yield Cell(
+            game.title + (" at random" if explore == 1.0 else ""),
+            m,
+            walks,
+            table_values(table, GAMMA, policy),
+            public | {"return_range": game.return_range},
+            public | {"reward_range": REWARDS[game.name]},
+        )
 
 
 def errors(cell, adjacency, repeats=REPEATS, *, before=False, **options):
@@ -84,33 +86,24 @@ def errors(cell, adjacency, repeats=REPEATS, *, before=False, **options):
 
 
 def table(adjacency="replace_one", sizes=SIZES, repeats=REPEATS, games=GAMES):
-    """Return a row for each cell: errors before, and by how much they are divided now, over states and over visits."""
-    rows = []
+    """Yield a row for each cell: errors before, and what they are divided by now, over states and over visits."""
     for cell in cells(sizes, games):
-        private = cell.wide | {"return_range": "private"}
         first = errors(cell, adjacency, repeats, before=True, **cell.declared)
-        row = {"name": cell.name, "m": cell.m, "before": first}
-        row["default"] = first / errors(cell, adjacency, repeats, **cell.declared)
-        row["shrinkage"] = first / errors(cell, adjacency, repeats, **cell.declared, shrinkage=True)
-        if cell.wide is not cell.declared:
-            wide = errors(cell, adjacency, repeats, before=True, **cell.wide)
-            row["before, wide"] = wide
-            row["private range"] = wide / errors(cell, adjacency, repeats, **private)
-            row["private, shrinkage"] = wide / errors(cell, adjacency, repeats, **private, shrinkage=True)
-        rows.append(row)
-    return rows
+        row = {"what": f"{cell.name}, m = {cell.m:,}", "before": _pair(first)}
+        for name, options in (("default", {}), ("shrinkage", {"shrinkage": True})):
+            row[name] = _pair(first / errors(cell, adjacency, repeats, **cell.declared, **options))
+        row |= dict.fromkeys(("before, wide range", "private range", "with shrinkage"), "")
+        if cell.wide is not None:
+            first = errors(cell, adjacency, repeats, before=True, **cell.wide)
+            row["before, wide range"] = _pair(first)
+            for name, options in (("private range", {}), ("with shrinkage", {"shrinkage": True})):
+                private = cell.wide | {"return_range": "private"} | options
+                row[name] = _pair(first / errors(cell, adjacency, repeats, **private))
+        yield row
 
 
-def show(rows):
-    """Print them."""
-    print(f"  {'':14} {'people':>6}   before           divided by: default    shrinkage    wide range before")
-    for row in rows:
-        first = "{:8.3g} {:8.3g}".format(*row["before"])
-        parts = ["{:6.2f} {:6.2f}".format(*row[name]) for name in ("default", "shrinkage")]
-        if "before, wide" in row:
-            parts.append("{:8.3g} {:8.3g}".format(*row["before, wide"]))
-            parts += ["{} {:6.2f} {:6.2f}".format(name, *row[name]) for name in ("private range", "private, shrinkage")]
-        print(f"  {row['name']:14} {row['m']:6} {first}   " + "   ".join(parts))
+def _pair(values):
+    return ", ".join(f"{value:.3g}" for value in values)
 
 
 def main():
@@ -121,7 +114,8 @@ def main():
     repeats, sizes, games = (2, SIZES[:1], GAMES[:1]) if options.quick else (REPEATS, SIZES, GAMES)
     for adjacency in ("replace_one", "add_remove"):
         print(f"{adjacency}, epsilon = {EPSILON:g}, delta = {DELTA:g}: errors over visited states, and over visits")
-        show(table(adjacency, sizes, repeats, games))
+        for row in table(adjacency, sizes, repeats, games):
+            print("  ".join(f"{name}: {value}" if name != "what" else value for name, value in row.items()), flush=True)
 
 
 if __name__ == "__main__":

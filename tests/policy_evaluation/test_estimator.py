@@ -3,6 +3,7 @@
 import math
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -428,6 +429,16 @@ def test_values_are_clipped_to_the_range_of_returns():
         unclipped = model.offset_ + model.coef_
         assert np.any((unclipped < 0.0) | (unclipped > 1.0))
         assert model.value_.tolist() == np.clip(unclipped, 0.0, 1.0).tolist()
+
+
+def test_by_default_states_are_summed_about_the_middle_of_the_range_with_the_least_noise():
+    scales = PolicyEvaluation(1.0, 1e-5, gamma=0.9, return_range=(0.0, 1.0)).fit(WALKS).releases_[0].scales
+    public = Problem(None, np.full(8, 1 / 8), ReturnGrid.for_range(0.0, 1.0), None)
+    assert scales == visit_moments(public, Privacy(1.0, 1e-5)).scales
+    # All may visit all 8 states: mu^2 is 8 p in place of 16 (p + ...), as one with a feature too many pays.
+    featured = visit_moments(replace(public, block_bounds=(10.0, 10.0)), Privacy(1.0, 1e-5)).scales
+    assert featured["xy"] / scales["xy"] > 1.7
+    assert featured["xx"] / scales["xx"] > 1.9
 
 
 def test_shrinkage_is_of_what_was_released():

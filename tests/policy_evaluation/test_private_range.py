@@ -204,6 +204,15 @@ def test_returns_are_clipped_to_the_range_that_was_found():
     assert np.max(np.abs(sums.values["xy"] - whole.xy)) > 20.0 * sums.scales["xy"]
 
 
+def test_a_plan_is_for_the_whole_declared_range():
+    """Nine tenths of the budget: at most sqrt(1/.9) times the error of a range that is declared, or a little more."""
+    public = {"epsilon": 1.0, "delta": 1e-5, "gamma": 0.9, "horizon": 40}
+    declared, found = (PolicyEvaluation.plan(20_000, 30, return_range=limits, **public) for limits in (None, "private"))
+    assert found.expected_error == pytest.approx(declared.expected_error / math.sqrt(0.9), rel=1e-3)
+    assert found.needed_n > declared.needed_n
+    assert set(found.scales) == {"sum"}
+
+
 def test_refused():
     walks = random_walks(0)
     options = {"gamma": 0.8, "horizon": 4, "return_range": "private"}
