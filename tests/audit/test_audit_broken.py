@@ -9,7 +9,7 @@ import pytest
 from dpfast import PolicyEvaluation, Trajectories, UtilityWarning, noise
 from dpfast.audit import epsilon_lower_bound
 from dpfast.privacy.gaussian import gaussian_mu
-from dpfast.releases import minimisers, moments, smooth
+from dpfast.releases import minimisers, moments, refined_moments, smooth
 
 # Each attack is wrong once in ten million times.
 ERROR = 1e-7
@@ -57,6 +57,12 @@ def test_half_of_the_sensitivity(monkeypatch):
     monkeypatch.setattr(minimisers, "objective_noise", halved)
     for law in ("Gaussian", "L2-Laplace"):
         assert attack_on(f"minimiser, hinge, {law} objective, replace_one").run(300, ERROR).epsilon > 1.0
+
+
+def test_steps_with_noise_for_an_eighth_of_the_clip(monkeypatch):
+    bound = refined_moments.residual_bound
+    monkeypatch.setattr(refined_moments, "residual_bound", lambda *rest: 0.125 * bound(*rest))
+    assert attack_on("residual steps, Gaussian, replace_one").run(120, ERROR).epsilon > 1.0
 
 
 def test_rows_that_are_not_clipped_are_not_taken_for_noise():

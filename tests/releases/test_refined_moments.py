@@ -151,6 +151,7 @@ def test_what_is_released_is_all_that_is_told():
     assert [release.name.partition(": ")[2] for release in releases] == [
         release.name.partition(": ")[2] for release in fitted.releases_
     ]
+    assert len({release.name for release in fitted.releases_}) == len(fitted.releases_)
     assert mechanism.solve(fitted.releases_, public).solution.coef == pytest.approx(fitted.coef_, abs=0.0)
 
 

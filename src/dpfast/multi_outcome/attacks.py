@@ -24,7 +24,7 @@ from dpfast.statistics.sizes import Sizes
 # Draws that count how often the sampler takes a given row.
 _SAMPLES = 2000
 # People who are alike, beside one who is not, and how long their rows are.
-_USUAL, _USUAL_LENGTH = 4000, 0.01
+_USUAL, _USUAL_LENGTH = 1000, 0.01
 # What rounding to a grid moves a clipped part by.
 _ROUNDED = 1e-4
 # Rows in the sample, and in all.
@@ -98,7 +98,7 @@ def _attack(rows: Rows, privacy: Privacy) -> Attack:
 
 
 def _refined_attack(privacy: Privacy) -> Attack:
-    """Attack residual steps: one person is far from what thousands have shown, and beyond every clip.
+    """Attack residual steps: one person is far from what a thousand have shown, and beyond every clip.
 
     An attacker who knows the table knows what was summed for every step, as it hangs on earlier releases alone. In
     units of the clip, neighbours lie 2 apart, or 1 where somebody comes or goes, whatever the clip is.
@@ -115,20 +115,20 @@ def _refined_attack(privacy: Privacy) -> Attack:
         """Yield the release of every step, and what was summed for it on either table."""
         stages = summed[0].mechanism.stages(summed[0].public)
         stage = next(stages)
-        for release in releases[:-1]:
-            following = stages.send(release)
-            if stage.name.startswith("residuals"):
+        for release in releases:
+            if stage.name.startswith("residuals, step"):
                 yield release, [stage.statistic(one.statistic).to_float64() for one in summed]
-            stage = following
-        yield releases[-1], [stage.statistic(one.statistic).to_float64() for one in summed]
+            if release is not releases[-1]:
+                stage = stages.send(release)
 
     def along(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
-        """Return the noise of every step along what differs, and how much differs, in units of recorded noise."""
+        """Return the noise of every step in units of what differs, and how much differs in units of recorded noise."""
         seen, apart = [], []
         for release, sums in steps(releases):
-            moved = (sums[1] - sums[0]) / release.scales["sum"]
-            apart.append(float(np.linalg.norm(moved)))
-            seen.append(float(np.sum((release.values["sum"] - sums[at]) / release.scales["sum"] * moved)) / apart[-1])
+            moved = sums[1] - sums[0]
+            length = float(np.linalg.norm(moved))
+            seen.append(float(np.sum((release.values["sum"] - sums[at]) * moved)) / length**2)
+            apart.append(length / release.scales["sum"])
         return np.array(seen), np.array(apart)
 
     releases = estimator.fit(*tables[0]).releases_
@@ -136,7 +136,7 @@ def _refined_attack(privacy: Privacy) -> Attack:
     law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
 
     def seen(neighbour: bool) -> FloatArray:
-        return along(estimator.fit(*tables[neighbour]).releases_, int(neighbour))[0]
+        return apart * along(estimator.fit(*tables[neighbour]).releases_, int(neighbour))[0]
 
     record = replace(releases[-1], privacy=privacy)
     return replace(Attack.on("residual steps", record, law, seen, estimator), effort=0.25)
