@@ -83,6 +83,8 @@ FITS = {
     "nonnegative donors in a range that is found": donors(
         alone, bound="private", nonnegative=True, row_bound=None, releases=2
     ),
+    "donors, ranked": donors(row_bound=(0.9, 0.7), placebo_share=0.2, releases=2),
+    "donors about their mean, ranked": donors(center="private", placebo_share=0.2, releases=4),
     "donors in a basis": donors(bound=(-2.0, 5.0), basis=2, row_bound=None),
     "donors about their mean in a basis": donors(bound=(-2.0, 5.0), basis=2, center="private", releases=3),
     "donors, fewer components": donors(n_components="noise", row_bound=None),

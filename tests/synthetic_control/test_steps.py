@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from neighbours import climb
 from scipy import stats
@@ -14,7 +15,7 @@ from dpfast.noise import SeededSource
 from dpfast.privacy import gaussian_mu
 from dpfast.privacy.composition import keeps_to
 from dpfast.synthetic_control.mechanism import DonorRows, sum_donors
-from dpfast.synthetic_control.steps import DonorSteps, count_lengths, typical_length
+from dpfast.synthetic_control.steps import DonorSteps, count_lengths, count_ratios, typical_length
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
 
@@ -22,10 +23,12 @@ N_PRE, N_POST = 4, 2
 T = N_PRE + N_POST
 ADJACENCIES = ["replace_one", "add_remove"]
 OPTIONS = {
-    "lengths": {"row_bound": "private"},
+    "lengths": {"center": None},
     "mean": {"center": "private", "row_bound": None},
     "mean, lengths": {"center": "private", "row_bound": "private"},
     "mean, lengths, nonnegative": {"center": "private", "row_bound": "private", "nonnegative": True},
+    "ranks": {"center": None, "row_bound": None, "placebo_share": 0.3},
+    "mean, lengths, ranks": {"placebo_share": 0.3},
 }
 
 
@@ -33,7 +36,7 @@ def steps_of(adjacency="replace_one", delta=1e-6, n=40, nonnegative=False, epsil
     rows = DonorRows(0.0, 1.0, N_PRE, N_POST, nonnegative=nonnegative)
     private = {"center": "private", "row_bound": "private"} | options
     n_donors = n if adjacency == "replace_one" else None
-    return DonorSteps(Privacy(epsilon, delta, adjacency), rows, private["center"], private["row_bound"], n_donors)
+    return DonorSteps(Privacy(epsilon, delta, adjacency), rows, n_donors=n_donors, **private)
 
 
 def released(steps, donors, seed=0):
@@ -166,6 +169,93 @@ def test_nothing_shrinks_towards_what_happened_to_the_target():
             assert np.all(fit.center_ == 0.0)
 
 
+# Donors' own errors, and a target's rank among them.
+
+
+def by_hand(solution, series):
+    pre, post = series[:N_PRE], series[N_PRE:]
+    path, earlier = solution.rows.path[N_PRE:], pre - solution.rows.path[:N_PRE]
+    after = post - path - solution.coef @ earlier
+    before = earlier - solution.pre_coef @ earlier
+    return math.sqrt(np.mean(after**2) / np.mean(before**2))
+
+
+def test_ratios_are_of_root_mean_squared_errors():
+    steps = steps_of(placebo_share=0.3)
+    solution = steps.solution(released(steps, panel()))
+    series = panel(7, seed=5)
+    np.testing.assert_allclose(solution.ratios(series), [by_hand(solution, one) for one in series], rtol=1e-9)
+    # Beyond the range a series counts as at its end; and one that is predicted without error has a ratio too.
+    np.testing.assert_array_equal(solution.ratios(9.0 * series), solution.ratios(np.clip(9.0 * series, -1.0, 1.0)))
+    assert np.isfinite(solution.ratios(solution.rows.path[None, :])).all()
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_no_donor_moves_the_counts_of_errors_further_than_is_calibrated(adjacency):
+    steps = steps_of(adjacency, placebo_share=0.3)
+    solution = steps.solution(released(steps, panel()))
+    rng = np.random.default_rng(3)
+    largest = 0.0
+    for _ in range(100):
+        one, other = rng.normal(size=(2, T)) * 10.0 ** rng.uniform(-6.0, 1.0, (2, T))
+        here, there = ([*panel(3), one], [*panel(3), other] if adjacency == "replace_one" else panel(3))
+        counts = [count_ratios(np.asarray(table), solution, 1).to_float64() for table in (here, there)]
+        assert counts[0].sum() == 4.0
+        largest = max(largest, float(np.linalg.norm(counts[0] - counts[1])))
+    assert largest == (math.sqrt(2.0) if adjacency == "replace_one" else 1.0)
+    assert largest <= steps.error_noise.scale * steps.error_noise.mu <= largest * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_tails_count_donors_with_a_ratio_as_large(adjacency):
+    steps, donors = steps_of(adjacency, epsilon=1e9, n=500, placebo_share=0.3), panel(500)
+    releases = released(steps, donors)
+    ratios = np.sort(steps.solution(releases).ratios(donors))
+    found, deviation, n = steps.tail(releases, ratios)
+    # A bin is a quarter of an octave wide, and counted as a whole.
+    exact, wider = (np.array([np.sum(ratios >= one) for one in room * ratios]) for room in (1.0, 2.0**-0.25))
+    assert np.all((found >= exact - 0.01) & (found <= wider + 0.01))
+    assert n == pytest.approx(500, abs=0.01)
+    assert np.all(np.diff(deviation) <= 0.0)
+
+
+def test_tails_follow_from_what_was_released():
+    steps, again = steps_of(placebo_share=0.3), steps_of(placebo_share=0.3)
+    releases = released(steps, panel())
+    for one, other in zip(steps.tail(releases, np.ones(1)), again.tail(releases, np.ones(1)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_target_that_was_changed_is_the_last_among_donors():
+    donors, target, _ = synthetic_control_panel(10_000, 10, seed=0)
+    estimator = SyntheticControl(1.0, 1e-6, placebo_share=0.1, random_state=0)
+    fitted = estimator.fit(donors, 10, target)
+    others = synthetic_control_panel(200, 10, seed=1).donors
+    unchanged = fitted.placebo_ranks(others)
+    # As any rank: of 200 the share is known to 0.03, and noise in one count adds to it for all of them.
+    assert abs(unchanged["p_value"].median() - 0.5) < 0.2
+    assert np.all((unchanged["low"] <= unchanged["p_value"]) & (unchanged["p_value"] <= unchanged["high"]))
+    changed = fitted.placebo_ranks(target + np.r_[np.zeros(10), 0.2, 0.2, 0.2])
+    assert float(changed["high"].max()) < 0.1
+    assert changed["ratio"].iloc[0] > 2.0 * unchanged["ratio"].median()
+    assert len(fitted.releases_) == 3
+    with pytest.raises(ValueError, match="placebo_ranks needs noisy counts of donors' errors"):
+        SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, 10, target).placebo_ranks()
+
+
+def test_a_summary_states_what_all_steps_promise_and_dates_as_dates():
+    donors, target, _ = synthetic_control_panel(2000, 10, seed=0)
+    frame = pd.DataFrame(donors, columns=pd.date_range("2001", periods=13, freq="YS"))
+    fitted = SyntheticControl(1.0, 1e-6, random_state=0).fit(frame, "2011", target)
+    text = fitted.summary()
+    assert "calibrated for epsilon 1, delta 1e-06" in text
+    assert "From 2011-01-01 to 2013-01-01 (3 periods)" in text
+    assert fitted.n_pre_ == 10
+    own = np.sqrt(np.mean((target[:10] - fitted.center_[:10] - fitted.pre_coef_ @ (target - fitted.center_)[:10]) ** 2))
+    assert fitted.pre_fit() == pytest.approx(own)
+    assert f"Root mean squared error before the intervention: {own:.4g}." in text
+
+
 def test_typical_lengths_are_read_off_noisy_counts():
     bins = HalfOctaves(-40, 0)
     sizes = np.exp2(np.random.default_rng(0).normal(-6.0, 1.0, 2001))
@@ -187,11 +277,11 @@ def test_how_donors_were_summed_follows_from_what_was_released(name, adjacency):
     steps = steps_of(adjacency, **OPTIONS[name])
     releases = released(steps, panel())
     again = steps_of(adjacency, **OPTIONS[name]).section(releases)
-    # The moments themselves are of no influence on it.
-    before = steps.section(releases[:-1])
+    # Neither the moments nor what comes after them are of influence on it.
+    before = steps.section(releases[: list(steps.parts).index("moments")])
     np.testing.assert_array_equal(again.rows.path, before.rows.path)
     assert (again.rows.bound_pre, again.rows.bound_post) == (before.rows.bound_pre, before.rows.bound_post)
-    assert releases[-1].scales == again.scales
+    assert steps.released(releases)["moments"].scales == again.scales
 
 
 def test_loose_ranges_cost_little_once_lengths_are_found():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
@@ -26,7 +27,7 @@ from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, UtilityWarning
 from dpfast.releases.size_counts import NoisySizes
-from dpfast.solvers.damped import components_beyond, damped_solve
+from dpfast.solvers.damped import damped_solve
 from dpfast.solvers.ridge import ridge_from_rows
 from dpfast.synthetic_control.donor_weights import (
     BoundedPanel,
@@ -132,6 +133,9 @@ class SyntheticControl(TargetReports, PrivateEstimator):
     observation_rate : float, optional
         Declares that entries may be missing (NaN), completely at random, with this public probability of being
         observed: they are filled with the centre and moments are rescaled. By default missing entries are refused.
+    placebo_share : float, optional
+        Part of mu^2 (of epsilon where delta is 0), in (0, 1), for a last release: noisy counts of donors by how far
+        their own outcomes are from what is predicted of them. `placebo_ranks` needs it.
     adjacency, random_state, n_threads, ledger
         As for every estimator.
     calibration : {"sound", "paper"}, default "sound"
@@ -199,6 +203,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
     center: float | ArrayLike | Literal["target", "private"] | None = None
     basis: int | ArrayLike | None = None
     observation_rate: float | None = None
+    placebo_share: float | None = None
 
     @quiet
     def fit(
@@ -334,6 +339,8 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             raise ValueError("bound must be given by its values to release moments repeatedly, got 'private'")
         if isinstance(self.center, str):
             raise ValueError(f"center must be given by its values to release moments repeatedly, got {self.center!r}")
+        if self.placebo_share is not None:
+            raise ValueError("placebo_share must not be given to release moments repeatedly: donors are ranked once")
         repeats = check.positive_integer("repeats", repeats)
         each = [Privacy(one, self.delta, self.adjacency) for one in ([self.epsilon] if epsilons is None else epsilons)]
         if not each:
@@ -474,6 +481,63 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         predicted = self._predicted(rows[..., :cut], coef.T, slice(cut, self.n_pre_))
         return effect_table(rows[..., cut:], predicted, index=self._index()[cut : self.n_pre_])
 
+    def placebo_ranks(self, target: ArrayLike | None = None, *, level: float = 0.9) -> DataFrame:
+        """Rank targets among donors by how much worse they are predicted after the intervention than before it.
+
+        The ratio of root mean squared errors, after the intervention over before it, is computed for every donor with
+        the released coefficients, and counted with noise in bins of a quarter of an octave: the in-space placebo test
+        of [4]_. Where the intervention changed nothing, a target that is like the donors is as likely to have any rank.
+
+        Parameters
+        ----------
+        target : array of shape (n_periods,) or (n_targets, n_periods), optional
+            Public outcomes of all periods; by default the target of the fit. They cost no further privacy.
+        level : float, default 0.9
+            Nominal coverage of the limits, which are about privacy noise alone.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a target: ``ratio``; ``p_value``, the share of donors, and the target itself, whose ratio is in its
+            bin or beyond; ``low`` and ``high``, limits of what that is without noise. A p-value whose limits are wide
+            says little: use `high` where it must not be too small.
+
+        Raises
+        ------
+        ValueError
+            If the fit had no `placebo_share`, or no noise.
+
+        References
+        ----------
+        .. [4] Abadie, A., Diamond, A., Hainmueller, J. (2010). Synthetic Control Methods for Comparative Case Studies.
+           Journal of the American Statistical Association 105, Section 3.5.
+
+        Examples
+        --------
+        >>> from dpfast import SyntheticControl
+        >>> from dpfast.datasets import synthetic_control_panel
+        >>> donors, target, _ = synthetic_control_panel(10_000, 10, seed=0)
+        >>> target[10:] += 0.2
+        >>> model = SyntheticControl(1.0, 1e-6, placebo_share=0.1, random_state=0).fit(donors, 10, target)
+        >>> bool(model.placebo_ranks()["high"].max() < 0.1)
+        True
+        """
+        import pandas as pd
+
+        check_is_fitted(self)
+        level = check.share("level", level)
+        if self._is_for_one_target or self.placebo_share is None or math.isinf(self.privacy_spent_.epsilon):
+            raise ValueError("placebo_ranks needs noisy counts of donors' errors: fit with a placebo_share")
+        steps = self._released_steps
+        rows = np.atleast_2d(self._whole(target))
+        ratios = steps.solution(self._releases_within_range).ratios(rows)
+        beyond, deviation, n = steps.tail(self._releases_within_range, ratios)
+        reach = float(ndtri(0.5 + level / 2.0)) * deviation
+        sides = {"p_value": beyond, "low": beyond - reach, "high": beyond + reach}
+        shares = {name: np.clip((1.0 + count) / (1.0 + n), 1.0 / (1.0 + n), 1.0) for name, count in sides.items()}
+        names = target.index if isinstance(target, pd.DataFrame) else range(len(rows))
+        return pd.DataFrame({"ratio": ratios} | shares, index=pd.Index(names, name="target"))
+
     @classmethod
     def plan(
         cls, n: int, n_pre: int, n_periods: int, *, target: float = 0.1, spread: float = SPREAD, **parameters: Any
@@ -531,7 +595,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
                 raise ValueError("calibration must be 'sound' with mechanism='cross_section': no paper prints another")
             self._check_absent("split", "curvature", "gradient")
         else:
-            self._check_absent("n_components", "center", "basis", "observation_rate")
+            self._check_absent("n_components", "center", "basis", "observation_rate", "placebo_share")
             if self.nonnegative:
                 raise ValueError(f"nonnegative must be False with mechanism={self.mechanism!r}: give bound=(0, high)")
             if privacy.adjacency != "replace_one":
@@ -546,6 +610,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             check.choice("n_components", self.n_components, ("noise",))
         else:
             check.optional(check.positive_integer, "n_components", self.n_components)
+        check.optional(check.share, "placebo_share", self.placebo_share)
         check.boolean("nonnegative", self.nonnegative)
         if self.nonnegative and isinstance(self.bound, tuple | list):
             raise ValueError("nonnegative needs a single bound: a range (low, high) says itself that low is 0")
@@ -649,7 +714,17 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         bound = None if repeatedly and isinstance(self.row_bound, str) else self.row_bound
         # Towards what happened to the target nothing may shrink: its effect would.
         restored = isinstance(self.center, str) and self.center == "target"
-        return DonorSteps(privacy, rows, center, bound, public.n_donors, restored)
+        return DonorSteps(
+            privacy,
+            rows,
+            center,
+            bound,
+            public.n_donors,
+            restored,
+            "auto" if isinstance(self.ridge, str) else float(self.ridge),
+            self.n_components,
+            self.placebo_share,
+        )
 
     def _algorithm(self, privacy: Privacy, n_donors: int, n_post: int, target: FloatArray) -> DonorMechanism:
         """Calibrate "output" or "objective" from public numbers; the target is in mapped units."""
@@ -734,19 +809,18 @@ class SyntheticControl(TargetReports, PrivateEstimator):
                 "_limits": (offset - half_width, offset + half_width),
                 "_n_donors": public.n_donors,
             }
-        section = mechanism.section(releases)
-        xx, xy = mechanism.moments(releases)
-        rows, floor, ridge = section.rows, section.floor, section.rows.penalty(self.ridge)
-        keep = components_beyond(xx, floor) if isinstance(self.n_components, str) else self.n_components
-        facts = {
-            "ridge_": ridge,
-            "noise_floor_": floor,
-            "n_components_": keep,
+        solution = mechanism.solution(releases)
+        rows = solution.rows
+        return public.attributes | {
+            "coef_": solution.coef,
+            "pre_coef_": solution.pre_coef,
+            "ridge_": solution.ridge,
+            "noise_floor_": solution.floor,
+            "n_components_": solution.n_components,
             "center_": offset + half_width * rows.path,
             "_limits": (offset + half_width * rows.least, offset + half_width),
             "_n_donors": public.n_donors,
         }
-        return public.attributes | facts | coefficients_of_moments(xx, xy, rows.basis, ridge, floor, keep)
 
     def _fit_without_noise(self, read: _Read) -> Solved:
         """Fit the textbook estimate of the raw data about the centre, or the range's middle if entries are missing."""

@@ -190,7 +190,7 @@ def sum_donors(donors: FloatArray, rows: DonorRows, n_threads: int | None) -> Gr
     """Sum the rows of donors, in input units and NaN where missing, exactly: the data owner's."""
     pre, post = rows.parts_of(donors)
     with np.errstate(divide="ignore"):
-        factors = np.minimum(rows.bound_pre / _lengths(pre), rows.bound_post / _lengths(post))
+        factors = np.minimum(rows.bound_pre / lengths_of(pre), rows.bound_post / lengths_of(post))
     factors = np.minimum(factors, 1.0)[:, None]
     return gram(
         factors * pre,
@@ -202,7 +202,7 @@ def sum_donors(donors: FloatArray, rows: DonorRows, n_threads: int | None) -> Gr
     )
 
 
-def _lengths(rows: FloatArray) -> FloatArray:
+def lengths_of(rows: FloatArray) -> FloatArray:
     """Return the L2 norms of rows, each from its own entries in their order, as reductions along rows have not."""
     squares = np.zeros(len(rows))
     for column in rows.T:

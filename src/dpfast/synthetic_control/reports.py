@@ -6,6 +6,7 @@ Public arithmetic on what the analyst already has: the target's own outcomes and
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
+from dpfast.privacy import Privacy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -145,8 +147,8 @@ def _paragraph(table: DataFrame, level: float | None) -> str:
     observed, expected, effect = (float(table[name].mean()) for name in ("observed", "counterfactual", "effect"))
     share = f", or {100.0 * effect / expected:.3g}% of the counterfactual" if expected != 0.0 else ""
     lines = [
-        f"From {table.index[0]} to {table.index[-1]} ({len(table)} period{'s' * (len(table) > 1)}) the outcome was "
-        f"{observed:.4g} on average, where {expected:.4g} was to be expected without the intervention.",
+        f"From {_label(table.index[0])} to {_label(table.index[-1])} ({len(table)} period{'s' * (len(table) > 1)}) "
+        f"the outcome was {observed:.4g} on average, where {expected:.4g} was to be expected without the intervention.",
         f"Average effect {effect:.4g} a period, cumulative effect {effect * len(table):.4g}{share}.",
     ]
     if "low" in table:
@@ -154,6 +156,11 @@ def _paragraph(table: DataFrame, level: float | None) -> str:
         low, high = float(table["low"].mean()), float(table["high"].mean())
         lines.append(f"{name} of the average effect: {low:.4g} to {high:.4g}.")
     return "\n".join(lines)
+
+
+def _label(period: Any) -> str:
+    """Return a period's label as text; of a date without a time of day the date alone."""
+    return str(period).removesuffix(" 00:00:00")
 
 
 class TargetReports:
@@ -166,6 +173,7 @@ class TargetReports:
     target_: FloatArray | None
     ridge_: float
     releases_: tuple[Release, ...]
+    privacy_spent_: Privacy
 
     @abstractmethod
     def predict(self, target_pre: ArrayLike) -> FloatArray:
@@ -207,6 +215,26 @@ class TargetReports:
         frame: Any = target
         named = frame.iloc[:, self.n_pre_ :] if observed.ndim == 2 and hasattr(frame, "iloc") else observed
         return effect_table(named, self.predict(pre), index=self._index()[self.n_pre_ :], **limits)
+
+    def pre_fit(self, target: ArrayLike | None = None) -> FloatArray:
+        """Return how far targets are from their synthetic control before the intervention: root mean squared errors.
+
+        Computed from what was released. A fit that is bad there has little to say of later periods.
+
+        Parameters
+        ----------
+        target : array of shape (n_periods,) or (n_pre,), or several as rows; optional
+            By default the target of the fit.
+
+        Returns
+        -------
+        ndarray of shape () or (n_targets,)
+            In input units; NaN where weights alone were released.
+        """
+        check_is_fitted(self)
+        pre = self._target(target, {"all": self.n_pre_ + self.n_post_, "n_pre": self.n_pre_})[..., : self.n_pre_]
+        errors: FloatArray = np.sqrt(np.mean((pre - self._earlier(pre)) ** 2, axis=-1))
+        return errors
 
     def plot(self, target: ArrayLike | None = None, *, level: float = 0.9) -> Figure:
         """Draw a target and its synthetic control, with the limits of `interval` as a band.
@@ -258,11 +286,17 @@ class TargetReports:
         """
         offered = level if self._has_interval() else None
         table = self.effect(target, level=offered)
+        # What all releases promise together, as it is kept to by any of them.
+        promised = replace(self.releases_[-1], privacy=self.privacy_spent_).guarantee
         facts = [
             f"Synthetic control by {self.mechanism!r}: {self.n_pre_} periods before the intervention, {self.n_post_} "
             f"after it; ridge lambda = {self.ridge_:.4g}.",
-            f"Guarantee for every donor: {self.releases_[0].guarantee}. The target's own record is not protected.",
+            f"Guarantee for every donor: {promised}. The target's own record is not protected.",
         ]
+        fits = np.atleast_1d(self.pre_fit(target))
+        if np.all(np.isfinite(fits)):
+            errors = ", ".join(f"{error:.4g}" for error in fits)
+            facts.append(f"Root mean squared error before the intervention: {errors}.")
         return "\n".join([*facts, summary(table, offered)])
 
     def _target(self, target: ArrayLike | None, lengths: dict[str, int]) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The releases of a fit in their order: the donors' mean path, the lengths of their rows, and the moments.
+"""The releases of a fit in their order: donors' mean path, lengths of their rows, moments, and errors of prediction.
 
 All but the moments are options. They share one joint calibration (`dpfast.privacy.parts_of`), and what a step does
 depends on public numbers and on what the steps before it released, nothing else: so they compose, and anybody can
@@ -11,6 +11,12 @@ length, at most h sqrt(T): w^2 = h^2 sqrt(T) is the best for the sum of both err
 
 *Lengths.* A donor counts once by the length of its row before the intervention and once by that after it, whatever
 either is: a replaced one leaves two bins and enters two. The bins are public once the centre is released.
+
+*Errors.* How far each donor's own outcomes are from what the released moments predict of them, after the intervention
+relative to before it: each counts once, by a ratio computed from its own outcomes and what was released (one order of
+operations, as all products of rows have). A target's rank among them is an in-space placebo test (Abadie, Diamond and
+Hainmueller 2010, "Synthetic control methods for comparative case studies", Journal of the American Statistical
+Association 105, section 3.5).
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -31,9 +37,11 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
 from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.noisy_sum import NoisySum
+from dpfast.solvers.damped import components_beyond
 from dpfast.statistics.rows import RowMap
 from dpfast.statistics.sizes import Sizes, size_counts
-from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, sum_donors
+from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, lengths_of, sum_donors
+from dpfast.synthetic_control.predictions import coefficients_of_moments
 
 # Shares of mu squared, and where delta is 0 of epsilon. On simulated panels of 300 to 10,000 donors halves and doubles
 # of these differ by less than what panels differ by.
@@ -43,7 +51,41 @@ _HALF_OCTAVES = 40
 # The mean path's entries are rounded to this power of two.
 _PATH_EXPONENT = -30
 
+#: Bins of squared ratios, and so quarters of octaves of ratios, from 1/16 to 1,024: many where little noise and a small
+#: ridge leave little error before the intervention.
+RATIOS = HalfOctaves(-16, 40)
+_RATIO_ENDS = np.sqrt([RATIOS.size(code) for code in range(RATIOS.largest_code)])
+_LARGEST_RATIO = 2.0**40
+
 Bounds = tuple[float, float]
+
+
+class Solution(NamedTuple):
+    """What predicts, computed from what was released."""
+
+    rows: DonorRows
+    ridge: float
+    floor: float
+    n_components: int | None
+    coef: FloatArray
+    pre_coef: FloatArray
+
+    def ratios(self, series: FloatArray) -> FloatArray:
+        """Return root mean squared errors of series after the intervention over those before it, each from its own.
+
+        Series are in input units; they count as clipped to the declared range.
+        """
+        rows, n_pre = self.rows, self.rows.n_pre
+        residuals = np.eye(n_pre + rows.n_post)
+        residuals[:n_pre] -= np.hstack([self.pre_coef.T, self.coef.T])
+        limits = np.full(1, rows.least), np.ones(1)
+        about = RowMap(*limits, center=rows.path, basis=residuals, offset=rows.offset, unit=rows.half_width, fills=True)
+        errors = about(np.ascontiguousarray(series))
+        before, after = lengths_of(errors[:, :n_pre]), lengths_of(errors[:, n_pre:])
+        scaled = np.divide(after, before, out=np.full(len(errors), _LARGEST_RATIO), where=before > 0.0)
+        scaled[(before == 0.0) & (after == 0.0)] = 1.0
+        ratios: FloatArray = np.minimum(scaled * math.sqrt(n_pre / rows.n_post), _LARGEST_RATIO)
+        return ratios
 
 
 @dataclass(frozen=True)
@@ -61,6 +103,11 @@ class DonorSteps:
     n_donors: int | None
     #: Whether moments are brought back from the centre to the origin, where it must not be shrunk towards.
     restored: bool = False
+    #: The paper's lambda, and how many eigenvalues are kept: what donors' own errors are computed with, too.
+    ridge: float | Literal["auto"] = "auto"
+    n_components: int | Literal["noise"] | None = None
+    #: Part of the budget that the errors of donors' predictions have.
+    placebo_share: float | None = None
 
     @cached_property
     def parts(self) -> dict[str, Privacy]:
@@ -71,9 +118,12 @@ class DonorSteps:
             for name, option in optional.items()
             if isinstance(option, str)
         }
-        if not shares:
+        after = {} if self.placebo_share is None else {"errors": self.placebo_share}
+        if not shares and not after:
             return {"moments": self.privacy}
-        shares["moments"] = 1.0 - math.fsum(shares.values())
+        shares = {name: share * (1.0 - math.fsum(after.values())) for name, share in shares.items()}
+        shares["moments"] = 1.0 - math.fsum([*shares.values(), *after.values()])
+        shares |= after
         return dict(zip(shares, parts_of(self.privacy, list(shares.values())), strict=True))
 
     @property
@@ -121,7 +171,15 @@ class DonorSteps:
         released["moments"] = section.release(
             moments, source, name("moments of donors before and across the intervention")
         )
+        if "errors" in self.parts:
+            counts = count_ratios(donors, self._solution(released), n_threads)
+            released["errors"] = self.error_noise.release(counts, source, name("errors of donors' predictions"))
         return tuple(released.values())
+
+    @cached_property
+    def error_noise(self) -> NoisySum:
+        """The mechanism of the errors."""
+        return NoisySum.of_counts(self.parts["errors"], 1, RATIOS.n_bins)
 
     def released(self, releases: tuple[Release, ...]) -> dict[str, Release]:
         """Name the releases of a fit."""
@@ -136,6 +194,21 @@ class DonorSteps:
         values = self.released(releases)["moments"].values
         return self.section(releases).moments(values, self.n_donors)
 
+    def solution(self, releases: tuple[Release, ...]) -> Solution:
+        """Solve for what predicts."""
+        return self._solution(self.released(releases))
+
+    def tail(self, releases: tuple[Release, ...], ratios: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        """Count donors whose ratio is no less, bins as a whole; with the counts' standard deviation, and their total.
+
+        As released: counts may be negative. The total is the public number, if it is.
+        """
+        counts = self.released(releases)["errors"].values["sum"][0, RATIOS.largest_code :]
+        first = np.searchsorted(_RATIO_ENDS, ratios, side="left")
+        beyond = np.cumsum(counts[::-1])[::-1][np.minimum(first, len(counts) - 1)]
+        deviation = self.error_noise.deviation * np.sqrt(len(counts) - np.minimum(first, len(counts) - 1))
+        return beyond, deviation, self._number(self.released(releases))
+
     def expected(self, spread: float) -> CrossSection:
         """Return the moments' mechanism where rows are as long as their mean square, about a centre, says."""
         rows = self._unbounded({})
@@ -149,6 +222,14 @@ class DonorSteps:
     def path_error(self, n: int) -> float:
         """Return the standard deviation of an entry of the released mean path of `n` donors."""
         return self.path_noise.deviation / n if "path" in self.parts else 0.0
+
+    def _solution(self, released: Mapping[str, Release]) -> Solution:
+        section = self._section(released)
+        xx, xy = section.moments(released["moments"].values, self.n_donors)
+        floor, ridge = section.floor, section.rows.penalty(self.ridge)
+        keep = components_beyond(xx, floor) if isinstance(self.n_components, str) else self.n_components
+        coef = coefficients_of_moments(xx, xy, section.rows.basis, ridge, floor, keep)
+        return Solution(section.rows, ridge, floor, keep, coef["coef_"], coef["pre_coef_"])
 
     def _section(self, released: Mapping[str, Release]) -> CrossSection:
         center, bounds = self._center(released), self.row_bound
@@ -191,7 +272,10 @@ class DonorSteps:
         elif "path" in released:
             number = float(released["path"].values["sum"][-1]) / self._count_weight
         else:
-            number = float(np.sum(released["lengths"].values["sum"])) / 2.0
+            # Of whichever histograms there are.
+            counts = next(released[name].values["sum"] for name in ("lengths", "errors") if name in released)
+            # Codes below 0 are those of negative numbers, which no length is.
+            number = float(np.sum(counts[:, counts.shape[1] // 2 :])) / len(counts)
         return max(number, 1.0)
 
     def sum_paths(self, donors: FloatArray) -> FixedPoint:
@@ -205,6 +289,12 @@ class DonorSteps:
         if self.privacy.adjacency == "add_remove":
             totals.append(len(donors) * int(math.ldexp(self._count_weight, -_PATH_EXPONENT)))
         return FixedPoint.from_integers(totals, _PATH_EXPONENT)
+
+
+def count_ratios(donors: FloatArray, solution: Solution, n_threads: int | None) -> FixedPoint:
+    """Count donors by `Solution.ratios`: the data owner's."""
+    ratios = np.square(solution.ratios(donors))[:, None]
+    return size_counts(io.open_table(ratios, None), Sizes(rows=True, bins=RATIOS), n_threads=n_threads)
 
 
 def length_bins(rows: DonorRows) -> HalfOctaves:
