@@ -21,6 +21,7 @@ from dpfast import (
     MultiOutcomeRidge,
     Privacy,
     UnsoundCalibrationWarning,
+    UtilityWarning,
     statistics,
 )
 from dpfast.privacy import gaussian_delta, gaussian_mu, moment_mu
@@ -483,7 +484,7 @@ def test_rows_beyond_a_bound_are_scaled_onto_it():
 
 
 def test_nobody_is_told_that_rows_were_clipped(capsys):
-    x, y = table()
+    x, y = table(n=5_000)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model().fit(1e6 * x, y)
@@ -558,7 +559,8 @@ def test_the_printed_algorithm_warns_where_it_misses_its_claim(epsilon, adjacenc
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         release = printed.fit(x, y).releases_[0]
-    assert [warning.category for warning in caught] == ([UnsoundCalibrationWarning] if warns else [])
+    found = [warning.category for warning in caught if warning.category is not UtilityWarning]
+    assert found == ([UnsoundCalibrationWarning] if warns else [])
     assert release.guaranteed is not warns
     assert ("does not reach" in release.guarantee) is warns
     constant = 2.0 * math.sqrt(2.0 * math.log(2.5 / 1e-6)) / epsilon

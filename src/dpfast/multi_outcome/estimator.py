@@ -8,7 +8,7 @@ covariance may be that of a secret sample of the rows (PRIMO's SubSampReuseCov).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, Self, get_args
@@ -24,14 +24,14 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator import Plan
-from dpfast.estimator.base import Solved, Summed
+from dpfast.estimator.base import Expected, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.feature_names import columns_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcomes
 from dpfast.ledger import Release
 from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, clip_to_box, row_frames
-from dpfast.multi_outcome.plan import R2, assumed_of, planned, planned_in_stages
+from dpfast.multi_outcome.plan import R2, SPREAD, assumed_of, lost_share, planned, planned_in_stages
 from dpfast.multi_outcome.reports import CoefficientReports
 from dpfast.privacy import Composition, Privacy, gaussian_mu
 from dpfast.releases.moments import exact_moments, noisy_moments
@@ -282,7 +282,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         n_outcomes: int = 1,
         *,
         target: float = 0.1,
-        spread: float = 0.25,
+        spread: float = SPREAD,
         score: float = R2,
         max_rows: int | None = None,
         **parameters: Any,
@@ -465,7 +465,18 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             printed=self.calibration == "paper",
         )
 
-    def _sum(
+    def _sum(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Summed:
+        summed = self._summed(privacy, source, *data)
+        n_rows, mechanism = summed.public.n_rows, summed.mechanism
+        if n_rows is None:
+            return summed
+        staged = isinstance(mechanism, RefinedMoments)
+        features, outcomes = shape = mechanism.shape if staged else mechanism.calibration.shape
+        route = self._route(features, outcomes, privacy) if staged else mechanism
+        lost = lost_share(route, mechanism if staged else None, n_rows, shape, float(self.bound_y))
+        return summed._replace(expected=Expected(lost, f"{n_rows} people"))
+
+    def _summed(
         self,
         privacy: Privacy,
         source: noise.BitSource,
@@ -604,6 +615,12 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if public.labels is not None:
             moments = public.labels.project_moments(moments, mechanism.frame.radius)
         return _attributes(ridge_from_moments(moments, self._penalty, **framing), evidence)
+
+    def _released_error(
+        self, mechanism: Route | RefinedMoments, releases: tuple[Release, ...], attributes: Mapping[str, Any]
+    ) -> float:
+        # What the best shrinkage loses of a signal that noise was added to.
+        return 1.0 / max(float(np.mean([Evidence(**told).prominence for told in attributes["_evidence"]])), 1.0)
 
     @property
     def _penalty(self) -> float | None:

@@ -14,8 +14,8 @@ from dpfast.releases.refined_moments import RefinedMoments
 from dpfast.solvers import refining
 from dpfast.solvers.ridge import MomentNoise
 
-#: Assumed R^2 without privacy.
-R2 = 0.5
+#: Assumed where nothing is known: mean squared norms as a fraction of squared bounds, and R^2 without privacy.
+SPREAD, R2 = 0.25, 0.5
 # Bought radii are half-octaves above what all but few rows are within: so many times their root mean square. Clips and
 # the lengths of whitened rows that they are held to, likewise. Near the middle of what came out on simulated tables of
 # all kinds (those of `refining.schedule`), heavy tails included.
@@ -136,6 +136,13 @@ def assumed_of(route: Route, n: int, shape: tuple[int, int], bound_y: float, spr
     rows = n * _counting_rows(route, shape[0], bound_y, spread)
     squares = spread * route.frame.radius**2, spread * bound_y**2
     return Assumed(n, rows, shape, squares, score, 1 if unit is None else unit.max_rows)
+
+
+def lost_share(route: Route, in_stages: RefinedMoments | None, n: int, shape: tuple[int, int], bound_y: float) -> float:
+    """Return the share of R^2 that noise is expected to cost, where nothing is known but public numbers."""
+    assumed = assumed_of(route, n, shape, bound_y, SPREAD, R2)
+    loss = assumed.loss_of_noise(route.calibration.noise) if in_stages is None else loss_in_stages(in_stages, assumed)
+    return assumed.shrunk(loss) / assumed.score
 
 
 def _counting_rows(route: Route, features: int, bound_y: float, spread: float) -> float:

@@ -77,6 +77,13 @@ class Evidence:
     sampling: float = 0.0  # the variance (1 - s/n)/s of a mean, where X'X was estimated from s of n rows
     units: FloatArray | None = None  # (d,): coefficients are for features divided by them
 
+    @property
+    def prominence(self) -> float:
+        """Mean square of X'Y, in units of its error: about 1 where there is no signal."""
+        groups = np.split(self.xy, len(self.covariance), axis=1)
+        squares = (np.sum(xy * (linalg.pinvh(own) @ xy)) for xy, own in zip(groups, self.covariance, strict=True))
+        return float(sum(squares)) / self.xy.size
+
     def posterior(self, residual_variance: FloatArray, level: float, *, of_population: bool) -> Posterior:
         """Posterior of the coefficients of the population, or of those of least squares on the rows that were summed.
 
