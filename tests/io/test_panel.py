@@ -151,6 +151,8 @@ BAD_PANELS = {
     ),
     "n_pre of 0": (VALUES, 0, "n_pre must leave a period before and after .* below the 4 periods of donors, got 0"),
     "n_pre of all": (VALUES, 4, "n_pre must leave a period before and after .* below the 4 periods of donors, got 4"),
+    "one period": (pd.DataFrame({2001: [1.0, 2.0]}), 2001, "n_pre must leave a period before and after"),
+    "no periods": (pd.DataFrame(index=["a", "b"]), 2001, "n_pre must leave a period before and after"),
     "n_pre of a fraction": (VALUES, 1.5, "n_pre must be an integer, got float"),
 }
 

@@ -174,7 +174,7 @@ def intervention_at(n_pre: object, periods: Any, n_periods: int, name: str = "do
     labels, a pandas Index, where there are any. Text may stand for a date, as a year for its first period.
     """
     counts = isinstance(n_pre, int | np.integer) and 1 <= n_pre < n_periods
-    if periods is None or counts or isinstance(n_pre, bool | np.bool_):
+    if periods is None or n_periods < 2 or counts or isinstance(n_pre, bool | np.bool_):
         return check_n_pre(n_pre, n_periods, name)
     try:
         place = periods.get_loc(n_pre) if isinstance(n_pre, Hashable) and not isinstance(n_pre, slice) else None
