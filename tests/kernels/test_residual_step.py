@@ -121,17 +121,16 @@ def test_integers_are_held_to_their_bounds_whatever_floating_point_says():
     rng = np.random.default_rng(2)
     step = step_of(rng, 5, 2, whitened=True, constant=False)
     x, y = rows_of(rng, 40, 5, 2)
-    offsets = np.array([0, 3])
     for i in range(0, 39, 3):
         kernel = kernel_of(step, row_limits=(2.0**43, 1 << 80), squares_limits=(2.0**22, 2.0**22, 1 << 40))
         assert kernel.add(x, y, None, i, i + 1) == 0
         products, squares = (sum(int(entry) ** 2 for entry in total.flat) for total in kernel.take())
         assert products <= 1 << 80
         assert squares <= 1 << 40
-        for n_rows in (3, 70):
+        for n_rows in (1, 3, 70):
             person = kernel_of(step, person_limits=(2.0**43, 1 << 80))
             rows = np.resize(np.arange(i, i + 3), n_rows)
-            assert person.add_people(x, y, rows, offsets // 3 * n_rows, 0, 1) == 0
+            assert person.add_people(x, y, rows, np.array([0, n_rows]), 0, 1) == 0
             assert sum(int(entry) ** 2 for entry in person.take()[0].flat) <= 1 << 80
 
 

@@ -444,8 +444,10 @@ cdef class ResidualSizes(ResidualRows):
     cdef void _add_packed(self, const int64_t* offsets, Py_ssize_t n_people) noexcept nogil:
         cdef Py_ssize_t i
         for i in range(n_people):
-            dpfast_residual_outer(&self.step, offsets[i] - offsets[0], offsets[i + 1] - offsets[0], &self.scratch)
-            dpfast_residual_count_outer(&self.step, &self.scratch, &self.counts[0])
+            # People without rows do not count, wherever they come.
+            if offsets[i + 1] > offsets[i]:
+                dpfast_residual_outer(&self.step, offsets[i] - offsets[0], offsets[i + 1] - offsets[0], &self.scratch)
+                dpfast_residual_count_outer(&self.step, &self.scratch, &self.counts[0])
 
     cdef int _add_long_person(
             self, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
