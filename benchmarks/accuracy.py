@@ -11,6 +11,7 @@ Every part prints a table; ``--only PART`` runs one of them:
 - ``control``: synthetic control on the paper's generator, as in papers/synthetic_control_accuracy.py.
 - ``policy``: policy evaluation on games and on the paper's chain, as in papers/policy_accuracy.py: errors over visited
   states, and over visits, and what those of before are divided by.
+- ``plans``: the score that `plan` lets expect where that without privacy is known, beside the one that comes.
 
 Budgets are epsilon = 1 and delta = 1e-5 under add/remove, unless a line says otherwise. Rivals take the setting with
 the best mean error out of a grid, chosen on the data themselves at no cost of privacy; only the noise is paid for:
@@ -26,7 +27,6 @@ the best mean error out of a grid, chosen on the data themselves at no cost of p
 """
 
 import argparse
-import dataclasses
 import itertools
 import math
 import time
@@ -38,14 +38,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg
 from sklearn import datasets
+from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from dpfast import MultiOutcomeRidge, UtilityWarning
+from dpfast import (
+    MultiOutcomeRidge,
+    ObjectivePerturbationClassifier,
+    ObjectivePerturbationRegressor,
+    UtilityWarning,
+)
 from dpfast.privacy import gaussian_scale
+from dpfast.solvers import L2Ball
 
 EPSILON, DELTA = 1.0, 1e-5
-REFINES = "refine" in {one.name for one in dataclasses.fields(MultiOutcomeRidge)}
-OURS = {"refine=0": {"refine": 0}, "ours": {"refine": "auto"}} if REFINES else {"ours": {}}
+OURS = {"refine=0": {"refine": 0}, "ours": {"refine": "auto"}}
 DESCENT, AVERAGED = "clipped descent", "averaged descent"
 ADASSP, DIFFPRIVLIB = "AdaSSP", "diffprivlib"
 # Settings of a rival that are tried on few repeats, and the best of these on all of them.
@@ -444,13 +450,12 @@ def control(quick: bool) -> None:
     from papers import synthetic_control_accuracy as paper
 
     rows = []
-    for n, n_pre in paper.SIZES:
-        panels = 4 if quick else 40
-        chosen = {name: paper.options(n_pre)[name] for name in ("default", "target")}
-        if "private" in paper.options(n_pre):
-            chosen["private"] = paper.options(n_pre)["private"]
-        errors = {name: _mean(paper.relative_errors(n, n_pre, panels, one)) for name, one in chosen.items()}
-        rows.append({"panel": f"n = {n:,}, T0 = {n_pre}, delta = 1e-6, replace-one"} | errors)
+    for (n, n_pre), (_, bar) in paper.SIZES.items():
+        panels, chosen = 4 if quick else 40, paper.options(n_pre)
+        row = {"panel": f"n = {n:,}, T0 = {n_pre}, delta = 1e-6, replace-one", "at most": bar}
+        for name in ("default", "mean", "target"):
+            row[name] = _mean(paper.relative_errors(n, n_pre, panels, chosen[name]))
+        rows.append(row)
     show(rows, whole=True)
 
 
@@ -460,11 +465,65 @@ def policy(quick: bool) -> None:
     show(list(games.table("add_remove", *((games.SIZES[:1], 2, games.GAMES[:1]) if quick else ()))), whole=True)
 
 
-PARTS = {"regression": regression, "units": units, "primo": primo, "control": control, "policy": policy}
+def plans(quick: bool) -> None:
+    """Plan with the score that least squares reaches, and the mean squared norm that rows have."""
+    repeats, rows = 2 if quick else 10, []
+    for table in tables(quick):
+        exact = Exact(table)
+        score = 1.0 - _unexplained(exact)
+        features, own = table.natural or (table.x, {"bound_x": table.bound_x})
+        public = {"epsilon": EPSILON, "delta": DELTA, "bound_y": table.bound_y, "adjacency": "add_remove"} | own
+        spread = float(np.mean(np.sum(table.x**2, axis=1))) / table.bound_x**2
+        row = {"table": table.name, "without privacy": score}
+        sizes = len(features), features.shape[1], table.y.shape[1]
+        for refine in (0, "auto"):
+            options = {"refine": refine}
+            plan = MultiOutcomeRidge.plan(*sizes, score=score, spread=spread, **public, **options)
+            row[f"planned, refine={refine}"] = plan.expected_score
+            row[f"got, refine={refine}"] = score - ours(exact, repeats, **options)
+        if table.y.shape[1] == 1 and table.natural is None:
+            options = public | {"constraint": L2Ball(2.0 * float(np.linalg.norm(exact.coef)))}
+            plan = ObjectivePerturbationRegressor.plan(*sizes[:2], score=score, spread=spread, **options)
+            fits = (
+                ObjectivePerturbationRegressor(**options, random_state=seed).fit(table.x, table.y[:, 0])
+                for seed in range(repeats)
+            )
+            lost = _mean([exact.excess_of_predictions(fit.predict(table.x)) for fit in fits])
+            row |= {"planned, objective": plan.expected_score, "got, objective": score - lost}
+        rows.append(row)
+    show(rows, whole=True)
+    classes = []
+    for name, (x, y, bound_x) in _classes(quick).items():
+        options = {"epsilon": EPSILON, "delta": DELTA, "bound_x": bound_x, "classes": np.unique(y)}
+        exact = LogisticRegression(C=1e4, max_iter=1000, fit_intercept=False).fit(x, y).score(x, y)
+        plan = ObjectivePerturbationClassifier.plan(*x.shape, score=exact, **options)
+        fits = (ObjectivePerturbationClassifier(**options, random_state=seed).fit(x, y) for seed in range(repeats))
+        found = _mean([fit.score(x, y) for fit in fits])
+        scores = {"without privacy": exact, "planned": plan.expected_score, "got": found}
+        classes.append({"classes, replace-one": name} | scores)
+    show(classes, whole=True)
+
+
+def _classes(quick: bool) -> dict[str, tuple[np.ndarray, np.ndarray, float]]:
+    """Return tables of classes, within bounds on their rows."""
+    found = {}
+    rng = np.random.default_rng(0)
+    for n, d in ((1_000, 5),) if quick else ((1_000, 5), (10_000, 20)):
+        x = within(rng.normal(size=(n, d)), 1.3 * math.sqrt(d))
+        y = rng.random(n) < 1.0 / (1.0 + np.exp(-3.0 * x @ np.full(d, d**-0.5)))
+        found[f"Gaussian, n = {n:,}, d = {d}"] = x, y.astype(int), 1.3 * math.sqrt(d)
+    cancer = breast_cancer(rng)
+    found[cancer.name] = cancer.x, (cancer.y[:, 0] > 0.0).astype(int), cancer.bound_x
+    pixels = digits(rng)
+    found[pixels.name] = pixels.x, pixels.y.argmax(axis=1), pixels.bound_x
+    return found
+
+
+PARTS = {"regression": regression, "units": units, "primo": primo, "control": control, "policy": policy, "plans": plans}
 
 
 def show(rows: list[dict], seconds: float = 0.0, *, whole: bool = False) -> None:
-    """Print the last row under its heading, or all of them."""
+    """Print the last row, the first one under its heading, or all of them."""
     if whole or len(rows) == 1:
         names = list(dict.fromkeys(name for row in rows for name in row))
         print("| " + " | ".join(names) + " |\n" + "|---" * len(names) + "|")
