@@ -136,6 +136,13 @@ def test_every_kind_of_file_gives_the_bits_of_the_fit_in_memory(frame, folder, c
     assert capsys.readouterr().err == ""
 
 
+def test_a_bound_may_be_found_within_the_budget(frame, folder):
+    assert main(["fit", str(write_job(folder, changed(estimator={"bound_y": "private"})))]) == 0
+    expected = MultiOutcomeRidge(1.0, 1e-6, **PARAMETERS | {"bound_y": "private"}, box_x=fit_in_memory(frame).box_x)
+    assert np.array_equal(written(folder).coef_, expected.fit(*arrays(frame)).coef_)
+    assert written(folder).bound_y_ == expected.bound_y_
+
+
 def test_a_pair_of_arrays(frame, folder):
     x, y = arrays(frame)
     np.save(folder / "x.npy", x)

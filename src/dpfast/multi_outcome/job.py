@@ -27,7 +27,10 @@ def parameters(given: Mapping[str, Any], box: Sequence[Any] | None, n_rows: int 
 
 def check(parameters: Mapping[str, Any], n_rows: int, shape: tuple[int, int], max_rows: int | None) -> None:
     """Refuse what a fit would refuse of the parameters: a plan does, which needs public sizes only."""
-    ESTIMATOR.plan(n_rows, *shape, max_rows=max_rows, **parameters)
+    # What bounds do not go with that are to be found; where they are, a plan needs numbers in their place.
+    stand_in = ESTIMATOR(**parameters).checked_stand_in()
+    numbers = {name: getattr(stand_in, name) for name in parameters}
+    ESTIMATOR.plan(n_rows, *shape, max_rows=max_rows, **numbers)
 
 
 def coefficients(
