@@ -324,3 +324,20 @@ def test_shortened_rows_make_the_first_moments_count_for_less():
     plain, biased = (first_belief(moments(x, y, noise), ridge=1.0, bias=one) for one in (0.0, bias))
     assert np.trace(biased.precision) < np.trace(plain.precision)
     assert shortening_bias(-5.0, (2.0, 3.0), (4, 2)) == 0.0
+
+
+def test_errors_that_steps_have_in_common_are_in_what_is_unknown():
+    x = np.random.default_rng(0).normal(size=(5_000, 5))
+    y = x @ np.random.default_rng(1).normal(size=(5, 4)) + np.random.default_rng(2).normal(size=(5_000, 4))
+    exact = np.linalg.lstsq(x, y, rcond=None)[0]
+    squares = []
+    for seed in range(60):
+        rng = np.random.default_rng(100 + seed)
+        noise = MomentNoise(800.0, 800.0 / math.sqrt(2.0), 400.0)
+        belief = first_belief(moments(x, y, noise, seed=seed), ridge=0.0)
+        for _ in range(3):
+            belief = stepped(belief, x, y, 1.0, rng=rng)
+        error = belief.xy - belief.xx @ np.linalg.solve(belief.basis, exact)
+        squares.append(np.mean(error * np.linalg.solve(belief.covariance, error)) * len(error) / len(belief.xx))
+    # The noise in X'X is the same in every step: as if it were not, the mean is 1.22.
+    assert 0.5 < np.mean(squares) < 1.0
