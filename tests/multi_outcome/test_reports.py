@@ -131,3 +131,20 @@ def test_what_cannot_be_tabulated_is_refused():
     assert not summed.summary(target="ridge")["std_error"].any()
     with pytest.raises(ValueError, match="needs a fit from rows"):
         summed.summary()
+
+
+# Of 100 fits 95 are expected to cover, and a correct table has fewer than 84 in less than one of 10,000 runs.
+@pytest.mark.slow
+def test_limits_in_natural_units_cover():
+    rng = np.random.default_rng(3)
+    n, covered = 20_000, 0
+    box = (np.array([18.0, 0.0, 0.0, 0.0]), np.array([100.0, 1.0, 1.0, 1.0]))
+    for _ in range(100):
+        site = rng.integers(0, 3, n)
+        smoker = rng.random(n) < 0.3
+        x = np.column_stack([rng.uniform(18.0, 100.0, n), smoker, site == 1, site == 2]).astype(float)
+        days = x @ [0.1, 4.0, 0.5, -0.5] + 2.0 + 2.0 * rng.normal(size=n)
+        model = ridge(bound_x=None, bound_y=30.0, box_x=box, fit_intercept=True, random_state=None).fit(x, days)
+        low, high = model.summary()[["low", "high"]].loc[1]
+        covered += low < 4.0 < high
+    assert covered >= 84
