@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from dpfast.estimator.plan import Plan, least
 from dpfast.multi_outcome.mechanism import Route
 from dpfast.privacy import gaussian_mu
@@ -49,9 +51,19 @@ class Assumed(NamedTuple):
         """Return what is lost with the best penalty: all that there is, at most."""
         return self.score * loss / (self.score + loss) if loss > 0.0 else 0.0
 
-    def expected_score(self, loss: float) -> float:
-        """Return the R^2 to expect."""
-        return self.score - self.shrunk(loss)
+    def expected_score(self, loss: float, *, in_stages: bool = False) -> float:
+        """Return the R^2 to expect, with the best penalty.
+
+        The loss was reckoned for rows that are even over directions. Those of people have eigenvalues like k^-1.5
+        rather, k = 1, 2, ..., and coefficients as large in all of them: noise in moments weighs most where rows are
+        short, in stages the same everywhere; but there is least to lose where rows are short.
+        """
+        features = self.shape[0]
+        lengths = np.arange(1.0, features + 1.0) ** -1.5
+        lengths /= lengths.sum()
+        signal = self.score * lengths
+        noise = np.full(features, loss / features) if in_stages else loss / features**2 / lengths
+        return self.score - float(np.sum(signal * noise / (signal + noise)))
 
 
 def loss_in_stages(mechanism: RefinedMoments, assumed: Assumed) -> float:
@@ -95,7 +107,7 @@ def planned_in_stages(
         return math.sqrt(loss_in_stages(mechanism, assumed_of(people)) * spread)
 
     assumed = assumed_of(n)
-    expected = assumed.expected_score(loss_in_stages(mechanism, assumed))
+    expected = assumed.expected_score(loss_in_stages(mechanism, assumed), in_stages=True)
     needed = least(lambda people: error(people) <= target)
     return Plan(n, min(error(n), 1.0), target, needed, mechanism.scales, score=assumed.score, expected_score=expected)
 
@@ -142,7 +154,7 @@ def lost_share(route: Route, in_stages: RefinedMoments | None, n: int, shape: tu
     """Return the share of R^2 that noise is expected to cost, where nothing is known but public numbers."""
     assumed = assumed_of(route, n, shape, bound_y, SPREAD, R2)
     loss = assumed.loss_of_noise(route.calibration.noise) if in_stages is None else loss_in_stages(in_stages, assumed)
-    return assumed.shrunk(loss) / assumed.score
+    return 1.0 - assumed.expected_score(loss, in_stages=in_stages is not None) / assumed.score
 
 
 def _counting_rows(route: Route, features: int, bound_y: float, spread: float) -> float:
