@@ -83,7 +83,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
     >>> X = np.column_stack([rng.uniform(18, 100, 20_000), rng.integers(0, 2, 20_000)])
     >>> scaler = PrivateStandardScaler(1.0, 1e-6, box_x=([0, 0], [120, 1]), random_state=0).fit(X)
     >>> scaler.mean_.round(1), scaler.scale_.round(1)
-    (array([58.9,  0.5]), array([23.7,  0.5]))
+    (array([59.3,  0.5]), array([23.6,  0.5]))
     """
 
     _: KW_ONLY
