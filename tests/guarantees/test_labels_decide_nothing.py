@@ -198,7 +198,7 @@ def assert_same(one, other):
             assert value.dtype == other[name].dtype, name
             np.testing.assert_array_equal(value, other[name], err_msg=name)
         elif isinstance(value, int | float | str | list | tuple):
-            assert value == other[name], name
+            np.testing.assert_equal(value, other[name], err_msg=name)
 
 
 def assert_same_but_released(one, other):
