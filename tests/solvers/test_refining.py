@@ -242,10 +242,11 @@ def test_one_lucky_count_far_up_does_not_move_the_clip():
     assert clip_from_counts(counts, 30.0, edges, shape=(20, 1), sum_deviation=10.0).size <= 4.0 * quiet
 
 
+@pytest.mark.parametrize("shape", [(5, 1), (5, 6)])
 @pytest.mark.parametrize("bounds", [False, True])
 @pytest.mark.parametrize("steps", [None, 0, 1, 2, 5])
-def test_shares_of_a_fit_add_to_the_whole(steps, bounds):
-    shares = schedule(steps, bounds=bounds)
+def test_shares_of_a_fit_add_to_the_whole(steps, bounds, shape):
+    shares = schedule(steps, bounds=bounds, shape=shape)
     assert steps is None or shares.steps == steps
     one = (shares.bounds, shares.moments, shares.row_sizes, shares.row_moments, *shares.sizes, *shares.sums)
     assert min(one) >= 0.0

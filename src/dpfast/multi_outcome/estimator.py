@@ -536,7 +536,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _in_stages(self, route: Route, steps: int | None, max_rows: int | None) -> RefinedMoments:
         """Return the mechanism that releases in stages what a route sums."""
         return route.refined(
-            refining.schedule(steps),
+            refining.schedule(steps, shape=route.calibration.shape),
             float(self.bound_y),
             self._options(max_rows, None),
             ridge=self._penalty,

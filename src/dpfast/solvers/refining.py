@@ -91,7 +91,7 @@ def shortening_bias(people: float, radii: tuple[float, float], shape: tuple[int,
     return BEYOND * max(people, 0.0) * radii[0] * radii[1] / math.sqrt(shape[0] * shape[1])
 
 
-def schedule(steps: int | None = None, *, bounds: bool = True) -> Schedule:
+def schedule(steps: int | None = None, *, bounds: bool = True, shape: tuple[int, int] = (1, 1)) -> Schedule:
     """Return the shares of a fit of so many residual steps; without `bounds` no histograms of lengths are released.
 
     Near the least mean logarithm of the excess error, over simulated tables of 500 to 200,000 people, 2 to 60 features,
@@ -103,9 +103,12 @@ def schedule(steps: int | None = None, *, bounds: bool = True) -> Schedule:
     if steps == 0:
         return Schedule(0.0, 1.0, 0.0, 0.0, (), ())
     first = 0.06 if bounds else 0.0
-    moments, rows = 0.25 * (1.0 - first), 0.2 * (1.0 - first)
+    # Where outcomes are more than features, what is left to learn is X'Y.
+    of_moments, of_rows, of_sizes = (0.15, 0.1, 0.05) if shape[1] > shape[0] else (0.25, 0.2, 0.12)
+    moments, rows = of_moments * (1.0 - first), of_rows * (1.0 - first)
     each = (1.0 - first - moments - rows) / steps
-    return Schedule(first, moments, 0.15 * rows, 0.85 * rows, (0.12 * each,) * steps, (0.88 * each,) * steps)
+    sizes, sums = of_sizes * each, (1.0 - of_sizes) * each
+    return Schedule(first, moments, 0.15 * rows, 0.85 * rows, (sizes,) * steps, (sums,) * steps)
 
 
 @dataclass(frozen=True)
