@@ -28,6 +28,8 @@ def same(one, other):
         return (one.dtype, one.shape) == (other.dtype, other.shape) and one.tolist() == other.tolist()
     if isinstance(one, tuple | list):
         return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return same(list(one), list(other)) and same(list(one.values()), list(other.values()))
     if hasattr(one, "to_dict"):
         return one.to_dict() == other.to_dict() and all(same(one.values[key], other.values[key]) for key in one.values)
     return type(one) is type(other) and one == other
