@@ -9,7 +9,7 @@ import pytest
 from dpfast import PolicyEvaluation, Trajectories, UtilityWarning, noise
 from dpfast.audit import epsilon_lower_bound
 from dpfast.privacy.gaussian import gaussian_mu
-from dpfast.releases import minimisers, moments, refined_moments, smooth
+from dpfast.releases import minimisers, moments, noisy_sum, refined_moments, smooth
 
 # Each attack is wrong once in ten million times.
 ERROR = 1e-7
@@ -57,6 +57,22 @@ def test_half_of_the_sensitivity(monkeypatch):
     monkeypatch.setattr(minimisers, "objective_noise", halved)
     for law in ("Gaussian", "L2-Laplace"):
         assert attack_on(f"minimiser, hinge, {law} objective, replace_one").run(300, ERROR).epsilon > 1.0
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        *(
+            f"counts by size, {of}"
+            for of in ("classification", "regression", "sparse regression", "entries to standardise")
+        ),
+        "range of donors",
+    ],
+)
+def test_counts_with_noise_for_one_bin_where_a_person_moves_two(what, monkeypatch):
+    monkeypatch.setattr(noisy_sum, "_bins_moved", lambda adjacency: 1)
+    attack = attack_on(f"{what}, Laplace, replace_one")
+    assert attack.run(100, ERROR).epsilon > attack.privacy.epsilon
 
 
 def test_steps_with_noise_for_an_eighth_of_the_clip(monkeypatch):

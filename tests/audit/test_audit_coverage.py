@@ -18,7 +18,7 @@ SOURCE = Path(dpfast.__file__).parent
 ELSEWHERE = {"noise", "attack", "attacks.py", "audit"}
 DRAWS = {name for name in noise.__all__ if not name.endswith(("Source", "source", "grid", "scales"))}
 # Parameters whose values change what is computed from a release, or what is public, and not how it is protected.
-NOT_PRIVACY = {"ridge", "n_components", "center", "shrinkage"}
+NOT_PRIVACY = {"ridge", "n_components", "center", "shrinkage", "with_mean", "with_std"}
 
 
 def makes_release(node):

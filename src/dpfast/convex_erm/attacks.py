@@ -88,10 +88,13 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         *(_with(one, "with an intercept", fit_intercept=True) for one in (squared, hinge)),
     ]
     given = Minimised("loss by functions", regressor, _callable_slope, {"bound_y": 20.0}, outcome=20.0)
-    bounded: dict[str, Any] = {"bound_x": "private", "loss": "hinge", "classes": [-1, 1]}
+    labelled: dict[str, Any] = {"bound_x": "private", "loss": "hinge", "classes": [-1, 1]}
     yield from counts_attacks(
-        "classification", partial(classifier, **bounded), Sizes(rows=True), privacy, outcomes=(1, -1), delta=True
+        "classification", partial(classifier, **labelled), Sizes(rows=True), privacy, outcomes=(1, -1)
     )
+    bounded: dict[str, Any] = {"bound_x": "private", "bound_y": "private", "loss": "huber"}
+    sizes = Sizes(rows=True, outcomes=True)
+    yield from counts_attacks("regression", partial(regressor, **bounded), sizes, privacy)
     for claim in claims(privacy):
         for one in losses:
             yield _attack(one, claim)

@@ -22,14 +22,12 @@ def counts_attacks(
     privacy: Privacy,
     *,
     outcomes: tuple[Any, Any] = (0.5, 3.0),
-    delta: bool | None = None,
 ) -> Iterator[Attack]:
     """Attack the counts that an estimator finds bounds by, under every claim.
 
-    ``new(**claim)`` returns it; the person has the first outcome, or the second in their place; `delta` is that of
-    `claims`.
+    ``new(**claim)`` returns it; the person has the first outcome, or the second in their place.
     """
-    for claim in claims(privacy, delta=delta):
+    for claim in claims(privacy):
         people = [(np.full(2, size), outcome) for size, outcome in zip((0.5, 3.0), outcomes, strict=True)]
         chosen = [people[:1], people[1:]] if claim.adjacency == "replace_one" else [people, people[:1]]
         tables = [(np.array([x for x, _ in rows]), np.array([y for _, y in rows])) for rows in chosen]
@@ -54,4 +52,6 @@ def _attack(what: str, estimator: Any, sizes: Sizes, tables: list[tuple[Any, Any
     # Of Laplace noise the record states the standard deviation.
     scale = record.scales["sum"] / (1.0 if record.mechanism == "Gaussian" else np.sqrt(2.0))
     law = shift_law(record.mechanism, (exact[0][moved] - exact[1][moved],), (float(scale),))
-    return Attack.on(f"counts by size, {what}", record, law, seen, estimator)
+    # Pure counts may leave all of delta to what comes after.
+    beside = " beside a delta" if estimator.delta > record.privacy.delta == 0.0 else ""
+    return Attack.on(f"counts by size, {what}{beside}", record, law, seen, estimator)

@@ -10,22 +10,26 @@ import numpy as np
 from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
+from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.scaling.estimator import PrivateStandardScaler
 from dpfast.scaling.mechanism import PairSums, sum_pairs
+from dpfast.statistics.sizes import Sizes
 
 _N_FEATURES = 2
 _LOW, _HIGH = -np.ones(_N_FEATURES), np.ones(_N_FEATURES)
 
 
 def attacks(privacy: Privacy) -> Iterator[Attack]:
-    """Attack sums of features and of their squares."""
+    """Attack sums of features and of their squares, and the counts that limits are found by."""
     for claim in claims(privacy):
         # The pair of entries that are farthest apart in the sums, near enough.
         one, other = np.full((1, _N_FEATURES), 0.9), np.full((1, _N_FEATURES), 0.0)
         tables = [one, other] if claim.adjacency == "replace_one" else [np.vstack([other, np.ones_like(one)]), other]
         yield _attack(PrivateStandardScaler(box_x=(-1.0, 1.0), **claimed(claim)), tables)
+    found = partial(PrivateStandardScaler, box_x="private")
+    yield from counts_attacks("entries to standardise", found, Sizes(entries=True), privacy)
 
 
 def _attack(estimator: PrivateStandardScaler, tables: list[FloatArray]) -> Attack:

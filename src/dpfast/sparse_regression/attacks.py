@@ -1,8 +1,9 @@
-"""Attacks on sparse regression: on the choice of a support, by scores and by votes, and on its coefficients."""
+"""Attacks on sparse regression: on the choice of a support, by scores and by votes, on its coefficients and bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, OddsShift, claimed, claims, probe, shift_law
+from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.privacy import Adjacency, Privacy
 from dpfast.sparse_regression.estimator import SparseRegression
+from dpfast.statistics.sizes import Sizes
 
 # Nearly all of the budget, for the stage that is attacked.
 _MOST = 0.99
@@ -26,16 +29,19 @@ _OUTCOME = 20.0
 
 
 def attacks(privacy: Privacy) -> Iterator[Attack]:
-    """Attack both stages of `SparseRegression`, and both ways to choose."""
+    """Attack both stages of `SparseRegression`, both ways to choose, and the counts that bounds are found by."""
     for claim in claims(privacy):
         yield _coefficient_attack(claim)
         yield _vote_attack(claim, 20 if claim.delta > 0.0 else 1)
+        yield _score_attack(claim)
         if claim.delta == 0.0:
-            yield _score_attack(claim)
             yield _score_attack(claim, "paper")
         if claim.adjacency == "add_remove":
             yield _coefficient_attack(claim, "paper")
     yield _vote_attack(Privacy(privacy.epsilon), 1, "paper")
+    bounded: dict[str, Any] = {"n_nonzero": 1, "bound_x": "private", "bound_y": "private", "selector": "exponential"}
+    sizes = Sizes(rows=True, outcomes=True)
+    yield from counts_attacks("sparse regression", partial(SparseRegression, **bounded), sizes, privacy)
 
 
 def _score_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
@@ -52,7 +58,8 @@ def _score_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
     record = probe(lambda: estimator.fit(*tables[0]).releases_[0])
     moved = 4.0 if privacy.adjacency == "replace_one" else 2.0
     law = OddsShift(moved / record.scales["support"])
-    name = f"support by scores{_printed(calibration)}, {privacy.adjacency}"
+    beside = " beside a delta" if privacy.delta > 0.0 else ""
+    name = f"support by scores{beside}{_printed(calibration)}, {privacy.adjacency}"
     return Attack(name, record.privacy, law, seen, (estimator,), effort=_MORE if calibration == "sound" else 1.0)
 
 

@@ -18,6 +18,7 @@ from dpfast.privacy import Privacy
 from dpfast.releases.moments import unpacked
 from dpfast.synthetic_control.estimator import SyntheticControl
 from dpfast.synthetic_control.mechanism import DonorRows
+from dpfast.synthetic_control.outcome_range import range_counts
 from dpfast.synthetic_control.steps import DonorSteps, count_lengths
 
 # The noise that an output shows: of the fitted model, of its weights, of the sign of the donor's path.
@@ -42,7 +43,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         for way in ways:
             yield _moment_attack(way, claim)
         yield _path_attack(claim)
-        yield _length_attack(claim)
+        yield from _count_attacks(claim)
         if claim.adjacency == "replace_one":
             yield _moment_attack(Rows("moments of donors, repeatedly", short), claim, repeatedly=True)
             yield _output_attack(claim)
@@ -71,17 +72,13 @@ def _path_attack(privacy: Privacy) -> Attack:
     return _first_step_attack("mean path of donors", estimator, privacy, ends, steps.sum_paths)
 
 
-def _length_attack(privacy: Privacy) -> Attack:
-    """Attack the counts of lengths with a donor that is long, then short, or gone."""
-    lengths = np.ones(_N_PRE + 1), np.full(_N_PRE + 1, 0.1)
+def _count_attacks(privacy: Privacy) -> Iterator[Attack]:
+    """Attack the counts of lengths, and of outcomes, with a donor that is long, then short, or gone."""
+    sizes = np.ones(_N_PRE + 1), np.full(_N_PRE + 1, 0.1)
     (rows,) = _ROWS.ways(None, None)
-    return _first_step_attack(
-        "lengths of donors",
-        SyntheticControl(**claimed(privacy)),
-        privacy,
-        lengths,
-        lambda one: count_lengths(one, rows, 1),
-    )
+    declared, found = SyntheticControl(**claimed(privacy)), SyntheticControl(bound="private", **claimed(privacy))
+    yield _first_step_attack("lengths of donors", declared, privacy, sizes, lambda one: count_lengths(one, rows, 1))
+    yield _first_step_attack("range of donors", found, privacy, sizes, range_counts)
 
 
 def _first_step_attack(
