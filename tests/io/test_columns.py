@@ -169,7 +169,7 @@ def test_a_csv_without_names_is_not_quoted(tmp_path):
     path.write_text("secret,34\nother,35\n")
     with pytest.raises(ValueError, match="no column 'secrets' in its first line, nor any other") as raised:
         Columns(["secrets", "age"]).check(path)
-    assert "34" not in str(raised.value)
+    assert "34" not in str(raised.value).replace(str(path), "")
     path.write_text("age,wieght\n34,3\n")
     with pytest.raises(ValueError, match=r"no column 'weight' in its first line$") as raised:
         Columns(["age", "weight"]).check(path)
