@@ -25,7 +25,16 @@ from dpfast.releases.table_losses import TableLoss
 from dpfast.solvers import SmoothedHuber
 from dpfast.sparse_regression.mechanism import top_entries, whole_row_bound
 from dpfast.statistics import GramAccumulator, Grid, gram
-from dpfast.statistics.rows import MOST_COLUMNS, NORM_SLACK, SMALLEST_BOUND, RowMap, centred, scaled, shortened
+from dpfast.statistics.rows import (
+    MOST_COLUMNS,
+    NORM_SLACK,
+    SMALLEST_BOUND,
+    MapIntoRoom,
+    RowMap,
+    centred,
+    scaled,
+    shortened,
+)
 from dpfast.synthetic_control.donor_weights import BoundedPanel, PanelBounds
 from dpfast.synthetic_control.mechanism import DonorRows
 
@@ -53,6 +62,14 @@ def _minimiser_rows(rows):
 
 #: Everything that private rows pass through before they are summed. A map that is not listed is not tested: the classes
 #: of maps are compared with what the package has.
+ROOM = scaled(LOW, HIGH, 2.0)[0].reusing_room()
+
+
+def _rows_in_room(rows):
+    """What a map whose results hold until the next call makes of rows."""
+    return ROOM(rows).copy()
+
+
 MAPS = {
     "clip": RowMap(LOW, HIGH),
     "nonnegative": NONNEGATIVE,
@@ -63,6 +80,7 @@ MAPS = {
     "top entries": top_entries(12),
     "shortened": partial(shortened, bound=2.0),
     "basis": RowMap(bound=2.0, basis=BASIS),
+    "in room used again": _rows_in_room,
     "donors": _donor_rows,
     "panel": _panel_rows,
     "rows of a minimiser": _minimiser_rows,
@@ -76,7 +94,8 @@ def test_every_class_of_maps_is_tested():
     classes = {one for one in itertools.chain(*members) if isinstance(one, type)}
     calls = {one: vars(one).get("__call__") for one in classes}
     found = {one for one, call in calls.items() if inspect.isfunction(call) and "rows" in signature(call).parameters}
-    assert found == {RowMap} == {type(one) for one in MAPS.values()} & found
+    assert found - {MapIntoRoom} == {RowMap} == {type(one) for one in MAPS.values()} & found
+    assert type(ROOM) is MapIntoRoom
 
 
 def assert_same_bits(found, expected):
@@ -141,8 +160,8 @@ def test_one_person_more_moves_nobody_elses_integers(name):
     bounds = {"bound_x": LONGEST, "bound_y": 1.0, "sums": True, "n_threads": 1}
 
     def sums(x, y):
-        accumulator = GramAccumulator(n_features, 1, **bounds)
-        for x_block, y_block in io.open_table(x, y).blocks(row_map):
+        accumulator = GramAccumulator(n_features, 1, **bounds).mapped_by(row_map, None)
+        for x_block, y_block in io.open_table(x, y).blocks():
             accumulator.update(x_block, y_block)
         return accumulator.gram()
 

@@ -17,7 +17,7 @@ from dpfast.io.panel import (
 from dpfast.io.partitions import is_dask, reduce_partitions
 from dpfast.io.people import People, people
 from dpfast.io.states import StateEncoder
-from dpfast.io.table import BlockMap, Table, map_block, open_table
+from dpfast.io.table import BlockMap, Table, map_block, open_table, reusing_room
 from dpfast.io.trajectories import Trajectories
 
 __all__ = [
@@ -48,5 +48,6 @@ __all__ = [
     "people",
     "period_labels",
     "reduce_partitions",
+    "reusing_room",
     "target_rows",
 ]

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +26,8 @@ from dpfast.statistics.person_unit import PersonUnit, block_limits
 _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
 _PRODUCTS_PER_THREAD = 4_000_000  # below this, starting a thread costs more than it brings
 _LONGEST_RANGE = 16_384
+_MAPPED_ENTRIES = 1 << 15  # of rows that pass through maps at a time, and stay in the cache until they are summed
+Maps = tuple[io.BlockMap | None, io.BlockMap | None]
 AddRange = Callable[[Any, int, int], int]  # adds rows start to stop to a thread's sums, and returns a status
 
 
@@ -75,8 +77,14 @@ class GramAccumulator(Layout):
         self._names = "X", "Y"
         resolve_n_threads(n_threads)
         self.n_threads = n_threads
+        self._maps: Maps = None, None
         self._totals = self._new_totals()
         self._additions = transaction.Additions()
+
+    def mapped_by(self, map_x: io.BlockMap | None, map_y: io.BlockMap | None) -> Self:
+        """Let blocks of rows pass through public maps from now on: see `gram`. Internal."""
+        self._maps = map_x, map_y
+        return self
 
     @property
     def n_updates(self) -> int:
@@ -141,11 +149,17 @@ class GramAccumulator(Layout):
             if rows is not None:
                 raise TypeError("rows selects from arrays, .npy files and frames only")
             for x_block, y_block in io.blocks(X, Y):
-                self._check_block(x_block, y_block)
+                self._check_unmapped(x_block, y_block)
                 yield x_block, y_block, None
             return
-        self._check_block(x, y)
+        self._check_unmapped(x, y)
         yield x, y, None if rows is None else _checked_rows(rows, len(x))
+
+    def _check_unmapped(self, x: Rows, y: Rows | None) -> None:
+        if self._maps == (None, None):
+            self._check_block(x, y)
+        elif y is not None and len(y) != len(x):
+            raise ValueError("X and Y have different numbers of rows")
 
     def _add_rows(self, x: Rows, y: Rows | None, rows: IntArray | None, spilled: kernel.GramTotals) -> None:
         """Sum rows in the threads' own parts, which overflow into `spilled` if there are very many."""
@@ -157,10 +171,30 @@ class GramAccumulator(Layout):
             selected = slice(start, stop) if rows is None else rows[start:stop]
             return part.add(readable(x[selected]), None if y is None else readable(y[selected]), None, 0, stop - start)
 
-        self._add_ranges(len(x) if rows is None else len(rows), spilled, add)
+        def add_mapped(maps: Maps, part: kernel.GramSums, start: int, stop: int) -> int:
+            for first in range(start, stop, step := max(1, _MAPPED_ENTRIES // max(1, x.shape[1]))):
+                chosen = slice(first, min(first + step, stop))
+                selected = chosen if rows is None else rows[chosen]
+                x_rows, y_rows = io.map_block(x[selected], None if y is None else y[selected], *maps)
+                self._check_block(x_rows, y_rows)
+                y_rows = None if y_rows is None else readable(y_rows)
+                status = part.add(readable(x_rows), y_rows, None, 0, len(x_rows))
+                if status != kernel.PACKED:
+                    return status
+            return kernel.PACKED
 
-    def _add_ranges(self, n_rows: int, spilled: kernel.GramTotals, add: AddRange, overhang: int = 0) -> None:
-        """Call `add` on ranges of rows, to each of which it may add up to `overhang` rows beyond its end."""
+        def adder() -> AddRange:
+            map_x, map_y = self._maps
+            if map_x is None and map_y is None:
+                return add
+            return partial(add_mapped, (io.reusing_room(map_x), io.reusing_room(map_y)))
+
+        self._add_ranges(len(x) if rows is None else len(rows), spilled, adder)
+
+    def _add_ranges(
+        self, n_rows: int, spilled: kernel.GramTotals, adder: Callable[[], AddRange], overhang: int = 0
+    ) -> None:
+        """Call what each thread gets on ranges of rows, to which it may add up to `overhang` rows beyond their end."""
         products = self._products_per_row()
         n_threads = min(resolve_n_threads(self.n_threads), max(1, n_rows * products // _PRODUCTS_PER_THREAD))
         parts = self._additions.parts
@@ -171,6 +205,7 @@ class GramAccumulator(Layout):
         ranges = RowRanges(n_rows, min(longest, max(shortest, n_rows // (8 * n_threads))))
 
         def add_ranges(part: kernel.GramSums) -> int:
+            add = adder()
             for start, stop in ranges:
                 if part.capacity < stop - start + overhang:
                     spilled.take([part])
@@ -299,7 +334,8 @@ def gram(
         whose = people(groups, unit.max_rows, ordered=unit.clips_blocks)
         return _people_gram(table, whose, unit, (map_x, map_y), n_threads=n_threads, **shape)
     accumulator = GramAccumulator(table.n_features, table.n_outcomes, n_threads=n_threads, **shape)
-    for x, y in table.blocks(map_x, map_y):
+    accumulator.mapped_by(map_x, map_y)
+    for x, y in table.blocks():
         accumulator.update(x, y, rows)
     return Gram._of(accumulator._totals, accumulator)
 
@@ -308,7 +344,7 @@ def _people_gram(
     table: io.Table,
     whose: People,
     unit: PersonUnit,
-    maps: tuple[io.BlockMap | None, io.BlockMap | None],
+    maps: Maps,
     **options: Any,
 ) -> Gram:
     """Sum the rows of people who own several."""
@@ -323,18 +359,16 @@ def _people_gram(
         accumulator = PersonAccumulator(table.n_features, table.n_outcomes, unit, **options)
         accumulator.add_people(x, y, whose)
     else:
-        _add_counting(accumulator, table, whose, maps)
+        _add_counting(accumulator.mapped_by(*maps), table, whose)
     return Gram._of(accumulator._totals, accumulator, unit, whose.n_people)
 
 
-def _add_counting(
-    accumulator: GramAccumulator, table: io.Table, whose: People, maps: tuple[io.BlockMap | None, io.BlockMap | None]
-) -> None:
+def _add_counting(accumulator: GramAccumulator, table: io.Table, whose: People) -> None:
     """Add the rows that count as they come: no bound on blocks needs to know whose they are."""
     if table.arrays is not None:
         _check_length(whose, len(table.arrays[0]))
     kept, start = whose.kept(), 0
-    for x, y in table.blocks(*maps):
+    for x, y in table.blocks():
         stop = start + len(x)
         if stop > whose.n_rows:
             _check_length(whose, stop)
@@ -368,7 +402,7 @@ class PersonAccumulator(GramAccumulator):
             y_rows = None if y is None else readable(y[selected])
             return part.add_people(readable(x[selected]), y_rows, None, offsets - offsets[0], 0, last - first)
 
-        self._add_ranges(int(whose.offsets[-1]), spilled, add, overhang=self._max_rows)
+        self._add_ranges(int(whose.offsets[-1]), spilled, lambda: add, overhang=self._max_rows)
         self._gathered(spilled)
 
     def _new_part(self) -> person_gram.PersonSums:

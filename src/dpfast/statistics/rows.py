@@ -96,6 +96,10 @@ class RowMap:
             raise ValueError(f"rows must have at most {MOST_COLUMNS:,} entries to be held to a norm, got {n_columns:,}")
         return row_maps.RowMapKernel(n_columns, **vars(self))
 
+    def reusing_room(self) -> MapIntoRoom:
+        """Return the map for one thread, whose results hold until the next call: they lie where the last ones did."""
+        return MapIntoRoom(self)
+
     def into(self, rows: Rows, out: FloatArray, n_threads: int | None = 1) -> bool:
         """Map rows into the first of `out`, whose columns are adjacent; returns whether all of them were finite."""
         n_rows, n_columns = rows.shape
@@ -106,6 +110,30 @@ class RowMap:
             return kernel.map_rows(source, out, 0, n_rows)
         ranges = RowRanges(n_rows, _ROWS_PER_RANGE)
         return all(run_in_threads([partial(_map_ranges, kernel, source, out, ranges)] * n_workers, ranges.stop))
+
+
+class MapIntoRoom:
+    """A map of many blocks, which stay in the cache."""
+
+    reads_columns: ClassVar[bool] = True
+
+    def __init__(self, row_map: RowMap) -> None:
+        self._row_map = row_map
+        self._kernel: row_maps.RowMapKernel | None = None
+        self._n_columns = 0
+        self._room = np.empty((0, 0))
+
+    def __call__(self, rows: Rows) -> FloatArray:
+        """Map one block of rows."""
+        n_rows, n_columns = rows.shape
+        if self._kernel is None or n_columns != self._n_columns:
+            self._kernel, self._n_columns = self._row_map.kernel(n_columns), n_columns
+            self._room = np.empty((0, self._kernel.n_features))
+        if len(self._room) < n_rows:
+            self._room = np.empty((n_rows, self._kernel.n_features))
+        out = self._room[:n_rows]
+        self._kernel.map_rows(readable(rows), out, 0, n_rows)
+        return out
 
 
 def _map_ranges(kernel: row_maps.RowMapKernel, rows: Rows, out: FloatArray, ranges: RowRanges) -> bool:

@@ -25,7 +25,7 @@ from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 
 Codes = NDArray[np.int16]
 
-_ENTRIES_PER_RANGE = 1 << 17
+_ENTRIES_PER_RANGE = 1 << 16
 _LEAST = np.iinfo(np.int16).min
 
 
@@ -121,8 +121,9 @@ def _add_rows(
 
     def count() -> IntArray:
         found = np.zeros_like(counts)
+        own_maps = [io.reusing_room(one) for one in maps]
         for start, stop in ranges:
-            block = io.map_block(x[start:stop], None if y is None else y[start:stop], *maps)
+            block = io.map_block(x[start:stop], None if y is None else y[start:stop], *own_maps)
             place = 0
             for name, rows, norms in sizes.of(*block):
                 codes = _codes_of(rows, sizes.bins, norms, name)
