@@ -88,7 +88,7 @@ ROWS = [
 @pytest.mark.parametrize("options", OPTIONS)
 def test_no_neighbour_moves_any_stage_beyond_its_part(options, adjacency):
     several = options.startswith("people")
-    mechanism, public = mechanism_of(options, adjacency, several=several)
+    mechanism, public = mechanism_of(options, adjacency, several=several, steps=3)
     x, y = table()
     rng = np.random.default_rng(1)
     largest = {}
@@ -111,9 +111,9 @@ def test_no_neighbour_moves_any_stage_beyond_its_part(options, adjacency):
             assert far <= stage.mechanism.mu * (1.0 + 1e-12), stage.name
             largest[stage.name] = max(largest.get(stage.name, 0.0), far / stage.mechanism.mu)
     # Squares of residuals are for rows that are one person each.
-    assert len(largest) == 9 - several
+    assert len(largest) == 10 - several
     # Far rows come near what is paid for, in counts and at clips.
-    tight = ["residuals, step 1", "residuals, step 2"]
+    tight = ["residuals, step 1", "residuals, step 2", "residuals, step 3"]
     assert all(largest[name] > (0.3 if adjacency == "replace_one" else 0.9) for name in tight), largest
 
 
@@ -137,7 +137,7 @@ def test_pure_parts_share_epsilon():
 def test_names_of_stages_differ_so_that_seeded_noise_does():
     mechanism, public = mechanism_of("plain", steps=3)
     names = [stage.name for stage in asked(mechanism, public, counted(mechanism, *table()), 0)]
-    assert len(set(names)) == len(names) == 5 + 2 * 3
+    assert len(set(names)) == len(names) == 5 + 2 + 3
 
 
 def test_what_is_released_is_all_that_is_told():

@@ -8,8 +8,8 @@ releases, which share one joint budget (`dpfast.privacy.parts_of`):
 2. *Moments* of rows held to those radii, by `JointMoments`.
 3. *Moments of whitened rows.* In coordinates in which the released X'X is the identity, rows are again counted by size,
    held to a length that few exceed, and their X'X is released once more: noise in proportion to X'X itself.
-4. *Residual steps.* Whitened rows times what the coefficients so far leave of their outcomes are counted by size and
-   summed, each person's part held to a clip: noise in proportion to what is still unexplained.
+4. *Residual steps.* Whitened rows times what the coefficients so far leave of their outcomes are counted by size, in
+   the first steps, and summed, each person's part held to a clip: noise in proportion to what is still unexplained.
 5. *Squares of residuals* of each outcome, where a row is a person: what sampling does to coefficients.
 
 Every map, radius, clip and coefficient is a function of earlier releases and public numbers, fixed before the data are
@@ -47,7 +47,7 @@ from dpfast.solvers import refining
 from dpfast.solvers.bounds import last_bin
 from dpfast.solvers.inference import Evidence, evidence_of_belief, evidence_of_moments
 from dpfast.solvers.projection import LabelFactor
-from dpfast.solvers.refining import Belief, Estimate, Schedule
+from dpfast.solvers.refining import Belief, Clip, Estimate, Schedule
 from dpfast.solvers.ridge import MomentNoise, RidgeSolution, ridge_from_moments
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sizes, residual_sums, squares_bound
@@ -237,11 +237,11 @@ class RefinedMoments:
         length = self.row_map.largest_norm(self.shape[0])
         if parts.row_moments is not None:
             belief, length = yield from self._whitened_moments(belief, parts)
-        limit = self.radii[1]
+        held_to = _HeldTo(None, self.radii[1])
         for number in range(schedule.steps):
-            belief, limit = yield from self._residual_step(belief, parts, number, length, held.people)
+            belief, held_to = yield from self._residual_step(belief, parts, number, length, held.people, held_to)
         estimate = belief.solve()
-        variance = yield from self._residual_variance(estimate.coef, parts, limit, held.people)
+        variance = yield from self._residual_variance(estimate.coef, parts, held_to.residuals, held.people)
         evidence = evidence_of_belief(belief, units=units)
         solution = refining.solution(belief, estimate)
         own = np.ones(1) if units is None else units
@@ -283,14 +283,30 @@ class RefinedMoments:
         return refining.with_row_moments(belief, values["xx"], moments.noise, values.get("x"), clip=clip), length
 
     def _residual_step(
-        self, belief: Belief, parts: _Parts, number: int, length: float, people: float
-    ) -> Generator[Stage, Release, tuple[Belief, float]]:
-        """Learn of what the coefficients so far leave unexplained, and of the length of a row's residuals."""
+        self, belief: Belief, parts: _Parts, number: int, length: float, people: float, held_to: _HeldTo
+    ) -> Generator[Stage, Release, tuple[Belief, _HeldTo]]:
+        """Learn of what the coefficients so far leave unexplained, parts held to a clip of this step or the last."""
         estimate = belief.solve()
         turn, whitening = _triangular(belief.whitening)
         step = ResidualStep(
             np.ascontiguousarray(estimate.coef), self.row_map, self.outcome_map, whitening, belief.constant
         )
+        if number < len(parts.sizes):
+            held_to = yield from self._residual_sizes(step, belief, parts, number, length, people)
+        clip = held_to.clip
+        assert clip is not None
+        bound = residual_bound(clip.size, step, self.max_rows)
+        sums = NoisySum.calibrate(parts.sums[number], bound, step.shape, unit=self._unit)
+        released = yield Stage(
+            f"residuals, step {number + 1}", sums, partial(_sum_residuals, step=step, clip=clip.size)
+        )
+        measured = turn @ released.values["sum"]
+        return refining.with_residuals(belief, estimate, measured, sums.deviation, clip), held_to
+
+    def _residual_sizes(
+        self, step: ResidualStep, belief: Belief, parts: _Parts, number: int, length: float, people: float
+    ) -> Generator[Stage, Release, _HeldTo]:
+        """Count people by the size of their part of a step's sum: what tells its clip, and how long residuals are."""
         last = math.ceil(2.0 * math.log2(_BEYOND_EXPECTED * self.radii[1] * length))
         octaves = max(-900, min(last, 900)) - _TOLD_APART, max(-900, min(last, 900))
         counts = NoisySum.of_counts(parts.sizes[number], 1, _TOLD_APART + 2, unit=self._unit)
@@ -308,18 +324,12 @@ class RefinedMoments:
             sum_deviation=NoisySum.calibrate(parts.sums[number], 1.0, step.shape).deviation,
             heavy=heavy,
         )
-        bound = residual_bound(clip.size, step, self.max_rows)
-        sums = NoisySum.calibrate(parts.sums[number], bound, step.shape, unit=self._unit)
-        released = yield Stage(
-            f"residuals, step {number + 1}", sums, partial(_sum_residuals, step=step, clip=clip.size)
-        )
         longest = last_bin(sizes, counts.deviation, share=refining.BEYOND, people=people, heavy=heavy)
         limit = self.radii[1]
         if longest.is_certain and longest.place < len(edges):
             # Sizes are of residuals times whitened rows, whose mean squared length is known.
             limit = min(limit, float(edges[longest.place]) * belief.mean_length(people))
-        measured = turn @ released.values["sum"]
-        return refining.with_residuals(belief, estimate, measured, sums.deviation, clip), limit
+        return _HeldTo(clip, limit)
 
     def _residual_variance(
         self, coef: FloatArray, parts: _Parts, limit: float, people: float
@@ -374,7 +384,7 @@ class RefinedMoments:
         assert bounds is not None
         assert moments is not None
         known = tuple(part for part in steps if part is not None)
-        sizes, sums = known[: schedule.steps], known[schedule.steps :]
+        sizes, sums = known[: len(schedule.sizes)], known[len(schedule.sizes) :]
         return _Parts(bounds, moments, row_sizes, row_moments, squares, sizes, sums)
 
     def _held(self, counts: FloatArray, mechanism: NoisySum, public: Public) -> _Held:
@@ -454,6 +464,15 @@ class _Held(NamedTuple):
     radii: tuple[float, float]
     people: float
     has_steps: bool
+
+
+class _HeldTo(NamedTuple):
+    """What the last counts of residual parts tell."""
+
+    #: None before the first.
+    clip: Clip | None
+    #: Length that few rows' residuals exceed.
+    residuals: float
 
 
 class _Parts(NamedTuple):

@@ -44,6 +44,8 @@ _SIGNALS = np.geomspace(1e-6, 1e12, 181)
 # accuracy where people are few: of {0, .3, .5, 1, 2}, the least that keeps errors within what is expected of them.
 _UNLIKELY = 0.3
 _STEPS = 3
+# Steps after so many clip as the last of them did: residuals change little by then, and a histogram costs a pass.
+_COUNTED_STEPS = 2
 _TINY = 1e-280  # in place of a variance of zero
 _COUNT_MARGIN = 2.0
 # What is cut off points in directions of its own, but for a part in common: that of skewed residuals with the constant,
@@ -61,7 +63,7 @@ class Schedule:
     moments: float
     row_sizes: float  # the histogram that clips whitened rows
     row_moments: float  # X'X of whitened rows
-    sizes: tuple[float, ...]  # histograms that clip each step's sums
+    sizes: tuple[float, ...]  # histograms that clip the sums of a step each; the last one's clip holds for later steps
     sums: tuple[float, ...]
 
     @property
@@ -107,8 +109,9 @@ def schedule(steps: int | None = None, *, bounds: bool = True, shape: tuple[int,
     of_moments, of_rows, of_sizes = (0.15, 0.1, 0.05) if shape[1] > shape[0] else (0.25, 0.2, 0.12)
     moments, rows = of_moments * (1.0 - first), of_rows * (1.0 - first)
     each = (1.0 - first - moments - rows) / steps
-    sizes, sums = of_sizes * each, (1.0 - of_sizes) * each
-    return Schedule(first, moments, 0.15 * rows, 0.85 * rows, (sizes,) * steps, (sums,) * steps)
+    counted = min(steps, _COUNTED_STEPS)
+    sums = ((1.0 - of_sizes) * each,) * counted + (each,) * (steps - counted)
+    return Schedule(first, moments, 0.15 * rows, 0.85 * rows, (of_sizes * each,) * counted, sums)
 
 
 @dataclass(frozen=True)
