@@ -199,30 +199,55 @@ static int is_refused(const dpfast_row_map *map, const double *values)
     return 0;
 }
 
-/* Products with some columns of the basis, held in registers. */
-static DPFAST_INLINE void multiply_by_columns(const dpfast_row_map *map, const double *values, const double *columns,
-                                              int n_vectors, ptrdiff_t n_wanted, double *out)
+/* Products of a row, or of two, with some columns of the basis, held in registers: rows share what is read of it. */
+static DPFAST_INLINE void multiply_by_columns(const dpfast_row_map *map, const double *values, int n_rows,
+                                              const double *columns, int n_vectors, ptrdiff_t n_wanted, double *out,
+                                              ptrdiff_t out_stride)
 {
-    eight_doubles sums[MOST_VECTORS];
-    for (int v = 0; v < n_vectors; v++)
-        sums[v] = (eight_doubles){0.0};
-    for (ptrdiff_t j = 0; j < map->n_columns; j++, columns += map->basis_stride)
+    eight_doubles sums[2][MOST_VECTORS];
+#pragma GCC unroll 2
+    for (int r = 0; r < n_rows; r++)
+#pragma GCC unroll 3
         for (int v = 0; v < n_vectors; v++)
-            sums[v] += values[j] * *(const eight_doubles *)(columns + v * PARTIAL_SUMS);
-    memcpy(out, sums, (size_t)n_wanted * sizeof *out);
+            sums[r][v] = (eight_doubles){0.0};
+    for (ptrdiff_t j = 0; j < map->n_columns; j++, columns += map->basis_stride)
+#pragma GCC unroll 3
+        for (int v = 0; v < n_vectors; v++) {
+            eight_doubles column = *(const eight_doubles *)(columns + v * PARTIAL_SUMS);
+#pragma GCC unroll 2
+            for (int r = 0; r < n_rows; r++)
+                sums[r][v] += values[r * map->n_columns + j] * column;
+        }
+#pragma GCC unroll 2
+    for (int r = 0; r < n_rows; r++) {
+        double *to = out + r * out_stride;
+        /* From registers: a copy of stored vectors, whose length is not known, waits for them. */
+#pragma GCC unroll 3
+        for (int v = 0; v < n_vectors - 1; v++)
+            *(eight_doubles *)(to + v * PARTIAL_SUMS) = sums[r][v];
+        ptrdiff_t done = (n_vectors - 1) * PARTIAL_SUMS;
+        if (n_wanted == done + PARTIAL_SUMS)
+            *(eight_doubles *)(to + done) = sums[r][n_vectors - 1];
+        else
+#pragma GCC unroll 8
+            for (int lane = 0; lane < PARTIAL_SUMS; lane++)
+                if (done + lane < n_wanted)
+                    to[done + lane] = sums[r][n_vectors - 1][lane];
+    }
 }
 
-static DPFAST_INLINE void multiply_by_basis(const dpfast_row_map *map, const double *values, double *out)
+static DPFAST_INLINE void multiply_by_basis(const dpfast_row_map *map, const double *values, int n_rows, double *out,
+                                            ptrdiff_t out_stride)
 {
     for (ptrdiff_t k = 0; k < map->n_features; k += MOST_VECTORS * PARTIAL_SUMS) {
-        ptrdiff_t left = map->n_features - k;
+        ptrdiff_t left = map->n_features - k, most = MOST_VECTORS * PARTIAL_SUMS;
         const double *columns = map->basis + k;
         if (left > 2 * PARTIAL_SUMS)
-            multiply_by_columns(map, values, columns, 3, left < 3 * PARTIAL_SUMS ? left : 3 * PARTIAL_SUMS, out + k);
+            multiply_by_columns(map, values, n_rows, columns, 3, left < most ? left : most, out + k, out_stride);
         else if (left > PARTIAL_SUMS)
-            multiply_by_columns(map, values, columns, 2, left, out + k);
+            multiply_by_columns(map, values, n_rows, columns, 2, left, out + k, out_stride);
         else
-            multiply_by_columns(map, values, columns, 1, left, out + k);
+            multiply_by_columns(map, values, n_rows, columns, 1, left, out + k, out_stride);
     }
 }
 
@@ -286,11 +311,14 @@ static DPFAST_INLINE int map_block(const dpfast_row_map *map, const dpfast_table
                 if (!refused[r])
                     hold_to_bound(map, scale, limit, values + r * n, scratch->sizes);
         center_and_scale(map, together * n, values);
+        ptrdiff_t paired = map->basis ? together / 2 * 2 : 0;
+        for (ptrdiff_t r = 0; r < paired; r += 2)
+            multiply_by_basis(map, values + r * n, 2, out + (first + r) * out_stride, out_stride);
         for (ptrdiff_t r = 0; r < together; r++) {
             double *to = out + (first + r) * out_stride;
-            if (map->basis)
-                multiply_by_basis(map, values + r * n, to);
-            else if (!in_place)
+            if (map->basis && r >= paired)
+                multiply_by_basis(map, values + r * n, 1, to, out_stride);
+            else if (!map->basis && !in_place)
                 memcpy(to, values + r * n, (size_t)n * sizeof *to);
             for (ptrdiff_t j = 0; refused[r] && j < map->n_features; j++)
                 to[j] = NAN;
