@@ -19,7 +19,7 @@ class Fit:
         rng = np.random.default_rng(0)
         self.x = rng.uniform(-1.0, 1.0, size=(rows, features)) / np.sqrt(features)
         self.y = rng.uniform(-1.0, 1.0, size=(rows, outcomes)) / np.sqrt(outcomes)
-        self.private = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0)
+        self.private = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0)
         self.exact = Ridge(alpha=1.0, fit_intercept=False, solver="cholesky")
 
     def time_fit(self, rows, features, outcomes):
@@ -31,6 +31,25 @@ class Fit:
     def track_ratio_to_ridge_without_privacy(self, rows, features, outcomes):
         """Median of scikit-learn's time over ours, alternating: above 1 the private fit is the faster one."""
         return median_ratio(lambda: self.private.fit(self.x, self.y), lambda: self.exact.fit(self.x, self.y), 7)
+
+
+class Refined:
+    """Residual steps beside moments alone."""
+
+    params = ([1_000_000], [20])
+    param_names = ("rows", "features")
+    timeout = 300
+
+    def setup(self, rows, features):
+        rng = np.random.default_rng(0)
+        self.x = rng.uniform(-1.0, 1.0, size=(rows, features)) / np.sqrt(features)
+        self.y = self.x.sum(axis=1) / np.sqrt(features) + 0.1 * rng.uniform(-1.0, 1.0, size=rows)
+        self.without = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0)
+        self.refined = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=3)
+
+    def track_ratio_of_three_steps_to_none(self, rows, features):
+        """Median time of a fit with three steps over one without, alternating."""
+        return median_ratio(lambda: self.without.fit(self.x, self.y), lambda: self.refined.fit(self.x, self.y), 7)
 
 
 class Subsample:
@@ -45,7 +64,7 @@ class Subsample:
         rng = np.random.default_rng(0)
         self.x = rng.uniform(-1.0, 1.0, size=(rows, features)) / np.sqrt(features)
         self.y = rng.uniform(-1.0, 1.0, size=(rows, outcomes)) / np.sqrt(outcomes)
-        self.whole = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0)
+        self.whole = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0)
         self.sampled = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, n_subsample=round(sampled * rows))
 
     def time_fit(self, size, sampled):
