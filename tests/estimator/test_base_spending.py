@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from catalogue import FITS, people, releases_of
+from catalogue import FITS, SOME, people, releases_of
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release
 from dpfast.noise import SeededSource
@@ -48,7 +48,9 @@ def same_values(one, other):
 @every_fit
 def test_every_release_of_a_fit_is_on_record_and_paid_for(name, tmp_path):
     count, unit = FITS[name].releases, FITS[name].unit
-    for ledger in (Ledger(budget(name)), Ledger(budget(name), tmp_path / "ledger.json")):
+    # What a file remembers is the ledger's part: one fit of each family tries it.
+    in_files = [Ledger(budget(name), tmp_path / "ledger.json")] if name in SOME else []
+    for ledger in (Ledger(budget(name)), *in_files):
         releases = fitted(name, ledger=ledger)
         assert len(releases) == count
         assert [one.to_dict(values=False) for one in ledger.releases] == [one.to_dict(values=False) for one in releases]
@@ -84,7 +86,9 @@ def test_a_seeded_release_is_marked_and_promises_nothing(name):
 def test_a_seed_gives_the_same_release_again_and_a_ledger_refuses_it(name, tmp_path):
     first, again = fitted(name, random_state=3), fitted(name, random_state=3)
     assert all(same_values(one, other) for one, other in zip(first, again, strict=True))
-    for ledger in (Ledger(budget(name)), Ledger(budget(name), tmp_path / "ledger.json")):
+    # What a file remembers is the ledger's part: one fit of each family tries it.
+    in_files = [Ledger(budget(name), tmp_path / "ledger.json")] if name in SOME else []
+    for ledger in (Ledger(budget(name)), *in_files):
         fitted(name, ledger=ledger, random_state=3)
         before = ledger.remaining
         with pytest.raises(ValueError, match="random_state must be a seed that this ledger has not seen"):

@@ -84,8 +84,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         Residual steps after the moments. With any, the fit is a sequence of releases that share the budget: noisy
         counts of people by the size of their rows, which the moments are held to; moments; those of whitened rows; then
         at every step the rows times what is left of their outcomes. Noise is then in proportion to the data and not to
-        the declared bounds, which may be far too large. Each of them reads the table again: twice a step, and four
-        times besides. "auto" takes the number that is best on average, and 0 where public numbers or the first counts
+        the declared bounds, which may be far too large. Each of them reads the table again: ten times in all for three
+        steps. "auto" takes the number that is best on average, and 0 where public numbers or the first counts
         show too few people, where `delta` is 0, for "independent", `n_subsample`, "paper" and `fit_gram`, which have no
         steps, and where the table cannot be read again: for iterators, and for files, streams and frames that are not
         held as one array, if people own several rows.
