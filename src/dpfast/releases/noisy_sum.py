@@ -96,3 +96,24 @@ class NoisySum:
 
 def _bins_moved(adjacency: Adjacency) -> int:
     return 2 if adjacency == "replace_one" else 1
+
+
+class ByNoisySum:
+    """A mechanism whose noise is that of a sum: what it promises is what that does."""
+
+    noise: NoisySum
+
+    @property
+    def privacy(self) -> Privacy:
+        """What the release costs."""
+        return self.noise.privacy
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether the guarantee is proved."""
+        return self.noise.guaranteed
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Standard deviation of the noise in an entry of the sum."""
+        return self.noise.scales

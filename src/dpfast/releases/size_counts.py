@@ -10,7 +10,6 @@ others by basic composition, and then the counts have Gaussian noise or pure Lap
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -21,7 +20,7 @@ from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Privacy, Unit, parts_of
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.noisy_sum import ByNoisySum, NoisySum
 from dpfast.solvers.bounds import last_bin
 from dpfast.statistics.sizes import Sizes
 
@@ -42,7 +41,7 @@ class FoundBounds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NoisySizes:
+class NoisySizes(ByNoisySum):
     """The mechanism: noise for counts by size of people whose rows have so many features."""
 
     sizes: Sizes
@@ -70,21 +69,6 @@ class NoisySizes:
             splits = [parts_of(privacy, shares, "basic"), (pure, Privacy(rest.epsilon, privacy.delta, rest.adjacency))]
         ways = [(cls.calibrate(part, sizes, n_features, unit=unit), rest) for part, rest in splits]
         return min(ways, key=lambda way: way[0].noise.deviation)
-
-    @property
-    def privacy(self) -> Privacy:
-        """What the release costs."""
-        return self.noise.privacy
-
-    @property
-    def guaranteed(self) -> bool:
-        """Whether the guarantee is proved."""
-        return self.noise.guaranteed
-
-    @property
-    def scales(self) -> Mapping[str, float]:
-        """Standard deviation of the noise in a count."""
-        return self.noise.scales
 
     def release(self, statistic: FixedPoint, source: BitSource, name: str) -> Release:
         """Add the noise to the exact counts."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Self
@@ -26,7 +25,7 @@ from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Privacy
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.noisy_sum import ByNoisySum, NoisySum
 from dpfast.statistics.rows import RowMap, centred
 
 # Bits of the grid that z is rounded to; its square has twice as many.
@@ -43,7 +42,7 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PairSums:
+class PairSums(ByNoisySum):
     """The mechanism: noise for the sums of all features' pairs, and the number of people where it is private."""
 
     n_features: int
@@ -55,21 +54,6 @@ class PairSums:
         counted = privacy.adjacency == "add_remove"
         squared = 25.0 / 16.0 * n_features + counted * _count_weight(n_features) ** 2
         return cls(n_features, NoisySum.calibrate(privacy, math.sqrt(squared) * ROUND_UP, (2 * n_features + counted,)))
-
-    @property
-    def privacy(self) -> Privacy:
-        """What the release costs."""
-        return self.noise.privacy
-
-    @property
-    def guaranteed(self) -> bool:
-        """Whether the guarantee is proved."""
-        return self.noise.guaranteed
-
-    @property
-    def scales(self) -> Mapping[str, float]:
-        """Standard deviation of the noise in a sum."""
-        return self.noise.scales
 
     @staticmethod
     def people(statistic: FixedPoint, n_features: int) -> int:
