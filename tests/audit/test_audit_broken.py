@@ -118,7 +118,8 @@ def test_a_radius_of_the_wrong_law(monkeypatch):
 def test_local_in_place_of_smooth_sensitivity(local, monkeypatch):
     """Two visitors or one: their local sensitivities differ twice, in 40 coordinates. The bound assumes no law."""
     states = 40
-    model = PolicyEvaluation(1.0, 0.01, gamma=1.0, horizon=states, weights=np.append(np.ones(states), 0.0))
+    weights = np.append(np.ones(states), 0.0)
+    model = PolicyEvaluation(1.0, 0.01, gamma=1.0, horizon=states, method="lsw", weights=weights)
     walk = list(range(states))
     tables = [
         Trajectories(walk + other, np.zeros(states + len(other)), [0, states, states + len(other)], states + 1)
