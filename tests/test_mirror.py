@@ -15,6 +15,8 @@ TESTED_BY = {
     "attack/attack.py": "audit/test_audit.py",
     "attack/laws.py": "audit/test_audit_broken.py",
     "attack/turned_rows.py": "audit/test_audit.py",
+    "convex_erm/classifier.py": "convex_erm/test_estimator.py",
+    "convex_erm/regressor.py": "convex_erm/test_estimator.py",
     "io/arrow.py": "io/test_files.py",
     "io/frames.py": "io/test_columns.py",
     "io/people.py": "io/test_owners.py",

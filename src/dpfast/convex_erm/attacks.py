@@ -17,7 +17,8 @@ import numpy as np
 
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
-from dpfast.convex_erm.estimator import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
+from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
+from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy

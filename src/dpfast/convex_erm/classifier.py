@@ -1,0 +1,294 @@
+"""Private linear classification, by noise in the objective."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_X_y
+
+from dpfast import io
+from dpfast._arrays import FloatArray
+from dpfast._quiet import quiet
+from dpfast.convex_erm.estimator import PerturbedObjective, column_of
+from dpfast.convex_erm.plan import (
+    ACCURACY,
+    SPREAD,
+    expected_accuracy,
+    lost_accuracy,
+)
+from dpfast.estimator.base import Solved
+from dpfast.estimator.feature_names import columns_of
+from dpfast.estimator.plan import Plan
+from dpfast.io.states import StateEncoder
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy
+from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.solvers import (
+    GeneralisedLinearLoss,
+    LogisticLoss,
+    SmoothedHinge,
+)
+
+
+def _has_probabilities(estimator: ObjectivePerturbationClassifier) -> bool:
+    if not isinstance(estimator._resolved_loss, LogisticLoss):
+        raise AttributeError("predict_proba needs loss='logistic': margins of other losses are no probabilities")
+    return True
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
+    """Differentially private linear classification by objective perturbation.
+
+    The released parameters minimise the summed loss plus penalty plus (ridge/2) ||theta||^2 plus a random linear term,
+    over a public convex set. More than two classes are told apart one against the rest.
+
+    Privacy: the releases, one for two classes and one for each class otherwise, are together (epsilon,
+    delta)-differentially private under `adjacency`: each has its equal part.
+
+    Parameters
+    ----------
+    epsilon, delta
+        As for every estimator.
+    classes : array_like of shape (n_classes,)
+        The declared labels, at least two; inferring them would tell of people. None where epsilon is ``inf``.
+    loss : {"logistic", "hinge"} or GeneralisedLinearLoss, default "logistic"
+        log(1 + exp(-margin)), or the hinge with its kink bent to be twice continuously differentiable
+        (``SmoothedHinge`` of dpfast.solvers for another width).
+    constraint : L2Ball, L1Ball or Box, optional
+        The public set that parameters are in.
+    bound_x, penalty, ridge, fit_intercept, calibration
+        As for `ObjectivePerturbationRegressor`.
+    adjacency, random_state, n_threads, ledger
+        As for every estimator.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Coefficients: of the second class against the first, or of each class against the rest.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        Intercepts; zeros without `fit_intercept`.
+    classes_ : ndarray of shape (n_classes,)
+        The declared labels, sorted.
+    ridge_ : float
+        The ridge used.
+    bound_x_ : float
+        Where it is "private": what was found.
+    releases_, privacy_spent_, n_features_in_, feature_names_in_
+        As for every estimator.
+
+    References
+    ----------
+    .. [1] Kifer, D., Smith, A., Thakurta, A. (2012). Private convex empirical risk minimization and high-dimensional
+       regression. COLT. Algorithm 1.
+    .. [2] Chaudhuri, K., Monteleoni, C., Sarwate, A. (2011). Differentially private empirical risk minimization. JMLR
+       12, Sections 3.3 and 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast import ObjectivePerturbationClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-0.5, 0.5, size=(20_000, 3))
+    >>> y = np.where(X @ [1.0, 0.0, -2.0] > 0.0, "yes", "no")
+    >>> model = ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=["no", "yes"], random_state=0)
+    >>> model.fit(X, y).score(X, y) > 0.97
+    True
+    >>> model.privacy_spent_
+    Privacy(epsilon=1.0, delta=1e-06, adjacency='replace_one')
+    """
+
+    classes: ArrayLike | None
+    loss: Literal["logistic", "hinge"] | GeneralisedLinearLoss = "logistic"
+
+    _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {"logistic": LogisticLoss(), "hinge": SmoothedHinge()}
+
+    @quiet
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit from rows: arrays, data frames, Arrow tables, files, or iterables of blocks.
+
+        Parameters
+        ----------
+        X : table of shape (n_rows, n_features)
+            One person a row; held in memory.
+        y : array of shape (n_rows,)
+            Their labels, in the same order; one outside `classes` is refused.
+
+        Returns
+        -------
+        self
+            Fitted.
+
+        Raises
+        ------
+        ValueError, TypeError, BudgetExceeded
+            As for every estimator.
+        """
+        return self._fit(self._checked(), X, y, columns=columns_of(X))
+
+    @quiet
+    def decision_function(self, X: ArrayLike) -> FloatArray:
+        """Margins of new rows.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+            Need not be bounded; margins of private rows are private and not covered by the release.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
+        """
+        margins = self._linear(X)
+        return margins[:, 0] if len(self.classes_) == 2 else margins
+
+    @quiet
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict the labels of new rows.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+            As for `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
+        margins = self.decision_function(X)
+        chosen = (margins > 0.0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[chosen]
+        return labels
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Probabilities of the classes, by the logistic function of the margins; for loss="logistic".
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+            As for `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+            Of more than two classes each one's against the rest, scaled to add up to 1.
+        """
+        margins = self.decision_function(X)
+        if margins.ndim == 1:
+            return np.column_stack([expit(-margins), expit(margins)])
+        each = np.maximum(expit(margins), np.finfo(np.float64).tiny)
+        probabilities: FloatArray = each / each.sum(axis=1, keepdims=True)
+        return probabilities
+
+    @classmethod
+    def plan(
+        cls,
+        n: int,
+        n_features: int,
+        *,
+        target: float = 0.5,
+        spread: float = SPREAD,
+        score: float = ACCURACY,
+        **parameters: Any,
+    ) -> Plan:
+        """Say what error privacy will add to margins, before any data is touched; nothing is spent.
+
+        Parameters
+        ----------
+        n, n_features, spread, **parameters
+            As for `ObjectivePerturbationRegressor.plan`.
+        target : float, default 0.5
+            Error wanted, as a fraction of a margin of 1.
+        score : float, default 0.8
+            Assumed accuracy without privacy.
+
+        Returns
+        -------
+        Plan
+            Expected error of a margin, from noise and from shrinkage, the number of people needed, and the accuracy to
+            expect.
+
+        Examples
+        --------
+        >>> from dpfast import ObjectivePerturbationClassifier
+        >>> plan = ObjectivePerturbationClassifier.plan(
+        ...     100_000, 10, epsilon=1.0, delta=1e-6, bound_x=1.0, classes=[0, 1]
+        ... )
+        >>> plan.expected_error < 0.2
+        True
+        """
+        return cls._planned(n, n_features, target, spread, score, parameters, "a margin of 1")
+
+    def _expected_score(self, mechanism: ObjectivePerturbation, n: int, score: float, spread: float) -> float:
+        return expected_accuracy(mechanism, n, score, len(self._declared_classes()), spread)
+
+    def _expected_error(self, mechanism: ObjectivePerturbation, n: int) -> float:
+        # Margins of two classes that are told apart as well as is assumed.
+        return 1.0 - (expected_accuracy(mechanism, n, ACCURACY, 2) - 0.5) / (ACCURACY - 0.5)
+
+    def _error_of_signal(self, mechanism: ObjectivePerturbation, n: int, signal: float) -> float:
+        return lost_accuracy(mechanism, n, signal)
+
+    def _check_parameters(self, privacy: Privacy) -> None:
+        super()._check_parameters(privacy)
+        if self.classes is not None:
+            self._declared_classes()
+        elif not math.isinf(privacy.epsilon):
+            raise ValueError("classes must be declared: labels that are found in a table tell of the people in it")
+
+    @property
+    def _n_minimisers(self) -> int:
+        n_classes = len(self._declared_classes())
+        return 1 if n_classes == 2 else n_classes
+
+    def _declared_classes(self) -> NDArray[Any]:
+        """Return the declared labels, sorted."""
+        declared = np.asarray(self.classes)
+        if declared.ndim != 1:
+            raise ValueError(f"classes must be a list of labels, got an array of shape {declared.shape}")
+        classes: NDArray[Any] = np.unique(declared)
+        if len(classes) < 2 or len(classes) != len(declared):
+            raise ValueError(f"classes must be at least 2 different labels, got {len(declared)}")
+        return classes
+
+    def _opened(self, X: Any, y: Any) -> io.Table:
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        # Entries of a list stay as they are: one among them must not make text, or doubles, of all.
+        labels = column_of(np.asarray(y, object) if isinstance(y, list | tuple) else y)
+        return io.open_table(X, _signs(labels, self._declared_classes()).T)
+
+    def _solve(self, mechanism: ObjectivePerturbation, releases: tuple[Release, ...], public: Any) -> dict[str, Any]:
+        return super()._solve(mechanism, releases, public) | {"classes_": self._declared_classes()}
+
+    def _fit_without_noise(self, X: Any, y: Any) -> Solved:
+        rows, labels = check_X_y(X, y, dtype=np.float64)
+        check_classification_targets(labels)
+        classes = np.unique(labels) if self.classes is None else self._declared_classes()
+        if len(classes) < 2:
+            raise ValueError(f"y must have at least 2 classes; got {len(classes)} class")
+        releases, attributes = self._without_noise(rows, list(_signs(labels, classes)))
+        return Solved(releases, attributes | {"classes_": classes})
+
+    def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        n_minimisers = 1 if len(self.classes_) == 2 else len(self.classes_)
+        yield from (("coef_", (n_minimisers, self.n_features_in_)), ("intercept_", (n_minimisers,)))
+
+
+def _signs(labels: NDArray[Any], classes: NDArray[Any]) -> FloatArray:
+    """Return rows of -1 and 1: of the second class against the first, or of each class against the rest."""
+    places = StateEncoder(classes).codes(labels)
+    if np.any(places < 0):
+        raise ValueError("y holds labels outside the declared classes")
+    positive = np.arange(len(classes))[1 if len(classes) == 2 else 0 :]
+    return np.where(places == positive[:, np.newaxis], 1.0, -1.0)
