@@ -286,8 +286,8 @@ class PrivateEstimator(Persistent, ABC):
         if not isinstance(self.releases_, tuple) or not all(isinstance(one, Release) for one in self.releases_):
             raise ValueError("releases_ must be a tuple of releases")
         if hasattr(self, "n_features_in_"):
-            features = range(check.positive_integer("n_features_in_", self.n_features_in_))
-            if len(getattr(self, "feature_names_in_", features)) != len(features):
+            n_features = check.positive_integer("n_features_in_", self.n_features_in_)
+            if hasattr(self, "feature_names_in_") and len(self.feature_names_in_) != n_features:
                 raise ValueError("feature_names_in_ must name n_features_in_ features")
         for name, shape in self._fitted_shapes():
             array = getattr(self, name)
