@@ -51,6 +51,15 @@ def test_two_derivatives_are_continuous_where_formulas_meet(loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_slopes_have_the_sign_that_is_said(loss):
+    """In the margin, over all outcomes: noise is for one sign or for both."""
+    z = np.concatenate([-np.geomspace(1e-9, 1e3, 999), [0.0], np.geomspace(1e-9, 1e3, 999)])
+    slopes = [y * loss.derivative(z, y) for y in (-1.0, 1.0)]
+    assert (np.max(slopes) <= 0.0) == loss.slope_sign
+    assert loss.slope_sign is loss.is_classification
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_bounds_hold_and_are_reached(loss):
     z = np.linspace(-3.0, 3.0, 60_001)
     slopes, curvatures = [], []

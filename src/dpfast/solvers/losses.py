@@ -35,10 +35,14 @@ class GeneralisedLinearLoss(ABC):
         Name by which the kernel knows it.
     is_classification : bool
         Outcomes are -1 and 1.
+    slope_sign : bool
+        The derivative in the margin yz has the same sign at every z and y, which is then at most 0: privacy counts on
+        it, and asks for less noise.
     """
 
     kind: ClassVar[str]
     is_classification: ClassVar[bool] = False
+    slope_sign: ClassVar[bool] = False
 
     @abstractmethod
     def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
@@ -112,6 +116,7 @@ class LogisticLoss(GeneralisedLinearLoss):
 
     kind: ClassVar[str] = "logistic"
     is_classification: ClassVar[bool] = True
+    slope_sign: ClassVar[bool] = True
 
     def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Loss of each prediction."""
@@ -159,6 +164,7 @@ class SmoothedHinge(GeneralisedLinearLoss):
 
     kind: ClassVar[str] = "smoothed_hinge"
     is_classification: ClassVar[bool] = True
+    slope_sign: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", _parameter("width", self.width, _LEAST_WIDTH))
