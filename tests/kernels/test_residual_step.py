@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from reference.residuals import person_part
+from reference.residuals import exponential, person_part
 from reference.rows import ARRAYS
 
 from dpfast.io.people import people
@@ -17,13 +17,13 @@ LEVELS = [0, 1, 2]
 FIRST, LAST = -6, 40
 
 
-def step_of(rng, d, outcomes, *, whitened, constant, spread=1.0):
+def step_of(rng, d, outcomes, *, whitened, constant, spread=1.0, **options):
     low, high = -rng.uniform(0.5, 3.0, d), rng.uniform(0.5, 3.0, d)
     columns = d + constant
     whitening = np.tril(rng.normal(size=(columns, columns))) * 10.0 ** rng.uniform(-spread, spread, (columns, 1))
     theta = rng.normal(size=(columns, outcomes)) * 10.0 ** rng.uniform(-spread, spread, (columns, 1))
     maps = centred(low, high, 1.5 * math.sqrt(d))[0], RowMap(bound=3.0)
-    return ResidualStep(theta, *maps, whitening if whitened else None, constant)
+    return ResidualStep(theta, *maps, whitening if whitened else None, constant, **options)
 
 
 def rows_of(rng, n, d, outcomes):
@@ -39,12 +39,18 @@ def bin_of(exponent):
     ("d", "outcomes", "whitened", "constant"),
     [(1, 1, False, False), (3, 1, True, True), (8, 2, False, True), (13, 9, True, False), (20, 1, True, False)],
 )
-def test_the_kernel_is_its_plain_twin_at_every_vector_width(level, d, outcomes, whitened, constant):
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"slope_clip": 0.25}, {"link": "logistic", "slope_clip": 0.25}, {"link": "logistic"}, {"link": "softmax"}],
+    ids=lambda options: "-".join(map(str, options.values())) or "plain",
+)
+def test_the_kernel_is_its_plain_twin_at_every_vector_width(level, d, outcomes, whitened, constant, options):
     rng = np.random.default_rng(d)
     for spread in (1.0, 15.0):
-        step = step_of(rng, d, outcomes, whitened=whitened, constant=constant, spread=spread)
+        step = step_of(rng, d, outcomes, whitened=whitened, constant=constant, spread=spread, **options)
         x, y = rows_of(rng, 101, d, outcomes)
         x[3], y[4], x[5:7], y[5:7] = 0.0, 0.0, 1e-300, 1e-300
+        y[8:30] = np.sign(y[8:30])
         held = Clip(math.exp(rng.normal()), step.shape)
         sums, sizes = ThreadSums(step, held, 2.0, level), ThreadSizes(step, (FIRST, LAST), level)
         expected, squares = np.zeros(step.shape, dtype=object), np.zeros(outcomes, dtype=object)
@@ -58,6 +64,15 @@ def test_the_kernel_is_its_plain_twin_at_every_vector_width(level, d, outcomes, 
         for found, wanted in zip(sums.kernel.take(), (expected, squares), strict=True):
             np.testing.assert_array_equal(found, wanted.astype(np.int64))
         np.testing.assert_array_equal(sizes.kernel.take(), counts)
+
+
+def test_exponentials_are_right_to_two_units_in_the_last_place():
+    """Those of the twin, whose bits the kernel has."""
+    assert exponential(0.0) == exponential(-0.0) == exponential(-5e-324) == 1.0
+    assert exponential(-1e300) == exponential(-708.0)
+    for a in (-np.random.default_rng(6).uniform(0.0, 1.0, 2000) * np.repeat([1e-8, 1.0, 40.0, 708.0], 500)).tolist():
+        assert abs(exponential(a) - math.exp(a)) <= 2.0 * math.ulp(math.exp(a))
+        assert exponential(a) <= 1.0
 
 
 @pytest.mark.parametrize("level", LEVELS)

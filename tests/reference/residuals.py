@@ -9,6 +9,7 @@ import numpy as np
 from dpfast.privacy.sensitivity import padded_squared_bound
 
 _SMALLEST_SQUARE = 2.0**-960
+_REST_OF_LN2 = 1.90821492927058770002e-10
 
 
 def person_part(step, held, x, y, bound_squares=None):
@@ -33,9 +34,45 @@ def person_part(step, held, x, y, bound_squares=None):
 def _products(step, row, outcomes):
     columns = [*row.tolist(), 1.0] if step.constant else row.tolist()
     p = columns if step.whitening is None else [_weighted(weights, columns) for weights in step.whitening.tolist()]
-    return p, [
-        y - _weighted(weights, columns) for y, weights in zip(outcomes.tolist(), step.theta.T.tolist(), strict=True)
-    ]
+    z = [_weighted(weights, columns) for weights in step.theta.T.tolist()]
+    r = _RESIDUALS[step.link](outcomes.tolist(), z)
+    if step.slope_clip is not None:
+        factor = step.slope_clip / math.sqrt(max(_squared(r), step.slope_clip * step.slope_clip))
+        r = [entry * factor for entry in r]
+    return p, r
+
+
+def exponential(a):
+    """exp(a) for a <= 0 as the kernel has it: ln 2 in two parts, a Taylor sum of 13 terms."""
+    a = max(a, -708.0)
+    n = float(round(a * (1.0 / math.log(2.0))))
+    upper = math.floor(math.log(2.0) * 2.0**32) / 2.0**32
+    rest, total = (a - n * upper) - n * _REST_OF_LN2, 0.0
+    for order in range(13, 1, -1):
+        total = total * rest + 1.0 / math.factorial(order)
+    return math.ldexp(1.0 + (rest + rest * rest * total), int(n))
+
+
+def _logistic(outcomes, z):
+    margins = [math.copysign(1.0, y) * margin for y, margin in zip(outcomes, z, strict=True)]
+    small = [exponential(-abs(margin)) for margin in margins]
+    wrong = [(1.0 if u < 0.0 else s) / (1.0 + s) for u, s in zip(margins, small, strict=True)]
+    return [y * share for y, share in zip(outcomes, wrong, strict=True)]
+
+
+def _softmax(outcomes, z):
+    sizes = [exponential(margin - max(z)) for margin in z]
+    weight = total = 0.0
+    for y, size in zip(outcomes, sizes, strict=True):
+        weight, total = weight + y, total + size
+    return [y - size * (weight / total) for y, size in zip(outcomes, sizes, strict=True)]
+
+
+_RESIDUALS = {
+    "identity": lambda outcomes, z: [y - margin for y, margin in zip(outcomes, z, strict=True)],
+    "logistic": _logistic,
+    "softmax": _softmax,
+}
 
 
 def _weighted(weights, columns):

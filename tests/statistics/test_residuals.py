@@ -186,9 +186,19 @@ def test_what_would_overflow_is_refused_before_rows_are_read():
         ({"whitening": np.full((2, D + 1), 1e73)}, "cannot overflow"),
         ({"map_x": RowMap(bound=1.0, basis=np.eye(D))}, "basis"),
         ({"theta": np.ones((1, 2))}, "a row for each column"),
+        ({"link": "probit"}, "link must be"),
+        ({"slope_clip": 0.0}, "slope_clip"),
+        ({"slope_clip": 1e101}, "slope_clip"),
+        *(
+            ({"link": link} | change, "cannot overflow")
+            for link in ("logistic", "softmax")
+            for change in ({"theta": step.theta * 1e300}, {"map_x": RowMap()}, {"map_y": RowMap(bound=1e74)})
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             ResidualStep(**good | change)
+    # Slopes are no longer than outcomes, however long theta is.
+    assert ResidualStep(**good | {"theta": step.theta * 1e200, "link": "softmax"}).slope_clip is None
     with pytest.raises(ValueError, match="clip"):
         Clip(0.0, (2, 2))
     with pytest.raises(ValueError, match="max_rows"):

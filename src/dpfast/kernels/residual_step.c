@@ -5,7 +5,9 @@
  * squares are added column after column, from 0, never fused. So what becomes of a row depends on nothing but the row, at
  * every vector width. Columns beyond which a row of weights is 0 are left out: adding 0 changes nothing.
  *
- * A row adds p r', p = W x or x, r = y - theta'x. Scaling p by a power of two and r by its inverse changes nothing: p
+ * A row adds p r', p = W x or x, r = y - z or what the link makes of y and z, z = theta'x; r is scaled onto the clip of
+ * slopes first where it is longer. The exponentials of links are of the processor's sums and products alone, in one
+ * order, so that they have the same bits everywhere too. Scaling p by a power of two and r by its inverse changes nothing: p
  * is brought to a length of 1 to 2 first, exactly. r is then multiplied by the smaller of what that asks for and of what
  * brings ||p|| ||r|| to the clip, and both are rounded to integers. Their squared norms are exact in doubles, being below
  * 2^53 (a sum that passes 2^53 stays above it, because rounding is monotone); their product is compared with the bound in
@@ -139,6 +141,90 @@ static DPFAST_INLINE vector squared_norms(const double *columns, ptrdiff_t n, pt
     return total;
 }
 
+/* 1/13! to 1/2!. */
+static const double INVERSE_FACTORIALS[] = {0x1.6124613a86d09p-33, 0x1.1eed8eff8d898p-29, 0x1.ae64567f544e4p-26,
+                                            0x1.27e4fb7789f5cp-22, 0x1.71de3a556c734p-19, 0x1.a01a01a01a01ap-16,
+                                            0x1.a01a01a01a01ap-13, 0x1.6c16c16c16c17p-10, 0x1.1111111111111p-7,
+                                            0x1.5555555555555p-5,  0x1.5555555555555p-3,  0x1p-1};
+
+static DPFAST_INLINE vector either(words choice, vector one, vector other)
+{
+    return (vector)((choice & (words)one) | (~choice & (words)other));
+}
+
+/* exp(a) for finite a <= 0, within 2 units in the last place above -708 and that of -708 below; 1 at 0, never above.
+ *
+ * a = n ln 2 + rest, n an integer: products of n, of 10 bits, with the upper part of ln 2, of 32, are exact. A Taylor sum
+ * of |rest| <= 0.35 is left with an error of 2^-57, and n goes to the exponent. */
+static DPFAST_INLINE vector exponential(vector a)
+{
+    a = either(a > ALL(-708.0), a, ALL(-708.0));
+    vector shifted = a * 0x1.71547652b82fep+0 + ALL(ROUND_TO_INTEGER), n = shifted - ALL(ROUND_TO_INTEGER);
+    vector rest = (a - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33, sum = ALL(INVERSE_FACTORIALS[0]);
+#pragma GCC unroll 11
+    for (int i = 1; i < 12; i++)
+        sum = sum * rest + INVERSE_FACTORIALS[i];
+    sum = 1.0 + (rest + rest * rest * sum);
+    return sum * (vector)(((words)shifted + 1023) << 52);
+}
+
+/* r = y_j sigmoid(-u), u = sign(y_j) z_j: never longer than y. */
+static DPFAST_INLINE vector logistic_residual(vector y, vector z)
+{
+    const words sign = (words){0} + INT64_MIN;
+    vector u = (vector)((words)z ^ ((words)y & sign)), small = exponential((vector)((words)u | sign));
+    return y * (either(u < ALL(0.0), ALL(1.0), small) / (1.0 + small));
+}
+
+/* r = y - (sum of y) softmax(z), z in the columns of r. The largest of exp(z_j - max z) is 1, and so their sum at least. */
+static DPFAST_INLINE void softmax_residuals(const double *y, double *r, ptrdiff_t n, ptrdiff_t block_rows)
+{
+    vector largest = AT(r), weight = ALL(0.0), total = ALL(0.0);
+    for (ptrdiff_t m = 0; m < n; m++) {
+        vector z = AT(r + m * block_rows);
+        largest = either(z > largest, z, largest);
+        weight += AT(y + m * block_rows);
+    }
+    for (ptrdiff_t m = 0; m < n; m++) {
+        vector size = exponential(AT(r + m * block_rows) - largest);
+        AT(r + m * block_rows) = size;
+        total += size;
+    }
+    vector share = weight / total;
+    for (ptrdiff_t m = 0; m < n; m++)
+        AT(r + m * block_rows) = AT(y + m * block_rows) - AT(r + m * block_rows) * share;
+}
+
+/* Turn z, in the columns of r, into residuals of the outcomes y. */
+static DPFAST_INLINE void take_residuals(const dpfast_residual_step *step, const double *y, double *r,
+                                         ptrdiff_t block_rows, ptrdiff_t n_padded)
+{
+    if (step->link == DPFAST_SOFTMAX) {
+        for (ptrdiff_t row = 0; row < n_padded; row += GROUP)
+            softmax_residuals(y + row, r + row, step->n_outcomes, block_rows);
+        return;
+    }
+    for (ptrdiff_t m = 0; m < step->n_outcomes; m++)
+        for (ptrdiff_t at = m * block_rows; at < m * block_rows + n_padded; at += GROUP)
+            if (step->link == DPFAST_LOGISTIC)
+                AT(r + at) = logistic_residual(AT(y + at), AT(r + at));
+            else
+                AT(r + at) = AT(y + at) - AT(r + at);
+}
+
+/* Scale residuals of a group of rows onto the clip of slopes where they are longer. The root of a square is exact: a
+ * factor of 1 otherwise. */
+static DPFAST_INLINE void clip_slopes(const dpfast_residual_step *step, double *r, ptrdiff_t block_rows)
+{
+    double clip = step->slope_clip, factors[GROUP];
+    vector squared = squared_norms(r, step->n_outcomes, block_rows);
+    AT(factors) = either(squared > ALL(clip * clip), squared, ALL(clip * clip));
+    for (int lane = 0; lane < GROUP; lane++)
+        factors[lane] = clip / sqrt(factors[lane]);
+    for (ptrdiff_t m = 0; m < step->n_outcomes; m++)
+        AT(r + m * block_rows) *= AT(factors);
+}
+
 static inline ptrdiff_t padded(ptrdiff_t n)
 {
     return (n + GROUP - 1) / GROUP * GROUP;
@@ -156,9 +242,10 @@ static DPFAST_INLINE void take_products(const dpfast_residual_step *step, ptrdif
             scratch->x[d * block_rows + r] = r < n_rows;
     weigh(step->theta, step->theta_ends, step->n_outcomes, step->n_columns, scratch->x, block_rows, n_padded,
           scratch->r);
-    for (ptrdiff_t m = 0; m < step->n_outcomes; m++)
-        for (ptrdiff_t r = m * block_rows; r < m * block_rows + n_padded; r += GROUP)
-            AT(scratch->r + r) = AT(scratch->rounded + r) - AT(scratch->r + r);
+    take_residuals(step, scratch->rounded, scratch->r, block_rows, n_padded);
+    if (step->slope_clip < HUGE_VAL)
+        for (ptrdiff_t r = 0; r < n_padded; r += GROUP)
+            clip_slopes(step, scratch->r + r, block_rows);
     if (step->whitening)
         weigh(step->whitening, step->ends, step->n_products, step->n_columns, scratch->x, block_rows, n_padded,
               scratch->p);

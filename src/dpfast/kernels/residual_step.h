@@ -6,6 +6,9 @@
 
 enum { DPFAST_X_MAPPED_TO_NAN = 1, DPFAST_Y_MAPPED_TO_NAN = 2, DPFAST_GROUP = 8 };
 
+/* What of outcomes y is left by z = theta'x: y - z; y_j sigmoid(-sign(y_j) z_j); y - (sum of y) softmax(z). */
+enum { DPFAST_IDENTITY = 0, DPFAST_LOGISTIC = 1, DPFAST_SOFTMAX = 2 };
+
 /* What rows are multiplied by and held to: public. */
 typedef struct {
     const dpfast_row_map *map_x, *map_y;
@@ -13,6 +16,8 @@ typedef struct {
     int has_constant;
     ptrdiff_t n_outcomes, n_products; /* entries of r and of p */
     const double *theta;         /* n_outcomes by n_columns */
+    int link;
+    double slope_clip;           /* norm of r in 1: longer ones are scaled onto it; HUGE_VAL for none */
     const double *whitening;     /* n_products by n_columns, or NULL where p is the row */
     const ptrdiff_t *theta_ends; /* columns beyond are 0, for each outcome, */
     const ptrdiff_t *ends;       /* and for each product */

@@ -7,6 +7,7 @@ from dpfast.kernels.row_maps import RowMapKernel
 ADDED: int
 X_NOT_FINITE: int
 Y_NOT_FINITE: int
+LINKS: dict[str, int]
 
 class ResidualRows:
     def __init__(
@@ -16,6 +17,8 @@ class ResidualRows:
         theta: NDArray[np.float64],
         whitening: NDArray[np.float64] | None,
         has_constant: bool,
+        link: str = "identity",
+        slope_clip: float = ...,
         *,
         level: int = -1,
     ) -> None: ...
@@ -42,6 +45,8 @@ class ResidualSums(ResidualRows):
         theta: NDArray[np.float64],
         whitening: NDArray[np.float64] | None,
         has_constant: bool,
+        link: str = "identity",
+        slope_clip: float = ...,
         *,
         units: tuple[float, float],
         row_limits: tuple[float, int],
@@ -62,6 +67,8 @@ class ResidualSizes(ResidualRows):
         theta: NDArray[np.float64],
         whitening: NDArray[np.float64] | None,
         has_constant: bool,
+        link: str = "identity",
+        slope_clip: float = ...,
         *,
         first: int,
         last: int,

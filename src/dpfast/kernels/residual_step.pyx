@@ -22,6 +22,11 @@ cdef extern from "cpu.h":
     int dpfast_resolve_level(int requested) nogil
 
 cdef extern from "residual_step.h":
+    enum:
+        DPFAST_IDENTITY
+        DPFAST_LOGISTIC
+        DPFAST_SOFTMAX
+
     ctypedef struct dpfast_residual_step:
         const dpfast_row_map* map_x
         const dpfast_row_map* map_y
@@ -30,6 +35,8 @@ cdef extern from "residual_step.h":
         Py_ssize_t n_outcomes
         Py_ssize_t n_products
         const double* theta
+        int link
+        double slope_clip
         const double* whitening
         const Py_ssize_t* theta_ends
         const Py_ssize_t* ends
@@ -101,6 +108,8 @@ ADDED = 0
 X_NOT_FINITE = 1
 Y_NOT_FINITE = 2
 
+LINKS = {"identity": DPFAST_IDENTITY, "logistic": DPFAST_LOGISTIC, "softmax": DPFAST_SOFTMAX}
+
 # Columns of a block stay in the second-level cache.
 _DOUBLES_A_BLOCK, _MOST_ROWS_A_BLOCK = 16384, 64
 _TOTAL_RANGE = 1 << 62
@@ -127,6 +136,10 @@ cdef class ResidualRows:
         What rows are multiplied by.
     has_constant : bool
         Whether mapped rows are followed by a 1.
+    link : {"identity", "logistic", "softmax"}
+        What residuals are; see `dpfast.statistics.residuals.ResidualStep`.
+    slope_clip : float
+        L2 norm onto which longer residuals are scaled, whose square is a normal double; infinite for none.
     level : int, default -1
         Vector instructions to use (cpu.h); -1 for the best there are.
     """
@@ -140,8 +153,8 @@ cdef class ResidualRows:
     cdef const Py_ssize_t[::1] theta_ends, ends
     cdef object buffers
 
-    def __init__(self, RowMapKernel map_x not None, RowMapKernel map_y not None, theta, whitening, bint has_constant, *,
-                 int level=-1):
+    def __init__(self, RowMapKernel map_x not None, RowMapKernel map_y not None, theta, whitening, bint has_constant,
+                 link="identity", double slope_clip=math.inf, *, int level=-1):
         self.map_x, self.map_y, self.theta = map_x, map_y, np.ascontiguousarray(theta)
         self.level = dpfast_resolve_level(level)
         self.step.map_x, self.step.map_y = &self.map_x.map, &self.map_y.map
@@ -150,6 +163,7 @@ cdef class ResidualRows:
         if (map_x.n_features + has_constant, map_y.n_features) != (self.step.n_columns, self.step.n_outcomes):
             raise ValueError("theta must have as many rows and columns as the maps have columns")
         self.step.theta, self.step.whitening = &self.theta[0, 0], NULL
+        self.step.link, self.step.slope_clip = LINKS[link], slope_clip
         self.theta_ends = _ends(theta)
         self.step.theta_ends = self.step.ends = &self.theta_ends[0]
         if whitening is not None:
@@ -298,9 +312,9 @@ cdef class ResidualSums(ResidualRows):
     cdef Py_ssize_t rows_in_lanes, most_in_lanes
     cdef readonly Py_ssize_t rows_in_totals
 
-    def __init__(self, map_x, map_y, theta, whitening, has_constant, *, units, row_limits, person_limits,
-                 squares_limits=None, int level=-1):
-        super().__init__(map_x, map_y, theta, whitening, has_constant, level=level)
+    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", slope_clip=math.inf, *, units,
+                 row_limits, person_limits, squares_limits=None, int level=-1):
+        super().__init__(map_x, map_y, theta, whitening, has_constant, link, slope_clip, level=level)
         self.step.unit_p, self.step.unit_r = units
         self.step.row_length, self.step.person_length = row_limits[0], person_limits[0]
         self.step.row_bound_high, self.step.row_bound_low = divmod(row_limits[1], _WORD)
@@ -426,8 +440,9 @@ cdef class ResidualSizes(ResidualRows):
 
     cdef int64_t[::1] counts
 
-    def __init__(self, map_x, map_y, theta, whitening, has_constant, *, Py_ssize_t first, Py_ssize_t last, int level=-1):
-        super().__init__(map_x, map_y, theta, whitening, has_constant, level=level)
+    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", slope_clip=math.inf, *,
+                 Py_ssize_t first, Py_ssize_t last, int level=-1):
+        super().__init__(map_x, map_y, theta, whitening, has_constant, link, slope_clip, level=level)
         self.step.first_bin, self.step.n_bins = first, last - first + 2
         self.counts = np.zeros(self.step.n_bins, np.int64)
         self.scratch.outer = self._doubles(self.step.n_products * self.step.n_outcomes)

@@ -1,13 +1,13 @@
 """Sums of rows times what coefficients leave of their outcomes, each person's part held to a bound, exactly.
 
-A row x, mapped, and followed by a 1 if asked for, has the residual r = y - theta'x and the product p = W x, or x
-itself. It adds the matrix p r', of norm ||p|| ||r||: longer ones are scaled onto the clip. A matrix of rank one does
-not change if its factors are scaled against each other by a power of two, so p is first brought to a length from 1 to
-2. Then both have a grid that depends on the clip alone, however large rows, W or theta are: p is rounded to multiples
-of ``2**-a``, r, at most as long as the clip, to those of ``2**-b``. An integer test ``||p||**2 ||r||**2 <= M``
-decides; r is shortened until it holds. M is `dpfast.privacy.sensitivity.padded_squared_product_bound`. Integers are
-summed, so the result is the same to the bit for any split or order of rows, and one person moves it by M's root at
-most, in grid units.
+A row x, mapped, and followed by a 1 if asked for, has the residual r = y - theta'x, or the negative slope of a
+logistic loss, and the product p = W x, or x itself. r is scaled onto a norm of its own first if asked for. It adds the
+matrix p r', of norm ||p|| ||r||: longer ones are scaled onto the clip. A matrix of rank one does not change if its
+factors are scaled against each other by a power of two, so p is first brought to a length from 1 to 2. Then both have
+a grid that depends on the clip alone, however large rows, W or theta are: p is rounded to multiples of ``2**-a``, r,
+at most as long as the clip, to those of ``2**-b``. An integer test ``||p||**2 ||r||**2 <= M`` decides; r is shortened
+until it holds. M is `dpfast.privacy.sensitivity.padded_squared_product_bound`. Integers are summed, so the result is
+the same to the bit for any split or order of rows, and one person moves it by M's root at most, in grid units.
 
 Of a person with several rows the summed matrix is held to the clip, by one factor on all r, and tested as integers;
 each of their rows is held to 16 times the clip before, which keeps the integers of rows that cancel small.
@@ -23,7 +23,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -49,6 +49,8 @@ MOST_ROWS_OF_ONE = 1 << 14
 _SMALLEST, _LARGEST = 1e-100, 1e100
 #: Norms of p and of r are at most this: the square of what a person's rows add up to does not overflow.
 _LARGEST_NORM = 1e74
+#: theta'x where a link makes slopes of it, and the differences of its entries: they do not overflow.
+_LARGEST_MARGIN = 1e300
 _LARGEST_HALF_OCTAVE = 900
 _PRODUCTS_PER_RANGE = 100_000_000  # some 60 ms of one core: how long an interrupt waits
 _PRODUCTS_PER_THREAD = 2_000_000  # below this, starting a thread costs more than it brings
@@ -59,6 +61,11 @@ _SHORTEST_RANGE, _LONGEST_RANGE = 64, 8_192
 class ResidualStep:
     """What residuals are taken of, all of it public: coefficients, maps of rows, and what rows are multiplied by.
 
+    With z = theta'x, residuals r of outcomes y are, by `link`, ``y - z``; ``y_j sigmoid(-sign(y_j) z_j)``, of classes
+    +-w, w their weights (or 0), each outcome on its own; ``y - sum(y) softmax(z)`` of one outcome a class, w at that of
+    the row and 0 elsewhere: minus the derivative in z of squared, logistic and cross-entropy losses. Those longer than
+    `slope_clip` are scaled onto it, to within rounding, so that a row's part is at most ``slope_clip * norm(p)``.
+
     Whatever the maps let through must not overflow: ValueError if the declared bounds cannot rule that out.
     """
 
@@ -67,6 +74,8 @@ class ResidualStep:
     map_y: RowMap
     whitening: FloatArray | None = None  # (k, D), fastest where lower triangular; None for no change, k = D
     constant: bool = False  # whether rows are followed by a 1
+    link: Literal["identity", "logistic", "softmax"] = "identity"
+    slope_clip: float | None = None  # L2 norm onto which longer residuals are scaled; None for none
 
     def __post_init__(self) -> None:
         if self.theta.ndim != 2 or not np.isfinite(self.theta).all():
@@ -77,8 +86,16 @@ class ResidualStep:
         if self.map_x.basis is not None or self.map_y.basis is not None:
             raise ValueError("map_x and map_y must have no basis: whitening does that")
         length_x = math.hypot(self.map_x.largest_norm(n_columns - self.constant), float(self.constant))
+        check.choice("link", self.link, tuple(residual_step.LINKS))
+        if self.slope_clip is not None:
+            _check_bound("slope_clip", self.slope_clip)
         with np.errstate(over="ignore"):
-            reach = self.map_y.largest_norm(n_outcomes) + length_x * float(np.sum(np.abs(self.theta)))
+            margin, of_y = length_x * float(np.sum(np.abs(self.theta))), self.map_y.largest_norm(n_outcomes)
+        if self.link == "identity":
+            reach = of_y + margin
+        else:
+            # |r_j| <= |y_j|, or |y_j| and the sum of all |y|.
+            reach = 2.0 * n_outcomes * of_y if margin <= _LARGEST_MARGIN else math.inf
         length_p = length_x
         if self.whitening is not None:
             if self.whitening.ndim != 2 or self.whitening.shape[1] != n_columns or len(self.whitening) < 1:
@@ -105,7 +122,9 @@ class ResidualStep:
     def kernel_arguments(self) -> tuple[Any, ...]:
         """Return what the kernel reads rows with."""
         maps = self.map_x.kernel(self.n_features), self.map_y.kernel(self.theta.shape[1])
-        return *maps, in_c_order(self.theta.T, np.float64), self.whitening, self.constant
+        slope_clip = math.inf if self.slope_clip is None else float(self.slope_clip)
+        theta = in_c_order(self.theta.T, np.float64)
+        return *maps, theta, self.whitening, self.constant, self.link, slope_clip
 
 
 @dataclass(frozen=True)
