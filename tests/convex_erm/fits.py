@@ -6,7 +6,17 @@ import numpy as np
 from catalogue import of_rows
 
 from dpfast import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
-from dpfast.solvers import Box, CallableLoss, ElasticNet, L1Ball, L2Ball, Lasso, SmoothedHinge, SmoothedHuber
+from dpfast.solvers import (
+    Box,
+    CallableLoss,
+    CappedLogisticLoss,
+    ElasticNet,
+    L1Ball,
+    L2Ball,
+    Lasso,
+    SmoothedHinge,
+    SmoothedHuber,
+)
 
 PSEUDO_HUBER = CallableLoss(
     lambda z, y: np.sqrt(1.0 + (z - y) ** 2),
@@ -59,6 +69,7 @@ FITS = {
     "two classes": classification(),
     "two classes with an intercept": classification(fit_intercept=True),
     "two classes within a bound that is found": classification(bound_x="private", fit_intercept=True),
+    "two classes, slope capped": classification(loss=CappedLogisticLoss()),
     "two classes, as printed": classification(calibration="paper", adjacency="add_remove"),
     "three classes": classification(three_classes),
     "three classes, hinge in a box": classification(three_classes, loss="hinge", constraint=Box(1.0)),

@@ -5,9 +5,23 @@ import numpy as np
 import pytest
 
 from dpfast.kernels.generalised_linear import LossSums
-from dpfast.solvers import GeneralisedLinear, LogisticLoss, SmoothedHinge, SmoothedHuber, SquaredLoss
+from dpfast.solvers import (
+    CappedLogisticLoss,
+    GeneralisedLinear,
+    LogisticLoss,
+    SmoothedHinge,
+    SmoothedHuber,
+    SquaredLoss,
+)
 
-LOSSES = [SquaredLoss(), LogisticLoss(), SmoothedHinge(0.5), SmoothedHuber(1.0, 0.25)]
+LOSSES = [
+    SquaredLoss(),
+    LogisticLoss(),
+    CappedLogisticLoss(0.25),
+    CappedLogisticLoss(0.9),
+    SmoothedHinge(0.5),
+    SmoothedHuber(1.0, 0.25),
+]
 LEVELS = (0, 1, 2)
 
 
@@ -24,6 +38,11 @@ def sums(rows, outcomes, loss, level=-1):
 def exact_derivative(loss, z, y):
     if isinstance(loss, LogisticLoss):
         return -y / (1 + mp.exp(y * z))
+    if isinstance(loss, CappedLogisticLoss):
+        cap, start = (mp.mpf(loss.parameters()[name]) for name in ("threshold", "start"))
+        p = 1 / (1 + mp.exp(start))
+        rest = max(1 - (start - y * z) * p * (1 - p) / (2 * (cap - p)), mp.mpf(0))
+        return -y * (1 / (1 + mp.exp(y * z)) if y * z >= start else cap - (cap - p) * rest**2)
     if isinstance(loss, SmoothedHinge):
         h = mp.mpf(loss.width)
         t = min(max((y * z - 1 + h) / (2 * h), mp.mpf(0)), mp.mpf(1))

@@ -5,9 +5,9 @@ import pytest
 from neighbours import climb, row_in_ball
 
 from dpfast.releases.objective_bounds import ObjectiveBounds
-from dpfast.solvers import Box, L2Ball, LogisticLoss, SmoothedHinge, SmoothedHuber, SquaredLoss
+from dpfast.solvers import Box, CappedLogisticLoss, L2Ball, LogisticLoss, SmoothedHinge, SmoothedHuber, SquaredLoss
 
-LOSSES = [SquaredLoss(), SmoothedHuber(0.5), LogisticLoss(), SmoothedHinge(0.3)]
+LOSSES = [SquaredLoss(), SmoothedHuber(0.5), LogisticLoss(), CappedLogisticLoss(0.3), SmoothedHinge(0.3)]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.kind)

@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfast.solvers import LogisticLoss, SmoothedHinge, SmoothedHuber, SquaredLoss
+from dpfast.solvers import CappedLogisticLoss, LogisticLoss, SmoothedHinge, SmoothedHuber, SquaredLoss
 
 LOSSES = [
     SquaredLoss(),
     LogisticLoss(),
+    CappedLogisticLoss(),
+    CappedLogisticLoss(0.9),
     SmoothedHinge(0.5),
     SmoothedHinge(2.0),
     SmoothedHuber(1.0),
@@ -25,6 +27,8 @@ def bends(loss):
     """Where formulas meet, for y = 1."""
     if isinstance(loss, SmoothedHinge):
         return [1.0 - loss.width, 1.0 + loss.width]
+    if isinstance(loss, CappedLogisticLoss):
+        return [loss._start, loss._start - loss._length]
     if isinstance(loss, SmoothedHuber):
         return [1.0 + s * (loss.threshold + t * loss.width) for s in (1, -1) for t in (1, -1)]
     return [0.0]
@@ -61,7 +65,7 @@ def test_slopes_have_the_sign_that_is_said(loss):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_bounds_hold_and_are_reached(loss):
-    z = np.linspace(-3.0, 3.0, 60_001)
+    z = np.append(np.linspace(-3.0, 3.0, 60_001), [z for z in bends(loss) if abs(z) <= 3.0])
     slopes, curvatures = [], []
     for y in (-1.0, 1.0):
         slopes.append(np.abs(loss.derivative(z, y)).max())
@@ -93,6 +97,45 @@ def test_logistic_loss_far_out():
     assert loss.derivative_bound(1e6) == 1.0
 
 
+@pytest.mark.parametrize("cap", [2.0**-20, 0.1, 0.25, 0.5, 0.7, 0.99])
+def test_a_capped_logistic_loss_is_the_logistic_loss_until_its_slope_is_near_the_cap(cap):
+    loss, margins = CappedLogisticLoss(cap), np.linspace(-40.0, 40.0, 4001)
+    plain = np.abs(LogisticLoss().derivative(margins, 1.0))
+    slopes = np.abs(loss.derivative(margins, 1.0))
+    assert slopes.max() == loss.derivative_bound(40.0) == loss.derivative_bound(np.inf) == cap
+    assert np.diff(slopes).max() <= 0.0
+    if cap <= 0.5:
+        assert (slopes <= plain * (1.0 + 1e-12)).all()
+    assert (slopes >= np.minimum(plain, 0.75 * cap * (1.0 - 1e-12))).all()
+    straight = plain <= 0.75 * cap
+    assert np.array_equal(slopes[straight], plain[straight])
+    assert np.array_equal(loss.value(margins, 1.0)[straight], LogisticLoss().value(margins, 1.0)[straight])
+    assert loss._length >= 2.0 / 3.0
+
+
+def test_rows_at_the_boundary_keep_the_slope_that_the_cap_allows():
+    for cap in (0.1, 0.25, 0.35):
+        assert CappedLogisticLoss(cap).derivative(0.0, 1.0) == -cap
+
+
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.is_classification], ids=str)
+def test_probabilities_are_those_at_which_the_margin_has_the_least_expected_loss(loss):
+    margins = np.linspace(-6.0, 6.0, 121)
+    p = loss.probability(margins)
+    assert (np.diff(p) >= 0.0).all()
+    np.testing.assert_allclose(p + p[::-1], 1.0, rtol=1e-14)
+    expected = p * loss.value(margins[:, None], 1.0) + (1.0 - p) * loss.value(margins[:, None], -1.0)
+    # Rows are margins that are tried, columns the probabilities that go with each.
+    assert (np.diag(expected) <= expected.min(axis=0) + 1e-14).all()
+
+
+def test_the_probability_of_the_logistic_loss_is_the_logistic_function():
+    margins = np.array([-600.0, -40.0, -1.0, 0.0, 2.0, 600.0])
+    np.testing.assert_allclose(LogisticLoss().probability(margins), 1.0 / (1.0 + np.exp(-margins)), rtol=1e-14)
+    with pytest.raises(TypeError, match="SquaredLoss is a loss of regression"):
+        SquaredLoss().probability(0.0)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -101,6 +144,9 @@ def test_logistic_loss_far_out():
         (lambda: SmoothedHinge(1e-40), "width must lie between"),
         (lambda: SmoothedHinge(np.nextafter(2.0**-7, 0.0)), r"width must lie between 2\*\*-7 and"),
         (lambda: SmoothedHuber(4.0, np.nextafter(2.0**-5, 0.0)), "width must be at least 0.0078125 of threshold, 4.0"),
+        (lambda: CappedLogisticLoss(1.0), "cap must be at least .* the slope of LogisticLoss"),
+        (lambda: CappedLogisticLoss(1e-9), "cap must be at least"),
+        (lambda: CappedLogisticLoss(-0.5), "cap must be positive"),
         (lambda: SmoothedHuber(-1.0), "threshold must be positive"),
         (lambda: SmoothedHuber(1.0, 1.0), "width must be below threshold"),
     ],

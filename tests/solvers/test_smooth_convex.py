@@ -7,6 +7,7 @@ from scipy import optimize
 
 from dpfast.solvers import (
     Box,
+    CappedLogisticLoss,
     ElasticNet,
     GeneralisedLinear,
     L1Ball,
@@ -28,6 +29,7 @@ from dpfast.solvers import (
 LOSSES = {
     "squared": SquaredLoss(),
     "logistic": LogisticLoss(),
+    "capped": CappedLogisticLoss(0.2),
     "hinge": SmoothedHinge(0.5),
     "huber": SmoothedHuber(0.5, 0.2),
 }
@@ -211,7 +213,7 @@ def test_the_number_of_guaranteed_steps_is_enough(constraint, never_certified, m
     assert np.linalg.norm(found.x - exact.x) <= 1e-9
 
 
-@pytest.mark.parametrize("loss", [SmoothedHinge(2.0**-7), SmoothedHuber(1.0, 2.0**-7), LogisticLoss()], ids=repr)
+@pytest.mark.parametrize("loss", [SmoothedHinge(2.0**-7), SmoothedHuber(1.0, 2.0**-7), CappedLogisticLoss()], ids=repr)
 @pytest.mark.parametrize("constraint", [L1Ball(2.0), L2Ball(2.0), Box(1.0)], ids=repr)
 def test_no_vector_takes_more_steps_than_the_public_constants_say(loss, constraint, monkeypatch):
     """Vectors that put the minimiser on a corner of bends: what the fast way does is limited, and so is the other."""

@@ -22,7 +22,7 @@ from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
-from dpfast.solvers import CallableLoss, L2Ball
+from dpfast.solvers import CallableLoss, CappedLogisticLoss, L2Ball
 from dpfast.statistics.sizes import Sizes
 
 _RIDGE = 1e5
@@ -58,6 +58,11 @@ def _flat(z: float, y: float) -> float:
     return -1.0 if y > 0.0 else 1.0
 
 
+def _capped(z: float, y: float) -> float:
+    """Slope of a capped loss, which is flat around the boundary."""
+    return 0.25 * _flat(z, y)
+
+
 def _callable_loss() -> CallableLoss:
     return CallableLoss(
         lambda z, y: np.sqrt(1.0 + (z - y) ** 2),
@@ -84,6 +89,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         squared,
         huber,
         Minimised("logistic loss", classifier, _logistic, {"loss": "logistic"} | near),
+        Minimised("capped logistic loss", classifier, _capped, {"loss": CappedLogisticLoss(0.25)} | near),
         hinge,
         replace(hinge, name="hinge in the plane", n_features=2),
         *(_with(one, "with an intercept", fit_intercept=True) for one in (squared, hinge)),

@@ -36,6 +36,7 @@ from dpfast.releases.objective_bounds import Penalty, Sizes, check_problem, publ
 from dpfast.releases.table_losses import TableLoss, loss_of_rows
 from dpfast.solvers import (
     Box,
+    CappedLogisticLoss,
     ElasticNet,
     GeneralisedLinearLoss,
     L1Ball,
@@ -62,7 +63,10 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
     ridge: float | Literal["auto"] = "auto"
     fit_intercept: bool = False
 
-    _PARAMETER_TYPES = (L2Ball, L1Ball, Box, ElasticNet, Lasso, Ridge, LogisticLoss, SmoothedHinge, SmoothedHuber)
+    _PARAMETER_TYPES = (
+        *(L2Ball, L1Ball, Box, ElasticNet, Lasso, Ridge),
+        *(LogisticLoss, CappedLogisticLoss, SmoothedHinge, SmoothedHuber),
+    )
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]]
 
     @property

@@ -5,12 +5,15 @@
  *
  *     squared           (z - y)^2/2                        l' = z - y
  *     logistic          log(1 + exp(-u)), u = yz           l' = -y/(1 + exp(u))
+ *     capped logistic   of margin u = yz, cap k, start s (p = 1/(1 + exp(s)) < k), D = 2 (k - p)/(p (1 - p)): the logistic
+ *                       loss from s on; below, with t = (s - u)/D held to [0, 1], l' = -y (k - (k - p) (1 - t)^2)
  *     smoothed hinge    of margin u = yz, bend of half-width h around 1, t = (u - 1 + h)/(2h) held to [0, 1]:
  *                       l' = -y (1 - t)^2 (1 + 2t)         l = 1 - u below the bend, 2h (1/2 - t + t^3 - t^4/2) on it
  *     smoothed Huber    of residual r = z - y, threshold c, half-width h < c, w = c + h - |r|:
  *                       |l'| = |r| where w >= 2h, c where w <= 0, c - w^2/(4h) between.
  *
- * The second derivatives are continuous: 3 t (1 - t)/h of the hinge and w/(2h) of Huber meet 0 and 1 at the ends.
+ * The second derivatives are continuous: 3 t (1 - t)/h of the hinge and w/(2h) of Huber meet 0 and 1 at the ends, and
+ * p (1 - p) (1 - t) of the capped logistic loss meets the logistic loss's at s, and 0.
  *
  * The double pass works row by row, each read once. The precise pass (arithmetic of pairs.h) evaluates z as a
  * compensated inner product, l' in pairs, and adds l' x to exact sums over BLOCK rows, whose totals are added in pairs:
@@ -34,14 +37,29 @@ typedef struct {
     double value, first, second;
 } local_loss;
 
+static DPFAST_INLINE local_loss logistic(double u, double y)
+{
+    double small = exp(-fabs(u)), of_larger = 1.0 / (1.0 + small), of_smaller = small * of_larger;
+    double wrong = u >= 0.0 ? of_smaller : of_larger;
+    return (local_loss){log1p(small) + (u < 0.0 ? -u : 0.0), -y * wrong, of_larger * of_smaller};
+}
+
 static DPFAST_INLINE local_loss evaluate(const dpfast_loss *loss, double z, double y)
 {
     double h = loss->width, c = loss->threshold;
     switch (loss->kind) {
-    case DPFAST_LOGISTIC: {
-        double u = y * z, small = exp(-fabs(u)), of_larger = 1.0 / (1.0 + small), of_smaller = small * of_larger;
-        double wrong = u >= 0.0 ? of_smaller : of_larger;
-        return (local_loss){log1p(small) + (u < 0.0 ? -u : 0.0), -y * wrong, of_larger * of_smaller};
+    case DPFAST_LOGISTIC:
+        return logistic(y * z, y);
+    case DPFAST_CAPPED_LOGISTIC: {
+        double u = y * z, below = loss->start - u;
+        if (below <= 0.0)
+            return logistic(u, y);
+        local_loss start = logistic(loss->start, 1.0);
+        double left = c + start.first, length = 2.0 * left / start.second, rest = 1.0 - below / length;
+        if (rest < 0.0)
+            rest = 0.0;
+        double value = start.value + c * below - left * length / 3.0 * (1.0 - rest * rest * rest);
+        return (local_loss){value, -y * (c - left * rest * rest), start.second * rest};
     }
     case DPFAST_SMOOTHED_HINGE: {
         double u = y * z, t = (u - 1.0 + h) / (2.0 * h), rest = 1.0 - t;
@@ -131,14 +149,27 @@ static DPFAST_INLINE pair exponential(pair a)
     return (pair){ldexp(sum.high, power), ldexp(sum.low, power)};
 }
 
+/* 1/(1 + exp(u)). */
+static DPFAST_INLINE pair precise_logistic(pair u)
+{
+    pair small = exponential(u.high < 0.0 ? u : negative(u));
+    return divide(u.high < 0.0 ? ONE : small, add(ONE, small));
+}
+
 static DPFAST_INLINE pair precise_derivative(const dpfast_loss *loss, pair z, double y)
 {
     pair h = {loss->width, 0.0}, c = {loss->threshold, 0.0};
     switch (loss->kind) {
-    case DPFAST_LOGISTIC: {
-        pair u = {y * z.high, y * z.low}, small = exponential(u.high < 0.0 ? u : negative(u));
-        pair wrong = divide(u.high < 0.0 ? ONE : small, add(ONE, small));
-        return times(-y, wrong);
+    case DPFAST_LOGISTIC:
+        return times(-y, precise_logistic((pair){y * z.high, y * z.low}));
+    case DPFAST_CAPPED_LOGISTIC: {
+        pair u = {y * z.high, y * z.low}, start = {loss->start, 0.0}, below = add(start, negative(u));
+        if (!is_positive(below))
+            return times(-y, precise_logistic(u));
+        pair p = precise_logistic(start), left = add(c, negative(p)), curvature = multiply(p, add(ONE, negative(p)));
+        pair length = divide((pair){2.0 * left.high, 2.0 * left.low}, curvature);
+        pair rest = add(ONE, negative(divide(below, length)));
+        return times(-y, is_positive(rest) ? add(c, negative(multiply(left, multiply(rest, rest)))) : c);
     }
     case DPFAST_SMOOTHED_HINGE: {
         pair u = {y * z.high, y * z.low}, above = add(add(u, negative(ONE)), h), below = add(add(ONE, h), negative(u));

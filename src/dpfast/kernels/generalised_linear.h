@@ -3,12 +3,19 @@
 
 #include <stddef.h>
 
-typedef enum { DPFAST_SQUARED, DPFAST_LOGISTIC, DPFAST_SMOOTHED_HINGE, DPFAST_SMOOTHED_HUBER } dpfast_loss_kind;
+typedef enum {
+    DPFAST_SQUARED,
+    DPFAST_LOGISTIC,
+    DPFAST_CAPPED_LOGISTIC,
+    DPFAST_SMOOTHED_HINGE,
+    DPFAST_SMOOTHED_HUBER
+} dpfast_loss_kind;
 
-/* Parameters: the half-width of the hinge's bend; Huber's threshold and half-width. Formulas: generalised_linear.c. */
+/* Parameters: half-widths of the hinge's and Huber's bends; the largest slope of Huber and the capped logistic loss; where
+ * the latter's bend begins. Formulas: generalised_linear.c. */
 typedef struct {
     dpfast_loss_kind kind;
-    double width, threshold;
+    double width, threshold, start;
 } dpfast_loss;
 
 /* Rows of a C-contiguous table and their outcomes. */

@@ -12,6 +12,7 @@ class LossSums:
         kind: str,
         width: float = 1.0,
         threshold: float = 1.0,
+        start: float = 0.0,
         level: int = -1,
     ) -> None: ...
     def model(

@@ -13,6 +13,7 @@ cdef extern from "generalised_linear.h" nogil:
     ctypedef enum dpfast_loss_kind:
         DPFAST_SQUARED
         DPFAST_LOGISTIC
+        DPFAST_CAPPED_LOGISTIC
         DPFAST_SMOOTHED_HINGE
         DPFAST_SMOOTHED_HUBER
 
@@ -20,6 +21,7 @@ cdef extern from "generalised_linear.h" nogil:
         dpfast_loss_kind kind
         double width
         double threshold
+        double start
 
     ctypedef struct dpfast_observations:
         const double *rows
@@ -31,8 +33,13 @@ cdef extern from "generalised_linear.h" nogil:
     void dpfast_precise_gradient(const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
                                  ptrdiff_t start, ptrdiff_t stop, double *gradient, double *workspace, int level)
 
-_KINDS = {"squared": DPFAST_SQUARED, "logistic": DPFAST_LOGISTIC, "smoothed_hinge": DPFAST_SMOOTHED_HINGE,
-          "smoothed_huber": DPFAST_SMOOTHED_HUBER}
+_KINDS = {
+    "squared": DPFAST_SQUARED,
+    "logistic": DPFAST_LOGISTIC,
+    "capped_logistic": DPFAST_CAPPED_LOGISTIC,
+    "smoothed_hinge": DPFAST_SMOOTHED_HINGE,
+    "smoothed_huber": DPFAST_SMOOTHED_HUBER,
+}
 
 cdef enum:
     BLOCK_DOUBLES = 32768
@@ -45,8 +52,8 @@ cdef class LossSums:
     ----------
     rows : ndarray of shape (n_rows, n_features)
     outcomes : ndarray of shape (n_rows,)
-    kind : {"squared", "logistic", "smoothed_hinge", "smoothed_huber"}
-    width, threshold : float
+    kind : {"squared", "logistic", "capped_logistic", "smoothed_hinge", "smoothed_huber"}
+    width, threshold, start : float
         Parameters of the loss; ignored by those that have none.
     level : int, default -1
         A vector level of cpu.h; a negative one for the best available.
@@ -58,11 +65,13 @@ cdef class LossSums:
     cdef const double[::1] outcomes
     cdef int level
 
-    def __init__(self, const double[:, ::1] rows, const double[::1] outcomes, *, kind, width=1.0, threshold=1.0, level=-1):
+    def __init__(self, const double[:, ::1] rows, const double[::1] outcomes, *, kind, width=1.0, threshold=1.0,
+                 start=0.0, level=-1):
         self.rows, self.outcomes, self.level = rows, outcomes, level
         self.observations.rows, self.observations.outcomes = &rows[0, 0], &outcomes[0]
         self.observations.n_features = rows.shape[1]
-        self.loss.kind, self.loss.width, self.loss.threshold = _KINDS[kind], width, threshold
+        self.loss.kind = _KINDS[kind]
+        self.loss.width, self.loss.threshold, self.loss.start = width, threshold, start
 
     def model(self, const double[::1] theta, Py_ssize_t start, Py_ssize_t stop, double[::1] gradient,
               double[:, ::1] hessian):

@@ -4,6 +4,7 @@ from dpfast._lazy import lazy
 from dpfast.solvers.constraints import Box, L1Ball, L2Ball
 from dpfast.solvers.losses import (
     CallableLoss,
+    CappedLogisticLoss,
     GeneralisedLinearLoss,
     LogisticLoss,
     SmoothedHinge,
@@ -16,6 +17,7 @@ from dpfast.solvers.sphere import quadratic_over_ball, quadratic_over_sphere
 __all__ = [
     "Box",
     "CallableLoss",
+    "CappedLogisticLoss",
     "ElasticNet",
     "GeneralisedLinearLoss",
     "L1Ball",

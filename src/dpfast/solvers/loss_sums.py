@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,7 +94,7 @@ class LossBounds:
         slope = self.loss.derivative_bound(reach, self.outcome_bound)
         curvature = self.loss.second_derivative_bound()
         of_predictions = UNIT**2 * 1.1 * ((self.n / 8 + 4) ** 2 + 40) * reach
-        scales = reach + self.outcome_bound + 1.0 + sum(self.loss.parameters().values())
+        scales = reach + self.outcome_bound + 1.0 + sum(map(abs, self.loss.parameters().values()))
         of_derivatives = curvature * (of_predictions + 2.0**-100 * scales) + 2.0**-85 * slope
         of_sums = UNIT**2 * (1.1 * 1026.0**2 + 3.1 * (self.n_rows / 1024 + 2 + _PARTS)) * slope
         return self.n_rows * self.row_bound * (of_derivatives + of_sums) * ROUND_UP
@@ -146,10 +147,8 @@ class GeneralisedLinear(_RowLosses):
         n_threads: int | None = None,
     ) -> None:
         super().__init__(rows, outcomes, loss, row_bound=row_bound, outcome_bound=outcome_bound)
-        width, threshold = (loss.parameters().get(name, 1.0) for name in ("width", "threshold"))
-        self._sums = generalised_linear.LossSums(
-            self._rows, self._outcomes, kind=loss.kind, width=width, threshold=threshold
-        )
+        parameters: dict[str, Any] = {**loss.parameters()}
+        self._sums = generalised_linear.LossSums(self._rows, self._outcomes, kind=loss.kind, **parameters)
         threads = resolve_n_threads(n_threads)
         self._n_threads = max(1, min(threads, self._rows.size // _DOUBLES_PER_THREAD, _PARTS))
         n_parts = max(1, min(_PARTS, self.n_rows // _ROWS_PER_PART))

@@ -1,7 +1,8 @@
 """Generalised linear losses l(x'theta, y), with the bounds on their derivatives that privacy and solvers need.
 
 All are convex and twice continuously differentiable in z = x'theta: squared, logistic, the hinge and Huber losses with
-their kinks in the first derivative replaced by bends, and losses given by functions.
+their kinks in the first derivative replaced by bends, the logistic loss bent so that its slope is capped, and losses
+given by functions.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ LossFunction = Callable[[FloatArray, FloatArray], ArrayLike]
 # Least width of a bend, as a part of the margin or of the threshold. A loss that is narrower differs from a kink by
 # nothing that a table shows, but Newton's steps miss its bends: how long a fit takes would then tell of the rows.
 _LEAST_WIDTH = 2.0**-7
+# The part of a capped slope that a bend takes. Wider, it moves the fit; narrower, its curvature takes more of epsilon.
+_BENT = 0.25
 
 
 class GeneralisedLinearLoss(ABC):
@@ -67,6 +70,17 @@ class GeneralisedLinearLoss(ABC):
     def parameters(self) -> dict[str, float]:
         """Return what the kernel has to know besides the kind."""
         return {}
+
+    def probability(self, margin: ArrayLike) -> FloatArray:
+        """Return the probability of the outcome 1 at which a prediction of that margin has the least expected loss.
+
+        Of classification alone. With a(u) the size of the slope at a margin u, p l(u) + (1 - p) l(-u) is stationary
+        where p a(u) = (1 - p) a(-u): p is a(-u)/(a(u) + a(-u)), which grows with u as a falls.
+        """
+        if not self.is_classification:
+            raise TypeError(f"{type(self).__name__} is a loss of regression: it knows of no probability")
+        right, wrong = (np.abs(self.derivative(u, 1.0)) for u in (margin, np.negative(margin)))
+        return np.asarray(wrong / (right + wrong))
 
 
 @dataclass(frozen=True)
@@ -138,6 +152,100 @@ class LogisticLoss(GeneralisedLinearLoss):
     def second_derivative_bound(self) -> float:
         """Upper bound on the second derivative."""
         return 0.25
+
+
+@dataclass(frozen=True)
+class CappedLogisticLoss(GeneralisedLinearLoss):
+    """The logistic loss, bent into a line where its slope nears a cap: twice continuously differentiable.
+
+    Of the margin u = yz, the logistic loss has the slope -p(u), p(u) = 1/(1 + exp(u)), and the second derivative
+    p (1 - p). At the margin s where p(s) is three quarters of the cap the bend begins: below s the second derivative
+    falls in a line, from p(s) (1 - p(s)) to 0 at s - D, where the slope reaches the cap, to stay there. So
+    D = 2 (cap - p(s))/(p(s) (1 - p(s))): two thirds, or more. The slope's size never grows with u, so the loss is
+    convex. As p is at most p(s) from s on and p (1 - p) grows up to 1/2, the second derivative is at most
+    p(s) (1 - p(s)) if p(s) <= 1/2, and 1/4 otherwise.
+
+    A person far on the wrong side counts for no more than one near the boundary, so less noise hides anybody: about
+    as much less as the cap is below 1. `probability` takes the cap into account, but rows near the boundary are all
+    alike to the loss: where both labels have the slope at its cap, which for a cap below 1/2 is around a margin of 0,
+    it is 1/2.
+
+    Parameters
+    ----------
+    cap : float, default 0.25
+        Largest slope, at least 2**-20 and below 1, which is the logistic loss's.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import CappedLogisticLoss
+    >>> CappedLogisticLoss(0.25).derivative([-5.0, 0.0, 3.0], 1.0).round(4)
+    array([-0.25  , -0.25  , -0.0474])
+    """
+
+    cap: float = 0.25
+
+    kind: ClassVar[str] = "capped_logistic"
+    is_classification: ClassVar[bool] = True
+    slope_sign: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        cap = check.positive("cap", self.cap)
+        if not 2.0**-20 <= cap < 1.0:
+            raise ValueError(f"cap must be at least 2**-20 and below 1, the slope of LogisticLoss(), got {cap!r}")
+        object.__setattr__(self, "cap", cap)
+
+    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Loss of each prediction."""
+        margin, below, rest = self._bend(z, y)
+        left, length, start = self._left, self._length, self._start
+        bent = self.cap * below - left * length / 3.0 * (1.0 - rest**3)
+        return np.asarray(np.logaddexp(0.0, -np.maximum(margin, start)) + bent)
+
+    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """First derivative in z."""
+        margin, below, rest = self._bend(z, y)
+        return np.asarray(-np.asarray(y) * np.where(below > 0.0, self.cap - self._left * rest**2, _sigmoid(-margin)))
+
+    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Second derivative in z."""
+        margin, _, rest = self._bend(z, y)
+        outer = np.maximum(margin, self._start)
+        return np.asarray(_sigmoid(outer) * _sigmoid(-outer) * rest)
+
+    def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
+        """Upper bound on the size of the first derivative: that at the margin -reach."""
+        return min(self.cap, float(-self.derivative(-reach, 1.0)) * ROUND_UP_ONE)
+
+    def second_derivative_bound(self) -> float:
+        """Upper bound on the second derivative."""
+        return 0.25 if self._start <= 0.0 else float(self.second_derivative(self._start, 1.0)) * ROUND_UP_ONE
+
+    def parameters(self) -> dict[str, float]:
+        """Return what the kernel has to know besides the kind."""
+        return {"threshold": self.cap, "start": self._start}
+
+    @property
+    def _start(self) -> float:
+        """Margin where the bend begins, as a double: the loss is exactly the one that has it."""
+        slope = (1.0 - _BENT) * self.cap
+        return math.log1p(-slope) - math.log(slope)
+
+    @property
+    def _left(self) -> float:
+        """How far the slope is below the cap where the bend begins."""
+        return self.cap - float(_sigmoid(np.asarray(-self._start)))
+
+    @property
+    def _length(self) -> float:
+        """D."""
+        slope = self.cap - self._left
+        return 2.0 * self._left / (slope * (1.0 - slope))
+
+    def _bend(self, z: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Margins, how far they are below the start of the bend, and which part of the bend is left below them."""
+        margin = np.asarray(np.multiply(y, z), dtype=np.float64)
+        below = np.maximum(self._start - margin, 0.0)
+        return margin, below, np.maximum(1.0 - below / self._length, 0.0)
 
 
 @dataclass(frozen=True)
