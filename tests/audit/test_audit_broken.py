@@ -51,8 +51,8 @@ def test_a_delta_that_is_ignored(monkeypatch):
 def test_half_of_the_sensitivity(monkeypatch):
     calibrate = minimisers.objective_noise
 
-    def halved(privacy, *, gradient, **options):
-        return calibrate(privacy, gradient=0.5 * gradient, **options)
+    def halved(privacy, *, changes, **options):
+        return calibrate(privacy, changes={what: 0.5 * length for what, length in changes.items()}, **options)
 
     monkeypatch.setattr(minimisers, "objective_noise", halved)
     for law in ("Gaussian", "L2-Laplace"):

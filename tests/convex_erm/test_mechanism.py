@@ -88,7 +88,7 @@ def test_any_proximable_penalty():
     for adjacency in ADJACENCIES:
         release = objective_perturbation(
             X, y, loss=LogisticLoss(), privacy=Privacy(4.0, 1e-6, adjacency), bound_x=1.0, penalty=GroupLasso(),
-            source=noise.SeededSource(0),
+            ridge=10.0, source=noise.SeededSource(0),
         )  # fmt: skip
         # Where the number of rows is private, the bound on proximal errors leaves room for all there could be.
         least = 1.0 if adjacency == "replace_one" else -40.0 * release.scales["coef"]

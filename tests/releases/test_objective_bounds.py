@@ -100,7 +100,11 @@ def test_other_losses_and_more_people_are_bounded_as_before():
     for loss in LOSSES[1:]:
         replaced = ObjectiveBounds(loss, 3, 1.0, 1.0, L2Ball(1.0), None, 9)
         assert replaced.gradient_change == 2.0 * replaced.gradient
-        assert replaced.geometry == "plane"
+        pair = "two segments" if loss.slope_sign else "two lines"
+        assert replaced.gradient_changes == {pair: 2.0 * replaced.gradient, "plane": 2.0 * replaced.gradient}
+        one_more = ObjectiveBounds(loss, 3, 1.0, 1.0, L2Ball(1.0))
+        assert one_more.gradient_changes == {"segment" if loss.slope_sign else "line": one_more.gradient}
     one_more = ObjectiveBounds(SquaredLoss(), 3, 1.0, 1.0, L2Ball(1.0))
-    assert (one_more.gradient_change, one_more.geometry) == (one_more.gradient, "line")
-    assert squared_bounds(1).geometry == "line"
+    assert one_more.gradient_changes == {"line": one_more.gradient}
+    single = squared_bounds(1)
+    assert single.gradient_changes == {"two lines": 2.0 * single.gradient, "line": single.gradient_change}

@@ -223,11 +223,10 @@ def donor_objective_noise(
         deviation = coordinate_deviation(law_for(privacy), projection, periods)
         weights = objective_noise(
             Privacy(share * epsilon * ROUND_DOWN, 0.5 * delta, privacy.adjacency),
-            gradient=gradient,
+            # Replacing the only donor moves the gradient of the only weight.
+            changes={"plane" if n > 1 else "line": check.positive("gradient", gradient)},
             curvature=curvature,
             strong_convexity=ridge,
-            # Replacing the only donor moves the gradient of the only weight.
-            geometry="plane" if n > 1 else "line",
             dim=n,
             cost=lambda scale, convexity: error(scale, convexity, deviation),
             # The finishing noise grows faster with the number of donors than the noise that it is added to.

@@ -8,13 +8,40 @@ most 1 + c/m, bounds the ratio of the outputs' densities. So with
 
     epsilon = epsilon_noise + log(1 + c/m)
 
-the noise b has to hide a shift of at most L at epsilon_noise. But the shift depends on b, so a Gaussian b does not have
-the Gaussian mechanism's delta. Where h keeps to one line, the worst shift is always towards b, and the loss is
-u |N(0, 1)| + u**2/2 with u = L/scale; where it keeps to one plane, |N(0, 1)| becomes a Rayleigh variable. With
-z = epsilon_noise/u - u/2 (if that is at least 0) the exact deltas are
+the noise b has to hide a shift of at most L at epsilon_noise, e for short. (c is one record's under replace-one too: a
+difference of two matrices of rank one, both at least 0, has one negative eigenvalue at most, no larger than theirs.)
+But the shift depends on b, so a Gaussian b, of deviation 1 for now, does not have the Gaussian mechanism's delta,
 
-    line   2 (Phi(-z) - exp(epsilon_noise) Phi(-z - u)): twice that of the Gaussian mechanism;
-    plane  sqrt(2 pi) u exp(epsilon_noise) Phi(-z - u) = u exp(-z**2/2) M(z + u), M the Mills ratio.
+    G(L) = Phi(-z) - exp(e) Phi(-z - L),  z = e/L - L/2.
+
+Where b meets the shift h the loss is b'h + ||h||**2/2: delta is at most E g(loss), the loss being the largest over all
+h that may be, with ``g(w) = max(0, 1 - exp(e - w))``. The loss is convex in h, so that an end or a vertex of where h
+keeps to is worst, and g(0) = 0. What is known of h then tells how much noise it takes (`Geometry`):
+
+*A segment*, from 0 to an end of length L: a record whose slope has one sign comes or goes. That end is worst whatever b
+is, and delta is G(L).
+
+*A line*, L to either side: the loss is at most ``L |N(0, 1)| + L**2/2``, and delta 2 G(L) where z >= 0.
+
+*A plane*, L to all sides: |N(0, 1)| becomes a Rayleigh variable, and where z >= 0 delta is ``sqrt(2 pi) L exp(e) Phi(-z
+- L) = L exp(-z**2/2) M(z + L)``, M the Mills ratio.
+
+*Two segments*, h = v1 + v2, each on a segment from 0 of length at most L/2: a record whose slope has one sign replaces
+another. The vertices' losses are P = b'v1 + ||v1||**2/2, Q likewise, and P + Q + k with k = v1'v2. Let the angle
+between v1 and v2 vary: (P, Q) is normal with covariance k, and else as it was, so that by Price's theorem
+
+    dE f/dk = E (df/dk + d2f/dP dQ),  f = g(max(P, Q, P + Q + k)).
+
+Where P, Q > -k the last is largest, and this is g' + g'' at it: a unit mass at w = e, as g'' = -g' above. Elsewhere f
+depends on P or on Q alone, so that this is 0 but for the edge P = Q < -k, where it is -g'(P): 0 too if -k <= e. (df/dQ
+does not jump at P = -k: it is g'(Q) on either side.) So delta grows with k if ``||v1|| ||v2|| <= e``, until v1 and v2
+point the same way, as on one segment: **at most G(L) if (L/2)**2 <= e**. Without that condition it is a plane's.
+
+*Two lines*, h = v1 + v2, each on a line and of length at most L/2: any record replaces another. The vertices, +-(v1 +
+v2) and +-(v1 - v2), have lengths s and t with s**2 + t**2 <= L**2, and delta is at most 2 G(s) + 2 G(t). Let v = u**2:
+G(u) has the derivative phi(z)/(2u) in v, which rises at first and then falls, so that v times it less G(u) starts at 0,
+and once it is below stays so. Hence if ``G(L) <= L phi(z)/2``, G(u)/u**2 rises up to L and G(s) + G(t) <= G(L): **at
+most 2 G(L)**. Without that condition it is a plane's.
 
 L2-Laplace noise b of scale L/epsilon_noise is pure, and hides any shift.
 
@@ -27,16 +54,16 @@ References
 ----------
 Chaudhuri, Monteleoni and Sarwate (2011), "Differentially private empirical risk minimization", JMLR 12, Algorithm 2.
 Kifer, Smith and Thakurta (2012), "Private convex empirical risk minimization", COLT, Algorithm 1; the loss as a folded
-variable is that of Redberg, Koskela and Wang (2023), "Improving the privacy and practicality of objective
-perturbation", NeurIPS.
+variable, for the line, is that of Redberg, Koskela and Wang (2023), "Improving the privacy and practicality of
+objective perturbation for differentially private linear learners", NeurIPS, Theorem 3.1.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from dpfast import _arguments as check
 from dpfast.privacy._search import first_that_holds, largest_within, least_at
@@ -46,7 +73,10 @@ from dpfast.privacy.laplace import l2_laplace_scale
 from dpfast.privacy.law import Law, coordinate_deviation, law_for
 from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP
 
-Geometry = Literal["line", "plane"]
+#: What the change of the gradient keeps to, whatever the parameters and the noise: the head of this module tells.
+Geometry = Literal["segment", "line", "two segments", "two lines", "plane"]
+#: What is proved of a change of the gradient: what it keeps to, and its largest L2 norm there. All of it holds.
+Changes = Mapping[Geometry, float]
 
 
 @dataclass(frozen=True)
@@ -87,8 +117,10 @@ class ObjectiveNoise:
 def objective_delta(scale: float, epsilon: float, gradient: float = 1.0, *, geometry: Geometry) -> float:
     """Delta that Gaussian noise in an objective provides at what is left of epsilon for it, curvature aside.
 
-    `gradient` is L, `geometry` what the change of gradient keeps to, whatever the parameters: a "line" or a "plane".
-    Exact for the worst change of gradient, rounded up by less than 1e-11 relative.
+    `gradient` is L, the largest L2 norm of a change of gradient, `geometry` what that keeps to, whatever the
+    parameters: a "segment" (one record, the loss's slope of one sign), a "line" (one record), "two segments" or "two
+    lines" (one record for another, L the sum of both's), or a "plane". Exact for the worst such change, but for two
+    lines, and where noise is hardly any for two segments; rounded up by less than 1e-11 relative.
 
     Examples
     --------
@@ -98,7 +130,7 @@ def objective_delta(scale: float, epsilon: float, gradient: float = 1.0, *, geom
     """
     scale, gradient = check.positive("scale", scale), check.positive("gradient", gradient)
     epsilon = check.nonnegative("epsilon", epsilon)
-    check.choice("geometry", geometry, ("line", "plane"))
+    check.choice("geometry", geometry, get_args(Geometry))
     return _delta_up(gradient / scale, epsilon, geometry)
 
 
@@ -112,11 +144,11 @@ def objective_scale(epsilon: float, delta: float, gradient: float = 1.0, *, geom
     (9.07, 8.35)
     """
     epsilon, gradient = check.positive_or_inf("epsilon", epsilon), check.positive("gradient", gradient)
-    check.choice("geometry", geometry, ("line", "plane"))
+    check.choice("geometry", geometry, get_args(Geometry))
     if epsilon == math.inf:
         return 0.0
     delta = check.delta_value(delta)
-    # Both deltas are at most exp(-z**2/2): at the u with z = sqrt(2 log(1/delta)) they are below the target.
+    # The plane's, the largest, is at most exp(-z**2/2): with z = sqrt(2 log(1/delta)) all are below the target.
     t = math.sqrt(-2.0 * math.log(delta))
     guess = 2.0 * epsilon / (t + math.sqrt(t * t + 2.0 * epsilon))
     ratio = largest_within(
@@ -131,10 +163,9 @@ def objective_scale(epsilon: float, delta: float, gradient: float = 1.0, *, geom
 def objective_noise(
     privacy: Privacy,
     *,
-    gradient: float,
+    changes: Changes,
     curvature: float,
     strong_convexity: float,
-    geometry: Geometry,
     dim: int,
     radius: float = 1.0,
     cost: Callable[[float, float], float] | None = None,
@@ -151,15 +182,14 @@ def objective_noise(
     ----------
     privacy : Privacy
         The guarantee of the released minimiser. Gaussian noise where its delta is above 0, else L2-Laplace noise.
-    gradient : float
-        L: most that one person can change the gradient of the loss, in the L2 norm, anywhere on the constraint set.
+    changes : mapping of str to float
+        What is proved of how one person changes the gradient of the loss, anywhere on the constraint set: what the
+        change keeps to, as for `objective_delta`, and its largest L2 norm. The least noise that any allows is taken.
     curvature : float
         c: largest eigenvalue, in absolute value, of a change of the loss's Hessian there; the change must have at most
         one negative eigenvalue.
     strong_convexity : float
         Least m wanted, at least 0.
-    geometry : {"line", "plane"}
-        What the change of gradient keeps to.
     dim : int
         Number of parameters.
     radius : float, default 1.0
@@ -187,12 +217,12 @@ def objective_noise(
     >>> from dpfast import Privacy
     >>> from dpfast.privacy import objective_noise
     >>> noise = objective_noise(
-    ...     Privacy(1.0, 1e-6), gradient=1.0, curvature=0.25, strong_convexity=0.1, geometry="line", dim=5
+    ...     Privacy(1.0, 1e-6), changes={"line": 1.0}, curvature=0.25, strong_convexity=0.1, dim=5
     ... )
     >>> noise.noise_epsilon + noise.curvature_epsilon + noise.finishing_epsilon <= 1.0
     True
     """
-    gradient, curvature = check.positive("gradient", gradient), check.positive("curvature", curvature)
+    curvature, longest = check.positive("curvature", curvature), _longest(changes)
     least = check.nonnegative("strong_convexity", strong_convexity)
     dim, radius = check.positive_integer("dim", dim), check.positive("radius", radius)
     share = check.share("finishing_share", finishing_share)
@@ -211,7 +241,9 @@ def objective_noise(
         left = noise_epsilon(convexity)
         if left <= 0.0:
             return math.inf
-        return objective_scale(left, delta, gradient, geometry=geometry) if delta > 0.0 else gradient / left
+        if delta == 0.0:
+            return longest / left
+        return min(objective_scale(left, delta, length, geometry=geometry) for geometry, length in changes.items())
 
     def excess(deviation: float, convexity: float) -> float:
         return math.sqrt(dim) * radius * deviation + 0.5 * (convexity - least) * radius**2
@@ -224,7 +256,7 @@ def objective_noise(
     return ObjectiveNoise(
         privacy,
         law,
-        scale=noise_scale(convexity) if delta > 0.0 else l2_laplace_scale(left, gradient),
+        scale=noise_scale(convexity) if delta > 0.0 else l2_laplace_scale(left, longest),
         strong_convexity=convexity,
         noise_epsilon=left,
         curvature_epsilon=math.log1p(curvature / convexity) * ROUND_UP,
@@ -232,16 +264,23 @@ def objective_noise(
     )
 
 
-def meets_its_claim(noise: ObjectiveNoise, *, gradient: float, geometry: Geometry) -> bool:
-    """Whether noise gives what it claims, where one person changes the gradient by `gradient` at most.
+def meets_its_claim(noise: ObjectiveNoise, changes: Changes) -> bool:
+    """Whether noise gives what it claims, where this is proved of how one person changes the gradient.
 
     Printed noise is less than what curvature and finishing noise leave of epsilon would allow: that is what counts.
     """
     left = noise.privacy.target[0] - noise.curvature_epsilon - noise.finishing_epsilon
     if noise.mechanism == "L2-Laplace":
-        return gradient <= noise.scale * left
-    exact = objective_delta(noise.scale, max(left, 0.0), gradient, geometry=geometry)
+        return _longest(changes) <= noise.scale * left
+    exact = min(
+        objective_delta(noise.scale, max(left, 0.0), length, geometry=geometry) for geometry, length in changes.items()
+    )
     return exact <= noise.privacy.target[1] * math.exp(-0.5 * noise.finishing_epsilon)
+
+
+def _longest(changes: Changes) -> float:
+    """Largest L2 norm of a change of the gradient: the least that is proved."""
+    return min(check.positive(f"changes[{geometry!r}]", length) for geometry, length in changes.items())
 
 
 def _best_convexity(
@@ -262,8 +301,11 @@ def _best_convexity(
 
 def _delta_up(ratio: float, epsilon: float, geometry: Geometry) -> float:
     """Delta at u = gradient/scale, rounded up."""
-    delta = _delta_on_a_line(ratio, epsilon) if geometry == "line" else _delta_on_a_plane(ratio, epsilon)
-    return min(1.0, math.nextafter(delta, 1.0))
+    return min(1.0, math.nextafter(_PROFILES[geometry](ratio, epsilon), 1.0))
+
+
+def _delta_on_a_segment(u: float, epsilon: float) -> float:
+    return gaussian_delta(1.0, epsilon, u)
 
 
 def _delta_on_a_line(u: float, epsilon: float) -> float:
@@ -289,3 +331,28 @@ def _delta_on_a_plane(u: float, epsilon: float) -> float:
         return (-math.expm1(shifted) + math.exp(shifted) * u * mills) * ROUND_UP
     # z has an error of a few 2**-53 (z + u), which moves delta by z times that.
     return u * math.exp(-0.5 * z * z) * mills * (1.0 + (32.0 + 4.0 * z * (z + u)) * 2.0**-52)
+
+
+def _delta_on_two_segments(u: float, epsilon: float) -> float:
+    if 0.25 * u * u * ROUND_UP <= epsilon:
+        return gaussian_delta(1.0, epsilon, u)
+    return _delta_on_a_plane(u, epsilon)
+
+
+def _delta_on_two_lines(u: float, epsilon: float) -> float:
+    delta, plane = gaussian_delta(1.0, epsilon, u), _delta_on_a_plane(u, epsilon)
+    # Rounding z moves the density by less than z times a few 2**-53 (z + u); where z is large so is the room.
+    z = epsilon / u - 0.5 * u
+    density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    if delta * ROUND_UP <= 0.5 * u * density * ROUND_DOWN:
+        return min(2.0 * delta, plane)
+    return plane
+
+
+_PROFILES: dict[Geometry, Callable[[float, float], float]] = {
+    "segment": _delta_on_a_segment,
+    "line": _delta_on_a_line,
+    "two segments": _delta_on_two_segments,
+    "two lines": _delta_on_two_lines,
+    "plane": _delta_on_a_plane,
+}

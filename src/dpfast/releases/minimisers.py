@@ -85,7 +85,7 @@ class ObjectivePerturbation:
         # A penalty with strong convexity of its own is a choice too.
         chosen_freely = ridge == "auto" and bounds.penalty_ridge == 0.0
         least = max(asked + bounds.penalty_ridge, bounds.least_convexity)
-        change, geometry = bounds.gradient_change, bounds.geometry
+        changes = bounds.gradient_changes
         if calibration == "paper":
             scales = printed("convex_erm", "printed_objective_perturbation")(
                 privacy, gradient=bounds.gradient, curvature=bounds.curvature, strong_convexity=least
@@ -97,14 +97,13 @@ class ObjectivePerturbation:
             }
             scales = objective_noise(
                 privacy,
-                gradient=change,
+                changes=changes,
                 curvature=bounds.curvature,
                 strong_convexity=least,
-                geometry=geometry,
                 dim=bounds.n_features,
                 **(free if chosen_freely else {"radius": bounds.usual_radius}),
             )
-        proved = calibration == "sound" or meets_its_claim(scales, gradient=change, geometry=geometry)
+        proved = calibration == "sound" or meets_its_claim(scales, changes)
         own = cls(bounds, scales, 0.0, calibration, proved)
         tolerance = max(smallest_smooth_tolerance(bounds.constants(), **own._problem()), _LEAST_TOLERANCE * own._size())
         return replace(own, tolerance=tolerance * ROUND_UP)

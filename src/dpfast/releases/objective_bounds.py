@@ -1,10 +1,11 @@
 """What is public of a table and of the objective that is minimised over it: bounds, and what one person moves.
 
 *Add/remove.* A record adds l'(x'theta, y) x to the gradient, along one line whatever theta, and l'' x x' to the
-Hessian: at most zeta = max ||x|| |l'| and c = max ||x||^2 l''.
+Hessian: at most zeta = max ||x|| |l'| and c = max ||x||^2 l''. Where the slope in the margin y x'theta has one sign,
+that is a segment of the line, which ends at 0.
 
-*Replace-one.* The gradient moves by a difference of two of these, in a plane, by 2 zeta at most; the Hessian by one
-that has at most one negative eigenvalue, of size c at most.
+*Replace-one.* The gradient moves by a difference of two of these, along two lines or two segments, zeta on each at
+most; the Hessian by a matrix that has at most one negative eigenvalue, of size c at most.
 
 *Replace-one, squared loss.* The gradient x (x'theta - y) reaches zeta = B (R + Y), R = B max ||theta||, |y| <= Y, but
 two of them do not point away from each other at that length. The move is at most
@@ -17,7 +18,8 @@ The quadratic part of f has an eigenvalue of at least 0 and one of at most 0 in 
 largest and its least value on a ball at its surface, where ||x|| = ||z|| = B. So p = x + z and q = x - z are
 orthogonal, of lengths 2B cos d and 2B sin d, and the move is (p q' + q p') theta/2 + Y q. That matrix has the L2 norm
 ||p|| ||q||/2, which bounds the move by B (R sin 2d + 2 Y sin d); it is this where theta is along p. The derivative in d
-is 0 where 2R cos 2d + 2Y cos d is.
+is 0 where 2R cos 2d + 2Y cos d is. The move is convex in theta: over a box or an L1 ball it is largest at a corner, and
+this bound is reached over any set with a parameter vector as long as the longest in its L2 ball.
 
 *Where the bounds are needed.* On the constraint set alone: the squared loss has them on bounded sets only. The others
 have a bounded slope everywhere. Without a constraint, the set is a ball so large (`ObjectiveBounds.reach`) that its end
@@ -34,7 +36,7 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast.privacy import Adjacency
-from dpfast.privacy.objective import Geometry
+from dpfast.privacy.objective import Changes
 from dpfast.privacy.rounding import ROUND_UP
 from dpfast.solvers import (
     Box,
@@ -134,9 +136,15 @@ class ObjectiveBounds:
         return 2.0 * self.row_bound * math.sqrt(1.0 - cosine**2) * (reach * cosine + outcome) * ROUND_UP
 
     @property
-    def geometry(self) -> Geometry:
-        """What the change of the gradient keeps to; in one dimension there is but one line."""
-        return "line" if self.n_rows is None or self.n_features == 1 else "plane"
+    def gradient_changes(self) -> Changes:
+        """What is proved of how one person moves the gradient; in one dimension there is but one line."""
+        one_sign = self.loss.slope_sign
+        if self.n_rows is None:
+            return {"segment" if one_sign else "line": self.gradient}
+        return {
+            "two segments" if one_sign else "two lines": 2.0 * self.gradient,
+            "line" if self.n_features == 1 else "plane": self.gradient_change,
+        }
 
     @property
     def curvature(self) -> float:
