@@ -244,17 +244,44 @@ def averaged(exact: Exact, setting: tuple, repeats: int, rng: np.random.Generato
 def _descended(exact: Exact, setting: tuple, repeats: int, rng: np.random.Generator) -> list[np.ndarray]:
     steps, size, length = setting
     x, y = exact.table.x, exact.table.y
-    (n, d), outcomes = x.shape, y.shape[1]
-    deviation = length * math.sqrt(steps) * gaussian_scale(EPSILON, DELTA)
-    norms = np.linalg.norm(x, axis=1)[:, None]
-    theta, total = np.zeros((d, repeats * outcomes)), np.zeros((d, repeats * outcomes))
     targets = np.tile(y, (1, repeats))
+    return clipped_descent(
+        x, lambda predicted: predicted - targets, (repeats, y.shape[1]), rng,
+        steps=steps, size=size / len(x), length=length, norms=np.linalg.norm(x, axis=1),
+        deviation=length * math.sqrt(steps) * gaussian_scale(EPSILON, DELTA),
+    )  # fmt: skip
+
+
+def clipped_descent(
+    x: np.ndarray,
+    slopes_of: Callable[[np.ndarray], np.ndarray],
+    shape: tuple[int, int],
+    rng: np.random.Generator,
+    *,
+    steps: int,
+    size: float,
+    length: float,
+    deviation: float,
+    norms: np.ndarray | float = 1.0,
+    kept: Callable[[], np.ndarray] | None = None,
+) -> list[np.ndarray]:
+    """Descend for all repeats at once: last iterates, and means of the second half, shape (repeats, d, outcomes).
+
+    `slopes_of` turns predictions, shape (n, repeats * outcomes), into slopes of the loss in them; a row's, times its
+    norm, are shortened to `length`. `kept` returns which rows count in a step, shape (n, repeats).
+    """
+    (n, d), (repeats, outcomes) = x.shape, shape
+    norms = np.reshape(norms, (-1, 1))
+    theta, total = np.zeros((2, d, repeats * outcomes), x.dtype)
     for step in range(steps):
-        residuals = targets - x @ theta
-        lengths = norms * np.sqrt(np.sum(residuals.reshape(n, repeats, outcomes) ** 2, axis=2))
-        factors = np.minimum(1.0, length / np.maximum(lengths, 1e-300))
-        residuals *= np.repeat(factors, outcomes, axis=1) if outcomes > 1 else factors
-        theta += size / n * (x.T @ residuals + deviation * rng.normal(size=theta.shape))
+        slopes = slopes_of(x @ theta)
+        each = slopes.reshape(n, repeats, outcomes)
+        lengths = norms * (np.sqrt(np.einsum("nro,nro->nr", each, each)) if outcomes > 1 else np.abs(slopes))
+        factors = np.minimum(1.0, length / np.maximum(lengths, 1e-30))
+        if kept is not None:
+            factors *= kept()
+        slopes *= np.repeat(factors, outcomes, axis=1) if outcomes > 1 else factors
+        theta += size * (deviation * rng.standard_normal(theta.shape, x.dtype) - x.T @ slopes)
         if 2 * step >= steps - 1:
             total += theta
     means = total / (steps - math.ceil((steps - 1) / 2))

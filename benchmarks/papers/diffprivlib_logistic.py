@@ -1,16 +1,15 @@
-"""Fit diffprivlib's LogisticRegression for convex_erm_comparison.py, in an interpreter that has it.
+"""Fit diffprivlib's LogisticRegression for benchmarks/classification.py, in an interpreter that has it.
 
 diffprivlib 0.6.6 imports with scikit-learn 1.6 and no newer one, so that it gets an environment of its own:
 
     python -m venv ENV && ENV/bin/pip install diffprivlib==0.6.6 scikit-learn==1.6.1
 
 ``ENV/bin/python diffprivlib_logistic.py FOLDER`` reads x.npy, y.npy and fits.json there, and writes coefficients,
-shape (number of fits, n_features), and seconds. It minds nothing of dpfast.
+shape (number of fits, 1 or n_classes, n_features). It minds nothing of dpfast.
 """
 
 import json
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -24,11 +23,10 @@ def main(folder):
     task = json.loads((folder / "fits.json").read_text())
     # Its own convergence warnings: it stops after max_iter steps whatever the noise.
     warnings.simplefilter("ignore")
-    coefficients, seconds = [], []
+    coefficients = []
     for fit in task["fits"]:
         rows = splits[fit["split"]]
         own_x, own_y = np.ascontiguousarray(x[rows]), y[rows]
-        start = time.perf_counter()
         model = LogisticRegression(
             epsilon=fit["epsilon"],
             data_norm=task["bound_x"],
@@ -36,10 +34,8 @@ def main(folder):
             fit_intercept=False,
             random_state=fit["split"],
         ).fit(own_x, own_y)
-        seconds.append(time.perf_counter() - start)
-        coefficients.append(model.coef_[0])
+        coefficients.append(model.coef_)
     np.save(folder / "coefficients.npy", coefficients)
-    np.save(folder / "seconds.npy", seconds)
 
 
 if __name__ == "__main__":
