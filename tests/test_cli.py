@@ -81,7 +81,7 @@ def test_usage_errors_exit_with_2(arguments, capsys):
 
 def test_demo_runs_and_draws(tmp_path):
     command = [sys.executable, "-m", "dpfast", "demo", "--output", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=True)
     plots = ["dpfast-demo.png", "dpfast-demo-synthetic-control.png"]
     games = ["FrozenLake 8x8", "CliffWalking", "Taxi"]
     for plot in [*plots, "dpfast-demo-policy-evaluation.png"] if find_spec("gymnasium") else plots:
