@@ -65,8 +65,8 @@ STEPS, SPEEDS, LENGTHS = (3, 8, 20, 50), (64.0, 16.0, 4.0, 1.0), (0.125, 0.25, 0
 SAMPLED = ((0.5, 20), (0.2, 30), (0.2, 100), (0.05, 100), (0.05, 400))
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 INVERSE_PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 10.0)
-# Small tables are learnt from several times a split. Settings are tried once a split, or on few splits of many rows;
-# the best of these then meet noise of their own, so that little of what they reach is luck.
+# Small tables are learnt from several times a split. Settings are tried once a split, or on few splits where rows times
+# outcomes are many; the best of these then meet noise of their own, so that little of what they reach is luck.
 DRAWS, MANY, TRIED, KEPT = 4, 5_000, 8, 5
 
 
@@ -342,7 +342,7 @@ def best(rival: Any, task: Task, epsilon: float, quick: bool) -> dict[str, Any]:
         return sorted(found, reverse=True)
 
     runs, settings = len(task.splits), list(rival.settings(task, quick))
-    tried = min(task.n_splits, TRIED) if len(task.x) > MANY else task.n_splits
+    tried = min(task.n_splits, TRIED) if len(task.x) * task.n_outcomes > MANY else task.n_splits
     if tried < runs and len(settings) > KEPT:
         settings = list(dict.fromkeys(one[2] for one in ranked(settings, tried)))[:KEPT]
     _, _, _, setting, accuracies = ranked(settings, runs)[0]
