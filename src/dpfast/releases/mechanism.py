@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.privacy.law import Law
+
+_Stage = TypeVar("_Stage")
+_Told = TypeVar("_Told")
 
 
 class Mechanism(Protocol):
@@ -57,3 +60,14 @@ def draw_columns(law: Law, scale: float, centers: FloatArray, source: noise.BitS
     if law == "L2-Laplace":
         return np.column_stack([draw(law, scale, np.ascontiguousarray(column), source) for column in centers.T])
     return draw(law, scale, centers, source)
+
+
+def answered(stages: Generator[_Stage, Release, _Told], answer: Callable[[_Stage], Release]) -> _Told:
+    """Answer every stage of several releases, each fitted to those before, and return what they tell."""
+    stage = next(stages)
+    while True:
+        try:
+            stage = stages.send(answer(stage))
+        except StopIteration as last:
+            told: _Told = last.value
+            return told

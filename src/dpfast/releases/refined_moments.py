@@ -41,6 +41,7 @@ from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Privacy, Unit, gaussian_mu, parts_of
+from dpfast.releases.mechanism import answered
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers import refining
@@ -197,13 +198,13 @@ class RefinedMoments:
             releases.append(stage.mechanism.release(stage.statistic(people), source, f"{name}: {stage.name}"))
             return releases[-1]
 
-        _answered(self.stages(public), answer)
+        answered(self.stages(public), answer)
         return tuple(releases)
 
     def solve(self, releases: Iterable[Release], public: Public) -> Refined:
         """Return what was released tells."""
         left = iter(releases)
-        return _answered(self.stages(public), lambda _: next(left))
+        return answered(self.stages(public), lambda _: next(left))
 
     def stages(self, public: Public) -> Stages:
         """Ask for one release after the other, and return what they tell."""
@@ -488,17 +489,6 @@ class _Parts(NamedTuple):
 
 
 Stages = Generator[Stage, Release, Refined]
-
-
-def _answered(stages: Stages, answer: Callable[[Stage], Release]) -> Refined:
-    """Answer every stage with its release."""
-    stage = next(stages)
-    while True:
-        try:
-            stage = stages.send(answer(stage))
-        except StopIteration as last:
-            refined: Refined = last.value
-            return refined
 
 
 def _bins_below(*largest: float) -> HalfOctaves:

@@ -1,0 +1,165 @@
+"""Noisy gradient descent: many noisy sums of slopes times rows, which share one joint budget.
+
+Every step releases the sum over people of x r', r minus the derivative of their loss in theta'x at the coefficients so
+far, each person's matrix held to a clip in the Frobenius norm by an integer test (statistics/residuals.py): whatever
+theta is, one person moves it by at most `residual_bound`, twice that where a row is replaced. theta is a function of
+the releases before and of public numbers, fixed before the data are read again; so the releases compose adaptively, by
+mu squared (`dpfast.privacy.parts_of`). All outcomes of a row are in one matrix, so classes need no shares of their own.
+
+Where the number of people is private, a noisy count comes first, for a small share: it says how many steps to take.
+
+As in `refined_moments`, what is computed between releases is written once, as a generator of stages that a fit answers
+with the data, and the solution with what was released.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from dpfast import io
+from dpfast._arrays import FloatArray
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.ledger import Release
+from dpfast.noise import BitSource
+from dpfast.privacy import Privacy, gaussian_mu, parts_of
+from dpfast.releases.mechanism import answered
+from dpfast.releases.noisy_sum import NoisySum
+from dpfast.solvers import descent
+from dpfast.solvers.descent import Descent, Link, Position
+from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sums
+from dpfast.statistics.rows import RowMap
+
+#: Share of mu^2 of the count of people, where it is private.
+_COUNT = 0.02
+
+
+class Stage(NamedTuple):
+    """One release: its name, its noise, and what is summed for it."""
+
+    name: str
+    mechanism: NoisySum
+    statistic: Callable[[io.Table, int | None], FixedPoint]
+
+
+class Descended(NamedTuple):
+    """What the releases tell."""
+
+    #: Coefficients (D, l) of rows as they were summed, the constant's last.
+    theta: FloatArray
+    #: Number of people, public or released.
+    people: float
+
+
+@dataclass(frozen=True)
+class NoisyDescent:
+    """The mechanism, calibrated for public numbers: schedule and noise of every step."""
+
+    privacy: Privacy
+    link: Link
+    row_map: RowMap
+    #: Columns of X, and outcomes.
+    sizes: tuple[int, int]
+    #: Whether rows are followed by a 1.
+    constant: bool = False
+    #: None where it is private.
+    n_rows: int | None = None
+
+    guaranteed: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.privacy.delta == 0.0:
+            raise ValueError("descent needs delta > 0: with delta = 0 its steps share epsilon, and are mostly noise")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the coefficients."""
+        return self.sizes[0] + self.constant, self.sizes[1]
+
+    @property
+    def row_bound(self) -> float:
+        """Length of the longest row as it is summed."""
+        return math.hypot(self.row_map.largest_norm(self.sizes[0]), float(self.constant))
+
+    @cached_property
+    def whole(self) -> NoisySum:
+        """Noise of a single sum that had the whole budget."""
+        return NoisySum.calibrate(self.privacy, self._bound, self.shape)
+
+    @property
+    def mu(self) -> float:
+        """What all releases together are: Gaussian, with this mu."""
+        return gaussian_mu(*self.privacy.finite_target)
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Standard deviation of the noise in an entry of a sum that had the whole budget."""
+        return self.whole.scales
+
+    def schedule(self, people: float) -> Descent:
+        """Return the steps for about so many people."""
+        return descent.schedule(self.link, self.shape, self.row_bound, people, self.whole.deviation)
+
+    def agreement(self, people: float) -> float:
+        """Return the correlation to expect of margins with those sought."""
+        return descent.agreement(self.link, self.shape, self.row_bound, people, self.whole.deviation)
+
+    def release(self, people: io.Table, n_threads: int | None, source: BitSource, name: str) -> tuple[Release, ...]:
+        """Draw the noise of every stage; seeded noise is that of its name."""
+        releases: list[Release] = []
+
+        def answer(stage: Stage) -> Release:
+            statistic = stage.statistic(people, n_threads)
+            releases.append(stage.mechanism.release(statistic, source, f"{name}: {stage.name}"))
+            return releases[-1]
+
+        answered(self.stages(), answer)
+        return tuple(releases)
+
+    def solve(self, releases: Iterable[Release]) -> Descended:
+        """Return what was released tells."""
+        left = iter(releases)
+        return answered(self.stages(), lambda _: next(left))
+
+    def stages(self) -> Generator[Stage, Release, Descended]:
+        """Ask for one release after the other, and return what they tell."""
+        left, people = self.privacy, self.n_rows
+        if self.n_rows is None:
+            part, left = parts_of(self.privacy, [_COUNT, 1.0 - _COUNT])
+            counted = yield Stage("number of people", NoisySum.of_counts(part, 1, 1), _count)
+            people = counted.values["sum"][0, 0]
+        assert people is not None
+        steps = self.schedule(float(people))
+        position = Position.start(self.shape)
+        for number, part in enumerate(parts_of(left, [1.0] * steps.n_steps)):
+            mechanism = NoisySum.calibrate(part, self._bound, self.shape)
+            statistic = partial(_slopes, step=self._step(position.theta), clip=self._clip)
+            released = yield Stage(f"slopes, step {number + 1}", mechanism, statistic)
+            position = descent.stepped(position, steps, number, released.values["sum"])
+        return Descended(descent.averaged(position, steps), float(people))
+
+    @property
+    def _clip(self) -> float:
+        return descent.clip(self.link, self.sizes[1], self.row_bound)
+
+    @property
+    def _bound(self) -> float:
+        return residual_bound(self._clip, self._step(np.zeros(self.shape)))
+
+    def _step(self, theta: FloatArray) -> ResidualStep:
+        low = -1.0 if self.link == "logistic" else 0.0
+        outcomes = RowMap(np.full(1, low), np.ones(1))
+        return ResidualStep(theta, self.row_map, outcomes, constant=self.constant, link=self.link)
+
+
+def _count(people: io.Table, n_threads: int | None) -> FixedPoint:
+    return FixedPoint.from_integers(np.full((1, 1), len(people.whole()[0]), np.int64), 0)
+
+
+def _slopes(people: io.Table, n_threads: int | None, step: ResidualStep, clip: float) -> FixedPoint:
+    return residual_sums(people, step, clip, n_threads=n_threads).products

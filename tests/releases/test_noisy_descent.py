@@ -1,0 +1,144 @@
+"""Noisy descent: every step is calibrated for what one person moves it by, whatever was released before."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpfast import Privacy, io, noise
+from dpfast.privacy import compose_mu, gaussian_mu
+from dpfast.releases.noisy_descent import NoisyDescent
+from dpfast.statistics.rows import RowMap
+
+N = 300
+BOUND = 2.0
+
+
+def table(link, n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    x = 0.8 * rng.normal(size=(n, 3))
+    if link == "logistic":
+        return x, np.where(x @ [[1.0], [0.0], [-2.0]] > 0.0, 1.0, -1.0)
+    return x, np.eye(3)[np.argmax(x @ rng.normal(size=(3, 3)), axis=1)]
+
+
+def mechanism_of(link, adjacency="replace_one", *, n=N, epsilon=1.0, constant=False):
+    rows = n if adjacency == "replace_one" else None
+    row_map = RowMap(bound=BOUND, scale=np.full(3, 2.0))
+    sizes = 3, 1 if link == "logistic" else 3
+    return NoisyDescent(Privacy(epsilon, 1e-5, adjacency), link, row_map, sizes, constant, rows)
+
+
+def asked(mechanism, people, seed):
+    """Every stage of a fit, as the noise of a seed leads to it."""
+    source = noise.resolve_source(seed)
+    stages = mechanism.stages()
+    stage = next(stages)
+    while True:
+        yield stage
+        try:
+            stage = stages.send(stage.mechanism.release(stage.statistic(people, 1), source, stage.name))
+        except StopIteration:
+            return
+
+
+def people_of(rows, outcomes):
+    return io.open_table(rows, outcomes)
+
+
+ROWS = [[2.0, 0.0, 0.0], [1e6, -1e6, 1e6], [1e-3, 0.0, 0.0], [0.3, -0.2, 0.4], [0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize(("link", "constant"), [("logistic", False), ("softmax", True)])
+def test_no_neighbour_moves_any_step_beyond_its_part(link, constant, adjacency):
+    mechanism = mechanism_of(link, adjacency, constant=constant, epsilon=4.0)
+    x, y = table(link)
+    # Where the first person is far out, and of the other class than it seems.
+    x[0], y[0] = [1e6, -1e6, 1e6], [-1.0] if link == "logistic" else [0.0, 0.0, 1.0]
+    ends = [[1.0], [-1.0], [9.0]] if link == "logistic" else [*np.eye(3).tolist(), [9.0, 9.0, 9.0]]
+    replaced = slice(0 if adjacency == "replace_one" else N, 1 if adjacency == "replace_one" else N)
+    others = []
+    for row in ROWS:
+        for end in ends:
+            rows, outcomes = (
+                np.concatenate([v[: replaced.start], [new], v[replaced.stop :]]) for v, new in ((x, row), (y, end))
+            )
+            others.append(people_of(rows, outcomes))
+    people, largest = people_of(x, y), 0.0
+    for number, stage in enumerate(asked(mechanism, people, 0)):
+        if number % 5 > 1:
+            continue
+        sums = stage.statistic(people, 1).to_float64()
+        far = max(float(np.linalg.norm(stage.statistic(other, 1).to_float64() - sums)) for other in others)
+        assert far / stage.mechanism.scale <= stage.mechanism.mu * (1.0 + 1e-12), stage.name
+        largest = max(largest, far / stage.mechanism.scale / stage.mechanism.mu)
+    assert largest > 0.99
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_all_steps_together_keep_to_the_budget_and_use_it_up(adjacency):
+    mechanism = mechanism_of("softmax", adjacency)
+    mus = [stage.mechanism.mu for stage in asked(mechanism, people_of(*table("softmax")), 0)]
+    whole = gaussian_mu(1.0, 1e-5)
+    assert whole * (1.0 - 1e-9) <= compose_mu(mus) <= whole
+    # As many steps as the released count asks for.
+    assert abs(len(mus) - mechanism.schedule(N).n_steps) <= 8
+
+
+def test_names_of_steps_differ_so_that_seeded_noise_does():
+    mechanism = mechanism_of("logistic", "add_remove")
+    names = [stage.name for stage in asked(mechanism, people_of(*table("logistic")), 0)]
+    assert len(set(names)) == len(names) > 30
+    releases = mechanism.release(people_of(*table("logistic")), 1, noise.resolve_source(0), "fit")
+    steps = np.array([release.values["sum"] for release in releases[1:]])
+    assert len(np.unique(steps[:, 0, 0])) == len(steps)
+
+
+def test_what_is_released_is_all_that_is_told():
+    for adjacency in ("replace_one", "add_remove"):
+        mechanism = mechanism_of("softmax", adjacency)
+        releases = mechanism.release(people_of(*table("softmax")), 1, noise.resolve_source(5), "fit")
+        one, other = (mechanism.solve(releases) for _ in range(2))
+        np.testing.assert_array_equal(one.theta, other.theta)
+        count = releases[0].values["sum"][0, 0]
+        assert one.people == (N if adjacency == "replace_one" else count)
+        # Tables of another size lead to other noise alone.
+        assert mechanism_of("softmax", adjacency, n=N).solve(releases).theta.tolist() == one.theta.tolist()
+
+
+def test_a_private_number_of_people_leaves_nothing_but_its_noisy_count():
+    mechanism = mechanism_of("logistic", "add_remove")
+    stages = mechanism.stages()
+    first = next(stages)
+    assert first.mechanism.mu**2 == pytest.approx(0.02 * gaussian_mu(1.0, 1e-5) ** 2, rel=1e-6)
+    # One person more moves it by 1.
+    assert first.mechanism.scale * first.mechanism.mu == pytest.approx(1.0)
+
+
+def test_pure_privacy_is_refused():
+    with pytest.raises(ValueError, match="delta > 0"):
+        NoisyDescent(Privacy(1.0), "logistic", RowMap(bound=1.0), (3, 1), n_rows=N)
+
+
+def test_with_hardly_any_noise_many_classes_are_told_apart_as_they_can_be():
+    x, y = table("softmax", 4_000)
+    mechanism = mechanism_of("softmax", n=4_000, epsilon=50.0)
+    theta = mechanism.solve(mechanism.release(people_of(x, y), 1, noise.resolve_source(0), "fit")).theta
+    assert np.mean((x @ theta).argmax(axis=1) == y.argmax(axis=1)) > 0.97
+
+
+def test_noise_of_a_step_has_the_calibrated_law():
+    # Of rows that are 0, nothing but noise is released.
+    mechanism = mechanism_of("softmax")
+    nobody = people_of(np.zeros((N, 3)), np.eye(3)[np.zeros(N, int)])
+    stage = next(iter(asked(mechanism, nobody, 0)))
+    source = noise.SecureSource()
+    draws = [stage.mechanism.release(stage.statistic(nobody, 1), source, "x").values["sum"] for _ in range(400)]
+    z = np.array(draws).ravel() / stage.mechanism.deviation
+    # A clip of length c for sums that one person replaced moves by 2 c: mu of the step is its share of the whole.
+    steps = mechanism.schedule(N).n_steps
+    clip = 0.5 * math.sqrt(2.0 / 3.0) * mechanism.row_bound
+    assert stage.mechanism.deviation == pytest.approx(2.0 * clip * math.sqrt(steps) / gaussian_mu(1.0, 1e-5), rel=1e-4)
+    assert abs(z.mean()) < 5.0 / math.sqrt(z.size)
+    assert abs(z.var() - 1.0) < 5.0 * math.sqrt(2.0 / z.size)
