@@ -1,15 +1,25 @@
 """The deltas of objective perturbation in 60 digits, by integrating their definition where that can be afforded."""
 
 import mpmath as mp
+import numpy as np
 
 from reference.gaussian import DIGITS, upper_tail
 
 
 def exact_objective_delta(scale, epsilon, gradient, geometry):
-    """E (1 - exp(epsilon - u R - u**2/2))+, R folded normal on a line, Rayleigh in a plane, in closed form."""
+    """What is proved, in closed form: the worst E (1 - exp(epsilon - b'h - h'h/2))+ over all h(b) within the geometry.
+
+    On a line b'h is u times a folded normal variable, in a plane u times a Rayleigh variable.
+    """
     with mp.workdps(DIGITS + 60):
         u, epsilon = mp.mpf(gradient) / mp.mpf(scale), mp.mpf(epsilon)
-        z = max(mp.mpf(0), epsilon / u - u / 2)
+        z = epsilon / u - u / 2
+        gaussian = upper_tail(z) - mp.exp(epsilon) * upper_tail(z + u)
+        if geometry == "segment" or (geometry == "two segments" and (u / 2) ** 2 <= epsilon):
+            return +gaussian
+        z = max(mp.mpf(0), z)
+        if geometry == "two lines" and gaussian <= u / 2 * mp.npdf(epsilon / u - u / 2):
+            return min(2 * gaussian, exact_objective_delta(scale, epsilon, gradient, "plane"))
         if geometry == "line":
             return +(2 * upper_tail(z) - 2 * mp.exp(epsilon) * upper_tail(z + u))
         rayleigh = mp.exp(-z * z / 2)
@@ -27,3 +37,12 @@ def integrated_objective_delta(scale, epsilon, gradient, geometry):
             "plane": lambda r: r * mp.exp(-r * r / 2),
         }[geometry]
         return mp.quad(lambda r: density(r) * -mp.expm1(epsilon - u * r - u * u / 2), [z, z + 1, z + 3, z + 10, mp.inf])
+
+
+def vertices_delta(vertices, epsilon, n=601, reach=8.0):
+    """E g(loss), the loss the largest over a polygon's vertices and 0, by quadrature over the plane; to 1e-3 or so."""
+    x, step = np.linspace(-reach, reach, n, retstep=True)
+    weights = np.exp(-0.5 * x * x) * step / np.sqrt(2.0 * np.pi)
+    losses = [v[0] * x[:, None] + v[1] * x + 0.5 * (v[0] ** 2 + v[1] ** 2) for v in np.asarray(vertices, float)]
+    worst = np.maximum(np.maximum.reduce(losses), 0.0)
+    return float(weights @ -np.expm1(np.minimum(epsilon - worst, 0.0)) @ weights)

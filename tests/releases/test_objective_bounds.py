@@ -5,7 +5,16 @@ import pytest
 from neighbours import climb, row_in_ball
 
 from dpfast.releases.objective_bounds import ObjectiveBounds
-from dpfast.solvers import Box, CappedLogisticLoss, L2Ball, LogisticLoss, SmoothedHinge, SmoothedHuber, SquaredLoss
+from dpfast.solvers import (
+    Box,
+    CappedLogisticLoss,
+    L1Ball,
+    L2Ball,
+    LogisticLoss,
+    SmoothedHinge,
+    SmoothedHuber,
+    SquaredLoss,
+)
 
 LOSSES = [SquaredLoss(), SmoothedHuber(0.5), LogisticLoss(), CappedLogisticLoss(0.3), SmoothedHinge(0.3)]
 
@@ -64,7 +73,7 @@ def moved(bounds, parameters):
     return float(np.linalg.norm(gradient(records[0]) - gradient(records[1])))
 
 
-@pytest.mark.parametrize("constraint", [Box(1.0), L2Ball(0.7), Box(low=-0.5, high=2.0)])
+@pytest.mark.parametrize("constraint", [Box(1.0), L2Ball(0.7), L1Ball(0.7), Box(low=-0.5, high=2.0)])
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize(("length", "outcome"), [(1.0, 0.1), (1.0, 2.0), (1.7, 1.7)])
 def test_a_replaced_record_of_squared_loss_moves_the_gradient_as_far_as_the_noise_is_for(
@@ -78,8 +87,27 @@ def test_a_replaced_record_of_squared_loss_moves_the_gradient_as_far_as_the_nois
     largest, _ = climb(lambda one: moved(bounds, one), n, rng, restarts=10, screened=100)
     assert largest <= bounds.gradient_change
     assert bounds.gradient_change < 2.0 * bounds.gradient
-    # Corners of a box are found less closely.
-    assert size == 1 or isinstance(constraint, Box) or largest > 0.99 * bounds.gradient_change
+    # Corners are found less closely.
+    assert size == 1 or not isinstance(constraint, L2Ball) or largest > 0.99 * bounds.gradient_change
+
+
+def test_predictions_that_reach_less_far_than_rows_and_parameters_do_not_bound_the_move():
+    """Entries within 1 over the L1 ball: |x'theta| <= 1, and B (1 + 2Y) would be too little; B (R + 2Y) is more."""
+    x, z, theta = np.ones(5), np.array([1.0, -1.0, -1.0, -1.0, -1.0]), np.eye(5)[0]
+    moved = np.linalg.norm(x * (x @ theta + 1.0) - z * (z @ theta + 1.0))
+    bounds = squared_bounds(5, np.sqrt(5.0), 1.0, L1Ball(1.0))
+    assert bounds.row_bound * 3.0 < moved == pytest.approx(8.0)
+    assert moved <= bounds.gradient_change < bounds.row_bound * (bounds.prediction + 2.0) < 2.0 * bounds.gradient
+    # By the corners of an L1 ball and of a box, rows of any direction move it as far as over an L2 ball.
+    for region, corner, across in (
+        (L1Ball(1.0), theta, np.eye(5)[1]),
+        (Box(5.0**-0.5), np.full(5, 5.0**-0.5), np.array([1.0, -1.0, 0.0, 0.0, 0.0]) / np.sqrt(2.0)),
+    ):
+        around, reach = squared_bounds(5, np.sqrt(5.0), 1.0, region), np.sqrt(5.0)
+        cosine = 2.0 * reach / (1.0 + np.hypot(1.0, np.sqrt(8.0) * reach))
+        ends = [np.sqrt(5.0) * (cosine * corner + s * np.sqrt(1.0 - cosine**2) * across) for s in (1, -1)]
+        gradients = [end * (end @ corner + 1.0) for end in ends]
+        assert np.linalg.norm(gradients[0] - gradients[1]) == pytest.approx(around.gradient_change, rel=1e-9)
 
 
 @pytest.mark.parametrize("ratio", [1e-6, 0.3, 1.0, 4.0, 1e6])

@@ -103,8 +103,7 @@ class ObjectivePerturbation:
                 dim=bounds.n_features,
                 **(free if chosen_freely else {"radius": bounds.usual_radius}),
             )
-        proved = calibration == "sound" or meets_its_claim(scales, changes)
-        own = cls(bounds, scales, 0.0, calibration, proved)
+        own = cls(bounds, scales, 0.0, calibration, guaranteed=meets_its_claim(scales, changes))
         tolerance = max(smallest_smooth_tolerance(bounds.constants(), **own._problem()), _LEAST_TOLERANCE * own._size())
         return replace(own, tolerance=tolerance * ROUND_UP)
 
