@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.objective import exact_objective_delta, integrated_objective_delta, vertices_delta
+from scipy import stats
 
 from dpfast import Privacy
 from dpfast.privacy import gaussian_delta, meets_its_claim, objective_delta, objective_noise, objective_scale
@@ -130,6 +131,35 @@ def test_the_least_noise_that_is_proved_is_taken():
         # Curvature and finishing count: convexity of half the size costs more than there is.
         less = replace(noise, curvature_epsilon=math.log1p(240.0 / noise.strong_convexity))
         assert not meets_its_claim(less, every)
+
+
+def redberg_delta(epsilon, u):
+    """Theorem 3.1 of Redberg, Koskela and Wang (2023) at what curvature leaves of epsilon, in their two cases."""
+
+    def hockey_stick(epsilon):
+        return float(stats.norm.cdf(u / 2.0 - epsilon / u) - math.exp(epsilon) * stats.norm.cdf(-u / 2.0 - epsilon / u))
+
+    left = epsilon - 0.5 * u * u
+    if left >= 0.0:
+        return 2.0 * hockey_stick(epsilon)
+    return 1.0 - math.exp(left) + math.exp(left) * 2.0 * hockey_stick(0.5 * u * u)
+
+
+def test_noise_is_never_more_than_redberg_koskela_and_wangs():
+    """Whose profile is a line's: even where curvature takes no more of epsilon than ours, which hides errors too."""
+    for epsilon, u in ((1.0, 0.3), (1.0, 2.5), (0.1, 0.5), (4.0, 1.2)):
+        assert objective_delta(1.0, epsilon, u, geometry="line") == pytest.approx(redberg_delta(epsilon, u), rel=1e-9)
+    for epsilon in (0.5, 1.0, 2.0, 4.0):
+        for delta in (1e-9, 1e-5, 1e-3):
+            for m in (1.0, 10.0, 100.0):
+                for geometry, gradient in (("segment", 1.0), ("two segments", 2.0)):
+                    noise = calibrated(
+                        Privacy(epsilon, delta), changes={geometry: gradient}, curvature=0.25, strong_convexity=m,
+                        cost=lambda deviation, convexity: convexity,
+                    )  # fmt: skip
+                    left = epsilon - math.log1p(0.25 / m)
+                    assert noise.strong_convexity == m
+                    assert noise.scale < 0.995 * objective_scale(left, delta, gradient, geometry="line")
 
 
 def test_known_values():
