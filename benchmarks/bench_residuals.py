@@ -66,3 +66,30 @@ class ResidualSteps:
                  n_threads=self.n_threads)  # fmt: skip
 
         return 1.0 / fastest_ratio(steps, moments, 5)
+
+
+class LinkedSteps:
+    """Slopes of logistic and cross-entropy losses, clipped as gradient descent has them, against residuals."""
+
+    params = ([("logistic", 20, 1), ("logistic", 100, 1), ("softmax", 20, 10), ("softmax", 64, 10)],)
+    param_names = ("link, columns and outcomes",)
+
+    def setup(self, case):
+        link, d, outcomes = case
+        rng, bound = np.random.default_rng(0), math.sqrt(d)
+        X = rng.normal(size=(ENTRIES // d // 4, d))
+        labels = rng.integers(0, max(2, outcomes), len(X))
+        Y = 2.0 * labels[:, None] - 1.0 if link == "logistic" else np.eye(outcomes)[labels]
+        self.table, self.clip = io.open_table(X, Y), 0.25 * bound
+        maps, theta = (RowMap(bound=bound), RowMap(bound=1.0)), rng.normal(size=(d, outcomes)) / bound
+        self.plain = ResidualStep(theta, *maps)
+        self.linked = ResidualStep(theta, *maps, link=link, slope_clip=0.25)
+
+    def _sum(self, step):
+        residual_sums(self.table, step, self.clip, n_threads=1)
+
+    def time_linked_sums(self, case):
+        self._sum(self.linked)
+
+    def track_linked_over_plain(self, case):
+        return 1.0 / fastest_ratio(lambda: self._sum(self.linked), lambda: self._sum(self.plain), 9)

@@ -98,9 +98,35 @@ def test_what_cancels_is_added_in_one_order(level, cancels):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_people_of_any_number_of_rows_are_those_of_the_twin(level):
+def test_exponentials_are_taken_in_one_order(level):
+    """Rows that leave nothing but rounding errors, alone (softmax) or with another of the same person (logistic)."""
+    rng = np.random.default_rng(7)
+    x, maps = rng.normal(size=(200, 3)), (RowMap(bound=100.0), RowMap(bound=1e9))
+    step = ResidualStep(rng.normal(size=(3, 4)), *maps, link="softmax")
+    sizes = np.exp(x @ step.theta)
+    y = 3.0 * sizes / sizes.sum(axis=1, keepdims=True)
+    held = Clip(1e-15, step.shape)
+    kernel = ThreadSums(step, held, level=level).kernel
+    assert kernel.add(x, y, None, 0, 200) == 0
+    expected = sum(person_part(step, held, x[[i]], y[[i]])[0] for i in range(200))
+    np.testing.assert_array_equal(kernel.take()[0], expected.astype(np.int64))
+    step = ResidualStep(rng.normal(size=(3, 1)), *maps, link="logistic")
+    x, odds = np.repeat(x, 2, axis=0), np.exp(x @ step.theta)
+    y = np.stack([odds, -1.0 * np.ones_like(odds)], axis=1).reshape(-1, 1)
+    kernel = ThreadSizes(step, (-130, -60), level).kernel
+    assert kernel.add_people(x, y, None, np.arange(0, 401, 2), 0, 200) == 0
+    held = Clip(1.0, step.shape, 2)
+    exponents = [person_part(step, held, x[i : i + 2], y[i : i + 2])[2] for i in range(0, 400, 2)]
+    counts = np.bincount([int(max(exponent, -131)) + 131 for exponent in exponents], minlength=72)
+    assert np.count_nonzero(counts[1:]) > 5
+    np.testing.assert_array_equal(kernel.take(), counts)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("options", [{}, {"link": "softmax", "slope_clip": 0.5}], ids=["plain", "softmax"])
+def test_people_of_any_number_of_rows_are_those_of_the_twin(level, options):
     rng = np.random.default_rng(1)
-    step = step_of(rng, 5, 2, whitened=True, constant=True)
+    step = step_of(rng, 5, 2, whitened=True, constant=True, **options)
     groups = np.repeat(np.arange(9), [1, 3, 64, 65, 2, 130, 1, 20, 63])
     x, y = rows_of(rng, len(groups), 5, 2)
     # Rows that cancel: their sum is far shorter than they are.
@@ -186,9 +212,10 @@ def test_the_largest_lanes_are_moved_in_time():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_rows_may_lie_anyhow_in_memory(dtype):
+@pytest.mark.parametrize("link", ["identity", "logistic", "softmax"])
+def test_rows_may_lie_anyhow_in_memory(dtype, link):
     rng = np.random.default_rng(3)
-    step = step_of(rng, 9, 3, whitened=True, constant=True)
+    step = step_of(rng, 9, 3, whitened=True, constant=True, link=link)
     x, y = (rows.astype(dtype) for rows in rows_of(rng, 75, 9, 3))
     held, rows = Clip(2.0, step.shape), rng.integers(0, 75, 200)
     found = []

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from neighbours import climb, row_in_ball
 from reference.rows import TABLES
+from scipy import special
 
 from dpfast import io
 from dpfast.io.people import people
@@ -26,11 +27,11 @@ D, OUTCOMES = 5, 2
 LOW, HIGH = -np.ones(D), np.arange(1.0, D + 1.0)
 
 
-def step_of(rng, *, whitened=True, constant=True, scale=1.0):
+def step_of(rng, *, whitened=True, constant=True, scale=1.0, **options):
     columns = D + constant
     whitening = np.tril(rng.normal(size=(columns, columns))) if whitened else None
     theta = scale * rng.normal(size=(columns, OUTCOMES))
-    return ResidualStep(theta, centred(LOW, HIGH, 6.0)[0], RowMap(bound=3.0), whitening, constant)
+    return ResidualStep(theta, centred(LOW, HIGH, 6.0)[0], RowMap(bound=3.0), whitening, constant, **options)
 
 
 def table_of(rng, n_rows=300):
@@ -43,7 +44,36 @@ def parts(step, x, y):
     if step.constant:
         columns = np.hstack([columns, np.ones((len(x), 1))])
     p = columns if step.whitening is None else columns @ step.whitening.T
-    return p[:, :, None] * (outcomes - columns @ step.theta)[:, None, :]
+    return p[:, :, None] * residuals(step, outcomes, columns @ step.theta)[:, None, :]
+
+
+def residuals(step, outcomes, z):
+    """What is left of each row's outcomes, by the functions of SciPy."""
+    r = outcomes - z
+    if step.link == "logistic":
+        r = outcomes * special.expit(-np.sign(outcomes) * z)
+    elif step.link == "softmax":
+        r = outcomes - outcomes.sum(axis=1, keepdims=True) * special.softmax(z, axis=1)
+    lengths = np.maximum(np.linalg.norm(r, axis=1, keepdims=True), 1e-300)
+    return r if step.slope_clip is None else r * np.minimum(1.0, step.slope_clip / lengths)
+
+
+#: Links and clips of slopes.
+SLOPES = [
+    {"link": "logistic", "slope_clip": 0.4},
+    {"link": "logistic"},
+    {"link": "softmax", "slope_clip": 0.7},
+    {"link": "softmax"},
+    {"slope_clip": 0.7},
+]
+
+
+def outcomes_of(rng, link, n_rows):
+    """Weights of classes as sizes, some of them 0, beside outcomes that are none."""
+    weights = rng.choice([0.0, 0.5, 1.0, 2.0], size=(n_rows, 1))
+    if link == "softmax":
+        return weights * np.eye(OUTCOMES)[rng.integers(0, OUTCOMES, n_rows)]
+    return weights * rng.choice([-1.0, 1.0], size=(n_rows, OUTCOMES))
 
 
 def clipped(blocks, clip):
@@ -74,6 +104,54 @@ def test_the_sums_are_those_of_clipped_rows_times_residuals(whitened, constant, 
     np.testing.assert_array_equal(counts, np.histogram(sizes, edges)[0])
 
 
+@pytest.mark.parametrize("options", SLOPES, ids=lambda options: "-".join(map(str, options.values())))
+def test_links_leave_the_slopes_of_their_losses_held_to_the_clip(options):
+    rng = np.random.default_rng(14)
+    step = step_of(rng, **options)
+    x, _ = table_of(rng)
+    y = outcomes_of(rng, step.link, len(x))
+    found = residual_sums(io.open_table(x, y), step, 100.0).products.to_float64()
+    assert found == pytest.approx(parts(step, x, y).sum(axis=0), abs=len(x) * 2e-4)
+    sizes = np.linalg.norm(parts(step, x, y).reshape(len(x), -1), axis=1)
+    edges = [0.0, *(2.0 ** (j / 2.0) for j in range(-4, 10)), math.inf]
+    counts = residual_sizes(io.open_table(x, y), step, (-4, 9))
+    np.testing.assert_array_equal(counts, np.histogram(sizes, edges)[0])
+    squares = residual_sums(io.open_table(x, y), step, 1.0, bound_squares=9.0).squares.to_float64()
+    columns = np.hstack([step.map_x(x), np.ones((len(x), 1))])
+    each = residuals(step, step.map_y(y), columns @ step.theta) ** 2
+    held = each * np.minimum(1.0, 9.0 / np.maximum(np.linalg.norm(each, axis=1), 1e-9))[:, None]
+    assert squares == pytest.approx(held.sum(axis=0), rel=1e-5)
+
+
+@pytest.mark.parametrize("link", ["logistic", "softmax"])
+@pytest.mark.parametrize("length", [1e-300, 1e30, 1e298])
+def test_however_long_theta_is_slopes_are_those_of_its_limit(link, length):
+    rng = np.random.default_rng(15)
+    maps = RowMap(bound=10.0), RowMap(bound=3.0)
+    theta, x = rng.normal(size=(D, OUTCOMES)), rng.normal(size=(40, D))
+    y, z = outcomes_of(rng, link, 40), x @ theta
+    if link == "softmax":
+        share = np.full_like(z, 0.5) if length < 1.0 else np.eye(OUTCOMES)[np.argmax(z, axis=1)]
+        r = y - y.sum(axis=1, keepdims=True) * share
+    else:
+        r = y * (0.5 if length < 1.0 else y * z < 0.0)
+    found = residual_sums(io.open_table(x, y), ResidualStep(length * theta, *maps, link=link), 50.0).products
+    assert found.to_float64() == pytest.approx(x.T @ r, abs=1e-3)
+
+
+@pytest.mark.parametrize("link", ["identity", "logistic", "softmax"])
+def test_a_clip_of_slopes_makes_parts_at_most_that_times_their_rows(link):
+    """Whatever the outcomes are, those that no class has too."""
+    rng = np.random.default_rng(16)
+    for slope_clip in (1e-3, 0.5):
+        step = step_of(rng, whitened=False, constant=False, link=link, slope_clip=slope_clip)
+        x, y = table_of(rng, 30)
+        for one, other in zip(x, y, strict=True):
+            part = residual_sums(io.open_table(one[None], other[None]), step, 10.0 * slope_clip).products
+            longest = slope_clip * np.linalg.norm(step.map_x(one[None]))
+            assert math.sqrt(squared_norm(part)) <= longest * (1.0 + 1e-5)
+
+
 def test_squares_of_residuals_are_held_to_their_bound_and_summed():
     rng = np.random.default_rng(1)
     step = step_of(rng)
@@ -100,6 +178,28 @@ def test_no_row_adds_more_than_the_bound_and_long_ones_that_much(clip):
             assert squared_norm(part) <= bound**2
             if np.linalg.norm(parts(step, one[None], other[None])) >= clip:
                 assert squared_norm(part) >= Fraction(clip * (1.0 - 5e-6)) ** 2
+
+
+@pytest.mark.parametrize(
+    ("clip", "options"),
+    [(2.0, {"link": "logistic"}), (0.5, {"link": "softmax", "slope_clip": 0.5}), (0.8, {"link": "softmax"})],
+)
+def test_nobody_found_by_climbing_over_theta_too_passes_the_bound_of_a_link(clip, options):
+    """Of rows up to 1 long, slopes as long as outcomes, or as their clip, are tight; so is the clip of products."""
+    rng = np.random.default_rng(17)
+    maps = RowMap(bound=1.0), RowMap(bound=2.0)
+
+    def length(parameters):
+        x, y, theta = np.split(parameters, [2, 4])
+        y = row_in_ball(y, 2.0, nonnegative=options["link"] == "softmax")
+        step = ResidualStep(100.0 * theta.reshape(2, 2), *maps, **options)
+        table = io.open_table(row_in_ball(x, 1.0)[None], y[None])
+        return math.sqrt(squared_norm(residual_sums(table, step, clip).products))
+
+    longest, _ = climb(length, 8, rng, restarts=2, screened=20)
+    bound = residual_bound(clip, ResidualStep(np.zeros((2, 2)), *maps, **options))
+    assert clip * (1.0 - 1e-3) < longest <= bound * (1.0 + 1e-15)
+    assert bound < clip * (1.0 + 5e-6)
 
 
 @pytest.mark.parametrize("max_rows", [None, 3])
@@ -129,9 +229,10 @@ def test_rounding_takes_parts_beyond_the_clip_so_that_the_bound_must_be_larger()
     assert max(map(squared_norm, sums)) > Fraction(0.01) ** 2 * (1 + Fraction(1, 10**8))
 
 
-def test_the_sum_is_that_of_its_rows_alone_for_any_layout_and_block():
+@pytest.mark.parametrize("link", ["identity", "logistic", "softmax"])
+def test_the_sum_is_that_of_its_rows_alone_for_any_layout_and_block(link):
     rng = np.random.default_rng(3)
-    step = step_of(rng)
+    step = step_of(rng, link=link, slope_clip=None if link == "logistic" else 2.0)
     x, y = table_of(rng, 61)
 
     def sums(one, other):
@@ -246,10 +347,11 @@ def test_any_kind_of_table_has_the_same_sums():
         assert both(wide, tall, n_threads=n_threads) == both(wide, tall, n_threads=1)
 
 
-def test_people_have_the_same_sums_in_any_dtype_and_order_and_with_any_threads():
+@pytest.mark.parametrize("link", ["identity", "softmax"])
+def test_people_have_the_same_sums_in_any_dtype_and_order_and_with_any_threads(link):
     rng = np.random.default_rng(11)
     x, y = table_of(rng, 20_000)
-    groups, step = rng.integers(0, 9_000, 20_000), step_of(rng)
+    groups, step = rng.integers(0, 9_000, 20_000), step_of(rng, link=link, slope_clip=1.5)
 
     def both(x, y, groups, n_threads=1):
         people_and_threads = {"whose": people(groups, 4), "max_rows": 4, "n_threads": n_threads}
