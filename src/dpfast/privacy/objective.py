@@ -280,6 +280,10 @@ def meets_its_claim(noise: ObjectiveNoise, changes: Changes) -> bool:
 
 def _longest(changes: Changes) -> float:
     """Largest L2 norm of a change of the gradient: the least that is proved."""
+    for geometry in changes:
+        check.choice("changes", geometry, get_args(Geometry))
+    if not changes:
+        raise ValueError("changes must say what is proved of at least one geometry")
     return min(check.positive(f"changes[{geometry!r}]", length) for geometry, length in changes.items())
 
 
