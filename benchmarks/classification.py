@@ -424,16 +424,14 @@ SPARSE = (
     ("3 of 200, n = 4,000", 4_000, 200, 3, 0.0),
     ("5 of 60, n = 4,000", 4_000, 60, 5, 0.0),
 )
-# Scoring all supports takes seconds where there are millions: fewer runs.
-RUNS, RUNS_OF_MILLIONS = 100, 20
+RUNS = 100
 
 
 def sparse(quick: bool) -> None:
     """Print how often each selector finds the support, the share found of it, and the error of coefficients."""
     rows = []
     for (title, n, p, s, correlation), selector in itertools.product(SPARSE[:1] if quick else SPARSE, selectors()):
-        millions = selector == "exponential" and math.comb(p, s) > 1_000_000
-        runs = 2 if quick else RUNS_OF_MILLIONS if millions else RUNS
+        runs = 2 if quick else RUNS
         found, recalled, errors = [], [], []
         for run in range(runs):
             x, y, coefficients = sparse_table(n, p, s, run, correlation)
