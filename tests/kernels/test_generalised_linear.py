@@ -17,6 +17,7 @@ from dpfast.solvers import (
 LOSSES = [
     SquaredLoss(),
     LogisticLoss(),
+    LogisticLoss(2.5),
     CappedLogisticLoss(0.25),
     CappedLogisticLoss(0.9),
     SmoothedHinge(0.5),
@@ -37,7 +38,7 @@ def sums(rows, outcomes, loss, level=-1):
 
 def exact_derivative(loss, z, y):
     if isinstance(loss, LogisticLoss):
-        return -y / (1 + mp.exp(y * z))
+        return -y / (1 + mp.exp(y * z - mp.mpf(loss.shift)))
     if isinstance(loss, CappedLogisticLoss):
         cap, start = (mp.mpf(loss.parameters()[name]) for name in ("threshold", "start"))
         p = 1 / (1 + mp.exp(start))

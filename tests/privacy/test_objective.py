@@ -13,6 +13,7 @@ from scipy import stats
 
 from dpfast import Privacy
 from dpfast.privacy import gaussian_delta, meets_its_claim, objective_delta, objective_noise, objective_scale
+from dpfast.privacy.objective import curvature_cost
 
 GEOMETRIES = ["segment", "line", "two segments", "two lines", "plane"]
 EPSILONS = [1e-3, 0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 100.0]
@@ -174,6 +175,100 @@ def test_known_values():
     # The simple formula of the same section, which bounds the exact scale from above by little.
     t = math.sqrt(2.0 * math.log(1e6))
     assert 0.8 < objective_scale(0.5, 1e-6, geometry="plane") / (t + math.sqrt(t * t + 1.0)) < 1.0
+
+
+def worst_delta(epsilon, v1, v2, relative):
+    """Integrate over the plane of b, slopes and curvature at their worst for every b: v1's record has curvature."""
+    points = np.linspace(-7.0, 7.0, 141)
+    weights = np.exp(-0.5 * points**2)
+    weights /= weights.sum()
+    x, y = np.meshgrid(points, points, indexing="ij")
+    largest = np.full(x.shape, -np.inf)
+    for r in np.linspace(0.0, 1.0, 21):
+        for part in (0.0, 1.0):
+            h = (1.0 - r) * v1 + part * v2
+            gain = np.log1p(4.0 * relative * r * (1.0 - r))
+            np.maximum(largest, h[0] * x + h[1] * y + 0.5 * (h @ h) + gain, out=largest)
+    return weights @ np.maximum(-np.expm1(np.minimum(epsilon - largest, 0.0)), 0.0) @ weights
+
+
+@pytest.mark.parametrize("geometry", ["segment", "two segments"])
+@pytest.mark.parametrize(("noise", "gradient", "relative"), [(1.0, 0.6, 0.1), (1.0, 0.9, 0.6), (0.3, 0.5, 0.2)])
+def test_curvature_that_fades_costs_no_more_than_is_said(noise, gradient, relative, geometry):
+    """For records of any length and at any angle; half of the cost, or noise for half of the change, would not do."""
+    allowed = objective_delta(1.0, noise, gradient, geometry=geometry)
+    cost = curvature_cost(relative, noise, geometry)
+    half = 0.5 * gradient
+    if geometry == "segment":
+        shapes = [(part * gradient, 0.0, 0.0) for part in (1.0, 0.6, 0.2)]
+    else:
+        shapes = [
+            (a * half, b * half, t) for a, b in ((1, 1), (1, 0.3), (0.4, 1), (1, 0)) for t in (0.0, 0.7, 2.0, np.pi)
+        ]
+    found = [
+        worst_delta(
+            noise + cost, np.array([a, 0.0]), b * np.array([np.cos(t), np.sin(t)]), relative * a / max(shapes[0])
+        )
+        for a, b, t in shapes
+    ]
+    assert max(found) <= allowed * (1.0 + 4e-3)
+    assert cost > 0.0 or max(found) >= 0.99 * allowed
+
+
+def test_less_than_the_cost_of_curvature_that_fades_would_not_do():
+    """Where the strong convexity is half of what is free on two segments, a record's curvature is seen."""
+    noise, gradient = 2.0, 1.2
+    v = np.array([0.5 * gradient, 0.0])
+    allowed = objective_delta(1.0, noise, gradient, geometry="two segments")
+    free = 0.125 * noise
+    assert curvature_cost(free, noise, "two segments") == 0.0
+    assert worst_delta(noise, v, v, free) <= allowed * (1.0 + 4e-3)
+    assert curvature_cost(8.0 * free, noise, "two segments") > 0.0
+    assert worst_delta(noise, v, v, 8.0 * free) > 1.05 * allowed
+
+
+@given(ordinary, ordinary, st.sampled_from(["segment", "two segments"]))
+@settings(max_examples=60)
+def test_the_cost_of_curvature_is_rounded_up(relative, noise, geometry):
+    rate = noise * (1.0 if geometry == "segment" else 0.5)
+    r = np.append(0.0, np.geomspace(1e-9, 1.0, 4001))
+    highest = (np.log1p(4.0 * relative * r * (1.0 - r)) - r * rate).max()
+    cost = curvature_cost(relative, noise, geometry)
+    assert highest <= cost <= min(highest * 1.0001 + 1e-9, curvature_cost(relative, noise) + 1e-9)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("geometry", ["segment", "two segments"])
+def test_noise_beside_curvature_that_fades_adds_up_to_the_guarantee(geometry, delta):
+    for epsilon in (0.1, 1.0, 8.0):
+        for convexity in (0.1, 0.5, 4.0):
+            options = {"changes": {geometry: 2.0, "plane": 2.0}, "curvature": 0.25, "dim": 4}
+            options |= {"cost": lambda deviation, m: m if deviation < math.inf else math.inf}
+            plain, fading = (
+                objective_noise(
+                    Privacy(epsilon, delta), strong_convexity=convexity / epsilon, curvature_fades=fades, **options
+                )
+                for fades in (False, True)
+            )
+            parts = fading.noise_epsilon + fading.curvature_epsilon + fading.finishing_epsilon
+            assert epsilon * (1.0 - 1e-9) <= parts <= epsilon
+            relative = 0.25 / fading.strong_convexity
+            assert fading.curvature_epsilon >= curvature_cost(relative, fading.noise_epsilon, geometry)
+            if delta > 0.0:
+                left = delta * math.exp(-0.5 * fading.finishing_epsilon)
+                assert objective_delta(fading.scale, fading.noise_epsilon, 2.0, geometry=geometry) <= left
+            else:
+                assert 2.0 / fading.scale <= fading.noise_epsilon
+            if fading.strong_convexity == plain.strong_convexity:
+                assert fading.scale < plain.scale
+
+
+def test_hardly_any_noise_pays_for_all_of_the_curvature():
+    """On two segments the proof asks for noise that is not too small; a line would do with more of it."""
+    options = {"changes": {"two segments": 2.0}, "curvature": 0.25, "strong_convexity": 4.0, "dim": 1}
+    chosen = objective_noise(Privacy(1.0, 0.5), curvature_fades=True, **options)
+    assert (1.0 / chosen.scale) ** 2 > 0.5 * chosen.noise_epsilon
+    assert chosen.curvature_epsilon >= math.log1p(0.25 / chosen.strong_convexity)
 
 
 def calibrated(privacy, **changes):

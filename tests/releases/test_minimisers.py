@@ -36,7 +36,7 @@ COMBINATIONS = [
     for loss in LOSSES
     for name, region in SETS.items()
     if region is not None or not isinstance(loss, SquaredLoss)
-]
+] + [pytest.param(LogisticLoss(3.0), None, id="shifted-none")]
 
 
 def interval(region):

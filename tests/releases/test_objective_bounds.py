@@ -136,3 +136,16 @@ def test_other_losses_and_more_people_are_bounded_as_before():
     assert one_more.gradient_changes == {"line": one_more.gradient}
     single = squared_bounds(1)
     assert single.gradient_changes == {"two lines": 2.0 * single.gradient, "line": single.gradient_change}
+
+
+def test_curvature_fades_only_where_the_steepest_slope_may_be_met():
+    """Within a set the bound on slopes is less than 1, and a record there may have curvature all the same."""
+    fades = {
+        loss: [ObjectiveBounds(loss, 3, 1.0, 1.0, region, n_rows=9).curvature_fades for region in (None, L2Ball(1.0))]
+        for loss in (LogisticLoss(), LogisticLoss(2.0), SmoothedHinge(0.5), SmoothedHuber(1.0))
+    }
+    assert list(fades.values()) == [[True, False], [True, False], [False, False], [False, False]]
+    bounds = ObjectiveBounds(LogisticLoss(2.0), 3, 2.0, 1.0, n_rows=9)
+    assert bounds.free_convexity(1.0) == pytest.approx(8.0 * bounds.curvature)
+    alone = ObjectiveBounds(LogisticLoss(2.0), 3, 2.0, 1.0)
+    assert alone.free_convexity(1.0) == pytest.approx(4.0 * bounds.curvature)

@@ -10,6 +10,7 @@ from dpfast.solvers import CappedLogisticLoss, LogisticLoss, SmoothedHinge, Smoo
 LOSSES = [
     SquaredLoss(),
     LogisticLoss(),
+    LogisticLoss(2.5),
     CappedLogisticLoss(),
     CappedLogisticLoss(0.9),
     SmoothedHinge(0.5),
@@ -72,6 +73,26 @@ def test_bounds_hold_and_are_reached(loss):
         curvatures.append(loss.second_derivative(z, y).max())
     assert max(slopes) <= loss.derivative_bound(3.0) <= max(slopes) * (1 + 1e-9)
     assert max(curvatures) <= loss.second_derivative_bound() <= max(curvatures) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_curvature_fades_where_it_is_said(loss):
+    """Privacy takes it to vanish where the slope is steepest."""
+    if not loss.curvature_fades:
+        return
+    z = np.linspace(-80.0, 80.0, 160_001)
+    slopes, curvatures = -loss.derivative(z, 1.0), loss.second_derivative(z, 1.0)
+    assert loss.derivative_bound(np.inf) == 1.0
+    largest = 4.0 * loss.second_derivative_bound() * slopes * (1.0 - slopes)
+    assert (curvatures <= largest + 2.0**-50).all()
+
+
+def test_a_shift_moves_margins():
+    z = np.linspace(-9.0, 9.0, 37)
+    for function in ("value", "derivative", "second_derivative"):
+        shifted, plain = (getattr(loss, function) for loss in (LogisticLoss(2.0), LogisticLoss()))
+        np.testing.assert_allclose(shifted(z, -1.0), plain(z + 2.0, -1.0), rtol=1e-14)
+        np.testing.assert_allclose(shifted(z, 1.0), plain(z - 2.0, 1.0), rtol=1e-14)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -144,6 +165,8 @@ def test_the_probability_of_the_logistic_loss_is_the_logistic_function():
         (lambda: SmoothedHinge(1e-40), "width must lie between"),
         (lambda: SmoothedHinge(np.nextafter(2.0**-7, 0.0)), r"width must lie between 2\*\*-7 and"),
         (lambda: SmoothedHuber(4.0, np.nextafter(2.0**-5, 0.0)), "width must be at least 0.0078125 of threshold, 4.0"),
+        (lambda: LogisticLoss(-1.0), "shift must be at least 0"),
+        (lambda: LogisticLoss(65.0), "shift must be at most 64"),
         (lambda: CappedLogisticLoss(1.0), "cap must be at least .* the slope of LogisticLoss"),
         (lambda: CappedLogisticLoss(1e-9), "cap must be at least"),
         (lambda: CappedLogisticLoss(-0.5), "cap must be positive"),

@@ -29,6 +29,7 @@ from dpfast.solvers import (
 LOSSES = {
     "squared": SquaredLoss(),
     "logistic": LogisticLoss(),
+    "shifted": LogisticLoss(3.0),
     "capped": CappedLogisticLoss(0.2),
     "hinge": SmoothedHinge(0.5),
     "huber": SmoothedHuber(0.5, 0.2),

@@ -4,7 +4,7 @@
  * With z = x'theta, the losses and their derivatives in z are
  *
  *     squared           (z - y)^2/2                        l' = z - y
- *     logistic          log(1 + exp(-u)), u = yz           l' = -y/(1 + exp(u))
+ *     logistic          log(1 + exp(-u)), u = yz - shift   l' = -y/(1 + exp(u))
  *     capped logistic   of margin u = yz, cap k, start s (p = 1/(1 + exp(s)) < k), D = 2 (k - p)/(p (1 - p)): the logistic
  *                       loss from s on; below, with t = (s - u)/D held to [0, 1], l' = -y (k - (k - p) (1 - t)^2)
  *     smoothed hinge    of margin u = yz, bend of half-width h around 1, t = (u - 1 + h)/(2h) held to [0, 1]:
@@ -49,7 +49,7 @@ static DPFAST_INLINE local_loss evaluate(const dpfast_loss *loss, double z, doub
     double h = loss->width, c = loss->threshold;
     switch (loss->kind) {
     case DPFAST_LOGISTIC:
-        return logistic(y * z, y);
+        return logistic(y * z - loss->shift, y);
     case DPFAST_CAPPED_LOGISTIC: {
         double u = y * z, below = loss->start - u;
         if (below <= 0.0)
@@ -161,7 +161,7 @@ static DPFAST_INLINE pair precise_derivative(const dpfast_loss *loss, pair z, do
     pair h = {loss->width, 0.0}, c = {loss->threshold, 0.0};
     switch (loss->kind) {
     case DPFAST_LOGISTIC:
-        return times(-y, precise_logistic((pair){y * z.high, y * z.low}));
+        return times(-y, precise_logistic(add((pair){y * z.high, y * z.low}, (pair){-loss->shift, 0.0})));
     case DPFAST_CAPPED_LOGISTIC: {
         pair u = {y * z.high, y * z.low}, start = {loss->start, 0.0}, below = add(start, negative(u));
         if (!is_positive(below))

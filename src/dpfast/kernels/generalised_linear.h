@@ -12,10 +12,10 @@ typedef enum {
 } dpfast_loss_kind;
 
 /* Parameters: half-widths of the hinge's and Huber's bends; the largest slope of Huber and the capped logistic loss; where
- * the latter's bend begins. Formulas: generalised_linear.c. */
+ * the latter's bend begins; what the logistic loss takes from margins. Formulas: generalised_linear.c. */
 typedef struct {
     dpfast_loss_kind kind;
-    double width, threshold, start;
+    double width, threshold, start, shift;
 } dpfast_loss;
 
 /* Rows of a C-contiguous table and their outcomes. */

@@ -13,6 +13,7 @@ class LossSums:
         width: float = 1.0,
         threshold: float = 1.0,
         start: float = 0.0,
+        shift: float = 0.0,
         level: int = -1,
     ) -> None: ...
     def model(

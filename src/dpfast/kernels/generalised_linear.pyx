@@ -22,6 +22,7 @@ cdef extern from "generalised_linear.h" nogil:
         double width
         double threshold
         double start
+        double shift
 
     ctypedef struct dpfast_observations:
         const double *rows
@@ -53,7 +54,7 @@ cdef class LossSums:
     rows : ndarray of shape (n_rows, n_features)
     outcomes : ndarray of shape (n_rows,)
     kind : {"squared", "logistic", "capped_logistic", "smoothed_hinge", "smoothed_huber"}
-    width, threshold, start : float
+    width, threshold, start, shift : float
         Parameters of the loss; ignored by those that have none.
     level : int, default -1
         A vector level of cpu.h; a negative one for the best available.
@@ -66,12 +67,12 @@ cdef class LossSums:
     cdef int level
 
     def __init__(self, const double[:, ::1] rows, const double[::1] outcomes, *, kind, width=1.0, threshold=1.0,
-                 start=0.0, level=-1):
+                 start=0.0, shift=0.0, level=-1):
         self.rows, self.outcomes, self.level = rows, outcomes, level
         self.observations.rows, self.observations.outcomes = &rows[0, 0], &outcomes[0]
         self.observations.n_features = rows.shape[1]
         self.loss.kind = _KINDS[kind]
-        self.loss.width, self.loss.threshold, self.loss.start = width, threshold, start
+        self.loss.width, self.loss.threshold, self.loss.start, self.loss.shift = width, threshold, start, shift
 
     def model(self, const double[::1] theta, Py_ssize_t start, Py_ssize_t stop, double[::1] gradient,
               double[:, ::1] hessian):

@@ -45,6 +45,27 @@ most 2 G(L)**. Without that condition it is a plane's.
 
 L2-Laplace noise b of scale L/epsilon_noise is pure, and hides any shift.
 
+*Curvature that fades.* Where the slope of every record is a part 1 - r of its bound, let its curvature be at most
+4 c r (1 - r), as of a logistic loss: slope and curvature are then not at worst at once, and less than log(1 + c/m) pays
+for curvature. On a segment let A = e, on two segments A = e/2, and let
+
+    paid = max over 0 <= r <= 1 of  log(1 + 4 c r (1 - r)/m) - r A,
+
+which is 0 from m = 4c/A on. **Then epsilon = e + paid holds with the noise as above**, for two segments if (L/2)**2 <=
+e/2. Proof. Let v1 be the record's whose curvature enters the Jacobian: the one that the table with the output has and
+its neighbour has not. (Without one, the Jacobian is at most 1.) Say v1 reaches a part p of its largest length, because
+its row is short or counts for less; its curvature is at most p times what it was, and h there is (1 - r) v1 + s v2. The
+logarithm of the Jacobian is at most log(1 + 4 c p r (1 - r)/m) <= log(1 + 4 c q (1 - q)/m) <= paid + q A with q = p r.
+The rest of the loss is convex in r and in s: at most (1 - r) times its value at r = 0 plus r times that at r = 1, and s
+is 0 or 1. So the loss is, with a = p A, at most paid plus the larger of its value at r = 0 and a more than that at r =
+1: max(P, a) on a segment, max(P, Q + a, P + Q + k, a) on two. As a <= e, g(a) = 0: on a segment delta is E g(P) = G
+again. On two segments let k vary as above. Of max(P, Q + a, P + Q + k) the last is largest where P > a - k and Q > -k;
+the edge P = Q + a lies below a - k, where g is 0 as a + ||v1|| ||v2|| <= e/2 + (L/2)**2 <= e. So the worst case is that
+v1 and v2 point the same way, P = l1 N + l1**2/2 and Q = l2 N + l2**2/2 with l1 = p L/2, l2 <= L/2 and one normal N.
+Where Q + a > e, N > (e - a)/l2 - l2/2, so that P + k > (l1/l2) (e - a) >= p (e - a) >= p e/2 = a and the last is
+larger. What remains is G(l1 + l2). With L2-Laplace noise of scale L/e the loss is at most (1 - r) p e/2 + e/2 + paid +
+p r e/2 <= e + paid, on a segment alike.
+
 A solver returns the minimiser only to within some tau, on floating-point noise. Its output is therefore released with
 a little L2-Laplace noise of its own, of scale 2 tau/epsilon_finish: the exact minimiser plus that noise is a
 post-processing of the exact minimiser, and moving the noise's centre by tau changes densities by a factor of at most
@@ -61,7 +82,7 @@ objective perturbation for differentially private linear learners", NeurIPS, The
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -160,11 +181,37 @@ def objective_scale(epsilon: float, delta: float, gradient: float = 1.0, *, geom
     )
 
 
+def curvature_cost(curvature: float, epsilon: float, geometry: Geometry | None = None) -> float:
+    """Epsilon that curvature costs beside noise at `epsilon`; `curvature` is c over the strong convexity.
+
+    With a `geometry`: of a loss whose curvature fades; the head of this module has the proof. Rounded up.
+
+    Examples
+    --------
+    >>> from dpfast.privacy.objective import curvature_cost
+    >>> curvature_cost(0.125, 1.0, "two segments"), round(curvature_cost(0.125, 1.0), 3)
+    (0.0, 0.118)
+    """
+    if geometry not in _FADES:
+        return math.log1p(curvature) * ROUND_UP
+    # The gain is concave in r, below its tangent at the root of its derivative, C (1 - 2r) = A (1 + C r (1 - r)).
+    spread, rate = 4.0 * curvature, _FADES[geometry] * epsilon
+    if spread <= rate:
+        return 0.0
+    half = 1.0 + 0.5 * rate
+    r = min((1.0 - rate / spread) / (half + math.sqrt(half * half - rate * (1.0 - rate / spread))), 1.0)
+    inner = spread * r * (1.0 - r)
+    tilt = spread * (1.0 - 2.0 * r) / (1.0 + inner) - rate
+    # Either term errs by some 2**-50 of itself, and the tangent is that much off, too.
+    return max(0.0, math.log1p(inner) - rate * r) + abs(tilt) + 2.0**-48 * (math.log1p(inner) + rate)
+
+
 def objective_noise(
     privacy: Privacy,
     *,
     changes: Changes,
     curvature: float,
+    curvature_fades: bool = False,
     strong_convexity: float,
     dim: int,
     radius: float = 1.0,
@@ -188,6 +235,9 @@ def objective_noise(
     curvature : float
         c: largest eigenvalue, in absolute value, of a change of the loss's Hessian there; the change must have at most
         one negative eigenvalue.
+    curvature_fades : bool, default False
+        Whether the curvature of a record is at most 4 c r (1 - r) where its slope is a part 1 - r of its bound, which
+        the lengths in `changes` are for, as of a logistic loss. It then costs less of epsilon.
     strong_convexity : float
         Least m wanted, at least 0.
     dim : int
@@ -222,7 +272,8 @@ def objective_noise(
     >>> noise.noise_epsilon + noise.curvature_epsilon + noise.finishing_epsilon <= 1.0
     True
     """
-    curvature, longest = check.positive("curvature", curvature), _longest(changes)
+    curvature = check.positive("curvature", curvature)
+    _longest(changes)
     least = check.nonnegative("strong_convexity", strong_convexity)
     dim, radius = check.positive_integer("dim", dim), check.positive("radius", radius)
     share = check.share("finishing_share", finishing_share)
@@ -234,32 +285,58 @@ def objective_noise(
     delta *= math.exp(-0.5 * finishing) * ROUND_DOWN
     law = law_for(privacy)
 
-    def noise_epsilon(convexity: float) -> float:
-        return (shared - math.log1p(curvature / convexity) * ROUND_UP) * ROUND_DOWN
+    def split(convexity: float, geometry: Geometry | None = None) -> tuple[float, float]:
+        """Return what is left for noise, and what curvature costs."""
+        relative = curvature / convexity
 
-    def noise_scale(convexity: float) -> float:
-        left = noise_epsilon(convexity)
-        if left <= 0.0:
-            return math.inf
-        if delta == 0.0:
-            return longest / left
-        return min(objective_scale(left, delta, length, geometry=geometry) for geometry, length in changes.items())
+        def left_beside(noise: float) -> float:
+            return (shared - curvature_cost(relative, noise, geometry)) * ROUND_DOWN
+
+        noise = left_beside(0.0)
+        if geometry in _FADES and curvature_cost(relative, shared, geometry) == 0.0:
+            noise = shared
+        elif geometry in _FADES:
+            # The cost falls as noise has more: by bisection, the most that leaves the cost what it needs.
+            low, high = max(noise, 0.0), shared
+            for _ in range(60):
+                middle = 0.5 * (low + high)
+                low, high = (middle, high) if middle <= left_beside(middle) else (low, middle)
+            noise = low
+        return noise, curvature_cost(relative, noise, geometry)
+
+    def choices(convexity: float) -> Iterator[tuple[float, float, float]]:
+        """Yield the scales that are proved to do, and how each shares epsilon between noise and curvature."""
+        for geometry, length in changes.items():
+            for fading in (geometry, None) if curvature_fades and geometry in _FADES else (None,):
+                left, paid = split(convexity, fading)
+                if left <= 0.0:
+                    continue
+                if delta == 0.0:
+                    scale = l2_laplace_scale(left, length)
+                else:
+                    scale = objective_scale(left, delta, length, geometry=geometry)
+                if fading is None or delta == 0.0 or _fading_is_proved(length / scale, left, fading):
+                    yield scale, left, paid
+                    break
+
+    def best(convexity: float) -> tuple[float, float, float]:
+        return min(choices(convexity), default=(math.inf, 0.0, math.inf))
 
     def excess(deviation: float, convexity: float) -> float:
         return math.sqrt(dim) * radius * deviation + 0.5 * (convexity - least) * radius**2
 
     def minimised(convexity: float) -> float:
-        return (cost or excess)(coordinate_deviation(law, noise_scale(convexity), dim), convexity)
+        return (cost or excess)(coordinate_deviation(law, best(convexity)[0], dim), convexity)
 
     convexity = _best_convexity(minimised, curvature, least, shared, least_share)
-    left = noise_epsilon(convexity)
+    scale, left, paid = best(convexity)
     return ObjectiveNoise(
         privacy,
         law,
-        scale=noise_scale(convexity) if delta > 0.0 else l2_laplace_scale(left, longest),
+        scale=scale,
         strong_convexity=convexity,
         noise_epsilon=left,
-        curvature_epsilon=math.log1p(curvature / convexity) * ROUND_UP,
+        curvature_epsilon=paid,
         finishing_epsilon=finishing,
     )
 
@@ -301,6 +378,11 @@ def _best_convexity(
     part = least_at(lambda part: cost(convexity(math.exp(part))), math.log(fewest), math.log(most))
     candidates = [convexity(math.exp(part)), convexity(fewest)] + ([least] if most < epsilon else [])
     return min(candidates, key=cost)
+
+
+def _fading_is_proved(ratio: float, epsilon: float, geometry: Geometry) -> bool:
+    """Whether noise hides what is asked where curvature fades; `ratio` is L over the noise's scale."""
+    return geometry == "segment" or 0.25 * ratio * ratio * ROUND_UP <= 0.5 * epsilon
 
 
 def _delta_up(ratio: float, epsilon: float, geometry: Geometry) -> float:
@@ -353,6 +435,8 @@ def _delta_on_two_lines(u: float, epsilon: float) -> float:
     return plane
 
 
+# A over e, by what the change of the gradient keeps to where curvature that fades costs less: the head of this module.
+_FADES: Mapping[Geometry | None, float] = {"segment": 1.0, "two segments": 0.5}
 _PROFILES: dict[Geometry, Callable[[float, float], float]] = {
     "segment": _delta_on_a_segment,
     "line": _delta_on_a_line,

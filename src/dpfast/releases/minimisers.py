@@ -99,6 +99,7 @@ class ObjectivePerturbation:
                 privacy,
                 changes=changes,
                 curvature=bounds.curvature,
+                curvature_fades=bounds.curvature_fades,
                 strong_convexity=least,
                 dim=bounds.n_features,
                 **(free if chosen_freely else {"radius": bounds.usual_radius}),

@@ -152,6 +152,15 @@ class ObjectiveBounds:
         return self.row_bound**2 * self.loss.second_derivative_bound() * ROUND_UP
 
     @property
+    def curvature_fades(self) -> bool:
+        """Whether a record's curvature is less the nearer its slope is to the bound that `gradient` has."""
+        return self.loss.curvature_fades and self.loss.derivative_bound(self.prediction, self.outcome_bound) >= 1.0
+
+    def free_convexity(self, epsilon: float) -> float:
+        """Return the strong convexity from which curvature that fades costs nothing beside noise at `epsilon`."""
+        return 4.0 * self.curvature / (epsilon if self.n_rows is None else 0.5 * epsilon)
+
+    @property
     def penalty_ridge(self) -> float:
         """Strong convexity of the penalty."""
         return self.penalty.l2 if isinstance(self.penalty, ElasticNet) else 0.0

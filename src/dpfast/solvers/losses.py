@@ -27,6 +27,8 @@ LossFunction = Callable[[FloatArray, FloatArray], ArrayLike]
 _LEAST_WIDTH = 2.0**-7
 # The part of a capped slope that a bend takes. Wider, it moves the fit; narrower, its curvature takes more of epsilon.
 _BENT = 0.25
+# Further right no row would have any curvature left.
+_LARGEST_SHIFT = 64.0
 
 
 class GeneralisedLinearLoss(ABC):
@@ -41,11 +43,15 @@ class GeneralisedLinearLoss(ABC):
     slope_sign : bool
         The derivative in the margin yz has the same sign at every z and y, which is then at most 0: privacy counts on
         it, and asks for less noise.
+    curvature_fades : bool
+        Where the slope is a part 1 - r of 1, its bound over all z, the second derivative is at most 4 r (1 - r) times
+        its own bound: privacy counts on it, and asks for less convexity.
     """
 
     kind: ClassVar[str]
     is_classification: ClassVar[bool] = False
     slope_sign: ClassVar[bool] = False
+    curvature_fades: ClassVar[bool] = False
 
     @abstractmethod
     def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
@@ -119,7 +125,15 @@ class SquaredLoss(GeneralisedLinearLoss):
 
 @dataclass(frozen=True)
 class LogisticLoss(GeneralisedLinearLoss):
-    """log(1 + exp(-yz)), y in {-1, 1}.
+    """log(1 + exp(shift - yz)), y in {-1, 1}.
+
+    Where the slope is a, the second derivative is a (1 - a): it fades as the slope nears its bound.
+
+    Parameters
+    ----------
+    shift : float, default 0.0
+        How far right a margin must be for a slope of a half, from 0 to 64. With a shift, rows near the boundary pull
+        nearly as much as those on its wrong side: the noise that hides a slope of 1 hides less of what they tell.
 
     Examples
     --------
@@ -128,30 +142,43 @@ class LogisticLoss(GeneralisedLinearLoss):
     array([-0.5,  0.5])
     """
 
+    shift: float = 0.0
+
     kind: ClassVar[str] = "logistic"
     is_classification: ClassVar[bool] = True
     slope_sign: ClassVar[bool] = True
+    curvature_fades: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        shift = check.nonnegative("shift", self.shift)
+        if shift > _LARGEST_SHIFT:
+            raise ValueError(f"shift must be at most {_LARGEST_SHIFT:g}, got {shift!r}")
+        object.__setattr__(self, "shift", shift)
 
     def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Loss of each prediction."""
-        return np.asarray(np.logaddexp(0.0, -np.multiply(y, z)))
+        return np.asarray(np.logaddexp(0.0, self.shift - np.multiply(y, z)))
 
     def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """First derivative in z."""
-        return np.asarray(-np.asarray(y) * _sigmoid(-np.multiply(y, z)))
+        return np.asarray(-np.asarray(y) * _sigmoid(self.shift - np.multiply(y, z)))
 
     def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Second derivative in z."""
-        margin = np.multiply(y, z)
+        margin = np.asarray(np.multiply(y, z) - self.shift)
         return np.asarray(_sigmoid(margin) * _sigmoid(-margin))
 
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative."""
-        return min(1.0, ROUND_UP_ONE / (1.0 + math.exp(-min(reach, 700.0))))
+        return min(1.0, ROUND_UP_ONE / (1.0 + math.exp(-min(reach + self.shift, 700.0))))
 
     def second_derivative_bound(self) -> float:
         """Upper bound on the second derivative."""
         return 0.25
+
+    def parameters(self) -> dict[str, float]:
+        """Return what the kernel has to know besides the kind."""
+        return {"shift": self.shift}
 
 
 @dataclass(frozen=True)
