@@ -112,3 +112,14 @@ def test_a_slope_that_turns_with_the_noise_needs_the_delta_of_both_its_signs():
         )
     assert one > 1.15
     assert both <= 1.0
+
+
+def test_curvature_that_is_left_out_shows():
+    """With a sixteenth of the strong convexity that its share of epsilon is for, a hinge's bend tells of the record."""
+    chosen = calibrated(SmoothedHinge(0.5), "add_remove", size=1, ridge=0.0)
+    own = chosen.noise_scales
+    assert line_mass(chosen, 1.0) <= DELTA
+    assert (
+        line_mass(replace(chosen, noise_scales=replace(own, strong_convexity=own.strong_convexity / 16.0)), 1.0)
+        > 2.0 * DELTA
+    )
