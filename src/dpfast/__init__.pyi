@@ -14,6 +14,7 @@ from dpfast.privacy import UtilityWarning as UtilityWarning
 from dpfast.scaling import PrivateStandardScaler as PrivateStandardScaler
 from dpfast.scaling.bounds import PrivateBounds as PrivateBounds
 from dpfast.scaling.bounds import private_bounds as private_bounds
+from dpfast.selection import select as select
 from dpfast.solvers import Box as Box
 from dpfast.solvers import L1Ball as L1Ball
 from dpfast.solvers import L2Ball as L2Ball

@@ -43,8 +43,9 @@ def estimator(name: str) -> type[Any]:
 
 
 def parts(name: str) -> list[ModuleType]:
-    """Return that module of every family that has one."""
+    """Return that module of every family that has one, and of other folders with public names."""
     from importlib.util import find_spec
 
-    modules = [f"dpfast.{family}.{name}" for family in FAMILIES]
+    folders = {home.split(".")[1] for home in HOMES.values()}
+    modules = [f"dpfast.{folder}.{name}" for folder in sorted(folders)]
     return [import_module(module) for module in modules if find_spec(module) is not None]

@@ -3,12 +3,10 @@
 import math
 import sys
 
-import mpmath
 import numpy as np
 import pytest
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release
-from dpfast.ledger.export import pure_mu
 from dpfast.privacy import gaussian_delta, gaussian_mu
 
 EPSILONS = [1e-8, 1e-3, 0.1, 0.999999, 1.0, 3.0, 40.0, 700.0, 1e4]
@@ -16,35 +14,6 @@ EPSILONS = [1e-8, 1e-3, 0.1, 0.999999, 1.0, 3.0, 40.0, 700.0, 1e4]
 
 def release(epsilon, delta=0.0, **more):
     return Release("a sum", "some", Privacy(epsilon, delta), {"sum": np.zeros(2)}, {"sum": 1.0}, **more)
-
-
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_pure_mu_is_the_quantile_rounded_up(epsilon):
-    with mpmath.workdps(60):
-        exact = mpmath.mpf(epsilon)
-        # erf(mu/sqrt(8)) = tanh(epsilon/2); on a log scale where both are close to 1.
-        log_c = -mpmath.log1p(mpmath.exp(exact))
-        mu = mpmath.mpf(pure_mu(epsilon))
-        log_tail = mpmath.log(mpmath.erfc(mu / mpmath.sqrt(8)) / 2)
-        assert log_tail <= log_c
-        slightly_less = mu * (1 - mpmath.mpf(10) ** -12)
-        assert mpmath.log(mpmath.erfc(slightly_less / mpmath.sqrt(8)) / 2) > log_c
-
-
-@pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.0, 8.0])
-def test_the_gaussian_of_a_pure_release_dominates_randomised_response(epsilon):
-    # Binary randomised response is the worst epsilon-DP mechanism: its delta at t is (e^epsilon - e^t)/(1 + e^epsilon).
-    scale = 1.0 / pure_mu(epsilon)
-    for t in np.linspace(0.0, epsilon, 50):
-        worst = (math.exp(epsilon) - math.exp(t)) / (1.0 + math.exp(epsilon))
-        assert gaussian_delta(scale, t) >= worst * (1.0 - 1e-12)
-    assert gaussian_delta(scale, 0.0) == pytest.approx(math.tanh(epsilon / 2.0), rel=1e-10)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
-def test_pure_mu_is_for_finite_epsilon(epsilon):
-    with pytest.raises(ValueError, match="epsilon"):
-        pure_mu(epsilon)
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch):

@@ -352,3 +352,45 @@ def test_releases_of_one_joint_calibration_are_paid_for_by_it():
         reservation.commit(*map(recorded, mus))
     assert ledger.spent == cost
     assert sum(one.privacy.epsilon for one in ledger.releases) > 1.0
+
+
+def test_releases_of_disjoint_parts_cost_as_much_as_the_dearer_part():
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    with ledger.reserve(Privacy(0.5)) as reservation:
+        reservation.commit(
+            release(0.3, part="one"), release(0.2, part="one"), release(0.5, part="other"), release(0.1, part="third")
+        )
+    assert ledger.spent == Privacy(0.5)
+
+
+@pytest.mark.parametrize(
+    "releases",
+    [
+        [release(0.3, part="one"), release(0.3, part="one")],
+        [release(0.3, part="one"), release(0.3)],
+        [release(0.6, part="one"), release(0.1, part="other")],
+        [release(0.3), release(0.3), release(0.1, part="one")],
+    ],
+)
+def test_a_part_of_the_rows_pays_for_its_own_releases_and_those_of_all_rows(releases):
+    ledger = Ledger(Privacy(1.0))
+    with pytest.raises(ValueError, match="cost more"), ledger.reserve(Privacy(0.5)) as reservation:
+        reservation.commit(*releases)
+    assert ledger.spent.epsilon == 0.0
+
+
+def test_parts_of_the_rows_add_up_between_reservations():
+    ledger = Ledger(Privacy(1.0))
+    for part in ("one", "other"):
+        ledger.spend(release(0.5, part=part))
+    assert ledger.remaining.epsilon == 0.0
+
+
+def test_the_part_of_a_release_is_on_record():
+    one = release(0.5, part="held-out")
+    assert Release.from_dict(one.to_dict()).part == "held-out"
+    assert "of the held-out part of the rows" in one.summary()
+    assert pickle.loads(pickle.dumps(one)).part == "held-out"
+    old = release(0.5).to_dict()
+    del old["part"]
+    assert Release.from_dict(old).part is None

@@ -12,6 +12,7 @@ from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import PrivateEstimator
 from dpfast.estimator.feature_names import rows_to_predict
+from dpfast.statistics.rows import RowMap
 
 
 class LinearEstimator(PrivateEstimator):
@@ -33,6 +34,10 @@ class LinearEstimator(PrivateEstimator):
         return self._linear(X)
 
     def _linear(self, X: ArrayLike) -> FloatArray:
-        """Return the linear function of rows, for each row of coefficients."""
+        """Return the linear function of rows, for each row of coefficients: of each on its own, to the bit.
+
+        A score of held-out people counts on that (dpfast.selection): beside other rows none is predicted otherwise.
+        """
         check_is_fitted(self)
-        return np.asarray(rows_to_predict(self, X) @ self.coef_.T + getattr(self, "intercept_", 0.0))
+        products = RowMap(basis=np.ascontiguousarray(np.atleast_2d(self.coef_).T))(rows_to_predict(self, X))
+        return (products if self.coef_.ndim == 2 else products[:, 0]) + getattr(self, "intercept_", 0.0)

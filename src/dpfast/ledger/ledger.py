@@ -59,7 +59,8 @@ class Reservation(transaction.Bracket["Reservation"]):
     def commit(self, *releases: Release) -> None:
         """Turn the reservation into spent budget, recorded by the releases it paid for.
 
-        Together they cost no more than what is held, under its adjacency and for its unit. Their time is set to that of
+        Together they cost no more than what is held, under its adjacency and for its unit: those of all rows with those
+        of any one part (`Release.part`). Their time is set to that of
         the reservation: the time of the commitment would tell how long the data took to read.
 
         Raises
@@ -384,6 +385,19 @@ def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:
             raise ValueError(f"a release under {release.privacy.adjacency!r} was reserved under {cost.adjacency!r}")
         if release.unit != entry.unit:
             raise ValueError(f"a release for a {release.unit} was reserved for a {entry.unit}")
+    for part in {release.part for release in releases} or {None}:
+        _check_kept([release for release in releases if release.part in (None, part)], cost)
+
+
+def _check_kept(releases: list[Release], cost: Privacy) -> None:
+    """Refuse what costs more than was reserved, of releases that may all have seen the same person.
+
+    Parts of the rows that were split without looking at them are of different people. Given the split, one person is
+    in one part, and what is released of the others is the same with and without that person's record: what this person
+    is promised is what holds of the releases of that part and of all rows together. A mixture over splits, whose law is
+    the same for neighbouring tables, of pairs that keep to (epsilon, delta) keeps to it. So the reservation need hold
+    the most that any part costs, and not their sum.
+    """
     # Releases of one joint calibration cost less together than their sum.
     mus = [release.mu for release in releases]
     joint = None not in mus and keeps_to([release.privacy for release in releases], mus, cost)

@@ -67,6 +67,9 @@ class Release:
     unit : {"row", "person"}, default "row"
         Whose data `privacy` is for: a row of the table that was fitted (of a panel a donor, of trajectories one of
         them), or all rows that one person owns, where `groups` said whose rows are whose.
+    part : str, optional
+        Which of the disjoint parts of the rows it was made from, where they were split without looking at them
+        (`dpfast.select`). Among the releases of one reservation, those of different parts are of different people.
 
     Examples
     --------
@@ -91,6 +94,7 @@ class Release:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     sample: tuple[int, int] | None = None
     unit: Unit = "row"
+    part: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, Privacy):
@@ -144,6 +148,8 @@ class Release:
             noise += "; xx of a secret sample of {:,} of {:,} rows".format(*self.sample)
         if self.unit == "person":
             noise += "; for a person's rows together"
+        if self.part is not None:
+            noise += f"; of the {self.part} part of the rows"
         return f"{self.time}  {self.name}: {noise}; calibration {self.calibration}; guarantee: {self.guarantee}"
 
     def to_dict(self, *, values: bool = True) -> dict[str, Any]:
@@ -162,6 +168,7 @@ class Release:
             "scales": dict(self.scales),
             "grid": dict(self.grid),
             "sample": None if self.sample is None else list(self.sample),
+            "part": self.part,
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
         }
         if values:
@@ -193,9 +200,10 @@ class Release:
                 reproducible=check.boolean("reproducible", record["reproducible"]),
                 time=check.text("time", record["time"]),
                 shapes=shapes,
-                # Records written before there were samples have no such key.
+                # Records written before there were samples, and parts, have no such keys.
                 sample=None if record.get("sample") is None else sample_sizes(*record["sample"]),
                 unit=unit_value(unit),
+                part=check.optional(check.text, "part", record.get("part")),
             )
             stated = Privacy(record["epsilon"], record["delta"], record["adjacency"])
         except (KeyError, AttributeError) as error:

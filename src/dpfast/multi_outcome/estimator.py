@@ -391,7 +391,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
 
     @property
     def _is_gaussian(self) -> bool:
-        return True
+        return self.n_subsample is None and (self.mechanism != "independent" or self.composition == "mu")
 
     def _measured(
         self, X: Any, Y: Any = None, groups: ArrayLike | None = None, max_rows: int | None = None

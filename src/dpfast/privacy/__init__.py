@@ -8,6 +8,7 @@ from dpfast.privacy.block_moments import (
     person_moment_mu,
     person_moment_scales,
 )
+from dpfast.privacy.bounded_range import range_mu, range_of_mu
 from dpfast.privacy.composition import Composition, keeps_to, parts_of, share_of_mu
 from dpfast.privacy.donors import (
     DonorNoise,
@@ -107,6 +108,8 @@ __all__ = [
     "parts_of",
     "person_moment_mu",
     "person_moment_scales",
+    "range_mu",
+    "range_of_mu",
     "scale_for_mu",
     "score_rate",
     "share_of_mu",

@@ -1,0 +1,5 @@
+"""The choice of an estimator within a budget."""
+
+from dpfast.selection.selection import Selection, select
+
+__all__ = ["Selection", "select"]

@@ -1,0 +1,63 @@
+"""Attacks on the choice among estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dpfast import noise
+from dpfast._arrays import FloatArray
+from dpfast.attack import Attack, OddsShift, claims
+from dpfast.convex_erm import ObjectivePerturbationRegressor
+from dpfast.privacy import Privacy
+from dpfast.selection.mechanism import HeldOutPick, cost_of_outcomes, held_out
+from dpfast.solvers import Box
+
+# One choice of two shows little in a few hundred outputs, and takes little time.
+_MORE = 8.0
+# Nearly everybody is held out, so that the one who differs is.
+_PEOPLE = 100
+
+
+def attacks(privacy: Privacy) -> Iterator[Attack]:
+    """Attack the pick among two models, whose costs one person held out moves as far apart as can be."""
+    for claim in claims(privacy, delta=False):
+        yield _pick_attack(claim)
+
+
+def _pick_attack(privacy: Privacy) -> Attack:
+    # Whatever noise is drawn in their fits, one predicts about x for everybody, and the other about -x.
+    models = [
+        ObjectivePerturbationRegressor(
+            privacy.epsilon, bound_x=1.0, bound_y=1.0, constraint=Box(low=sign - 2.0**-10, high=sign + 2.0**-10)
+        ).fit(np.ones((1, 1)), np.ones(1))
+        for sign in (1.0, -1.0)
+    ]
+    public_count = privacy.adjacency == "replace_one"
+    # Under add/remove another person makes up for half of what the one who comes moves. Of all others nothing is seen.
+    x, y = np.zeros((_PEOPLE, 1)), np.zeros(_PEOPLE)
+    if public_count:
+        x[0] = y[0] = 1.0
+        tables = [(x, y), (x, np.where(x[:, 0] > 0.0, -1.0, 0.0))]
+    else:
+        x[:2], y[:2] = 1.0, (1.0, -0.5)
+        tables = [(x, y), (x[1:], y[1:])]
+    # What each person costs each model does not hang on who else is held out.
+    costs = [
+        np.array(
+            [[cost_of_outcomes(model, y[i : i + 1], x[i : i + 1], 1.0) for model in models] for i in range(len(y))]
+        )
+        for x, y in tables
+    ]
+    pick, source = HeldOutPick.calibrate(privacy), noise.SecureSource()
+
+    def seen(neighbour: bool) -> FloatArray:
+        each = costs[neighbour]
+        who = held_out(len(each), 1.0 - 1.0 / _PEOPLE, source, public_count=public_count)
+        picked = pick.release(each[who].sum(axis=0).tolist(), source, "an attack")
+        return np.array(picked.values["index"], np.float64)
+
+    moved = 2.0 if public_count else 1.0
+    name = f"estimator by costs of people held out, {privacy.adjacency}"
+    return Attack(name, pick.privacy, OddsShift(moved * pick.rate), seen, tuple(models), effort=_MORE)

@@ -1,0 +1,125 @@
+"""Estimators to select from: what they may be, and the budget that each of their fits is given."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from dpfast.estimator.bounded import BoundedEstimator
+from dpfast.estimator.linear import LinearEstimator
+from dpfast.ledger import Ledger, Release
+from dpfast.privacy import Adjacency, Privacy, UtilityWarning, gaussian_mu, parts_of, range_of_mu, split_mu
+from dpfast.privacy.rounding import ROUND_DOWN
+from dpfast.selection.mechanism import FITTED
+
+
+class Budgets(NamedTuple):
+    """What a selection pays for: the fits of all candidates, by their steps; the pick; and the last fit's steps."""
+
+    fits: list[list[Privacy]]
+    pick: Privacy
+    refits: list[list[Privacy]]
+
+
+def private_steps(candidate: Any) -> list[BoundedEstimator]:
+    """Return the estimators in a candidate that pay for what they learn; refuse one that learns without."""
+    steps = [candidate]
+    if isinstance(candidate, Pipeline):
+        if candidate.memory is not None:
+            raise ValueError("memory must be None: a cache would keep private rows")
+        steps = [step for _, step in candidate.steps if step not in (None, "passthrough")]
+    for step in steps:
+        if not isinstance(step, BoundedEstimator):
+            raise TypeError(
+                f"{type(step).__name__} learns from people outside of any budget: use estimators of dpfast alone, "
+                "PrivateStandardScaler in the place of a scaler"
+            )
+    if not steps or not isinstance(steps[-1], LinearEstimator):
+        raise TypeError(f"{type(candidate).__name__} must end in an estimator of dpfast that predicts from rows")
+    return steps
+
+
+def checked(estimators: Sequence[Any], adjacency: Adjacency, ledger: Ledger | None) -> list[Any]:
+    """Return copies of the candidates, under one adjacency, none with a ledger of its own."""
+    if isinstance(estimators, str) or not isinstance(estimators, Sequence) or len(estimators) < 1:
+        raise ValueError("estimators must be a list of at least one estimator")
+    copies = []
+    for index, estimator in enumerate(estimators):
+        try:
+            copies.append(_checked(estimator, adjacency, ledger))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"estimators[{index}]: {error}") from None
+    return copies
+
+
+def _checked(estimator: Any, adjacency: Adjacency, ledger: Ledger | None) -> Any:
+    private_steps(estimator)
+    copy = clone(estimator)
+    for step in private_steps(copy):
+        if step.random_state is not None:
+            raise ValueError("random_state must be None: give select the seed")
+        if step.ledger is not None and step.ledger is not ledger:
+            raise ValueError("ledger must be None: give select the one that pays")
+        if step.calibration != "sound":
+            raise ValueError(f"calibration must be 'sound', got {step.calibration!r}")
+        step.set_params(adjacency=adjacency, ledger=None)
+        if math.isinf(step._checked().epsilon):
+            raise ValueError("epsilon must be finite: the steps of a candidate share its budget in proportion to it")
+    return copy
+
+
+def budgets(candidates: Sequence[Any], privacy: Privacy, refit_share: float) -> Budgets:
+    """Split a budget: the fits together and the last one compose, and so do the pick and the last one.
+
+    By mu where all is Gaussian, else by sums. A candidate's steps share its part in proportion to their epsilons.
+    """
+    steps = [private_steps(candidate) for candidate in candidates]
+    gaussian = privacy.delta > 0.0 and all(step._is_gaussian for own in steps for step in own)
+    epsilons = [[step.epsilon**2 if gaussian else step.epsilon for step in own] for own in steps]
+    weights = [[weight / math.fsum(own) for weight in own] for own in epsilons]
+    first = 1.0 - refit_share
+    fits: list[list[Privacy]] = []
+    refits: list[list[Privacy]] = []
+    for own in weights:
+        # Whichever is picked, all candidates and that one again keep to the whole.
+        shares = [first / len(weights) * weight for each in weights for weight in each]
+        last = [refit_share * weight for weight in own] if refit_share > 0.0 else []
+        parts = iter(parts_of(privacy, shares + last, "mu" if gaussian else "basic"))
+        fits = [[next(parts) for _ in each] for each in weights]
+        refits.append(list(parts))
+    epsilon = privacy.epsilon
+    if refit_share > 0.0:
+        mu, _ = split_mu(gaussian_mu(*privacy.target), [first, refit_share]) if gaussian else (0.0, 0.0)
+        epsilon = range_of_mu(mu) if gaussian else first * privacy.epsilon * ROUND_DOWN
+    return Budgets(fits, Privacy(epsilon, 0.0, privacy.adjacency), refits)
+
+
+def fit(
+    candidate: Any, parts: Sequence[Privacy], seeds: Sequence[int | None], X: Any, y: Any
+) -> list[warnings.WarningMessage]:
+    """Fit a candidate whose steps have a part of the budget each; return what it warns of.
+
+    Not at once: warnings speak of what was released, and made errors of, would say it before it is paid for.
+    """
+    for step, part, seed in zip(private_steps(candidate), parts, seeds, strict=True):
+        step.set_params(epsilon=part.epsilon, delta=part.delta, random_state=seed)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UtilityWarning)
+        candidate.fit(X, y)
+    return said
+
+
+def record(model: Any, name: str, ledger: Ledger | None, *, part: str | None = FITTED) -> tuple[Release, ...]:
+    """Return what a fit released, and have the fit keep these records; further fits are to pay from the ledger."""
+    releases: tuple[Release, ...] = ()
+    for step in private_steps(model):
+        step.set_params(random_state=None, ledger=ledger)
+        step.releases_ = tuple(replace(one, name=f"{name}: {one.name}", part=part) for one in step.releases_)
+        releases += step.releases_
+    return releases

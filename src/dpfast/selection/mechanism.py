@@ -1,0 +1,120 @@
+"""The choice of one of several released models by what it costs held-out people, by the exponential mechanism.
+
+A held-out person costs a model 0 or 1 if it is a classifier, by whether it errs; if it predicts numbers, the squared
+error as a share of the largest that there can be, rounded down to a multiple of 2^-20. Each is a function of that
+person's row and of the model, to the bit: predictions of a row do not depend on the rows beside it. So costs are
+numbers in [0, 1], sums of them are exact, and a person who joins moves those of all models by amounts in [0, 1], one
+who takes another's place by amounts in [-1, 1]: an interval of length 1, and of length 2. The exponential mechanism
+with the rate epsilon/length is epsilon-DP (privacy.support_noise), whatever the models were, which are released; it has
+a mu too (privacy.bounded_range), by which it composes with a last fit that is Gaussian.
+
+*Two parts, one price.* Rows are split without looking at them: where their number is public, so many are held out, a
+uniform sample; where it is private, each by a coin of its own. Models are fitted on the others. Let neighbouring tables
+differ in one person, and let the split be the same for both: under add/remove, that of all others, and that person's
+coin. If the person is held out, the models have the same law on both tables, and the pick keeps to its epsilon given
+any models. If not, the models' releases together keep to what they cost, composed in sequence, and the pick is a
+function of them and of rows that are the same. Averaged over splits, whose law is one for both tables, all of it keeps
+to the larger of the two costs. The split is secret nonetheless: nothing that leaves says who was held out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from dpfast import noise
+from dpfast._arrays import FloatArray, IntArray
+from dpfast.io.states import StateEncoder
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy, range_mu, score_rate
+
+Scoring = Literal["accuracy", "squared_error"]
+
+#: The parts of the rows, as records name them.
+FITTED, HELD_OUT = "fitted", "held-out"
+
+#: A person's cost is a multiple of one over this.
+_UNITS = 1 << 20
+# Coins are fair to one part in so many.
+_COINS = 1 << 16
+
+
+@dataclass(frozen=True)
+class HeldOutPick:
+    """Picks a model with probability proportional to exp(-rate * its cost of held-out people)."""
+
+    #: What is promised, with delta 0.
+    privacy: Privacy
+    #: Of the exponential mechanism.
+    rate: float
+
+    guaranteed: ClassVar[bool] = True
+
+    @classmethod
+    def calibrate(cls, privacy: Privacy) -> Self:
+        """Calibrate for costs in [0, 1]."""
+        epsilon, _ = privacy.finite_target
+        pure = Privacy(privacy.epsilon, 0.0, privacy.adjacency)
+        return cls(pure, score_rate(epsilon, 1.0, adjacency=privacy.adjacency))
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Difference of costs, in people, that multiplies odds by e."""
+        return {"index": 1.0 / self.rate}
+
+    def lost(self, n_models: int, n_held_out: int) -> float:
+        """Return the most that the pick is expected to cost beyond the best one, for each held-out person.
+
+        The expected cost is at most the least, plus log(number of models)/rate: with Z the sum of exp(-rate * cost),
+        the pick's entropy is rate * (its expected cost) + log Z, at most log(number), and Z at least its largest term.
+        """
+        return math.log(n_models) / self.rate / n_held_out
+
+    def release(self, statistic: Sequence[int], source: noise.BitSource, name: str) -> Release:
+        """Pick by exact costs, in units of 2^-20."""
+        pick = noise.ExponentialPick(self.rate, source.bound(name, self, len(statistic)))
+        # Exact: sums of fewer than 2^33 people are below 2^53 units.
+        pick.update(np.array(statistic, np.float64) / _UNITS)
+        return Release(
+            name,
+            "exponential mechanism",
+            self.privacy,
+            {"index": np.array(pick.index)},
+            self.scales,
+            mu=range_mu(self.privacy.epsilon),
+            reproducible=source.reproducible,
+            part=HELD_OUT,
+        )
+
+
+def held_out(n_rows: int, share: float, source: noise.BitSource, *, public_count: bool) -> IntArray:
+    """Draw who is held out: so many where the number of rows is public, else each by a coin of its own."""
+    if public_count:
+        return noise.sample_without_replacement(n_rows, min(max(1, round(share * n_rows)), n_rows - 1), source)
+    coins = noise.random_blocks(n_rows, _COINS, source, equal=False)
+    return np.flatnonzero(coins < round(share * _COINS))
+
+
+def cost_of_labels(model: Any, labels: Sequence[Any], rows: Any) -> int:
+    """Sum what a classifier costs people, in units: one each that it errs about."""
+    encoder = StateEncoder(model.classes_.tolist())
+    said = encoder.codes(model.predict(rows))
+    return int(np.count_nonzero(encoder.codes(labels) != said)) * _UNITS
+
+
+def cost_of_outcomes(model: Any, outcomes: FloatArray, rows: Any, bound_y: float) -> int:
+    """Sum squared errors of outcomes within a bound on their norm, as shares of the largest, in units.
+
+    Outcome by outcome: a person's errors are added up in an order that no other row changes.
+    """
+    predicted = np.asarray(model.predict(rows), np.float64).reshape(outcomes.shape)
+    squares = np.zeros(len(outcomes))
+    for truth, said in zip(np.atleast_2d(outcomes.T), np.atleast_2d(predicted.T), strict=True):
+        squares += ((np.clip(truth, -bound_y, bound_y) - np.clip(said, -bound_y, bound_y)) / (2.0 * bound_y)) ** 2
+    # A prediction that overflowed is as wrong as can be.
+    shares = np.where(squares < 1.0, squares, 1.0)
+    return int(np.floor(shares * _UNITS).astype(np.int64).sum())

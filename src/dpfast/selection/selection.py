@@ -1,0 +1,299 @@
+"""Model selection within a budget: candidates and the choice among them paid for as one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
+
+from dpfast import _arguments as check
+from dpfast import noise
+from dpfast._arrays import FloatArray
+from dpfast._quiet import quiet
+from dpfast.estimator.base import warn
+from dpfast.io.own_words import in_own_words
+from dpfast.ledger import Ledger, Release
+from dpfast.privacy import Adjacency, Privacy, UtilityWarning
+from dpfast.selection import candidates as candidate
+from dpfast.selection.mechanism import HeldOutPick, Scoring, cost_of_labels, cost_of_outcomes, held_out
+
+# Costs of outcomes are shares of the largest squared error; what there is to explain is about a sixteenth of it.
+_WHOLE: dict[str, float] = {"accuracy": 1.0, "squared_error": 1.0 / 16.0}
+# A pick that may lose this part of what there is to explain is mostly noise.
+_USELESS = 0.1
+
+
+def _best_has(name: str) -> Callable[[Selection], bool]:
+    return lambda selection: hasattr(selection.best_estimator_, name)
+
+
+class Selection:
+    """The estimator that was chosen, fitted, and all that it cost to choose it: what `select` returns.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        The one chosen; fitted again on all rows where a share of the budget was kept for that.
+    best_index_ : int
+        Its place among the candidates.
+    estimators_ : tuple of estimators
+        All candidates as they were fitted, on the rows that were not held out: they were paid for.
+    releases_ : tuple of Release
+        All that left the data: of the candidates in turn, the pick, and the last fit.
+    privacy_spent_ : Privacy
+        What it cost together.
+    """
+
+    def __init__(
+        self,
+        best_estimator: Any,
+        best_index: int,
+        estimators: tuple[Any, ...],
+        releases: tuple[Release, ...],
+        privacy: Privacy,
+    ) -> None:
+        self.best_estimator_ = best_estimator
+        self.best_index_ = best_index
+        self.estimators_ = estimators
+        self.releases_ = releases
+        self.privacy_spent_ = privacy
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features."""
+        return int(self.best_estimator_.n_features_in_)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Labels that a classifier tells apart."""
+        labels: NDArray[Any] = self.best_estimator_.classes_
+        return labels
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict with the estimator that was chosen."""
+        predicted: NDArray[Any] = self.best_estimator_.predict(X)
+        return predicted
+
+    @available_if(_best_has("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities of the classes, by the estimator that was chosen."""
+        probabilities: FloatArray = self.best_estimator_.predict_proba(X)
+        return probabilities
+
+    @available_if(_best_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> FloatArray:
+        """Margins, by the estimator that was chosen."""
+        margins: FloatArray = self.best_estimator_.decision_function(X)
+        return margins
+
+    def score(self, X: Any, y: Any) -> float:
+        """Score of the estimator that was chosen, as scikit-learn defines it: private where these rows are."""
+        return float(self.best_estimator_.score(X, y))
+
+    def __repr__(self) -> str:
+        return f"Selection(best_index_={self.best_index_}, best_estimator_={self.best_estimator_!r})"
+
+
+@quiet
+def select(
+    estimators: Sequence[Any],
+    X: Any,
+    y: Any,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    adjacency: Adjacency = "replace_one",
+    scoring: Scoring | None = None,
+    bound_y: float | None = None,
+    test_size: float = 0.25,
+    refit_share: float = 0.5,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+) -> Selection:
+    """Choose among estimators by how they predict people held out, fits and choice within one budget.
+
+    A secret random part of the rows is held out. Every candidate is fitted on the others, for an equal part of the
+    budget; what it costs the people held out is summed exactly, and the exponential mechanism picks one. A person is in
+    one part only, so the fits and the pick cost as much as the dearer of them. The one picked is fitted again on all
+    rows, for the share of the budget that is kept for it.
+
+    Privacy: all releases together, those of every candidate, of the pick and of the last fit, are (epsilon,
+    delta)-differentially private under `adjacency`. They are paid for at once, from the ledger where one is given.
+
+    Parameters
+    ----------
+    estimators : list of estimators
+        Candidates: estimators of dpfast that predict outcomes of rows, or scikit-learn pipelines of such, with
+        `PrivateStandardScaler` before one of them. Their own epsilon, delta and adjacency are replaced; of a pipeline's
+        steps the epsilons say in which proportion they share. Every candidate costs: list few, that differ.
+    X : array or DataFrame of shape (n_rows, n_features)
+        One person a row.
+    y : array of shape (n_rows,) or (n_rows, n_outcomes)
+        Their labels or outcomes.
+    epsilon, delta : float
+        Budget of everything together. Gaussian candidates (`MultiOutcomeRidge`, with delta above 0) share it by its
+        square, so that k of them have about 1/sqrt(k) of it each; others have 1/k of it.
+    adjacency : {"replace_one", "add_remove"}, default "replace_one"
+        Whether the number of rows is public.
+    scoring : {"accuracy", "squared_error"}, optional
+        What held-out people cost: an error each, or the squared error of their outcomes as a share of the largest. By
+        default what the candidates predict decides.
+    bound_y : float, optional
+        For "squared_error": outcomes and predictions are clipped to [-bound_y, bound_y].
+    test_size : float, default 0.25
+        Share of the rows that is held out.
+    refit_share : float, default 0.5
+        Share of the budget kept for the last fit; 0 for none: the one chosen is then as it was fitted without those
+        held out. What is best at a small part of the budget is more regularised than what is best at all of it.
+    ledger : Ledger, optional
+        The budget to pay from. Later fits of what is returned pay from it too.
+    random_state : int, optional
+        A seed for tests, which voids the guarantee.
+
+    Returns
+    -------
+    Selection
+        The estimator chosen, as ``best_estimator_``; it predicts itself.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong kind, or a candidate cannot be fitted; nothing is spent then.
+    BudgetExceeded
+        If the ledger has too little left; no data is read then.
+
+    Warns
+    -----
+    UtilityWarning
+        If public numbers say that the pick is mostly noise.
+
+    References
+    ----------
+    McSherry, F., Talwar, K. (2007). Mechanism design via differential privacy. FOCS. Section 3.
+    McSherry, F. (2009). Privacy integrated queries. SIGMOD. Theorem 4 (parallel composition).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast import MultiOutcomeRidge, select
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-0.5, 0.5, size=(20_000, 4))
+    >>> y = X @ [0.5, 0.0, 0.5, -0.5]
+    >>> candidates = [MultiOutcomeRidge(1.0, bound_x=1.0, bound_y=1.0, ridge=ridge) for ridge in (1e1, 1e5)]
+    >>> chosen = select(candidates, X, y, epsilon=1.0, delta=1e-6, bound_y=1.0, random_state=0)
+    >>> chosen.best_index_, chosen.privacy_spent_
+    (0, Privacy(epsilon=1.0, delta=1e-06, adjacency='replace_one'))
+    """
+    privacy = Privacy(epsilon, delta, adjacency)
+    if math.isinf(privacy.epsilon):
+        raise ValueError("epsilon must be finite: without a budget to share, use scikit-learn's GridSearchCV")
+    if ledger is not None and not isinstance(ledger, Ledger):
+        raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(ledger).__name__}")
+    fitted = candidate.checked(estimators, privacy.adjacency, ledger)
+    scoring = _scoring(fitted, scoring)
+    cost_of = _cost(scoring, bound_y)
+    check.share("test_size", test_size)
+    if check.nonnegative("refit_share", refit_share) >= 1.0:
+        raise ValueError(f"refit_share must be below 1, got {refit_share!r}: something must be left to choose by")
+    parts = candidate.budgets(fitted, privacy, float(refit_share))
+    pick = HeldOutPick.calibrate(parts.pick)
+    source = noise.resolve_source(random_state)
+    public_count = privacy.adjacency == "replace_one"
+    with (ledger or Ledger(privacy)).reserving(privacy, random_state=random_state) as reservation:
+        X, y = _tables(X, y, scoring)
+        n_rows = len(y)
+        if public_count and n_rows < 2:
+            raise ValueError(f"X must have at least 2 rows, one to fit and one to hold out, got {n_rows}")
+        split = source.bound("select: who is held out", pick, float(test_size))
+        others = held_out(n_rows, float(test_size), split, public_count=public_count)
+        own = np.setdiff1d(np.arange(n_rows), others, assume_unique=True)
+        learned = _safe_indexing(X, own), y[own]
+        said = [
+            candidate.fit(estimator, part, _seeds(source, index, part), *learned)
+            for index, (estimator, part) in enumerate(zip(fitted, parts.fits, strict=True))
+        ]
+        judged = y[others], _safe_indexing(X, others)
+        picked = pick.release([cost_of(estimator, *judged) for estimator in fitted], source, "select: which estimator")
+        best = int(picked.values["index"])
+        chosen, cautions, last = fitted[best], said[best], parts.refits[best]
+        if last:
+            chosen = clone(chosen)
+            cautions = candidate.fit(chosen, last, _seeds(source, len(fitted), last), X, y)
+        releases: tuple[Release, ...] = ()
+        for index, estimator in enumerate(fitted):
+            releases += candidate.record(estimator, f"select, estimators[{index}]", ledger)
+        releases += (picked,)
+        if last:
+            releases += candidate.record(chosen, "select, refit", ledger, part=None)
+        reservation.commit(*releases)
+    for caution in cautions:
+        warn(str(caution.message), caution.category)
+    if public_count:
+        _warn_of_noise(pick, len(fitted), len(others), scoring)
+    return Selection(chosen, best, tuple(fitted), releases, privacy)
+
+
+def _scoring(estimators: Sequence[Any], scoring: Scoring | None) -> Scoring:
+    classifiers = {is_classifier(estimator) for estimator in estimators}
+    if len(classifiers) > 1:
+        raise ValueError("estimators must all be classifiers, or all predict numbers")
+    natural: Scoring = "accuracy" if classifiers.pop() else "squared_error"
+    if scoring is not None and check.choice("scoring", scoring, ("accuracy", "squared_error")) != natural:
+        raise ValueError(f"scoring must be {natural!r} for what these estimators predict, got {scoring!r}")
+    return natural
+
+
+def _cost(scoring: Scoring, bound_y: float | None) -> Callable[..., int]:
+    """Return what sums the costs of held-out people, of a model, their outcomes and their rows."""
+    if scoring == "accuracy":
+        return cost_of_labels
+    if bound_y is None:
+        raise ValueError("bound_y must be given for squared errors: it bounds what one person adds to a score")
+    return partial(cost_of_outcomes, bound_y=check.positive("bound_y", bound_y))
+
+
+def _seeds(source: noise.BitSource, index: int, parts: Sequence[Privacy]) -> list[int | None]:
+    """Return a seed for each step of a fit: from the seed given, none where none was."""
+    if not source.reproducible:
+        return [None] * len(parts)
+    return [int(source.bound("select: a fit", index, step).words(1)[0]) for step in range(len(parts))]
+
+
+def _tables(X: Any, y: Any, scoring: Scoring) -> tuple[Any, NDArray[Any]]:
+    """Return tables whose rows can be taken apart."""
+    for name, table in (("X", X), ("y", y)):
+        if not isinstance(table, list | tuple | np.ndarray) and not (hasattr(table, "iloc") or hasattr(table, "rows")):
+            raise TypeError(f"{name} must be an array or a data frame in memory, got a {type(table).__name__}")
+        if hasattr(table, "dask"):
+            raise TypeError(f"{name} must be in memory: its rows are taken apart")
+    X = np.asarray(X) if isinstance(X, list | tuple) else X
+    if scoring == "accuracy":
+        # Entries of a list stay as they are: one among them must not make text, or doubles, of all.
+        outcomes = np.asarray(y, object) if isinstance(y, list | tuple) else np.asarray(y)
+        outcomes = outcomes[:, 0] if outcomes.ndim == 2 and outcomes.shape[1] == 1 else outcomes
+    else:
+        outcomes = in_own_words(lambda: np.asarray(y, np.float64), "y must hold numbers")
+        if not np.isfinite(outcomes).all():
+            raise ValueError("y must not contain NaN or infinity")
+    if outcomes.ndim not in ((1,) if scoring == "accuracy" else (1, 2)) or len(X) != len(outcomes):
+        raise ValueError("y must have a label, or outcomes, for each row of X")
+    return X, outcomes
+
+
+def _warn_of_noise(pick: HeldOutPick, n_models: int, n_held_out: int, scoring: Scoring) -> None:
+    lost = pick.lost(n_models, n_held_out) / _WHOLE[scoring]
+    if lost >= _USELESS:
+        what = "of accuracy" if scoring == "accuracy" else "of what there is to explain"
+        warn(
+            f"with {n_held_out} people held out and {n_models} candidates, the pick at epsilon "
+            f"{pick.privacy.epsilon:.6g} is expected to lose up to {100.0 * min(lost, 1.0):.0f}% {what}: mostly noise. "
+            "List fewer candidates, or hold out more people.",
+            UtilityWarning,
+        )

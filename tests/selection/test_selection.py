@@ -1,0 +1,272 @@
+"""Selection end to end: it finds what predicts, pays once, keeps nothing but what was released."""
+
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+
+from dpfast import (
+    BudgetExceeded,
+    Ledger,
+    MultiOutcomeRidge,
+    ObjectivePerturbationClassifier,
+    ObjectivePerturbationRegressor,
+    Privacy,
+    PrivateStandardScaler,
+    SparseRegression,
+    UtilityWarning,
+    select,
+)
+from dpfast.solvers import Box, L2Ball
+
+N = 4000
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def ridge(penalty=1.0, **options):
+    return MultiOutcomeRidge(1.0, 1e-6, **{"bound_x": 1.0, "bound_y": 1.0, "ridge": penalty, "refine": 0} | options)
+
+
+def classifier(penalty=1.0, **options):
+    return ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=["no", "yes"], ridge=penalty, **options)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.5, 0.5, (N, 3))
+    return X, X @ [1.0, 0.0, -0.5]
+
+
+@pytest.fixture(scope="module")
+def labels(table):
+    return table[0], np.where(table[1] > 0.0, "yes", "no")
+
+
+def sure(signs):
+    """Regressors that predict about the sign times the first feature, whatever is drawn."""
+    edges = [Box(low=[sign - 1e-3, -1e-3, -1e-3], high=[sign + 1e-3, 1e-3, 1e-3]) for sign in signs]
+    return [ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, constraint=edge) for edge in edges]
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_what_predicts_people_held_out_is_chosen(table, adjacency):
+    X, _ = table
+    chosen = select(sure([0.0, -1.0, 1.0]), X, X[:, 0], epsilon=4.0, adjacency=adjacency, bound_y=1.0)
+    assert chosen.best_index_ == 2
+    assert np.abs(chosen.predict(X) - X[:, 0]).max() < 0.01
+
+
+@pytest.mark.parametrize("refit", [0.0, 0.5])
+def test_a_ledger_is_charged_once_with_every_release_on_record(table, refit):
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    candidates = [ridge(1.0), ridge(1e3)]
+    chosen = select(candidates, *table, **BUDGET, bound_y=1.0, ledger=ledger, refit_share=refit)
+    assert (ledger.spent, chosen.privacy_spent_) == (Privacy(1.0, 1e-6), Privacy(1.0, 1e-6))
+    assert ledger.releases == chosen.releases_
+    parts = ["fitted", "fitted", "held-out"] + [None] * (refit > 0.0)
+    assert [release.part for release in chosen.releases_] == parts
+    assert {release.time for release in chosen.releases_} == {chosen.releases_[0].time}
+    assert chosen.releases_[:2] == tuple(one for fitted in chosen.estimators_ for one in fitted.releases_)
+    if refit:
+        assert chosen.best_estimator_.releases_ == chosen.releases_[3:]
+    else:
+        assert chosen.best_estimator_ is chosen.estimators_[chosen.best_index_]
+    # What is returned pays from the ledger too, and what was given is as it was.
+    assert chosen.best_estimator_.ledger is ledger
+    assert all(one.ledger is None and not hasattr(one, "coef_") and one.epsilon == 1.0 for one in candidates)
+    with pytest.raises(BudgetExceeded):
+        chosen.best_estimator_.fit(*table)
+
+
+def test_the_release_of_the_one_chosen_is_the_estimator(table):
+    chosen = select([ridge(1.0), ridge(2.0)], *table, **BUDGET, bound_y=1.0)
+    index = int(next(release for release in chosen.releases_ if release.part == "held-out").values["index"])
+    assert chosen.best_index_ == index
+    assert chosen.best_estimator_.ridge == [1.0, 2.0][index]
+    assert chosen.n_features_in_ == 3
+
+
+def test_pipelines_scale_within_the_budget(table):
+    X, y = table
+    frame = pd.DataFrame(X, columns=["a", "b", "c"], index=np.arange(N) + 7)
+    scaler = PrivateStandardScaler(0.3, 1e-6, box_x=(-0.5, 0.5))
+    ledger = Ledger(Privacy(8.0, 1e-6))
+    candidates = [make_pipeline(scaler, ridge(penalty, bound_x=3.0)) for penalty in (1.0, 1e7)]
+    chosen = select(candidates, frame, pd.Series(y), epsilon=8.0, delta=1e-6, bound_y=1.0, ledger=ledger)
+    assert chosen.best_index_ == 0
+    assert chosen.score(frame, y) > 0.9
+    assert [release.part for release in ledger.releases] == ["fitted"] * 4 + ["held-out"] + [None] * 2
+
+
+def test_classifiers_and_sparse_regressions_are_selected_too(table, labels):
+    X, y = labels
+    chosen = select([classifier(1.0), classifier(1e5)], X, y.tolist(), epsilon=4.0, delta=1e-6)
+    assert chosen.best_index_ == 0
+    assert chosen.classes_.tolist() == ["no", "yes"]
+    assert chosen.predict_proba(X[:5]).shape == (5, 2)
+    assert chosen.decision_function(X[:5]).shape == (5,)
+    sparse = [SparseRegression(1.0, 1e-6, n_nonzero=k, selector="exponential") for k in (1, 2)]
+    chosen = select(sparse, *table, epsilon=4.0, delta=1e-6, bound_y=1.0)
+    assert chosen.predict(X[:2]).shape == (2,)
+    assert not hasattr(chosen, "predict_proba")
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_where_their_number_is_private_any_number_of_people_will_do(labels, n):
+    X, y = labels
+    steps = [make_pipeline(PrivateStandardScaler(1.0, 1e-6, box_x=(-1.0, 1.0)), classifier(k)) for k in (1.0, 2.0)]
+    with warnings.catch_warnings():
+        # Nothing but what was released may be warned of.
+        warnings.simplefilter("error")
+        chosen = select(steps, X[:n], y[:n], **BUDGET, adjacency="add_remove")
+    assert chosen.best_index_ in (0, 1)
+
+
+def test_a_seed_repeats_a_selection_and_nothing_else_does(table):
+    candidates = [ridge(1.0), ridge(1.0)]
+    one, same, other, fresh = (
+        select(candidates, *table, **BUDGET, bound_y=1.0, random_state=seed) for seed in (1, 1, 2, None)
+    )
+    assert np.array_equal(one.best_estimator_.coef_, same.best_estimator_.coef_)
+    assert not np.array_equal(one.best_estimator_.coef_, other.best_estimator_.coef_)
+    # Candidates that are alike have noise of their own.
+    assert not np.array_equal(one.estimators_[0].coef_, one.estimators_[1].coef_)
+    assert all(release.reproducible for release in one.releases_)
+    assert not any(release.reproducible for release in fresh.releases_)
+
+
+def test_who_is_held_out_is_drawn_anew_and_leaves_no_trace(monkeypatch, table):
+    from dpfast import noise
+
+    drawn = []
+    draw = noise.sample_without_replacement
+
+    def seen(n, m, source):
+        assert isinstance(source, noise.SecureSource)
+        drawn.append(draw(n, m, source))
+        return drawn[-1]
+
+    monkeypatch.setattr(noise, "sample_without_replacement", seen)
+    fitted = [select([ridge(1.0), ridge(2.0)], *table, **BUDGET, bound_y=1.0) for _ in range(2)]
+    assert len(drawn[0]) == len(drawn[1]) == N // 4
+    assert set(drawn[0]) != set(drawn[1])
+    for chosen in fitted:
+        assert set(vars(chosen)) == {"best_estimator_", "best_index_", "estimators_", "releases_", "privacy_spent_"}
+        # No list of who was held out is anywhere in it.
+        assert len(pickle.dumps(chosen)) < 8 * len(drawn[0])
+
+
+def test_nobody_held_out_is_fitted_and_nobody_fitted_is_asked(monkeypatch, table):
+    from dpfast.selection import selection
+
+    X, y = table
+    numbered = np.column_stack([X, np.arange(N) / N / 2])
+    learned, judged = [], []
+    fit, cost = selection.candidate.fit, selection.cost_of_outcomes
+
+    def fitting(estimator, parts, seeds, rows, outcomes):
+        learned.append(set(rows[:, 3].tolist()))
+        return fit(estimator, parts, seeds, rows, outcomes)
+
+    def costing(model, outcomes, rows, bound_y):
+        judged.append(set(rows[:, 3].tolist()))
+        return cost(model, outcomes, rows, bound_y)
+
+    monkeypatch.setattr(selection.candidate, "fit", fitting)
+    monkeypatch.setattr(selection, "cost_of_outcomes", costing)
+    select([ridge(1.0), ridge(2.0)], numbered, y, **BUDGET, bound_y=1.0)
+    everybody = set(numbered[:, 3].tolist())
+    assert learned[0] == learned[1] == everybody - judged[0]
+    assert judged[0] == judged[1]
+    assert len(judged[0]) == N // 4
+    assert learned[2] == everybody
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"epsilon": math.inf}, ValueError, "epsilon"),
+        ({"epsilon": 0.0}, ValueError, "epsilon"),
+        ({"delta": 2.0}, ValueError, "delta"),
+        ({"adjacency": "both"}, ValueError, "adjacency"),
+        ({"bound_y": None}, ValueError, "bound_y"),
+        ({"bound_y": -1.0}, ValueError, "bound_y"),
+        ({"scoring": "accuracy"}, ValueError, "scoring"),
+        ({"scoring": "r2"}, ValueError, "scoring"),
+        ({"test_size": 0.0}, ValueError, "test_size"),
+        ({"test_size": 1.0}, ValueError, "test_size"),
+        ({"refit_share": 1.0}, ValueError, "refit_share"),
+        ({"refit_share": -0.5}, ValueError, "refit_share"),
+        ({"ledger": "file"}, TypeError, "ledger"),
+        ({"random_state": np.random.default_rng(0)}, TypeError, "random_state"),
+        ({"estimators": [ridge(), classifier()]}, ValueError, "estimators"),
+        ({"estimators": [ridge(), Ridge()]}, TypeError, "estimators"),
+        ({"X": iter([1])}, TypeError, "X"),
+        ({"y": iter([1])}, TypeError, "y"),
+        ({"y": np.zeros(3)}, ValueError, "y must"),
+        ({"y": np.full(N, np.nan)}, ValueError, "y must"),
+        ({"y": ["word"] * N}, ValueError, "y must"),
+        ({"X": np.zeros((1, 3)), "y": np.zeros(1)}, ValueError, "2 rows"),
+        ({"X": np.full((N, 3), np.inf)}, ValueError, "X"),
+    ],
+)
+def test_what_cannot_be_selected_by_is_refused_and_costs_nothing(table, arguments, error, words):
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    given = {"estimators": [ridge(), ridge()], "X": table[0], "y": table[1], "bound_y": 1.0, "ledger": ledger} | BUDGET
+    with pytest.raises(error, match=words):
+        select(**given | arguments)
+    assert ledger.releases == ()
+    assert ledger.remaining == Privacy(1.0, 1e-6)
+
+
+def test_a_candidate_that_fails_on_the_table_fails_the_selection_at_no_cost(labels):
+    X, y = labels
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    undeclared = ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=["no", "perhaps"])
+    with pytest.raises(ValueError, match="declared classes"):
+        select([classifier(), undeclared], X, y, **BUDGET, ledger=ledger)
+    assert ledger.remaining == Privacy(1.0, 1e-6)
+    assert ledger.releases == ()
+
+
+def test_an_exhausted_ledger_stops_it_before_a_row_is_read():
+    class Unread:
+        iloc = None
+
+        def __len__(self):
+            raise AssertionError("read")
+
+    with pytest.raises(BudgetExceeded):
+        select([ridge()], Unread(), Unread(), **BUDGET, bound_y=1.0, ledger=Ledger(Privacy(0.5, 1e-6)))
+
+
+def test_public_numbers_tell_where_the_pick_is_mostly_noise(labels):
+    X, y = labels
+    with pytest.warns(UtilityWarning, match=r"with 5 people held out and 2 candidates"):
+        select([classifier(), classifier()], X[:20], y[:20], **BUDGET)
+
+
+def test_warnings_made_errors_come_after_what_was_paid_for_is_on_record(table):
+    X, y = table
+    ledger = Ledger(Privacy(0.01, 1e-6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UtilityWarning):
+            select([ridge(), ridge()], X[:50], y[:50], epsilon=0.01, delta=1e-6, bound_y=1.0, ledger=ledger)
+    assert ledger.spent == Privacy(0.01, 1e-6)
+    assert len(ledger.releases) == 4
+
+
+def test_several_outcomes_and_a_ball_are_selected_by(table):
+    X, y = table
+    chosen = select([ridge(1.0), ridge(1e6)], X, np.column_stack([y, -y]), epsilon=8.0, delta=1e-6, bound_y=1.0)
+    assert chosen.best_index_ == 0
+    assert chosen.predict(X).shape == (N, 2)
+    ball = ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, constraint=L2Ball(1.0))
+    assert select([ball], X, y, epsilon=1.0, bound_y=1.0).best_index_ == 0
