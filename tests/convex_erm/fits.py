@@ -16,6 +16,7 @@ from dpfast.solvers import (
     Lasso,
     SmoothedHinge,
     SmoothedHuber,
+    SmoothedQuantile,
 )
 
 PSEUDO_HUBER = CallableLoss(
@@ -65,6 +66,8 @@ FITS = {
     "narrow Huber loss in a box": regression(
         10.0, loss=SmoothedHuber(1.0, 2.0**-7), constraint=Box(1.0), penalty=ElasticNet(0.1, 0.2)
     ),
+    "a quantile": regression(loss=SmoothedQuantile(0.8, 0.125)),
+    "counts": regression(loss="poisson", fit_intercept=True),
     "given loss": regression(loss=PSEUDO_HUBER),
     "two classes": classification(),
     "two classes with an intercept": classification(fit_intercept=True),

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, QuantileRegressor
 
 from dpfast import (
     BudgetExceeded,
@@ -28,9 +28,11 @@ from dpfast.solvers import (
     L2Ball,
     Lasso,
     LogisticLoss,
+    PoissonLoss,
     Ridge,
     SmoothedHinge,
     SmoothedHuber,
+    SmoothedQuantile,
     SquaredLoss,
 )
 
@@ -85,7 +87,14 @@ def optimum(loss, X, y, constraint, l1, l2):
     return loss.value(X @ theta, y).sum() + l1 * np.abs(theta).sum() + 0.5 * l2 * theta @ theta
 
 
-LOSSES = [SquaredLoss(), SmoothedHuber(0.5), LogisticLoss(), SmoothedHinge(0.4)]
+LOSSES = [
+    SquaredLoss(),
+    SmoothedHuber(0.5),
+    SmoothedQuantile(0.7, 0.3),
+    PoissonLoss(2.0),
+    LogisticLoss(),
+    SmoothedHinge(0.4),
+]
 SETS = [None, L2Ball(0.7), L1Ball(0.8), Box(low=[-0.3, 0.0, -1.0, -0.2], high=0.4)]
 PENALTIES = [None, Lasso(2.0), ElasticNet(1.0, 3.0), Ridge(4.0)]
 
@@ -122,6 +131,71 @@ def test_a_regression_finds_its_coefficients(loss, delta, adjacency, fit_interce
     assert model.privacy_spent_ == Privacy(2.0, delta, adjacency)
     assert model.score(X, y) > 0.6
     assert model.releases_[0].guaranteed
+
+
+def counts(n=20_000):
+    X, _ = table(n)
+    return X, np.random.default_rng(1).poisson(np.exp(X @ [1.0, 0.0, -0.5] + 1.0)).astype(float)
+
+
+def test_without_noise_counts_and_quantiles_are_those_of_the_textbook():
+    X, y = counts(4_000)
+    plain = {"constraint": None, "fit_intercept": True}
+    ours = regressor(math.inf, 0.0, loss="poisson", bound_y=30.0, **plain).fit(X, y)
+    theirs = PoissonRegressor(alpha=0.0, tol=1e-10).fit(X, y)
+    np.testing.assert_allclose([*ours.coef_, ours.intercept_], [*theirs.coef_, theirs.intercept_], atol=1e-6)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), atol=1e-6)
+    # Larger counts than the bound are not clipped.
+    small = regressor(math.inf, 0.0, loss="poisson", bound_y=2.0, **plain).fit(X, y)
+    np.testing.assert_allclose(small.predict(X), theirs.predict(X), atol=1e-6)
+    X, y = table(4_000)
+    for level in (0.5, 0.8):
+        ours = regressor(math.inf, 0.0, loss=SmoothedQuantile(level, 0.01), **plain).fit(X, y)
+        theirs = QuantileRegressor(quantile=level, alpha=0.0).fit(X, y)
+        np.testing.assert_allclose([*ours.coef_, ours.intercept_], [*theirs.coef_, theirs.intercept_], atol=2e-3)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("bound_y", [12.0, "private"])
+def test_counts_have_the_means_that_they_are_predicted_to_have(adjacency, bound_y):
+    X, y = counts()
+    options = {"constraint": None, "fit_intercept": True, "adjacency": adjacency, "bound_y": bound_y}
+    model = regressor(2.0, loss="poisson", **options).fit(X, y)
+    np.testing.assert_allclose([*model.coef_, model.intercept_], [1.0, 0.0, -0.5, 1.0], atol=0.15)
+    linear = X @ model.coef_ + model.intercept_
+    np.testing.assert_allclose(model.predict(X), np.exp(linear), rtol=1e-12)
+    # Never above what counts may be, however far a row is.
+    assert model.predict([[60.0, 0.0, 0.0]]) == pytest.approx(12.0 if bound_y == 12.0 else model.bound_y_)
+
+
+def test_counts_below_zero_count_as_zero():
+    X, y = counts(400)
+    fits = [
+        regressor(loss="poisson", bound_y=5.0, constraint=None).fit(X, other) for other in (y, np.where(y, y, -3.0))
+    ]
+    assert np.array_equal(fits[0].coef_, fits[1].coef_)
+
+
+@pytest.mark.parametrize("level", [0.25, 0.5])
+def test_a_quantile_has_its_share_of_outcomes_below(level):
+    X, y = table()
+    loss = "quantile" if level == 0.5 else SmoothedQuantile(level, 0.05)
+    model = regressor(2.0, loss=loss, constraint=None, fit_intercept=True).fit(X, y)
+    assert np.mean(y <= model.predict(X)) == pytest.approx(level, abs=0.05)
+
+
+@pytest.mark.parametrize("loss", ["huber", "quantile"])
+def test_a_named_loss_follows_the_units_of_the_outcome(loss):
+    """What noise moves coefficients by is the same part of them."""
+    X, y = table(200)
+    moved, errors = [], []
+    for unit in (1.0, 1000.0):
+        model = regressor(loss=loss, constraint=None, bound_y=unit).fit(X, y * unit)
+        moved.append(model.releases_[0].scales["objective"] / model.ridge_ / unit)
+        options = {"epsilon": 1.0, "delta": 1e-6, "bound_x": 1.0, "bound_y": unit, "loss": loss}
+        errors.append(ObjectivePerturbationRegressor.plan(1000, 3, **options).expected_error)
+    assert moved[1] == pytest.approx(moved[0], rel=1e-6)
+    assert errors[1] == pytest.approx(errors[0], rel=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
@@ -213,7 +287,7 @@ def test_a_larger_ridge_is_kept_and_a_small_one_raised():
     assert regressor(math.inf, ridge=3.0).fit(X, y).ridge_ == 3.0
 
 
-@pytest.mark.parametrize(("loss", "delta"), [("huber", 1e-6), ("huber", 0.0), ("squared", 0.0)])
+@pytest.mark.parametrize(("loss", "delta"), [(SmoothedHuber(), 1e-6), (SmoothedHuber(), 0.0), ("squared", 0.0)])
 def test_the_printed_noise_warns_where_it_is_too_little(loss, delta):
     X, y = table(500)
     printed = {"calibration": "paper", "loss": loss, "delta": delta}
@@ -321,8 +395,21 @@ def test_damaged_models_are_refused(tmp_path):
         (lambda: regressor(constraint=L2Ball(0.0)), ValueError, "radius must be positive"),
         (lambda: regressor(constraint=L1Ball(-1.0)), ValueError, "radius must be positive"),
         (lambda: regressor(constraint=Box(low=[0.0] * 4, high=[1.0] * 4)), ValueError, "the box has 4 coordinates"),
-        (lambda: regressor(loss="logistic"), ValueError, "loss must be 'squared' or 'huber', got 'logistic'"),
-        (lambda: regressor(loss=LogisticLoss()), ValueError, "loss must be one of 'squared', 'huber' or of their kind"),
+        (
+            lambda: regressor(loss="logistic"),
+            ValueError,
+            "loss must be 'squared' or 'huber' or 'quantile' or 'poisson'",
+        ),
+        (
+            lambda: regressor(loss=LogisticLoss()),
+            ValueError,
+            "loss must be one of 'squared', 'huber', 'quantile', 'poisson'",
+        ),
+        (
+            lambda: regressor(loss=SmoothedQuantile(0.5, 0.05), bound_y=10.0),
+            ValueError,
+            "must be smoother where outcomes",
+        ),
         (lambda: regressor(penalty="l1"), TypeError, "penalty must be Lasso"),
         (lambda: regressor(ridge=-1.0), ValueError, "ridge must be at least 0"),
         (lambda: regressor(ridge="best"), TypeError, "ridge must be a real number, got str"),
@@ -420,7 +507,7 @@ def test_rows_with_their_intercept_are_within_the_bound_that_noise_is_for(loss, 
     ((bounds, function),) = taken
     origin = np.zeros((2, bounds.n_features))
     # The gradient at 0 is the slope there times the row.
-    slope = 0.5 if loss != "huber" else SmoothedHuber().derivative(np.zeros(1), np.array([0.5]))[0]
+    slope = 0.5 if loss != "huber" else SmoothedHuber(0.25).derivative(np.zeros(1), np.array([0.5]))[0]
     length = np.linalg.norm(function.gradient(origin)[0]) / abs(slope)
     # The constant feature is the power of two nearest to the bound on rows.
     assert length == pytest.approx(math.hypot(0.8, 1.0 if fit_intercept else 0.0), rel=1e-5)

@@ -18,7 +18,7 @@ def rows(n):
     return rng, x, x @ np.full(D, D**-0.5)
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("loss", ["squared", "huber", "quantile"])
 @pytest.mark.parametrize("n", [300, 1000, 5000])
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_a_planned_r2_is_the_one_that_comes(adjacency, n, loss):
@@ -45,6 +45,24 @@ def test_a_planned_accuracy_is_the_one_that_comes(adjacency, n, loss):
     plan = ObjectivePerturbationClassifier.plan(n, D, score=score, **options)
     found = [ObjectivePerturbationClassifier(random_state=seed, **options).fit(x, y).score(x, y) for seed in range(12)]
     assert np.mean(found) == pytest.approx(plan.expected_score, abs=0.06)
+
+
+@pytest.mark.parametrize("n", [1000, 5000])
+def test_the_planned_r2_of_counts_is_the_one_that_comes(n):
+    rng, x, signal = rows(n)
+    rate = np.exp(1.0 + 0.6 * signal)
+    y = rng.poisson(rate)
+    score = float(np.var(rate) / np.var(y))
+    options = BUDGET | SHORT | {"bound_y": 2.0 * np.sqrt(np.mean(y**2.0)), "loss": "poisson", "fit_intercept": True}
+    plan = ObjectivePerturbationRegressor.plan(n, D, score=score, **options)
+    found = [ObjectivePerturbationRegressor(random_state=seed, **options).fit(x, y).score(x, y) for seed in range(12)]
+    assert np.mean(found) == pytest.approx(plan.expected_score, abs=0.18)
+
+
+def test_a_plan_near_guessing_expects_a_guess():
+    """Margins are then within the straight part of a loss, which tells nothing of them."""
+    options = BUDGET | SHORT | {"classes": [0, 1], "loss": "hinge"}
+    assert ObjectivePerturbationClassifier.plan(1000, D, score=0.502, **options).expected_score == 0.5
 
 
 def test_planned_scores_fall_from_the_assumed_one_to_guessing():

@@ -291,7 +291,9 @@ def proximal_steps(draw: Draw) -> None:
 def loss_sums(draw: Draw) -> None:
     n, p = draw.choice((1, 2, 9, 70)), draw.choice((1, 2, 7, 8, 9, 40))
     rows, outcomes = draw.reals(n, p), draw.rng.choice([-1.0, 1.0], n)
-    kind = draw.choice(("squared", "logistic", "capped_logistic", "smoothed_hinge", "smoothed_huber"))
+    kind = draw.choice(
+        ("squared", "logistic", "capped_logistic", "smoothed_hinge", "smoothed_huber", "smoothed_quantile", "poisson")
+    )
     widths = {
         "width": draw.positive(1e-9, 1e9),
         "threshold": draw.positive(1e-9, 1e9),

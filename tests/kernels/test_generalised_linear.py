@@ -9,8 +9,10 @@ from dpfast.solvers import (
     CappedLogisticLoss,
     GeneralisedLinear,
     LogisticLoss,
+    PoissonLoss,
     SmoothedHinge,
     SmoothedHuber,
+    SmoothedQuantile,
     SquaredLoss,
 )
 
@@ -22,6 +24,8 @@ LOSSES = [
     CappedLogisticLoss(0.9),
     SmoothedHinge(0.5),
     SmoothedHuber(1.0, 0.25),
+    SmoothedQuantile(0.8, 0.5),
+    PoissonLoss(3.0),
 ]
 LEVELS = (0, 1, 2)
 
@@ -29,7 +33,8 @@ LEVELS = (0, 1, 2)
 def table(n, d, loss, seed=0):
     rng = np.random.default_rng(seed)
     rows, y = rng.normal(size=(n, d)), rng.normal(size=n)
-    return rows, np.where(y < 0, -1.0, 1.0) if loss.is_classification else y, rng.normal(size=d)
+    y = np.where(y < 0, -1.0, 1.0) if loss.is_classification else np.abs(y) if loss.is_of_counts else y
+    return rows, y, rng.normal(size=d)
 
 
 def sums(rows, outcomes, loss, level=-1):
@@ -44,6 +49,15 @@ def exact_derivative(loss, z, y):
         p = 1 / (1 + mp.exp(start))
         rest = max(1 - (start - y * z) * p * (1 - p) / (2 * (cap - p)), mp.mpf(0))
         return -y * (1 / (1 + mp.exp(y * z)) if y * z >= start else cap - (cap - p) * rest**2)
+    if isinstance(loss, PoissonLoss):
+        largest, start = (mp.mpf(loss.parameters()[name]) for name in ("threshold", "start"))
+        rate = mp.exp(start)
+        rest = max(1 - (z - start) * rate / (2 * (largest - rate)), mp.mpf(0))
+        return (mp.exp(z) if z <= start else largest - (largest - rate) * rest**2) - y
+    if isinstance(loss, SmoothedQuantile):
+        h = mp.mpf(loss.width)
+        t = min(max((y - z + h) / (2 * h), mp.mpf(0)), mp.mpf(1))
+        return (1 - t) ** 2 * (1 + 2 * t) - mp.mpf(loss.level)
     if isinstance(loss, SmoothedHinge):
         h = mp.mpf(loss.width)
         t = min(max((y * z - 1 + h) / (2 * h), mp.mpf(0)), mp.mpf(1))

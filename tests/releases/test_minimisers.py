@@ -15,13 +15,16 @@ from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.releases.table_losses import TableLoss, loss_of_moments
 from dpfast.solvers import (
     Box,
+    CappedLogisticLoss,
     ElasticNet,
     L1Ball,
     L2Ball,
     Lasso,
     LogisticLoss,
+    PoissonLoss,
     SmoothedHinge,
     SmoothedHuber,
+    SmoothedQuantile,
     SquaredLoss,
 )
 from dpfast.statistics import gram
@@ -36,7 +39,11 @@ COMBINATIONS = [
     for loss in LOSSES
     for name, region in SETS.items()
     if region is not None or not isinstance(loss, SquaredLoss)
-] + [pytest.param(LogisticLoss(3.0), None, id="shifted-none")]
+]
+COMBINATIONS += [
+    pytest.param(loss, None, id=str(loss))
+    for loss in (LogisticLoss(3.0), CappedLogisticLoss(0.3), SmoothedQuantile(0.8, 0.3), PoissonLoss(1.0))
+]
 
 
 def interval(region):
@@ -61,9 +68,10 @@ def law(chosen, rows):
 
 def pairs(loss, adjacency):
     """Tables that differ in one record: at its bounds, at the middle, gone."""
-    ends = (-1.0, 1.0) if loss.is_classification else (-1.0, 0.0, 1.0)
-    records = [(x, y) for x in (1.0, 0.4) for y in ends]
-    for base in ([], [(1.0, 1.0), (1.0, -1.0), (0.5, 1.0)]):
+    ends = (-1.0, 1.0) if loss.is_classification else (0.0, 0.5, 1.0) if loss.is_of_counts else (-1.0, 0.0, 1.0)
+    # A row and its negative have slopes of one size if the loss has them of either sign.
+    records = [(x, y) for x in (1.0, -1.0 if loss.kind == "smoothed_quantile" else 0.4) for y in ends]
+    for base in ([], [(1.0, 1.0), (1.0, ends[0]), (0.5, 1.0)]):
         if adjacency == "add_remove":
             for record in records:
                 yield [*base, record], base

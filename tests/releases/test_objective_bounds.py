@@ -11,12 +11,22 @@ from dpfast.solvers import (
     L1Ball,
     L2Ball,
     LogisticLoss,
+    PoissonLoss,
     SmoothedHinge,
     SmoothedHuber,
+    SmoothedQuantile,
     SquaredLoss,
 )
 
-LOSSES = [SquaredLoss(), SmoothedHuber(0.5), LogisticLoss(), CappedLogisticLoss(0.3), SmoothedHinge(0.3)]
+LOSSES = [
+    SquaredLoss(),
+    SmoothedHuber(0.5),
+    SmoothedQuantile(0.8, 0.3),
+    PoissonLoss(0.7),
+    LogisticLoss(),
+    CappedLogisticLoss(0.3),
+    SmoothedHinge(0.3),
+]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.kind)
@@ -27,6 +37,8 @@ def test_nobody_moves_gradient_and_curvature_further(loss):
 
     def record(parameters):
         y = np.tanh(parameters[3]) * bounds.outcome_bound
+        if loss.is_of_counts:
+            y = abs(y)
         return row_in_ball(parameters[:3], 2.0), np.sign(y) if loss.is_classification else y
 
     def gradient(parameters):

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfast.solvers import CappedLogisticLoss, LogisticLoss, SmoothedHinge, SmoothedHuber, SquaredLoss
+from dpfast.solvers import (
+    CappedLogisticLoss,
+    LogisticLoss,
+    PoissonLoss,
+    SmoothedHinge,
+    SmoothedHuber,
+    SmoothedQuantile,
+    SquaredLoss,
+)
 
 LOSSES = [
     SquaredLoss(),
@@ -17,11 +25,20 @@ LOSSES = [
     SmoothedHinge(2.0),
     SmoothedHuber(1.0),
     SmoothedHuber(2.0, 0.3),
+    SmoothedQuantile(0.5, 0.5),
+    SmoothedQuantile(0.9, 1.0),
+    PoissonLoss(0.5),
+    PoissonLoss(2.0),
 ]
 
 
 def outcome(loss, y):
-    return np.where(y < 0, -1.0, 1.0) if loss.is_classification else y
+    return np.where(y < 0, -1.0, 1.0) if loss.is_classification else abs(y) if loss.is_of_counts else y
+
+
+def ends(loss):
+    """Least and largest outcome within the bound 1."""
+    return (0.0, 1.0) if loss.is_of_counts else (-1.0, 1.0)
 
 
 def bends(loss):
@@ -30,6 +47,10 @@ def bends(loss):
         return [1.0 - loss.width, 1.0 + loss.width]
     if isinstance(loss, CappedLogisticLoss):
         return [loss._start, loss._start - loss._length]
+    if isinstance(loss, SmoothedQuantile):
+        return [1.0 - loss.width, 1.0 + loss.width]
+    if isinstance(loss, PoissonLoss):
+        return [loss._start, loss._start + 2.0 / 3.0]
     if isinstance(loss, SmoothedHuber):
         return [1.0 + s * (loss.threshold + t * loss.width) for s in (1, -1) for t in (1, -1)]
     return [0.0]
@@ -59,7 +80,7 @@ def test_two_derivatives_are_continuous_where_formulas_meet(loss):
 def test_slopes_have_the_sign_that_is_said(loss):
     """In the margin, over all outcomes: noise is for one sign or for both."""
     z = np.concatenate([-np.geomspace(1e-9, 1e3, 999), [0.0], np.geomspace(1e-9, 1e3, 999)])
-    slopes = [y * loss.derivative(z, y) for y in (-1.0, 1.0)]
+    slopes = [y * loss.derivative(z, y) for y in ((0.25, 1.0) if loss.is_of_counts else (-1.0, 1.0))]
     assert (np.max(slopes) <= 0.0) == loss.slope_sign
     assert loss.slope_sign is loss.is_classification
 
@@ -68,7 +89,7 @@ def test_slopes_have_the_sign_that_is_said(loss):
 def test_bounds_hold_and_are_reached(loss):
     z = np.append(np.linspace(-3.0, 3.0, 60_001), [z for z in bends(loss) if abs(z) <= 3.0])
     slopes, curvatures = [], []
-    for y in (-1.0, 1.0):
+    for y in ends(loss):
         slopes.append(np.abs(loss.derivative(z, y)).max())
         curvatures.append(loss.second_derivative(z, y).max())
     assert max(slopes) <= loss.derivative_bound(3.0) <= max(slopes) * (1 + 1e-9)
@@ -99,7 +120,7 @@ def test_a_shift_moves_margins():
 def test_bounds_at_small_reach(loss):
     z = np.linspace(-1e-3, 1e-3, 101)
     bound = loss.derivative_bound(1e-3, outcome_bound=1.0)
-    assert max(np.abs(loss.derivative(z, y)).max() for y in (-1.0, 1.0)) <= bound
+    assert max(np.abs(loss.derivative(z, y)).max() for y in ends(loss)) <= bound
 
 
 def test_away_from_their_bends_they_are_hinge_and_huber():
@@ -108,6 +129,40 @@ def test_away_from_their_bends_they_are_hinge_and_huber():
     np.testing.assert_allclose(hinge.value(z, 1.0), np.maximum(1.0 - z, 0.0), atol=1e-15)
     assert huber.derivative([-9.0, -0.2, 0.3, 9.0], 0.0).tolist() == [-1.0, -0.2, 0.3, 1.0]
     assert huber.value(0.3, 0.0) == pytest.approx(0.045)
+
+
+def test_the_smoothed_quantile_is_the_quantile_loss_away_from_its_bend():
+    loss, residual = SmoothedQuantile(0.8, 0.25), np.array([-3.0, -0.25, 0.25, 4.0])
+    np.testing.assert_allclose(loss.value(1.0 - residual, 1.0), [0.6, 0.05, 0.2, 3.2], atol=1e-15)
+    np.testing.assert_allclose(loss.derivative(1.0 - residual, 1.0), [0.2, 0.2, -0.8, -0.8], rtol=1e-15)
+    assert loss.derivative_bound(np.inf) == pytest.approx(0.8, rel=1e-13)
+
+
+def test_the_poisson_loss_is_that_of_a_rate_until_it_is_near_the_largest():
+    loss, z = PoissonLoss(20.0), np.linspace(-800.0, 40.0, 8401)
+    rate, plain = loss.mean(z), np.exp(z)
+    below = z <= np.log(15.0)
+    assert np.array_equal(rate[below], plain[below])
+    assert np.array_equal(loss.value(z, 3.0)[below], (plain - 3.0 * z)[below])
+    assert (np.diff(rate) >= 0.0).all()
+    assert rate[-1] == 20.0
+    assert (rate[~below] >= 15.0).all()
+    assert loss.derivative_bound(np.inf, 20.0) == pytest.approx(20.0, rel=1e-13)
+    # Clipped counts that are larger than the largest rate.
+    assert loss.derivative_bound(np.inf, 30.0) == pytest.approx(30.0, rel=1e-13)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_a_scaled_loss_has_the_same_shape_in_other_units(loss):
+    scaled, z = loss.scaled(8.0), np.linspace(-3.0, 3.0, 61)
+    y = outcome(loss, np.linspace(-1.0, 1.0, 61))
+    if isinstance(loss, PoissonLoss):
+        np.testing.assert_allclose(scaled.mean(z + np.log(8.0)), 8.0 * loss.mean(z), rtol=1e-13)
+    elif isinstance(loss, SmoothedHuber | SmoothedQuantile):
+        expected = loss.derivative(z, y) * (8.0 if isinstance(loss, SmoothedHuber) else 1.0)
+        np.testing.assert_allclose(scaled.derivative(8.0 * z, 8.0 * y), expected, atol=1e-15)
+    else:
+        assert scaled is loss
 
 
 def test_logistic_loss_far_out():
@@ -170,6 +225,10 @@ def test_the_probability_of_the_logistic_loss_is_the_logistic_function():
         (lambda: CappedLogisticLoss(1.0), "cap must be at least .* the slope of LogisticLoss"),
         (lambda: CappedLogisticLoss(1e-9), "cap must be at least"),
         (lambda: CappedLogisticLoss(-0.5), "cap must be positive"),
+        (lambda: SmoothedQuantile(1.0, 0.1), "level must lie between 0 and 1"),
+        (lambda: SmoothedQuantile(0.0, 0.1), "level must be positive"),
+        (lambda: SmoothedQuantile(0.5, 0.0), "width must be positive"),
+        (lambda: PoissonLoss(-3.0), "largest must be positive"),
         (lambda: SmoothedHuber(-1.0), "threshold must be positive"),
         (lambda: SmoothedHuber(1.0, 1.0), "width must be below threshold"),
     ],

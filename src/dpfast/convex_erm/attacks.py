@@ -22,7 +22,7 @@ from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
-from dpfast.solvers import CallableLoss, CappedLogisticLoss, L2Ball
+from dpfast.solvers import CallableLoss, CappedLogisticLoss, L2Ball, PoissonLoss, SmoothedQuantile
 from dpfast.statistics.sizes import Sizes
 
 _RIDGE = 1e5
@@ -63,6 +63,16 @@ def _capped(z: float, y: float) -> float:
     return 0.25 * _flat(z, y)
 
 
+def _quantile(z: float, y: float) -> float:
+    """Slope of the loss of the quantile of level 0.8 this far from its kink."""
+    return -0.8 if y > 0.0 else 0.2
+
+
+def _rate(z: float, y: float) -> float:
+    """Slope of the loss of counts that are clipped at 0, far below the largest rate."""
+    return float(np.exp(z)) - max(y, 0.0)
+
+
 def _callable_loss() -> CallableLoss:
     return CallableLoss(
         lambda z, y: np.sqrt(1.0 + (z - y) ** 2),
@@ -88,6 +98,8 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     losses = [
         squared,
         huber,
+        Minimised("quantile", regressor, _quantile, {"loss": SmoothedQuantile(0.8, 0.5), "bound_y": 5.0}, outcome=5.0),
+        Minimised("Poisson loss", regressor, _rate, {"loss": PoissonLoss(5.0), "bound_y": 5.0} | near, outcome=5.0),
         Minimised("logistic loss", classifier, _logistic, {"loss": "logistic"} | near),
         Minimised("capped logistic loss", classifier, _capped, {"loss": CappedLogisticLoss(0.25)} | near),
         hinge,

@@ -43,9 +43,11 @@ from dpfast.solvers import (
     L2Ball,
     Lasso,
     LogisticLoss,
+    PoissonLoss,
     Ridge,
     SmoothedHinge,
     SmoothedHuber,
+    SmoothedQuantile,
     SquaredLoss,
 )
 from dpfast.solvers.constraints import Constraint
@@ -65,8 +67,9 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
 
     _PARAMETER_TYPES = (
         *(L2Ball, L1Ball, Box, ElasticNet, Lasso, Ridge),
-        *(LogisticLoss, CappedLogisticLoss, SmoothedHinge, SmoothedHuber),
+        *(LogisticLoss, CappedLogisticLoss, SmoothedHinge, SmoothedHuber, SmoothedQuantile, PoissonLoss),
     )
+    #: Those for outcomes within 1, by name.
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]]
 
     @property
@@ -82,7 +85,7 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
     @property
     def _resolved_loss(self) -> GeneralisedLinearLoss:
         if not isinstance(self.loss, GeneralisedLinearLoss):
-            return self._LOSSES[check.choice("loss", self.loss, tuple(self._LOSSES))]
+            return self._LOSSES[check.choice("loss", self.loss, tuple(self._LOSSES))].scaled(self._outcome_bound)
         if self.loss.is_classification != next(iter(self._LOSSES.values())).is_classification:
             raise ValueError(
                 f"loss must be one of {', '.join(map(repr, self._LOSSES))} or of their kind, got {self.loss!r}"
@@ -147,6 +150,10 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
     def _error_of_signal(self, mechanism: ObjectivePerturbation, n: int, signal: float) -> float:
         """Return the same for predictions of a root mean square."""
 
+    def _curvature(self, mechanism: ObjectivePerturbation) -> float:
+        """Return the share of the greatest curvature to expect."""
+        return 1.0
+
     def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> ObjectivePerturbation:
         """Calibrate for one of the minimisers, which have equal parts of the budget."""
         k = self._n_minimisers
@@ -185,7 +192,8 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         rows = mechanism.bounds.n_rows
         if rows is None:
             return 0.0
-        signals = (released_signal(mechanism, rows, release.values["coef"]) for release in releases)
+        share = self._curvature(mechanism)
+        signals = (released_signal(mechanism, rows, release.values["coef"], share) for release in releases)
         return float(np.mean([self._error_of_signal(mechanism, rows, signal) for signal in signals]))
 
     def _attributes(self, releases: tuple[Release, ...], ridge: float) -> dict[str, Any]:

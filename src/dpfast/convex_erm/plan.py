@@ -24,9 +24,42 @@ _LOGISTIC_WIDTH = 1.7
 
 
 def relative_error(mechanism: ObjectivePerturbation, n: int, spread: float = SPREAD) -> float:
-    """Return the error of predictions over the outcomes' bound, for n people whose predictions are as large as that."""
-    outcome = mechanism.bounds.outcome_bound
-    return mechanism.prediction_error(n, spread, outcome) / outcome
+    """Return the error of predictions over the outcomes' bound, for n people whose predictions are as large as that.
+
+    Of counts it is the usual rate over their bound times the error of log-rates that are as large as 1.
+    """
+    outcome, share = mechanism.bounds.outcome_bound, usual_curvature(mechanism, spread)
+    if mechanism.bounds.loss.is_of_counts:
+        return _usual_rate(mechanism, spread) / outcome * mechanism.prediction_error(n, spread, 1.0, share)
+    return mechanism.prediction_error(n, spread, outcome, share) / outcome
+
+
+def usual_curvature(mechanism: ObjectivePerturbation, spread: float = SPREAD, score: float = R2) -> float:
+    """Return the mean second derivative of a regression's loss as a share of the greatest.
+
+    Residuals are normal, what the share `score` of the outcomes' variance leaves; counts have the usual rate.
+    """
+    loss = mechanism.bounds.loss
+    if loss.is_of_counts:
+        curvatures = loss.second_derivative(math.log(_usual_rate(mechanism, spread, score)), np.zeros(len(_POINTS)))
+    else:
+        residuals = math.sqrt((1.0 - score) * spread) * mechanism.bounds.outcome_bound * _POINTS
+        curvatures = loss.second_derivative(residuals, 0.0)
+    return float(curvatures @ _WEIGHTS) / loss.second_derivative_bound()
+
+
+def _usual_rate(mechanism: ObjectivePerturbation, spread: float, score: float = R2) -> float:
+    """Return the mean m of counts of a mean square `spread`, in squared bounds.
+
+    Their variance is m, what a rate leaves of it, over the share of it that is left: m^2 + m/left is the mean square.
+    """
+    left, square = _left(score), spread * mechanism.bounds.outcome_bound**2
+    return 2.0 * left * square / (1.0 + math.sqrt(1.0 + 4.0 * left**2 * square))
+
+
+def _left(score: float) -> float:
+    """Share of the outcomes' variance that features leave."""
+    return max(1.0 - score, 2.0**-20)
 
 
 def expected_r2(mechanism: ObjectivePerturbation, n: int, score: float, spread: float = SPREAD) -> float:
@@ -34,10 +67,13 @@ def expected_r2(mechanism: ObjectivePerturbation, n: int, score: float, spread: 
 
     Outcomes have a mean square of `spread` of their squared bound.
     """
-    size = math.sqrt(spread) * mechanism.bounds.outcome_bound
-    residuals = math.sqrt(1.0 - score) * size * _POINTS
-    noisy, kept = _noise(mechanism, n, spread, mechanism.bounds.loss.second_derivative(residuals, 0.0))
-    return score - score * (1.0 - kept) ** 2 - (noisy / size) ** 2
+    noisy, kept = mechanism.prediction_noise(n, spread, usual_curvature(mechanism, spread, score))
+    if mechanism.bounds.loss.is_of_counts:
+        # Noise in the logarithm of a rate moves it in proportion; counts have a variance of the rate over what is left.
+        relative = noisy**2 * _usual_rate(mechanism, spread, score) * _left(score)
+    else:
+        relative = (noisy / mechanism.bounds.outcome_bound) ** 2 / spread
+    return score - score * (1.0 - kept) ** 2 - relative
 
 
 def expected_accuracy(
@@ -62,22 +98,22 @@ def lost_accuracy(mechanism: ObjectivePerturbation, n: int, margin: float, sprea
         return 1.0
     # On the way of a margin from 0 to its full size: a hinge has no curvature at either end.
     loss, margins = mechanism.bounds.loss, margin * np.abs(_POINTS)
-    noisy, kept = _noise(mechanism, n, spread, (loss.derivative(margins, 1.0) - loss.derivative(0.0, 1.0)) / margins)
+    curvatures = (loss.derivative(margins, 1.0) - loss.derivative(0.0, 1.0)) / margins
+    noisy, kept = mechanism.prediction_noise(n, spread, float(curvatures @ _WEIGHTS) / loss.second_derivative_bound())
+    if kept * margin == 0.0:
+        # So near guessing that a loss is a line all the way.
+        return 1.0
     angle, agreement = math.atan(margin / _LOGISTIC_WIDTH), 1.0 / math.hypot(1.0, noisy / (kept * margin))
     return 1.0 - math.asin(math.sin(angle) * agreement) / angle
 
 
-def _noise(mechanism: ObjectivePerturbation, n: int, spread: float, curvatures: FloatArray) -> tuple[float, float]:
-    """Return noise in predictions and what they keep, for a loss of these curvatures at the points of `_POINTS`."""
-    share = float(curvatures @ _WEIGHTS) / mechanism.bounds.loss.second_derivative_bound()
-    return mechanism.prediction_noise(n, spread, share)
-
-
-def released_signal(mechanism: ObjectivePerturbation, n: int, coef: FloatArray, spread: float = SPREAD) -> float:
+def released_signal(
+    mechanism: ObjectivePerturbation, n: int, coef: FloatArray, curvature: float = 1.0, spread: float = SPREAD
+) -> float:
     """Return the root mean square of predictions, less the noise in them, for rows even over directions."""
     bounds = mechanism.bounds
     squared = spread / bounds.n_features * bounds.row_bound**2 * float(coef @ coef)
-    noisy, kept = mechanism.prediction_noise(n, spread)
+    noisy, kept = mechanism.prediction_noise(n, spread, curvature)
     return math.sqrt(max(squared - noisy**2, 0.0)) / max(kept, 2.0**-30)
 
 

@@ -11,9 +11,12 @@
  *                       l' = -y (1 - t)^2 (1 + 2t)         l = 1 - u below the bend, 2h (1/2 - t + t^3 - t^4/2) on it
  *     smoothed Huber    of residual r = z - y, threshold c, half-width h < c, w = c + h - |r|:
  *                       |l'| = |r| where w >= 2h, c where w <= 0, c - w^2/(4h) between.
+ *     quantile          of residual r = y - z, level a, half-width h: a r and the smoothed hinge of margin 1 + r
+ *     Poisson           exp(z) - yz up to the start s; beyond, with p = exp(s) < k, D = 2 (k - p)/p and t = (z - s)/D held
+ *                       to [0, 1], l' = k - (k - p) (1 - t)^2 - y
  *
- * The second derivatives are continuous: 3 t (1 - t)/h of the hinge and w/(2h) of Huber meet 0 and 1 at the ends, and
- * p (1 - p) (1 - t) of the capped logistic loss meets the logistic loss's at s, and 0.
+ * The second derivatives are continuous: 3 t (1 - t)/h of the hinge and w/(2h) of Huber meet 0 and 1 at the ends, those
+ * of the capped losses, 1 - t times what they are at s, meet that and 0.
  *
  * The double pass works row by row, each read once. The precise pass (arithmetic of pairs.h) evaluates z as a
  * compensated inner product, l' in pairs, and adds l' x to exact sums over BLOCK rows, whose totals are added in pairs:
@@ -44,6 +47,27 @@ static DPFAST_INLINE local_loss logistic(double u, double y)
     return (local_loss){log1p(small) + (u < 0.0 ? -u : 0.0), -y * wrong, of_larger * of_smaller};
 }
 
+/* A loss of a falling slope: beyond a start by `beyond` > 0 the second derivative falls in a line, the slope to a cap. */
+static DPFAST_INLINE local_loss capped(local_loss start, double cap, double beyond)
+{
+    double left = cap - start.first, length = 2.0 * left / start.second, rest = 1.0 - beyond / length;
+    if (rest < 0.0)
+        rest = 0.0;
+    double value = start.value + cap * beyond - left * length / 3.0 * (1.0 - rest * rest * rest);
+    return (local_loss){value, cap - left * rest * rest, start.second * rest};
+}
+
+/* The smoothed hinge of margin 1 + r, and the size of its slope. */
+static DPFAST_INLINE local_loss hinge(double r, double h)
+{
+    double t = (r + h) / (2.0 * h), rest = 1.0 - t;
+    if (t <= 0.0)
+        return (local_loss){-r, 1.0, 0.0};
+    if (rest <= 0.0)
+        return (local_loss){0.0, 0.0, 0.0};
+    return (local_loss){h * rest * rest * rest * (1.0 + t), rest * rest * (1.0 + 2.0 * t), 3.0 * t * rest / h};
+}
+
 static DPFAST_INLINE local_loss evaluate(const dpfast_loss *loss, double z, double y)
 {
     double h = loss->width, c = loss->threshold;
@@ -54,20 +78,12 @@ static DPFAST_INLINE local_loss evaluate(const dpfast_loss *loss, double z, doub
         double u = y * z, below = loss->start - u;
         if (below <= 0.0)
             return logistic(u, y);
-        local_loss start = logistic(loss->start, 1.0);
-        double left = c + start.first, length = 2.0 * left / start.second, rest = 1.0 - below / length;
-        if (rest < 0.0)
-            rest = 0.0;
-        double value = start.value + c * below - left * length / 3.0 * (1.0 - rest * rest * rest);
-        return (local_loss){value, -y * (c - left * rest * rest), start.second * rest};
+        local_loss bent = capped(logistic(loss->start, -1.0), c, below);
+        return (local_loss){bent.value, -y * bent.first, bent.second};
     }
     case DPFAST_SMOOTHED_HINGE: {
-        double u = y * z, t = (u - 1.0 + h) / (2.0 * h), rest = 1.0 - t;
-        if (t <= 0.0)
-            return (local_loss){1.0 - u, -y, 0.0};
-        if (rest <= 0.0)
-            return (local_loss){0.0, 0.0, 0.0};
-        return (local_loss){h * rest * rest * rest * (1.0 + t), -y * rest * rest * (1.0 + 2.0 * t), 3.0 * t * rest / h};
+        local_loss bent = hinge(y * z - 1.0, h);
+        return (local_loss){bent.value, -y * bent.first, bent.second};
     }
     case DPFAST_SMOOTHED_HUBER: {
         double r = z - y, size = fabs(r), w = c + h - size, sign = r < 0.0 ? -1.0 : 1.0, inner = c - h;
@@ -77,6 +93,17 @@ static DPFAST_INLINE local_loss evaluate(const dpfast_loss *loss, double z, doub
         if (w <= 0.0)
             return (local_loss){bend, sign * c, 0.0};
         return (local_loss){bend + w * w * w / (12.0 * h), sign * (c - w * w / (4.0 * h)), w / (2.0 * h)};
+    }
+    case DPFAST_SMOOTHED_QUANTILE: {
+        local_loss bent = hinge(y - z, h);
+        return (local_loss){bent.value + c * (y - z), bent.first - c, bent.second};
+    }
+    case DPFAST_POISSON: {
+        double beyond = z - loss->start, rate = exp(beyond > 0.0 ? loss->start : z);
+        local_loss of_rate = {rate, rate, rate};
+        if (beyond > 0.0)
+            of_rate = capped(of_rate, c, beyond);
+        return (local_loss){of_rate.value - y * z, of_rate.first - y, of_rate.second};
     }
     default:
         return (local_loss){0.5 * (z - y) * (z - y), z - y, 1.0};
@@ -128,12 +155,14 @@ static const pair INVERSE_FACTORIALS[] = {
     {0x1.71de3a556c734p-19, -0x1.c154f8ddc6c00p-73},
 };
 
-/* exp(a) for a <= 0, at least exp(-700). */
+/* exp(a), a held to [-700, 700]. */
 static DPFAST_INLINE pair exponential(pair a)
 {
     const pair ln2 = {0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56};
     if (a.high < -700.0)
         a = (pair){-700.0, 0.0};
+    if (a.high > 700.0)
+        a = (pair){700.0, 0.0};
     double multiple = nearbyint(a.high / ln2.high);
     pair rest = add(a, times(-multiple, ln2)), sum = {0.0, 0.0};
     rest = (pair){rest.high * 0x1p-9, rest.low * 0x1p-9};
@@ -147,6 +176,25 @@ static DPFAST_INLINE pair exponential(pair a)
     /* A NaN, of rows or theta whose product overflows, fits no integer. */
     int power = isnan(multiple) ? 0 : (int)multiple;
     return (pair){ldexp(sum.high, power), ldexp(sum.low, power)};
+}
+
+/* `capped` and `hinge`, their slopes. */
+static DPFAST_INLINE pair precise_capped(pair slope, pair curvature, pair cap, pair beyond)
+{
+    pair left = add(cap, negative(slope)), length = divide((pair){2.0 * left.high, 2.0 * left.low}, curvature);
+    pair rest = add(ONE, negative(divide(beyond, length)));
+    return is_positive(rest) ? add(cap, negative(multiply(left, multiply(rest, rest)))) : cap;
+}
+
+static DPFAST_INLINE pair precise_hinge(pair r, double width)
+{
+    pair h = {width, 0.0}, twice = {2.0 * width, 0.0}, above = add(r, h), below = add(h, negative(r));
+    if (!is_positive(above))
+        return ONE;
+    if (!is_positive(below))
+        return (pair){0.0, 0.0};
+    pair t = divide(above, twice), rest = divide(below, twice);
+    return multiply(multiply(rest, rest), add(ONE, add(t, t)));
 }
 
 /* 1/(1 + exp(u)). */
@@ -166,27 +214,25 @@ static DPFAST_INLINE pair precise_derivative(const dpfast_loss *loss, pair z, do
         pair u = {y * z.high, y * z.low}, start = {loss->start, 0.0}, below = add(start, negative(u));
         if (!is_positive(below))
             return times(-y, precise_logistic(u));
-        pair p = precise_logistic(start), left = add(c, negative(p)), curvature = multiply(p, add(ONE, negative(p)));
-        pair length = divide((pair){2.0 * left.high, 2.0 * left.low}, curvature);
-        pair rest = add(ONE, negative(divide(below, length)));
-        return times(-y, is_positive(rest) ? add(c, negative(multiply(left, multiply(rest, rest)))) : c);
+        pair p = precise_logistic(start);
+        return times(-y, precise_capped(p, multiply(p, add(ONE, negative(p))), c, below));
     }
-    case DPFAST_SMOOTHED_HINGE: {
-        pair u = {y * z.high, y * z.low}, above = add(add(u, negative(ONE)), h), below = add(add(ONE, h), negative(u));
-        pair twice = {2.0 * loss->width, 0.0};
-        if (!is_positive(above))
-            return (pair){-y, 0.0};
-        if (!is_positive(below))
-            return (pair){0.0, 0.0};
-        pair t = divide(above, twice), rest = divide(below, twice);
-        return times(-y, multiply(multiply(rest, rest), add(ONE, add(t, t))));
-    }
+    case DPFAST_SMOOTHED_HINGE:
+        return times(-y, precise_hinge(add((pair){y * z.high, y * z.low}, negative(ONE)), loss->width));
     case DPFAST_SMOOTHED_HUBER: {
         pair r = add(z, (pair){-y, 0.0}), size = magnitude(r), w = add(add(c, h), negative(size)), derivative;
         if (!is_positive(add(size, add(h, negative(c)))))
             return r;
         derivative = is_positive(w) ? add(c, negative(divide(multiply(w, w), (pair){4.0 * loss->width, 0.0}))) : c;
         return r.high < 0.0 ? negative(derivative) : derivative;
+    }
+    case DPFAST_SMOOTHED_QUANTILE:
+        return add(precise_hinge(add((pair){y, 0.0}, negative(z)), loss->width), negative(c));
+    case DPFAST_POISSON: {
+        pair start = {loss->start, 0.0}, beyond = add(z, negative(start)), rate = exponential(is_positive(beyond) ? start : z);
+        if (is_positive(beyond))
+            rate = precise_capped(rate, rate, c, beyond);
+        return add(rate, (pair){-y, 0.0});
     }
     default:
         return add(z, (pair){-y, 0.0});

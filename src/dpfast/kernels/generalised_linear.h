@@ -8,11 +8,14 @@ typedef enum {
     DPFAST_LOGISTIC,
     DPFAST_CAPPED_LOGISTIC,
     DPFAST_SMOOTHED_HINGE,
-    DPFAST_SMOOTHED_HUBER
+    DPFAST_SMOOTHED_HUBER,
+    DPFAST_SMOOTHED_QUANTILE,
+    DPFAST_POISSON
 } dpfast_loss_kind;
 
-/* Parameters: half-widths of the hinge's and Huber's bends; the largest slope of Huber and the capped logistic loss; where
- * the latter's bend begins; what the logistic loss takes from margins. Formulas: generalised_linear.c. */
+/* Parameters: half-widths of the hinge's, Huber's and the quantile's bends; the largest slope of Huber and the capped
+ * logistic loss, the quantile's level, the largest Poisson rate; where a bend of the capped losses begins; what the logistic
+ * loss takes from margins. Formulas: generalised_linear.c. */
 typedef struct {
     dpfast_loss_kind kind;
     double width, threshold, start, shift;

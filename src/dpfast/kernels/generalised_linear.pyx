@@ -16,6 +16,8 @@ cdef extern from "generalised_linear.h" nogil:
         DPFAST_CAPPED_LOGISTIC
         DPFAST_SMOOTHED_HINGE
         DPFAST_SMOOTHED_HUBER
+        DPFAST_SMOOTHED_QUANTILE
+        DPFAST_POISSON
 
     ctypedef struct dpfast_loss:
         dpfast_loss_kind kind
@@ -40,6 +42,8 @@ _KINDS = {
     "capped_logistic": DPFAST_CAPPED_LOGISTIC,
     "smoothed_hinge": DPFAST_SMOOTHED_HINGE,
     "smoothed_huber": DPFAST_SMOOTHED_HUBER,
+    "smoothed_quantile": DPFAST_SMOOTHED_QUANTILE,
+    "poisson": DPFAST_POISSON,
 }
 
 cdef enum:
@@ -53,7 +57,8 @@ cdef class LossSums:
     ----------
     rows : ndarray of shape (n_rows, n_features)
     outcomes : ndarray of shape (n_rows,)
-    kind : {"squared", "logistic", "capped_logistic", "smoothed_hinge", "smoothed_huber"}
+    kind : str
+        That of a loss of solvers/losses.py.
     width, threshold, start, shift : float
         Parameters of the loss; ignored by those that have none.
     level : int, default -1

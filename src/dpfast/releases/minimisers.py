@@ -144,9 +144,9 @@ class ObjectivePerturbation:
         moved = math.hypot(own.coordinate_scale(d) / total, finish)
         return min(length * moved, math.sqrt(spread / d) * bounds.prediction), 1.0 - m / total
 
-    def prediction_error(self, n: int, spread: float, signal: float) -> float:
+    def prediction_error(self, n: int, spread: float, signal: float, curvature: float = 1.0) -> float:
         """Root mean squared error of predictions of root mean square `signal` that privacy adds."""
-        noisy, kept = self.prediction_noise(n, spread)
+        noisy, kept = self.prediction_noise(n, spread, curvature)
         return math.hypot(noisy, (1.0 - kept) * signal)
 
     def minimise(self, loss: SmoothConvexFunction, perturbation: FloatArray) -> FloatArray:

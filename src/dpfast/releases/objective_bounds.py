@@ -93,6 +93,11 @@ class ObjectiveBounds:
             check.positive_integer("n_rows", self.n_rows)
         if isinstance(self.constraint, Box):
             self.constraint.bounds(self.n_features)
+        if self.outcome_bound > self.loss.largest_outcome_bound:
+            raise ValueError(
+                f"{self.loss!r} must be smoother where outcomes may be as large as {self.outcome_bound!r}: it is wide "
+                f"enough for {self.loss.largest_outcome_bound!r}"
+            )
         if isinstance(self.loss, CallableLoss) and self.n_rows is None:
             raise ValueError(
                 "adjacency must be 'replace_one' with a loss given by functions: its rounding errors are bounded for a "
@@ -182,7 +187,9 @@ class ObjectiveBounds:
 
     def _radius(self, prediction: float) -> float:
         """Norm of parameters that predict so much of the longest row, within the constraint."""
-        radius = prediction * self.outcome_bound / self.row_bound
+        # Logarithms of rates are of the size of margins.
+        unit = 1.0 if self.loss.is_of_counts else self.outcome_bound
+        radius = prediction * unit / self.row_bound
         return radius if self.constraint is None else min(radius, self.constraint.norm_bound(self.n_features))
 
     def expected_excess(self, deviation: float, added: float, convexity: float) -> float:

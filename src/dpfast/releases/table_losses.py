@@ -30,7 +30,8 @@ class TableLoss:
     """Which loss is summed, and over which bounded rows and outcomes."""
 
     loss: GeneralisedLinearLoss
-    #: L2 norm of a row and size of an outcome, at most: longer rows are scaled onto it, larger outcomes clipped.
+    #: L2 norm of a row and size of an outcome, at most: longer rows are scaled onto it, larger outcomes clipped,
+    #: and counts below 0.
     bound_x: float
     bound_y: float = 1.0
     #: Value of a last feature, the same in every row; a power of two, or 0 for none.
@@ -79,9 +80,10 @@ class TableLoss:
         bounded = np.empty((len(rows), n_features + (self.constant > 0.0)))
         bounded[:, n_features:] = self.constant
         limit, clipped = np.full(1, float(self.bound_y)), np.empty(outcomes.shape)
+        least = 0.0 * limit if self.loss.is_of_counts else -limit
         for name, finite in (
             ("X", RowMap(bound=float(self.bound_x)).into(rows, bounded[:, :n_features], n_threads)),
-            ("y", RowMap(-limit, limit).into(outcomes, clipped, n_threads)),
+            ("y", RowMap(least, limit).into(outcomes, clipped, n_threads)),
         ):
             if not finite:
                 raise ValueError(f"{name} must be finite: it holds NaN or infinity")

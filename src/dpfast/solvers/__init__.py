@@ -7,8 +7,10 @@ from dpfast.solvers.losses import (
     CappedLogisticLoss,
     GeneralisedLinearLoss,
     LogisticLoss,
+    PoissonLoss,
     SmoothedHinge,
     SmoothedHuber,
+    SmoothedQuantile,
     SquaredLoss,
 )
 from dpfast.solvers.penalties import ElasticNet, Lasso, Proximable, Ridge
@@ -24,10 +26,12 @@ __all__ = [
     "L2Ball",
     "Lasso",
     "LogisticLoss",
+    "PoissonLoss",
     "Proximable",
     "Ridge",
     "SmoothedHinge",
     "SmoothedHuber",
+    "SmoothedQuantile",
     "SquaredLoss",
     "quadratic_over_ball",
     "quadratic_over_sphere",

@@ -1,8 +1,8 @@
 """Generalised linear losses l(x'theta, y), with the bounds on their derivatives that privacy and solvers need.
 
-All are convex and twice continuously differentiable in z = x'theta: squared, logistic, the hinge and Huber losses with
-their kinks in the first derivative replaced by bends, the logistic loss bent so that its slope is capped, and losses
-given by functions.
+All are convex and twice continuously differentiable in z = x'theta: squared, logistic, the hinge, Huber and quantile
+losses with their kinks replaced by bends, the logistic and Poisson losses bent so that their slopes are capped, and
+losses given by functions.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class GeneralisedLinearLoss(ABC):
         Name by which the kernel knows it.
     is_classification : bool
         Outcomes are -1 and 1.
+    is_of_counts : bool
+        Outcomes are 0 or more, and predictions logarithms of their means.
     slope_sign : bool
         The derivative in the margin yz has the same sign at every z and y, which is then at most 0: privacy counts on
         it, and asks for less noise.
@@ -50,6 +52,7 @@ class GeneralisedLinearLoss(ABC):
 
     kind: ClassVar[str]
     is_classification: ClassVar[bool] = False
+    is_of_counts: ClassVar[bool] = False
     slope_sign: ClassVar[bool] = False
     curvature_fades: ClassVar[bool] = False
 
@@ -76,6 +79,19 @@ class GeneralisedLinearLoss(ABC):
     def parameters(self) -> dict[str, float]:
         """Return what the kernel has to know besides the kind."""
         return {}
+
+    def scaled(self, unit: float) -> GeneralisedLinearLoss:
+        """Return the loss of the same shape for outcomes that are `unit` times as large; itself if it has no size."""
+        return self
+
+    @property
+    def largest_outcome_bound(self) -> float:
+        """Largest bound on outcomes next to which no bend is too narrow."""
+        return math.inf
+
+    def mean(self, z: ArrayLike) -> FloatArray:
+        """Return the outcome that a prediction stands for."""
+        return np.asarray(z, dtype=np.float64)
 
     def probability(self, margin: ArrayLike) -> FloatArray:
         """Return the probability of the outcome 1 at which a prediction of that margin has the least expected loss.
@@ -372,6 +388,10 @@ class SmoothedHuber(GeneralisedLinearLoss):
         object.__setattr__(self, "threshold", threshold)
         object.__setattr__(self, "width", width)
 
+    def scaled(self, unit: float) -> SmoothedHuber:
+        """Return the loss of the same shape for outcomes that are `unit` times as large."""
+        return SmoothedHuber(self.threshold * unit, self.width * unit)
+
     def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Loss of each prediction."""
         residual, short = self._bend(z, y)
@@ -405,6 +425,177 @@ class SmoothedHuber(GeneralisedLinearLoss):
         """Residuals, and how far they are short of the end of the bend, at most its whole width."""
         residual = np.asarray(np.subtract(z, y), dtype=np.float64)
         return residual, np.clip(self.threshold + self.width - np.abs(residual), 0.0, 2.0 * self.width)
+
+
+@dataclass(frozen=True)
+class SmoothedQuantile(GeneralisedLinearLoss):
+    """The quantile (pinball) loss, bent where it has its kink: twice continuously differentiable.
+
+    Of the residual r = y - z it is level r + H(r), where H(r) is max(0, -r) bent over |r| <= width as the hinge is:
+    `SmoothedHinge` at the margin 1 + r. So its slope in z lies between -level and 1 - level, and its second derivative
+    is at most 3/(4 width). Least in expectation is the quantile not of y but of y + width e, where e is independent of
+    it and has the density 3 (1 - e^2)/4 on [-1, 1]: near the quantile of y if the density of y is even over the width.
+
+    Parameters
+    ----------
+    level : float
+        Share of outcomes below the quantile; 0.5 for the median.
+    width : float
+        Half the width of the bend, in units of the outcome. An eighth of the bound on outcomes is a good one; less than
+        2**-7 of it is refused where there is noise, as for `SmoothedHinge`.
+
+    References
+    ----------
+    Fernandes, Guerre, Horta (2021), "Smoothing quantile regressions", Journal of Business and Economic Statistics.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import SmoothedQuantile
+    >>> SmoothedQuantile(0.9, 0.1).derivative([-1.0, 0.0, 1.0], 0.0).round(3)
+    array([-0.9, -0.4,  0.1])
+    """
+
+    level: float
+    width: float
+
+    kind: ClassVar[str] = "smoothed_quantile"
+
+    def __post_init__(self) -> None:
+        level = check.positive("level", self.level)
+        if not 2.0**-20 <= level <= 1.0 - 2.0**-20:
+            raise ValueError(f"level must lie between 0 and 1, 2**-20 or more from both, got {level!r}")
+        object.__setattr__(self, "level", level)
+        object.__setattr__(self, "width", _parameter("width", self.width))
+
+    def scaled(self, unit: float) -> SmoothedQuantile:
+        """Return the loss of the same shape for outcomes that are `unit` times as large."""
+        return SmoothedQuantile(self.level, self.width * unit)
+
+    @property
+    def largest_outcome_bound(self) -> float:
+        """Largest bound on outcomes next to which the bend is not too narrow."""
+        return self.width / _LEAST_WIDTH
+
+    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Loss of each prediction."""
+        residual, t = self._bend(z, y)
+        return self.level * residual + np.where(t <= 0.0, -residual, self.width * (1.0 - t) ** 3 * (1.0 + t))
+
+    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """First derivative in z."""
+        _, t = self._bend(z, y)
+        return np.asarray((1.0 - t) ** 2 * (1.0 + 2.0 * t) - self.level)
+
+    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Second derivative in z."""
+        _, t = self._bend(z, y)
+        return np.asarray(3.0 * t * (1.0 - t) / self.width)
+
+    def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
+        """Upper bound on the size of the first derivative, which grows with z - y."""
+        ends = self.derivative([-reach, reach], [outcome_bound, -outcome_bound])
+        return min(max(self.level, 1.0 - self.level), float(np.abs(ends).max())) * ROUND_UP_ONE
+
+    def second_derivative_bound(self) -> float:
+        """Upper bound on the second derivative."""
+        return 0.75 / self.width * ROUND_UP_ONE
+
+    def parameters(self) -> dict[str, float]:
+        """Return what the kernel has to know besides the kind."""
+        return {"width": self.width, "threshold": self.level}
+
+    def _bend(self, z: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        residual = np.asarray(np.subtract(y, z), dtype=np.float64)
+        return residual, np.clip((residual + self.width) / (2.0 * self.width), 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class PoissonLoss(GeneralisedLinearLoss):
+    """exp(z) - yz for counts y, bent into a line where the rate exp(z) nears the largest: twice differentiable.
+
+    The rate is exp(z) up to s, where it is three quarters of `largest`. From there on the second derivative falls in a
+    line from that to 0, which it meets at s + 2/3, where the rate is `largest`, to stay there. So the rate m(z) never
+    falls, the loss is convex, the slope m(z) - y lies between -y and `largest`, and the second derivative is at most
+    three quarters of `largest`: bounds without any constraint. What is estimated is the mean of y, m(x'theta): that of
+    Poisson regression for everybody whose rate is up to three quarters of `largest`, a flatter function of x'theta for
+    those beyond.
+
+    Parameters
+    ----------
+    largest : float
+        Largest rate. The bound on the counts is a good one: the means of clipped counts are no larger, and the slope
+        reaches it anyhow.
+
+    Examples
+    --------
+    >>> from dpfast.solvers import PoissonLoss
+    >>> PoissonLoss(20.0).mean([0.0, 1.0, 5.0]).round(4)
+    array([ 1.    ,  2.7183, 20.    ])
+    """
+
+    largest: float
+
+    kind: ClassVar[str] = "poisson"
+    is_of_counts: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "largest", _parameter("largest", self.largest))
+
+    def scaled(self, unit: float) -> PoissonLoss:
+        """Return the loss whose largest rate is `unit` times as large."""
+        return PoissonLoss(self.largest * unit)
+
+    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Loss of each prediction."""
+        within, beyond, rest = self._bend(z)
+        left = self._left
+        # The bend is 2 left/(largest - left) long.
+        bent = self.largest * beyond - left * left / (self.largest - left) * (2.0 / 3.0) * (1.0 - rest**3)
+        return np.asarray(np.exp(within) + bent - np.multiply(y, z))
+
+    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """First derivative in z."""
+        return np.asarray(self.mean(z) - np.asarray(y))
+
+    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Second derivative in z."""
+        within, _, rest = self._bend(z)
+        return np.asarray(np.exp(within) * rest + np.zeros(np.shape(y)))
+
+    def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
+        """Upper bound on the size of the first derivative: the rate never falls, and counts are 0 or more."""
+        least, most = self.mean([-reach, reach])
+        return float(max(most, outcome_bound - least * (1.0 - 2.0**-48))) * ROUND_UP_ONE
+
+    def second_derivative_bound(self) -> float:
+        """Upper bound on the second derivative."""
+        return (self.largest - self._left) * ROUND_UP_ONE
+
+    def mean(self, z: ArrayLike) -> FloatArray:
+        """Return the rate that a prediction stands for."""
+        within, beyond, rest = self._bend(z)
+        return np.where(beyond > 0.0, self.largest - self._left * rest**2, np.exp(within))
+
+    def parameters(self) -> dict[str, float]:
+        """Return what the kernel has to know besides the kind."""
+        return {"threshold": self.largest, "start": self._start}
+
+    @property
+    def _start(self) -> float:
+        """Prediction where the bend begins, as a double: the loss is exactly the one that has it."""
+        return math.log((1.0 - _BENT) * self.largest)
+
+    @property
+    def _left(self) -> float:
+        """How far the rate is below the largest where the bend begins."""
+        return self.largest - math.exp(self._start)
+
+    def _bend(self, z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Predictions up to the start of the bend, how far they are beyond it, and which part of the bend is left."""
+        predictions = np.asarray(z, dtype=np.float64)
+        beyond = np.maximum(predictions - self._start, 0.0)
+        length = 2.0 * self._left / (self.largest - self._left)
+        return np.minimum(predictions, self._start), beyond, np.maximum(1.0 - beyond / length, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
