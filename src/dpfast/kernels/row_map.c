@@ -2,7 +2,8 @@
  *
  * A norm or a product is a sum, and rounded sums depend on their order. So there is one order for each (rows.h; products
  * add up column after column), whatever the layout of the table, the rows beside, and the vector width. Entries that are
- * not adjacent are copied first, and everything after that works on one row.
+ * not adjacent are copied first, and everything after that works on one row. Loops over vectors of a level's own width
+ * are in row_map_level.h.
  *
  * How long a row may be. With u = 2^-53, gamma_k = k u/(1 - k u), rows of n <= 2^24 entries and k = n/8 + 9, so that
  * gamma_k < 2^-31.9, let S be the computed squared norm of row * s, s a power of two that brings the bound b to
@@ -40,7 +41,6 @@ static inline double between(double low, double high)
 
 /* Eight doubles or words, in registers as wide as the level has. */
 typedef double eight_doubles __attribute__((vector_size(64), aligned(8), may_alias));
-typedef float eight_floats __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int64_t eight_words __attribute__((vector_size(64), aligned(8), may_alias));
 
 #define SELECTED(mask, one, other) ((eight_doubles)(((mask) & (eight_words)(one)) | (~(mask) & (eight_words)(other))))
@@ -155,100 +155,12 @@ static DPFAST_INLINE void hold_to_bound(const dpfast_row_map *map, double scale,
         values[j] = values[j] * scale * factor * back;
 }
 
-/* Read adjacent entries; returns whether all are finite. Memory is asked for ahead: the processor's own read-ahead goes
- * idle while rows are worked on. */
-static DPFAST_INLINE int load(const char *row, ptrdiff_t n, int is_float32, double *values)
-{
-    eight_doubles probes = {0.0};
-    double probe[PARTIAL_SUMS];
-    ptrdiff_t j = 0, item = is_float32 ? (ptrdiff_t)sizeof(float) : (ptrdiff_t)sizeof(double);
-    for (; j + PARTIAL_SUMS <= n; j += PARTIAL_SUMS) {
-        const char *entries = row + j * item;
-        __builtin_prefetch(entries + READ_AHEAD_BYTES);
-        eight_doubles eight = is_float32 ? __builtin_convertvector(*(const eight_floats *)entries, eight_doubles)
-                                         : *(const eight_doubles *)entries;
-        *(eight_doubles *)(values + j) = eight;
-        probes += eight * 0.0;
-    }
-    memcpy(probe, &probes, sizeof probe);
-    for (; j < n; j++) {
-        values[j] = load_scalar(row, j, is_float32);
-        probe[0] += values[j] * 0.0;
-    }
-    return folded(probe) == 0.0;
-}
-
-/* Rows from `first` on of a table whose entries are adjacent; returns whether all are finite. */
-static DPFAST_INLINE int load_rows(const dpfast_table *rows, ptrdiff_t first, ptrdiff_t n_rows, ptrdiff_t n_columns,
-                                   int is_float32, double *values)
-{
-    ptrdiff_t item = is_float32 ? (ptrdiff_t)sizeof(float) : (ptrdiff_t)sizeof(double);
-    if (!rows->rows && rows->row_stride == n_columns * item)
-        return load(row_address(rows, first), n_rows * n_columns, is_float32, values);
-    int all_finite = 1;
-    for (ptrdiff_t r = 0; r < n_rows; r++)
-        all_finite &= load(row_address(rows, first + r), n_columns, is_float32, values + r * n_columns);
-    return all_finite;
-}
-
 static int is_refused(const dpfast_row_map *map, const double *values)
 {
     for (ptrdiff_t j = 0; j < map->n_columns; j++)
         if (map->fills ? isinf(values[j]) : !isfinite(values[j]))
             return 1;
     return 0;
-}
-
-/* Products of a row, or of two, with some columns of the basis, held in registers: rows share what is read of it. */
-static DPFAST_INLINE void multiply_by_columns(const dpfast_row_map *map, const double *values, int n_rows,
-                                              const double *columns, int n_vectors, ptrdiff_t n_wanted, double *out,
-                                              ptrdiff_t out_stride)
-{
-    eight_doubles sums[2][MOST_VECTORS];
-#pragma GCC unroll 2
-    for (int r = 0; r < n_rows; r++)
-#pragma GCC unroll 3
-        for (int v = 0; v < n_vectors; v++)
-            sums[r][v] = (eight_doubles){0.0};
-    for (ptrdiff_t j = 0; j < map->n_columns; j++, columns += map->basis_stride)
-#pragma GCC unroll 3
-        for (int v = 0; v < n_vectors; v++) {
-            eight_doubles column = *(const eight_doubles *)(columns + v * PARTIAL_SUMS);
-#pragma GCC unroll 2
-            for (int r = 0; r < n_rows; r++)
-                sums[r][v] += values[r * map->n_columns + j] * column;
-        }
-#pragma GCC unroll 2
-    for (int r = 0; r < n_rows; r++) {
-        double *to = out + r * out_stride;
-        /* From registers: a copy of stored vectors, whose length is not known, waits for them. */
-#pragma GCC unroll 3
-        for (int v = 0; v < n_vectors - 1; v++)
-            *(eight_doubles *)(to + v * PARTIAL_SUMS) = sums[r][v];
-        ptrdiff_t done = (n_vectors - 1) * PARTIAL_SUMS;
-        if (n_wanted == done + PARTIAL_SUMS)
-            *(eight_doubles *)(to + done) = sums[r][n_vectors - 1];
-        else
-#pragma GCC unroll 8
-            for (int lane = 0; lane < PARTIAL_SUMS; lane++)
-                if (done + lane < n_wanted)
-                    to[done + lane] = sums[r][n_vectors - 1][lane];
-    }
-}
-
-static DPFAST_INLINE void multiply_by_basis(const dpfast_row_map *map, const double *values, int n_rows, double *out,
-                                            ptrdiff_t out_stride)
-{
-    for (ptrdiff_t k = 0; k < map->n_features; k += MOST_VECTORS * PARTIAL_SUMS) {
-        ptrdiff_t left = map->n_features - k, most = MOST_VECTORS * PARTIAL_SUMS;
-        const double *columns = map->basis + k;
-        if (left > 2 * PARTIAL_SUMS)
-            multiply_by_columns(map, values, n_rows, columns, 3, left < most ? left : most, out + k, out_stride);
-        else if (left > PARTIAL_SUMS)
-            multiply_by_columns(map, values, n_rows, columns, 2, left, out + k, out_stride);
-        else
-            multiply_by_columns(map, values, n_rows, columns, 1, left, out + k, out_stride);
-    }
 }
 
 /* Everything but the norm, entry by entry, of rows that lie one after the other, with the limits that belong to them. */
@@ -284,61 +196,43 @@ static void fill_missing(const dpfast_row_map *map, ptrdiff_t n, double *values)
             values[j] = map->center ? map->center[j] : 0.0;
 }
 
-/* Map rows whose entries are adjacent, as many at a time as there are limits for: entrywise work does not notice where one
- * row ends and the next begins. */
-static DPFAST_INLINE int map_block(const dpfast_row_map *map, const dpfast_table *rows, int is_float32,
-                                   ptrdiff_t n_rows, const dpfast_map_scratch *scratch, double *out,
-                                   ptrdiff_t out_stride)
-{
-    ptrdiff_t n = map->n_columns;
-    int all_finite = 1, is_bounded = map->bound < HUGE_VAL, in_place = !map->basis && out_stride == n;
-    double scale = is_bounded ? unit_scale(map->bound) : 1.0, bound = map->bound * scale;
-    double limit = bound * bound * TOLERATED;
-    for (ptrdiff_t first = 0; first < n_rows; first += map->n_together) {
-        ptrdiff_t together = n_rows - first < map->n_together ? n_rows - first : map->n_together;
-        double *values = in_place ? out + first * n : scratch->rows;
-        unsigned char refused[DPFAST_MOST_TOGETHER] = {0};
-        if (DPFAST_UNLIKELY(!load_rows(rows, first, together, n, is_float32, values)))
-            for (ptrdiff_t r = 0; r < together; r++) {
-                refused[r] = (unsigned char)is_refused(map, values + r * n);
-                all_finite &= !refused[r];
-            }
-        map_entries(map, together * n, values);
-        if (map->fills)
-            fill_missing(map, together * n, values);
-        if (is_bounded)
-            for (ptrdiff_t r = 0; r < together; r++)
-                if (!refused[r])
-                    hold_to_bound(map, scale, limit, values + r * n, scratch->sizes);
-        center_and_scale(map, together * n, values);
-        ptrdiff_t paired = map->basis ? together / 2 * 2 : 0;
-        for (ptrdiff_t r = 0; r < paired; r += 2)
-            multiply_by_basis(map, values + r * n, 2, out + (first + r) * out_stride, out_stride);
-        for (ptrdiff_t r = 0; r < together; r++) {
-            double *to = out + (first + r) * out_stride;
-            if (map->basis && r >= paired)
-                multiply_by_basis(map, values + r * n, 1, to, out_stride);
-            else if (!map->basis && !in_place)
-                memcpy(to, values + r * n, (size_t)n * sizeof *to);
-            for (ptrdiff_t j = 0; refused[r] && j < map->n_features; j++)
-                to[j] = NAN;
-        }
-    }
-    return all_finite;
-}
+#define LEVEL(name) name##_baseline
+#define TARGET
+#define WIDTH 2
+typedef double vector2 __attribute__((vector_size(16), aligned(8), may_alias));
+typedef float floats2 __attribute__((vector_size(8), aligned(4), may_alias));
+#define VECTOR vector2
+#define FLOATS floats2
+#include "row_map_level.h"
+#undef LEVEL
+#undef TARGET
+#undef WIDTH
+#undef VECTOR
+#undef FLOATS
 
-#define INSTANTIATE(level, target)                                                                                     \
-    static target int map_block_##level(const dpfast_row_map *map, const dpfast_table *rows, ptrdiff_t n_rows,         \
-                                        const dpfast_map_scratch *scratch, double *out, ptrdiff_t out_stride)          \
-    {                                                                                                                  \
-        return rows->is_float32 ? map_block(map, rows, 1, n_rows, scratch, out, out_stride)                            \
-                                : map_block(map, rows, 0, n_rows, scratch, out, out_stride);                           \
-    }
-
-INSTANTIATE(baseline, )
 #if DPFAST_HAVE_X86_LEVELS
-INSTANTIATE(avx2, DPFAST_TARGET_AVX2)
-INSTANTIATE(avx512, DPFAST_TARGET_AVX512)
+#define LEVEL(name) name##_avx2
+#define TARGET DPFAST_TARGET_AVX2
+#define WIDTH 4
+typedef double vector4 __attribute__((vector_size(32), aligned(8), may_alias));
+typedef float floats4 __attribute__((vector_size(16), aligned(4), may_alias));
+#define VECTOR vector4
+#define FLOATS floats4
+#include "row_map_level.h"
+#undef LEVEL
+#undef TARGET
+#undef WIDTH
+#undef VECTOR
+#undef FLOATS
+
+#define LEVEL(name) name##_avx512
+#define TARGET DPFAST_TARGET_AVX512
+#define WIDTH 8
+typedef double vector8 __attribute__((vector_size(64), aligned(8), may_alias));
+typedef float floats8 __attribute__((vector_size(32), aligned(4), may_alias));
+#define VECTOR vector8
+#define FLOATS floats8
+#include "row_map_level.h"
 #endif
 
 int dpfast_map_rows(int level, const dpfast_row_map *map, const dpfast_table *table, ptrdiff_t start, ptrdiff_t stop,
