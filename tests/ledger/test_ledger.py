@@ -8,14 +8,18 @@ import multiprocessing
 import pickle
 import sys
 import threading
+import warnings
 
+import joblib
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.exceptions import FitFailedWarning
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 
-from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, Release
+from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, Release, UtilityWarning
 from dpfast.ledger.report import plain_words
 from dpfast.privacy import gaussian_mu, parts_of
 
@@ -394,3 +398,69 @@ def test_the_part_of_a_release_is_on_record():
     old = release(0.5).to_dict()
     del old["part"]
     assert Release.from_dict(old).part is None
+
+
+@pytest.fixture
+def usual_warnings():
+    """What a process has that asks for nothing: of the tests' own filters, none makes an error of a warning."""
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        warnings.simplefilter("ignore", UtilityWarning)
+        yield
+
+
+def folds(ledger, **options):
+    """A model, and people enough for five folds, of which the ledger pays for three."""
+    rows = np.linspace(-0.5, 0.5, 40).reshape(20, 2)
+    return MultiOutcomeRidge(0.1, bound_x=1.0, bound_y=1.0, refine=0, ledger=ledger, **options), rows, rows[:, 0]
+
+
+@pytest.mark.parametrize("run", [cross_val_score, cross_validate])
+def test_a_cross_validation_that_the_ledger_cannot_pay_for_raises_whichever_fold_was_the_last(usual_warnings, run):
+    for paid in (1, 3, 4):
+        ledger = Ledger(Privacy(0.1 * paid))
+        with pytest.raises(FitFailedWarning, match="BudgetExceeded"):
+            run(*folds(ledger), cv=5)
+        assert len(ledger.releases) == paid
+    with pytest.raises(BudgetExceeded):
+        run(*folds(Ledger(Privacy(0.3))), cv=5, error_score="raise")
+    with pytest.raises(ValueError, match="All the 5 fits failed"):
+        run(*folds(Ledger(Privacy(0.05))), cv=5)
+    assert np.isfinite(cross_val_score(*folds(Ledger(Privacy(0.5))), cv=5)).all()
+
+
+def test_a_search_that_the_ledger_cannot_pay_for_raises(usual_warnings):
+    model, rows, outcomes = folds(Ledger(Privacy(0.5)))
+    with pytest.raises(FitFailedWarning, match="BudgetExceeded"):
+        GridSearchCV(model, {"ridge": [0.0, 1.0]}, cv=4).fit(rows, outcomes)
+    # All folds are paid for, and the last fit is not.
+    model, rows, outcomes = folds(Ledger(Privacy(0.5)))
+    with pytest.raises(BudgetExceeded):
+        GridSearchCV(model, {"ridge": [0.0]}, cv=5).fit(rows, outcomes)
+
+
+def test_folds_in_threads_raise_too(usual_warnings):
+    ledger = Ledger(Privacy(0.3))
+    with joblib.parallel_config("threading"), pytest.raises(FitFailedWarning, match="BudgetExceeded"):
+        cross_val_score(*folds(ledger), cv=5, n_jobs=2)
+    assert len(ledger.releases) == 3
+
+
+@pytest.mark.slow
+def test_folds_in_processes_raise_too(usual_warnings, tmp_path):
+    ledger = Ledger(Privacy(0.3), tmp_path / "people.json")
+    with pytest.raises(FitFailedWarning, match="BudgetExceeded"):
+        cross_val_score(*folds(ledger), cv=5, n_jobs=2)
+    assert len(ledger.releases) == 3
+    with pytest.raises(pickle.PicklingError):
+        cross_val_score(*folds(Ledger(Privacy(0.3))), cv=5, n_jobs=2)
+
+
+def test_other_failures_are_warned_of_as_ever_and_the_filter_is_added_once(usual_warnings):
+    model, rows, outcomes = folds(Ledger(Privacy(9.0)))
+    Ledger(Privacy(1.0))
+    assert len(warnings.filters) == 2
+    outcomes = np.where(np.arange(20) == 0, np.nan, outcomes)
+    with pytest.warns(FitFailedWarning, match="NaN"):
+        scores = cross_val_score(model, rows, outcomes, cv=5, scoring=lambda *_: 1.0)
+    assert np.isnan(scores).sum() == 4

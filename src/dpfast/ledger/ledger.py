@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 from dpfast import _arguments as check
@@ -17,7 +18,27 @@ from dpfast.privacy.guarantee import Privacy
 
 
 class BudgetExceeded(ValueError):
-    """A release would cost more than the ledger has left; nothing was spent."""
+    """A release would cost more than the ledger has left; nothing was spent.
+
+    Searches and cross-validations of scikit-learn make a score of NaN of any error in a fit, unless they are given
+    ``error_score="raise"``. Where some fits went well they warn of the others (`sklearn.exceptions.FitFailedWarning`):
+    once there is a ledger, such a warning that tells of an exhausted one is an error, in whichever process the fits
+    were. A later ``warnings.simplefilter`` undoes that; where all fits failed, scikit-learn raises itself.
+    """
+
+
+# Of the error as scikit-learn quotes it in a warning; its category is a RuntimeWarning, and not imported for this.
+_UNHEARD = r"(?s).*\bBudgetExceeded: "
+
+
+def _make_heard() -> None:
+    """Have a warning that quotes `BudgetExceeded` raised: a search must not go on with the scores it could pay for.
+
+    ``except Exception`` in scikit-learn's loop catches any ValueError; that warning, in the process that began the
+    search, is the only thing that its caller gets to see.
+    """
+    if not any(action == "error" and text and text.pattern == _UNHEARD for action, text, *_ in warnings.filters):
+        warnings.filterwarnings("error", _UNHEARD, RuntimeWarning)
 
 
 class Reservation(transaction.Bracket["Reservation"]):
@@ -157,6 +178,7 @@ class Ledger:
     ) -> None:
         if not isinstance(budget, Privacy):
             raise TypeError(f"budget must be a dpfast.Privacy, got a {type(budget).__name__}")
+        _make_heard()
         self._budget = budget
         self._unit = None if unit is None else unit_value(unit)
         self._storage: Storage = MemoryStorage() if path is None else _file(path, budget)
