@@ -464,3 +464,20 @@ def test_other_failures_are_warned_of_as_ever_and_the_filter_is_added_once(usual
     with pytest.warns(FitFailedWarning, match="NaN"):
         scores = cross_val_score(model, rows, outcomes, cv=5, scoring=lambda *_: 1.0)
     assert np.isnan(scores).sum() == 4
+
+
+@pytest.mark.parametrize(("share", "is_kept"), [(0.5, True), (0.51, False)])
+def test_gaussian_releases_compose_beside_others_that_add_up(share, is_kept):
+    # Four of half the mu each: their epsilons add up to much more than that of all four.
+    mu = gaussian_mu(*Privacy(0.5, 5e-7).target)
+    quarters = parts_of(Privacy(0.5, 5e-7), [1.0] * 4)
+    gaussians = [release(part.epsilon, part.delta, mu=0.5 * mu * (1.0 - 1e-12)) for part in quarters]
+    assert sum(part.epsilon for part in quarters) > 0.9
+    others = release(share / 2, 2e-7), release(share / 2, 3e-7 - 1e-15)
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    with ledger.reserve(Privacy(1.0, 1e-6)) as reservation:
+        if is_kept:
+            reservation.commit(*gaussians, *others)
+        else:
+            with pytest.raises(ValueError, match="cost more"):
+                reservation.commit(*gaussians, *others)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from dpfast import _arguments as check
@@ -420,8 +422,32 @@ def _check_kept(releases: list[Release], cost: Privacy) -> None:
     the same for neighbouring tables, of pairs that keep to (epsilon, delta) keeps to it. So the reservation need hold
     the most that any part costs, and not their sum.
     """
-    # Releases of one joint calibration cost less together than their sum.
-    mus = [release.mu for release in releases]
-    joint = None not in mus and keeps_to([release.privacy for release in releases], mus, cost)
-    if not (joint or within((release.privacy for release in releases), cost)):
+    if within((release.privacy for release in releases), cost):
+        return
+    # Gaussian releases of one joint calibration cost less together than their sum; what else there is adds to them.
+    if not any(_compose(joint, releases, cost) for joint in (_has_mu, _is_gaussian)):
         raise ValueError(f"the releases cost more than the reserved {cost}")
+
+
+def _compose(joint: Callable[[Release], bool], releases: list[Release], cost: Privacy) -> bool:
+    """Whether some releases by their mus, and the others by the sums of their epsilons and deltas, keep to a cost.
+
+    In whichever order they were made: trade-off functions compose by a product that commutes, adaptively too (Dong,
+    Roth, Su 2022, Theorem 3.2), so that those with a mu are one Gaussian release beside the others.
+    """
+    others = [release.privacy for release in releases if not joint(release)]
+    epsilon = cost.epsilon - math.fsum(one.epsilon for one in others)
+    delta = cost.delta - math.fsum(one.delta for one in others)
+    if not (epsilon > 0.0 and delta > 0.0):
+        return False
+    chosen = [release for release in releases if joint(release)]
+    rest = Privacy(epsilon, delta, cost.adjacency)
+    return keeps_to([release.privacy for release in chosen], [release.mu for release in chosen], rest)
+
+
+def _has_mu(release: Release) -> bool:
+    return release.mu is not None
+
+
+def _is_gaussian(release: Release) -> bool:
+    return release.mu is not None and release.privacy.delta > 0.0
