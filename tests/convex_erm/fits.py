@@ -43,9 +43,11 @@ def three_classes(y):
 
 
 def classification(outcomes=two_classes, epsilon=1.0, **parameters):
+    parameters = {"method": "objective"} | parameters
     classes = ["no", "yes"] if outcomes is two_classes else ["a", "b", "c"]
     estimator = ObjectivePerturbationClassifier(epsilon, 1e-6, **{"bound_x": 1.0, "classes": classes} | parameters)
-    releases = (1 if outcomes is two_classes else 3) + ("bound_x" in parameters)
+    steps = 30 if parameters["method"] == "gradient" else len(classes) * (len(classes) > 2) or 1
+    releases = steps + ("bound_x" in parameters)
     return of_rows(estimator, outcomes, table="rows", any_order=False, releases=releases)
 
 
@@ -74,6 +76,11 @@ FITS = {
     "two classes within a bound that is found": classification(bound_x="private", fit_intercept=True),
     "two classes, slope capped": classification(loss=CappedLogisticLoss()),
     "two classes, as printed": classification(calibration="paper", adjacency="add_remove"),
+    "two classes by descent": classification(method="gradient", fit_intercept=True),
+    "three classes by descent": classification(three_classes, method="gradient"),
+    "three classes by descent within a bound that is found": classification(
+        three_classes, method="gradient", bound_x="private"
+    ),
     "three classes": classification(three_classes),
     "three classes, hinge in a box": classification(three_classes, loss="hinge", constraint=Box(1.0)),
     "narrow hinge": classification(epsilon=10.0, loss=SmoothedHinge(2.0**-7)),

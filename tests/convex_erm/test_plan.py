@@ -66,7 +66,7 @@ def test_a_plan_near_guessing_expects_a_guess():
 
 
 def test_planned_scores_fall_from_the_assumed_one_to_guessing():
-    four = BUDGET | SHORT | {"classes": list("abcd")}
+    four = BUDGET | SHORT | {"classes": list("abcd"), "method": "objective"}
     scores = [ObjectivePerturbationClassifier.plan(n, D, score=0.9, **four).expected_score for n in (10, 10**3, 10**7)]
     assert scores[0] == pytest.approx(0.25, abs=0.02)
     assert 0.3 < scores[1] < 0.85

@@ -49,26 +49,6 @@ def test_only_late_iterates_are_averaged():
     assert descent.averaged(position, steps)[0, 0] == (6.0 + 10.0) / 2.0
 
 
-@pytest.mark.parametrize("link", ["logistic", "softmax"])
-def test_probabilities_are_those_at_which_clipped_slopes_cancel(link):
-    rng = np.random.default_rng(0)
-    classes = 2 if link == "logistic" else 4
-    margins = 3.0 * rng.normal(size=(50, 1 if link == "logistic" else classes))
-    lengths = rng.uniform(0.0, 2.0, size=50)
-    chances = descent.probabilities(link, margins, lengths, 2.0)
-    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
-    limit = descent.clip(link, classes, 2.0)
-    for z, length, chance in zip(margins, lengths, chances, strict=True):
-        if link == "logistic":
-            q = 1.0 / (1.0 + math.exp(-z[0]))
-            slopes = [np.array([-q]), np.array([1.0 - q])]
-        else:
-            own = np.exp(z) / np.exp(z).sum()
-            slopes = list(np.eye(classes) - own)
-        held = [r * min(1.0, limit / max(length * np.linalg.norm(r), 1e-300)) for r in slopes]
-        np.testing.assert_allclose(sum(p * r for p, r in zip(chance, held, strict=True)), 0.0, atol=1e-12)
-
-
 def test_more_people_and_less_noise_agree_better():
     values = [descent.agreement("softmax", (20, 3), 1.0, n, 10.0) for n in (1, 100, 10_000, 10**8)]
     assert values == sorted(values)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_X_y
 
-from dpfast import io
+from dpfast import _arguments as check
+from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.convex_erm.estimator import PerturbedObjective, column_of
@@ -24,19 +26,28 @@ from dpfast.convex_erm.plan import (
     SPREAD,
     expected_accuracy,
     lost_accuracy,
+    lost_share,
+    planned_descent,
 )
-from dpfast.estimator.base import Solved
+from dpfast.estimator.base import Expected, Solved, Summed
 from dpfast.estimator.feature_names import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.noisy_descent import NoisyDescent
+from dpfast.releases.objective_bounds import public_rows
 from dpfast.solvers import (
     GeneralisedLinearLoss,
     LogisticLoss,
     SmoothedHinge,
+    descent,
 )
+from dpfast.statistics.rows import RowMap
+
+#: Two classes are told apart by descent where margins are expected to agree less than this with those sought.
+_DESCENT_AGREES = 0.5
 
 
 def _has_probabilities(estimator: ObjectivePerturbationClassifier) -> bool:
@@ -47,13 +58,14 @@ def _has_probabilities(estimator: ObjectivePerturbationClassifier) -> bool:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
-    """Differentially private linear classification by objective perturbation.
+    """Differentially private linear classification by objective perturbation, or by noisy gradient descent.
 
-    The released parameters minimise the summed loss plus penalty plus (ridge/2) ||theta||^2 plus a random linear term,
-    over a public convex set. More than two classes are told apart one against the rest.
+    By objective perturbation, the released parameters minimise the summed loss plus penalty plus (ridge/2) ||theta||^2
+    plus a random linear term, over a public convex set; more than two classes are told apart one against the rest.
+    By descent, noisy sums of slopes times rows are released step after step, all classes in one.
 
-    Privacy: the releases, one for two classes and one for each class otherwise, are together (epsilon,
-    delta)-differentially private under `adjacency`: each has its equal part.
+    Privacy: the releases, one for two classes and one for each class, or one for each step, are together (epsilon,
+    delta)-differentially private under `adjacency`.
 
     Parameters
     ----------
@@ -64,6 +76,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     loss : {"logistic", "hinge"} or GeneralisedLinearLoss, default "logistic"
         log(1 + exp(-margin)), or the hinge with its kink bent to be twice continuously differentiable
         (``SmoothedHinge`` of dpfast.solvers for another width).
+    method : {"auto", "objective", "gradient"}, default "auto"
+        Objective perturbation, or noisy gradient descent on the logistic loss (cross-entropy for more than two
+        classes), which needs delta > 0 and knows no constraint, penalty or ridge; its steps need no tuning. "auto"
+        takes descent, where it can, for more than two classes, and for two where few people are known to be there for
+        many features. Where epsilon is ``inf`` there are only minimisers.
     constraint : L2Ball, L1Ball or Box, optional
         The public set that parameters are in.
     bound_x, penalty, ridge, fit_intercept, calibration
@@ -80,7 +97,9 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     classes_ : ndarray of shape (n_classes,)
         The declared labels, sorted.
     ridge_ : float
-        The ridge used.
+        The ridge used; 0 by descent.
+    method_ : str
+        "objective" or "gradient".
     bound_x_ : float
         Where it is "private": what was found.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
@@ -92,6 +111,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
        regression. COLT. Algorithm 1.
     .. [2] Chaudhuri, K., Monteleoni, C., Sarwate, A. (2011). Differentially private empirical risk minimization. JMLR
        12, Sections 3.3 and 4.
+    .. [3] Bassily, R., Smith, A., Thakurta, A. (2014). Private empirical risk minimization: efficient algorithms and
+       tight error bounds. FOCS. Algorithm 1; here with whole sums, momentum, and composed as Gaussian releases.
 
     Examples
     --------
@@ -109,6 +130,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
     classes: ArrayLike | None
     loss: Literal["logistic", "hinge"] | GeneralisedLinearLoss = "logistic"
+    method: Literal["auto", "objective", "gradient"] = "auto"
 
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {"logistic": LogisticLoss(), "hinge": SmoothedHinge()}
 
@@ -181,11 +203,14 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         Returns
         -------
         ndarray of shape (n_rows, n_classes)
-            Of more than two classes each one's against the rest, scaled to add up to 1.
+            Of more than two classes each one's against the rest, scaled to add up to 1; by descent, the
+            softmax of the margins.
         """
         margins = self.decision_function(X)
         if margins.ndim == 1:
             return np.column_stack([expit(-margins), expit(margins)])
+        if self.method_ == "gradient":
+            return np.asarray(softmax(margins, axis=1))
         each = np.maximum(expit(margins), np.finfo(np.float64).tiny)
         probabilities: FloatArray = each / each.sum(axis=1, keepdims=True)
         return probabilities
@@ -229,6 +254,27 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """
         return cls._planned(n, n_features, target, spread, score, parameters, "a margin of 1")
 
+    @classmethod
+    def _planned(
+        cls,
+        n: int,
+        n_features: int,
+        target: float,
+        spread: float,
+        score: float,
+        parameters: Mapping[str, Any],
+        relative_to: str,
+    ) -> Plan:
+        sizes = {"n": n, "n_features": n_features}
+        estimator, privacy = cls._planned_for(sizes, {"target": target, "spread": spread}, parameters)
+        if math.isinf(privacy.epsilon) or not estimator._descends(privacy, n_features, n):
+            return super()._planned(n, n_features, target, spread, score, parameters, relative_to)
+        check.share("score", score, whole=True)
+        calibrated = partial(estimator._descent, privacy, n_features)
+        return planned_descent(
+            calibrated, n, target, score, len(estimator._declared_classes()), "what classes differ by"
+        )
+
     def _expected_score(self, mechanism: ObjectivePerturbation, n: int, score: float, spread: float) -> float:
         return expected_accuracy(mechanism, n, score, len(self._declared_classes()), spread)
 
@@ -245,6 +291,58 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             self._declared_classes()
         elif not math.isinf(privacy.epsilon):
             raise ValueError("classes must be declared: labels that are found in a table tell of the people in it")
+        if check.choice("method", self.method, ("auto", "objective", "gradient")) == "gradient":
+            self._check_descent(privacy)
+
+    def _check_descent(self, privacy: Privacy) -> None:
+        if privacy.delta == 0.0 and not math.isinf(privacy.epsilon):
+            raise ValueError("method='gradient' needs delta > 0: steps that share a pure epsilon are mostly noise")
+        if not self._has_plain_loss or self.calibration != "sound":
+            raise ValueError(
+                "method='gradient' goes with loss='logistic', ridge='auto' and calibration='sound', without a "
+                "constraint or penalty"
+            )
+
+    @property
+    def _has_plain_loss(self) -> bool:
+        """Whether the objective is one that descent can take."""
+        is_logistic = isinstance(self.loss, str) and self.loss == "logistic"
+        return is_logistic and self.constraint is None and self.penalty is None and isinstance(self.ridge, str)
+
+    @property
+    def _is_gaussian(self) -> bool:
+        return self.method == "gradient" or (self._may_descend and len(self._declared_classes()) > 2)
+
+    @property
+    def _may_descend(self) -> bool:
+        is_plain = self._has_plain_loss and self.calibration == "sound" and self.delta > 0.0
+        return self.method != "objective" and is_plain
+
+    def _descends(self, privacy: Privacy, n_features: int, n_rows: int) -> bool:
+        """Choose the method, from public numbers."""
+        if self.method == "gradient" or not self._may_descend:
+            return self.method == "gradient"
+        if len(self._declared_classes()) > 2:
+            return True
+        rows = public_rows(n_rows, self.adjacency)
+        return rows is not None and self._descent(privacy, n_features, rows).agreement(rows) < _DESCENT_AGREES
+
+    def _descent(self, privacy: Privacy, n_features: int, n_rows: int) -> NoisyDescent:
+        sizes = n_features, self._n_minimisers
+        rows = public_rows(n_rows, self.adjacency)
+        return NoisyDescent(privacy, self._link, self._row_map(n_features), sizes, self.fit_intercept, rows)
+
+    @property
+    def _link(self) -> descent.Link:
+        return "logistic" if self._n_minimisers == 1 else "softmax"
+
+    def _row_map(self, n_features: int) -> RowMap:
+        """Return the map of rows to the units in which the constant is 1, and the longest row about 4.
+
+        Rows a third longer would ask for as much more noise; a constant far shorter would learn the intercept slowly.
+        """
+        bound = float(self.bound_x)
+        return RowMap(bound=bound, scale=np.full(n_features, 2.0 ** (round(math.log2(bound)) - 2)))
 
     @property
     def _n_minimisers(self) -> int:
@@ -268,8 +366,46 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         labels = column_of(np.asarray(y, object) if isinstance(y, list | tuple) else y)
         return io.open_table(X, _signs(labels, self._declared_classes()).T)
 
-    def _solve(self, mechanism: ObjectivePerturbation, releases: tuple[Release, ...], public: Any) -> dict[str, Any]:
-        return super()._solve(mechanism, releases, public) | {"classes_": self._declared_classes()}
+    def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
+        rows, outcomes = table.whole()
+        if not self._descends(privacy, table.n_features, len(rows)):
+            return super()._summed(privacy, io.open_table(rows, outcomes))
+        mechanism = self._descent(privacy, table.n_features, len(rows))
+        # Softmax takes indicators.
+        people = io.open_table(rows, outcomes if mechanism.link == "logistic" else np.maximum(outcomes, 0.0))
+        expected = None
+        if mechanism.n_rows is not None:
+            error = lost_share(mechanism.agreement(mechanism.n_rows), ACCURACY, 2)
+            expected = Expected(error, f"{mechanism.n_rows} people")
+        return Summed(mechanism, people, expected=expected)
+
+    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
+        if isinstance(summed.mechanism, NoisyDescent):
+            return summed.mechanism.release(summed.statistic, self.n_threads, source, self._release_name)
+        return super()._release(summed, source)
+
+    def _solve(
+        self, mechanism: ObjectivePerturbation | NoisyDescent, releases: tuple[Release, ...], public: Any
+    ) -> dict[str, Any]:
+        known = {"classes_": self._declared_classes()}
+        if not isinstance(mechanism, NoisyDescent):
+            return super()._solve(mechanism, releases, public) | known | {"method_": "objective"}
+        theta = mechanism.solve(releases).theta.T
+        d = mechanism.sizes[0]
+        intercept = theta[:, d].copy() if mechanism.constant else np.zeros(len(theta))
+        assert mechanism.row_map.scale is not None
+        found = {"coef_": theta[:, :d] / mechanism.row_map.scale, "intercept_": intercept, "n_features_in_": d}
+        return found | known | {"ridge_": 0.0, "method_": "gradient"}
+
+    def _released_error(
+        self,
+        mechanism: ObjectivePerturbation | NoisyDescent,
+        releases: tuple[Release, ...],
+        attributes: Mapping[str, Any],
+    ) -> float:
+        if not isinstance(mechanism, NoisyDescent):
+            return super()._released_error(mechanism, releases, attributes)
+        return lost_share(mechanism.shown_agreement(releases), ACCURACY, 2)
 
     def _fit_without_noise(self, X: Any, y: Any) -> Solved:
         rows, labels = check_X_y(X, y, dtype=np.float64)
@@ -278,11 +414,15 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         if len(classes) < 2:
             raise ValueError(f"y must have at least 2 classes; got {len(classes)} class")
         releases, attributes = self._without_noise(rows, list(_signs(labels, classes)))
-        return Solved(releases, attributes | {"classes_": classes})
+        return Solved(releases, attributes | {"classes_": classes, "method_": "objective"})
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         n_minimisers = 1 if len(self.classes_) == 2 else len(self.classes_)
         yield from (("coef_", (n_minimisers, self.n_features_in_)), ("intercept_", (n_minimisers,)))
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check.choice("method_", self.method_, ("objective", "gradient"))
 
 
 def _signs(labels: NDArray[Any], classes: NDArray[Any]) -> FloatArray:

@@ -170,7 +170,9 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         """Open a table whose outcomes are what the losses take: a column for each minimiser."""
 
     def _sum(self, privacy: Privacy, source: noise.BitSource, X: Any, y: Any) -> Summed:
-        table = self._opened(X, y)
+        return self._summed(privacy, self._opened(X, y))
+
+    def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
         losses, n_rows = self._table_loss.of_table(table, self.n_threads)
         mechanism = self._calibrated(privacy, table.n_features, n_rows)
         rows = mechanism.bounds.n_rows

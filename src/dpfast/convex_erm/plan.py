@@ -10,6 +10,7 @@ import numpy as np
 from dpfast._arrays import FloatArray
 from dpfast.estimator.plan import Plan, least
 from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.noisy_descent import NoisyDescent
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 
 # Mean squared norm of rows, and mean square of outcomes, as a fraction of their squared bound, where nothing is known.
@@ -83,9 +84,8 @@ def expected_accuracy(
 
     More than two classes are as far from guessing as two would be.
     """
-    guessed = 1.0 / n_classes
-    angle = 0.5 * math.pi * min(max(score - guessed, 0.0) / (1.0 - guessed), 0.95)
-    return score - max(score - guessed, 0.0) * lost_accuracy(mechanism, n, _LOGISTIC_WIDTH * math.tan(angle), spread)
+    margin = _LOGISTIC_WIDTH * math.tan(_angle(score, n_classes))
+    return score - max(score - 1.0 / n_classes, 0.0) * lost_accuracy(mechanism, n, margin, spread)
 
 
 def lost_accuracy(mechanism: ObjectivePerturbation, n: int, margin: float, spread: float = SPREAD) -> float:
@@ -103,8 +103,45 @@ def lost_accuracy(mechanism: ObjectivePerturbation, n: int, margin: float, sprea
     if kept * margin == 0.0:
         # So near guessing that a loss is a line all the way.
         return 1.0
-    angle, agreement = math.atan(margin / _LOGISTIC_WIDTH), 1.0 / math.hypot(1.0, noisy / (kept * margin))
-    return 1.0 - math.asin(math.sin(angle) * agreement) / angle
+    return _lost(math.atan(margin / _LOGISTIC_WIDTH), 1.0 / math.hypot(1.0, noisy / (kept * margin)))
+
+
+def lost_share(agreement: float, score: float, n_classes: int) -> float:
+    """Return the share lost of what margins tell beyond guessing, known up to a correlation, where `score` is reached.
+
+    The sign of a normal margin agrees with that of another of correlation r, the class, by 1/2 + asin(r)/pi.
+    """
+    return _lost(_angle(score, n_classes), agreement)
+
+
+def planned_descent(
+    calibrated: Callable[[int], NoisyDescent],
+    n: int,
+    target: float,
+    score: float,
+    n_classes: int,
+    relative_to: str,
+) -> Plan:
+    """Plan noisy descent for n people; the mechanism is calibrated for a number of them."""
+
+    def lost(people: int) -> float:
+        return lost_share(calibrated(people).agreement(people), score, n_classes)
+
+    mechanism, error, beyond = calibrated(n), lost(n), max(score - 1.0 / n_classes, 0.0)
+    needed = least(lambda people: lost(people) <= target, MOST_ROWS_IF_PRIVATE)
+    notes = {"steps": float(mechanism.schedule(n).n_steps)}
+    return Plan(n, error, target, needed, mechanism.scales, relative_to, notes, score, score - beyond * error)
+
+
+def _angle(score: float, n_classes: int) -> float:
+    """Return the angle, between margins and what decides a class, at which two classes are told apart so well."""
+    guessed = 1.0 / n_classes
+    return 0.5 * math.pi * min(max(score - guessed, 0.0) / (1.0 - guessed), 0.95)
+
+
+def _lost(angle: float, agreement: float) -> float:
+    """Return the share lost where margins at such an angle are known up to a correlation."""
+    return 1.0 - (math.asin(math.sin(angle) * agreement) / angle if angle > 0.0 else agreement)
 
 
 def released_signal(

@@ -15,7 +15,7 @@ with the data, and the solution with what was released.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
@@ -108,6 +108,16 @@ class NoisyDescent:
     def agreement(self, people: float) -> float:
         """Return the correlation to expect of margins with those sought."""
         return descent.agreement(self.link, self.shape, self.row_bound, people, self.whole.deviation)
+
+    def shown_agreement(self, releases: Sequence[Release]) -> float:
+        """Return the same as the first half of the steps shows it, while slopes are still as they were."""
+        steps = releases[self.n_rows is None :]
+        first = steps[: (len(steps) + 1) // 2]
+        entries = math.prod(self.shape)
+        mean = sum(release.values["sum"] for release in first) / len(first)
+        noise = entries * first[0].scales["sum"] ** 2 / len(first)
+        signal = max(float(np.sum(mean**2)) - noise, 0.0)
+        return math.sqrt(signal / (signal + entries * self.whole.deviation**2))
 
     def release(self, people: io.Table, n_threads: int | None, source: BitSource, name: str) -> tuple[Release, ...]:
         """Draw the noise of every stage; seeded noise is that of its name."""

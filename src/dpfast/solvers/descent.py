@@ -119,27 +119,6 @@ def agreement(link: Link, shape: tuple[int, int], row_bound: float, people: floa
     return 1.0 / math.hypot(1.0, deviation * math.sqrt(features) / signal)
 
 
-def probabilities(link: Link, margins: FloatArray, lengths: FloatArray, row_bound: float) -> FloatArray:
-    """Return the probabilities of classes (n, k) that margins stand for, of rows of these lengths (n,).
-
-    Where slopes that are held to a clip cancel, p_k f_k = q_k sum_j p_j f_j: q the loss's own probabilities, f_k the
-    factor that shortens the slope of a row of class k.
-    """
-    if link == "logistic":
-        margins = np.column_stack([np.zeros(len(margins)), margins])
-    own = np.exp(margins - margins.max(axis=1, keepdims=True))
-    own /= own.sum(axis=1, keepdims=True)
-    others = 1.0 - own
-    squares = others**2
-    if link == "softmax":
-        squares += (own**2).sum(axis=1, keepdims=True) - own**2
-    limit = clip(link, own.shape[1], row_bound)
-    products = np.sqrt(squares) * lengths[:, np.newaxis]
-    chances = own * np.maximum(products / limit, 1.0)
-    result: FloatArray = chances / chances.sum(axis=1, keepdims=True)
-    return result
-
-
 def _curvature(link: Link) -> float:
     """Return the largest eigenvalue of a loss's second derivative in the margins."""
     return 0.25 if link == "logistic" else 0.5
