@@ -477,6 +477,15 @@ def test_damaged_models_are_refused(tmp_path):
             ValueError,
             "must be smoother where outcomes",
         ),
+        (
+            lambda: regressor(
+                loss=CallableLoss(
+                    np.multiply, lambda z, y: y + 0.0 * z, np.multiply, slope_bound=0.5, curvature_bound=1.0
+                )
+            ),
+            ValueError,
+            "slope must keep to slope_bound",
+        ),
         (lambda: regressor(penalty="l1"), TypeError, "penalty must be Lasso"),
         (lambda: regressor(ridge=-1.0), ValueError, "ridge must be at least 0"),
         (lambda: regressor(ridge="best"), TypeError, "ridge must be a real number, got str"),

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfast.solvers import (
+    CallableLoss,
     CappedLogisticLoss,
     LogisticLoss,
     PoissonLoss,
@@ -241,3 +242,84 @@ def test_bad_parameters_are_named(make, message):
 def test_the_narrowest_bends_are_accepted():
     assert SmoothedHinge(2.0**-7).width == 2.0**-7
     assert SmoothedHuber(4.0, 2.0**-5).width == 2.0**-5
+
+
+def given_loss(**changes):
+    """Log cosh of the residual."""
+    parts = {
+        "loss": lambda z, y: np.logaddexp(z - y, y - z) - np.log(2.0),
+        "slope": lambda z, y: np.tanh(z - y),
+        "curvature": lambda z, y: 1.0 - np.tanh(z - y) ** 2,
+        "slope_bound": 1.0,
+        "curvature_bound": 1.0,
+    }
+    return CallableLoss(**(parts | changes))
+
+
+def as_given(loss, outcome_bound, reach=np.inf):
+    bounds = {
+        "slope_bound": loss.derivative_bound(reach, outcome_bound),
+        "curvature_bound": loss.second_derivative_bound(),
+    }
+    return CallableLoss(loss.value, loss.derivative, loss.second_derivative, **bounds)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e-3, 1.0, 1e3, 1e9])
+def test_functions_that_keep_to_their_bounds_are_probed_in_vain(size):
+    given_loss().probe(size)
+    for loss in (SmoothedHuber(size, size / 128), SmoothedQuantile(0.9, size / 128)):
+        for reach in (np.inf, 10.0 * size, 1e-3 * size):
+            as_given(loss, size).probe(size, reach)
+    # Bounds that hold within a constraint alone.
+    as_given(SquaredLoss(), size, 3.0 * size).probe(size, 3.0 * size)
+
+
+def tukey(z, y):
+    """Slope of Tukey's biweight."""
+    return (z - y) * np.maximum(1.0 - (z - y) ** 2, 0.0) ** 2
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (given_loss(slope_bound=0.99), "slope must keep to slope_bound: it is larger at z = "),
+        (given_loss(curvature_bound=0.9), "curvature must keep to curvature_bound: it is larger"),
+        (given_loss(slope=lambda z, y: 0.5 * np.tanh(z - y)), "slope must be the derivative of loss"),
+        (given_loss(slope=lambda z, y: np.tanh(y - z)), "slope must be the derivative of loss"),
+        (
+            given_loss(curvature=lambda z, y: 0.5 - 0.5 * np.tanh(z - y) ** 2),
+            "curvature must be the derivative of slope",
+        ),
+        # The curvature that is given keeps to its bound; that of the slope does not.
+        (given_loss(curvature=lambda z, y: 0.0 * z, curvature_bound=0.1), "curvature must be the derivative of slope"),
+        (given_loss(loss=lambda z, y: np.log(np.cosh(z - y))), "loss must be finite"),
+        (
+            given_loss(
+                loss=lambda z, y: -((np.maximum(1.0 - (z - y) ** 2, 0.0)) ** 3) / 6.0,
+                slope=tukey,
+                curvature=lambda z, y: np.where(
+                    np.abs(z - y) < 1.0, (1.0 - (z - y) ** 2) * (1.0 - 5.0 * (z - y) ** 2), 0.0
+                ),
+            ),
+            "loss must be convex: its curvature is negative",
+        ),
+        (as_given(SquaredLoss(), 1.0, 3.0), "slope must keep to slope_bound"),
+    ],
+)
+def test_functions_that_contradict_their_bounds_are_found_out(loss, message):
+    with pytest.raises(ValueError, match=message):
+        loss.probe()
+
+
+def test_a_slope_that_falls_between_close_points_is_found_out():
+    """Where no pair of them meets the fall, that of the loss with it."""
+
+    def fallen(z):
+        return z > 1003.21
+
+    loss = given_loss(
+        loss=lambda z, y: given_loss().loss(z, y) - 0.4 * np.maximum(z - 1003.21, 0.0),
+        slope=lambda z, y: np.tanh(z - y) - 0.4 * fallen(z),
+    )
+    with pytest.raises(ValueError, match="loss must be convex: its slope falls at z = "):
+        loss.probe()

@@ -53,8 +53,9 @@ def objective_perturbation(
     y : array_like of shape (n_rows,)
         Outcomes, clipped to `bound_y`; -1 or 1 for classification.
     loss : GeneralisedLinearLoss
-        ``SquaredLoss``, ``SmoothedHuber``, ``LogisticLoss`` or ``SmoothedHinge`` of dpfast.solvers, or a
-        ``CallableLoss`` with bounds on its derivatives, under "replace_one".
+        ``SquaredLoss``, ``SmoothedHuber``, ``SmoothedQuantile``, ``PoissonLoss`` (counts, clipped at 0 as well),
+        ``LogisticLoss``, ``CappedLogisticLoss`` or ``SmoothedHinge`` of dpfast.solvers, or a ``CallableLoss`` with
+        bounds on its derivatives, under "replace_one".
     privacy : Privacy
         Finite epsilon. Gaussian noise where its delta is above 0, else L2-Laplace noise.
     bound_x, bound_y : float

@@ -600,17 +600,25 @@ class PoissonLoss(GeneralisedLinearLoss):
 
 @dataclass(frozen=True, eq=False)
 class CallableLoss(GeneralisedLinearLoss):
-    """A loss l(z, y) given by functions of arrays of predictions and outcomes.
+    """A loss l(z, y) given by functions of arrays of predictions and outcomes: the way to bring one of one's own.
 
     It must be convex and twice continuously differentiable in z, and keep to its bounds, wherever predictions and
-    outcomes may be: privacy rests on that. Nothing of it is verified.
+    outcomes may be: at every z without a constraint, up to the longest row times the longest parameters with one, and
+    for every y within the bound on outcomes, to which those of a table are clipped. Privacy rests on that, and a proof
+    is the caller's. `probe` sees what is grossly wrong, and is called before noise is calibrated for such a loss.
+
+    A proof takes a few lines. Of log cosh r, r = z - y, a smooth absolute value, the derivatives in z are tanh r, whose
+    size is below 1 everywhere, and 1 - tanh(r)^2, which is above 0, so the loss is convex, and at most 1, with equality
+    at r = 0. Both are continuous, and the bounds hold without a constraint. Tukey's biweight would have bounded
+    derivatives as well, but its second one is negative for large r: it is not convex, and is refused.
 
     Parameters
     ----------
     loss, slope, curvature : callable
         From arrays z and y of one shape to l, its derivative in z and its second derivative.
     slope_bound, curvature_bound : float
-        Upper bounds on the size of the derivative and on the second derivative, positive.
+        Upper bounds on the size of the derivative and on the second derivative, positive. Noise is in proportion to the
+        first; the second takes a part of epsilon, or strong convexity.
     slope_error : float, optional
         Upper bound on the error of computed slopes; 2**-48 times their bound if omitted.
 
@@ -618,15 +626,20 @@ class CallableLoss(GeneralisedLinearLoss):
     --------
     >>> import numpy as np
     >>> from dpfast.solvers import CallableLoss
-    >>> loss = CallableLoss(
-    ...     lambda z, y: np.sqrt(1.0 + (z - y) ** 2),
-    ...     lambda z, y: (z - y) / np.sqrt(1.0 + (z - y) ** 2),
-    ...     lambda z, y: (1.0 + (z - y) ** 2) ** -1.5,
+    >>> log_cosh = CallableLoss(
+    ...     lambda z, y: np.logaddexp(z - y, y - z) - np.log(2.0),
+    ...     lambda z, y: np.tanh(z - y),
+    ...     lambda z, y: 1.0 - np.tanh(z - y) ** 2,
     ...     slope_bound=1.0,
     ...     curvature_bound=1.0,
     ... )
-    >>> loss.derivative([1.0, -1.0], [1.0, -1.0])
-    array([0., 0.])
+    >>> log_cosh.probe(outcome_bound=5.0)
+    >>> from dpfast import ObjectivePerturbationRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-0.5, 0.5, size=(50_000, 2))
+    >>> model = ObjectivePerturbationRegressor(1.0, 1e-6, bound_x=1.0, bound_y=5.0, loss=log_cosh, random_state=0)
+    >>> model.fit(X, X @ [1.0, -2.0]).coef_.round(1)
+    array([ 1., -2.])
     """
 
     loss: LossFunction
@@ -666,6 +679,72 @@ class CallableLoss(GeneralisedLinearLoss):
     def second_derivative_bound(self) -> float:
         """Upper bound on the second derivative."""
         return self.curvature_bound
+
+    def probe(self, outcome_bound: float = 1.0, reach: float = math.inf) -> None:
+        """Refuse functions that contradict each other or their bounds at made-up numbers.
+
+        It proves nothing: what happens between the numbers it does not see.
+
+        Parameters
+        ----------
+        outcome_bound : float, default 1.0
+            Size of an outcome, at most.
+        reach : float, default inf
+            Size of a prediction, at most; 2**20 times 1 and the bound on outcomes are enough.
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite, a slope or a curvature beyond its bound, a slope not that of the loss, a
+            curvature not that of the slope, or the loss not convex.
+        """
+        y = outcome_bound * np.linspace(-1.0, 1.0, 9)[:, np.newaxis]
+        reach = min(reach, 2.0**20 * (1.0 + outcome_bound))
+        sizes = np.geomspace(min(2.0**-12 * outcome_bound, 0.5 * reach), reach, 97)
+        offsets = np.concatenate([-sizes, [0.0], sizes])
+        z = np.sort(np.clip(np.hstack([offsets + 0.0 * y, offsets + y]), -reach, reach), axis=1)
+        # Small next to bends, but not to the rounding of z and y.
+        steps = np.maximum(2.0**-14 * min(outcome_bound, reach, 1.0), 2.0**-40 * (np.abs(z) + np.abs(y)))
+        left, right = np.minimum(z, reach - steps), np.minimum(z, reach - steps) + steps
+
+        def check_that(holds: ArrayLike, what: str) -> None:
+            if not np.all(holds):
+                row, column = np.argwhere(~np.asarray(holds))[0]
+                raise ValueError(f"{what} at z = {z[row, column]:.6g} and y = {y[row, 0]:.6g}")
+
+        def at(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+            return self.value(points, y), self.derivative(points, y), self.second_derivative(points, y)
+
+        with np.errstate(all="ignore"):
+            (values, slopes, curvatures), (further, steeper, _) = at(left), at(right)
+            check_that(np.isfinite(values) & np.isfinite(slopes) & np.isfinite(curvatures), "loss must be finite")
+            slack = 1.0 + 2.0**-40
+            check_that(np.abs(slopes) <= self.slope_bound * slack, "slope must keep to slope_bound: it is larger")
+            check_that(
+                curvatures <= self.curvature_bound * slack, "curvature must keep to curvature_bound: it is larger"
+            )
+            check_that(
+                curvatures >= -(2.0**-40) * self.curvature_bound, "loss must be convex: its curvature is negative"
+            )
+            chord, growth = (further - values) / steps, (steeper - slopes) / steps
+            # A convex function's chord lies between the slopes at its ends.
+            rounding = 2.0**-8 * self.slope_bound + 2.0**-44 * (np.abs(values) + np.abs(further)) / steps
+            check_that(
+                (slopes - rounding <= chord) & (chord <= steeper + rounding), "slope must be the derivative of loss"
+            )
+            rounding = 2.0**-4 * self.curvature_bound + 4.0 * self.slope_error / steps
+            check_that(
+                np.abs(growth - self.second_derivative(0.5 * (left + right), y)) <= rounding,
+                "curvature must be the derivative of slope",
+            )
+            # Between the points as well, where a slope is the integral of what is bounded.
+            between, gaps = np.diff(slopes, axis=1), np.diff(left, axis=1)
+            rounding = 2.0 * self.slope_error + 2.0**-48 * self.curvature_bound * (np.abs(left[:, 1:]) + np.abs(y))
+            check_that(between >= -rounding, "loss must be convex: its slope falls")
+            check_that(
+                between <= self.curvature_bound * gaps * slack + rounding,
+                "curvature must keep to curvature_bound: the slope grows faster",
+            )
 
 
 def _sigmoid(x: FloatArray) -> FloatArray:
