@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.accuracy import show
-from benchmarks.classification import DELTA, EPSILONS, cancer, synthetic, two_digits
+from benchmarks.classification import DELTA, EPSILONS, affairs, cancer, synthetic, two_digits
 from dpfast import ObjectivePerturbationClassifier, UtilityWarning, select
 from dpfast.solvers import CappedLogisticLoss
 
@@ -46,7 +46,7 @@ def selected(task, epsilon, share):
     for run in range(task.n_splits):
         chosen = select(candidates(), *task.learning(run), epsilon=epsilon, delta=DELTA, refit_share=share)
         found.append(chosen.score(*task.judged(run)))
-    return np.mean(found), np.std(found, ddof=1) / np.sqrt(len(found))
+    return np.mean(found), np.std(found) / np.sqrt(len(found))
 
 
 def main():
@@ -55,8 +55,10 @@ def main():
     options = parser.parse_args()
     warnings.simplefilter("ignore", UtilityWarning)
     with threadpool_limits(1):
-        for make in (cancer, two_digits, synthetic(20_000, 0)):
+        for make in (cancer, two_digits, affairs, synthetic(20_000, max(1, options.splits // 4))):
             task = make(options.splits)
+            if task is None:
+                continue
             rows = []
             for epsilon in EPSILONS:
                 each = [fixed(task, epsilon, candidate) for candidate in candidates()]

@@ -22,6 +22,7 @@ from dpfast import (
     UtilityWarning,
     select,
 )
+from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.solvers import Box, L2Ball
 
 N = 4000
@@ -124,6 +125,7 @@ def test_where_their_number_is_private_any_number_of_people_will_do(labels, n):
     with warnings.catch_warnings():
         # Nothing but what was released may be warned of.
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ReleasedUtilityWarning)
         chosen = select(steps, X[:n], y[:n], **BUDGET, adjacency="add_remove")
     assert chosen.best_index_ in (0, 1)
 
@@ -250,6 +252,15 @@ def test_public_numbers_tell_where_the_pick_is_mostly_noise(labels):
     X, y = labels
     with pytest.warns(UtilityWarning, match=r"with 5 people held out and 2 candidates"):
         select([classifier(), classifier()], X[:20], y[:20], **BUDGET)
+
+
+def test_it_tells_where_candidates_are_mostly_noise_with_their_parts_of_the_budget(table):
+    X, y = table
+    with pytest.warns(UtilityWarning, match="8 of 8 candidates are mostly noise"):
+        select([ridge()] * 8, X[:200], y[:200], **BUDGET, bound_y=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        select([ridge()] * 2, X, y, epsilon=8.0, delta=1e-6, bound_y=1.0)
 
 
 def test_warnings_made_errors_come_after_what_was_paid_for_is_on_record(table):

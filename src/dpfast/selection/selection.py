@@ -21,6 +21,7 @@ from dpfast.estimator.base import warn
 from dpfast.io.own_words import in_own_words
 from dpfast.ledger import Ledger, Release
 from dpfast.privacy import Adjacency, Privacy, UtilityWarning
+from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.selection import candidates as candidate
 from dpfast.selection.mechanism import HeldOutPick, Scoring, cost_of_labels, cost_of_outcomes, held_out
 
@@ -172,7 +173,8 @@ def select(
     Warns
     -----
     UtilityWarning
-        If public numbers say that the pick is mostly noise.
+        If public numbers say that the pick is mostly noise; if public numbers or what was released say that of most
+        candidates, as they are fitted with their parts of the budget; if either says it of the last fit.
 
     References
     ----------
@@ -235,8 +237,8 @@ def select(
         reservation.commit(*releases)
     for caution in cautions:
         warn(str(caution.message), caution.category)
-    if public_count:
-        _warn_of_noise(pick, len(fitted), len(others), scoring)
+    noisy = sum(any(issubclass(one.category, UtilityWarning) for one in own) for own in said)
+    _warn_of_noise(pick, len(fitted), noisy, len(others) if public_count else None, scoring)
     return Selection(chosen, best, tuple(fitted), releases, privacy)
 
 
@@ -287,8 +289,15 @@ def _tables(X: Any, y: Any, scoring: Scoring) -> tuple[Any, NDArray[Any]]:
     return X, outcomes
 
 
-def _warn_of_noise(pick: HeldOutPick, n_models: int, n_held_out: int, scoring: Scoring) -> None:
-    lost = pick.lost(n_models, n_held_out) / _WHOLE[scoring]
+def _warn_of_noise(pick: HeldOutPick, n_models: int, noisy: int, n_held_out: int | None, scoring: Scoring) -> None:
+    """Warn where models are mostly noise, as so many said of themselves, or the pick is, as public numbers say."""
+    if 2 * noisy > n_models:
+        warn(
+            f"{noisy} of {n_models} candidates are mostly noise, fitted with their part of the budget: what is picked "
+            "among them says little of what is best with the rest of it. List fewer candidates, or trust the defaults.",
+            ReleasedUtilityWarning,
+        )
+    lost = 0.0 if n_held_out is None else pick.lost(n_models, n_held_out) / _WHOLE[scoring]
     if lost >= _USELESS:
         what = "of accuracy" if scoring == "accuracy" else "of what there is to explain"
         warn(
