@@ -319,6 +319,15 @@ def test_a_convexity_that_is_large_enough_is_kept():
     assert noise.curvature_epsilon == pytest.approx(120e-6, rel=1e-3)
 
 
+@pytest.mark.parametrize("epsilon", [1e3, 1e5, 1e6, 1e9])
+def test_noise_is_enough_at_any_epsilon(epsilon):
+    """The finishing noise leaves something of delta: no Gaussian noise has a delta of 0."""
+    noise = calibrated(Privacy(epsilon, 1e-6))
+    assert meets_its_claim(noise, {"plane": 80.0})
+    # Most of it goes to noise, of which it is some (80/scale)^2/2.
+    assert noise.scale * math.sqrt(2.0 * epsilon) == pytest.approx(80.0, rel=0.15)
+
+
 def test_coordinates_of_pure_noise():
     noise = calibrated(Privacy(1.0))
     assert noise.mechanism == "L2-Laplace"

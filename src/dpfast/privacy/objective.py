@@ -250,7 +250,7 @@ def objective_noise(
         Curvature gets no less than this share of epsilon, in (0, 1), unless less convexity than that asks for is
         wanted: beyond, more convexity hardly lowers the noise, though it does lower what the noise does.
     finishing_share : float, default 2**-7
-        Share of epsilon that hides the solver's error, in (0, 1).
+        Share of epsilon that hides the solver's error, in (0, 1); at most an epsilon of 1 does.
 
     Returns
     -------
@@ -279,7 +279,8 @@ def objective_noise(
     share = check.share("finishing_share", finishing_share)
     least_share = check.share("least_curvature_share", least_curvature_share)
     epsilon, delta = privacy.finite_target
-    finishing = share * epsilon
+    # More would hide no more of the error to speak of, but take of delta, until nothing is left of it.
+    finishing = min(share * epsilon, 1.0)
     shared = (epsilon - finishing) * ROUND_DOWN
     # The finishing noise multiplies delta by exp(finishing/2): see the top of this module.
     delta *= math.exp(-0.5 * finishing) * ROUND_DOWN
