@@ -78,9 +78,10 @@ def test_candidates_that_are_not_all_gaussian_share_by_sums():
 def test_copies_are_made_that_neither_pay_nor_differ_in_adjacency():
     ledger = Ledger(Privacy(1.0))
     own = make_pipeline(scaler(), ridge(ledger=ledger))
-    (copy,) = checked([own], "add_remove", ledger)
+    (copy,) = checked([own], Privacy(1.0, 1e-9, "add_remove"), ledger)
     assert [step.adjacency for _, step in copy.steps] == ["add_remove", "add_remove"]
     assert [step.ledger for _, step in copy.steps] == [None, None]
+    assert [(step.epsilon, step.delta) for _, step in copy.steps] == [(1.0, 1e-9), (1.0, 1e-9)]
     assert own.steps[1][1].ledger is ledger
 
 
@@ -105,10 +106,10 @@ def test_copies_are_made_that_neither_pay_nor_differ_in_adjacency():
 )
 def test_what_would_learn_outside_the_budget_is_refused_by_its_place(candidate, error, words):
     with pytest.raises(error, match=rf"estimators\[1\]: .*{words}"):
-        checked([classifier(), candidate], "replace_one", None)
+        checked([classifier(), candidate], Privacy(1.0, 1e-6), None)
 
 
 @pytest.mark.parametrize("estimators", [[], "two", None, {1: 2}, iter([1])])
 def test_a_list_of_candidates_is_asked_for(estimators):
     with pytest.raises(ValueError, match="estimators"):
-        checked(estimators, "replace_one", None)
+        checked(estimators, Privacy(1.0, 1e-6), None)

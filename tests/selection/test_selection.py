@@ -118,6 +118,18 @@ def test_classifiers_and_sparse_regressions_are_selected_too(table, labels):
     assert not hasattr(chosen, "predict_proba")
 
 
+@pytest.mark.parametrize("methods", [["gradient", "gradient"], ["objective", "gradient"], ["auto", "auto"]])
+def test_methods_that_release_at_every_step_compose_with_others(labels, methods):
+    X, y = labels
+    ledger = Ledger(Privacy(2.0, 1e-6))
+    options = {"bound_x": 1.0, "classes": ["no", "yes"]}
+    # Delta is the selection's, where a candidate has none.
+    candidates = [ObjectivePerturbationClassifier(1.0, method=method, **options) for method in methods]
+    chosen = select(candidates, X, y, epsilon=2.0, delta=1e-6, ledger=ledger)
+    assert ledger.spent == Privacy(2.0, 1e-6)
+    assert chosen.score(X, y) > 0.9
+
+
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_where_their_number_is_private_any_number_of_people_will_do(labels, n):
     X, y = labels

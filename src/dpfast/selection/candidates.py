@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from dpfast.estimator.bounded import BoundedEstimator
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.ledger import Ledger, Release
-from dpfast.privacy import Adjacency, Privacy, UtilityWarning, gaussian_mu, parts_of, range_of_mu, split_mu
+from dpfast.privacy import Privacy, UtilityWarning, gaussian_mu, parts_of, range_of_mu, split_mu
 from dpfast.privacy.rounding import ROUND_DOWN
 from dpfast.selection.mechanism import FITTED
 
@@ -45,20 +45,20 @@ def private_steps(candidate: Any) -> list[BoundedEstimator]:
     return steps
 
 
-def checked(estimators: Sequence[Any], adjacency: Adjacency, ledger: Ledger | None) -> list[Any]:
-    """Return copies of the candidates, under one adjacency, none with a ledger of its own."""
+def checked(estimators: Sequence[Any], privacy: Privacy, ledger: Ledger | None) -> list[Any]:
+    """Return copies of the candidates for fits within a budget, none with a ledger of its own."""
     if isinstance(estimators, str) or not isinstance(estimators, Sequence) or len(estimators) < 1:
         raise ValueError("estimators must be a list of at least one estimator")
     copies = []
     for index, estimator in enumerate(estimators):
         try:
-            copies.append(_checked(estimator, adjacency, ledger))
+            copies.append(_checked(estimator, privacy, ledger))
         except (TypeError, ValueError) as error:
             raise type(error)(f"estimators[{index}]: {error}") from None
     return copies
 
 
-def _checked(estimator: Any, adjacency: Adjacency, ledger: Ledger | None) -> Any:
+def _checked(estimator: Any, privacy: Privacy, ledger: Ledger | None) -> Any:
     private_steps(estimator)
     copy = clone(estimator)
     for step in private_steps(copy):
@@ -68,7 +68,7 @@ def _checked(estimator: Any, adjacency: Adjacency, ledger: Ledger | None) -> Any
             raise ValueError("ledger must be None: give select the one that pays")
         if step.calibration != "sound":
             raise ValueError(f"calibration must be 'sound', got {step.calibration!r}")
-        step.set_params(adjacency=adjacency, ledger=None)
+        step.set_params(delta=privacy.delta, adjacency=privacy.adjacency, ledger=None)
         if math.isinf(step._checked().epsilon):
             raise ValueError("epsilon must be finite: the steps of a candidate share its budget in proportion to it")
     return copy

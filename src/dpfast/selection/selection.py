@@ -198,7 +198,7 @@ def select(
         raise ValueError("epsilon must be finite: without a budget to share, use scikit-learn's GridSearchCV")
     if ledger is not None and not isinstance(ledger, Ledger):
         raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(ledger).__name__}")
-    fitted = candidate.checked(estimators, privacy.adjacency, ledger)
+    fitted = candidate.checked(estimators, privacy, ledger)
     scoring = _scoring(fitted, scoring)
     cost_of = _cost(scoring, bound_y)
     check.share("test_size", test_size)
