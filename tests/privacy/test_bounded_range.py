@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit, ndtri
 
-from dpfast.privacy import gaussian_delta, range_mu, range_of_mu
+from dpfast.privacy import compose_mu, gaussian_delta, range_mu, range_of_mu
 
 EPSILONS = [1e-8, 1e-3, 0.1, 0.999999, 1.0, 3.0, 40.0, 700.0, 1e4]
 
@@ -69,3 +69,19 @@ def test_the_range_of_a_mu_is_within_it_and_no_shorter_than_need_be(mu):
     length = range_of_mu(mu)
     assert range_mu(length) <= mu
     assert range_mu(length * (1.0 + 1e-5)) > mu
+
+
+def test_picks_and_gaussian_noise_composed_by_an_accountant_cost_no_more_than_their_mu():
+    pytest.importorskip("dp_accounting")
+    from dp_accounting.pld import privacy_loss_distribution
+
+    mu, picks = 0.4, 3
+    length = range_of_mu(mu)
+    # Randomised response between two, with odds of exp(length/2): the worst of a bounded range.
+    flipped = 1.0 / (1.0 + math.exp(length / 2.0))
+    one = privacy_loss_distribution.from_randomized_response(2.0 * flipped, 2, value_discretization_interval=1e-4)
+    noise = privacy_loss_distribution.from_gaussian_mechanism(2.0, value_discretization_interval=1e-4)
+    together = noise.compose(one.self_compose(picks))
+    for epsilon in (0.5, 1.0, 2.0):
+        bound = gaussian_delta(1.0 / compose_mu([0.5] + [mu] * picks), epsilon)
+        assert 0.1 * bound < together.get_delta_for_epsilon(epsilon) <= bound

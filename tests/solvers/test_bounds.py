@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpfast.solvers.bounds import last_bin
+from dpfast.solvers.bounds import last_bin, quantile_bin
 
 
 def test_without_noise_the_share_alone_is_cut_off():
@@ -44,3 +44,18 @@ def test_bounds_are_near_the_quantile_for_a_tenth_of_a_small_budget():
         found = [last_bin(counts + rng.normal(scale=17.0, size=161), 17.0, share=0.01).place for _ in range(400)]
         ratios = 2.0 ** ((np.array(found) - 80) / 2) / np.quantile(sizes, 0.99)
         assert np.mean((ratios >= 0.5) & (ratios <= 2.0)) > 0.9
+
+
+@pytest.mark.parametrize("people", [100.0, None])
+def test_the_quantile_bin_is_the_first_with_enough_people_up_to_it(people):
+    counts = np.array([0.0, 10.0, 40.0, 30.0, 20.0, 0.0])
+    for share, place, up_to in ((0.05, 1, 0.1), (0.1, 1, 0.1), (0.4, 2, 0.5), (0.51, 3, 0.8), (1.0, 4, 1.0)):
+        assert quantile_bin(counts, share, people) == (place, pytest.approx(up_to))
+
+
+def test_a_quantile_of_noise_is_a_bin_and_a_share():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        place, share = quantile_bin(rng.normal(size=8) * 1e3, 0.4, rng.choice([None, 0.0, 10.0]))
+        assert 0 <= place < 8
+        assert 0.4 <= share <= 1.0

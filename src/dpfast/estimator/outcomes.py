@@ -18,9 +18,11 @@ def open_with_outcomes(caller: str, X: Any, Y: Any, *, may_copy: bool = False) -
     return table
 
 
-def open_with_outcome(caller: str, X: Any, y: Any, *, may_copy: bool = False) -> io.Table:
-    """Open a table whose outcomes are one column."""
+def open_with_outcome(caller: str, X: Any, y: Any, *, may_copy: bool = False, or_more: bool = False) -> io.Table:
+    """Open a table whose outcomes are one column, `or_more`."""
     table = open_with_outcomes(caller, X, y, may_copy=may_copy)
+    if table.n_outcomes > 1 and or_more:
+        return table
     if table.n_outcomes > 1:
         raise ValueError(f"y must have one column, got {table.n_outcomes}")
     if getattr(y, "ndim", 1) == 2:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpfast._arrays import FloatArray
 from dpfast.privacy import Adjacency, Composition, Privacy
-from dpfast.releases.moments import DeclaredPeople, FramedMoments, JointMoments
+from dpfast.releases.moments import DeclaredPeople, FramedMoments, JointMoments, prediction_costs
 from dpfast.releases.refined_moments import RefinedMoments
 from dpfast.solvers.refining import Schedule
 from dpfast.statistics import rounded_bound
@@ -97,7 +97,7 @@ class Route(FramedMoments):
         features, outcomes = shape
         radii = rounded_bound(frame.radius, features), rounded_bound(bound_y, outcomes)
         each_outcome = options.composition is not None
-        costs = _costs(features, 1 if each_outcome else outcomes, *radii, signal)
+        costs = prediction_costs(features, 1 if each_outcome else outcomes, *radii, signal)
         people = None
         if options.max_rows is not None:
             people = DeclaredPeople.of(options.max_rows, options.block_bounds, frame.radius, bound_y, shape)
@@ -134,7 +134,7 @@ class Route(FramedMoments):
 
         def weights(radius_x: float, radius_y: float) -> dict[str, float]:
             signal = features * (radius_y / radius_x) ** 2
-            costs = _costs(features, outcomes, radius_x, radius_y, signal)
+            costs = prediction_costs(features, outcomes, radius_x, radius_y, signal)
             return {name: costs[name] for name in blocks}
 
         return RefinedMoments(
@@ -193,21 +193,3 @@ def clip_to_box(box: object, *, nonnegative: bool = False) -> RowMap:
     """Return the map that clips entries to a declared box."""
     low, high = np.broadcast_arrays(*(np.atleast_1d(side).astype(np.float64) for side in check_box(box)))
     return RowMap(np.maximum(low, 0.0), np.maximum(high, 0.0)) if nonnegative else RowMap(low, high)
-
-
-def _costs(features: int, outcomes: int, radius: float, bound_y: float, signal: float) -> dict[str, float]:
-    """Weight of each block's noise variance in the error of the predictions, up to one factor common to all.
-
-    The error is r'(X'X)^-1 r for the noise r in X'Y - X'X theta, summed over outcomes. With rows spread evenly, X'X is
-    a multiple of the identity and the weights are those in ||r||^2. Noise in the sum of rows is multiplied by a
-    prediction at the centre, at most bound_y; noise in the sum of outcomes moves the mean prediction alone.
-    The signal is the assumed squared norm of all coefficients: outcomes at their bound, explained by rows at theirs.
-    """
-    spread = radius**2 / features
-    return {
-        "xx": signal * (features + 1) / 2.0,
-        "xy": float(features * outcomes),
-        "x": features * bound_y**2 + signal * spread,
-        "y": outcomes * spread,
-        "n": bound_y**2 * spread,
-    }

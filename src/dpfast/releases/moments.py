@@ -524,3 +524,21 @@ def exact_moments(gram: Gram) -> NoisyMoments:
     assert gram.xy is not None
     x, y = (total if total is None else total.to_float64() for total in (gram.exact_x_sum, gram.exact_y_sum))
     return NoisyMoments(gram.xx, gram.xy, MomentNoise(0.0, 0.0, 0.0), x, y, float(gram.n_rows))
+
+
+def prediction_costs(features: int, outcomes: int, radius: float, bound_y: float, signal: float) -> dict[str, float]:
+    """Weight of each block's noise variance in the error of the predictions, up to one factor common to all.
+
+    The error is r'(X'X)^-1 r for the noise r in X'Y - X'X theta, summed over outcomes. With rows spread evenly, X'X is
+    a multiple of the identity and the weights are those in ||r||^2. Noise in the sum of rows is multiplied by a
+    prediction at the centre, at most bound_y; noise in the sum of outcomes moves the mean prediction alone.
+    The signal is the assumed squared norm of all coefficients: outcomes at their bound, explained by rows at theirs.
+    """
+    spread = radius**2 / features
+    return {
+        "xx": signal * (features + 1) / 2.0,
+        "xy": float(features * outcomes),
+        "x": features * bound_y**2 + signal * spread,
+        "y": outcomes * spread,
+        "n": bound_y**2 * spread,
+    }

@@ -74,6 +74,27 @@ def last_bin(
     return LastBin(last, is_certain)
 
 
+class QuantileBin(NamedTuple):
+    """The first bin with a share of the people in it and below it, and the share that these are."""
+
+    place: int
+    share: float
+
+
+def quantile_bin(counts: FloatArray, share: float, people: float | None = None) -> QuantileBin:
+    """Find the first bin of a released histogram in which, and below which, so many people are.
+
+    `people` is how many there are, by default what the noisy counts add up to. People below are counted from either
+    end, and the mean of the two has half the variance.
+    """
+    total = max(float(counts.sum()) if people is None else people, 1.0)
+    above = np.append(np.cumsum(counts[:0:-1])[::-1], 0.0)
+    below = (np.cumsum(counts) + (total - above)) / (2.0 * total)
+    reached = np.flatnonzero(below >= share)
+    place = int(reached[0]) if len(reached) else len(counts) - 1
+    return QuantileBin(place, min(max(float(below[place]), share), 1.0))
+
+
 def _beyond_noise(length: int, probability: float, heavy: bool) -> float:
     """Return what noise in a run passes with a small probability, in standard deviations of one bin's."""
     normal = -float(ndtri(probability))

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, OddsShift, claimed, claims, probe, shift_law
 from dpfast.estimator.bounded_attacks import counts_attacks
-from dpfast.privacy import Adjacency, Privacy
+from dpfast.ledger import Release
+from dpfast.privacy import Adjacency, Privacy, range_of_mu
 from dpfast.sparse_regression.estimator import SparseRegression
 from dpfast.statistics.sizes import Sizes
 
@@ -34,8 +35,12 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         yield _coefficient_attack(claim)
         yield _vote_attack(claim, 20 if claim.delta > 0.0 else 1)
         yield _score_attack(claim)
+        yield _pick_attack(claim, "pursuit")
+        yield _pick_attack(claim, "auto")
         if claim.delta == 0.0:
             yield _score_attack(claim, "paper")
+        else:
+            yield _step_attack(claim)
         if claim.adjacency == "add_remove":
             yield _coefficient_attack(claim, "paper")
     yield _vote_attack(Privacy(privacy.epsilon), 1, "paper")
@@ -61,6 +66,54 @@ def _score_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
     beside = " beside a delta" if privacy.delta > 0.0 else ""
     name = f"support by scores{beside}{_printed(calibration)}, {privacy.adjacency}"
     return Attack(name, record.privacy, law, seen, (estimator,), effort=_MORE if calibration == "sound" else 1.0)
+
+
+def _pick_attack(privacy: Privacy, selector: str) -> Attack:
+    """Attack a pick between two features, whose scores one person moves as far apart as can be, whatever the clip."""
+    options: dict[str, Any] = {"n_nonzero": 1, "selector": selector, "selection_share": _MOST, "n_threads": 1}
+    estimator = SparseRegression(**options, **claimed(privacy))
+    # Beyond all clips; the others hold both sums above 0, and each person adds a clip to one and takes it from another.
+    others = np.ones((_OTHERS, 2)), np.full(_OTHERS, _OUTCOME)
+    side = np.array([1.0, -1.0])
+    tables = _neighbours(others, (side, _OUTCOME), (-side, _OUTCOME), privacy.adjacency)
+
+    def seen(neighbour: bool) -> FloatArray:
+        return np.array(estimator.fit(*tables[neighbour]).releases_[1].values["feature"], np.float64)
+
+    record = probe(lambda: estimator.fit(*tables[0]).releases_[1])
+    span = record.privacy.epsilon if record.mu is None else range_of_mu(record.mu)
+    # Of a bounded range, a pick is pure; what it spends of delta is for composition with Gaussian noise.
+    claim = Privacy(span, 0.0, privacy.adjacency)
+    beside = " beside a delta" if privacy.delta > 0.0 else ""
+    name = f"feature by its score, {selector}{beside}, {privacy.adjacency}"
+    return Attack(name, claim, OddsShift(span), seen, (estimator,))
+
+
+def _step_attack(privacy: Privacy) -> Attack:
+    """Attack the moments of residuals between two picks: one outcome is far to the other side, in units of the clip.
+
+    An attacker who knows the table knows what was summed, and to which clip, as that hangs on what was released before.
+    """
+    options: dict[str, Any] = {"n_nonzero": 2, "selector": "pursuit", "selection_share": 0.5, "n_threads": 1}
+    estimator = SparseRegression(**options, **claimed(privacy))
+    others = np.ones((_OTHERS, 2)), np.full(_OTHERS, _OUTCOME)
+    tables = _neighbours(others, (np.ones(2), _OUTCOME), (np.ones(2), -_OUTCOME), privacy.adjacency)
+    shift = np.array([2.0 if privacy.adjacency == "replace_one" else 1.0])
+    pursuit = estimator._pursuit(estimator._checked(), 2, _OTHERS + 1)
+
+    def released(neighbour: bool) -> tuple[Release, float]:
+        releases, stages = estimator.fit(*tables[neighbour]).releases_, pursuit.stages()
+        next(stages), stages.send(releases[0])
+        return releases[2], stages.send(releases[1]).statistic.keywords["clip"]  # type: ignore[attr-defined]
+
+    def seen(neighbour: bool) -> FloatArray:
+        release, clip = released(neighbour)
+        there = 1.0 if not neighbour else 1.0 - float(shift[0])
+        return np.asarray(release.values["xy"].ravel() / clip - (_OTHERS + there))
+
+    record, clip = probe(lambda: released(False))
+    law = shift_law(record.mechanism, (shift,), (record.scales["xy"] / clip,))
+    return Attack.on("residuals between picks", record, law, seen, estimator)
 
 
 def _vote_attack(privacy: Privacy, size: int, calibration: str = "sound") -> Attack:

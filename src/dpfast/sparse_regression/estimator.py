@@ -1,7 +1,8 @@
 """Private sparse regression: choose a few features privately, then fit them privately.
 
+By pursuit, one feature after the other for what those before leave unexplained, all releases in one budget of mu. Or by
 Kifer, Smith and Thakurta's two-stage algorithm: a support, by the exponential mechanism over all of them or by votes of
-random blocks of rows, then least squares on it by objective perturbation over ``|theta_j| <= 1``. The stages share the
+random blocks of rows, then least squares on it by objective perturbation over ``|theta_j| <= 1``. Its stages share the
 budget by basic composition: objective perturbation is not Gaussian-differentially private, so there is no mu to split.
 """
 
@@ -32,6 +33,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
+from dpfast.releases.pursuit import PursuedRows, Pursuit
 from dpfast.releases.selection import (
     Progress,
     ScoredSelection,
@@ -46,6 +48,7 @@ from dpfast.solvers.loss_sums import LeastSquares
 from dpfast.sparse_regression.mechanism import bounds_on_support, error_of_coefficients, top_entries, whole_row_bound
 from dpfast.sparse_regression.plan import R2, SIGNAL, SPREAD, Stages, planned, relative_error
 from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
+from dpfast.statistics.rows import RowMap
 
 # Of a made-up table, where the number of rows of a block is private.
 _REHEARSAL_ROWS = 200
@@ -74,22 +77,29 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     bound_x : float or "private", optional
         L2 norm of a row of X, at most; longer rows are scaled onto it. "private" has it found within the budget, of
         which a tenth is spent on noisy counts of people by the size of their rows: it leaves out about one in a
-        hundred. By default the norm of a row's `n_nonzero`
-        largest entries is at most ``sqrt(n_nonzero)``, as it is where entries are within [-1, 1].
+        hundred. By default entries are taken to be within [-1, 1], which asks for less noise where features are many:
+        "pursuit" clips them to that, the others hold the norm of a row's `n_nonzero` largest entries to
+        ``sqrt(n_nonzero)``.
     bound_y : float or "private", optional
-        Largest size of an outcome; larger ones are clipped. By default `n_nonzero`, which ``|x'theta|`` keeps to.
-    selector : {"sample_aggregate", "exponential"} or callable, default "sample_aggregate"
-        "exponential" scores all supports, and needs no more than a pass over any table. "sample_aggregate" lets random
-        blocks of rows vote by a lasso, and holds the table in memory. A callable ``(X, y, size) -> indices`` votes in
-        the lasso's place: it is called from several threads, sees one block of rows as they are, and must not keep,
-        print or log anything of them; where it fails, the block votes for the first features.
+        Largest size of an outcome, of several the L2 norm; larger ones are shortened. By default `n_nonzero` (times the
+        root of the number of outcomes), which ``|x'theta|`` keeps to.
+    selector : {"auto", "pursuit", "sample_aggregate", "exponential"} or callable, default "auto"
+        "pursuit" picks the feature most correlated with what those before leave unexplained, fits what it has, and so
+        on; it takes several outcomes, and picks features for all of them. It goes through the table once or twice a
+        feature, and holds outcomes and the features picked in memory; tables that can be read only once, wholly.
+        "exponential" scores all supports, also of features that tell nothing but together, and needs no more than a
+        pass over any table. "sample_aggregate" lets random blocks of rows vote by a lasso, and holds the table in
+        memory. "auto" is "pursuit", with calibration="paper" "sample_aggregate". A callable ``(X, y, size) -> indices``
+        votes in the lasso's place: it is called from several threads, sees one block of rows as they are, and must not
+        keep, print or log anything of them; where it fails, the block votes for the first features.
     n_blocks : int, optional
         Blocks of "sample_aggregate"; by default the root of the number of rows, which add/remove keeps private: there
         it must be given.
     max_supports : int, default 100_000_000
         Most supports that "exponential" scores: some 2 million a second and core for 5 features each.
     selection_share : float, default 0.5
-        Share of the budget for the choice of features, in (0, 1).
+        Share of the budget for the choice of features, in (0, 1); of "pursuit" for picks alone, not for what they are
+        made by.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of rows is public (one row replaced) or private (one row more or less, of 2**30 at most).
     calibration : {"sound", "paper"}, default "sound"
@@ -101,13 +111,14 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     ----------
     support_ : ndarray of shape (n_nonzero,)
         Features chosen, increasing.
-    coef_ : ndarray of shape (n_features,)
-        Coefficients, within [-1, 1]; zero outside of the support.
+    coef_ : ndarray of shape (n_features,) or (n_outcomes, n_features)
+        Coefficients, zero outside of the support; within [-1, 1] but for "pursuit".
     bound_x_, bound_y_ : float
         Where they are "private": what was found.
     releases_ : tuple of Release
         All that left the data: counts of people by size, where a bound is found by them; the choice (with the noisy
-        votes, for "sample_aggregate"); then the coefficients.
+        votes, for "sample_aggregate"); then the coefficients. For "pursuit" the stages of every round, then the fit's:
+        how many these are hangs on what was released before.
     privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 
@@ -116,6 +127,9 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     Kifer, D., Smith, A., Thakurta, A. (2012). Private convex empirical risk minimization and high-dimensional
     regression. COLT. Algorithms 2 to 6.
 
+    Dong, J., Durfee, D., Rogers, R. (2020). Optimal differential privacy composition for exponential mechanisms. ICML.
+    The bounded range by which picks of "pursuit" are composed.
+
     Examples
     --------
     >>> import numpy as np
@@ -123,7 +137,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1.0, 1.0, size=(40_000, 20))
     >>> y = 0.8 * X[:, 3] - 0.6 * X[:, 11] + 0.1 * rng.normal(size=40_000)
-    >>> model = SparseRegression(1.0, 1e-6, n_nonzero=2, selector="exponential", random_state=0).fit(X, y)
+    >>> model = SparseRegression(1.0, 1e-6, n_nonzero=2, random_state=0).fit(X, y)
     >>> model.support_, model.coef_[model.support_].round(1)
     (array([ 3, 11]), array([ 0.8, -0.6]))
     """
@@ -132,7 +146,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     n_nonzero: int
     bound_x: float | Literal["private"] | None = None
     bound_y: float | Literal["private"] | None = None
-    selector: Literal["sample_aggregate", "exponential"] | Selector = "sample_aggregate"
+    selector: Literal["auto", "pursuit", "sample_aggregate", "exponential"] | Selector = "auto"
     n_blocks: int | None = None
     max_supports: int = 100_000_000
     selection_share: float = 0.5
@@ -146,7 +160,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         X : table of shape (n_rows, n_features)
             One person a row: arrays, data frames, Arrow tables, files, or iterables of blocks; for "exponential" also
             Dask tables.
-        y : table of shape (n_rows,) or (n_rows, 1)
+        y : table of shape (n_rows,), (n_rows, 1) or, for "pursuit", (n_rows, n_outcomes)
             Their outcomes, in the same order.
         progress : callable, optional
             Told how many supports "exponential" has scored, and how many there are.
@@ -215,8 +229,19 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         check.share("score", score, whole=True)
         if math.isinf(privacy.epsilon):
             return Plan(n, 0.0, target, 1, {}, score=score, expected_score=score)
-        calibrated = partial(estimator._calibrated, privacy, n_features)
+        calibrated = partial(estimator._planned_stages, privacy, n_features)
         return planned(calibrated, n, n_features, target, spread, signal, score)
+
+    @property
+    def _way(self) -> str | Selector:
+        """The selector: "auto" is the one that has found most, by public parameters alone."""
+        if self.selector != "auto":
+            return self.selector
+        return "sample_aggregate" if self.calibration == "paper" else "pursuit"
+
+    @property
+    def _is_gaussian(self) -> bool:
+        return self._way == "pursuit"
 
     @property
     def _release_names(self) -> tuple[str, str]:
@@ -228,14 +253,18 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         check.optional(check.positive, "bound_x", self.bound_x)
         check.optional(check.positive, "bound_y", self.bound_y)
         if isinstance(self.selector, str) or not callable(self.selector):
-            check.choice("selector (if it is no callable)", self.selector, ("sample_aggregate", "exponential"))
+            names = "auto", "pursuit", "sample_aggregate", "exponential"
+            check.choice("selector (if it is no callable)", self.selector, names)
+        has_blocks = self._way not in ("pursuit", "exponential")
         if check.optional(check.positive_integer, "n_blocks", self.n_blocks) is not None:
-            if self.selector == "exponential":
-                raise ValueError("n_blocks must not be given with selector='exponential', which has no blocks")
-        elif privacy.adjacency == "add_remove" and self.selector != "exponential":
+            if not has_blocks:
+                raise ValueError(f"n_blocks must not be given with selector={self.selector!r}, which has no blocks")
+        elif privacy.adjacency == "add_remove" and has_blocks:
             raise ValueError("n_blocks must be given under add_remove, as the number of rows is private")
         check.positive_integer("max_supports", self.max_supports)
         check.share("selection_share", self.selection_share)
+        if self.calibration == "paper" and self._way == "pursuit":
+            raise ValueError("calibration must be 'sound' with selector='pursuit', which no paper here prints")
         if self.calibration == "paper" and (self.bound_x, self.bound_y) != (None, None):
             raise ValueError("bound_x and bound_y must be left out with calibration='paper', which has its own")
 
@@ -245,7 +274,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     def _check_features(self, n_features: int) -> None:
         if self.n_nonzero > n_features:
             raise ValueError(f"n_nonzero must be at most the number of features, {n_features}, got {self.n_nonzero}")
-        if self.selector == "exponential":
+        if self._way == "exponential":
             check_n_supports(n_features, self.n_nonzero, self.max_supports)
 
     @property
@@ -260,10 +289,29 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     def _bounds(self, n_features: int, n_rows: int) -> ObjectiveBounds:
         """Return what is public of records on the support: of whole rows that are summed for scores, or of theirs."""
         size, rows = self.n_nonzero, public_rows(n_rows, self.adjacency)
-        if self.selector != "exponential":
+        if self._way != "exponential":
             return bounds_on_support(size, size, self._bound_on_support, self._bound_y, rows)
         bound_x = None if self.bound_x is None else float(self.bound_x)
         return bounds_on_support(size, n_features, bound_x, self._bound_y, rows)
+
+    def _pursuit(self, privacy: Privacy, n_features: int, n_rows: int, n_outcomes: int = 1) -> Pursuit:
+        """Calibrate the pursuit: rows are held to a norm that is given, or their entries to [-1, 1]."""
+        row_bound = math.inf if self.bound_x is None else float(self.bound_x)
+        return Pursuit(
+            privacy,
+            self.n_nonzero,
+            (n_features, n_outcomes),
+            1.0 if self.bound_x is None else row_bound,
+            row_bound,
+            self._bound_y * (math.sqrt(n_outcomes) if self.bound_y is None else 1.0),
+            public_rows(n_rows, privacy.adjacency),
+            float(self.selection_share),
+        )
+
+    def _planned_stages(self, privacy: Privacy, n_features: int, n_rows: int) -> Stages | Pursuit:
+        if self._way == "pursuit":
+            return self._pursuit(privacy, n_features, n_rows)
+        return self._calibrated(privacy, n_features, n_rows)
 
     def _calibrated(
         self, privacy: Privacy, n_features: int, n_rows: int
@@ -271,7 +319,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         """Calibrate both stages; the second takes what basic composition leaves."""
         share, bounds = float(self.selection_share), self._bounds(n_features, n_rows)
         selection: ScoredSelection | VotedSelection
-        if self.selector == "exponential":
+        if self._way == "exponential":
             # The exponential mechanism is pure.
             part = Privacy(share * privacy.epsilon, 0.0, privacy.adjacency)
             selection = ScoredSelection.calibrate(part, bounds, calibration=self.calibration)
@@ -297,16 +345,39 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
 
     def _tried_selector(self, n_rows: int, n_features: int) -> Selector:
         """Return what votes, tried out on made-up numbers: as many as a block has where that is public."""
-        selector = LassoSelector() if isinstance(self.selector, str) else self.selector
+        way = self._way
+        selector = LassoSelector() if isinstance(way, str) else way
         block_rows = n_rows // self._block_count(n_rows) if self.adjacency == "replace_one" else _REHEARSAL_ROWS
         check_selector(selector, block_rows, n_features, self.n_nonzero)
         return selector
 
     def _sum(self, privacy: Privacy, source: noise.BitSource, X: Any, y: Any, progress: Progress | None) -> Summed:
-        scored = self.selector == "exponential"
+        if self._way == "pursuit":
+            return self._pursued_rows(privacy, X, y)
+        scored = self._way == "exponential"
         table = open_with_outcome(type(self).__name__, X, y, may_copy=not scored)
         self._check_features(table.n_features)
         return self._summed_rows(table, privacy, progress) if scored else self._voting_rows(table, privacy)
+
+    def _pursued_rows(self, privacy: Privacy, X: Any, y: Any) -> Summed:
+        """Hold outcomes; rows are read again for every feature."""
+        table = open_with_outcome(type(self).__name__, X, y, or_more=True)
+        self._check_features(table.n_features)
+        if table.collections is not None:
+            raise TypeError(
+                "X and y must be no Dask collections for selector='pursuit': compute them first, or use "
+                "selector='exponential'"
+            )
+        if table.is_read_once:
+            table = io.open_table(*table.whole())
+        row_map = RowMap(np.full(1, -1.0), np.ones(1)) if self.bound_x is None else RowMap(bound=float(self.bound_x))
+        bound_y = self._pursuit(privacy, table.n_features, 1, table.n_outcomes).outcome_bound
+        rows = PursuedRows.of(table, row_map, RowMap(bound=bound_y), self.n_threads)
+        n = len(rows.outcomes)
+        if n == 0 and privacy.adjacency == "replace_one":
+            raise ValueError("X has no rows: at least one is needed")
+        pursuit = self._pursuit(privacy, table.n_features, n, table.n_outcomes)
+        return Summed(pursuit, rows, table.n_features, self._expected(pursuit, table.n_features))
 
     def _summed_rows(self, table: io.Table, privacy: Privacy, progress: Progress | None) -> Summed:
         """Sum whole rows once: supports are scored on the sums, and the one chosen is fitted on them."""
@@ -342,8 +413,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
 
         return Summed(regression, _Stages(choose, loss_on), p, self._expected((selection, regression), p))
 
-    def _expected(self, stages: Stages, n_features: int) -> Expected | None:
-        rows = stages[1].bounds.n_rows
+    def _expected(self, stages: Stages | Pursuit, n_features: int) -> Expected | None:
+        rows = stages.n_rows if isinstance(stages, Pursuit) else stages[1].bounds.n_rows
         return None if rows is None else Expected(relative_error(stages, rows, n_features), f"{rows} people")
 
     def _gram(self, *table: Any, **bounds: Any) -> Gram:
@@ -351,6 +422,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
 
     def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
         first, second = self._release_names
+        if isinstance(summed.mechanism, Pursuit):
+            return summed.mechanism.release(summed.statistic, source, type(self).__name__)
         chosen = summed.statistic.choose(source, first)
         loss = summed.statistic.loss_on(chosen.values["support"])
         return chosen, summed.mechanism.release(loss, source, second)
@@ -362,17 +435,20 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         return math.sqrt(chance_of_noise(chosen)) if "votes" in chosen.values else 0.0
 
     def _solve(self, mechanism: object, releases: tuple[Release, ...], public: int) -> dict[str, Any]:
+        if isinstance(mechanism, Pursuit):
+            pursued = mechanism.solve(releases)
+            return _fitted(np.array(pursued.features), pursued.theta, public)
         chosen, coefficients = releases
-        support, coef = np.array(chosen.values["support"]), np.zeros(public)
-        coef[support] = coefficients.values["coef"]
-        return {"support_": support, "coef_": coef, "n_features_in_": public}
+        return _fitted(chosen.values["support"], coefficients.values["coef"][:, None], public)
 
     def _fit_without_noise(self, X: Any, y: Any, progress: Progress | None) -> Solved:
-        """Best subset, or plain votes; then exact least squares over the box."""
+        """Best subset, or plain votes; then exact least squares over the box. Or plain orthogonal matching pursuit."""
+        if self._way == "pursuit":
+            return self._pursued_without_noise(X, y)
         rows, outcomes = check_X_y(X, y, dtype=np.float64, y_numeric=True)
         n, p = rows.shape
         self._check_features(p)
-        if self.selector == "exponential":
+        if self._way == "exponential":
             support = _best_subset(rows.T @ rows, rows.T @ outcomes, self.n_nonzero, self.n_threads)
         else:
             n_blocks, selector = self._block_count(n), self._tried_selector(n, p)
@@ -386,8 +462,25 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         releases = chosen, self._exact_release({"coef": np.clip(found.x, -1.0, 1.0)}, second)
         return Solved(releases, self._solve(None, releases, p))
 
+    def _pursued_without_noise(self, X: Any, y: Any) -> Solved:
+        is_matrix = np.ndim(y) == 2 and np.shape(y)[1] > 1
+        rows, outcomes = check_X_y(X, y, dtype=np.float64, y_numeric=True, multi_output=is_matrix)
+        outcomes = outcomes.reshape(len(rows), -1)
+        self._check_features(rows.shape[1])
+        picked: list[int] = []
+        theta, left = np.zeros((0, outcomes.shape[1])), outcomes
+        for _ in range(self.n_nonzero):
+            scores = np.linalg.norm(rows.T @ left, axis=1)
+            scores[picked] = -1.0
+            picked.append(int(np.argmax(scores)))
+            theta = np.linalg.lstsq(rows[:, picked], outcomes)[0]
+            left = outcomes - rows[:, picked] @ theta
+        values = {"support": np.array(picked), "coef": theta}
+        return Solved((self._exact_release(values),), _fitted(values["support"], theta, rows.shape[1]))
+
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        yield "coef_", (self.n_features_in_,)
+        outcomes = np.shape(self.coef_)[:-1] if np.ndim(self.coef_) == 2 else ()
+        yield "coef_", (*outcomes, self.n_features_in_)
 
     def _check_fitted(self) -> None:
         support = self.support_
@@ -395,9 +488,21 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             not isinstance(support, np.ndarray)
             or (support.dtype, support.shape) != (np.int64, (self.n_nonzero,))
             or not np.isin(support, range(self.n_features_in_)).all()
-            or not np.isin(np.flatnonzero(self.coef_), support).all()
+            or not np.isin(np.nonzero(self.coef_)[-1], support).all()
         ):
             raise ValueError(f"support_ must hold {self.n_nonzero} features, and coef_ be 0 outside of it")
+
+
+def _fitted(features: IntArray, theta: FloatArray, n_features: int) -> dict[str, Any]:
+    """Return attributes from features in any order and their coefficients (k, l)."""
+    order = np.argsort(features)
+    coef = np.zeros((theta.shape[1], n_features))
+    coef[:, features] = theta.T
+    return {
+        "support_": np.array(features[order], np.int64),
+        "coef_": coef[0] if len(coef) == 1 else coef,
+        "n_features_in_": n_features,
+    }
 
 
 def _best_subset(xx: FloatArray, xy: FloatArray, size: int, n_threads: int | None) -> IntArray:

@@ -1,0 +1,169 @@
+"""Private matching pursuit: what one person moves in every stage, what is drawn, and what is found."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import log_softmax
+
+from dpfast import Privacy, io
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.noise import SeededSource, resolve_source
+from dpfast.privacy import gaussian_mu, keeps_to, range_mu
+from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.pursuit import FeaturePick, PursuedRows, Pursuit
+from dpfast.statistics.rows import RowMap
+
+ADJACENCIES = ["replace_one", "add_remove"]
+CLIPPED = RowMap(np.array([-1.0]), np.array([1.0]))
+
+
+def table(n=3000, p=12, outcomes=1, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1.0, 1.0, (n, p))
+    theta = np.zeros((p, outcomes))
+    theta[[2, 5]] = [[0.9], [-0.6]]
+    return x, x @ theta + 0.2 * rng.normal(size=(n, outcomes))
+
+
+def pursuit(privacy, shape, size=2, n_rows=None, row_bound=math.inf, share=0.5):
+    entry_bound = min(1.0, row_bound)
+    return Pursuit(privacy, size, shape, entry_bound, row_bound, 2.0, n_rows, share)
+
+
+def rows_of(x, y, row_bound=math.inf):
+    row_map = CLIPPED if row_bound == math.inf else RowMap(bound=row_bound)
+    return PursuedRows.of(io.open_table(x, y), row_map, RowMap(bound=2.0), 1)
+
+
+def log_odds(pick, sums):
+    scores = np.linalg.norm(sums.to_float64(), axis=1)
+    candidates = [j for j in range(len(scores)) if j not in pick.picked]
+    return log_softmax(pick.rate * scores[candidates])
+
+
+def moved_mu(mechanism, one, other):
+    """Gaussian-DP parameter of what a stage makes of two neighbours; of a pure one its epsilon."""
+    if isinstance(mechanism, FeaturePick):
+        ratios = log_odds(mechanism, one) - log_odds(mechanism, other)
+        return (range_mu if mechanism.mu else float)(max(float(np.ptp(ratios)), 1e-12))
+    if isinstance(mechanism, NoisySum):
+        change = one.to_float64() - other.to_float64()
+        if mechanism.law == "Laplace":
+            return np.abs(change).sum() / mechanism.scale
+        return np.linalg.norm(change) / mechanism.scale
+    scales = mechanism.scales
+    blocks = [getattr(one, name) - getattr(other, name) for name in scales]
+    if mechanism.law == "L2-Laplace":
+        units = [scale / mechanism.deviations.xx for scale in scales.values()]
+        return math.hypot(*(np.linalg.norm(b) / u for b, u in zip(blocks, units, strict=True))) / mechanism.joint_scale
+    return math.hypot(*(np.linalg.norm(block) / scale for block, scale in zip(blocks, scales.values(), strict=True)))
+
+
+def budgeted_mu(mechanism):
+    return gaussian_mu(*mechanism.privacy.target) if mechanism.privacy.delta else mechanism.privacy.epsilon
+
+
+PEOPLE = [
+    (np.ones(12), 1e9),
+    (-np.ones(12), 1e9),
+    (np.ones(12), -5.0),
+    (np.r_[np.ones(6), -np.ones(6)] * 1e9, 1e9),
+    (np.r_[-np.ones(6), np.ones(6)], 1e9),
+    (np.where(np.arange(12) == 2, 1.0, 0.0), 3.0),
+    (np.zeros(12), 0.0),
+]
+
+
+@pytest.mark.parametrize("row_bound", [math.inf, 1.5])
+@pytest.mark.parametrize("outcomes", [1, 2])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_no_stage_moves_beyond_its_part_of_the_budget(adjacency, delta, outcomes, row_bound):
+    """Whatever was released before, and whoever takes whose place; for picks of extreme people no less either."""
+    x, y = table(outcomes=outcomes)
+    privacy = Privacy(2.0, delta, adjacency)
+    n = len(x) + 1 if adjacency == "replace_one" else None
+    mechanism = pursuit(privacy, (12, outcomes), n_rows=n, row_bound=row_bound)
+    public = adjacency == "replace_one"
+    tables = [rows_of(np.vstack([x, row]), np.vstack([y, np.full(outcomes, out)]), row_bound) for row, out in PEOPLE]
+    pairs = list(itertools.combinations(tables, 2)) if public else [(rows_of(x, y, row_bound), one) for one in tables]
+    stages = mechanism.stages()
+    stage, releases, most = next(stages), [], {}
+    while True:
+        moved = [moved_mu(stage.mechanism, *map(stage.statistic, pair)) for pair in pairs]
+        assert max(moved) <= budgeted_mu(stage.mechanism) * (1.0 + 1e-9), stage.name
+        most[stage.name] = max(moved) / budgeted_mu(stage.mechanism)
+        releases.append(stage.mechanism.release(stage.statistic(tables[0]), resolve_source(None), stage.name))
+        assert releases[-1].mu is None or releases[-1].mu <= budgeted_mu(stage.mechanism) * (1.0 + 1e-9)
+        try:
+            stage = stages.send(releases[-1])
+        except StopIteration:
+            break
+    assert keeps_to([one.privacy for one in releases], [one.mu for one in releases], privacy)
+    if row_bound == math.inf:
+        assert most["feature 1"] > 0.999
+        assert most["sizes of residuals, round 1"] > 0.999
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_a_pick_has_the_odds_of_its_scores(delta, adjacency):
+    """A part of m moves scores by 2 m in either direction, or by m; of what was picked there is nothing."""
+    pick = FeaturePick.calibrate(Privacy(3.0, delta, adjacency), 0.5, (4, 2), 1000, picked=(1,))
+    span = 3.0 if delta == 0.0 else None
+    length = pick.rate * 0.5 * (4.0 if adjacency == "replace_one" else 2.0)
+    assert length == pytest.approx(span, rel=1e-6) if span else range_mu(length) <= gaussian_mu(3.0, 1e-6)
+    sums = FixedPoint.from_integers([[3, 4], [900, 0], [0, 6], [7, 0]], -2)
+    drawn = [pick.release(sums, SeededSource(seed), "a pick").values["feature"] for seed in range(3000)]
+    counts = np.bincount(np.array(drawn), minlength=4)
+    odds = np.exp(pick.rate * np.array([1.25, 1.5, 1.75]))
+    assert counts[1] == 0
+    # Fails by chance once in a million seeds: they are fixed.
+    assert stats.chisquare(counts[[0, 2, 3]], 3000 * odds / odds.sum()).pvalue > 1e-6
+    release = pick.release(sums, SeededSource(0), "a pick")
+    assert (release.mu, release.privacy, release.reproducible) == (pick.mu, pick.privacy, True)
+    assert not pick.release(sums, resolve_source(None), "a pick").reproducible
+
+
+def test_a_pick_allows_for_the_rounding_of_norms():
+    parts = [Privacy(1.0, 0.0, one) for one in ADJACENCIES]
+    exact = [FeaturePick.calibrate(part, 1.0, (3, 1), 1) for part in parts]
+    many = [FeaturePick.calibrate(part, 1.0, (3, 1000), 2**30) for part in parts]
+    private = [FeaturePick.calibrate(part, 1.0, (3, 1000), None) for part in parts]
+    assert [one.rate for one in private] == [one.rate for one in many]
+    for one, other, length in zip(exact, many, (4.0, 2.0), strict=True):
+        assert 1.0 / one.rate == pytest.approx(length, rel=1e-12)
+        assert 1.0 / other.rate - 1.0 / one.rate == pytest.approx(4.0 * 2**30 * 1008 * 2.0**-53, rel=1e-3)
+
+
+def test_sums_of_another_shape_are_refused():
+    pick = FeaturePick.calibrate(Privacy(1.0), 1.0, (3, 1), 10)
+    with pytest.raises(ValueError, match="shape"):
+        pick.release(FixedPoint.zeros((4, 1), 0), SeededSource(0), "a pick")
+
+
+@pytest.mark.parametrize("outcomes", [1, 2])
+def test_what_is_solved_is_a_function_of_the_releases(outcomes):
+    x, y = table(outcomes=outcomes)
+    mechanism = pursuit(Privacy(2.0, 1e-6), (12, outcomes), n_rows=len(x))
+    releases = mechanism.release(rows_of(x, y), resolve_source(None), "pursuit")
+    assert len({one.name for one in releases}) == len(releases)
+    first, again = (mechanism.solve(releases) for _ in range(2))
+    assert first.features == again.features
+    assert np.array_equal(first.theta, again.theta)
+    assert sorted(first.features) == [2, 5]
+    wanted = {2: 0.9, 5: -0.6}
+    np.testing.assert_allclose(first.theta, [[wanted[one]] * outcomes for one in first.features], atol=0.05)
+
+
+def test_a_feature_is_found_that_another_hides():
+    """Of two that are alike, once the first is picked, the third that matters comes before the second."""
+    rng = np.random.default_rng(5)
+    x = rng.uniform(-1.0, 1.0, (8000, 6))
+    x[:, 1] = 0.95 * x[:, 0] + 0.05 * x[:, 1]
+    y = x[:, :1] + 0.3 * x[:, 3:4]
+    releases = pursuit(Privacy(4.0, 1e-6), (6, 1), n_rows=8000).release(rows_of(x, y), SeededSource(1), "pursuit")
+    assert [int(one.values["feature"]) for one in releases if "feature" in one.values] in ([0, 3], [1, 3])
