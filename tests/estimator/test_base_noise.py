@@ -25,7 +25,8 @@ FAMILIES = {
     "classifier": (ObjectivePerturbationClassifier, {"bound_x": 2.0, "classes": [-1.0, 1.0]}, 20_000),
     "three classes": (ObjectivePerturbationClassifier, {"bound_x": 2.0, "classes": [-1.0, 0.0, 1.0]}, 40_000),
     "scored support": (SparseRegression, {"n_nonzero": 1, "selector": "exponential"}, 40_000),
-    "voted support": (SparseRegression, {"n_nonzero": 1, "n_blocks": 100}, 40_000),
+    "voted support": (SparseRegression, {"n_nonzero": 1, "selector": "sample_aggregate", "n_blocks": 100}, 40_000),
+    "pursued support": (SparseRegression, {"n_nonzero": 1}, 40_000),
 }
 
 

@@ -8,14 +8,14 @@ from catalogue import of_rows
 from dpfast import SparseRegression
 
 
-def support(selector, *, epsilon=1.0, table="blocks", any_order=True, releases=2, **parameters):
-    estimator = SparseRegression(epsilon, 1e-6, selector=selector, **{"n_nonzero": 1} | parameters)
+def support(selector, *, table="blocks", any_order=True, releases=2, **parameters):
+    estimator = SparseRegression(1.0, 1e-6, selector=selector, **{"n_nonzero": 1} | parameters)
     return of_rows(estimator, table=table, any_order=any_order, releases=releases + ("private" in parameters.values()))
 
 
-def pursuit(*, of_fit=3, **parameters):
+def pursuit(**parameters):
     # Sizes, a pick and, but for the last, moments a round; then the fit's, which are three for few people.
-    return support("pursuit", releases=3 * parameters.get("n_nonzero", 1) - 1 + of_fit, **parameters)
+    return support("pursuit", releases=3 * parameters.get("n_nonzero", 1) - 1 + 3, **parameters)
 
 
 def votes(**parameters):
@@ -27,11 +27,7 @@ FITS = {
     "pursuit of one": pursuit(),
     "pursuit of two": pursuit(n_nonzero=2, adjacency="add_remove"),
     "pursuit within bounds": pursuit(n_nonzero=2, **BOUNDS),
-    # A budget that finds the same bounds for neighbours: their ratio is how many sizes are told apart.
-    "pursuit within bounds that are found": pursuit(
-        epsilon=1000.0, of_fit=10, table="rows", bound_x="private", bound_y="private"
-    ),
-    "pursuit, as many ways as there are": replace(pursuit(), estimator=SparseRegression(1.0, 1e-6, n_nonzero=1)),
+    "pursuit by default": replace(pursuit(), estimator=SparseRegression(1.0, 1e-6, n_nonzero=1)),
     "support by scores": support("exponential"),
     "support of two by scores": support("exponential", n_nonzero=2),
     "support by scores with bounds": support("exponential", n_nonzero=2, **BOUNDS),

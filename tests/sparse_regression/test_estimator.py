@@ -85,6 +85,43 @@ def test_many_people_give_support_and_coefficients(selector, delta, adjacency):
     assert (choice.mechanism == "exponential mechanism") == (selector == "exponential")
 
 
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_a_pursuit_within_bounds_that_are_found(delta, adjacency):
+    """How many sizes are told apart hangs on what is found: no fit of the catalogue, whose shapes are public."""
+    x, y = table()
+    fitted = model(
+        selector="pursuit", delta=delta, adjacency=adjacency, bound_x="private", bound_y="private", random_state=0
+    ).fit(10.0 * x, y)
+    assert fitted.support_.tolist() == list(TRUTH)
+    assert (fitted.bound_x_, fitted.bound_y_) == (32.0, 2.0)
+    releases = fitted.releases_
+    assert keeps_to([one.privacy for one in releases], [one.mu for one in releases], fitted.privacy_spent_)
+
+
+def test_a_pursuit_of_several_outcomes_picks_for_all_of_them():
+    x, y = table()
+    other = 0.8 * x[:, 7]
+    fitted = model(selector="pursuit", n_nonzero=4, random_state=0).fit(x, np.c_[y, other])
+    assert fitted.support_.tolist() == [2, 5, 7, 11]
+    np.testing.assert_allclose(
+        fitted.coef_[:, fitted.support_], [[0.9, -0.7, 0.0, 0.6], [0.0, 0.0, 0.8, 0.0]], atol=0.05
+    )
+    assert fitted.predict(x[:3]).shape == (3, 2)
+    exact = model(math.inf, selector="pursuit", n_nonzero=4).fit(x, np.c_[y, other])
+    assert exact.support_.tolist() == [2, 5, 7, 11]
+    np.testing.assert_allclose(
+        exact.coef_[:, exact.support_].T, np.linalg.lstsq(x[:, exact.support_], np.c_[y, other])[0]
+    )
+
+
+def test_a_pursuit_says_which_tables_it_does_not_read():
+    dask_array = pytest.importorskip("dask.array")
+    x, y = (dask_array.from_array(one, chunks=1000) for one in table(3000))
+    with pytest.raises(TypeError, match="no Dask collections"):
+        SparseRegression(1.0, 1e-6, n_nonzero=1).fit(x, y)
+
+
 def test_bounds_are_held_to():
     """Rows and outcomes a million times beyond their bounds count as rows at them."""
     x, y = table()
