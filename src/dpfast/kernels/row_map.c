@@ -39,78 +39,7 @@ static inline double between(double low, double high)
     return low;
 }
 
-/* Eight doubles or words, in registers as wide as the level has. */
-typedef double eight_doubles __attribute__((vector_size(64), aligned(8), may_alias));
-typedef int64_t eight_words __attribute__((vector_size(64), aligned(8), may_alias));
-
-#define SELECTED(mask, one, other) ((eight_doubles)(((mask) & (eight_words)(one)) | (~(mask) & (eight_words)(other))))
-
-/* The smallest of the `count` largest of n sizes, n a multiple of eight. The range that it may lie in is halved, and drawn
- * in to entries, at most 64 times: as many as a double has bits. */
-static DPFAST_INLINE double least_of_largest(const double *sizes, ptrdiff_t n, ptrdiff_t count)
-{
-    double low = 0.0, high = DBL_MAX;
-    while (low < high) {
-        double middle = between(low, high), above_all = HUGE_VAL, below_all = 0.0;
-        eight_doubles middles = middle - (eight_doubles){0.0}, infinite = HUGE_VAL - (eight_doubles){0.0};
-        eight_doubles least = infinite, largest = {0.0};
-        eight_words reached = {0};
-        int64_t n_reached = 0;
-        for (ptrdiff_t j = 0; j < n; j += PARTIAL_SUMS) {
-            eight_doubles size = *(const eight_doubles *)(sizes + j);
-            eight_words reaches = size >= middles;
-            eight_doubles above = SELECTED(reaches, size, infinite);
-            eight_doubles below = (eight_doubles)(~reaches & (eight_words)size);
-            reached -= reaches;
-            least = SELECTED(above < least, above, least);
-            largest = SELECTED(below > largest, below, largest);
-        }
-        for (int lane = 0; lane < PARTIAL_SUMS; lane++) {
-            n_reached += reached[lane];
-            above_all = least[lane] < above_all ? least[lane] : above_all;
-            below_all = largest[lane] > below_all ? largest[lane] : below_all;
-        }
-        if (n_reached == count)
-            return above_all;
-        if (n_reached == count - 1)
-            return below_all;
-        if (n_reached > count)
-            low = above_all;
-        else
-            high = below_all;
-    }
-    return low;
-}
-
-/* Entries above the least of the top ones, then as many times that one as are left; `sizes` has room for a row, rounded
- * up to eight entries. */
-static DPFAST_INLINE double squared_norm_of_top(const double *values, ptrdiff_t n, ptrdiff_t top, double scale,
-                                                double *sizes)
-{
-    ptrdiff_t padded = (n + PARTIAL_SUMS - 1) / PARTIAL_SUMS * PARTIAL_SUMS;
-    for (ptrdiff_t j = 0; j < n; j++)
-        sizes[j] = fabs(values[j]);
-    for (ptrdiff_t j = n; j < padded; j++)
-        sizes[j] = 0.0;
-    double least = least_of_largest(sizes, padded, top), partial[PARTIAL_SUMS];
-    eight_doubles leasts = least - (eight_doubles){0.0}, sums = {0.0};
-    eight_words above = {0};
-    ptrdiff_t equal = top;
-    for (ptrdiff_t j = 0; j < padded; j += PARTIAL_SUMS) {
-        eight_doubles size = *(const eight_doubles *)(sizes + j);
-        eight_words is_above = size > leasts;
-        eight_doubles entry = (eight_doubles)(is_above & (eight_words)size) * scale;
-        sums += entry * entry;
-        above -= is_above;
-    }
-    for (int lane = 0; lane < PARTIAL_SUMS; lane++) {
-        partial[lane] = sums[lane];
-        equal -= (ptrdiff_t)above[lane];
-    }
-    return folded(partial) + (double)equal * (least * scale * (least * scale));
-}
-
-/* The same with the lengths of narrow rows known to the compiler. */
+/* The squared norm with the lengths of narrow rows known to the compiler. */
 static DPFAST_INLINE double squared_norm_of_values(const double *values, ptrdiff_t n, double scale)
 {
     const char *row = (const char *)values;
@@ -124,35 +53,6 @@ static DPFAST_INLINE double squared_norm_of_values(const double *values, ptrdiff
     case 7: return squared_norm_of(row, 7, 0, scale);
     default: return squared_norm_of(row, n, 0, scale);
     }
-}
-
-static DPFAST_INLINE double squared_norm_of_map(const dpfast_row_map *map, const double *values, double scale,
-                                                double *sizes)
-{
-    if (map->top < map->n_columns)
-        return squared_norm_of_top(values, map->n_columns, map->top, scale, sizes);
-    return squared_norm_of_values(values, map->n_columns, scale);
-}
-
-static DPFAST_INLINE void hold_to_bound(const dpfast_row_map *map, double scale, double limit, double *values,
-                                        double *sizes)
-{
-    double bound = map->bound * scale, back = 1.0 / scale;
-    double squared = squared_norm_of_values(values, map->n_columns, scale);
-    if (squared <= limit)
-        return;
-    if (map->top < map->n_columns) {
-        squared = squared_norm_of_top(values, map->n_columns, map->top, scale, sizes);
-        if (squared <= limit)
-            return;
-    }
-    if (!isfinite(squared)) {
-        scale = scale_to_unit((const char *)values, map->n_columns, 0);
-        squared = squared_norm_of_map(map, values, scale, sizes);
-    }
-    double factor = bound / sqrt(squared);
-    for (ptrdiff_t j = 0; j < map->n_columns; j++)
-        values[j] = values[j] * scale * factor * back;
 }
 
 static int is_refused(const dpfast_row_map *map, const double *values)
@@ -201,13 +101,16 @@ static void fill_missing(const dpfast_row_map *map, ptrdiff_t n, double *values)
 #define WIDTH 2
 typedef double vector2 __attribute__((vector_size(16), aligned(8), may_alias));
 typedef float floats2 __attribute__((vector_size(8), aligned(4), may_alias));
+typedef int64_t words2 __attribute__((vector_size(16), aligned(8), may_alias));
 #define VECTOR vector2
+#define WORDS words2
 #define FLOATS floats2
 #include "row_map_level.h"
 #undef LEVEL
 #undef TARGET
 #undef WIDTH
 #undef VECTOR
+#undef WORDS
 #undef FLOATS
 
 #if DPFAST_HAVE_X86_LEVELS
@@ -216,13 +119,16 @@ typedef float floats2 __attribute__((vector_size(8), aligned(4), may_alias));
 #define WIDTH 4
 typedef double vector4 __attribute__((vector_size(32), aligned(8), may_alias));
 typedef float floats4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int64_t words4 __attribute__((vector_size(32), aligned(8), may_alias));
 #define VECTOR vector4
+#define WORDS words4
 #define FLOATS floats4
 #include "row_map_level.h"
 #undef LEVEL
 #undef TARGET
 #undef WIDTH
 #undef VECTOR
+#undef WORDS
 #undef FLOATS
 
 #define LEVEL(name) name##_avx512
@@ -230,7 +136,9 @@ typedef float floats4 __attribute__((vector_size(16), aligned(4), may_alias));
 #define WIDTH 8
 typedef double vector8 __attribute__((vector_size(64), aligned(8), may_alias));
 typedef float floats8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int64_t words8 __attribute__((vector_size(64), aligned(8), may_alias));
 #define VECTOR vector8
+#define WORDS words8
 #define FLOATS floats8
 #include "row_map_level.h"
 #endif

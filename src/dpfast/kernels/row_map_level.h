@@ -1,5 +1,106 @@
 /* Bodies of row_map.c for one vector width; see there. Included once per level. */
 
+#define SELECTED(mask, one, other) ((VECTOR)(((mask) & (WORDS)(one)) | (~(mask) & (WORDS)(other))))
+
+/* The smallest of the `count` largest of n sizes, n a multiple of eight. The range that it may lie in is halved, and
+ * drawn in to entries, at most 64 times: as many as a double has bits. */
+static DPFAST_INLINE TARGET double LEVEL(least_of_largest)(const double *sizes, ptrdiff_t n, ptrdiff_t count)
+{
+    double low = 0.0, high = DBL_MAX;
+    while (low < high) {
+        double middle = between(low, high), above_all = HUGE_VAL, below_all = 0.0;
+        VECTOR middles = middle - (VECTOR){0.0}, infinite = HUGE_VAL - (VECTOR){0.0};
+        VECTOR least = infinite, largest = {0.0};
+        WORDS reached = {0};
+        int64_t n_reached = 0;
+        for (ptrdiff_t j = 0; j < n; j += WIDTH) {
+            VECTOR size = *(const VECTOR *)(sizes + j);
+            WORDS reaches = size >= middles;
+            VECTOR above = SELECTED(reaches, size, infinite);
+            VECTOR below = (VECTOR)(~reaches & (WORDS)size);
+            reached -= reaches;
+            least = SELECTED(above < least, above, least);
+            largest = SELECTED(below > largest, below, largest);
+        }
+#pragma GCC unroll 8
+        for (int lane = 0; lane < WIDTH; lane++) {
+            n_reached += reached[lane];
+            above_all = least[lane] < above_all ? least[lane] : above_all;
+            below_all = largest[lane] > below_all ? largest[lane] : below_all;
+        }
+        if (n_reached == count)
+            return above_all;
+        if (n_reached == count - 1)
+            return below_all;
+        if (n_reached > count)
+            low = above_all;
+        else
+            high = below_all;
+    }
+    return low;
+}
+
+/* Entries above the least of the top ones, then as many times that one as are left; `sizes` has room for a row, rounded
+ * up to eight entries. */
+static DPFAST_INLINE TARGET double LEVEL(squared_norm_of_top)(const double *values, ptrdiff_t n, ptrdiff_t top,
+                                                              double scale, double *sizes)
+{
+    ptrdiff_t padded = (n + PARTIAL_SUMS - 1) / PARTIAL_SUMS * PARTIAL_SUMS;
+    for (ptrdiff_t j = 0; j < n; j++)
+        sizes[j] = fabs(values[j]);
+    for (ptrdiff_t j = n; j < padded; j++)
+        sizes[j] = 0.0;
+    double least = LEVEL(least_of_largest)(sizes, padded, top), partial[PARTIAL_SUMS];
+    VECTOR leasts = least - (VECTOR){0.0}, sums[PARTIAL_SUMS / WIDTH] = {{0.0}};
+    WORDS above = {0};
+    ptrdiff_t equal = top;
+    for (ptrdiff_t j = 0; j < padded; j += PARTIAL_SUMS)
+#pragma GCC unroll 4
+        for (int part = 0; part < PARTIAL_SUMS / WIDTH; part++) {
+            VECTOR size = *(const VECTOR *)(sizes + j + part * WIDTH);
+            WORDS is_above = size > leasts;
+            VECTOR entry = (VECTOR)(is_above & (WORDS)size) * scale;
+            sums[part] += entry * entry;
+            above -= is_above;
+        }
+#pragma GCC unroll 8
+    for (int lane = 0; lane < PARTIAL_SUMS; lane++)
+        partial[lane] = sums[lane / WIDTH][lane % WIDTH];
+#pragma GCC unroll 8
+    for (int lane = 0; lane < WIDTH; lane++)
+        equal -= (ptrdiff_t)above[lane];
+    return folded(partial) + (double)equal * (least * scale * (least * scale));
+}
+
+static DPFAST_INLINE TARGET double LEVEL(squared_norm_of_map)(const dpfast_row_map *map, const double *values,
+                                                              double scale, double *sizes)
+{
+    if (map->top < map->n_columns)
+        return LEVEL(squared_norm_of_top)(values, map->n_columns, map->top, scale, sizes);
+    return squared_norm_of_values(values, map->n_columns, scale);
+}
+
+static DPFAST_INLINE TARGET void LEVEL(hold_to_bound)(const dpfast_row_map *map, double scale, double limit,
+                                                      double *values, double *sizes)
+{
+    double bound = map->bound * scale, back = 1.0 / scale;
+    double squared = squared_norm_of_values(values, map->n_columns, scale);
+    if (squared <= limit)
+        return;
+    if (map->top < map->n_columns) {
+        squared = LEVEL(squared_norm_of_top)(values, map->n_columns, map->top, scale, sizes);
+        if (squared <= limit)
+            return;
+    }
+    if (!isfinite(squared)) {
+        scale = scale_to_unit((const char *)values, map->n_columns, 0);
+        squared = LEVEL(squared_norm_of_map)(map, values, scale, sizes);
+    }
+    double factor = bound / sqrt(squared);
+    for (ptrdiff_t j = 0; j < map->n_columns; j++)
+        values[j] = values[j] * scale * factor * back;
+}
+
 /* Read adjacent entries; returns whether all are finite. Memory is asked for ahead: the processor's own read-ahead goes
  * idle while rows are worked on. */
 static DPFAST_INLINE TARGET int LEVEL(load)(const char *row, ptrdiff_t n, int is_float32, double *values)
@@ -115,7 +216,7 @@ static DPFAST_INLINE TARGET int LEVEL(map_adjacent)(const dpfast_row_map *map, c
         if (is_bounded)
             for (ptrdiff_t r = 0; r < together; r++)
                 if (!refused[r])
-                    hold_to_bound(map, scale, limit, values + r * n, scratch->sizes);
+                    LEVEL(hold_to_bound)(map, scale, limit, values + r * n, scratch->sizes);
         center_and_scale(map, together * n, values);
         ptrdiff_t paired = map->basis ? together / 2 * 2 : 0;
         for (ptrdiff_t r = 0; r < paired; r += 2)
@@ -139,3 +240,5 @@ static TARGET int LEVEL(map_block)(const dpfast_row_map *map, const dpfast_table
     return rows->is_float32 ? LEVEL(map_adjacent)(map, rows, 1, n_rows, scratch, out, out_stride)
                             : LEVEL(map_adjacent)(map, rows, 0, n_rows, scratch, out, out_stride);
 }
+
+#undef SELECTED
