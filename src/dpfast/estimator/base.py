@@ -124,10 +124,10 @@ class PrivateEstimator(Persistent, ABC):
     n_threads : int, optional
         Threads that go through the data; the results do not depend on it.
     ledger : Ledger, optional
-        The budget to pay from; shared by clones and copies. Cross-validation pays for every fit, of which each sees
-        most people: give it ``error_score="raise"``, or choose by `dpfast.select`, within one budget. In a pipeline
-        `PrivateStandardScaler` pays too; a scaler of scikit-learn learns the rows' own means outside of any budget, and
-        leaks them.
+        The budget to pay from; shared by clones and copies. Cross-validation pays for every fit, and its scores, which
+        are exact, are in no budget: give it ``error_score="raise"``, or choose by `dpfast.select`, within one budget.
+        In a pipeline `PrivateStandardScaler` pays too; a scaler of scikit-learn learns the rows' own means outside of
+        any budget, and leaks them.
 
     Attributes
     ----------
