@@ -276,6 +276,16 @@ def calibrated(privacy, **changes):
     return objective_noise(privacy, **(bounds | changes))
 
 
+@pytest.mark.parametrize("epsilon", [1e4, 1e6, 1e9])
+@pytest.mark.parametrize("fades", [False, True])
+def test_however_large_epsilon_is_the_claim_is_met_and_delta_is_left(epsilon, fades):
+    changes = {"two segments": 2.0, "plane": 2.0}
+    noise = calibrated(Privacy(epsilon, 1e-5), changes=changes, curvature_fades=fades, strong_convexity=0.0)
+    assert noise.mechanism == "Gaussian"
+    assert meets_its_claim(noise, changes)
+    assert noise.finishing_epsilon == 1.0
+
+
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-9, 1e-3])
 @pytest.mark.parametrize("convexity", [0.0, 10.0, 1e6])
@@ -358,3 +368,7 @@ def test_coordinates_of_pure_noise():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_no_convexity_is_asked_for_at_a_large_epsilon():
+    assert 0.0 < calibrated(Privacy(1e4, 1e-5), strong_convexity=0.0).strong_convexity < 1e-3

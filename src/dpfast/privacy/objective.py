@@ -369,6 +369,8 @@ def _best_convexity(
     cost: Callable[[float], float], curvature: float, least: float, epsilon: float, least_share: float
 ) -> float:
     """Minimise the cost over the epsilon that curvature gets: all of it, or what the least convexity asks for."""
+    # Beyond, an exponential overflows; its inverse is 0 long before.
+    epsilon = min(epsilon, 700.0)
     most = min(epsilon, math.log1p(curvature / least)) if least > 0.0 else epsilon
     fewest = min(most, least_share * epsilon)
 
