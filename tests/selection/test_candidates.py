@@ -68,6 +68,13 @@ def test_gaussian_candidates_share_the_square_of_mu(refit):
             assert shares.pick.epsilon == 1.0
 
 
+def test_steps_share_in_proportion_whatever_their_epsilons_add_up_to():
+    for scale in (1e-200, 1.0, 1e200):
+        shares = budgets([make_pipeline(scaler(scale), ridge(3.0 * scale))], Privacy(1.0, 1e-6), 0.0)
+        first, second = (gaussian_mu(*part.target) for part in shares.fits[0])
+        assert second == pytest.approx(3.0 * first, rel=1e-6)
+
+
 def test_candidates_that_are_not_all_gaussian_share_by_sums():
     privacy = Privacy(1.0, 1e-6)
     for other in (classifier(), ridge(n_subsample=5), ridge(mechanism="independent", composition="basic")):

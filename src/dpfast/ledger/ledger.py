@@ -326,8 +326,9 @@ class Ledger:
         Made of one event for each release: Gaussian where the release is Gaussian-differentially private, and where it
         is purely private the Gaussian that promises no more; non-private where it promises nothing; unsupported, so
         that accountants refuse it, where it is approximately private without being either. What is reserved or
-        forfeited is exported by its cost. An event's noise multiplier is relative to what one person can move under the
-        ledger's own adjacency: use accountants with their default neighbouring relation.
+        forfeited is exported by its cost. Releases of disjoint parts of the rows are exported as if they were of the
+        same people: accountants then find more than was spent. An event's noise multiplier is relative to what one
+        person can move under the ledger's own adjacency: use accountants with their default neighbouring relation.
         """
         from dpfast.ledger.export import composed_event
 

@@ -81,8 +81,9 @@ def budgets(candidates: Sequence[Any], privacy: Privacy, refit_share: float) -> 
     """
     steps = [private_steps(candidate) for candidate in candidates]
     gaussian = privacy.delta > 0.0 and all(step._is_gaussian for own in steps for step in own)
-    epsilons = [[step.epsilon**2 if gaussian else step.epsilon for step in own] for own in steps]
-    weights = [[weight / math.fsum(own) for weight in own] for own in epsilons]
+    ratios = [[step.epsilon / max(one.epsilon for one in own) for step in own] for own in steps]
+    powers = [[ratio**2 if gaussian else ratio for ratio in own] for own in ratios]
+    weights = [[power / math.fsum(own) for power in own] for own in powers]
     first = 1.0 - refit_share
     fits: list[list[Privacy]] = []
     refits: list[list[Privacy]] = []
