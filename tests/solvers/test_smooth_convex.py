@@ -14,9 +14,11 @@ from dpfast.solvers import (
     L2Ball,
     Lasso,
     LogisticLoss,
+    PoissonLoss,
     Ridge,
     SmoothedHinge,
     SmoothedHuber,
+    SmoothedQuantile,
     SquaredLoss,
     certificates,
     minimise_quadratic,
@@ -33,6 +35,8 @@ LOSSES = {
     "capped": CappedLogisticLoss(0.2),
     "hinge": SmoothedHinge(0.5),
     "huber": SmoothedHuber(0.5, 0.2),
+    "quantile": SmoothedQuantile(0.8, 0.3),
+    "poisson": PoissonLoss(2.0),
 }
 CONSTRAINTS = {
     "none": None,
@@ -49,6 +53,7 @@ def observations(loss, n=40, d=3, seed=0):
     rows = rng.normal(size=(n, d))
     rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None] * (1 + 1e-12)
     y = rows @ rng.normal(size=d) + 0.5 * rng.normal(size=n)
+    y = np.abs(y) if loss.is_of_counts else y
     return rows, np.where(y < 0, -1.0, 1.0) if loss.is_classification else np.clip(y, -1.0, 1.0)
 
 
@@ -214,7 +219,11 @@ def test_the_number_of_guaranteed_steps_is_enough(constraint, never_certified, m
     assert np.linalg.norm(found.x - exact.x) <= 1e-9
 
 
-@pytest.mark.parametrize("loss", [SmoothedHinge(2.0**-7), SmoothedHuber(1.0, 2.0**-7), CappedLogisticLoss()], ids=repr)
+@pytest.mark.parametrize(
+    "loss",
+    [SmoothedHinge(2.0**-7), SmoothedHuber(1.0, 2.0**-7), SmoothedQuantile(0.8, 2.0**-7), CappedLogisticLoss()],
+    ids=repr,
+)
 @pytest.mark.parametrize("constraint", [L1Ball(2.0), L2Ball(2.0), Box(1.0)], ids=repr)
 def test_no_vector_takes_more_steps_than_the_public_constants_say(loss, constraint, monkeypatch):
     """Vectors that put the minimiser on a corner of bends: what the fast way does is limited, and so is the other."""
