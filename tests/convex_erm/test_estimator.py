@@ -3,14 +3,13 @@
 import itertools
 import math
 import pickle
-from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression, PoissonRegressor, QuantileRegressor
+from sklearn.linear_model import PoissonRegressor, QuantileRegressor
 
 from dpfast import (
     BudgetExceeded,
@@ -19,7 +18,6 @@ from dpfast import (
     ObjectivePerturbationRegressor,
     Privacy,
     UnsoundCalibrationWarning,
-    UtilityWarning,
 )
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.solvers import (
@@ -201,110 +199,6 @@ def test_a_named_loss_follows_the_units_of_the_outcome(loss):
         errors.append(ObjectivePerturbationRegressor.plan(1000, 3, **options).expected_error)
     assert moved[1] == pytest.approx(moved[0], rel=1e-6)
     assert errors[1] == pytest.approx(errors[0], rel=1e-6)
-
-
-@pytest.mark.parametrize("loss", ["logistic", "hinge"])
-@pytest.mark.parametrize("delta", [1e-6, 0.0])
-def test_a_classification_finds_its_classes(loss, delta):
-    X, y = table(20_000)
-    labels = np.where(y > 0.1, "yes", "no")
-    model = classifier(1.0, delta, classes=["yes", "no"], loss=loss, fit_intercept=True).fit(X, labels)
-    assert model.classes_.tolist() == ["no", "yes"]
-    best = LogisticRegression().fit(X, labels).score(X, labels)
-    assert model.score(X, labels) > best - 0.02
-    assert model.decision_function(X).shape == (20_000,)
-    assert model.coef_.shape == (1, 3)
-    if loss == "logistic":
-        probabilities = model.predict_proba(X)
-        np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
-        assert np.array_equal(probabilities[:, 1] > 0.5, model.predict(X) == "yes")
-    else:
-        assert not hasattr(model, "predict_proba")
-
-
-def test_more_than_two_classes_share_the_budget():
-    X, y = table(60_000)
-    labels = np.digitize(y, [-0.3, 0.3])
-    ledger = Ledger(Privacy(3.0, 3e-6))
-    options = {"classes": [0, 1, 2], "method": "objective", "fit_intercept": True}
-    model = classifier(3.0, 3e-6, ledger=ledger, **options).fit(X, labels)
-    assert len(model.releases_) == 3
-    assert model.coef_.shape == (3, 3)
-    assert model.intercept_.shape == (3,)
-    assert sum(release.privacy.epsilon for release in model.releases_) == pytest.approx(3.0)
-    assert sum(release.privacy.delta for release in model.releases_) == pytest.approx(3e-6)
-    assert model.privacy_spent_ == Privacy(3.0, 3e-6)
-    assert ledger.remaining.epsilon == pytest.approx(0.0)
-    assert model.score(X, labels) > 0.55
-    probabilities = model.predict_proba(X)
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
-    # Noise of each class is its own.
-    released = [release.values["coef"] for release in model.releases_]
-    assert not np.allclose(released[0] + released[2] + released[1], 0.0)
-
-
-@pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_descent_tells_classes_apart_and_says_how_surely(n_classes, fit_intercept):
-    X, y = table(20_000)
-    edges = [0.2] if n_classes == 2 else [-0.3, 0.3]
-    labels = np.digitize(y + (0.3 if fit_intercept else 0.0), edges)
-    options = {"classes": list(range(n_classes)), "fit_intercept": fit_intercept, "random_state": 0}
-    model = classifier(2.0, method="gradient", **options).fit(X, labels)
-    exact = classifier(math.inf, 0.0, **options).fit(X, labels)
-    assert (model.method_, exact.method_, model.ridge_) == ("gradient", "objective", 0.0)
-    assert model.coef_.shape == exact.coef_.shape
-    assert model.intercept_.shape == exact.intercept_.shape
-    assert model.score(X, labels) > exact.score(X, labels) - 0.01
-    assert np.any(model.intercept_) == fit_intercept
-    chances = model.predict_proba(X)
-    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
-    np.testing.assert_array_equal(chances.argmax(axis=1), model.predict(X))
-
-
-def test_descent_does_not_depend_on_the_units_of_rows():
-    X, y = table(2_000)
-    options = {"classes": [False, True], "method": "gradient", "fit_intercept": True, "random_state": 0}
-    one = classifier(bound_x=1.5, **options).fit(X, y > 0.0)
-    other = classifier(bound_x=1.5 * 2.0**40, **options).fit(X * 2.0**40, y > 0.0)
-    np.testing.assert_array_equal(one.coef_, other.coef_ * 2.0**40)
-    np.testing.assert_array_equal(one.intercept_, other.intercept_)
-
-
-def test_methods_are_chosen_by_public_numbers():
-    X, y = table(2_000)
-    three = np.digitize(y, [-0.3, 0.3])
-    for options, labels, rows, method in (
-        ({}, y > 0.0, 2_000, "objective"),
-        ({}, y > 0.0, 5, "gradient"),
-        ({"adjacency": "add_remove"}, y > 0.0, 5, "objective"),
-        ({"classes": [0, 1, 2]}, three, 2_000, "gradient"),
-        ({"classes": [0, 1, 2], "constraint": BALL}, three, 2_000, "objective"),
-        ({"classes": [0, 1, 2], "delta": 0.0}, three, 2_000, "objective"),
-        ({"classes": [0, 1, 2], "loss": "hinge"}, three, 2_000, "objective"),
-    ):
-        estimator = classifier(**({"classes": [False, True], "random_state": 0} | options))
-        with catch_warnings():
-            simplefilter("ignore", UtilityWarning)
-            assert estimator.fit(X[:rows], labels[:rows]).method_ == method
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"delta": 0.0}, "delta > 0"),
-        ({"constraint": BALL}, "without a constraint"),
-        ({"loss": "hinge"}, "loss='logistic'"),
-        ({"ridge": 1.0}, "ridge='auto'"),
-        ({"calibration": "paper"}, "calibration='sound'"),
-    ],
-)
-def test_descent_refuses_what_it_does_not_know(options, message):
-    X, y = table(100)
-    with pytest.raises(ValueError, match=message):
-        classifier(classes=[False, True], method="gradient", **options).fit(X, y > 0.0)
-    with pytest.raises(ValueError, match="method"):
-        classifier(classes=[False, True], method="newton").fit(X, y > 0.0)
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
@@ -504,8 +398,8 @@ def test_damaged_models_are_refused(tmp_path):
         (lambda: classifier(classes=[1]), ValueError, "classes must be at least 2 different labels, got 1"),
         (lambda: classifier(classes=[1, 1]), ValueError, "classes must be at least 2 different labels"),
         (lambda: classifier(classes=[[0, 1]]), ValueError, "classes must be a list of labels"),
-        (lambda: classifier(loss="squared"), ValueError, "loss must be 'logistic' or 'hinge'"),
-        (lambda: classifier(loss=SquaredLoss()), ValueError, "loss must be one of 'logistic', 'hinge'"),
+        (lambda: classifier(loss="squared"), ValueError, "loss must be 'auto' or 'logistic' or 'hinge'"),
+        (lambda: classifier(loss=SquaredLoss()), ValueError, "loss must be one of 'auto', 'logistic', 'hinge'"),
     ],
 )
 def test_bad_parameters_are_refused_before_anything_is_read(make, error, message):

@@ -68,8 +68,8 @@ def test_a_plan_near_guessing_expects_a_guess():
 def test_planned_scores_fall_from_the_assumed_one_to_guessing():
     four = BUDGET | SHORT | {"classes": list("abcd"), "method": "objective"}
     scores = [ObjectivePerturbationClassifier.plan(n, D, score=0.9, **four).expected_score for n in (10, 10**3, 10**7)]
-    assert scores[0] == pytest.approx(0.25, abs=0.02)
-    assert 0.3 < scores[1] < 0.85
+    assert 0.25 < scores[0] < 0.3
+    assert 0.3 < scores[1] < 0.88
     assert scores[2] == pytest.approx(0.9, abs=1e-3)
     assert ObjectivePerturbationClassifier.plan(10, D, score=0.2, **four).expected_score == 0.2
     exact = ObjectivePerturbationClassifier.plan(10, D, score=0.7, **(four | {"epsilon": np.inf}))

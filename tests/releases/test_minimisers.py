@@ -239,3 +239,19 @@ def test_the_printed_noise_is_valid_where_it_was_proved(epsilon, delta):
         assert chosen.guaranteed == (adjacency == "add_remove")
         ratio, mass = worst(chosen, adjacency, own.privacy.epsilon - own.finishing_epsilon)
         assert ratio <= epsilon if not delta else mass <= delta
+
+
+def test_only_curvature_that_fades_is_charged_less():
+    for loss, fades in ((LogisticLoss(3.0), True), (CappedLogisticLoss(0.3), False), (SmoothedHinge(0.5), False)):
+        for n_rows, adjacency in ((100, "replace_one"), (None, "add_remove")):
+            bounds = ObjectiveBounds(loss, 4, 1.0, 1.0, n_rows=n_rows)
+            own = ObjectivePerturbation.calibrate(Privacy(1.0, 1e-6, adjacency), bounds, 1.0).noise_scales
+            plain = math.log1p(bounds.curvature / own.strong_convexity)
+            assert own.curvature_epsilon < 0.5 * plain if fades else own.curvature_epsilon >= plain
+
+
+def test_an_epsilon_that_leaves_nothing_of_delta_takes_pure_noise():
+    chosen = ObjectivePerturbation.calibrate(
+        Privacy(1e6, 1e-6), ObjectiveBounds(SmoothedHuber(1.0), 3, 1.0, 1.0, n_rows=9)
+    )
+    assert (chosen.noise_scales.mechanism, chosen.guaranteed) == ("L2-Laplace", True)

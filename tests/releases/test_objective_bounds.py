@@ -158,6 +158,7 @@ def test_curvature_fades_only_where_the_steepest_slope_may_be_met():
     }
     assert list(fades.values()) == [[True, False], [True, False], [False, False], [False, False]]
     bounds = ObjectiveBounds(LogisticLoss(2.0), 3, 2.0, 1.0, n_rows=9)
+    assert bounds.curvature == pytest.approx(1.0)
     assert bounds.free_convexity(1.0) == pytest.approx(8.0 * bounds.curvature)
     alone = ObjectiveBounds(LogisticLoss(2.0), 3, 2.0, 1.0)
     assert alone.free_convexity(1.0) == pytest.approx(4.0 * bounds.curvature)

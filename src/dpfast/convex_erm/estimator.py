@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -32,7 +32,7 @@ from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.objective_bounds import Penalty, Sizes, check_problem, public_rows
+from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes, check_problem, public_rows
 from dpfast.releases.table_losses import TableLoss, loss_of_rows
 from dpfast.solvers import (
     Box,
@@ -160,6 +160,9 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         share = Privacy(privacy.epsilon / k, privacy.delta / k, privacy.adjacency)
         rows = public_rows(n_rows, self.adjacency)
         bounds = self._table_loss.bounds(n_features + self.fit_intercept, self.constraint, self.penalty, rows)
+        return self._perturbation(share, bounds)
+
+    def _perturbation(self, share: Privacy, bounds: ObjectiveBounds) -> ObjectivePerturbation:
         return ObjectivePerturbation.calibrate(share, bounds, self.ridge, calibration=self.calibration)
 
     def _measured(self, X: Any, y: Any) -> Measured:
@@ -173,8 +176,9 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         return self._summed(privacy, self._opened(X, y))
 
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
-        losses, n_rows = self._table_loss.of_table(table, self.n_threads)
-        mechanism = self._calibrated(privacy, table.n_features, n_rows)
+        calibrated = cache(partial(self._calibrated, privacy, table.n_features))
+        losses, n_rows = self._table_loss.of_table(table, self.n_threads, lambda n_rows: calibrated(n_rows).bounds.loss)
+        mechanism = calibrated(n_rows)
         rows = mechanism.bounds.n_rows
         expected = None if rows is None else Expected(self._expected_error(mechanism, rows), f"{rows} people")
         return Summed(mechanism, losses, expected=expected)
@@ -194,9 +198,11 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         rows = mechanism.bounds.n_rows
         if rows is None:
             return 0.0
-        share = self._curvature(mechanism)
-        signals = (released_signal(mechanism, rows, release.values["coef"], share) for release in releases)
-        return float(np.mean([self._error_of_signal(mechanism, rows, signal) for signal in signals]))
+        return float(np.mean([self._error_of(mechanism, rows, release.values["coef"]) for release in releases]))
+
+    def _error_of(self, mechanism: ObjectivePerturbation, n: int, coef: FloatArray) -> float:
+        """Return the error that released parameters speak of."""
+        return self._error_of_signal(mechanism, n, released_signal(mechanism, n, coef, self._curvature(mechanism)))
 
     def _attributes(self, releases: tuple[Release, ...], ridge: float) -> dict[str, Any]:
         """Return the attributes that both kinds have; coefficients as rows, one for each release."""

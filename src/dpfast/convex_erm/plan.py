@@ -11,6 +11,7 @@ from dpfast._arrays import FloatArray
 from dpfast.estimator.plan import Plan, least
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.noisy_descent import NoisyDescent
+from dpfast.solvers import GeneralisedLinearLoss, LogisticLoss
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 
 # Mean squared norm of rows, and mean square of outcomes, as a fraction of their squared bound, where nothing is known.
@@ -29,6 +30,10 @@ def relative_error(mechanism: ObjectivePerturbation, n: int, spread: float = SPR
 
     Of counts it is the usual rate over their bound times the error of log-rates that are as large as 1.
     """
+    if isinstance(mechanism.bounds.loss, LogisticLoss) and mechanism.bounds.loss.shift > 0.0:
+        # Of margins but their ratios count: shrinkage is none of it.
+        noisy, kept = mechanism.prediction_noise(n, spread, _pull(mechanism.bounds.loss, np.abs(_POINTS)))
+        return noisy / kept
     outcome, share = mechanism.bounds.outcome_bound, usual_curvature(mechanism, spread)
     if mechanism.bounds.loss.is_of_counts:
         return _usual_rate(mechanism, spread) / outcome * mechanism.prediction_error(n, spread, 1.0, share)
@@ -96,10 +101,7 @@ def lost_accuracy(mechanism: ObjectivePerturbation, n: int, margin: float, sprea
     """
     if margin == 0.0:
         return 1.0
-    # On the way of a margin from 0 to its full size: a hinge has no curvature at either end.
-    loss, margins = mechanism.bounds.loss, margin * np.abs(_POINTS)
-    curvatures = (loss.derivative(margins, 1.0) - loss.derivative(0.0, 1.0)) / margins
-    noisy, kept = mechanism.prediction_noise(n, spread, float(curvatures @ _WEIGHTS) / loss.second_derivative_bound())
+    noisy, kept = mechanism.prediction_noise(n, spread, _pull(mechanism.bounds.loss, margin * np.abs(_POINTS)))
     if kept * margin == 0.0:
         # So near guessing that a loss is a line all the way.
         return 1.0
@@ -144,6 +146,17 @@ def _lost(angle: float, agreement: float) -> float:
     return 1.0 - (math.asin(math.sin(angle) * agreement) / angle if angle > 0.0 else agreement)
 
 
+def _pull(loss: GeneralisedLinearLoss, margins: FloatArray) -> float:
+    """Return how strongly rows of normal margins pull parameters from 0 to these, as a share of the curvature."""
+    if isinstance(loss, LogisticLoss):
+        # By how much more they pull one way than the other at 0, for the probabilities that such margins mean.
+        slopes = -loss.derivative(0.0, 1.0) * np.tanh(0.5 * margins)
+    else:
+        # On the way of a margin from 0 to its full size: a hinge has no curvature at either end.
+        slopes = loss.derivative(margins, 1.0) - loss.derivative(0.0, 1.0)
+    return float((slopes / margins) @ _WEIGHTS) / loss.second_derivative_bound()
+
+
 def released_signal(
     mechanism: ObjectivePerturbation, n: int, coef: FloatArray, curvature: float = 1.0, spread: float = SPREAD
 ) -> float:
@@ -152,6 +165,16 @@ def released_signal(
     squared = spread / bounds.n_features * bounds.row_bound**2 * float(coef @ coef)
     noisy, kept = mechanism.prediction_noise(n, spread, curvature)
     return math.sqrt(max(squared - noisy**2, 0.0)) / max(kept, 2.0**-30)
+
+
+def lost_of_released(mechanism: ObjectivePerturbation, n: int, coef: FloatArray, spread: float = SPREAD) -> float:
+    """Return the share of what released margins tell that noise takes, at the curvature where they are."""
+    bounds = mechanism.bounds
+    size = math.sqrt(spread / bounds.n_features) * bounds.row_bound * float(np.linalg.norm(coef))
+    curvatures = bounds.loss.second_derivative(size * np.abs(_POINTS), 1.0)
+    share = float(curvatures @ _WEIGHTS) / bounds.loss.second_derivative_bound()
+    noisy, _ = mechanism.prediction_noise(n, spread, share)
+    return 1.0 if size == 0.0 else 1.0 - math.sqrt(max(1.0 - (noisy / size) ** 2, 0.0))
 
 
 def planned(

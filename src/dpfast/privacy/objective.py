@@ -91,13 +91,17 @@ from dpfast.privacy._search import first_that_holds, largest_within, least_at
 from dpfast.privacy.gaussian import gaussian_delta
 from dpfast.privacy.guarantee import Privacy
 from dpfast.privacy.laplace import l2_laplace_scale
-from dpfast.privacy.law import Law, coordinate_deviation, law_for
+from dpfast.privacy.law import Law, coordinate_deviation
 from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP
 
 #: What the change of the gradient keeps to, whatever the parameters and the noise: the head of this module tells.
 Geometry = Literal["segment", "line", "two segments", "two lines", "plane"]
 #: What is proved of a change of the gradient: what it keeps to, and its largest L2 norm there. All of it holds.
 Changes = Mapping[Geometry, float]
+
+
+# The part of epsilon that hides the solver's error, unless said otherwise.
+FINISHING_SHARE = 2.0**-7
 
 
 @dataclass(frozen=True)
@@ -217,7 +221,7 @@ def objective_noise(
     radius: float = 1.0,
     cost: Callable[[float, float], float] | None = None,
     least_curvature_share: float = 2.0**-5,
-    finishing_share: float = 2.0**-7,
+    finishing_share: float = FINISHING_SHARE,
 ) -> ObjectiveNoise:
     """Calibrate objective perturbation: noise, convexity and the finishing noise that hides the solver's error.
 
@@ -284,7 +288,8 @@ def objective_noise(
     shared = (epsilon - finishing) * ROUND_DOWN
     # The finishing noise multiplies delta by exp(finishing/2): see the top of this module.
     delta *= math.exp(-0.5 * finishing) * ROUND_DOWN
-    law = law_for(privacy)
+    # At epsilons in the thousands nothing of delta is left.
+    law: Law = "Gaussian" if delta > 0.0 else "L2-Laplace"
 
     def split(convexity: float, geometry: Geometry | None = None) -> tuple[float, float]:
         """Return what is left for noise, and what curvature costs."""

@@ -7,7 +7,8 @@ the slack of their rounding: of rows on a grid, for moments, or of computed norm
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,14 +64,23 @@ class TableLoss:
         sizes = self.sizes(n_parameters - (self.constant > 0.0))
         return ObjectiveBounds(self.loss, n_parameters, constraint=constraint, penalty=penalty, n_rows=n_rows, **sizes)
 
-    def of_table(self, table: io.Table, n_threads: int | None = None) -> tuple[list[SmoothConvexFunction], int]:
-        """Return the loss for every column of outcomes, and the number of rows."""
+    def of_table(
+        self,
+        table: io.Table,
+        n_threads: int | None = None,
+        chosen: Callable[[int], GeneralisedLinearLoss] | None = None,
+    ) -> tuple[list[SmoothConvexFunction], int]:
+        """Return the loss for every column of outcomes, and the number of rows.
+
+        `chosen` gives the loss of rows for their number, where that is not known before.
+        """
         if self.takes_moments:
             sums = self.constant > 0.0
             exact = gram(table, bound_x=self.bound_x, bound_y=self.bound_y, sums=sums, n_threads=n_threads)
             return [loss_of_moments(exact, self.sizes(exact.n_features), self.constant)], exact.n_rows
         rows, outcomes = self.bounded(*table.whole(), n_threads)
-        return [self.of_rows(rows, column, n_threads) for column in outcomes.T], len(rows)
+        own = self if chosen is None else replace(self, loss=chosen(len(rows)))
+        return [own.of_rows(rows, column, n_threads) for column in outcomes.T], len(rows)
 
     def bounded(
         self, rows: NDArray[Any], outcomes: NDArray[Any], n_threads: int | None = None

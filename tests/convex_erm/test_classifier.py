@@ -1,0 +1,202 @@
+"""Classification as a user sees it: the loss and the ridge that are chosen, margins, probabilities, classes."""
+
+import math
+from warnings import catch_warnings, simplefilter
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+from dpfast import Ledger, ObjectivePerturbationClassifier, Privacy, UtilityWarning
+from dpfast.convex_erm.automatic import fitting
+from dpfast.solvers import CappedLogisticLoss, L2Ball, Lasso, LogisticLoss
+
+
+def classifier(epsilon=1.0, delta=1e-6, **parameters):
+    defaults = {"bound_x": 1.0, "classes": [0, 1], "random_state": 0}
+    return ObjectivePerturbationClassifier(epsilon, delta, **(defaults | parameters))
+
+
+def table(n=20_000, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-0.55, 0.55, (n, d))
+    return X, np.clip(X @ np.linspace(-1.0, 1.0, d) + 0.1 * rng.normal(size=n), -1.0, 1.0)
+
+
+LOSSES = ["auto", "logistic", "hinge", CappedLogisticLoss(0.5)]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_a_classification_finds_its_classes(loss, delta):
+    X, y = table(20_000)
+    labels = np.where(y > 0.1, "yes", "no")
+    model = classifier(1.0, delta, classes=["yes", "no"], loss=loss, fit_intercept=True).fit(X, labels)
+    assert model.classes_.tolist() == ["no", "yes"]
+    best = LogisticRegression().fit(X, labels).score(X, labels)
+    assert model.score(X, labels) > best - 0.02
+    assert model.decision_function(X).shape == (20_000,)
+    assert model.coef_.shape == (1, 3)
+    probabilities = model.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    told = probabilities[:, 0] != 0.5
+    assert np.array_equal((probabilities[:, 1] > 0.5)[told], (model.predict(X) == "yes")[told])
+    # No worse than half of the way from guessing to knowing the frequencies at margins.
+    if not isinstance(loss, CappedLogisticLoss):
+        assert log_loss(labels, probabilities) < 0.75 * math.log(2.0)
+
+
+def test_more_than_two_classes_share_the_budget():
+    X, y = table(60_000)
+    labels = np.digitize(y, [-0.3, 0.3])
+    ledger = Ledger(Privacy(3.0, 3e-6))
+    options = {"classes": [0, 1, 2], "method": "objective", "fit_intercept": True}
+    model = classifier(3.0, 3e-6, ledger=ledger, **options).fit(X, labels)
+    assert len(model.releases_) == 3
+    assert model.coef_.shape == (3, 3)
+    assert model.intercept_.shape == (3,)
+    assert sum(release.privacy.epsilon for release in model.releases_) == pytest.approx(3.0)
+    assert sum(release.privacy.delta for release in model.releases_) == pytest.approx(3e-6)
+    assert model.privacy_spent_ == Privacy(3.0, 3e-6)
+    assert ledger.remaining.epsilon == pytest.approx(0.0)
+    assert model.score(X, labels) > 0.55
+    probabilities = model.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    # Noise of each class is its own.
+    released = [release.values["coef"] for release in model.releases_]
+    assert not np.allclose(released[0] + released[2] + released[1], 0.0)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_descent_tells_classes_apart_and_says_how_surely(n_classes, fit_intercept):
+    X, y = table(20_000)
+    edges = [0.2] if n_classes == 2 else [-0.3, 0.3]
+    labels = np.digitize(y + (0.3 if fit_intercept else 0.0), edges)
+    options = {"classes": list(range(n_classes)), "fit_intercept": fit_intercept, "random_state": 0}
+    model = classifier(2.0, method="gradient", **options).fit(X, labels)
+    exact = classifier(math.inf, 0.0, **options).fit(X, labels)
+    assert (model.method_, exact.method_, model.ridge_) == ("gradient", "objective", 0.0)
+    assert model.coef_.shape == exact.coef_.shape
+    assert model.intercept_.shape == exact.intercept_.shape
+    assert model.score(X, labels) > exact.score(X, labels) - 0.01
+    assert np.any(model.intercept_) == fit_intercept
+    chances = model.predict_proba(X)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(chances.argmax(axis=1), model.predict(X))
+
+
+def test_descent_does_not_depend_on_the_units_of_rows():
+    X, y = table(2_000)
+    options = {"classes": [False, True], "method": "gradient", "fit_intercept": True, "random_state": 0}
+    one = classifier(bound_x=1.5, **options).fit(X, y > 0.0)
+    other = classifier(bound_x=1.5 * 2.0**40, **options).fit(X * 2.0**40, y > 0.0)
+    np.testing.assert_array_equal(one.coef_, other.coef_ * 2.0**40)
+    np.testing.assert_array_equal(one.intercept_, other.intercept_)
+
+
+def test_methods_are_chosen_by_public_numbers():
+    X, y = table(2_000)
+    three = np.digitize(y, [-0.3, 0.3])
+    for options, labels, rows, method in (
+        ({}, y > 0.0, 2_000, "objective"),
+        ({}, y > 0.0, 5, "gradient"),
+        ({"adjacency": "add_remove"}, y > 0.0, 5, "objective"),
+        ({"classes": [0, 1, 2]}, three, 2_000, "gradient"),
+        ({"classes": [0, 1, 2], "constraint": L2Ball(2.0)}, three, 2_000, "objective"),
+        ({"classes": [0, 1, 2], "delta": 0.0}, three, 2_000, "objective"),
+        ({"classes": [0, 1, 2], "loss": "hinge"}, three, 2_000, "objective"),
+    ):
+        estimator = classifier(**({"classes": [False, True], "random_state": 0} | options))
+        with catch_warnings():
+            simplefilter("ignore", UtilityWarning)
+            assert estimator.fit(X[:rows], labels[:rows]).method_ == method
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delta": 0.0}, "delta > 0"),
+        ({"constraint": L2Ball(2.0)}, "without a constraint"),
+        ({"loss": "hinge"}, "loss='auto' or 'logistic'"),
+        ({"ridge": 1.0}, "ridge='auto'"),
+        ({"calibration": "paper"}, "calibration='sound'"),
+    ],
+)
+def test_descent_refuses_what_it_does_not_know(options, message):
+    X, y = table(100)
+    with pytest.raises(ValueError, match=message):
+        classifier(classes=[False, True], method="gradient", **options).fit(X, y > 0.0)
+    with pytest.raises(ValueError, match="method"):
+        classifier(classes=[False, True], method="newton").fit(X, y > 0.0)
+
+
+def test_the_shift_and_the_ridge_follow_public_numbers_alone():
+    X, y = table(300)
+    labels = (y > 0.0).astype(int)
+    one, other = (classifier(method="objective").fit(rows, labels) for rows in (X, np.zeros_like(X)))
+    assert (one.shift_, one.ridge_) == (other.shift_, other.ridge_)
+    private = [classifier(adjacency="add_remove", method="objective").fit(X[:n], labels[:n]) for n in (50, 300)]
+    assert (private[0].shift_, private[0].ridge_) == (private[1].shift_, private[1].ridge_)
+    assert private[0].releases_[0].scales == private[1].releases_[0].scales
+
+
+def test_the_shift_ends_where_rows_tell_more_than_noise():
+    privacy = Privacy(1.0, 1e-6)
+    few, some, many = (fitting(privacy, 10, n) for n in (100, 2_500, 10**8))
+    assert few == (6.0, 1.0)
+    assert few.shift > some.shift > many.shift == 0.0
+    assert few.convexity > some.convexity > many.convexity == 0.125
+    assert fitting(Privacy(8.0, 1e-6), 10, 2_500).shift < some.shift < fitting(Privacy(0.1, 1e-6), 10, 2_500).shift
+    # Less noise a coordinate than Gaussian noise has in a few dimensions, more in many.
+    assert fitting(Privacy(1.0), 10, 2_500).shift < some.shift
+    assert fitting(Privacy(1.0), 100, 25_000).shift > fitting(Privacy(1.0, 1e-6), 100, 25_000).shift
+    assert fitting(Privacy(1.0, 1e-6, "add_remove"), 10, None) == (4.0, 1.0)
+
+
+def test_where_noise_is_large_curvature_costs_nothing():
+    X, y = table(100)
+    model = classifier(2.0, method="objective").fit(X, (y > 0.0).astype(int))
+    mechanism = model._calibrated(Privacy(2.0, 1e-6), 3, 100)
+    own = mechanism.noise_scales
+    assert own.curvature_epsilon < 1e-6
+    assert own.noise_epsilon == pytest.approx(2.0 - own.finishing_epsilon, rel=1e-6)
+    assert model.ridge_ == pytest.approx(mechanism.bounds.free_convexity(own.noise_epsilon), rel=1e-5)
+
+
+def test_what_is_asked_for_is_not_chosen():
+    """A ridge is kept, and a set, printed noise or no noise at all go with the logistic loss itself."""
+    X, y = table(2000)
+    labels = (y > 0.0).astype(int)
+    assert classifier(ridge=40.0).fit(X, labels).ridge_ == pytest.approx(40.0)
+    assert classifier(penalty=Lasso(1.0)).fit(X, labels).shift_ > 0.0
+    bounded, named = (classifier(loss=loss, constraint=L2Ball(3.0)).fit(X, labels) for loss in ("auto", "logistic"))
+    assert not hasattr(bounded, "shift_")
+    assert bounded.ridge_ == named.ridge_
+    exact = [classifier(math.inf, loss=loss).fit(X, labels).coef_ for loss in ("auto", LogisticLoss())]
+    assert np.array_equal(*exact)
+
+
+def test_the_default_is_ahead_where_noise_is_large():
+    """On little data the logistic loss and the hinge hide more than they tell."""
+    rng = np.random.default_rng(5)
+    weights = rng.normal(size=30)
+    X = rng.normal(size=(1400, 30)) / math.sqrt(30.0)
+    labels = (X @ weights > 0.0).astype(int)
+
+    def score(loss, seed):
+        model = classifier(0.5, 1e-5, loss=loss, random_state=seed).fit(X[:400], labels[:400])
+        return model.score(X[400:], labels[400:])
+
+    scores = {loss: np.mean([score(loss, seed) for seed in range(12)]) for loss in ("auto", "logistic", "hinge")}
+    assert scores["auto"] > max(scores["logistic"], scores["hinge"]) + 0.02
+
+
+def test_a_saved_model_keeps_its_shift(tmp_path):
+    X, y = table(500)
+    model = classifier().fit(X, (y > 0.0).astype(int))
+    model.save(tmp_path / "model.json")
+    loaded = ObjectivePerturbationClassifier.load(tmp_path / "model.json")
+    assert loaded.shift_ == model.shift_ > 0.0
+    assert np.array_equal(loaded.predict_proba(X), model.predict_proba(X))
