@@ -95,7 +95,7 @@ def test_no_warning_tells_how_many_people_there_are_where_that_is_private(name):
 @pytest.mark.parametrize("name", ["ridge", "ridge of moments", "regressor", "classifier", "three classes"])
 def test_a_release_without_signal_is_warned_of(name):
     """What is left of the released predictions without the size of their noise."""
-    x, y = table(500 if name == "classifier" else FAMILIES[name][2] // 10, name)
+    x, y = table(100 if name == "classifier" else FAMILIES[name][2] // 10, name)
     y = np.random.default_rng(7).permutation(y)
     fits = [told(model(name, random_state=seed), x, y) for seed in range(4)]
     assert all("as released at epsilon 1" in message for found in fits for message in found)
