@@ -14,7 +14,8 @@ from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 from dpfast import BudgetExceeded, Ledger, Privacy, SparseRegression, UnsoundCalibrationWarning
-from dpfast.privacy import keeps_to
+from dpfast.noise import resolve_source
+from dpfast.privacy import gaussian_mu, keeps_to
 from dpfast.statistics import LassoSelector
 
 TRUTH = {2: 0.9, 5: -0.7, 11: 0.6}
@@ -113,6 +114,38 @@ def test_a_pursuit_of_several_outcomes_picks_for_all_of_them():
     np.testing.assert_allclose(
         exact.coef_[:, exact.support_].T, np.linalg.lstsq(x[:, exact.support_], np.c_[y, other])[0], atol=1e-9
     )
+
+
+def test_the_budget_of_a_pursuit_is_shared_as_asked():
+    x, y = table(3000)
+    fitted = model(1.0, 0.0, selector="pursuit", n_nonzero=2, selection_share=0.25).fit(x, y)
+    picks = [one for one in fitted.releases_ if "feature" in one.values]
+    assert [one.privacy.epsilon for one in picks] == [pytest.approx(0.125)] * 2
+    fitted = model(1.0, 1e-6, selector="pursuit", n_nonzero=2, selection_share=0.25).fit(x, y)
+    picks = [one for one in fitted.releases_ if "feature" in one.values]
+    assert sum(one.mu**2 for one in picks) == pytest.approx(0.25 * gaussian_mu(1.0, 1e-6) ** 2)
+
+
+def test_a_pursuit_knows_no_number_of_people_that_is_private():
+    x, y = table(200)
+    estimators = [model(selector="pursuit", adjacency=one) for one in ("add_remove", "replace_one")]
+    summed = [one._sum(one._checked(), resolve_source(None), x, y, None) for one in estimators]
+    assert [one.mechanism.n_rows for one in summed] == [None, 200]
+    assert summed[0].expected is None
+    assert summed[1].expected is not None
+
+
+def test_entries_beyond_one_count_as_one_in_a_pursuit():
+    """A seed repeats to the bit, so that nothing of what is beyond is left; longer rows are scaled onto their bound."""
+    x, y = table(2000)
+    far = np.where(np.abs(x) > 0.9, np.sign(x) * 1e300, x)
+    near = np.where(np.abs(x) > 0.9, np.sign(x), x)
+    fits = [model(selector="pursuit", random_state=0).fit(one, 5.0 * y) for one in (far, near)]
+    assert np.array_equal(fits[0].coef_, fits[1].coef_)
+    capped = model(selector="pursuit", random_state=0).fit(near, np.clip(5.0 * y, -3.0, 3.0))
+    assert np.array_equal(fits[0].coef_, capped.coef_)
+    fits = [model(selector="pursuit", bound_x=0.5, random_state=0).fit(one, y) for one in (8.0 * x, 16.0 * x)]
+    np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=0.2, atol=0.05)
 
 
 def test_a_pursuit_says_which_tables_it_does_not_read():

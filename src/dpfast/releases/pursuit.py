@@ -112,6 +112,8 @@ class Stage(NamedTuple):
     name: str
     mechanism: Any
     statistic: Callable[[PursuedRows], Any]
+    #: To which residuals are held in it.
+    clip: float = math.inf
 
 
 class Pursued(NamedTuple):
@@ -239,6 +241,7 @@ class Pursuit:
                 f"feature {number}",
                 pick,
                 partial(_score, entry_bound=self.entry_bound, clip=clip, features=picked, theta=theta),
+                clip,
             )
             features, picked = picked, (*picked, int(released.values["feature"]))
             if number == self.size:
@@ -251,6 +254,7 @@ class Pursuit:
                 f"moments of residuals, round {number}",
                 moments,
                 partial(_sum_residuals, radius=radius, clip=clip, picked=picked, features=features, theta=theta),
+                clip,
             )
             step = ridge_from_moments(noisy_moments(released, moments, self.n_rows)).coef.T
             # Of the curvature only those are seen whose residuals are not clipped.

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, OddsShift, claimed, claims, probe, shift_law
 from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Privacy, range_of_mu
+from dpfast.releases.pursuit import Stage
 from dpfast.sparse_regression.estimator import SparseRegression
 from dpfast.statistics.sizes import Sizes
 
@@ -35,12 +38,12 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         yield _coefficient_attack(claim)
         yield _vote_attack(claim, 20 if claim.delta > 0.0 else 1)
         yield _score_attack(claim)
-        yield _pick_attack(claim, "pursuit")
-        yield _pick_attack(claim, "auto")
+        yield _pick_attack(claim)
         if claim.delta == 0.0:
             yield _score_attack(claim, "paper")
+            yield _size_attack(claim)
         else:
-            yield _step_attack(claim)
+            yield _residual_attack(claim)
         if claim.adjacency == "add_remove":
             yield _coefficient_attack(claim, "paper")
     yield _vote_attack(Privacy(privacy.epsilon), 1, "paper")
@@ -68,52 +71,95 @@ def _score_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
     return Attack(name, record.privacy, law, seen, (estimator,), effort=_MORE if calibration == "sound" else 1.0)
 
 
-def _pick_attack(privacy: Privacy, selector: str) -> Attack:
-    """Attack a pick between two features, whose scores one person moves as far apart as can be, whatever the clip."""
-    options: dict[str, Any] = {"n_nonzero": 1, "selector": selector, "selection_share": _MOST, "n_threads": 1}
-    estimator = SparseRegression(**options, **claimed(privacy))
-    # Beyond all clips; the others hold both sums above 0, and each person adds a clip to one and takes it from another.
+def _pursuit_between(
+    privacy: Privacy, person: tuple[FloatArray, float], instead: tuple[FloatArray, float], **options: Any
+) -> tuple[SparseRegression, Callable[[bool, int], list[tuple[Stage, Release]]]]:
+    """Return an estimator of two features, and what runs its first so many stages, with a person or with another.
+
+    The others hold both sums above 0; their outcomes are beyond all clips. The fit, which is as slow, is not run.
+    """
+    estimator = SparseRegression(n_threads=1, **options, **claimed(privacy))
     others = np.ones((_OTHERS, 2)), np.full(_OTHERS, _OUTCOME)
+    tables = _neighbours(others, person, instead, privacy.adjacency)
+    claim = estimator._checked()
+    summed = [estimator._sum(claim, noise.resolve_source(None), *table, None) for table in tables]
+
+    def first(neighbour: bool, number: int) -> list[tuple[Stage, Release]]:
+        mechanism, rows, source = summed[neighbour].mechanism, summed[neighbour].statistic, noise.resolve_source(None)
+        stages, done = mechanism.stages(), []
+        stage = next(stages)
+        while True:
+            done.append((stage, stage.mechanism.release(stage.statistic(rows), source, stage.name)))
+            if len(done) == number:
+                return done
+            stage = stages.send(done[-1][1])
+
+    return estimator, first
+
+
+def _pick_attack(privacy: Privacy) -> Attack:
+    """Attack a pick between two features, whose scores one person moves as far apart as can be, whatever the clip."""
     side = np.array([1.0, -1.0])
-    tables = _neighbours(others, (side, _OUTCOME), (-side, _OUTCOME), privacy.adjacency)
+    options: dict[str, Any] = {"n_nonzero": 1, "selector": "pursuit", "selection_share": _MOST}
+    estimator, first = _pursuit_between(privacy, (side, _OUTCOME), (-side, _OUTCOME), **options)
 
     def seen(neighbour: bool) -> FloatArray:
-        return np.array(estimator.fit(*tables[neighbour]).releases_[1].values["feature"], np.float64)
+        return np.array(first(neighbour, 2)[1][1].values["feature"], np.float64)
 
-    record = probe(lambda: estimator.fit(*tables[0]).releases_[1])
+    record = probe(lambda: first(False, 2)[1][1])
     span = record.privacy.epsilon if record.mu is None else range_of_mu(record.mu)
     # Of a bounded range, a pick is pure; what it spends of delta is for composition with Gaussian noise.
     claim = Privacy(span, 0.0, privacy.adjacency)
     beside = " beside a delta" if privacy.delta > 0.0 else ""
-    name = f"feature by its score, {selector}{beside}, {privacy.adjacency}"
-    return Attack(name, claim, OddsShift(span), seen, (estimator,))
+    name = f"feature by its score{beside}, {privacy.adjacency}"
+    # Odds that are closer take more outputs to tell apart.
+    return Attack(name, claim, OddsShift(span), seen, (estimator,), effort=max(5.0, 3.0 / span**2))
 
 
-def _step_attack(privacy: Privacy) -> Attack:
+def _residual_attack(privacy: Privacy) -> Attack:
     """Attack the moments of residuals between two picks: one outcome is far to the other side, in units of the clip.
 
     An attacker who knows the table knows what was summed, and to which clip, as that hangs on what was released before.
     """
-    options: dict[str, Any] = {"n_nonzero": 2, "selector": "pursuit", "selection_share": 0.5, "n_threads": 1}
-    estimator = SparseRegression(**options, **claimed(privacy))
-    others = np.ones((_OTHERS, 2)), np.full(_OTHERS, _OUTCOME)
-    tables = _neighbours(others, (np.ones(2), _OUTCOME), (np.ones(2), -_OUTCOME), privacy.adjacency)
+    both = np.ones(2)
+    estimator, first = _pursuit_between(privacy, (both, _OUTCOME), (both, -_OUTCOME), n_nonzero=2)
     shift = np.array([2.0 if privacy.adjacency == "replace_one" else 1.0])
-    pursuit = estimator._pursuit(estimator._checked(), 2, _OTHERS + 1)
 
-    def released(neighbour: bool) -> tuple[Release, float]:
-        releases, stages = estimator.fit(*tables[neighbour]).releases_, pursuit.stages()
-        next(stages), stages.send(releases[0])
-        return releases[2], stages.send(releases[1]).statistic.keywords["clip"]  # type: ignore[attr-defined]
+    def in_clips(neighbour: bool) -> tuple[Release, float]:
+        stage, release = first(neighbour, 3)[2]
+        return release, stage.clip
 
     def seen(neighbour: bool) -> FloatArray:
-        release, clip = released(neighbour)
-        there = 1.0 if not neighbour else 1.0 - float(shift[0])
-        return np.asarray(release.values["xy"].ravel() / clip - (_OTHERS + there))
+        release, clip = in_clips(neighbour)
+        return np.asarray(release.values["xy"].ravel() / clip - (_OTHERS + 1.0 - neighbour * shift))
 
-    record, clip = probe(lambda: released(False))
+    record, clip = probe(lambda: in_clips(False))
     law = shift_law(record.mechanism, (shift,), (record.scales["xy"] / clip,))
     return Attack.on("residuals between picks", record, law, seen, estimator)
+
+
+def _size_attack(privacy: Privacy) -> Attack:
+    """Attack the counts of people by the size of their residuals: one is small where all others are large."""
+    estimator, first = _pursuit_between(privacy, (np.ones(2), 0.0), (np.ones(2), _OUTCOME), n_nonzero=1)
+
+    def counts(neighbour: bool) -> FloatArray:
+        return np.asarray(first(neighbour, 1)[0][1].values["sum"].ravel())
+
+    record = probe(lambda: first(False, 1)[0][1])
+    exact = np.zeros((2, record.values["sum"].size))
+    exact[:, -1] = _OTHERS, _OTHERS + (privacy.adjacency == "replace_one")
+    exact[0, exact.shape[1] // 2] = 1.0
+    law = shift_law(record.mechanism, (exact[1] - exact[0],), (_laplace_scale(record),))
+
+    def seen(neighbour: bool) -> FloatArray:
+        return np.asarray(counts(neighbour) - exact[int(neighbour)], np.float64)
+
+    return Attack.on("counts of residuals", record, law, seen, estimator)
+
+
+def _laplace_scale(record: Release) -> float:
+    """Return the scale of Laplace noise, of which records state the standard deviation."""
+    return record.scales["sum"] / math.sqrt(2.0)
 
 
 def _vote_attack(privacy: Privacy, size: int, calibration: str = "sound") -> Attack:
