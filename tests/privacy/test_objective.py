@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.objective import exact_objective_delta, integrated_objective_delta, vertices_delta
+from reference.objective import disk_delta, exact_objective_delta, integrated_objective_delta, vertices_delta
 from scipy import stats
 
 from dpfast import Privacy
@@ -122,6 +122,33 @@ def test_where_no_condition_is_met_a_planes_noise_is_taken(epsilon, too_long):
     u = 2.0 * math.sqrt(epsilon) * (1.0 - 1e-12)
     delta, plane = (objective_delta(1.0, epsilon, u, geometry=geometry) for geometry in ("two segments", "plane"))
     assert delta < 0.9 * plane
+
+
+@pytest.mark.parametrize("turning", [1e-3, 0.1, 0.5, 0.9])
+def test_a_disks_delta_is_the_mean_over_directions(turning):
+    for epsilon, delta in ((0.1, 1e-3), (1.0, 1e-5), (1.0, 0.05), (8.0, 1e-9)):
+        scale = objective_scale(epsilon, delta, (2.0, 2.0 * turning), geometry="disk")
+        exact = exact_objective_delta(scale, epsilon, (2.0, 2.0 * turning), "disk")
+        assert exact * (1 - mp.mpf("1e-12")) <= delta
+        assert exact >= delta * (1 - mp.mpf("1e-9"))
+        ends = [objective_scale(epsilon, delta, 2.0, geometry=geometry) for geometry in ("segment", "plane")]
+        assert ends[0] < scale <= ends[1]
+    plane = objective_delta(1.0, 0.5, 1.01, geometry="plane")
+    assert objective_delta(1.0, 0.5, (1.01, 1.01 * turning), geometry="disk") == plane
+    assert objective_delta(1.0, 0.5, 1.0, geometry="disk") == objective_delta(1.0, 0.5, 1.0, geometry="plane")
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
+def test_no_disk_within_the_length_and_the_radius_is_worse(epsilon):
+    """By quadrature over the plane, the largest over the disk: nearly reached by the longest that turns most."""
+    length = 0.7 * math.sqrt(epsilon)
+    for radius in (0.1 * length, 0.4 * length, 0.8 * length):
+        claim = objective_delta(1.0, epsilon, (length, radius), geometry="disk")
+        worst = disk_delta(length - radius, radius, epsilon)
+        assert 0.8 * claim < worst <= claim * 1.002
+        for part in (0.0, 0.5, 0.9):
+            assert disk_delta(length - part * radius, part * radius, epsilon) <= worst * 1.002
+            assert disk_delta(part * (length - radius), radius, epsilon) <= worst * 1.002
 
 
 def test_the_least_noise_that_is_proved_is_taken():
@@ -356,7 +383,7 @@ def test_coordinates_of_pure_noise():
         (lambda: objective_delta(0.0, 1.0, geometry="line"), "scale must be positive"),
         (lambda: calibrated(Privacy(math.inf)), "epsilon must be finite"),
         (lambda: calibrated(Privacy(1.0), changes={}), "changes must say what is proved"),
-        (lambda: calibrated(Privacy(1.0), changes={"space": 1.0}), "changes must be .* got 'space'"),
+        (lambda: calibrated(Privacy(1.0), changes={"space": 1.0}), "geometry must be .* got 'space'"),
         (lambda: calibrated(Privacy(1.0), changes={"line": 0.0}), r"changes\['line'\] must be positive"),
         (lambda: calibrated(Privacy(1.0), curvature=0.0), "curvature must be positive"),
         (lambda: calibrated(Privacy(1.0), strong_convexity=-1.0), "strong_convexity must be at least 0"),

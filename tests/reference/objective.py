@@ -12,6 +12,8 @@ def exact_objective_delta(scale, epsilon, gradient, geometry):
     On a line b'h is u times a folded normal variable, in a plane u times a Rayleigh variable.
     """
     with mp.workdps(DIGITS + 60):
+        if geometry == "disk":
+            return exact_disk_delta(scale, epsilon, *gradient)
         u, epsilon = mp.mpf(gradient) / mp.mpf(scale), mp.mpf(epsilon)
         z = epsilon / u - u / 2
         gaussian = upper_tail(z) - mp.exp(epsilon) * upper_tail(z + u)
@@ -25,6 +27,32 @@ def exact_objective_delta(scale, epsilon, gradient, geometry):
         rayleigh = mp.exp(-z * z / 2)
         shifted = mp.exp(-u * u / 2 - z * u) * rayleigh - u * mp.sqrt(2 * mp.pi) * upper_tail(z + u)
         return +(rayleigh - mp.exp(epsilon) * shifted)
+
+
+def exact_disk_delta(scale, epsilon, length, radius):
+    """The mean over directions of a plane's delta at the loss k R + u**2/2, in 30 digits."""
+    with mp.workdps(30):
+        u, r, epsilon = mp.mpf(length) / mp.mpf(scale), mp.mpf(radius) / mp.mpf(scale), mp.mpf(epsilon)
+        if epsilon < u * u / 2:
+            return exact_objective_delta(scale, epsilon, length, "plane")
+
+        def at(angle):
+            k = r + (u - r) * mp.cos(angle)
+            if k <= 0:
+                return mp.mpf(0)
+            y = (epsilon - u * u / 2) / k
+            return k * mp.sqrt(2 * mp.pi) * mp.exp(k * k / 2 + y * k) * upper_tail(y + k)
+
+        return mp.quad(at, [0, 0.3, 0.8, 1.6, 2.4, mp.pi]) / mp.pi
+
+
+def disk_delta(centre, radius, epsilon, n=601, reach=8.0):
+    """E g(loss), the loss the largest over a disk about a point that far from 0, by quadrature over the plane."""
+    x, step = np.linspace(-reach, reach, n, retstep=True)
+    weights = np.exp(-0.5 * x * x) * step / np.sqrt(2.0 * np.pi)
+    length = np.hypot(x[:, None] + centre, x)
+    loss = centre * x[:, None] + 0.5 * centre**2 + radius * length + 0.5 * radius**2
+    return float(weights @ -np.expm1(np.minimum(epsilon - np.maximum(loss, 0.0), 0.0)) @ weights)
 
 
 def integrated_objective_delta(scale, epsilon, gradient, geometry):

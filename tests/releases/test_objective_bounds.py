@@ -122,6 +122,24 @@ def test_predictions_that_reach_less_far_than_rows_and_parameters_do_not_bound_t
         assert np.linalg.norm(gradients[0] - gradients[1]) == pytest.approx(around.gradient_change, rel=1e-9)
 
 
+@pytest.mark.parametrize(("rho", "outcome"), [(0.1, 1.0), (1.0, 1.0), (5.0, 0.5)])
+def test_the_move_of_squared_loss_keeps_to_a_disk(rho, outcome):
+    """About what the outcomes say, of the radius by which the parameters turn it: climbed, neither is ever larger."""
+    bounds = squared_bounds(3, 1.3, outcome, L2Ball(rho))
+    longest, turning = bounds.gradient_changes["disk"]
+
+    def parts(parameters):
+        (x, z), y = (row_in_ball(parameters[i : i + 3], 1.3) for i in (0, 3)), np.tanh(parameters[6:])
+        centre = outcome * np.linalg.norm(y[1] * z - y[0] * x)
+        return centre, rho * np.linalg.norm(np.outer(x, x) - np.outer(z, z), 2)
+
+    rng = np.random.default_rng(4)
+    farthest, _ = climb(lambda one: sum(parts(one)), 8, rng, restarts=4, screened=60)
+    widest, _ = climb(lambda one: parts(one)[1], 8, rng, restarts=2, screened=20)
+    assert 0.98 * longest < farthest <= longest
+    assert 0.98 * turning < widest <= turning
+
+
 @pytest.mark.parametrize("ratio", [1e-6, 0.3, 1.0, 4.0, 1e6])
 def test_the_worst_records_of_squared_loss_reach_the_bound(ratio):
     """Rows at their bound, symmetric about the parameters, outcomes at their end: B (R sin 2d + 2 Y sin d)."""
@@ -141,13 +159,14 @@ def test_other_losses_and_more_people_are_bounded_as_before():
         replaced = ObjectiveBounds(loss, 3, 1.0, 1.0, L2Ball(1.0), None, 9)
         assert replaced.gradient_change == 2.0 * replaced.gradient
         pair = "two segments" if loss.slope_sign else "two lines"
-        assert replaced.gradient_changes == {pair: 2.0 * replaced.gradient, "plane": 2.0 * replaced.gradient}
+        assert replaced.gradient_changes == {pair: 2.0 * replaced.gradient}
         one_more = ObjectiveBounds(loss, 3, 1.0, 1.0, L2Ball(1.0))
         assert one_more.gradient_changes == {"segment" if loss.slope_sign else "line": one_more.gradient}
     one_more = ObjectiveBounds(SquaredLoss(), 3, 1.0, 1.0, L2Ball(1.0))
     assert one_more.gradient_changes == {"line": one_more.gradient}
     single = squared_bounds(1)
-    assert single.gradient_changes == {"two lines": 2.0 * single.gradient, "line": single.gradient_change}
+    disk = (single.gradient_change, pytest.approx(1.0))
+    assert single.gradient_changes == {"disk": disk, "line": single.gradient_change}
 
 
 def test_curvature_fades_only_where_the_steepest_slope_may_be_met():

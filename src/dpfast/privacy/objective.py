@@ -26,6 +26,15 @@ is, and delta is G(L).
 *A plane*, L to all sides: |N(0, 1)| becomes a Rayleigh variable, and where z >= 0 delta is ``sqrt(2 pi) L exp(e) Phi(-z
 - L) = L exp(-z**2/2) M(z + L)``, M the Mills ratio.
 
+*A disk* in a plane, of radius r, with no point farther than L from 0: only so much of h turns with b. Its centre c has
+a length of at most L - r. The loss is at most b'c + r |b| + L**2/2. Where b is at an angle x to c that is k |b| +
+L**2/2, k = r + (L - r) cos x, and |b| is Rayleigh's variable as before: if ``L**2/2 <= e``, **delta is at most the mean
+of k exp(-y**2/2) M(y + k), y = (e - L**2/2)/k, over x from 0 to pi**, 0 where k is not above 0. That is a plane's at
+r = L, and G(L) at r = 0. No disk of a smaller radius, or nearer to 0, is worse: delta is 1 less the integral of the
+lesser of the densities of b and exp(e) phi(|b + c| + r), both of which fall from a centre outwards. That integral is
+what balls, those where they exceed a level, have in common, summed over levels: less the farther c is from 0. And a
+disk of radius r' < r lies within that of radius r whose centre is r - r' nearer to 0, or at 0.
+
 *Two segments*, h = v1 + v2, each on a segment from 0 of length at most L/2: a record whose slope has one sign replaces
 another. The vertices' losses are P = b'v1 + ||v1||**2/2, Q likewise, and P + Q + k with k = v1'v2. Let the angle
 between v1 and v2 vary: (P, Q) is normal with covariance k, and else as it was, so that by Price's theorem
@@ -95,9 +104,12 @@ from dpfast.privacy.law import Law, coordinate_deviation
 from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP
 
 #: What the change of the gradient keeps to, whatever the parameters and the noise: the head of this module tells.
-Geometry = Literal["segment", "line", "two segments", "two lines", "plane"]
-#: What is proved of a change of the gradient: what it keeps to, and its largest L2 norm there. All of it holds.
-Changes = Mapping[Geometry, float]
+Geometry = Literal["segment", "line", "two segments", "two lines", "disk", "plane"]
+#: The largest L2 norm of a change of the gradient; of a disk that and its radius.
+Length = float | tuple[float, float]
+#: What is proved of a change of the gradient: what it keeps to, and how long it is there. All of it holds.
+Changes = Mapping[Geometry, Length]
+_Profile = Callable[[float, float], float]
 
 
 # The part of epsilon that hides the solver's error, unless said otherwise.
@@ -139,13 +151,14 @@ class ObjectiveNoise:
         return coordinate_deviation(self.mechanism, self.scale, dim)
 
 
-def objective_delta(scale: float, epsilon: float, gradient: float = 1.0, *, geometry: Geometry) -> float:
+def objective_delta(scale: float, epsilon: float, gradient: Length = 1.0, *, geometry: Geometry) -> float:
     """Delta that Gaussian noise in an objective provides at what is left of epsilon for it, curvature aside.
 
     `gradient` is L, the largest L2 norm of a change of gradient, `geometry` what that keeps to, whatever the
     parameters: a "segment" (one record, the loss's slope of one sign), a "line" (one record), "two segments" or "two
-    lines" (one record for another, L the sum of both's), or a "plane". Exact for the worst such change, but for two
-    lines, and where noise is hardly any for two segments; rounded up by less than 1e-11 relative.
+    lines" (one record for another, L the sum of both's), a "plane", or a "disk" in it, with a pair of L and the disk's
+    radius. Exact for the worst such change, but for two lines and disks, and where noise is hardly any for two
+    segments; rounded up by less than 1e-11 relative.
 
     Examples
     --------
@@ -153,13 +166,12 @@ def objective_delta(scale: float, epsilon: float, gradient: float = 1.0, *, geom
     >>> f"{objective_delta(9.0737, 0.5, geometry='plane'):.2e}"
     '1.00e-06'
     """
-    scale, gradient = check.positive("scale", scale), check.positive("gradient", gradient)
-    epsilon = check.nonnegative("epsilon", epsilon)
-    check.choice("geometry", geometry, get_args(Geometry))
-    return _delta_up(gradient / scale, epsilon, geometry)
+    scale, epsilon = check.positive("scale", scale), check.nonnegative("epsilon", epsilon)
+    length, profile = _profile(gradient, geometry)
+    return _delta_up(length / scale, epsilon, profile)
 
 
-def objective_scale(epsilon: float, delta: float, gradient: float = 1.0, *, geometry: Geometry) -> float:
+def objective_scale(epsilon: float, delta: float, gradient: Length = 1.0, *, geometry: Geometry) -> float:
     """Smallest Gaussian noise in an objective that gives (epsilon, delta), curvature aside: `objective_delta` inverted.
 
     Examples
@@ -168,8 +180,7 @@ def objective_scale(epsilon: float, delta: float, gradient: float = 1.0, *, geom
     >>> round(objective_scale(0.5, 1e-6, geometry="plane"), 2), round(objective_scale(0.5, 1e-6, geometry="line"), 2)
     (9.07, 8.35)
     """
-    epsilon, gradient = check.positive_or_inf("epsilon", epsilon), check.positive("gradient", gradient)
-    check.choice("geometry", geometry, get_args(Geometry))
+    epsilon, (length, profile) = check.positive_or_inf("epsilon", epsilon), _profile(gradient, geometry)
     if epsilon == math.inf:
         return 0.0
     delta = check.delta_value(delta)
@@ -177,11 +188,11 @@ def objective_scale(epsilon: float, delta: float, gradient: float = 1.0, *, geom
     t = math.sqrt(-2.0 * math.log(delta))
     guess = 2.0 * epsilon / (t + math.sqrt(t * t + 2.0 * epsilon))
     ratio = largest_within(
-        lambda u: math.log(_delta_up(u, epsilon, geometry)), math.log(delta), guess, precision=1e-15, slack=1e-13
+        lambda u: math.log(_delta_up(u, epsilon, profile)), math.log(delta), guess, precision=1e-15, slack=1e-13
     )
     return first_that_holds(
-        lambda extra: gradient / ratio * (1.0 + extra),
-        lambda scale: 0.0 < scale < math.inf and _delta_up(gradient / scale, epsilon, geometry) <= delta,
+        lambda extra: length / ratio * (1.0 + extra),
+        lambda scale: 0.0 < scale < math.inf and _delta_up(length / scale, epsilon, profile) <= delta,
     )
 
 
@@ -312,7 +323,8 @@ def objective_noise(
 
     def choices(convexity: float) -> Iterator[tuple[float, float, float]]:
         """Yield the scales that are proved to do, and how each shares epsilon between noise and curvature."""
-        for geometry, length in changes.items():
+        for geometry, change in changes.items():
+            length = _profile(change, geometry)[0]
             for fading in (geometry, None) if curvature_fades and geometry in _FADES else (None,):
                 left, paid = split(convexity, fading)
                 if left <= 0.0:
@@ -320,7 +332,7 @@ def objective_noise(
                 if delta == 0.0:
                     scale = l2_laplace_scale(left, length)
                 else:
-                    scale = objective_scale(left, delta, length, geometry=geometry)
+                    scale = objective_scale(left, delta, change, geometry=geometry)
                 if fading is None or delta == 0.0 or _fading_is_proved(length / scale, left, fading):
                     yield scale, left, paid
                     break
@@ -356,18 +368,16 @@ def meets_its_claim(noise: ObjectiveNoise, changes: Changes) -> bool:
     if noise.mechanism == "L2-Laplace":
         return _longest(changes) <= noise.scale * left
     exact = min(
-        objective_delta(noise.scale, max(left, 0.0), length, geometry=geometry) for geometry, length in changes.items()
+        objective_delta(noise.scale, max(left, 0.0), change, geometry=geometry) for geometry, change in changes.items()
     )
     return exact <= noise.privacy.target[1] * math.exp(-0.5 * noise.finishing_epsilon)
 
 
 def _longest(changes: Changes) -> float:
     """Largest L2 norm of a change of the gradient: the least that is proved."""
-    for geometry in changes:
-        check.choice("changes", geometry, get_args(Geometry))
     if not changes:
         raise ValueError("changes must say what is proved of at least one geometry")
-    return min(check.positive(f"changes[{geometry!r}]", length) for geometry, length in changes.items())
+    return min(_profile(change, geometry, f"changes[{geometry!r}]")[0] for geometry, change in changes.items())
 
 
 def _best_convexity(
@@ -393,9 +403,19 @@ def _fading_is_proved(ratio: float, epsilon: float, geometry: Geometry) -> bool:
     return geometry == "segment" or 0.25 * ratio * ratio * ROUND_UP <= 0.5 * epsilon
 
 
-def _delta_up(ratio: float, epsilon: float, geometry: Geometry) -> float:
+def _profile(gradient: Length, geometry: Geometry, name: str = "gradient") -> tuple[float, _Profile]:
+    """Return the largest L2 norm of a change, and delta as a function of that over the scale and of epsilon."""
+    check.choice("geometry", geometry, get_args(Geometry))
+    if geometry != "disk" or not isinstance(gradient, tuple):
+        return check.positive(name, gradient), _PROFILES[geometry]
+    length, radius = check.positives(name, gradient)
+    turning = min(radius / length * ROUND_UP, 1.0)
+    return length, lambda u, epsilon: _delta_on_a_disk(u, turning, epsilon)
+
+
+def _delta_up(ratio: float, epsilon: float, profile: _Profile) -> float:
     """Delta at u = gradient/scale, rounded up."""
-    return min(1.0, math.nextafter(_PROFILES[geometry](ratio, epsilon), 1.0))
+    return min(1.0, math.nextafter(profile(ratio, epsilon), 1.0))
 
 
 def _delta_on_a_segment(u: float, epsilon: float) -> float:
@@ -445,10 +465,36 @@ def _delta_on_two_lines(u: float, epsilon: float) -> float:
 
 # A over e, by what the change of the gradient keeps to where curvature that fades costs less: the head of this module.
 _FADES: Mapping[Geometry | None, float] = {"segment": 1.0, "two segments": 0.5}
-_PROFILES: dict[Geometry, Callable[[float, float], float]] = {
+
+
+def _delta_on_a_disk(u: float, turning: float, epsilon: float) -> float:
+    """Delta where the part `turning` of the longest change is the disk's radius."""
+    above = epsilon - 0.5 * u * u
+    if above < 2.0**-20 * epsilon:
+        return _delta_on_a_plane(u, epsilon)
+    import numpy as np
+    from scipy.special import erfcx  # takes longer to import than all of dpfast.privacy
+
+    def mean(nodes: int) -> float:
+        angles = (np.arange(nodes) + 0.5) * (math.pi / nodes)
+        k = u * (turning + (1.0 - turning) * np.cos(angles))
+        k = k[k > 2.0**-500]
+        y = above / k
+        deltas = k * np.exp(-0.5 * y * y) * erfcx((y + k) * math.sqrt(0.5))
+        return math.sqrt(0.5 * math.pi) * float(deltas.sum()) / nodes
+
+    # Periodic and smooth: the means converge faster than any power of their nodes, and the last two bound the error.
+    fewer, more = mean(128), mean(256)
+    z = epsilon / u - 0.5 * u
+    return (max(fewer, more) + abs(more - fewer)) * (1.0 + (64.0 + 8.0 * z * (z + u)) * 2.0**-52)
+
+
+_PROFILES: dict[Geometry, _Profile] = {
     "segment": _delta_on_a_segment,
     "line": _delta_on_a_line,
     "two segments": _delta_on_two_segments,
     "two lines": _delta_on_two_lines,
+    # Without a radius that is known.
+    "disk": _delta_on_a_plane,
     "plane": _delta_on_a_plane,
 }

@@ -7,19 +7,20 @@ that is a segment of the line, which ends at 0.
 *Replace-one.* The gradient moves by a difference of two of these, along two lines or two segments, zeta on each at
 most; the Hessian by a matrix that has at most one negative eigenvalue, of size c at most.
 
-*Replace-one, squared loss.* The gradient x (x'theta - y) reaches zeta = B (R + Y), R = B max ||theta||, |y| <= Y, but
-two of them do not point away from each other at that length. The move is at most
+*Replace-one, squared loss.* The gradient of a record (x, y) is x (x'theta - y). Another, (z, w), in its place moves it
+by M theta + c, M = xx' - zz' and c = wz - yx: with parameters within rho of 0 it keeps to the disk about c of radius
+rho ||M||, in the plane of x and z. With R = B rho and |y|, |w| <= Y that radius is at most BR, and no point of the disk
+is farther from 0 than
 
-    max over 0 <= d <= pi/2 of  B (R sin 2d + 2 Y sin d),  where  cos d = 2R/(Y + sqrt(Y^2 + 8 R^2)),
+    K = max over 0 <= d <= pi/2 of  B (R sin 2d + 2 Y sin d),  where  cos d = 2R/(Y + sqrt(Y^2 + 8 R^2)).
 
-which is reached. Proof. Its norm is convex in each outcome, so that outcomes are at their ends; (-x, -y) is (x, y) to a
-gradient, so that both are -Y. For a unit vector w the component along w is f(x) - f(z), f(x) = (w'x)(x'theta) + Y w'x.
-The quadratic part of f has an eigenvalue of at least 0 and one of at most 0 in the plane of w and theta: f has its
-largest and its least value on a ball at its surface, where ||x|| = ||z|| = B. So p = x + z and q = x - z are
-orthogonal, of lengths 2B cos d and 2B sin d, and the move is (p q' + q p') theta/2 + Y q. That matrix has the L2 norm
-||p|| ||q||/2, which bounds the move by B (R sin 2d + 2 Y sin d); it is this where theta is along p. The derivative in d
-is 0 where 2R cos 2d + 2Y cos d is. The move is convex in theta: over a box or an L1 ball it is largest at a corner, and
-this bound is reached over any set with a parameter vector as long as the longest in its L2 ball.
+Proof. M lies between -zz' and xx': ||M|| <= B^2. The sign of z does not matter to M, and ||c|| is convex in y and w:
+let Q = ||x - z|| be at least P = ||x + z||, so that ||c|| <= YQ. M is (pq' + qp')/2 with p = x + z and q = x - z, and
+||M|| = (t + PQ)/2 with t = |p'q|. As x and z, (p + q)/2 and (p - q)/2, are within B, P^2 + Q^2 + 2t <= 4 B^2. For a
+given Q the largest P that this allows falls at a rate of 1/P as t grows, and PQ at that of Q/P >= 1: t = 0 is worst if
+P^2 = 4 B^2 - Q^2 is at most Q^2, and with Q = 2B sin d that is the formula. Otherwise Q^2 < 2 B^2, and ||c|| + rho
+||M|| is less than sqrt(2) BY + BR, the formula's at d = pi/4. Its derivative in d is 0 where 2R cos 2d + 2Y cos d is. K
+is reached, by x and z of length B and theta along p: over an L1 ball and a box of equal sides too, at a corner.
 
 *Where the bounds are needed.* On the constraint set alone: the squared loss has them on bounded sets only. The others
 have a bounded slope everywhere. Without a constraint, the set is a ball so large (`ObjectiveBounds.reach`) that its end
@@ -148,10 +149,11 @@ class ObjectiveBounds:
         one_sign = self.loss.slope_sign
         if self.n_rows is None:
             return {"segment" if one_sign else "line": self.gradient}
-        return {
-            "two segments" if one_sign else "two lines": 2.0 * self.gradient,
-            "line" if self.n_features == 1 else "plane": self.gradient_change,
-        }
+        on_a_line: Changes = {"line": self.gradient_change} if self.n_features == 1 else {}
+        if isinstance(self.loss, SquaredLoss):
+            turning = self.row_bound * self.prediction * ROUND_UP
+            return {"disk": (self.gradient_change, turning), **on_a_line}
+        return {"two segments" if one_sign else "two lines": 2.0 * self.gradient, **on_a_line}
 
     @property
     def curvature(self) -> float:
