@@ -185,13 +185,17 @@ def test_the_scales_are_those_of_the_calibration(adjacency):
     chosen = ObjectivePerturbation.calibrate(Privacy(1.0, 1e-6, adjacency), turning, 30.0)
     pair = "two lines" if adjacency == "replace_one" else "line"
     assert chosen.noise_scales.scale == pytest.approx(scale(turning, factor, pair))
-    # In one dimension the change of a replaced record keeps to a line too: squared loss moves less far on it.
+    # Squared loss turns by its longest prediction, 2; in one dimension its change keeps to a line, too, far or near.
     if adjacency == "replace_one":
-        single = replace(bounds, loss=SquaredLoss(), n_features=1)
-        chosen = ObjectivePerturbation.calibrate(Privacy(1.0, 1e-6), single, 30.0)
-        assert chosen.noise_scales.scale == pytest.approx(
-            scale(single, single.gradient_change / single.gradient, "line", 1)
-        )
+        for radius, least in ((2.0, "disk"), (20.0, "line")):
+            single = replace(bounds, loss=SquaredLoss(), n_features=1, constraint=L2Ball(radius))
+            chosen = ObjectivePerturbation.calibrate(Privacy(1.0, 1e-6), single, 30.0)
+            length = single.gradient_change
+            changes = {least: (length, radius * (1.0 + 2.0**-44)) if least == "disk" else length}
+            expected = objective_noise(
+                Privacy(1.0, 1e-6), changes=changes, curvature=single.curvature, strong_convexity=30.0, dim=1
+            )
+            assert chosen.noise_scales.scale == pytest.approx(expected.scale)
 
 
 def test_the_strong_convexity_of_a_penalty_counts():
