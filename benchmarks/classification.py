@@ -48,6 +48,7 @@ from benchmarks.bench_sparse_regression import table as sparse_table
 from dpfast import MultiOutcomeRidge, ObjectivePerturbationClassifier, SparseRegression, UtilityWarning
 from dpfast.demo.regression import tasks
 from dpfast.privacy import gaussian_scale
+from dpfast.solvers import CappedLogisticLoss
 
 DELTA = 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -56,8 +57,11 @@ DESCENT, OUTPUT, DIFFPRIVLIB = "noisy descent", "output perturbation", "diffpriv
 RIDGE, DPSGD = "MultiOutcomeRidge", "DP-SGD"
 OURS, OURS_UNBOUNDED = "ours", "ours, add/remove"
 FIXED = {
-    "logistic": {"loss": "logistic"},
+    "objective": {"method": "objective"},
+    "gradient": {"method": "gradient"},
+    "logistic": {"loss": "logistic", "method": "objective"},
     "hinge": {"loss": "hinge"},
+    "capped": {"loss": CappedLogisticLoss(0.25)},
     "pure": {"delta": 0.0},
 }
 # Grids of rivals; a step is its size over 4/n, one over the curvature of the logistic loss.
