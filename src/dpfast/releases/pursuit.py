@@ -84,8 +84,12 @@ class PursuedRows:
         """Return columns of mapped rows, reading those that were not read before."""
         missing = [feature for feature in features if feature not in self._columns]
         if missing:
-            room = self.row_map.reusing_room()
-            blocks = [np.asarray(x)[:, missing] for x, _ in self.table.blocks(map_x=room)]
+            if self.table.arrays is not None and self.row_map.bound == math.inf:
+                # Entries are mapped one by one.
+                blocks = [self.row_map(self.table.arrays[0][:, missing])]
+            else:
+                room = self.row_map.reusing_room()
+                blocks = [np.asarray(x)[:, missing] for x, _ in self.table.blocks(map_x=room)]
             found = np.concatenate([np.empty((0, len(missing))), *blocks])
             self._columns |= {feature: np.ascontiguousarray(found[:, i]) for i, feature in enumerate(missing)}
         return np.column_stack([self._columns[feature] for feature in features])

@@ -56,7 +56,7 @@ def residual_scores(
     Entries of mapped rows must be within `entry_bound`; `residuals` has a row for each row of the table.
     """
     exponents = _exponent(entry_bound), _exponent(clip)
-    rounded = np.rint(np.ldexp(shortened(residuals, clip), exponents[1]))
+    rounded = np.rint(_in_units(shortened(residuals, clip), exponents[1]))
     if not np.isfinite(rounded).all():
         raise ValueError("y contains NaN or infinity")
     total, start = FixedPoint.zeros((table.n_features, residuals.shape[1]), -sum(exponents)), 0
@@ -83,7 +83,7 @@ def _block_scores(
         exact = FixedPoint.zeros(shape, -sum(exponents))
         for number, (start, stop) in enumerate(ranges, 1):
             entries = mapped(x[start:stop])
-            np.rint(np.ldexp(entries, exponents[0], out=entries), out=entries)
+            np.rint(_in_units(entries, exponents[0]), out=entries)
             products = entries.T @ rounded[start:stop]
             if not np.isfinite(products).all():
                 raise ValueError("X contains NaN or infinity")
@@ -96,6 +96,13 @@ def _block_scores(
     for part in run_in_threads([add_ranges] * n_workers, ranges.stop):
         total += part
     return total
+
+
+def _in_units(values: FloatArray, exponent: int) -> FloatArray:
+    """Multiply by a power of two, in place; in two steps, none of which overflows."""
+    for part in (exponent // 2, exponent - exponent // 2):
+        values *= math.ldexp(1.0, part)
+    return values
 
 
 def _wide(integers: np.ndarray, exponent: int) -> FixedPoint:
