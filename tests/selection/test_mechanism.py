@@ -76,10 +76,10 @@ def test_a_persons_cost_is_within_0_and_1_whatever_is_predicted():
         assert cost_of_outcomes(model, outcomes, rows, 2.0) == sum(each)
 
 
-def test_costs_are_squared_errors_as_shares_of_the_largest():
+def test_costs_are_squared_errors_as_shares_of_the_squared_bound():
     model = Model([[1.0]])
-    cost = cost_of_outcomes(model, np.array([0.5, -0.25]), np.array([[-0.5], [9.0]]), 1.0)
-    assert cost == round((0.25 + (1.25 / 2) ** 2) * UNIT)
+    cost = cost_of_outcomes(model, np.array([0.5, -0.25, 5.0]), np.array([[0.25], [9.0], [9.0]]), 1.0)
+    assert cost == round((0.0625 + 1.0 + 0.0) * UNIT)
     assert cost_of_labels(Model([[1.0]], ["a", "b"]), ["b", "a", "b", None, 3], np.ones((5, 1))) == 3 * UNIT
     assert cost_of_outcomes(model, np.empty(0), np.empty((0, 1)), 1.0) == 0
 

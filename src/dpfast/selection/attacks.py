@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -41,7 +42,7 @@ def _pick_attack(privacy: Privacy) -> Attack:
         x[0] = y[0] = 1.0
         tables = [(x, y), (x, np.where(x[:, 0] > 0.0, -1.0, 0.0))]
     else:
-        x[:2], y[:2] = 1.0, (1.0, -0.5)
+        x[:2], y[:2] = 1.0, (1.0, math.sqrt(0.5) - 1.0)
         tables = [(x, y), (x[1:], y[1:])]
     # What each person costs each model does not hang on who else is held out.
     costs = [

@@ -1,9 +1,9 @@
 """The choice of one of several released models by what it costs held-out people, by the exponential mechanism.
 
 A held-out person costs a model 0 or 1 if it is a classifier, by whether it errs; if it predicts numbers, the squared
-error as a share of the largest that there can be, rounded down to a multiple of 2^-20. Each is a function of that
-person's row and of the model, to the bit: predictions of a row do not depend on the rows beside it. So costs are
-numbers in [0, 1], sums of them are exact, and a person who joins moves those of all models by amounts in [0, 1], one
+error as a share of the squared bound on outcomes, 1 at most, which no prediction of 0 passes, rounded down to
+multiples of 2^-20. Each is a function of that person's row and of the model, to the bit: predictions of a row do not
+depend on the rows beside it. So costs are numbers in [0, 1], sums of them are exact, and a person who joins moves those of all models by amounts in [0, 1], one
 who takes another's place by amounts in [-1, 1]: an interval of length 1, and of length 2. The exponential mechanism
 with the rate epsilon/length is epsilon-DP (privacy.support_noise), whatever the models were, which are released; it has
 a mu too (privacy.bounded_range), by which it composes with a last fit that is Gaussian.
@@ -107,14 +107,14 @@ def cost_of_labels(model: Any, labels: Sequence[Any], rows: Any) -> int:
 
 
 def cost_of_outcomes(model: Any, outcomes: FloatArray, rows: Any, bound_y: float) -> int:
-    """Sum squared errors of outcomes within a bound on their norm, as shares of the largest, in units.
+    """Sum squared errors of outcomes within a bound on their norm, as shares of that squared and at most 1, in units.
 
     Outcome by outcome: a person's errors are added up in an order that no other row changes.
     """
     predicted = np.asarray(model.predict(rows), np.float64).reshape(outcomes.shape)
     squares = np.zeros(len(outcomes))
     for truth, said in zip(np.atleast_2d(outcomes.T), np.atleast_2d(predicted.T), strict=True):
-        squares += ((np.clip(truth, -bound_y, bound_y) - np.clip(said, -bound_y, bound_y)) / (2.0 * bound_y)) ** 2
-    # A prediction that overflowed is as wrong as can be.
+        squares += ((np.clip(truth, -bound_y, bound_y) - np.clip(said, -bound_y, bound_y)) / bound_y) ** 2
+    # An error beyond the bound, and a prediction that overflowed, are as wrong as can be.
     shares = np.where(squares < 1.0, squares, 1.0)
     return int(np.floor(shares * _UNITS).astype(np.int64).sum())

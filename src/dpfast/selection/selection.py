@@ -25,8 +25,8 @@ from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.selection import candidates as candidate
 from dpfast.selection.mechanism import HeldOutPick, Scoring, cost_of_labels, cost_of_outcomes, held_out
 
-# Costs of outcomes are shares of the largest squared error; what there is to explain is about a sixteenth of it.
-_WHOLE: dict[str, float] = {"accuracy": 1.0, "squared_error": 1.0 / 16.0}
+# Costs of outcomes are shares of their squared bound; what there is to explain is taken to be a quarter of it.
+_WHOLE: dict[str, float] = {"accuracy": 1.0, "squared_error": 0.25}
 # A pick that may lose this part of what there is to explain is mostly noise.
 _USELESS = 0.1
 
@@ -144,8 +144,8 @@ def select(
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of rows is public.
     scoring : {"accuracy", "squared_error"}, optional
-        What held-out people cost: an error each, or the squared error of their outcomes as a share of the largest. By
-        default what the candidates predict decides.
+        What held-out people cost: an error each, or the squared error of their outcomes, no more than `bound_y`
+        squared. By default what the candidates predict decides.
     bound_y : float, optional
         For "squared_error": outcomes and predictions are clipped to [-bound_y, bound_y].
     test_size : float, default 0.25
