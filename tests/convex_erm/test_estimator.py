@@ -374,6 +374,20 @@ def test_damaged_models_are_refused(tmp_path):
             ValueError,
             "must be smoother where outcomes",
         ),
+        # What is refused only next to bounds that were found would tell of them, unpaid.
+        (
+            lambda: regressor(loss=SmoothedQuantile(0.5, 0.1), bound_y="private"),
+            ValueError,
+            "loss must be 'quantile' or",
+        ),
+        (
+            lambda: regressor(
+                loss=CallableLoss(*[lambda z, y: 0.0 * z] * 3, slope_bound=1.0, curvature_bound=1.0),
+                bound_x="private",
+            ),
+            ValueError,
+            "loss must not be given by functions with bound_x='private'",
+        ),
         (
             lambda: regressor(
                 loss=CallableLoss(

@@ -114,9 +114,10 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         check_problem(self._resolved_loss, self.constraint, self.penalty)
         if not math.isinf(privacy.epsilon):
             n_parameters = self.constraint.low.size if isinstance(self.constraint, Box) else 1
+            # Here and not where noise is calibrated: bounds that were found are in no message.
             self._table_loss.bounds(
                 max(n_parameters, 1 + self.fit_intercept), self.constraint, self.penalty, public_rows(1, self.adjacency)
-            )
+            ).check_functions()
 
     @classmethod
     def _planned(

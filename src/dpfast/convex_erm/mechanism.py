@@ -133,6 +133,7 @@ def objective_perturbation(
         (statistic,) = losses
         rows = public_rows(n_rows, privacy.adjacency)
         bounds = summed.bounds(statistic.n, constraint, penalty, rows)
+        bounds.check_functions()
         mechanism = ObjectivePerturbation.calibrate(privacy, bounds, ridge, calibration=calibration)
         warn_of_printed(mechanism)
         release = mechanism.release(statistic, noise.SecureSource() if source is None else source, name)

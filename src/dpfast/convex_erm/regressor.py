@@ -28,6 +28,7 @@ from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.solvers import (
+    CallableLoss,
     GeneralisedLinearLoss,
     PoissonLoss,
     SmoothedHuber,
@@ -228,6 +229,18 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
 
     def _curvature(self, mechanism: ObjectivePerturbation) -> float:
         return usual_curvature(mechanism)
+
+    def _check_findable(self) -> None:
+        super()._check_findable()
+        if isinstance(self.loss, CallableLoss):
+            raise ValueError(
+                f"loss must not be given by functions with {self._named}: its bounds are for declared ones"
+            )
+        if "bound_y" in self._to_find and isinstance(self.loss, SmoothedQuantile):
+            raise ValueError(
+                "loss must be 'quantile' or of another kind with bound_y='private': next to the bound found "
+                f"{self.loss!r} may be too narrow"
+            )
 
     def _opened(self, X: Any, y: Any) -> io.Table:
         return open_with_outcome(type(self).__name__, X, y)

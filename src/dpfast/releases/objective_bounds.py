@@ -104,13 +104,16 @@ class ObjectiveBounds:
                 "adjacency must be 'replace_one' with a loss given by functions: its rounding errors are bounded for a "
                 "known number of rows only"
             )
-        if isinstance(self.loss, CallableLoss):
-            self.loss.probe(self.outcome_bound, self.prediction)
         if not math.isfinite(self.gradient):
             raise ValueError(
                 f"constraint must be given with {self.loss!r}: without one its gradient has no bound, so that no "
                 "noise hides one person in it"
             )
+
+    def check_functions(self) -> None:
+        """Refuse functions that contradict their bounds, in a message that has numbers made up from these bounds."""
+        if isinstance(self.loss, CallableLoss):
+            self.loss.probe(self.outcome_bound, self.prediction)
 
     @property
     def sizes(self) -> Sizes:
