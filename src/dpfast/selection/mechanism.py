@@ -3,10 +3,11 @@
 A held-out person costs a model 0 or 1 if it is a classifier, by whether it errs; if it predicts numbers, the squared
 error as a share of the squared bound on outcomes, 1 at most, which no prediction of 0 passes, rounded down to
 multiples of 2^-20. Each is a function of that person's row and of the model, to the bit: predictions of a row do not
-depend on the rows beside it. So costs are numbers in [0, 1], sums of them are exact, and a person who joins moves those of all models by amounts in [0, 1], one
-who takes another's place by amounts in [-1, 1]: an interval of length 1, and of length 2. The exponential mechanism
-with the rate epsilon/length is epsilon-DP (privacy.support_noise), whatever the models were, which are released; it has
-a mu too (privacy.bounded_range), by which it composes with a last fit that is Gaussian.
+depend on the rows beside it. So costs are numbers in [0, 1], sums of them are exact, and a person who joins moves
+those of all models by amounts in [0, 1], one who takes another's place by amounts in [-1, 1]: an interval of length 1,
+and of length 2. The exponential mechanism with the rate epsilon/length is epsilon-DP (privacy.support_noise), whatever
+the models were, which are released; it has a mu too (privacy.bounded_range), by which it composes with a last fit that
+is Gaussian.
 
 *Two parts, one price.* Rows are split without looking at them: where their number is public, so many are held out, a
 uniform sample; where it is private, each by a coin of its own. Models are fitted on the others. Let neighbouring tables
