@@ -138,7 +138,7 @@ def print_recovery(repeats=10):
     p, s, epsilon = 60, 3, 2.0
     print(f"recovery of the support, p = {p}, s = {s}, epsilon = {epsilon:g} in all, {repeats} runs")
     for n in (500, 1000, 2000, 4000, 10_000, 40_000):
-        found = {"exponential": 0, "sample_aggregate": 0}
+        found = {"exponential": 0, "sample_aggregate": 0, "pursuit": 0}
         for selector, seed in itertools.product(found, range(repeats)):
             x, y, coefficients = table(n, p, s, seed)
             model = SparseRegression(epsilon, 1e-6, n_nonzero=s, selector=selector).fit(x, y)
