@@ -96,6 +96,15 @@ def test_descent_does_not_depend_on_the_units_of_rows():
     np.testing.assert_array_equal(one.intercept_, other.intercept_)
 
 
+def test_descent_is_not_told_a_private_number_of_people():
+    X, y = table(400)
+    model = classifier(classes=[False, True], method="gradient", adjacency="add_remove").fit(X, y > 0.0)
+    assert "number of people" in model.releases_[0].name
+    summed = model._sum(Privacy(1.0, 1e-6, "add_remove"), None, X, y > 0.0)
+    assert summed.mechanism.n_rows is None
+    assert summed.expected is None
+
+
 def test_methods_are_chosen_by_public_numbers():
     X, y = table(2_000)
     three = np.digitize(y, [-0.3, 0.3])

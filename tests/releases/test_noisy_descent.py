@@ -116,6 +116,14 @@ def test_a_private_number_of_people_leaves_nothing_but_its_noisy_count():
     assert first.mechanism.scale * first.mechanism.mu == pytest.approx(1.0)
 
 
+def test_labels_beyond_their_weight_count_as_it():
+    for link in ("logistic", "softmax"):
+        x, y = table(link)
+        stage = next(mechanism_of(link).stages())
+        sums = [stage.statistic(people_of(0.1 * x, size * y), 1).to_float64() for size in (1.0, 9.0)]
+        np.testing.assert_array_equal(*sums)
+
+
 def test_pure_privacy_is_refused():
     with pytest.raises(ValueError, match="delta > 0"):
         NoisyDescent(Privacy(1.0), "logistic", RowMap(bound=1.0), (3, 1), n_rows=N)

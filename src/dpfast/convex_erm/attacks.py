@@ -15,17 +15,25 @@ from typing import Any
 
 import numpy as np
 
+from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
+from dpfast.attack.laws import GaussianShift
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
+from dpfast.releases.mechanism import answered
+from dpfast.releases.noisy_descent import Stage
 from dpfast.solvers import CallableLoss, CappedLogisticLoss, L2Ball, PoissonLoss, SmoothedQuantile
 from dpfast.statistics.sizes import Sizes
 
 _RIDGE = 1e5
+#: People beside the one who differs, where descent is attacked, and columns.
+_OTHERS, _COLUMNS = 400, 64
+#: Lengths are rounded to the grid of sums: what differs may be this share shorter.
+_ROUNDED = 1e-4
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,8 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     bounded: dict[str, Any] = {"bound_x": "private", "bound_y": "private", "loss": "huber"}
     sizes = Sizes(rows=True, outcomes=True)
     yield from counts_attacks("regression", partial(regressor, **bounded), sizes, privacy)
+    for claim in claims(privacy, delta=True):
+        yield _descent_attack(claim)
     for claim in claims(privacy):
         for one in losses:
             yield _attack(one, claim)
@@ -122,6 +132,52 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         else:
             for one in (huber, hinge):
                 yield _attack(_with(one, "as printed", ", ", calibration="paper"), claim)
+
+
+def _descent_attack(privacy: Privacy) -> Attack:
+    """Attack every step of descent: one person's slope is at its clip all along, whatever their class.
+
+    Others, of either class and half as long, keep coefficients near 0; columns of zeros keep steps small. An attacker
+    who knows the table knows what was summed for every step, as it hangs on earlier releases alone.
+    """
+    estimator = ObjectivePerturbationClassifier(
+        bound_x=1.0, classes=[-1, 1], method="gradient", n_threads=1, **claimed(privacy)
+    )
+    rows = np.zeros((1 + _OTHERS, _COLUMNS))
+    rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
+    labels = np.tile([1, -1], _OTHERS // 2 + 1)[: 1 + _OTHERS]
+    other = np.append(-labels[0], labels[1:])
+    tables = [(rows, labels), (rows, other) if privacy.adjacency == "replace_one" else (rows[1:], labels[1:])]
+    source = noise.SecureSource()
+    summed = [estimator._sum(privacy, source, *table) for table in tables]
+
+    def along(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
+        """Return the noise of every release in units of what differs, and that in units of recorded noise."""
+        seen: list[float] = []
+        apart: list[float] = []
+
+        def answer(stage: Stage) -> Release:
+            release = releases[len(seen)]
+            sums = [stage.statistic(one.statistic, 1).to_float64() for one in summed]
+            moved = sums[1] - sums[0]
+            length = float(np.linalg.norm(moved))
+            seen.append(float(np.sum((release.values["sum"] - sums[at]) * moved)) / length**2)
+            apart.append(length / release.scales["sum"])
+            return release
+
+        answered(summed[0].mechanism.stages(), answer)
+        return np.array(seen), np.array(apart)
+
+    releases = probe(lambda: estimator.fit(*tables[0])).releases_
+    _, apart = along(releases, 0)
+    law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
+
+    def seen(neighbour: bool) -> FloatArray:
+        own, _ = along(estimator.fit(*tables[neighbour]).releases_, int(neighbour))
+        return np.asarray(apart * own)
+
+    record = replace(releases[-1], privacy=privacy)
+    return replace(Attack.on("steps of descent", record, law, seen, estimator), effort=0.25)
 
 
 def _with(one: Minimised, what: str, separator: str = " ", **options: Any) -> Minimised:

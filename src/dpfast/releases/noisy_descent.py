@@ -153,11 +153,11 @@ class NoisyDescent:
             position = descent.stepped(position, steps, number, released.values["sum"])
         return Descended(descent.averaged(position, steps), float(people))
 
-    @property
+    @cached_property
     def _clip(self) -> float:
         return descent.clip(self.link, self.sizes[1], self.row_bound)
 
-    @property
+    @cached_property
     def _bound(self) -> float:
         return residual_bound(self._clip, self._step(np.zeros(self.shape)))
 
