@@ -91,6 +91,7 @@ def test_names_of_steps_differ_so_that_seeded_noise_does():
     names = [stage.name for stage in asked(mechanism, people_of(*table("logistic")), 0)]
     assert len(set(names)) == len(names) > 30
     releases = mechanism.release(people_of(*table("logistic")), 1, noise.resolve_source(0), "fit")
+    assert len({release.name for release in releases}) == len(releases)
     steps = np.array([release.values["sum"] for release in releases[1:]])
     assert len(np.unique(steps[:, 0, 0])) == len(steps)
 
