@@ -58,4 +58,4 @@ class DefaultClassifier:
         self.ours.fit(self.X, self.y)
 
     def track_ratio_to_scikit_learn(self, n_classes, method):
-        return fastest_ratio(lambda: self.theirs.fit(self.X, self.y), lambda: self.ours.fit(self.X, self.y), 5)
+        return fastest_ratio(lambda: self.theirs.fit(self.X, self.y), lambda: self.ours.fit(self.X, self.y), 3)
