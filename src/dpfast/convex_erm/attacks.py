@@ -26,7 +26,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.mechanism import answered
 from dpfast.releases.noisy_descent import Stage
-from dpfast.solvers import CallableLoss, CappedLogisticLoss, L2Ball, PoissonLoss, SmoothedQuantile
+from dpfast.solvers import CallableLoss, CappedLogisticLoss, L2Ball, PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.statistics.sizes import Sizes
 
 _RIDGE = 1e5
@@ -101,7 +101,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     # A small constraint keeps slopes near the bound on them.
     near = {"constraint": L2Ball(0.05)}
     squared = Minimised("squared loss", regressor, _squared, {"loss": "squared", "bound_y": 1.0} | near)
-    huber = Minimised("Huber loss", regressor, _flat, {"loss": "huber", "bound_y": 5.0}, outcome=5.0)
+    huber = Minimised("Huber loss", regressor, _flat, {"loss": SmoothedHuber(1.0), "bound_y": 5.0}, outcome=5.0)
     hinge = Minimised("hinge", classifier, _flat, {"loss": "hinge"})
     losses = [
         squared,
