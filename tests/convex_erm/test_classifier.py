@@ -209,3 +209,14 @@ def test_a_saved_model_keeps_its_shift(tmp_path):
     loaded = ObjectivePerturbationClassifier.load(tmp_path / "model.json")
     assert loaded.shift_ == model.shift_ > 0.0
     assert np.array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_an_intercept_is_found_beside_rows_that_have_a_mean():
+    """At a quarter of the bound a constant feature asks for hardly more noise, and less convexity lets it grow."""
+    rng = np.random.default_rng(3)
+    X = 0.15 * rng.normal(size=(4000, 5)) + 0.25
+    labels = (X @ [1.0, -1.0, 0.5, 0.0, 0.5] > 0.3).astype(int)
+    assert 0.3 < labels.mean() < 0.5
+    found = [classifier(1.0, fit_intercept=True, random_state=seed).fit(X, labels) for seed in range(6)]
+    assert np.mean([model.score(X, labels) for model in found]) > 0.9
+    assert found[0]._table_loss.constant == 0.25

@@ -497,8 +497,9 @@ def test_rows_with_their_intercept_are_within_the_bound_that_noise_is_for(loss, 
     # The gradient at 0 is the slope there times the row.
     slope = 0.5 if loss != "huber" else SmoothedHuber(0.25).derivative(np.zeros(1), np.array([0.5]))[0]
     length = np.linalg.norm(function.gradient(origin)[0]) / abs(slope)
-    # The constant feature is the power of two nearest to the bound on rows.
-    assert length == pytest.approx(math.hypot(0.8, 1.0 if fit_intercept else 0.0), rel=1e-5)
+    # The constant feature is the power of two nearest to the bound on rows, a quarter of it for classes.
+    constant = 0.25 if loss == "logistic" else 1.0
+    assert length == pytest.approx(math.hypot(0.8, constant if fit_intercept else 0.0), rel=1e-5)
     assert length <= bounds.row_bound * (1.0 + 1e-12)
     if loss != "squared":
         assert function.row_bound == bounds.row_bound

@@ -249,6 +249,8 @@ def test_less_than_the_cost_of_curvature_that_fades_would_not_do():
     allowed = objective_delta(1.0, noise, gradient, geometry="two segments")
     free = 0.125 * noise
     assert curvature_cost(free, noise, "two segments") == 0.0
+    assert curvature_cost(1.01 * free, noise, "two segments") > 0.0
+    assert curvature_cost(2.0 * free, noise, "segment") == 0.0
     assert worst_delta(noise, v, v, free) <= allowed * (1.0 + 4e-3)
     assert curvature_cost(8.0 * free, noise, "two segments") > 0.0
     assert worst_delta(noise, v, v, 8.0 * free) > 1.05 * allowed

@@ -203,8 +203,7 @@ def _attack(one: Minimised, privacy: Privacy) -> Attack:
     def slope(theta: FloatArray, neighbour: bool) -> FloatArray:
         rows, outcomes = tables[neighbour]
         if options.get("fit_intercept"):
-            # A last feature of the size of the bound.
-            rows = np.column_stack([rows, np.ones(len(rows))])
+            rows = np.column_stack([rows, np.full(len(rows), estimator._table_loss.constant)])
         slopes = [one.slope(float(x @ theta), float(y)) * x for x, y in zip(rows, outcomes, strict=True)]
         return np.asarray(np.sum(slopes, axis=0))
 

@@ -71,6 +71,8 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
     )
     #: Those for outcomes within 1, by name.
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]]
+    #: The constant feature over the bound on rows, about: a power of two.
+    _CONSTANT: ClassVar[float] = 1.0
 
     @property
     def _outcome_bound(self) -> float:
@@ -95,7 +97,7 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
     @property
     def _table_loss(self) -> TableLoss:
         # The constant feature is a power of two, with which moments are exact.
-        constant = 2.0 ** round(math.log2(float(self.bound_x))) if self.fit_intercept else 0.0
+        constant = self._CONSTANT * 2.0 ** round(math.log2(float(self.bound_x))) if self.fit_intercept else 0.0
         return TableLoss(self._resolved_loss, float(self.bound_x), float(self._outcome_bound), constant)
 
     @property
