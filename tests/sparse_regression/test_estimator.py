@@ -397,6 +397,8 @@ def test_too_few_blocks_are_never_enough():
         ({"n_nonzero": 15}, ValueError, "n_nonzero must be at most the number of features, 14"),
         ({"bound_x": 0.0}, ValueError, "bound_x"),
         ({"bound_y": math.inf}, ValueError, "bound_y"),
+        ({"bound_x": 1e-31}, ValueError, "bound_x must lie between"),
+        ({"bound_y": 1e31}, ValueError, "bound_y must lie between"),
         ({"selector": "lasso"}, ValueError, "selector"),
         ({"selector": 3}, ValueError, "selector"),
         ({"selector": lambda X, y: [0]}, ValueError, "selector must select features of any table"),

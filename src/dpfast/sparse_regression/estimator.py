@@ -250,8 +250,11 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
 
     def _check_parameters(self, privacy: Privacy) -> None:
         check.positive_integer("n_nonzero", self.n_nonzero)
-        check.optional(check.positive, "bound_x", self.bound_x)
-        check.optional(check.positive, "bound_y", self.bound_y)
+        for name, given in (("bound_x", self.bound_x), ("bound_y", self.bound_y)):
+            bound = check.optional(check.positive, name, given)
+            # Beyond, a later release of a pursuit would be refused, for what an earlier one told.
+            if bound is not None and not 2.0**-100 <= bound <= 2.0**100:
+                raise ValueError(f"{name} must lie between 2**-100 and 2**100, got {given!r}")
         if isinstance(self.selector, str) or not callable(self.selector):
             names = "auto", "pursuit", "sample_aggregate", "exponential"
             check.choice("selector (if it is no callable)", self.selector, names)
