@@ -31,7 +31,8 @@ def test_a_fit_is_what_the_catalogue_says_of_it(name):
         return releases_of(fit(x, y, random_state=0, n_threads=1))
 
     first, order = released(x, y), np.random.default_rng(0).permutation(40)
-    assert len(first) == fit.releases
+    counted = fit.counts_people and fit.estimator.adjacency == "add_remove"
+    assert len(first) == fit.releases + counted
     assert {one.unit for one in first} == {fit.unit}
     if fit.any_order:
         for one, other in zip(first, released(x[order], y[order]), strict=True):

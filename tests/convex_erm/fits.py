@@ -16,7 +16,6 @@ from dpfast.solvers import (
     Lasso,
     SmoothedHinge,
     SmoothedHuber,
-    SmoothedQuantile,
 )
 
 PSEUDO_HUBER = CallableLoss(
@@ -46,9 +45,10 @@ def classification(outcomes=two_classes, epsilon=1.0, **parameters):
     parameters = {"method": "objective"} | parameters
     classes = ["no", "yes"] if outcomes is two_classes else ["a", "b", "c"]
     estimator = ObjectivePerturbationClassifier(epsilon, 1e-6, **{"bound_x": 1.0, "classes": classes} | parameters)
-    steps = 30 if parameters["method"] == "gradient" else len(classes) * (len(classes) > 2) or 1
+    descends = parameters["method"] == "gradient"
+    steps = 30 if descends else len(classes) * (len(classes) > 2) or 1
     releases = steps + ("bound_x" in parameters)
-    return of_rows(estimator, outcomes, table="rows", any_order=False, releases=releases)
+    return of_rows(estimator, outcomes, table="rows", any_order=False, releases=releases, counts_people=descends)
 
 
 # The squared loss is summed exactly, others are not: their order is in the last bit.
@@ -68,14 +68,14 @@ FITS = {
     "narrow Huber loss in a box": regression(
         10.0, loss=SmoothedHuber(1.0, 2.0**-7), constraint=Box(1.0), penalty=ElasticNet(0.1, 0.2)
     ),
-    "a quantile": regression(loss=SmoothedQuantile(0.8, 0.125)),
+    "a quantile": regression(loss="quantile"),
     "counts": regression(loss="poisson", fit_intercept=True),
     "given loss": regression(loss=PSEUDO_HUBER),
     "two classes": classification(),
-    "two classes with an intercept": classification(fit_intercept=True),
+    "two classes with an intercept": classification(fit_intercept=True, method="auto", ridge=1.0),
     "two classes within a bound that is found": classification(bound_x="private", fit_intercept=True),
     "two classes, slope capped": classification(loss=CappedLogisticLoss()),
-    "two classes, as printed": classification(calibration="paper", adjacency="add_remove"),
+    "two classes, as printed": classification(loss="logistic", calibration="paper", adjacency="add_remove"),
     "two classes by descent": classification(method="gradient", fit_intercept=True),
     "three classes by descent": classification(three_classes, method="gradient"),
     "three classes by descent within a bound that is found": classification(

@@ -19,6 +19,7 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
 from dpfast.attack.laws import GaussianShift
+from dpfast.convex_erm.automatic import fitting
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.bounded_attacks import counts_attacks
@@ -26,7 +27,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.mechanism import answered
 from dpfast.releases.noisy_descent import Stage
-from dpfast.solvers import CallableLoss, CappedLogisticLoss, L2Ball, PoissonLoss, SmoothedHuber, SmoothedQuantile
+from dpfast.solvers import CallableLoss, CappedLogisticLoss, L2Ball, LogisticLoss, SmoothedHuber
 from dpfast.statistics.sizes import Sizes
 
 _RIDGE = 1e5
@@ -72,8 +73,8 @@ def _capped(z: float, y: float) -> float:
 
 
 def _quantile(z: float, y: float) -> float:
-    """Slope of the loss of the quantile of level 0.8 this far from its kink."""
-    return -0.8 if y > 0.0 else 0.2
+    """Slope of the loss of the median this far from its kink."""
+    return 0.5 * _flat(z, y)
 
 
 def _rate(z: float, y: float) -> float:
@@ -106,8 +107,8 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     losses = [
         squared,
         huber,
-        Minimised("quantile", regressor, _quantile, {"loss": SmoothedQuantile(0.8, 0.5), "bound_y": 5.0}, outcome=5.0),
-        Minimised("Poisson loss", regressor, _rate, {"loss": PoissonLoss(5.0), "bound_y": 5.0} | near, outcome=5.0),
+        Minimised("quantile", regressor, _quantile, {"loss": "quantile", "bound_y": 5.0}, outcome=5.0),
+        Minimised("Poisson loss", regressor, _rate, {"loss": "poisson", "bound_y": 5.0} | near, outcome=5.0),
         Minimised("logistic loss", classifier, _logistic, {"loss": "logistic"} | near),
         Minimised("capped logistic loss", classifier, _capped, {"loss": CappedLogisticLoss(0.25)} | near),
         hinge,
@@ -125,13 +126,24 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     for claim in claims(privacy, delta=True):
         yield _descent_attack(claim)
     for claim in claims(privacy):
-        for one in losses:
+        for one in (*losses, _fitted(claim)):
             yield _attack(one, claim)
         if claim.adjacency == "replace_one":
             yield _attack(replace(given, options={"loss": _callable_loss(), **given.options}), claim)
         else:
             for one in (huber, hinge):
                 yield _attack(_with(one, "as printed", ", ", calibration="paper"), claim)
+
+
+def _fitted(privacy: Privacy) -> Minimised:
+    """Return the loss that fits the budget of so few people: its slope is nearly 1 where coefficients are 0."""
+    loss = LogisticLoss(fitting(privacy, 1, 1 if privacy.adjacency == "replace_one" else None).shift)
+
+    def slope(z: float, y: float) -> float:
+        return float(loss.derivative(z, y))
+
+    options = {"loss": "auto", "method": "objective"}
+    return Minimised("logistic loss that fits the budget", ObjectivePerturbationClassifier, slope, options)
 
 
 def _descent_attack(privacy: Privacy) -> Attack:

@@ -466,8 +466,9 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         return Solved(releases, self._solve(None, releases, p))
 
     def _pursued_without_noise(self, X: Any, y: Any) -> Solved:
-        is_matrix = np.ndim(y) == 2 and np.shape(y)[1] > 1
-        rows, outcomes = check_X_y(X, y, dtype=np.float64, y_numeric=True, multi_output=is_matrix)
+        given = np.asarray(y)
+        is_matrix = given.ndim == 2 and given.shape[1] > 1
+        rows, outcomes = check_X_y(X, given, dtype=np.float64, y_numeric=True, multi_output=is_matrix)
         outcomes = outcomes.reshape(len(rows), -1)
         self._check_features(rows.shape[1])
         picked: list[int] = []
