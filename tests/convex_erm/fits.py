@@ -74,6 +74,7 @@ FITS = {
     "two classes": classification(),
     "two classes with an intercept": classification(fit_intercept=True, method="auto", ridge=1.0),
     "two classes within a bound that is found": classification(bound_x="private", fit_intercept=True),
+    "two classes with weights": classification(class_weight={"no": 3.0}),
     "two classes, slope capped": classification(loss=CappedLogisticLoss()),
     "two classes, as printed": classification(loss="logistic", calibration="paper", adjacency="add_remove"),
     "two classes by descent": classification(method="gradient", fit_intercept=True),

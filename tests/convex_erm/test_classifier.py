@@ -8,9 +8,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from dpfast import Ledger, ObjectivePerturbationClassifier, Privacy, UtilityWarning
+from dpfast import Ledger, ObjectivePerturbationClassifier, Privacy, UtilityWarning, io
 from dpfast.convex_erm.automatic import fitting
 from dpfast.solvers import CappedLogisticLoss, L2Ball, Lasso, LogisticLoss
+from dpfast.statistics.residuals import residual_sums
 
 
 def classifier(epsilon=1.0, delta=1e-6, **parameters):
@@ -220,3 +221,118 @@ def test_an_intercept_is_found_beside_rows_that_have_a_mean():
     found = [classifier(1.0, fit_intercept=True, random_state=seed).fit(X, labels) for seed in range(6)]
     assert np.mean([model.score(X, labels) for model in found]) > 0.9
     assert found[0]._table_loss.constant == 0.25
+
+
+@pytest.mark.parametrize("method", ["objective", "gradient"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_weights_of_one_change_no_bit_and_larger_ones_draw_the_boundary_away(method, n_classes):
+    X, y = table(3_000)
+    labels = np.digitize(y, [0.2] if n_classes == 2 else [-0.3, 0.3])
+    options = {"method": method, "classes": range(n_classes), "fit_intercept": True}
+    plain, even, scaled, weighted = (
+        classifier(2.0, class_weight=weights, **options).fit(X, labels)
+        for weights in (None, {0: 1.0}, dict.fromkeys(range(n_classes), 7.0), {1: 6.0})
+    )
+    for same in (even, scaled):
+        np.testing.assert_array_equal(plain.coef_, same.coef_)
+        np.testing.assert_array_equal(plain.intercept_, same.intercept_)
+    assert np.mean(weighted.predict(X) == 1) > np.mean(plain.predict(X) == 1) + 0.02
+    # Noise is for the heaviest class, whatever it weighs.
+    assert [release.scales for release in weighted.releases_] == [release.scales for release in plain.releases_]
+
+
+@pytest.mark.parametrize("weights", [{1: 5.0}, {0: 3.0, 1: 0.25}])
+def test_without_noise_weights_are_those_of_the_textbook(weights):
+    X, y = table(400)
+    labels = (y > 0.1).astype(int)
+    model = classifier(math.inf, 0.0, classes=None, loss="logistic", ridge=2.0, class_weight=weights).fit(X, labels)
+    # Next to the heaviest: the ridge is as much larger.
+    C = 1.0 / (2.0 * max(weights.values()))
+    textbook = LogisticRegression(C=C, class_weight=weights, fit_intercept=False, tol=1e-12, max_iter=10_000)
+    np.testing.assert_allclose(model.coef_, textbook.fit(X, labels).coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["objective", "gradient"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_no_neighbour_moves_what_weighted_rows_add_up_to_beyond_the_bound(method, n_classes):
+    """Random neighbours and parameters, and from the best of them uphill; a row replaced by its negative comes near."""
+    privacy, rng = Privacy(1.0, 1e-6), np.random.default_rng(0)
+    model = classifier(method=method, classes=range(n_classes), class_weight={0: 0.2, 1: 7.0})
+    mechanism = model._sum(privacy, None, np.eye(3), [0, 1, 1]).mechanism
+    bound = mechanism._bound if method == "gradient" else max(mechanism.bounds.gradient_changes.values()) / 2.0
+    curvature = 0.0 if method == "gradient" else mechanism.bounds.curvature
+
+    def part(theta, row, label):
+        """What a row adds; minus it at most so long, and next to the heaviest class."""
+        people = model._opened(row[np.newaxis], [label])
+        weight = (7.0 if label == 1 else 0.2 if label == 0 else 1.0) / 7.0
+        if method == "gradient":
+            outcomes = people.whole()[1]
+            people = io.open_table(row[np.newaxis], outcomes if n_classes == 2 else np.maximum(outcomes, 0.0))
+            sums = residual_sums(people, mechanism._step(theta), mechanism._clip).products.to_float64()
+            assert np.linalg.norm(sums) <= bound
+            # No longer than slopes of this weight are, without the clip.
+            most = 1.0 if n_classes == 2 else math.sqrt(2.0)
+            assert np.linalg.norm(sums) <= weight * most * mechanism.row_bound * (1.0 + 1e-6)
+            return sums
+        losses, _ = model._table_loss.of_table(people, 1, lambda _: mechanism.bounds.loss)
+        column = losses[-1]
+        gradient = column.gradient(np.stack([theta[:, 0], np.zeros(3)]))[0]
+        assert np.linalg.norm(gradient) <= weight * bound
+        assert np.trace(column.local_model(theta[:, 0].copy())[2]) <= weight * curvature * (1.0 + 1e-12)
+        return gradient
+
+    def moved(point):
+        theta, rows, labels = point
+        return np.linalg.norm(part(theta, rows[0], labels[0]) - part(theta, rows[1], labels[1]))
+
+    shape = mechanism.shape if method == "gradient" else (3, 1)
+    starts = [
+        (0.1 * size * rng.normal(size=shape), size * rng.normal(size=(2, 3)), rng.integers(n_classes, size=2))
+        for size in (0.1, 1.0, 10.0)
+        for _ in range(20)
+    ]
+    row = np.array([2.0, 1.0, 0.0])
+    starts.append((np.zeros(shape), np.array([row, -row]), np.array([1, 1])))
+    best = max(starts, key=moved)
+    for _ in range(150):
+        theta, rows, labels = best
+        step = 10.0 ** rng.uniform(-3.0, 0.0)
+        kept = rng.random(2) < 0.8
+        nearby = (
+            theta + 0.1 * step * rng.normal(size=shape),
+            rows + step * rng.normal(size=(2, 3)),
+            np.where(kept, labels, rng.integers(n_classes, size=2)),
+        )
+        best = max(best, nearby, key=moved)
+    assert 0.9 * 2.0 * bound < moved(best) <= 2.0 * bound
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+@pytest.mark.parametrize(
+    ("weights", "error", "message"),
+    [
+        ("balanced", ValueError, "how often labels occur"),
+        ({2: 1.0}, ValueError, "declared classes alone, got one of 2"),
+        ({1: 0.0}, ValueError, r"class_weight\[1\] must be positive and finite"),
+        ({1: math.inf}, ValueError, r"class_weight\[1\] must be positive and finite"),
+        ({1: "heavy"}, TypeError, r"class_weight\[1\] must be a real number"),
+        ({0: 1e-200, 1: 1e200}, ValueError, r"2\*\*-100"),
+        ([1.0, 2.0], TypeError, "class_weight must be a mapping from classes to weights or None, got list"),
+    ],
+)
+def test_bad_weights_are_refused_before_anything_is_spent(weights, error, message, epsilon):
+    X, y = table(50)
+    ledger = Ledger(Privacy(math.inf, 1e-6))
+    with pytest.raises(error, match=message):
+        classifier(epsilon, class_weight=weights, ledger=ledger).fit(X, (y > 0.0).astype(int))
+    assert ledger.spent.epsilon == 0.0
+
+
+def test_weights_are_saved_with_the_labels_they_are_of(tmp_path):
+    X, y = table(200)
+    model = classifier(class_weight={1: 3.0}).fit(X, (y > 0.0).astype(int))
+    model.save(tmp_path / "model.json")
+    again = ObjectivePerturbationClassifier.load(tmp_path / "model.json")
+    assert again.class_weight == {1: 3.0}
+    assert type(next(iter(again.class_weight))) is int

@@ -56,7 +56,11 @@ def test_no_neighbour_moves_any_step_beyond_its_part(link, constant, adjacency):
     x, y = table(link)
     # Where the first person is far out, and of the other class than it seems.
     x[0], y[0] = [1e6, -1e6, 1e6], [-1.0] if link == "logistic" else [0.0, 0.0, 1.0]
-    ends = [[1.0], [-1.0], [9.0]] if link == "logistic" else [*np.eye(3).tolist(), [9.0, 9.0, 9.0]]
+    ends = (
+        [[1.0], [-1.0], [9.0], [-0.3]]
+        if link == "logistic"
+        else [*np.eye(3).tolist(), [9.0, 9.0, 9.0], [0.3, 0.0, 0.0]]
+    )
     replaced = slice(0 if adjacency == "replace_one" else N, 1 if adjacency == "replace_one" else N)
     others = []
     for row in ROWS:

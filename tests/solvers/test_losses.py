@@ -34,7 +34,10 @@ LOSSES = [
 
 
 def outcome(loss, y):
-    return np.where(y < 0, -1.0, 1.0) if loss.is_classification else abs(y) if loss.is_of_counts else y
+    if loss.is_classification:
+        # Of weight 1, or less.
+        return np.where(y < 0, -1.0, 1.0) * np.where((np.abs(y) > 0.125) & (np.abs(y) < 0.5), np.abs(y), 1.0)
+    return abs(y) if loss.is_of_counts else y
 
 
 def ends(loss):
@@ -81,7 +84,7 @@ def test_two_derivatives_are_continuous_where_formulas_meet(loss):
 def test_slopes_have_the_sign_that_is_said(loss):
     """In the margin, over all outcomes: noise is for one sign or for both."""
     z = np.concatenate([-np.geomspace(1e-9, 1e3, 999), [0.0], np.geomspace(1e-9, 1e3, 999)])
-    slopes = [y * loss.derivative(z, y) for y in ((0.25, 1.0) if loss.is_of_counts else (-1.0, 1.0))]
+    slopes = [y * loss.derivative(z, y) for y in ((0.25, 1.0) if loss.is_of_counts else (-1.0, -0.25, 1.0))]
     assert (np.max(slopes) <= 0.0) == loss.slope_sign
     assert loss.slope_sign is loss.is_classification
 

@@ -57,6 +57,7 @@ _FLATTENED = 0.1
 # On digits twice as much was right on .02 more, on rows of breast cancer far from their middle on .13 less (6 runs).
 _CONVEXITY_WITH_INTERCEPT = 0.5
 _HINGE_LOGIT = 2.0
+_LEAST_WEIGHT = 2.0**-100
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -86,6 +87,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         classes), which needs delta > 0 and knows no constraint, penalty or ridge; its steps need no tuning. "auto"
         takes descent, where it can, for more than two classes, and for two where few people are known to be there for
         many features. Where epsilon is ``inf`` there are only minimisers.
+    class_weight : mapping, optional
+        Positive weights of declared classes, 1 for those left out: each row's loss counts as much as its class does
+        next to the heaviest, so that nobody counts for more than without weights. They are public, so frequencies of
+        classes must come from elsewhere: "balanced", which counts labels, is refused. Probabilities and the ridge are
+        those of the weighted loss.
     constraint : L2Ball, L1Ball or Box, optional
         The public set that parameters are in.
     bound_x, penalty, ridge, fit_intercept, calibration
@@ -138,6 +144,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     classes: ArrayLike | None
     loss: Literal["auto", "logistic", "hinge"] | GeneralisedLinearLoss = "auto"
     method: Literal["auto", "objective", "gradient"] = "auto"
+    class_weight: Mapping[Any, float] | None = None
 
     # Rows are longer by a thirty-second then, and so is the noise; the margins of classes grow as they need.
     _CONSTANT: ClassVar[float] = 0.25
@@ -345,7 +352,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def _check_parameters(self, privacy: Privacy) -> None:
         super()._check_parameters(privacy)
         if self.classes is not None:
-            self._declared_classes()
+            self._weights(self._declared_classes())
         elif not math.isinf(privacy.epsilon):
             raise ValueError("classes must be declared: labels that are found in a table tell of the people in it")
         if check.choice("method", self.method, ("auto", "objective", "gradient")) == "gradient":
@@ -416,19 +423,56 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             raise ValueError(f"classes must be at least 2 different labels, got {len(declared)}")
         return classes
 
+    def _weights(self, classes: NDArray[Any]) -> FloatArray:
+        """Return what rows of each class count for, next to the heaviest class."""
+        weights = np.ones(len(classes))
+        given: object = self.class_weight
+        if given is None:
+            return weights
+        if isinstance(given, str):
+            raise ValueError(
+                f"class_weight must not be {given!r}: weights that follow from how often labels occur tell of the "
+                "people in the table; declare weights from what is public, as a mapping from classes to numbers"
+            )
+        if not isinstance(given, Mapping):
+            raise TypeError(
+                f"class_weight must be a mapping from classes to weights or None, got {type(given).__name__}"
+            )
+        encoder = StateEncoder(classes)
+        for label, weight in given.items():
+            place = encoder.codes([label])[0]
+            if place < 0:
+                raise ValueError(f"class_weight must have weights of declared classes alone, got one of {label!r}")
+            weights[place] = check.positive(f"class_weight[{label!r}]", weight)
+        weights /= weights.max()
+        if weights.min() < _LEAST_WEIGHT:
+            raise ValueError("class_weight must have no weight below 2**-100 times the largest")
+        return weights
+
+    def _outcomes(self, labels: NDArray[Any], classes: NDArray[Any]) -> FloatArray:
+        """Return rows of the second class against the first, or of each class against the rest: their signs.
+
+        The sizes are the weights of the labels' classes, at most 1.
+        """
+        places = StateEncoder(classes).codes(labels)
+        if np.any(places < 0):
+            raise ValueError("y holds labels outside the declared classes")
+        positive = np.arange(len(classes))[1 if len(classes) == 2 else 0 :]
+        return np.where(places == positive[:, np.newaxis], 1.0, -1.0) * self._weights(classes)[places]
+
     def _opened(self, X: Any, y: Any) -> io.Table:
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         # Entries of a list stay as they are: one among them must not make text, or doubles, of all.
         labels = column_of(np.asarray(y, object) if isinstance(y, list | tuple) else y)
-        return io.open_table(X, _signs(labels, self._declared_classes()).T)
+        return io.open_table(X, self._outcomes(labels, self._declared_classes()).T)
 
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
         rows, outcomes = table.whole()
         if not self._descends(privacy, table.n_features, len(rows)):
             return super()._summed(privacy, io.open_table(rows, outcomes))
         mechanism = self._descent(privacy, table.n_features, len(rows))
-        # Softmax takes indicators.
+        # Softmax takes indicators, times weights.
         people = io.open_table(rows, outcomes if mechanism.link == "logistic" else np.maximum(outcomes, 0.0))
         expected = None
         if mechanism.n_rows is not None:
@@ -471,7 +515,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         classes = np.unique(labels) if self.classes is None else self._declared_classes()
         if len(classes) < 2:
             raise ValueError(f"y must have at least 2 classes; got {len(classes)} class")
-        releases, attributes = self._without_noise(rows, list(_signs(labels, classes)))
+        releases, attributes = self._without_noise(rows, list(self._outcomes(labels, classes)))
         return Solved(releases, attributes | {"classes_": classes, "method_": "objective"})
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -482,12 +526,3 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         super()._check_fitted()
         if check.choice("method_", self.method_, ("objective", "gradient")) == "objective" and self._shifts:
             check.nonnegative("shift_", self.shift_)
-
-
-def _signs(labels: NDArray[Any], classes: NDArray[Any]) -> FloatArray:
-    """Return rows of -1 and 1: of the second class against the first, or of each class against the rest."""
-    places = StateEncoder(classes).codes(labels)
-    if np.any(places < 0):
-        raise ValueError("y holds labels outside the declared classes")
-    positive = np.arange(len(classes))[1 if len(classes) == 2 else 0 :]
-    return np.where(places == positive[:, np.newaxis], 1.0, -1.0)

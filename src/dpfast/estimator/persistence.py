@@ -160,6 +160,8 @@ def _encode(name: str, value: object) -> Any:
             return [_encode(name, member) for member in value]
         case dict() if all(type(key) is str for key in value):
             return {"dict": {key: _encode(name, member) for key, member in value.items()}}
+        case dict():
+            return {"items": [[_encode(name, key), _encode(name, member)] for key, member in value.items()]}
     raise TypeError(
         f"{name} cannot be saved: a {type(value).__name__} is no number, string, array or collection of them"
     )
@@ -187,4 +189,6 @@ def _decode(name: str, value: Any) -> Any:
             return tuple(_decode(name, member) for member in content)
         case "dict":
             return {key: _decode(name, member) for key, member in content.items()}
+        case "items":
+            return {_decode(name, key): _decode(name, member) for key, member in content}
     raise ValueError(f"{name} is of no known type")

@@ -15,6 +15,8 @@
  *     Poisson           exp(z) - yz up to the start s; beyond, with p = exp(s) < k, D = 2 (k - p)/p and t = (z - s)/D held
  *                       to [0, 1], l' = k - (k - p) (1 - t)^2 - y
  *
+ * Where margins are taken, the sign of y alone is in them, and its size is a weight of the row: so many times the loss.
+ *
  * The second derivatives are continuous: 3 t (1 - t)/h of the hinge and w/(2h) of Huber meet 0 and 1 at the ends, those
  * of the capped losses, 1 - t times what they are at s, meet that and 0.
  *
@@ -25,7 +27,7 @@
  * reduces its argument by multiples of ln 2 and a factor 2^9, and squares a Taylor sum: its error is below 2^-90.
  *
  * Order of operations is fixed, so the levels of cpu.h give the same bits. Checks are the caller's: finite rows, outcomes
- * of +-1 where margins are taken.
+ * other than 0, of size 1 at most, where margins are taken.
  */
 #include "generalised_linear.h"
 
@@ -40,11 +42,12 @@ typedef struct {
     double value, first, second;
 } local_loss;
 
-static DPFAST_INLINE local_loss logistic(double u, double y)
+/* Of a margin, with the size of the slope, as those below. */
+static DPFAST_INLINE local_loss logistic(double u)
 {
     double small = exp(-fabs(u)), of_larger = 1.0 / (1.0 + small), of_smaller = small * of_larger;
     double wrong = u >= 0.0 ? of_smaller : of_larger;
-    return (local_loss){log1p(small) + (u < 0.0 ? -u : 0.0), -y * wrong, of_larger * of_smaller};
+    return (local_loss){log1p(small) + (u < 0.0 ? -u : 0.0), wrong, of_larger * of_smaller};
 }
 
 /* A loss of a falling slope: beyond a start by `beyond` > 0 the second derivative falls in a line, the slope to a cap. */
@@ -57,7 +60,7 @@ static DPFAST_INLINE local_loss capped(local_loss start, double cap, double beyo
     return (local_loss){value, cap - left * rest * rest, start.second * rest};
 }
 
-/* The smoothed hinge of margin 1 + r, and the size of its slope. */
+/* The smoothed hinge of margin 1 + r. */
 static DPFAST_INLINE local_loss hinge(double r, double h)
 {
     double t = (r + h) / (2.0 * h), rest = 1.0 - t;
@@ -68,23 +71,24 @@ static DPFAST_INLINE local_loss hinge(double r, double h)
     return (local_loss){h * rest * rest * rest * (1.0 + t), rest * rest * (1.0 + 2.0 * t), 3.0 * t * rest / h};
 }
 
+/* What a loss of the margin is in z, of a row of class and weight y. */
+static DPFAST_INLINE local_loss weighted(local_loss of_margin, double y)
+{
+    return (local_loss){fabs(y) * of_margin.value, -y * of_margin.first, fabs(y) * of_margin.second};
+}
+
 static DPFAST_INLINE local_loss evaluate(const dpfast_loss *loss, double z, double y)
 {
-    double h = loss->width, c = loss->threshold;
+    double h = loss->width, c = loss->threshold, u = y < 0.0 ? -z : z;
     switch (loss->kind) {
     case DPFAST_LOGISTIC:
-        return logistic(y * z - loss->shift, y);
+        return weighted(logistic(u - loss->shift), y);
     case DPFAST_CAPPED_LOGISTIC: {
-        double u = y * z, below = loss->start - u;
-        if (below <= 0.0)
-            return logistic(u, y);
-        local_loss bent = capped(logistic(loss->start, -1.0), c, below);
-        return (local_loss){bent.value, -y * bent.first, bent.second};
+        double below = loss->start - u;
+        return weighted(below <= 0.0 ? logistic(u) : capped(logistic(loss->start), c, below), y);
     }
-    case DPFAST_SMOOTHED_HINGE: {
-        local_loss bent = hinge(y * z - 1.0, h);
-        return (local_loss){bent.value, -y * bent.first, bent.second};
-    }
+    case DPFAST_SMOOTHED_HINGE:
+        return weighted(hinge(u - 1.0, h), y);
     case DPFAST_SMOOTHED_HUBER: {
         double r = z - y, size = fabs(r), w = c + h - size, sign = r < 0.0 ? -1.0 : 1.0, inner = c - h;
         if (w >= 2.0 * h)
@@ -206,19 +210,19 @@ static DPFAST_INLINE pair precise_logistic(pair u)
 
 static DPFAST_INLINE pair precise_derivative(const dpfast_loss *loss, pair z, double y)
 {
-    pair h = {loss->width, 0.0}, c = {loss->threshold, 0.0};
+    pair h = {loss->width, 0.0}, c = {loss->threshold, 0.0}, u = y < 0.0 ? negative(z) : z;
     switch (loss->kind) {
     case DPFAST_LOGISTIC:
-        return times(-y, precise_logistic(add((pair){y * z.high, y * z.low}, (pair){-loss->shift, 0.0})));
+        return times(-y, precise_logistic(add(u, (pair){-loss->shift, 0.0})));
     case DPFAST_CAPPED_LOGISTIC: {
-        pair u = {y * z.high, y * z.low}, start = {loss->start, 0.0}, below = add(start, negative(u));
+        pair start = {loss->start, 0.0}, below = add(start, negative(u));
         if (!is_positive(below))
             return times(-y, precise_logistic(u));
         pair p = precise_logistic(start);
         return times(-y, precise_capped(p, multiply(p, add(ONE, negative(p))), c, below));
     }
     case DPFAST_SMOOTHED_HINGE:
-        return times(-y, precise_hinge(add((pair){y * z.high, y * z.low}, negative(ONE)), loss->width));
+        return times(-y, precise_hinge(add(u, negative(ONE)), loss->width));
     case DPFAST_SMOOTHED_HUBER: {
         pair r = add(z, (pair){-y, 0.0}), size = magnitude(r), w = add(add(c, h), negative(size)), derivative;
         if (!is_positive(add(size, add(h, negative(c)))))

@@ -129,8 +129,9 @@ class _RowLosses(LossBounds):
             raise ValueError("rows and outcomes must be equally many")
         n_rows, n = self._rows.shape
         super().__init__(n_rows, n, loss, row_bound=row_bound, outcome_bound=outcome_bound)
-        if loss.is_classification and not np.isin(self._outcomes, (-1.0, 1.0)).all():
-            raise ValueError("outcomes must be -1 or 1 for a loss of classification")
+        weights = np.abs(self._outcomes)
+        if loss.is_classification and not ((weights > 0.0) & (weights <= 1.0)).all():
+            raise ValueError("outcomes must be from -1 to 1, and not 0, for a loss of classification")
         if loss.is_of_counts and (self._outcomes < 0.0).any():
             raise ValueError("outcomes must be 0 or more for a loss of counts")
 

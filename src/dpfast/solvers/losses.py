@@ -39,7 +39,8 @@ class GeneralisedLinearLoss(ABC):
     kind : str
         Name by which the kernel knows it.
     is_classification : bool
-        Outcomes are -1 and 1.
+        Outcomes are -1 and 1, or of a size below 1: a weight of the row, of whose loss that part counts. The
+        margin yz of a prediction has the sign of y alone in it.
     is_of_counts : bool
         Outcomes are 0 or more, and predictions logarithms of their means.
     slope_sign : bool
@@ -173,16 +174,16 @@ class LogisticLoss(GeneralisedLinearLoss):
 
     def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Loss of each prediction."""
-        return np.asarray(np.logaddexp(0.0, self.shift - np.multiply(y, z)))
+        return np.asarray(np.abs(y) * np.logaddexp(0.0, self.shift - _margin(z, y)))
 
     def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """First derivative in z."""
-        return np.asarray(-np.asarray(y) * _sigmoid(self.shift - np.multiply(y, z)))
+        return np.asarray(-np.asarray(y) * _sigmoid(self.shift - _margin(z, y)))
 
     def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Second derivative in z."""
-        margin = np.asarray(np.multiply(y, z) - self.shift)
-        return np.asarray(_sigmoid(margin) * _sigmoid(-margin))
+        margin = np.asarray(_margin(z, y) - self.shift)
+        return np.asarray(np.abs(y) * (_sigmoid(margin) * _sigmoid(-margin)))
 
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative."""
@@ -242,7 +243,7 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
         margin, below, rest = self._bend(z, y)
         left, length, start = self._left, self._length, self._start
         bent = self.cap * below - left * length / 3.0 * (1.0 - rest**3)
-        return np.asarray(np.logaddexp(0.0, -np.maximum(margin, start)) + bent)
+        return np.asarray(np.abs(y) * (np.logaddexp(0.0, -np.maximum(margin, start)) + bent))
 
     def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """First derivative in z."""
@@ -253,7 +254,7 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
         """Second derivative in z."""
         margin, _, rest = self._bend(z, y)
         outer = np.maximum(margin, self._start)
-        return np.asarray(_sigmoid(outer) * _sigmoid(-outer) * rest)
+        return np.asarray(np.abs(y) * (_sigmoid(outer) * _sigmoid(-outer) * rest))
 
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative: that at the margin -reach."""
@@ -286,7 +287,7 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
 
     def _bend(self, z: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Margins, how far they are below the start of the bend, and which part of the bend is left below them."""
-        margin = np.asarray(np.multiply(y, z), dtype=np.float64)
+        margin = _margin(z, y)
         below = np.maximum(self._start - margin, 0.0)
         return margin, below, np.maximum(1.0 - below / self._length, 0.0)
 
@@ -323,7 +324,7 @@ class SmoothedHinge(GeneralisedLinearLoss):
     def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Loss of each prediction."""
         margin, t = self._bend(z, y)
-        return np.where(t <= 0.0, 1.0 - margin, self.width * (1.0 - t) ** 3 * (1.0 + t))
+        return np.abs(y) * np.where(t <= 0.0, 1.0 - margin, self.width * (1.0 - t) ** 3 * (1.0 + t))
 
     def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """First derivative in z."""
@@ -333,7 +334,7 @@ class SmoothedHinge(GeneralisedLinearLoss):
     def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Second derivative in z."""
         _, t = self._bend(z, y)
-        return np.asarray(3.0 * t * (1.0 - t) / self.width)
+        return np.asarray(np.abs(y) * (3.0 * t * (1.0 - t) / self.width))
 
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative."""
@@ -348,7 +349,7 @@ class SmoothedHinge(GeneralisedLinearLoss):
         return {"width": self.width}
 
     def _bend(self, z: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        margin = np.asarray(np.multiply(y, z), dtype=np.float64)
+        margin = _margin(z, y)
         return margin, np.clip((margin - 1.0 + self.width) / (2.0 * self.width), 0.0, 1.0)
 
 
@@ -745,6 +746,11 @@ class CallableLoss(GeneralisedLinearLoss):
                 between <= self.curvature_bound * gaps * slack + rounding,
                 "curvature must keep to curvature_bound: the slope grows faster",
             )
+
+
+def _margin(z: ArrayLike, y: ArrayLike) -> FloatArray:
+    """Return predictions, times the signs of outcomes."""
+    return np.asarray(np.multiply(np.sign(y), z), dtype=np.float64)
 
 
 def _sigmoid(x: FloatArray) -> FloatArray:
