@@ -249,6 +249,102 @@ def test_a_candidate_that_fails_on_the_table_fails_the_selection_at_no_cost(labe
     assert ledger.releases == ()
 
 
+FEW = 24
+LABELLED = {"classifier", "scaled classifier"}
+CANDIDATES = {
+    "ridge": ridge,
+    "huber": lambda: ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, loss="huber"),
+    "sparse": lambda: SparseRegression(1.0, 1e-6, n_nonzero=1, selector="exponential"),
+    "scaled": lambda: make_pipeline(PrivateStandardScaler(1.0, 1e-6, box_x=(-1.0, 1.0)), ridge(bound_x=3.0)),
+    "classifier": classifier,
+    "scaled classifier": lambda: make_pipeline(PrivateStandardScaler(1.0, 1e-6, box_x=(-1.0, 1.0)), classifier()),
+}
+X_REFUSED, Y_REFUSED = "X must not contain NaN or infinity", "y must not contain NaN or infinity"
+BAD_OUTCOMES = [(np.nan, Y_REFUSED), (-np.inf, Y_REFUSED), (None, Y_REFUSED), ("word", "y must hold numbers")]
+UNDECLARED = "y holds labels outside the declared classes"
+BAD_LABELS = [(label, UNDECLARED) for label in ("perhaps", None, np.nan, 1, ("no",), {})]
+
+
+def refusals(name, X, y, adjacency, refit_share):
+    """What is said over several draws of who is held out; nothing is to be spent."""
+    said = set()
+    scored = {} if name in LABELLED else {"bound_y": 1.0}
+    for seed in range(6):
+        ledger = Ledger(Privacy(1.0, 1e-6, adjacency))
+        options = {"adjacency": adjacency, "refit_share": refit_share, "test_size": 0.5, "random_state": seed}
+        try:
+            select([CANDIDATES[name]()], X, y, **BUDGET, **options, **scored, ledger=ledger)
+        except Exception as error:
+            said.add((type(error), str(error), error.__context__))
+        else:
+            said.add(None)
+            continue
+        assert (ledger.remaining, ledger.releases) == (Privacy(1.0, 1e-6, adjacency), ())
+    return said
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_a_bad_row_is_refused_in_the_same_words_whether_it_is_held_out_or_not(table, labels, name, adjacency):
+    X, y = table[0][:FEW], (labels if name in LABELLED else table)[1][:FEW].tolist()
+    for place, refit_share in ((0, 0.0), (FEW // 2, 0.5), (FEW - 1, 0.0)):
+        for entry in (np.nan, np.inf):
+            bad = X.copy()
+            bad[place, 1] = entry
+            for given in (bad, pd.DataFrame(bad), bad.tolist(), bad.astype(np.float32)):
+                assert refusals(name, given, y, adjacency, refit_share) == {(ValueError, X_REFUSED, None)}
+        for entry, words in BAD_LABELS if name in LABELLED else BAD_OUTCOMES:
+            given = [*y[:place], entry, *y[place + 1 :]]
+            assert refusals(name, X, given, adjacency, refit_share) == {(ValueError, words, None)}
+        for entry in ([], ["word", 0.0, 0.0], [0.0, None, 0.0], [0.0, 10**400, 0.0], [0.0, 1j, 0.0]):
+            said = refusals(name, [*X[:place].tolist(), entry, *X[place + 1 :].tolist()], y, adjacency, refit_share)
+            assert len(said) == 1
+            assert None not in said
+        assert len(refusals(name, X[:-1], y, adjacency, refit_share) - {None}) == 1
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_what_fails_in_either_part_is_said_in_the_same_words(monkeypatch, table, adjacency):
+    from dpfast.selection import selection
+
+    X, y = table[0][:FEW], table[1][:FEW]
+    fit, cost = selection.candidate.fit, selection.cost_of_outcomes
+
+    def fitting(estimator, parts, seeds, rows, outcomes):
+        if X[3, 0] in rows[:, 0]:
+            raise TypeError("it is fitted")
+        return fit(estimator, parts, seeds, rows, outcomes)
+
+    def costing(model, outcomes, rows, bound_y):
+        if X[3, 0] in rows[:, 0]:
+            raise ZeroDivisionError("it is held out")
+        return cost(model, outcomes, rows, bound_y)
+
+    monkeypatch.setattr(selection.candidate, "fit", fitting)
+    monkeypatch.setattr(selection, "cost_of_outcomes", costing)
+    ((kind, words, context),) = refusals("ridge", X, y, adjacency, 0.0)
+    assert (kind, context) == (ValueError, None)
+    assert "one has" in words
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_rows_far_out_and_parts_of_nobody_are_no_failure(table, labels, name, adjacency, n):
+    X, y = (labels if name in LABELLED else table)[:2]
+    assert refusals(name, X[:n], y[:n], adjacency, 0.0) == {None}
+    if not name.startswith("scaled"):
+        far = X[:n].copy()
+        far[0] = -1.7e308
+        assert refusals(name, far, y[:n], adjacency, 0.0) == {None}
+
+
+def test_what_no_table_of_that_shape_could_be_fitted_with_is_said(table):
+    sparse = SparseRegression(1.0, 1e-6, n_nonzero=5, selector="exponential")
+    with pytest.raises(ValueError, match=r"^estimators\[1\]: n_nonzero must be at most the number of features, 3"):
+        select([ridge(), sparse], *table, **BUDGET, bound_y=1.0)
+
+
 def test_an_exhausted_ledger_stops_it_before_a_row_is_read():
     class Unread:
         iloc = None

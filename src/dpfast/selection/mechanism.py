@@ -15,7 +15,8 @@ differ in one person, and let the split be the same for both: under add/remove, 
 coin. If the person is held out, the models have the same law on both tables, and the pick keeps to its epsilon given
 any models. If not, the models' releases together keep to what they cost, composed in sequence, and the pick is a
 function of them and of rows that are the same. Averaged over splits, whose law is one for both tables, all of it keeps
-to the larger of the two costs. The split is secret nonetheless: nothing that leaves says who was held out.
+to the larger of the two costs. The split is secret nonetheless: nothing that leaves, be it an error, says who was
+held out.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +15,18 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 
 from dpfast import _arguments as check
-from dpfast import noise
+from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import warn
-from dpfast.io.own_words import in_own_words
 from dpfast.ledger import Ledger, Release
 from dpfast.privacy import Adjacency, Privacy, UtilityWarning
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.selection import candidates as candidate
 from dpfast.selection.mechanism import HeldOutPick, Scoring, cost_of_labels, cost_of_outcomes, held_out
+
+T = TypeVar("T")
+Cautions = list[warnings.WarningMessage]
 
 # Costs of outcomes are shares of their squared bound; what there is to explain is taken to be a quarter of it.
 _WHOLE: dict[str, float] = {"accuracy": 1.0, "squared_error": 0.25}
@@ -209,30 +212,37 @@ def select(
     source = noise.resolve_source(random_state)
     public_count = privacy.adjacency == "replace_one"
     with (ledger or Ledger(privacy)).reserving(privacy, random_state=random_state) as reservation:
-        X, y = _tables(X, y, scoring)
+        X, y = _tables(X, y, fitted, scoring)
         n_rows = len(y)
         if public_count and n_rows < 2:
             raise ValueError(f"X must have at least 2 rows, one to fit and one to hold out, got {n_rows}")
         split = source.bound("select: who is held out", pick, float(test_size))
         others = held_out(n_rows, float(test_size), split, public_count=public_count)
         own = np.setdiff1d(np.arange(n_rows), others, assume_unique=True)
-        learned = _safe_indexing(X, own), y[own]
-        said = [
-            candidate.fit(estimator, part, _seeds(source, index, part), *learned)
-            for index, (estimator, part) in enumerate(zip(fitted, parts.fits, strict=True))
-        ]
-        judged = y[others], _safe_indexing(X, others)
-        picked = pick.release([cost_of(estimator, *judged) for estimator in fitted], source, "select: which estimator")
-        best = int(picked.values["index"])
-        chosen, cautions, last = fitted[best], said[best], parts.refits[best]
-        if last:
-            chosen = clone(chosen)
-            cautions = candidate.fit(chosen, last, _seeds(source, len(fitted), last), X, y)
+
+        def chosen_of_parts() -> tuple[list[Cautions], Release, int, Any, Cautions]:
+            learned = _safe_indexing(X, own), y[own]
+            said = [
+                candidate.fit(estimator, part, _seeds(source, index, part), *learned)
+                for index, (estimator, part) in enumerate(zip(fitted, parts.fits, strict=True))
+            ]
+            judged = y[others], _safe_indexing(X, others)
+            costs = [cost_of(estimator, *judged) for estimator in fitted]
+            picked = pick.release(costs, source, "select: which estimator")
+            best = int(picked.values["index"])
+            if not parts.refits[best]:
+                return said, picked, best, fitted[best], said[best]
+            chosen = clone(fitted[best])
+            seeds = _seeds(source, len(fitted), parts.refits[best])
+            return said, picked, best, chosen, candidate.fit(chosen, parts.refits[best], seeds, X, y)
+
+        n_fitted = len(own) if public_count else 0
+        said, picked, best, chosen, cautions = _in_public_words(chosen_of_parts, fitted, parts.fits, X, y, n_fitted)
         releases: tuple[Release, ...] = ()
         for index, estimator in enumerate(fitted):
             releases += candidate.record(estimator, f"select, estimators[{index}]", ledger)
         releases += (picked,)
-        if last:
+        if parts.refits[best]:
             releases += candidate.record(chosen, "select, refit", ledger, part=None)
         reservation.commit(*releases)
     for caution in cautions:
@@ -268,24 +278,61 @@ def _seeds(source: noise.BitSource, index: int, parts: Sequence[Privacy]) -> lis
     return [int(source.bound("select: a fit", index, step).words(1)[0]) for step in range(len(parts))]
 
 
-def _tables(X: Any, y: Any, scoring: Scoring) -> tuple[Any, NDArray[Any]]:
-    """Return tables whose rows can be taken apart."""
+def _in_public_words(
+    run: Callable[[], T], estimators: Sequence[Any], parts: Sequence[Sequence[Privacy]], X: Any, y: Any, n_fitted: int
+) -> T:
+    """Run what goes through parts of the rows; whatever it raises is replaced by what is public.
+
+    An error of a fit, or of a prediction, would say in which part a row is. What is refused of a table that tells of
+    nobody, with as many rows and the same columns, is public; all else is said in the same words.
+    """
+    try:
+        return run()
+    except MemoryError:
+        raise
+    except Exception:
+        # Raised from here, an error of ours would carry the other as its context.
+        pass
+    rows = np.zeros((n_fitted, io.open_table(X, may_copy=True).n_features))
+    for index, (estimator, part) in enumerate(zip(estimators, parts, strict=True)):
+        public = clone(estimator)
+        outcome = candidate.private_steps(public)[-1].classes[0] if is_classifier(public) else 0.0
+        outcomes = np.full((n_fitted, *y.shape[1:]), outcome)
+        try:
+            candidate.fit(public, part, [None] * len(part), rows, outcomes)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"estimators[{index}]: {error}") from None
+    raise ValueError(
+        "estimators must not fail on a part of the rows, be it fitted or held out, and one has: on which, and why, "
+        "would tell who is held out"
+    )
+
+
+def _tables(X: Any, y: Any, estimators: Sequence[Any], scoring: Scoring) -> tuple[Any, NDArray[Any]]:
+    """Return tables whose rows can be taken apart, refused whole: who is held out does not decide what is said."""
     for name, table in (("X", X), ("y", y)):
         if not isinstance(table, list | tuple | np.ndarray) and not (hasattr(table, "iloc") or hasattr(table, "rows")):
             raise TypeError(f"{name} must be an array or a data frame in memory, got a {type(table).__name__}")
         if hasattr(table, "dask"):
             raise TypeError(f"{name} must be in memory: its rows are taken apart")
-    X = np.asarray(X) if isinstance(X, list | tuple) else X
+    X = io.as_matrix(X, "X") if isinstance(X, list | tuple) else X
     if scoring == "accuracy":
         # Entries of a list stay as they are: one among them must not make text, or doubles, of all.
-        outcomes = np.asarray(y, object) if isinstance(y, list | tuple) else np.asarray(y)
+        kind = object if isinstance(y, list | tuple) else None
+        outcomes = io.in_own_words(lambda: np.asarray(y, kind), "y must hold a label for each row of X")
         outcomes = outcomes[:, 0] if outcomes.ndim == 2 and outcomes.shape[1] == 1 else outcomes
     else:
-        outcomes = in_own_words(lambda: np.asarray(y, np.float64), "y must hold numbers")
+        outcomes = io.in_own_words(lambda: np.asarray(y, np.float64), "y must hold numbers")
         if not np.isfinite(outcomes).all():
             raise ValueError("y must not contain NaN or infinity")
     if outcomes.ndim not in ((1,) if scoring == "accuracy" else (1, 2)) or len(X) != len(outcomes):
         raise ValueError("y must have a label, or outcomes, for each row of X")
+    doubles = partial(np.asarray, dtype=np.float64)
+    if not all(np.isfinite(block).all() for block, _ in io.open_table(X, may_copy=True).blocks(doubles)):
+        raise ValueError("X must not contain NaN or infinity")
+    if scoring == "accuracy":
+        for estimator in estimators:
+            candidate.private_steps(estimator)[-1]._opened(X, outcomes)
     return X, outcomes
 
 
