@@ -336,3 +336,24 @@ def test_weights_are_saved_with_the_labels_they_are_of(tmp_path):
     again = ObjectivePerturbationClassifier.load(tmp_path / "model.json")
     assert again.class_weight == {1: 3.0}
     assert type(next(iter(again.class_weight))) is int
+
+
+def test_many_classes_without_noise_state_delta_once():
+    X, y = table(200)
+    ledger = Ledger(Privacy(math.inf, 1e-6))
+    model = classifier(math.inf, 1e-6, classes=[0, 1, 2], ledger=ledger).fit(X, np.digitize(y, [-0.3, 0.3]))
+    assert [release.privacy.delta for release in model.releases_] == [1e-6, 0.0, 0.0]
+    assert len({release.name for release in model.releases_}) == 3
+    assert ledger.spent == model.privacy_spent_ == Privacy(math.inf, 1e-6)
+
+
+@pytest.mark.parametrize("bound", [2.0**-64, 2.0**64])
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_the_smallest_and_the_largest_bound_are_computed_with(bound, adjacency):
+    X, y = table(50)
+    for epsilon in (0.01, 10.0):
+        for intercept in (False, True):
+            options = {"method": "objective", "adjacency": adjacency, "fit_intercept": intercept}
+            with catch_warnings():
+                simplefilter("ignore", UtilityWarning)
+                classifier(epsilon, bound_x=bound, **options).fit(bound * X, (y > 0.0).astype(int))

@@ -102,7 +102,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Coefficients: of the second class against the first, or of each class against the rest.
+        Coefficients: of the second class against the first, or of each class against the rest. No standard errors of
+        them are offered: the noise in the objective, or in a step, is known, but how far it moves the minimiser
+        depends on the curvature of the loss, which is private. Without it there is only the bound ||b||/m for noise b
+        and strong convexity m, too wide to be of use.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Intercepts; zeros without `fit_intercept`.
     classes_ : ndarray of shape (n_classes,)

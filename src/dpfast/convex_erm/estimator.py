@@ -32,7 +32,7 @@ from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes, check_problem, public_rows
+from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes, check_bound, check_problem, public_rows
 from dpfast.releases.table_losses import TableLoss, loss_of_rows
 from dpfast.solvers import (
     Box,
@@ -109,8 +109,8 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         return f"{type(self).__name__}: coefficients"
 
     def _check_parameters(self, privacy: Privacy) -> None:
-        check.positive("bound_x", self.bound_x)
-        check.positive("bound_y", self._outcome_bound)
+        check_bound("bound_x", self.bound_x)
+        check_bound("bound_y", self._outcome_bound)
         check.nonnegative_or_auto("ridge", self.ridge)
         check.boolean("fit_intercept", self.fit_intercept)
         check_problem(self._resolved_loss, self.constraint, self.penalty)
@@ -187,10 +187,14 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         return Summed(mechanism, losses, expected=expected)
 
     def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
-        losses, name = summed.statistic, self._release_name
-        names = [name] if len(losses) == 1 else [f"{name} of class {i}" for i in range(len(losses))]
-        released = zip(losses, names, strict=True)
+        losses = summed.statistic
+        released = zip(losses, self._names(len(losses)), strict=True)
         return tuple(summed.mechanism.release(loss, source, name) for loss, name in released)
+
+    def _names(self, count: int) -> list[str]:
+        """Return what so many releases are called in records."""
+        name = self._release_name
+        return [name] if count == 1 else [f"{name} of class {i}" for i in range(count)]
 
     def _solve(self, mechanism: ObjectivePerturbation, releases: tuple[Release, ...], public: Any) -> dict[str, Any]:
         return self._attributes(releases, mechanism.ridge)
@@ -220,7 +224,11 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         constant = self._table_loss.constant
         if constant > 0.0:
             rows = np.column_stack([rows, np.full(len(rows), constant)])
-        releases = tuple(self._exact_release({"coef": self._minimiser(rows, column)}) for column in outcomes)
+        coefs = [self._minimiser(rows, column) for column in outcomes]
+        named = enumerate(zip(self._names(len(coefs)), coefs, strict=True))
+        releases = tuple(
+            self._exact_release({"coef": coef}, name, states_delta=number == 0) for number, (name, coef) in named
+        )
         return Solved(releases, self._attributes(releases, self._given_ridge))
 
     def _minimiser(self, rows: FloatArray, outcomes: FloatArray) -> FloatArray:

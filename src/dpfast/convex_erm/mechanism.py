@@ -6,7 +6,6 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._quiet import quiet
 from dpfast.estimator.base import warn_of_printed
@@ -14,7 +13,7 @@ from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.ledger import Ledger, Release
 from dpfast.privacy import Calibration, Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.objective_bounds import Penalty, check_problem, public_rows
+from dpfast.releases.objective_bounds import Penalty, check_bound, check_problem, public_rows
 from dpfast.releases.table_losses import TableLoss, loss_of_moments
 from dpfast.solvers import GeneralisedLinearLoss, SquaredLoss
 from dpfast.solvers.constraints import Constraint
@@ -51,7 +50,7 @@ def objective_perturbation(
         Rows; longer ones than `bound_x` are scaled onto it. For the squared loss the data owner's exact sums will do,
         with one outcome.
     y : array_like of shape (n_rows,)
-        Outcomes, clipped to `bound_y`; -1 or 1 for classification.
+        Outcomes, clipped to `bound_y`; -1 or 1 for classification, times a weight of at most 1.
     loss : GeneralisedLinearLoss
         ``SquaredLoss``, ``SmoothedHuber``, ``SmoothedQuantile``, ``PoissonLoss`` (counts, clipped at 0 as well),
         ``LogisticLoss``, ``CappedLogisticLoss`` or ``SmoothedHinge`` of dpfast.solvers, or a ``CallableLoss`` with
@@ -128,7 +127,7 @@ def objective_perturbation(
             summed = TableLoss(loss, X.bound_x, X.bound_y or bound_y)
             losses, n_rows = [loss_of_moments(X, summed.sizes(X.n_features))], X.n_rows
         else:
-            summed = TableLoss(loss, check.positive("bound_x", bound_x), check.positive("bound_y", bound_y))
+            summed = TableLoss(loss, check_bound("bound_x", bound_x), check_bound("bound_y", bound_y))
             losses, n_rows = summed.of_table(open_with_outcome("objective_perturbation", X, y), n_threads)
         (statistic,) = losses
         rows = public_rows(n_rows, privacy.adjacency)

@@ -242,9 +242,11 @@ class PrivateEstimator(Persistent, ABC):
         """What a release is called in records."""
         return type(self).__name__
 
-    def _exact_release(self, values: Mapping[str, Any], name: str | None = None) -> Release:
-        """Return the record of a fit without noise."""
-        privacy = Privacy(math.inf, self.delta, self.adjacency)
+    def _exact_release(
+        self, values: Mapping[str, Any], name: str | None = None, *, states_delta: bool = True
+    ) -> Release:
+        """Return the record of a fit without noise; of several one states the whole delta, as they add up."""
+        privacy = Privacy(math.inf, self.delta if states_delta else 0.0, self.adjacency)
         return Release(self._release_name if name is None else name, "no", privacy, values, {})
 
     def _keep(self, fitted: Mapping[str, Any]) -> Self:

@@ -63,6 +63,8 @@ _USUAL_PREDICTION = 4.0
 _USUAL_CURVATURE = 2.0**-3
 # What shrinkage costs is weighed with longer parameters: an intercept, or a mean off the centre, suffers most from it.
 _SHRUNK_PREDICTION = 10.0
+# Within these, squared and times as many rows as there may be, bounds are within what the solver takes.
+_SMALLEST_BOUND, _LARGEST_BOUND = 2.0**-64, 2.0**64
 
 
 class Sizes(TypedDict):
@@ -246,6 +248,14 @@ def check_problem(loss: object, constraint: object, penalty: object) -> None:
             f"constraint must be None with a {type(penalty).__name__} as penalty: give a penalty that is infinite "
             "outside the set, or use Lasso, ElasticNet or Ridge"
         )
+
+
+def check_bound(name: str, bound: object) -> float:
+    """Return a bound on rows or outcomes as a float; ValueError where an objective of its size cannot be computed."""
+    number = check.positive(name, bound)
+    if not _SMALLEST_BOUND <= number <= _LARGEST_BOUND:
+        raise ValueError(f"{name} must lie between 2**-64 and 2**64, got {number!r}: measure in another unit")
+    return number
 
 
 def public_rows(n_rows: int, adjacency: Adjacency) -> int | None:

@@ -460,8 +460,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             support = most_votes(votes, self.n_nonzero)
         found = lsq_linear(rows[:, support], outcomes, bounds=(-1.0, 1.0), method="bvls", tol=1e-14)
         first, second = self._release_names
-        # Delta is the coefficients' whole: what both cost adds up.
-        chosen = Release(first, "no", Privacy(math.inf, 0.0, self.adjacency), {"support": support}, {})
+        chosen = self._exact_release({"support": support}, first, states_delta=False)
         releases = chosen, self._exact_release({"coef": np.clip(found.x, -1.0, 1.0)}, second)
         return Solved(releases, self._solve(None, releases, p))
 
