@@ -69,7 +69,7 @@ class ResidualSteps:
 
 
 class LinkedSteps:
-    """Slopes of logistic and cross-entropy losses, clipped as gradient descent has them, against residuals."""
+    """Slopes of logistic and cross-entropy losses against residuals."""
 
     params = ([("logistic", 20, 1), ("logistic", 100, 1), ("softmax", 20, 10), ("softmax", 64, 10)],)
     param_names = ("link, columns and outcomes",)
@@ -83,7 +83,7 @@ class LinkedSteps:
         self.table, self.clip = io.open_table(X, Y), 0.25 * bound
         maps, theta = (RowMap(bound=bound), RowMap(bound=1.0)), rng.normal(size=(d, outcomes)) / bound
         self.plain = ResidualStep(theta, *maps)
-        self.linked = ResidualStep(theta, *maps, link=link, slope_clip=0.25)
+        self.linked = ResidualStep(theta, *maps, link=link)
 
     def _sum(self, step):
         residual_sums(self.table, step, self.clip, n_threads=1)

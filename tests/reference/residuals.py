@@ -35,11 +35,7 @@ def _products(step, row, outcomes):
     columns = [*row.tolist(), 1.0] if step.constant else row.tolist()
     p = columns if step.whitening is None else [_weighted(weights, columns) for weights in step.whitening.tolist()]
     z = [_weighted(weights, columns) for weights in step.theta.T.tolist()]
-    r = _RESIDUALS[step.link](outcomes.tolist(), z)
-    if step.slope_clip is not None:
-        factor = step.slope_clip / math.sqrt(max(_squared(r), step.slope_clip * step.slope_clip))
-        r = [entry * factor for entry in r]
-    return p, r
+    return p, _RESIDUALS[step.link](outcomes.tolist(), z)
 
 
 def exponential(a):

@@ -6,14 +6,13 @@
  * a row depends on nothing but the row, at every vector width. Columns beyond which a row of weights is 0 are left out:
  * adding 0 changes nothing.
  *
- * A row adds p r', p = W x or x, r = y - z or what the link makes of y and z, z = theta'x; r is scaled onto the clip of
- * slopes first where it is longer. The exponentials of links are of the processor's sums and products alone, in one
- * order, so that they have the same bits everywhere too. Scaling p by a power of two and r by its inverse changes
- * nothing: p is brought to a length of 1 to 2 first, exactly. r is then multiplied by the smaller of what that asks for
- * and of what brings ||p|| ||r|| to the clip, and both are rounded to integers. Their squared norms are exact in
- * doubles, being below 2^53 (a sum that passes 2^53 stays above it, because rounding is monotone); their product is
- * compared with the bound in 128 bits, and r multiplied by less until it holds: at the latest by 0, in step 50. No
- * rounding error above matters to privacy therefore.
+ * A row adds p r', p = W x or x, r = y - z or what the link makes of y and z, z = theta'x. The exponentials of links
+ * are of the processor's sums and products alone, in one order, so that they have the same bits everywhere too. Scaling
+ * p by a power of two and r by its inverse changes nothing: p is brought to a length of 1 to 2 first, exactly. r is
+ * then multiplied by the smaller of what that asks for and of what brings ||p|| ||r|| to the clip, and both are rounded
+ * to integers. Their squared norms are exact in doubles, being below 2^53 (a sum that passes 2^53 stays above it,
+ * because rounding is monotone); their product is compared with the bound in 128 bits, and r multiplied by less until
+ * it holds: at the latest by 0, in step 50. No rounding error above matters to privacy therefore.
  *
  * Sums of products of integers are kept in eight lanes of doubles, and moved to 64-bit totals before one can pass 2^53:
  * exact in any order, with or without fused multiply-add.

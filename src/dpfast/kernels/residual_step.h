@@ -17,7 +17,6 @@ typedef struct {
     ptrdiff_t n_outcomes, n_products; /* entries of r and of p */
     const double *theta;         /* n_outcomes by n_columns */
     int link;
-    double slope_clip;           /* norm of r in 1: longer ones are scaled onto it; HUGE_VAL for none */
     const double *whitening;     /* n_products by n_columns, or NULL where p is the row */
     const ptrdiff_t *theta_ends; /* columns beyond are 0, for each outcome, */
     const ptrdiff_t *ends;       /* and for each product */

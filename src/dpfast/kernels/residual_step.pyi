@@ -18,7 +18,6 @@ class ResidualRows:
         whitening: NDArray[np.float64] | None,
         has_constant: bool,
         link: str = "identity",
-        slope_clip: float = ...,
         *,
         level: int = -1,
     ) -> None: ...
@@ -46,7 +45,6 @@ class ResidualSums(ResidualRows):
         whitening: NDArray[np.float64] | None,
         has_constant: bool,
         link: str = "identity",
-        slope_clip: float = ...,
         *,
         units: tuple[float, float],
         row_limits: tuple[float, int],
@@ -68,7 +66,6 @@ class ResidualSizes(ResidualRows):
         whitening: NDArray[np.float64] | None,
         has_constant: bool,
         link: str = "identity",
-        slope_clip: float = ...,
         *,
         first: int,
         last: int,

@@ -36,7 +36,6 @@ cdef extern from "residual_step.h":
         Py_ssize_t n_products
         const double* theta
         int link
-        double slope_clip
         const double* whitening
         const Py_ssize_t* theta_ends
         const Py_ssize_t* ends
@@ -138,8 +137,6 @@ cdef class ResidualRows:
         Whether mapped rows are followed by a 1.
     link : {"identity", "logistic", "softmax"}
         What residuals are; see `dpfast.statistics.residuals.ResidualStep`.
-    slope_clip : float
-        L2 norm onto which longer residuals are scaled, whose square is a normal double; infinite for none.
     level : int, default -1
         Vector instructions to use (cpu.h); -1 for the best there are.
     """
@@ -154,7 +151,7 @@ cdef class ResidualRows:
     cdef object buffers
 
     def __init__(self, RowMapKernel map_x not None, RowMapKernel map_y not None, theta, whitening, bint has_constant,
-                 link="identity", double slope_clip=math.inf, *, int level=-1):
+                 link="identity", *, int level=-1):
         self.map_x, self.map_y, self.theta = map_x, map_y, np.ascontiguousarray(theta)
         self.level = dpfast_resolve_level(level)
         self.step.map_x, self.step.map_y = &self.map_x.map, &self.map_y.map
@@ -163,7 +160,7 @@ cdef class ResidualRows:
         if (map_x.n_features + has_constant, map_y.n_features) != (self.step.n_columns, self.step.n_outcomes):
             raise ValueError("theta must have as many rows and columns as the maps have columns")
         self.step.theta, self.step.whitening = &self.theta[0, 0], NULL
-        self.step.link, self.step.slope_clip = LINKS[link], slope_clip
+        self.step.link = LINKS[link]
         self.theta_ends = _ends(theta)
         self.step.theta_ends = self.step.ends = &self.theta_ends[0]
         if whitening is not None:
@@ -312,9 +309,9 @@ cdef class ResidualSums(ResidualRows):
     cdef Py_ssize_t rows_in_lanes, most_in_lanes
     cdef readonly Py_ssize_t rows_in_totals
 
-    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", slope_clip=math.inf, *, units,
+    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", *, units,
                  row_limits, person_limits, squares_limits=None, int level=-1):
-        super().__init__(map_x, map_y, theta, whitening, has_constant, link, slope_clip, level=level)
+        super().__init__(map_x, map_y, theta, whitening, has_constant, link, level=level)
         self.step.unit_p, self.step.unit_r = units
         self.step.row_length, self.step.person_length = row_limits[0], person_limits[0]
         self.step.row_bound_high, self.step.row_bound_low = divmod(row_limits[1], _WORD)
@@ -440,9 +437,9 @@ cdef class ResidualSizes(ResidualRows):
 
     cdef int64_t[::1] counts
 
-    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", slope_clip=math.inf, *,
+    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", *,
                  Py_ssize_t first, Py_ssize_t last, int level=-1):
-        super().__init__(map_x, map_y, theta, whitening, has_constant, link, slope_clip, level=level)
+        super().__init__(map_x, map_y, theta, whitening, has_constant, link, level=level)
         self.step.first_bin, self.step.n_bins = first, last - first + 2
         self.counts = np.zeros(self.step.n_bins, np.int64)
         self.scratch.outer = self._doubles(self.step.n_products * self.step.n_outcomes)

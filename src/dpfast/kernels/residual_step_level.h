@@ -184,19 +184,6 @@ static DPFAST_INLINE TARGET void LEVEL(take_residuals)(const dpfast_residual_ste
                 AT(r + at) = AT(y + at) - AT(r + at);
 }
 
-/* Scale residuals of a group of rows onto the clip of slopes where they are longer. The root of a square is exact: a
- * factor of 1 otherwise. */
-static DPFAST_INLINE TARGET void LEVEL(clip_slopes)(const dpfast_residual_step *step, double *r, ptrdiff_t block_rows)
-{
-    double clip = step->slope_clip, factors[WIDTH];
-    VECTOR squared = LEVEL(squared_norms)(r, step->n_outcomes, block_rows);
-    AT(factors) = LEVEL(either)(squared > ALL(clip * clip), squared, ALL(clip * clip));
-    for (int lane = 0; lane < WIDTH; lane++)
-        factors[lane] = clip / sqrt(factors[lane]);
-    for (ptrdiff_t m = 0; m < step->n_outcomes; m++)
-        AT(r + m * block_rows) *= AT(factors);
-}
-
 static TARGET void LEVEL(take_products)(const dpfast_residual_step *step, ptrdiff_t n_rows,
                                         const dpfast_residual_scratch *scratch)
 {
@@ -210,9 +197,6 @@ static TARGET void LEVEL(take_products)(const dpfast_residual_step *step, ptrdif
     LEVEL(weigh)(step->theta, step->theta_ends, step->n_outcomes, step->n_columns, scratch->x, block_rows, n_padded,
                  scratch->r);
     LEVEL(take_residuals)(step, scratch->rounded, scratch->r, block_rows, n_padded);
-    if (step->slope_clip < HUGE_VAL)
-        for (ptrdiff_t r = 0; r < n_padded; r += WIDTH)
-            LEVEL(clip_slopes)(step, scratch->r + r, block_rows);
     if (step->whitening)
         LEVEL(weigh)(step->whitening, step->ends, step->n_products, step->n_columns, scratch->x, block_rows, n_padded,
                      scratch->p);

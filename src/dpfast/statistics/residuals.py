@@ -63,8 +63,7 @@ class ResidualStep:
 
     With z = theta'x, residuals r of outcomes y are, by `link`, ``y - z``; ``y_j sigmoid(-sign(y_j) z_j)``, of classes
     +-w, w their weights (or 0), each outcome on its own; ``y - sum(y) softmax(z)`` of one outcome a class, w at that of
-    the row and 0 elsewhere: minus the derivative in z of squared, logistic and cross-entropy losses. Those longer than
-    `slope_clip` are scaled onto it, to within rounding, so that a row's part is at most ``slope_clip * norm(p)``.
+    the row and 0 elsewhere: minus the derivative in z of squared, logistic and cross-entropy losses.
 
     Whatever the maps let through must not overflow: ValueError if the declared bounds cannot rule that out.
     """
@@ -75,7 +74,6 @@ class ResidualStep:
     whitening: FloatArray | None = None  # (k, D), fastest where lower triangular; None for no change, k = D
     constant: bool = False  # whether rows are followed by a 1
     link: Literal["identity", "logistic", "softmax"] = "identity"
-    slope_clip: float | None = None  # L2 norm onto which longer residuals are scaled; None for none
 
     def __post_init__(self) -> None:
         if self.theta.ndim != 2 or not np.isfinite(self.theta).all():
@@ -87,8 +85,6 @@ class ResidualStep:
             raise ValueError("map_x and map_y must have no basis: whitening does that")
         length_x = math.hypot(self.map_x.largest_norm(n_columns - self.constant), float(self.constant))
         check.choice("link", self.link, tuple(residual_step.LINKS))
-        if self.slope_clip is not None:
-            _check_bound("slope_clip", self.slope_clip)
         with np.errstate(over="ignore"):
             margin, of_y = length_x * float(np.sum(np.abs(self.theta))), self.map_y.largest_norm(n_outcomes)
         if self.link == "identity":
@@ -122,9 +118,8 @@ class ResidualStep:
     def kernel_arguments(self) -> tuple[Any, ...]:
         """Return what the kernel reads rows with."""
         maps = self.map_x.kernel(self.n_features), self.map_y.kernel(self.theta.shape[1])
-        slope_clip = math.inf if self.slope_clip is None else float(self.slope_clip)
         theta = in_c_order(self.theta.T, np.float64)
-        return *maps, theta, self.whitening, self.constant, self.link, slope_clip
+        return *maps, theta, self.whitening, self.constant, self.link
 
 
 @dataclass(frozen=True)
