@@ -107,11 +107,12 @@ def test_descent_is_not_told_a_private_number_of_people():
 
 
 def test_methods_are_chosen_by_public_numbers():
-    X, y = table(2_000)
+    X, y = table(20_000)
     three = np.digitize(y, [-0.3, 0.3])
     for options, labels, rows, method in (
-        ({}, y > 0.0, 2_000, "objective"),
-        ({}, y > 0.0, 5, "gradient"),
+        ({}, y > 0.0, 20_000, "objective"),
+        ({}, y > 0.0, 2_000, "gradient"),
+        ({"loss": "hinge"}, y > 0.0, 2_000, "objective"),
         ({"adjacency": "add_remove"}, y > 0.0, 5, "objective"),
         ({"classes": [0, 1, 2]}, three, 2_000, "gradient"),
         ({"classes": [0, 1, 2], "constraint": L2Ball(2.0)}, three, 2_000, "objective"),
@@ -188,7 +189,7 @@ def test_what_is_asked_for_is_not_chosen():
     assert np.array_equal(*exact)
 
 
-def test_the_default_is_ahead_where_noise_is_large():
+def test_the_fitted_loss_is_ahead_where_noise_is_large():
     """On little data the logistic loss and the hinge hide more than they tell."""
     rng = np.random.default_rng(5)
     weights = rng.normal(size=30)
@@ -196,7 +197,7 @@ def test_the_default_is_ahead_where_noise_is_large():
     labels = (X @ weights > 0.0).astype(int)
 
     def score(loss, seed):
-        model = classifier(0.5, 1e-5, loss=loss, random_state=seed).fit(X[:400], labels[:400])
+        model = classifier(0.5, 1e-5, loss=loss, method="objective", random_state=seed).fit(X[:400], labels[:400])
         return model.score(X[400:], labels[400:])
 
     scores = {loss: np.mean([score(loss, seed) for seed in range(12)]) for loss in ("auto", "logistic", "hinge")}
@@ -205,7 +206,7 @@ def test_the_default_is_ahead_where_noise_is_large():
 
 def test_a_saved_model_keeps_its_shift(tmp_path):
     X, y = table(500)
-    model = classifier().fit(X, (y > 0.0).astype(int))
+    model = classifier(method="objective").fit(X, (y > 0.0).astype(int))
     model.save(tmp_path / "model.json")
     loaded = ObjectivePerturbationClassifier.load(tmp_path / "model.json")
     assert loaded.shift_ == model.shift_ > 0.0
