@@ -114,6 +114,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         hinge,
         replace(hinge, name="hinge in the plane", n_features=2),
         *(_with(one, "with an intercept", fit_intercept=True) for one in (squared, hinge)),
+        _with(hinge, "with weights", class_weight={-1: 3.0, 1: 3.0}),
     ]
     given = Minimised("loss by functions", regressor, _callable_slope, {"bound_y": 20.0}, outcome=20.0)
     labelled: dict[str, Any] = {"bound_x": "private", "loss": "hinge", "classes": [-1, 1]}
