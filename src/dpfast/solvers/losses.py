@@ -610,7 +610,9 @@ class CallableLoss(GeneralisedLinearLoss):
 
     A proof takes a few lines. Of log cosh r, r = z - y, a smooth absolute value, the derivatives in z are tanh r, whose
     size is below 1 everywhere, and 1 - tanh(r)^2, which is above 0, so the loss is convex, and at most 1, with equality
-    at r = 0. Both are continuous, and the bounds hold without a constraint. Tukey's biweight would have bounded
+    at r = 0. Both are continuous, and the bounds hold without a constraint. (Give one nevertheless, an L2 ball some
+    times as large as parameters may be: noise hides how far slopes may be off by the rounding of predictions, which is
+    bounded over all parameters that are allowed.) Tukey's biweight would have bounded
     derivatives as well, but its second one is negative for large r: it is not convex, and is refused.
 
     Parameters
@@ -635,10 +637,12 @@ class CallableLoss(GeneralisedLinearLoss):
     ...     curvature_bound=1.0,
     ... )
     >>> log_cosh.probe(outcome_bound=5.0)
-    >>> from dpfast import ObjectivePerturbationRegressor
+    >>> from dpfast import L2Ball, ObjectivePerturbationRegressor
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-0.5, 0.5, size=(50_000, 2))
-    >>> model = ObjectivePerturbationRegressor(1.0, 1e-6, bound_x=1.0, bound_y=5.0, loss=log_cosh, random_state=0)
+    >>> model = ObjectivePerturbationRegressor(
+    ...     1.0, 1e-6, bound_x=1.0, bound_y=5.0, loss=log_cosh, constraint=L2Ball(10.0), random_state=0
+    ... )
     >>> model.fit(X, X @ [1.0, -2.0]).coef_.round(1)
     array([ 1., -2.])
     """
