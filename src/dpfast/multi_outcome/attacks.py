@@ -136,7 +136,9 @@ def _refined_attack(privacy: Privacy) -> Attack:
     law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
 
     def seen(neighbour: bool) -> FloatArray:
-        return apart * along(estimator.fit(*tables[neighbour]).releases_, int(neighbour))[0]
+        found, _ = along(estimator.fit(*tables[neighbour]).releases_, int(neighbour))
+        # Once in thousands of fits noisy counts find too few people: without steps there is nothing to see.
+        return apart * (found if len(found) else np.zeros(len(apart)))
 
     record = replace(releases[-1], privacy=privacy)
     return replace(Attack.on("residual steps", record, law, seen, estimator), effort=0.25)
