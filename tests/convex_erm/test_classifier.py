@@ -111,8 +111,8 @@ def test_methods_are_chosen_by_public_numbers():
     three = np.digitize(y, [-0.3, 0.3])
     for options, labels, rows, method in (
         ({}, y > 0.0, 20_000, "objective"),
-        ({}, y > 0.0, 2_000, "gradient"),
-        ({"loss": "hinge"}, y > 0.0, 2_000, "objective"),
+        ({}, y > 0.0, 20, "gradient"),
+        ({"loss": "hinge"}, y > 0.0, 20, "objective"),
         ({"adjacency": "add_remove"}, y > 0.0, 5, "objective"),
         ({"classes": [0, 1, 2]}, three, 2_000, "gradient"),
         ({"classes": [0, 1, 2], "constraint": L2Ball(2.0)}, three, 2_000, "objective"),

@@ -83,6 +83,7 @@ def test_the_printed_votes_have_laplace_noise():
     assert printed.privacy.delta == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 def test_the_share_of_features_that_noise_puts_behind_is_the_one_expected(delta):
     """Features with all votes, and without: how many of the former, on average, noise puts behind."""

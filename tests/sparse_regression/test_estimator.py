@@ -171,6 +171,7 @@ def test_bounds_are_held_to():
             np.testing.assert_allclose(one.coef_, other.coef_, atol=0.02)
 
 
+@pytest.mark.slow
 def test_few_people_get_no_more_than_noise():
     """One person's outcome at tiny epsilon: the support is any of all, within what chance allows."""
     x = np.eye(6)[:1] * 6.0

@@ -23,7 +23,6 @@ from dpfast.privacy import Privacy, gaussian_scale
 
 _LARGEST = 6.0
 _LEAST_PART = 0.125
-_FEW = 12.0
 # Under add/remove the number of rows is private: between the ends.
 _UNKNOWN = 4.0, 1.0
 
@@ -41,22 +40,7 @@ def fitting(privacy: Privacy, n_parameters: int, n_rows: int | None) -> Fitting:
     """Choose for a minimiser with this budget of its own; `n_rows` is None where it is private."""
     if n_rows is None:
         return Fitting(*_UNKNOWN)
-    v = max(told(privacy, n_parameters, n_rows), 1.0)
-    return Fitting(max(_LARGEST - math.log(v), 0.0), max(1.0 / v, _LEAST_PART))
-
-
-def few_people(privacy: Privacy, n_parameters: int, n_rows: int | None) -> bool:
-    """Whether few enough are known to be there that descent tells two classes apart as well as a minimiser, or better.
-
-    It does not mind where rows lie: on breast cancer about the middle of the limits it is right on .09 more at epsilon
-    1, and on pairs of digits or where features are correlated within .01; with more people features that are
-    correlated take more than its steps.
-    """
-    return n_rows is not None and told(privacy, n_parameters, n_rows) < _FEW
-
-
-def told(privacy: Privacy, n_parameters: int, n_rows: int) -> float:
-    """Return what so many rows tell of one parameter, over the noise in it."""
     epsilon, delta = privacy.epsilon, privacy.delta
     deviation = gaussian_scale(epsilon, delta) if delta > 0.0 else math.sqrt(n_parameters + 1.0) / epsilon
-    return n_rows / (25.0 * n_parameters * deviation)
+    v = max(n_rows / (25.0 * n_parameters * deviation), 1.0)
+    return Fitting(max(_LARGEST - math.log(v), 0.0), max(1.0 / v, _LEAST_PART))

@@ -19,7 +19,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
-from dpfast.convex_erm.automatic import few_people, fitting
+from dpfast.convex_erm.automatic import fitting
 from dpfast.convex_erm.estimator import PerturbedObjective, column_of
 from dpfast.convex_erm.plan import (
     ACCURACY,
@@ -47,6 +47,11 @@ from dpfast.solvers import (
     descent,
 )
 from dpfast.statistics.rows import RowMap
+
+# Two classes are told apart by descent where margins are expected to agree less than this with those sought. There a
+# minimiser, which finds directions by how people differ from 0, is right on up to .09 less (breast cancer about the
+# middle of its limits, epsilon 1), or on as much (about a quarter of them); above, on up to .01 more (digits).
+_DESCENT_AGREES = 0.9
 
 # Logarithms of odds by margins: with least logarithmic loss on held-out rows of breast cancer, digits and two synthetic
 # tables, over epsilon 1/2 to 4, factors of 0.4 to 1.2 (shift 4 to 6) and 1.4 to 4.8 (hinge); of 0.2 and 1.1 on patches.
@@ -82,8 +87,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     method : {"auto", "objective", "gradient"}, default "auto"
         Objective perturbation, or noisy gradient descent on the logistic loss (cross-entropy for more than two
         classes), which needs delta > 0 and knows no constraint, penalty or ridge; its steps need no tuning. "auto"
-        takes descent, where it can, for more than two classes, and for two unless many people are known to be there for
-        the features, or how many is private. Where epsilon is ``inf`` there are only minimisers.
+        takes descent, where it can, for more than two classes, and for two where no great number of people is known to
+        be there for the features. Where epsilon is ``inf`` there are only minimisers.
     class_weight : mapping, optional
         Positive weights of declared classes, 1 for those left out: each row's loss counts as much as its class does
         next to the heaviest, so that nobody counts for more than without weights. They are public, so frequencies of
@@ -388,7 +393,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             return self.method == "gradient"
         if len(self._declared_classes()) > 2:
             return True
-        return few_people(privacy, n_features + self.fit_intercept, public_rows(n_rows, self.adjacency))
+        rows = public_rows(n_rows, self.adjacency)
+        return rows is not None and self._descent(privacy, n_features, rows).agreement(rows) < _DESCENT_AGREES
 
     def _descent(self, privacy: Privacy, n_features: int, n_rows: int) -> NoisyDescent:
         sizes = n_features, self._n_minimisers
