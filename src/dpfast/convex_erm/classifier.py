@@ -1,4 +1,4 @@
-"""Private linear classification, by noise in the objective."""
+"""Private linear classification, by noise in the objective or in the steps of a descent."""
 
 from __future__ import annotations
 

@@ -88,12 +88,6 @@ typedef int64_t words2 __attribute__((vector_size(16), aligned(8), may_alias));
 #define WORDS words2
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #include "residual_step_level.h"
-#undef LEVEL
-#undef TARGET
-#undef WIDTH
-#undef VECTOR
-#undef WORDS
-#undef MULTIPLY_ADD
 
 #if DPFAST_HAVE_X86_LEVELS
 #include <immintrin.h>
@@ -106,12 +100,6 @@ typedef int64_t words4 __attribute__((vector_size(32), aligned(8), may_alias));
 #define WORDS words4
 #define MULTIPLY_ADD(a, b, c) ((VECTOR)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
 #include "residual_step_level.h"
-#undef LEVEL
-#undef TARGET
-#undef WIDTH
-#undef VECTOR
-#undef WORDS
-#undef MULTIPLY_ADD
 
 #define LEVEL(name) name##_avx512
 #define TARGET DPFAST_TARGET_AVX512

@@ -310,3 +310,11 @@ static TARGET void LEVEL(add)(const dpfast_residual_step *step, ptrdiff_t n_rows
 #undef LOWER_2
 #undef UPPER_4
 #undef LOWER_4
+
+/* Of this width alone: the next one has its own. */
+#undef LEVEL
+#undef TARGET
+#undef WIDTH
+#undef VECTOR
+#undef WORDS
+#undef MULTIPLY_ADD

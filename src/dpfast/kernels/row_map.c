@@ -106,12 +106,6 @@ typedef int64_t words2 __attribute__((vector_size(16), aligned(8), may_alias));
 #define WORDS words2
 #define FLOATS floats2
 #include "row_map_level.h"
-#undef LEVEL
-#undef TARGET
-#undef WIDTH
-#undef VECTOR
-#undef WORDS
-#undef FLOATS
 
 #if DPFAST_HAVE_X86_LEVELS
 #define LEVEL(name) name##_avx2
@@ -124,12 +118,6 @@ typedef int64_t words4 __attribute__((vector_size(32), aligned(8), may_alias));
 #define WORDS words4
 #define FLOATS floats4
 #include "row_map_level.h"
-#undef LEVEL
-#undef TARGET
-#undef WIDTH
-#undef VECTOR
-#undef WORDS
-#undef FLOATS
 
 #define LEVEL(name) name##_avx512
 #define TARGET DPFAST_TARGET_AVX512

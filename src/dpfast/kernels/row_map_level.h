@@ -242,3 +242,11 @@ static TARGET int LEVEL(map_block)(const dpfast_row_map *map, const dpfast_table
 }
 
 #undef SELECTED
+
+/* Of this width alone: the next one has its own. */
+#undef LEVEL
+#undef TARGET
+#undef WIDTH
+#undef VECTOR
+#undef WORDS
+#undef FLOATS
