@@ -1,28 +1,50 @@
-"""Which estimators jobs fit: each family that takes jobs says in its ``job.py`` how."""
+"""What jobs fit: each family says in its ``job.py`` how, as `KINDS`, one for each of its estimators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpfast import registry
+from dpfast.estimator.plan import Plan
+from dpfast.jobs.rows import Rows
+
+if TYPE_CHECKING:
+    from dpfast.jobs.specification import Job
+
+#: Told how many bytes have been read since it was last called.
+Progress = Callable[[int], object]
 
 
-class Kind(Protocol):
-    """What a family's ``job.py`` declares of an estimator of rows."""
+class Kind(ABC):
+    """What is particular to jobs of one estimator."""
 
     #: Its name in job files.
-    KIND: str
-    ESTIMATOR: type[Any]
+    KIND: ClassVar[str]
+    ESTIMATOR: ClassVar[type[Any]]
+    #: Who its people are, and how that is read.
+    DATA: ClassVar[type[Any]] = Rows
     #: Keys of [estimator] that are its parameters, beside those of every estimator.
-    PARAMETERS: tuple[str, ...]
+    PARAMETERS: ClassVar[tuple[str, ...]]
 
-    def parameters(self, given: Mapping[str, Any], box: Sequence[Any] | None, n_rows: int | None) -> dict[str, Any]:
-        """Return the estimator's parameters; rows are bounded by `box` too, and their number is None of a stream."""
+    @abstractmethod
+    def parameters(self, given: Mapping[str, Any], data: Any) -> dict[str, Any]:
+        """Return the estimator's parameters, from the keys given in [estimator] and what was declared of the data."""
 
-    def check(self, parameters: Mapping[str, Any], n_rows: int, shape: tuple[int, int], max_rows: int | None) -> None:
+    @abstractmethod
+    def check(self, parameters: Mapping[str, Any], data: Any) -> None:
         """Refuse, from public numbers, what a fit would refuse of the parameters."""
 
+    @abstractmethod
+    def fit(self, model: Any, job: Job, progress: Progress | None) -> None:
+        """Read the data, and fit."""
+
+    @abstractmethod
+    def plan(self, job: Job, **sizes: Any) -> Plan:
+        """Return what a fit is expected to do, from what the job declares and public sizes that it does not know."""
+
+    @abstractmethod
     def coefficients(
         self, model: Any, feature_names: Sequence[str], outcome_names: Sequence[str]
     ) -> Iterable[Sequence[object]]:
@@ -31,4 +53,4 @@ class Kind(Protocol):
 
 def kinds() -> dict[str, Kind]:
     """Return what jobs fit, by name."""
-    return {kind.KIND: kind for kind in (cast(Kind, module) for module in registry.parts("job"))}
+    return {kind.KIND: kind for module in registry.parts("job") for kind in module.KINDS}

@@ -145,7 +145,9 @@ def _put_in_place(partial: Path, folder: Path) -> None:
 
 def _coefficients(job: Job, model: Any) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(job.kind.coefficients(model, job.feature_names, job.outcome_names))
+    csv.writer(text, lineterminator="\n").writerows(
+        job.kind.coefficients(model, job.data.feature_names, job.data.outcome_names)
+    )
     return text.getvalue()
 
 
@@ -153,8 +155,8 @@ def _record(job: Job, model: Any) -> str:
     ledger = model.ledger
     content = {
         "job_sha256": job.digest,
-        "feature_names": job.feature_names,
-        "outcome_names": job.outcome_names,
+        "feature_names": job.data.feature_names,
+        "outcome_names": job.data.outcome_names,
         "this_job": [_without_values(release) for release in model.releases_],
         **{name: asdict(getattr(ledger, name)) for name in ("budget", "spent", "promised", "remaining")},
         "unit": ledger.unit,
@@ -165,14 +167,11 @@ def _record(job: Job, model: Any) -> str:
 def _report(job: Job, model: Any) -> str:
     """Return what the job did, as Markdown."""
     settings = {name: value for name, value in _parameters(job).items() if name not in ("epsilon", "delta")}
-    people = job.people and [f"- a person: all rows of one {job.people.id!r}, {job.people.max_rows} at most"]
     facts = [
         f"- job: `{job.path.name}`, sha256 `{job.digest}`",
         f"- estimator: {job.kind.KIND}",
         *(f"- {name}: {value}" for name, value in settings.items()),
-        *(people or []),
-        f"- features ({len(job.feature_names)}): {', '.join(job.feature_names)}",
-        f"- outcomes ({len(job.outcome_names)}): {', '.join(job.outcome_names)}",
+        *job.data.facts(),
         f"- penalty used: {model.ridge_!r}",
     ]
     return _REPORT.format("\n".join(facts), model.ledger.report())

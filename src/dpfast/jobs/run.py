@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from dpfast.io import RowOwners
 from dpfast.jobs import outputs
 from dpfast.jobs.specification import Job
 
@@ -49,22 +47,10 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
         return f"{str(job.folder)!r} holds the release of this job already; nothing was read or spent"
     outputs.check_writable(job, replace=job.overwrite or force)
     model = job.kind.ESTIMATOR(**job.parameters, ledger=job.open_ledger())
-    with outputs.Outputs(job, model):
-        _fit(model, job, progress)
+    with outputs.Outputs(job, model), _progress(job, progress) as advance:
+        job.kind.fit(model, job, advance)
     void = "" if model.random_state is None else f". {outputs.VOID}"
     return f"spent {model.privacy_spent_}; wrote {str(job.folder)!r}{void}"
-
-
-def _fit(model: Any, job: Job, progress: bool) -> None:
-    if job.columns is None:
-        features, outcomes = job.files
-        model.fit(features, outcomes)
-        return
-    owners, max_rows = None, None
-    if job.people is not None:
-        owners, max_rows = RowOwners(job.files, job.people.id), job.people.max_rows
-    with _progress(job, progress) as advance:
-        model.fit(job.columns.encode(job.files, advance), None, groups=owners, max_rows=max_rows)
 
 
 @contextmanager
@@ -79,6 +65,6 @@ def _progress(job: Job, wanted: bool) -> Iterator[Callable[[int], object] | None
         with tqdm(bar_format="{desc}: {elapsed}", desc="reading", disable=None, leave=False) as bar:
             yield lambda _: bar.update()
         return
-    size = sum(file.stat().st_size for file in job.files)
+    size = sum(file.stat().st_size for file in job.data.files)
     with tqdm(total=size, unit="B", unit_scale=True, desc="reading", disable=None, leave=False) as bar:
         yield bar.update
