@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
@@ -12,6 +10,7 @@ from catalogue import FAMILIES
 
 from dpfast import audit, noise, registry
 from dpfast.cli import main
+from dpfast.demo import games, regression
 
 
 def test_plan_speaks_from_public_numbers(capsys):
@@ -79,18 +78,20 @@ def test_usage_errors_exit_with_2(arguments, capsys):
     assert "usage: dpfast" in capsys.readouterr().err
 
 
-def test_demo_runs_and_draws(tmp_path):
-    command = [sys.executable, "-m", "dpfast", "demo", "--output", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=True)
+def test_demo_runs_and_draws(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(regression, "REPEATS", 1)
+    monkeypatch.setattr(games, "REPEATS", 1)
+    assert main(["demo", "--output", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
     plots = ["dpfast-demo.png", "dpfast-demo-synthetic-control.png"]
-    games = ["FrozenLake 8x8", "CliffWalking", "Taxi"]
+    played = ["FrozenLake 8x8", "CliffWalking", "Taxi"]
     for plot in [*plots, "dpfast-demo-policy-evaluation.png"] if find_spec("gymnasium") else plots:
         assert (tmp_path / plot).stat().st_size > 10_000
     for words in ("Handwritten digits", "Breast cancer", "no privacy", "Privacy report", "epsilon 15.5"):
-        assert words in done.stdout
+        assert words in printed
     for words in ("10,000 donors", "Error relative to the signal", "exact  -15.4 packs", "mostly noise", "Plan: "):
-        assert words in done.stdout
-    for words in ["chain, lsw", *(games if find_spec("gymnasium") else [])]:
-        assert words in done.stdout
-    (percent,) = re.findall(r"signal: ([0-9.]+)% at epsilon = 1", done.stdout)
+        assert words in printed
+    for words in ["chain, lsw", *(played if find_spec("gymnasium") else [])]:
+        assert words in printed
+    (percent,) = re.findall(r"signal: ([0-9.]+)% at epsilon = 1", printed)
     assert float(percent) < 5.0

@@ -10,14 +10,11 @@ from dpfast import noise
 NAMES = [attack.name for attack in ATTACKS]
 # All bounds and all judgements of forms, of the tests below at once, are right with a probability of 99.9%.
 ERROR = 0.001 / (4 * len(ATTACKS))
-# One of every kind, which are quick; the rest are slow together.
+# Moments and what is no moment; the rest are slow together.
 QUICK = [
     "moments of rows and their sums, Gaussian, add_remove",
-    "moments of people's rows, clipped by person, L2-Laplace, replace_one",
     "donor weights, output perturbation, Gaussian, replace_one",
-    "sums of visits and returns with features, Gaussian, replace_one",
     "minimiser, hinge in the plane, L2-Laplace objective, add_remove",
-    "support by votes, Laplace, replace_one",
 ]
 # Its rate is an eighth or a quarter of what the claim allows: a choice shows too little of it in a few hundred outputs.
 PRINTED_SCORES = [name for name in NAMES if name.startswith("support by scores, as printed")]

@@ -639,7 +639,7 @@ def test_people_with_several_rows_fit_and_pay_for_them():
         ((None, 2.0), 0.0, "replace_one"),
         ((3.0, 2.0), 1e-6, "replace_one"),
         ((3.0, 2.0), 1e-6, "add_remove"),
-        ((11.9, 5.0), 0.0, "add_remove"),
+        pytest.param((11.9, 5.0), 0.0, "add_remove", marks=pytest.mark.slow),
         ((100.0, 100.0), 1e-6, "replace_one"),
     ],
 )

@@ -156,10 +156,10 @@ def test_coef_std_is_the_spread_of_the_noise_alone():
     rng = np.random.default_rng(6)
     x = rng.choice([-1.0, 1.0], size=(4000, 1)) * np.array([[0.6, 0.3]])
     y = x @ np.array([[0.5, 0.1], [0.2, 0.4]])
-    fits = [model(4.0, random_state=seed, ridge=400.0, n_subsample=1000).fit(x, y) for seed in range(150)]
+    fits = [model(4.0, random_state=seed, ridge=400.0, n_subsample=1000).fit(x, y) for seed in range(80)]
     spread = np.std([fit.coef_ for fit in fits], axis=0)
-    # 150 draws: relative standard error 5.8%; five of them over 4 comparisons.
-    np.testing.assert_allclose(np.mean([fit.coef_std_ for fit in fits], axis=0), spread, rtol=0.3)
+    # 80 draws: relative standard error 7.9%; five of them over 4 comparisons.
+    np.testing.assert_allclose(np.mean([fit.coef_std_ for fit in fits], axis=0), spread, rtol=0.4)
 
 
 @pytest.mark.parametrize("spectrum", [np.ones(20), 0.7 ** np.arange(20)])
@@ -350,14 +350,14 @@ def test_the_plan_agrees_with_simulation():
     sampling = expected.notes["error of sampling"] / 3.0
     exact = model(math.inf).fit(x, y).predict(x)
     big = {"epsilon": 1e6, "delta": 0.1, "ridge": 0.0, "n_subsample": s}
-    fits = (model(**big, random_state=seed).fit(x, y).predict(x) for seed in range(40))
+    fits = (model(**big, random_state=seed).fit(x, y).predict(x) for seed in range(20))
     # Without noise to speak of, the error is that of sampling: rows are of one length, as the plan assumes.
     assert math.sqrt(np.mean([np.mean((fit[:, None] - exact[:, None]) ** 2) for fit in fits])) == pytest.approx(
         sampling, rel=0.25
     )
-    fits = (model(ridge=0.0, random_state=seed, n_subsample=s).fit(x, y).predict(x) for seed in range(40))
+    fits = (model(ridge=0.0, random_state=seed, n_subsample=s).fit(x, y).predict(x) for seed in range(20))
     measured = math.sqrt(np.mean([np.mean((fit - exact) ** 2) for fit in fits]))
-    # Planned for outcomes at their bound, of which these are a third; less five standard errors of 40 fits.
+    # Planned for outcomes at their bound, of which these are a third; less five standard errors of 20 fits.
     assert 0.25 * expected.expected_error < measured < 2.0 * expected.expected_error
 
 
