@@ -27,6 +27,7 @@ TESTED_BY = {
     "kernels/discrete_loops.c": "noise/test_discrete.py",
     "kernels/first_visits.pyx": "statistics/test_returns.py",
     "kernels/gaussian_loops.c": "noise/test_samplers.py",
+    "kernels/owners.pyx": "statistics/test_person_unit.py",
     "kernels/person_gram.c": "statistics/test_person_unit.py",
     "kernels/person_gram.pyx": "statistics/test_person_unit.py",
     "kernels/projections.pyx": "solvers/test_constraints.py",

@@ -17,6 +17,7 @@ from dpfast.kernels import (
     gram,
     inverse_squares,
     normal,
+    owners,
     person_gram,
     projections,
     residual_step,
@@ -318,6 +319,26 @@ def scores_of_supports(draw: Draw) -> None:
         np.nan_to_num(np.ascontiguousarray(xx)), draw.reals(p), draw.positive(1e-12, 1e6), draw.positive(1e-12, 1e6),
         first, np.empty(draw.choice((0, 1, 5, 90))),
     )  # fmt: skip
+
+
+@target("kernels.owners")
+def owners_of_rows(draw: Draw) -> None:
+    n, most = draw.integer(1, 3000), draw.integer(1, 9)
+    words = draw.rng.integers(0, draw.choice((1, 7, 1000, 1 << 62)), n) - draw.choice((0, 5, 1 << 61))
+    low, numbers = int(words.min()), np.empty(n, np.int64)
+    span = int(words.max()) - low + 1
+    counts, adjacent = owners.number_of_each(words, low, span if span < 2 * n else 0, numbers)
+    _, first, place = np.unique(words, return_index=True, return_inverse=True)
+    ranks = np.argsort(np.argsort(first))[place]
+    assert same(numbers, ranks)
+    assert same(counts, np.bincount(ranks))
+    assert adjacent == bool((np.diff(ranks) >= 0).all())
+    offsets = np.concatenate([[0], np.cumsum(np.minimum(counts, most))])
+    order, chosen = np.empty(offsets[-1], np.int64), np.empty(n, np.uint8)
+    owners.rows_of_each(numbers, offsets, order)
+    owners.first_of_each(numbers, len(counts), most, chosen)
+    one_by_one = np.argsort(ranks, kind="stable")
+    assert same(order, one_by_one[chosen[one_by_one] == 1])
 
 
 @target("kernels.sampling")

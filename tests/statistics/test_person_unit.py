@@ -479,6 +479,28 @@ def test_people_are_found_where_their_numbers_are_wide():
         assert unordered.n_people == found.n_people
 
 
+@pytest.mark.parametrize("change", [
+    lambda ids: ids.astype(">i8"),
+    lambda ids: np.repeat(ids, 2)[::2],
+    lambda ids: ids.astype("u8") + np.uint64(2**63),
+    lambda ids: (ids * 2.0**-3).astype("f2"),
+    lambda ids: ids.astype("g"),
+    lambda ids: np.where(ids == 0, np.resize([0.0, -0.0], len(ids)), ids),
+    lambda ids: ids.astype("M8[D]").astype(">M8[us]"),
+    lambda ids: ids * (2**57 + 1) - 2**62,
+    lambda ids: np.frombuffer(b"." + ids.tobytes(), np.uint8)[1:].view(np.int64),
+])  # fmt: skip
+@pytest.mark.parametrize("ordered", [True, False])
+def test_people_are_told_apart_however_their_ids_are_kept(change, ordered):
+    ids = np.random.default_rng(0).integers(0, 50, 700)
+    expected, found = (people(kind, 9, ordered=ordered) for kind in (ids, change(ids)))
+    np.testing.assert_array_equal(found.offsets, expected.offsets)
+    np.testing.assert_array_equal(found.kept(), np.isin(np.arange(700), np.concatenate(kept_rows(ids, 9))))
+    assert ordered is (found.order is not None)
+    if ordered:
+        np.testing.assert_array_equal(found.order, expected.order)
+
+
 def test_no_people_at_all():
     for tight in ({}, TIGHT):
         moments = gram(np.zeros((0, 4)), np.zeros((0, 2)), **BOUNDS, **tight, groups=[], max_rows=3)

@@ -17,18 +17,22 @@ from numpy.typing import NDArray
 from dpfast._arrays import IntArray
 from dpfast.io.blocks import dtype_name
 from dpfast.io.ids import numbered
+from dpfast.kernels import owners
+from dpfast.kernels.columns import in_c_order
 
 
 @dataclass(frozen=True)
 class People:
     """The rows that count, person after person: those of person i are order[offsets[i] : offsets[i + 1]].
 
-    In table order within a person; `order` is None for all rows as they lie, `n_rows` is the table's number of rows.
+    In table order within a person; `order` is None for all rows as they lie, or where `counting` says which rows count
+    and nobody asked whose they are; `n_rows` is the table's number of rows.
     """
 
     n_rows: int
     order: IntArray | None
     offsets: IntArray
+    counting: NDArray[np.bool_] | None = None
 
     @property
     def n_people(self) -> int:
@@ -39,6 +43,8 @@ class People:
         """Return which rows count, as a mask of the table, or None if all do."""
         if self.offsets[-1] == self.n_rows:
             return None
+        if self.counting is not None:
+            return self.counting
         mask = np.zeros(self.n_rows, bool)
         mask[self.order] = True
         return mask
@@ -49,35 +55,27 @@ def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
 
     `groups` are the people that rows belong to, compared as Python compares them: 1 and 1.0 are one person, "1" is
     another. An array's ids are of its dtype; those of a list or another sequence stay as they are, whatever they are
-    side by side with. They are only told apart: people come in the order of their first rows. Those whose rows are
-    consecutive are found in one pass; otherwise rows are sorted by person, stably, which takes a few integers of memory
-    a row, unless they are not needed `ordered` and all count: then `order` is None.
+    side by side with. They are only told apart: people come in the order of their first rows. Rows that are not
+    consecutive are sorted by person unless they are not needed `ordered`: two passes, and two integers of memory a row.
     """
-    codes = _comparable(groups)
-    n_rows = len(codes)
-    starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))[:n_rows]
-    first, offsets = codes[starts], np.append(starts, n_rows).astype(np.int64)
-    order: IntArray | None = None
-    # Where no run of equal ids is that of a person seen before, rows are in order: at once if ids increase.
-    if not np.all(first[1:] > first[:-1]) and np.any((runs := _numbered(first)) != np.arange(len(first))):
-        numbers = np.repeat(runs, np.diff(offsets))
-        counts = np.bincount(numbers)
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        if ordered or counts.max() > max_rows:
-            order = _stable_order(numbers)
-    return _capped(People(n_rows, order, offsets), max_rows)
-
-
-def _capped(everyone: People, max_rows: int) -> People:
-    """Drop the rows of each person beyond the first so many."""
-    counts = np.diff(everyone.offsets)
-    if len(counts) == 0 or counts.max() <= max_rows:
-        return everyone
-    rank = np.arange(everyone.n_rows) - np.repeat(everyone.offsets[:-1], counts)
-    counting = rank < max_rows
-    order = np.flatnonzero(counting) if everyone.order is None else everyone.order[counting]
+    words = _words(_comparable(groups))
+    n_rows = len(words)
+    if n_rows == 0:
+        return People(0, None, np.zeros(1, np.int64))
+    low, high = int(words.min()), int(words.max())
+    numbers = np.empty(n_rows, np.int64)
+    counts, adjacent = owners.number_of_each(words, low, span if (span := high - low + 1) < 2 * n_rows else 0, numbers)
     offsets = np.concatenate([[0], np.cumsum(np.minimum(counts, max_rows))])
-    return People(everyone.n_rows, order.astype(np.int64, copy=False), offsets.astype(np.int64))
+    all_count = offsets[-1] == n_rows
+    if all_count and (adjacent or not ordered):
+        return People(n_rows, None, offsets)
+    if not ordered:
+        counting = np.empty(n_rows, bool)
+        owners.first_of_each(numbers, len(counts), max_rows, counting.view(np.uint8))
+        return People(n_rows, None, offsets, counting)
+    order = np.empty(offsets[-1], np.int64)
+    owners.rows_of_each(numbers, offsets, order)
+    return People(n_rows, order, offsets)
 
 
 def _comparable(groups: object) -> NDArray[Any]:
@@ -104,36 +102,14 @@ def _comparable(groups: object) -> NDArray[Any]:
     return ids
 
 
-def _stable_order(numbers: IntArray) -> IntArray:
-    """Return the stable sorting order of nonnegative numbers: by 16 bits at a time, which NumPy sorts by radix."""
-    largest, shift = int(numbers.max()), 0
-    order: IntArray = np.arange(len(numbers))
-    while shift == 0 or largest >> shift > 0:
-        digits = (numbers[order] >> shift).astype(np.uint16)
-        order = order[np.argsort(digits, kind="stable")]
-        shift += 16
-    return order
-
-
-def _numbered(codes: NDArray[Any]) -> IntArray:
-    """Return a number from 0 for each id, in the order in which they come first: that of ids decides nothing."""
-    numbers = _narrow(codes)
-    if numbers is None:
-        numbers = np.unique(codes, return_inverse=True)[1].astype(np.int64, copy=False)
-    rows = np.arange(len(numbers))
-    first = np.empty(numbers.max() + 1, np.int64)
-    first[numbers[::-1]] = rows[::-1]
-    comes_first = first[numbers] == rows
-    ranks: IntArray = (np.cumsum(comes_first) - 1)[first[numbers]]
-    return ranks
-
-
-def _narrow(codes: NDArray[Any]) -> IntArray | None:
-    """Return integers of a narrow range, counted from 0, which saves sorting them; None for any other ids."""
-    if codes.dtype.kind not in "iu":
-        return None
-    low, high = int(codes.min()), int(codes.max())
-    if high - low >= 2 * len(codes):
-        return None
-    wide = codes.astype(np.int64) if codes.dtype.kind == "i" else codes
-    return (wide - wide.dtype.type(low)).astype(np.int64)
+def _words(ids: NDArray[Any]) -> IntArray:
+    """Return a word for each id, equal where the ids are."""
+    kind, size = ids.dtype.kind, ids.dtype.itemsize
+    if kind == "f" and size <= 8:
+        # Zero and minus zero are one id.
+        ids = (ids.astype(np.float64) + 0.0).view(np.int64)
+    elif kind not in "biumM":
+        ids = np.unique(ids, return_inverse=True)[1]
+    elif size == 8:
+        ids = ids.astype(ids.dtype.newbyteorder("="), copy=False).view(np.int64)
+    return in_c_order(ids, np.int64)
