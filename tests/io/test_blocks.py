@@ -110,7 +110,7 @@ def test_rows_of_frames(arrays):
     with pytest.raises(TypeError, match="rows selects from arrays"):
         gram(iter([X]), bound_x=1.0, rows=rows)
     with pytest.raises(TypeError, match="rows selects from arrays"):
-        GramAccumulator(4, bound_x=1.0).update(arrow_of(X), rows=rows)
+        GramAccumulator(4, bound_x=1.0).update(arrow_of(X).to_reader(), rows=rows)
 
 
 def test_empty_tables(tmp_path):

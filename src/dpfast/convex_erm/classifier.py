@@ -468,6 +468,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def _opened(self, X: Any, y: Any) -> io.Table:
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        io.check_aligned(X=X, y=y)
         # Entries of a list stay as they are: one among them must not make text, or doubles, of all.
         labels = column_of(np.asarray(y, object) if isinstance(y, list | tuple) else y)
         return io.open_table(X, self._outcomes(labels, self._declared_classes()).T)

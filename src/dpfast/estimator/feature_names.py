@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,21 @@ def columns_of(X: Any) -> dict[str, Any]:
     {'n_features_in_': 3}
     """
     if isinstance(X, io.EncodedTable):
-        names = X.columns.feature_names
-        return {"n_features_in_": len(names), "feature_names_in_": np.array(names, dtype=object)}
+        return _named(X.columns.feature_names)
+    if io.is_arrow(X):
+        found = io.stream_names(X)
+        return {} if found is None else _named(found)
+    # A Dask frame has names, and scikit-learn finds them on the empty frame that it keeps of its own kind.
+    X = getattr(X, "_meta", X) if io.is_dask(X) else X
     if not hasattr(X, "shape"):
         return {}
     probe = BaseEstimator()
     validate_data(probe, X, skip_check_array=True)
     return dict(vars(probe))
+
+
+def _named(names: Sequence[str]) -> dict[str, Any]:
+    return {"n_features_in_": len(names), "feature_names_in_": np.array(names, dtype=object)}
 
 
 def rows_to_predict(estimator: BaseEstimator, X: Any) -> NDArray[np.float64]:

@@ -1,5 +1,6 @@
-"""Any table as blocks of rows: NumPy, pandas, Arrow, Parquet, CSV and .npy files, Dask, iterables of blocks."""
+"""Any table as blocks of rows: NumPy, pandas, whatever offers Arrow's stream, files, Dask, iterables of blocks."""
 
+from dpfast.io.alignment import check_aligned
 from dpfast.io.blocks import as_matrix, blocks, in_memory
 from dpfast.io.columns import Boolean, Category, Columns, EncodedTable, Number
 from dpfast.io.own_words import in_own_words
@@ -17,6 +18,7 @@ from dpfast.io.panel import (
 from dpfast.io.partitions import is_dask, reduce_partitions
 from dpfast.io.people import People, people
 from dpfast.io.states import StateEncoder
+from dpfast.io.streams import is_arrow, stream_names
 from dpfast.io.table import BlockMap, Table, map_block, open_table, reusing_room
 from dpfast.io.trajectories import Trajectories
 
@@ -36,10 +38,12 @@ __all__ = [
     "Trajectories",
     "as_matrix",
     "blocks",
+    "check_aligned",
     "check_n_pre",
     "in_memory",
     "in_own_words",
     "intervention_at",
+    "is_arrow",
     "is_dask",
     "map_block",
     "open_long_panel",
@@ -49,5 +53,6 @@ __all__ = [
     "period_labels",
     "reduce_partitions",
     "reusing_room",
+    "stream_names",
     "target_rows",
 ]

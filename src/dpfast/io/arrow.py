@@ -1,4 +1,4 @@
-"""Arrow tables, Parquet files and CSV files as blocks of rows. pyarrow is imported when a file is opened, not before.
+"""Arrow's record batches, Parquet files and CSV files as blocks of rows. pyarrow is imported when a table is opened.
 
 Messages of pyarrow quote cells and count rows, in words that differ between its readers. They are never read: an error
 of pyarrow's is replaced by one that names the file and, where that was declared, the column.
@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
 from dpfast.io.named import MISSING, UNDECLARED, Codes, Family, check_numeric
 from dpfast.io.own_words import in_own_words
+from dpfast.io.streams import ArrowStream, arrow_library, batch_rows, open_stream
 from dpfast.kernels.columns import ColumnBlock, Rows
 
 T = TypeVar("T")
@@ -28,8 +30,6 @@ T = TypeVar("T")
 # What an empty cell of a CSV file may hold.
 NULL_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
 
-_VALUES_PER_BATCH = 1 << 22
-_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
 # Column chunks of Parquet are read through buffers, none in advance: a row group need not fit in memory.
 _BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES = 1 << 18, 1 << 26
 _CSV_BLOCK_BYTES = 1 << 22
@@ -38,19 +38,10 @@ _DAMAGED_PARQUET = "{0!r} is not a Parquet file, is damaged, or uses a feature n
 _HOLDS = {"number": "numbers", "boolean": "true, false, 1 or 0", "text": "text in UTF-8"}
 
 
-def is_arrow(table: object) -> bool:
-    """Whether `table` is an Arrow Table, RecordBatch, RecordBatchReader or Dataset."""
-    pyarrow = sys.modules.get("pyarrow")
-    if pyarrow is None:
-        return False
-    dataset = sys.modules.get("pyarrow.dataset")
-    kinds = (pyarrow.Table, pyarrow.RecordBatch, pyarrow.RecordBatchReader)
-    return isinstance(table, kinds) or (dataset is not None and isinstance(table, dataset.Dataset))
-
-
 def arrow_blocks(table: Any, name: str) -> Iterator[Rows]:
-    """Iterate over the record batches of an Arrow object."""
-    return _rows(_batches(table, None, name), table.schema, name)
+    """Iterate over the record batches of what `is_arrow`."""
+    stream = open_stream(table, name)
+    return _rows(stream.read(None), stream.schema, name)
 
 
 def file_blocks(path: Path, name: str) -> Iterator[Rows]:
@@ -58,7 +49,7 @@ def file_blocks(path: Path, name: str) -> Iterator[Rows]:
     if path.suffix == ".csv":
         names = csv_names(path)
         _check_header(path, names)
-        pyarrow = _pyarrow(path)
+        pyarrow = arrow_library(repr(str(path)))
         schema = pyarrow.schema([(column, pyarrow.float64()) for column in names])
         batches = csv_batches(path, dict.fromkeys(names, "number"), declared=False)
     else:
@@ -77,13 +68,13 @@ class ArrowBatch:
 
     def numbers(self, name: str) -> FloatArray:
         """Return a column of numbers or booleans; missing entries are NaN."""
-        return np.asarray(self.batch.column(name).to_numpy(zero_copy_only=False), np.float64)
+        return np.asarray(numbers_of(self.batch.column(name)), np.float64)
 
     def codes(self, name: str, levels: Sequence[str]) -> Codes:
         """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
         import pyarrow.compute as compute
 
-        column = self.batch.column(name)
+        column = _without_views(self.batch.column(name))
         pyarrow = sys.modules["pyarrow"]
         if pyarrow.types.is_null(column.type):
             return np.full(len(self), MISSING)
@@ -97,7 +88,7 @@ class ArrowBatch:
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
         """Return a column as places in the list of its distinct values; missing entries are `MISSING`."""
-        column = self.batch.column(name)
+        column = _without_views(self.batch.column(name))
         types = sys.modules["pyarrow"].types
         encoded = column if types.is_dictionary(column.type) else column.dictionary_encode()
         codes: Codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -114,19 +105,20 @@ def arrow_families(schema: Any) -> dict[str, Family]:
         if is_number(kind):
             return "number"
         values = kind.value_type if types.is_dictionary(kind) else kind
-        return "text" if types.is_string(values) or types.is_large_string(values) else "other"
+        is_text = types.is_string(values) or types.is_large_string(values) or types.is_string_view(values)
+        return "text" if is_text else "other"
 
     return {field.name: Family(family(field.type), str(field.type)) for field in schema}
 
 
-def arrow_batches(table: Any, names: Iterable[str]) -> Iterator[tuple[ArrowBatch, float]]:
-    """Iterate over some columns of an Arrow object, whose size in bytes is not known."""
-    return ((ArrowBatch(batch), 0.0) for batch in _batches(table, list(names), "the table"))
+def arrow_batches(stream: ArrowStream, names: Iterable[str]) -> Iterator[tuple[ArrowBatch, float]]:
+    """Iterate over some columns of a stream, whose size in bytes is not known."""
+    return ((ArrowBatch(batch), 0.0) for batch in stream.read(list(names)))
 
 
 def parquet_schema(path: Path) -> Any:
     """Read a Parquet file's schema from its footer."""
-    parquet = _pyarrow(path).parquet
+    parquet = arrow_library(repr(str(path))).parquet
     _check_openable(path)
     return in_own_words(partial(parquet.read_schema, path), _DAMAGED_PARQUET.format(str(path)))
 
@@ -137,14 +129,14 @@ def parquet_batches(path: Path, names: Iterable[str] | None) -> Iterator[tuple[A
 
 
 def _parquet_batches(path: Path, names: list[str] | None) -> Generator[tuple[ArrowBatch, float], None, None]:
-    parquet = _pyarrow(path).parquet
+    parquet = arrow_library(repr(str(path))).parquet
     n_columns = len(parquet_schema(path) if names is None else names)
     buffer_size = max(1, min(_BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES // max(1, n_columns)))
     damaged = _DAMAGED_PARQUET.format(str(path))
     options = {"pre_buffer": False, "buffer_size": buffer_size}
     file = in_own_words(partial(parquet.ParquetFile, path, **options), damaged)
     with file:
-        batches = file.iter_batches(batch_size=_batch_rows(n_columns), columns=names)
+        batches = file.iter_batches(batch_size=batch_rows(n_columns), columns=names)
         n_read, n_rows = 0, max(1, file.metadata.num_rows)
         while (batch := in_own_words(partial(next, batches, None), damaged)) is not None:
             n_read += batch.num_rows
@@ -186,7 +178,7 @@ class _UnreadableError(Exception):
 
 
 def _csv_batches(path: Path, families: Mapping[str, str]) -> Iterator[tuple[ArrowBatch, float]]:
-    pyarrow = _pyarrow(path)
+    pyarrow = arrow_library(repr(str(path)))
     kinds = {"number": "float64", "boolean": "bool_", "text": "string", "bytes": "binary"}
     convert = pyarrow.csv.ConvertOptions(
         column_types={name: getattr(pyarrow, kinds[family])() for name, family in families.items()},
@@ -254,20 +246,6 @@ def _check_openable(path: Path) -> None:
         pass
 
 
-def _batches(table: Any, names: list[str] | None, label: str) -> Iterator[Any]:
-    """Record batches of some columns; errors of what stands behind them, files for instance, are not quoted."""
-    pyarrow = sys.modules["pyarrow"]
-    if isinstance(table, pyarrow.RecordBatch):
-        batches = iter([table])
-    elif isinstance(table, pyarrow.RecordBatchReader):
-        batches = iter(table)
-    else:
-        batches = iter(table.to_batches() if isinstance(table, pyarrow.Table) else table.to_batches(columns=names))
-    problem = f"{label} cannot be read to its end: a file of it is damaged, or holds other values than its schema says"
-    while (batch := in_own_words(partial(next, batches, None), problem)) is not None:
-        yield batch if names is None else batch.select(names)
-
-
 def _rows(batches: Iterable[Any], schema: Any, name: str) -> Iterator[Rows]:
     """Columns as they are, float32 where every column is, else float64; nulls become NaN. The first has no rows."""
     types = sys.modules["pyarrow"].types
@@ -275,7 +253,7 @@ def _rows(batches: Iterable[Any], schema: Any, name: str) -> Iterator[Rows]:
     dtype = np.float32 if len(schema) and all(types.is_float32(field.type) for field in schema) else np.float64
     yield np.empty((0, len(schema)), dtype)
     for batch in batches:
-        yield ColumnBlock((column.to_numpy(zero_copy_only=False) for column in batch.columns), dtype)
+        yield ColumnBlock(map(numbers_of, batch.columns), dtype)
 
 
 def _one_ahead(items: Generator[T, None, None]) -> Iterator[T]:
@@ -290,18 +268,22 @@ def _one_ahead(items: Generator[T, None, None]) -> Iterator[T]:
 def is_number(kind: Any) -> bool:
     """Whether a type of Arrow's is one of real numbers, booleans among them."""
     types = sys.modules["pyarrow"].types
-    return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind))
+    is_whole = types.is_integer(kind) or types.is_boolean(kind)
+    return bool(is_whole or types.is_floating(kind) or types.is_decimal(kind))
 
 
-def _batch_rows(n_columns: int) -> int:
-    return min(_MOST_ROWS, max(_LEAST_ROWS, _VALUES_PER_BATCH // max(1, n_columns)))
+def numbers_of(column: Any) -> NDArray[Any]:
+    """Return a column of numbers or booleans as an array, where it lies if it can; missing entries are NaN."""
+    pyarrow = sys.modules["pyarrow"]
+    if pyarrow.types.is_decimal(column.type):
+        column = column.cast(pyarrow.float64())
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def _pyarrow(path: Path) -> Any:
-    try:
-        import pyarrow
-        import pyarrow.csv
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError(f"reading {str(path)!r} needs pyarrow: pip install 'dpfast[arrow]'") from None
-    return pyarrow
+def _without_views(column: Any) -> Any:
+    """Return a column of text as Arrow's functions take it: few of them know views, in which Polars keeps it."""
+    pyarrow = sys.modules["pyarrow"]
+    types, text = pyarrow.types, pyarrow.large_string()
+    if types.is_dictionary(column.type) and types.is_string_view(column.type.value_type):
+        return pyarrow.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(text))
+    return column.cast(text) if types.is_string_view(column.type) else column

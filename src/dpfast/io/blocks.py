@@ -17,20 +17,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast.io.arrow import arrow_blocks, file_blocks, is_arrow
+from dpfast.io.alignment import check_aligned
+from dpfast.io.arrow import arrow_blocks, file_blocks
 from dpfast.io.columns import EncodedTable
 from dpfast.io.files import file_format, is_path, table_files
 from dpfast.io.frames import frame_as_array, frame_blocks, is_frame
 from dpfast.io.own_words import in_own_words
 from dpfast.io.partitions import is_dask
+from dpfast.io.streams import is_arrow, is_held, streams_once
 from dpfast.kernels.columns import ColumnBlock, Rows
 
 Matrix = NDArray[Any]
 Block = tuple[Rows, Rows | None]
 
 ACCEPTED = (
-    "a NumPy array, a pandas DataFrame or Series, an Arrow Table, RecordBatch, RecordBatchReader or Dataset, "
-    "a path to a .parquet, .csv or .npy file, a glob or a folder of them, or an iterable of arrays or of (X, Y) pairs"
+    "a NumPy array, a pandas DataFrame or Series, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), "
+    "an Arrow Dataset, a Polars LazyFrame, a path to a .parquet, .csv or .npy file, a glob or a folder of them, or an "
+    "iterable of arrays or of (X, Y) pairs"
 )
 
 
@@ -62,12 +65,15 @@ def dtype_name(array: Matrix) -> str:
 def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: bool = False) -> Matrix | None:
     """Return a table that is one array already, or None.
 
-    A memory map is one, and so is a frame of one dtype and one block; of another a copy is made, if `may_copy`.
+    A memory map is one, and so is a frame of one dtype and one block; of another, and of Arrow's and Polars' tables, a
+    copy is made, if `may_copy`.
     """
     if is_path(table) and Path(table).suffix == ".npy" and Path(table).exists():
         table = _load_npy(Path(table))
     if is_frame(table):
         table = frame_as_array(table, name, may_copy=may_copy)
+    elif may_copy and is_held(table):
+        table = np.concatenate([np.asarray(block) for block in arrow_blocks(table, name)])
     if isinstance(table, np.ndarray) or _is_nested_numbers(table) or _becomes_array(table):
         return as_matrix(table, name, is_outcome=is_outcome)
     return None
@@ -79,11 +85,13 @@ def blocks(X: object, Y: object = None) -> Iterator[Block]:
     Parameters
     ----------
     X : table or iterable
-        Features: a NumPy array or memory map, pandas DataFrame, Arrow Table, RecordBatch, RecordBatchReader or Dataset,
-        a path to a ``.parquet``, ``.csv`` or ``.npy`` file, a glob or a folder of them, an iterable of 2-D arrays, or
-        (without `Y`) one of (X, Y) pairs. Columns of files are numbers; for others see `dpfast.io.Columns`.
+        Features: a NumPy array or memory map, a pandas DataFrame, a table that offers the Arrow C stream (of Polars,
+        DuckDB, pyarrow), an Arrow Dataset, a Polars LazyFrame, a path to a ``.parquet``, ``.csv`` or ``.npy`` file, a
+        glob or a folder of them, an iterable of 2-D arrays, or (without `Y`) one of (X, Y) pairs. Columns of files are
+        numbers; for others see `dpfast.io.Columns`.
     Y : table or iterable, optional
-        Outcomes, of any of these kinds; 1-D arrays are one column.
+        Outcomes, of any of these kinds; 1-D arrays are one column. Rows are paired by their place: pandas indices must
+        agree, and a query, of DuckDB or a LazyFrame, has nothing beside it, for its rows are in no order.
 
     Yields
     ------
@@ -95,8 +103,9 @@ def blocks(X: object, Y: object = None) -> Iterator[Block]:
     Raises
     ------
     TypeError, ValueError
-        If a table is of no known kind, is not numeric, or X and Y differ in their number of rows.
+        If a table is of no known kind, is not numeric, or X and Y differ in their number of rows or cannot be paired.
     """
+    check_aligned(X=X, Y=Y)
     if Y is not None:
         yield from _aligned(_stream(X, "X"), _stream(Y, "Y", is_outcome=True))
         return
@@ -108,6 +117,8 @@ def is_read_once(table: object) -> bool:
     """Whether `blocks` can go through a table, or one of those in a list, a single time."""
     if isinstance(table, EncodedTable):
         return is_read_once(table.source)
+    if streams_once(table):
+        return True
     if isinstance(table, (list, tuple)) and _is_table_list(table):
         return any(is_read_once(one) for item in table for one in (item if isinstance(item, tuple) else (item,)))
     return isinstance(table, Iterator)

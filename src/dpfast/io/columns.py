@@ -247,8 +247,11 @@ class Columns:
         Parameters
         ----------
         table : table
-            A pandas DataFrame, an Arrow Table, RecordBatch, RecordBatchReader or Dataset, a path to a ``.parquet`` or
-            ``.csv`` file, a glob or a folder of them, or an iterable of these. Only declared columns are read.
+            A pandas DataFrame, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), an Arrow Dataset, a
+            Polars LazyFrame, a path to a ``.parquet`` or ``.csv`` file, a glob or a folder of them, or an iterable of
+            these. Only declared columns are read, some rows at a time. A query, of DuckDB or a LazyFrame, is executed
+            anew for each pass: it must give the same rows, in any order, and each from one person's records alone
+            (no LIMIT, no sampling, no ranks among people).
         progress : callable, optional
             Called with the number of bytes read since it was last called. For the owner of the data: batches have a
             fixed number of rows, so the steps tell how many there are.

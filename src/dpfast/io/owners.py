@@ -36,12 +36,12 @@ class RowOwners:
     """
 
     def __init__(self, table: Any, name: str) -> None:
-        self._table = table
+        self.source = table
         self._name = name
 
     def check(self) -> None:
         """Refuse a table whose parts lack the column, or hold ids of different kinds; no rows are read."""
-        kinds = {kind for part in table_parts(self._table) if (kind := self._kind(part)) != "any"}
+        kinds = {kind for part in table_parts(self.source) if (kind := self._kind(part)) != "any"}
         if len(kinds) > 1:
             raise TypeError(f"column {self._name!r} holds text in some parts of the table and numbers in others")
 
@@ -50,7 +50,7 @@ class RowOwners:
         self.check()
         numbers: dict[Hashable, int] = {}
         found = [np.empty(0, np.int64)]
-        for part in table_parts(self._table):
+        for part in table_parts(self.source):
             for batch, _ in part.read({self._name: "text"}):
                 found.append(numbered_column(batch, self._name, numbers))
         return np.concatenate(found).astype(dtype or np.int64, copy=False)

@@ -13,23 +13,23 @@ from dpfast.io.arrow import (
     arrow_families,
     csv_batches,
     csv_names,
-    is_arrow,
     parquet_batches,
     parquet_schema,
 )
 from dpfast.io.files import file_format, is_path, table_files
 from dpfast.io.frames import frame_batches, frame_families, is_frame
 from dpfast.io.named import Batch, Family
+from dpfast.io.streams import is_arrow, open_stream
 
 ACCEPTED = (
-    "a pandas DataFrame, an Arrow Table, RecordBatch, RecordBatchReader or Dataset, a path to a .parquet or .csv file, "
-    "a glob or a folder of them, or an iterable of these"
+    "a pandas DataFrame, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), an Arrow Dataset, a "
+    "Polars LazyFrame, a path to a .parquet or .csv file, a glob or a folder of them, or an iterable of these"
 )
 
 
 @dataclass(frozen=True)
 class Part:
-    """A frame, an Arrow object or a file."""
+    """A frame, a stream of Arrow's or a file."""
 
     label: str  # for messages
     names: list[str]
@@ -47,8 +47,9 @@ def table_parts(table: Any) -> Iterator[Part]:
     elif is_frame(table) and table.ndim == 2:
         yield Part("the frame", list(table.columns), frame_families(table), partial(frame_batches, table))
     elif is_arrow(table):
-        schema = table.schema
-        yield Part("the table", list(schema.names), arrow_families(schema), partial(arrow_batches, table))
+        stream = open_stream(table, "the table")
+        names, families = list(stream.schema.names), arrow_families(stream.schema)
+        yield Part("the table", names, families, partial(arrow_batches, stream))
     elif isinstance(table, Iterable) and not (isinstance(table, str | bytes | dict | set) or hasattr(table, "shape")):
         for item in table:
             yield from table_parts(item)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast.io.alignment import check_aligned, is_unordered
 from dpfast.io.blocks import Block, blocks, in_memory, is_read_once
 from dpfast.io.partitions import is_dask
 from dpfast.kernels.columns import Rows
@@ -26,7 +27,8 @@ class Stream:
     def __init__(self, X: Any, Y: Any) -> None:
         self._tables = X, Y
         self._begun: Iterator[Block] | None = blocks(X, Y)
-        self.is_read_once = any(is_read_once(one) for one in self._tables)
+        self.is_read_once = any(map(is_read_once, self._tables))
+        self.is_unordered = any(map(is_unordered, self._tables))
 
     def first(self) -> Block | None:
         """Read the first block; to be called before anything else."""
@@ -59,6 +61,11 @@ class Table:
     def is_read_once(self) -> bool:
         """Whether rows can be read a single time: those of iterators, such as generators and Arrow's readers."""
         return self.stream is not None and self.stream.is_read_once
+
+    @property
+    def is_unordered(self) -> bool:
+        """Whether rows may come in another order each time: nothing may be kept of them, row by row."""
+        return self.stream is not None and self.stream.is_unordered
 
     def blocks(self, map_x: BlockMap | None = None, map_y: BlockMap | None = None) -> Iterator[Block]:
         """Iterate over blocks of rows, each passed through the given maps; not for Dask collections."""
@@ -112,6 +119,7 @@ def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
 
     A frame of several blocks or dtypes is made one array if it `may_copy`.
     """
+    check_aligned(X=X, Y=Y)
     if is_dask(X) or is_dask(Y):
         return Table(_width(X, "X"), 0 if Y is None else _width(Y, "Y"), collections=(X, Y))
     x = in_memory(X, "X", may_copy=may_copy)

@@ -487,6 +487,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     ) -> Summed:
         if isinstance(X, _Given):
             return self._given(privacy, X.gram)
+        io.check_aligned(X=X, Y=Y, groups=groups)
         needs_arrays = (self.n_subsample, self.block_bounds) != (None, None) or self.mechanism == "projection"
         needs_arrays |= groups is not None and self.refine != 0
         table = open_with_outcomes(type(self).__name__, X, Y, may_copy=needs_arrays)

@@ -371,7 +371,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
                 "X and y must be no Dask collections for selector='pursuit': compute them first, or use "
                 "selector='exponential'"
             )
-        if table.is_read_once:
+        if table.is_read_once or table.is_unordered:
             table = io.open_table(*table.whole())
         row_map = RowMap(np.full(1, -1.0), np.ones(1)) if self.bound_x is None else RowMap(bound=float(self.bound_x))
         bound_y = self._pursuit(privacy, table.n_features, 1, table.n_outcomes).outcome_bound

@@ -316,6 +316,7 @@ def gram(
     unit = _checked_unit(groups, max_rows, bound_xx, bound_xy, checked_x, checked_y)
     if groups is not None and rows is not None:
         raise ValueError("rows and groups do not go together: select the rows, and their groups, first")
+    io.check_aligned(X=X, Y=Y, groups=groups)
     needs_arrays = rows is not None or (unit is not None and unit.clips_blocks)
     table = X if isinstance(X, io.Table) else io.open_table(X, Y, may_copy=needs_arrays)
     if rows is not None and (table.arrays is None or map_x is not None or map_y is not None):
