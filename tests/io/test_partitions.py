@@ -1,85 +1,143 @@
-"""Dask collections give the same bits as NumPy, however they are cut."""
+"""An engine sees functions of parts and pairs of results; what comes of them is that of the table, to the bit."""
+
+from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from dpfast.statistics import GramAccumulator, gram
+from dpfast import MultiOutcomeRidge
+from dpfast.io import EngineError, Partitions
+from dpfast.statistics import gram
 
-da = pytest.importorskip("dask.array")
-dd = pytest.importorskip("dask.dataframe")
-pd = pytest.importorskip("pandas")
 BOUNDS = {"bound_x": 1.5, "bound_y": 1.0}
+
+
+class Listed(Partitions):
+    """Parts in a list, gone through one after the other, some of them twice, and the last first."""
+
+    def __init__(self, parts, n_features, n_outcomes=0, **options):
+        super().__init__(n_features, n_outcomes, **options)
+        self.parts = parts
+
+    def run(self, function, combine):
+        function(self.parts[0])  # whose result is lost
+        return reduce(combine, map(function, self.parts[::-1]))
 
 
 @pytest.fixture(scope="module")
 def arrays():
     rng = np.random.default_rng(7)
-    return rng.standard_normal((2000, 4)), rng.standard_normal((2000, 2))
+    return rng.standard_normal((400, 4)), rng.standard_normal((400, 2)), np.sort(rng.integers(90, size=400))
 
 
-@pytest.mark.parametrize("chunks", [(2000, 4), (301, 4), (64, 3), (500, 1)])
-def test_arrays_of_any_chunks(arrays, chunks):
-    X, Y = arrays
-    expected = gram(X, Y, **BOUNDS, sums=True)
-    x = da.from_array(X, chunks=chunks)
-    assert gram(x, da.from_array(Y, chunks=(170, 2)), **BOUNDS, sums=True) == expected
-    assert gram(x, da.from_array(Y[:, 0], chunks=170), **BOUNDS) == gram(X, Y[:, 0], **BOUNDS)
-    assert gram(x, bound_x=1.5) == gram(X, bound_x=1.5)
+def cut(arrays, ends):
+    ends = [0, *ends, len(arrays[0])]
+    return [tuple(one[a:b] for one in arrays) for a, b in pairwise(ends)]
 
 
-def test_dataframes_and_series(arrays):
-    X, Y = arrays
-    frame = pd.DataFrame(X, columns=list("abcd"))
-    parts = dd.from_pandas(frame, npartitions=7)
-    outcomes = dd.from_pandas(pd.DataFrame(Y), npartitions=7)
-    assert gram(parts, outcomes, **BOUNDS) == gram(X, Y, **BOUNDS)
-    assert gram(parts, outcomes[0], **BOUNDS) == gram(X, Y[:, 0], **BOUNDS)
-    assert gram(parts[["a", "b"]], bound_x=1.0) == gram(X[:, :2], bound_x=1.0)
-    unknown = parts.to_dask_array()
-    assert gram(unknown, outcomes, **BOUNDS) == gram(X, Y, **BOUNDS)
+def ends_of_people(ids):
+    return np.flatnonzero(np.diff(ids))[[3, 20, 61]] + 1
 
 
-def test_processes_give_the_same_bits(arrays):
-    import dask
-
-    X, _ = arrays
-    with dask.config.set(scheduler="processes", num_workers=2, **{"multiprocessing.context": "spawn"}):
-        assert gram(da.from_array(X, chunks=(500, 4)), bound_x=1.0) == gram(X, bound_x=1.0)
+def by_person(X, Y, ids):
+    return Listed(cut((X, Y, ids), ends_of_people(ids)), 4, 2, partitioned_by="person")
 
 
-def test_what_does_not_fit_is_refused(arrays):
-    X, Y = arrays
-    x = da.from_array(X, chunks=(500, 4))
-    with pytest.raises(TypeError, match="both be Dask collections"):
-        gram(x, Y, **BOUNDS)
-    with pytest.raises(TypeError, match="both be Dask collections"):
-        gram(X, da.from_array(Y), **BOUNDS)
-    with pytest.raises(TypeError, match="rows selects from arrays"):
-        gram(x, bound_x=1.0, rows=[1])
-    with pytest.raises(ValueError, match="bound_x must be"):
-        gram(x, bound_x=-1.0)
-    with pytest.raises(ValueError, match=r"^X contains NaN or infinity"):
-        gram(da.where(x > 2, np.nan, x), bound_x=1.0)
-    with pytest.raises(ValueError, match="different numbers of partitions"):
-        gram(x, dd.from_pandas(pd.DataFrame(Y), npartitions=3), **BOUNDS)
-    with pytest.raises(TypeError, match="accepted"):
-        GramAccumulator(4, bound_x=1.0).update(x)
+@pytest.mark.parametrize("bounds", [{}, {"bound_xx": 2.0, "bound_xy": 1.0}])
+def test_people_of_parts_add_up_to_those_of_the_table(arrays, bounds):
+    X, Y, ids = arrays
+    expected = gram(X, Y, **BOUNDS, groups=ids, max_rows=4, **bounds)
+    parts = by_person(X, Y, ids)
+    assert gram(parts, **BOUNDS, groups=parts.groups, max_rows=4, **bounds) == expected
+    assert expected.n_people == len(np.unique(ids))
 
 
-def test_what_tasks_of_dask_say_is_not_quoted(capfd):
-    import dask
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("refine", [0, 2])
+def test_fits_of_people_do_not_depend_on_parts(arrays, adjacency, refine):
+    X, Y, ids = arrays
+    model = MultiOutcomeRidge(2.0, 1e-6, bound_x=1.5, bound_y=1.0, refine=refine, adjacency=adjacency, random_state=3)
+    whole = model.fit(X, Y, ids, 4).coef_
+    assert np.array_equal(model.fit(by_person(X, Y, ids), max_rows=4).coef_, whole)
+    rows = Listed(cut((X, Y), [0, 0, 17, 400]), 4, 2)
+    assert np.array_equal(model.fit(rows).coef_, model.fit(X, Y).coef_)
 
-    frame = dask.delayed(lambda cell: pd.DataFrame({"a": [float(cell)]}))
-    parts = dd.from_delayed([frame("0.5"), frame("secret")], meta=pd.DataFrame({"a": [0.5]}), verify_meta=False)
-    with pytest.raises(ValueError, match="a task of the Dask collections failed") as raised:
-        gram(parts, bound_x=1.0)
-    assert raised.value.__context__ is None
-    assert capfd.readouterr() == ("", "")
+
+def test_people_are_asked_for_where_they_are_declared_and_nowhere_else(arrays):
+    X, Y, ids = arrays
+    model = MultiOutcomeRidge(2.0, 1e-6, **BOUNDS)
+    with pytest.raises(ValueError, match="groups and max_rows go together"):
+        model.fit(by_person(X, Y, ids))
+    with pytest.raises(ValueError, match="partitioned by person"):
+        gram(by_person(X, Y, ids), **BOUNDS)
+    with pytest.raises(TypeError, match="lie with them"):
+        model.fit(Listed(cut((X, Y), [100]), 4, 2), groups=ids, max_rows=4)
+    without_ids = Listed(cut((X, Y), [100]), 4, 2, partitioned_by="person")
+    with pytest.raises(ValueError, match="ids are needed in every part"):
+        model.fit(without_ids, max_rows=4)
+    with pytest.raises(TypeError, match="Y must be among the parts"):
+        model.fit(Listed(cut((X, Y), [100]), 4, 2), Y)
 
 
-@pytest.mark.parametrize("bad", range(5))
-def test_a_refused_partition_refuses_the_table(arrays, bad):
-    X = np.where(np.arange(len(arrays[0]))[:, None] == 400 * bad, np.nan, arrays[0])
-    with pytest.raises(ValueError, match=r"^X contains NaN or infinity$") as raised:
-        gram(da.from_array(X, chunks=(400, 4)), bound_x=1.0)
-    assert raised.value.__context__ is None
+@pytest.mark.parametrize(
+    ("raised", "kind", "message"),
+    [
+        (ValueError("ours"), ValueError, "^ours$"),
+        (OSError(2, "No such file", "a.npy"), FileNotFoundError, "a.npy"),
+        (KeyError("secret"), ValueError, "^a part of the table could not be summed: KeyError$"),
+    ],
+)
+def test_errors_of_parts_are_results(arrays, raised, kind, message):
+    def sums(x, y, ids):
+        if x[0, 0] == arrays[0][100, 0]:
+            raise raised
+        return 1
+
+    seen = []
+
+    class Watched(Listed):
+        def run(self, function, combine):
+            return super().run(lambda part: seen.append(function(part)) or seen[-1], combine)
+
+    with pytest.raises(kind, match=message) as error:
+        Watched(cut(arrays[:2], [100, 200]), 4, 2).reduce(sums, int.__add__)
+    assert error.value.__context__ is None
+    assert seen.count(1) == 3
+
+
+def test_what_an_engine_raises_is_not_quoted(arrays):
+    class Failing(Listed):
+        def __init__(self, error):
+            super().__init__(cut(arrays[:2], [5]), 4, 2)
+            self.error = error
+
+        def run(self, function, combine):
+            raise self.error
+
+    for error, kind, message in (
+        (RuntimeError("secret"), ValueError, "^the engine failed"),
+        (EngineError("no workers"), EngineError, "^no workers$"),
+        (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
+    ):
+        with pytest.raises(kind, match=message) as raised:
+            gram(Failing(error), **BOUNDS)
+        assert raised.value.__context__ is None
+
+
+def test_parts_are_mapped_where_they_lie(arrays):
+    X, Y, _ = arrays
+    doubled = Listed(cut((X, Y), [30]), 4, 2).mapped(lambda x, y, ids: (2.0 * x, None, ids), 4, 0)
+    assert gram(doubled, bound_x=1.0) == gram(2.0 * X, bound_x=1.0)
+
+
+def test_parts_must_be_alike(arrays):
+    X, Y, _ = arrays
+    with pytest.raises(ValueError, match="same columns"):
+        gram(Listed([(X, Y), (X[:, :3], Y)], 4, 2), **BOUNDS)
+    with pytest.raises(ValueError, match="same columns"):
+        gram(Listed([(X, Y), (X, None)], 4, 2), **BOUNDS)
+    with pytest.raises(ValueError, match="feature_names must be 4"):
+        Listed([], 4, feature_names=["a"])
+    with pytest.raises(ValueError, match="partitioned_by"):
+        Listed([], 4, partitioned_by="household")

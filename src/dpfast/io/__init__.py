@@ -3,6 +3,7 @@
 from dpfast.io.alignment import check_aligned
 from dpfast.io.blocks import as_matrix, blocks, in_memory
 from dpfast.io.columns import Boolean, Category, Columns, EncodedTable, Number
+from dpfast.io.dask_partitions import DaskPartitions, reduce_partitions
 from dpfast.io.own_words import in_own_words
 from dpfast.io.owners import RowOwners
 from dpfast.io.panel import (
@@ -15,7 +16,7 @@ from dpfast.io.panel import (
     period_labels,
     target_rows,
 )
-from dpfast.io.partitions import is_dask, reduce_partitions
+from dpfast.io.partitions import EngineError, Partitions, PersonIds, groups_of, is_dask
 from dpfast.io.people import People, people
 from dpfast.io.states import StateEncoder
 from dpfast.io.streams import is_arrow, stream_names
@@ -27,11 +28,15 @@ __all__ = [
     "Boolean",
     "Category",
     "Columns",
+    "DaskPartitions",
     "EncodedTable",
+    "EngineError",
     "Number",
     "Orientation",
     "Panel",
+    "Partitions",
     "People",
+    "PersonIds",
     "RowOwners",
     "StateEncoder",
     "Table",
@@ -40,6 +45,7 @@ __all__ = [
     "blocks",
     "check_aligned",
     "check_n_pre",
+    "groups_of",
     "in_memory",
     "in_own_words",
     "intervention_at",

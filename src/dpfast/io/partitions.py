@@ -1,20 +1,34 @@
-"""Dask collections: a function of each partition, and its results combined pairwise.
+"""Tables in parts that lie elsewhere, and engines that go through them: a function of each part, results combined.
 
-Only the results move between workers. A partition that is lost is computed again, so results whose combination is exact
-do not depend on what happened on the way.
+What is summed here is summed exactly, so a result does not depend on how a table is cut, on which worker had a part, in
+which order results came in, nor on how often a part was lost and computed again. Parts stay where they are: functions
+go to them, and sums, whose size is that of what is estimated, come back.
+
+This is all that statistics know of engines. `Partitions.run` is what an engine writes, `Partitions.reduce` what is
+asked of it: around every function of a part stands a guard that lets an error leave a worker as a result alone, in our
+own words, as engines log the errors of their workers together with the parts that these were of.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
-from dpfast.io.own_words import in_own_words
+from dpfast import _arguments as check
 
-_FAILED = "a task of the Dask collections failed; what it said may quote them: compute them by themselves to see"
+#: What an engine calls of a part, and of two results.
+Function = Callable[[Any], Any]
+Combine = Callable[[Any, Any], Any]
+
+PartitionedBy = Literal["person"]
+
+_FAILED = (
+    "the engine failed while it went through the parts of the table; what it said may quote them: compute them by "
+    "themselves to see"
+)
 
 
 def is_dask(table: object) -> bool:
@@ -23,55 +37,213 @@ def is_dask(table: object) -> bool:
     return dask is not None and bool(dask.is_dask_collection(table))
 
 
-def reduce_partitions(X: Any, Y: Any, function: Callable[[Any, Any], Any], combine: Callable[[Any, Any], Any]) -> Any:
-    """Compute ``function(x, y)`` for every partition of rows and combine the results, in an associative way, in a tree.
+class PersonIds:
+    """What stands for `groups` where ids of people lie with the parts of a table."""
 
-    Arrays are rechunked so that a chunk holds whole rows, and Y, which may be None, follows X; dataframes must have the
-    same number of partitions as their partner, with the same rows in each. Both functions must pickle where workers are
-    processes. What `function` raises is raised, and a ValueError in the place of anything that the tasks themselves do.
+
+def groups_of(table: object, groups: Any) -> Any:
+    """Return `groups` as they were given, or what stands for those that lie with the parts of a table."""
+    return table.groups if groups is None and isinstance(table, Partitions) else groups
+
+
+class EngineError(RuntimeError):
+    """What an engine says itself, of its workers and never of what is in a table."""
+
+
+class Partitions(ABC):
+    """A table in parts, and the engine that goes through them: what stands for X and Y where rows lie elsewhere.
+
+    Estimators take one in the place of X, with the outcomes in it, and see nothing but exact sums. An engine of one's
+    own extends this class by one method, `run`.
+
+    Parameters
+    ----------
+    n_features : int
+        Columns of X, or periods of a panel; any number for trajectories.
+    n_outcomes : int, default 0
+        Columns of Y; 0 if there are no outcomes.
+    feature_names : sequence of str, optional
+        Names of the columns of X.
+    partitioned_by : {"person"}, optional
+        Declares that all rows of a person are in one part, and that parts hold ids, one for each row: what sums over
+        people who own several rows need. Public, and not checked by a fit: see `is_partitioned_by_person`.
+
+    Examples
+    --------
+    An engine in a few lines: parts are kept in a list, and threads go through them.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from functools import reduce
+    >>> import numpy as np
+    >>> from dpfast import MultiOutcomeRidge
+    >>> from dpfast.io import Partitions
+    >>> class Threads(Partitions):
+    ...     def __init__(self, parts, n_features, n_outcomes, **options):
+    ...         super().__init__(n_features, n_outcomes, **options)
+    ...         self.parts = parts
+    ...
+    ...     def run(self, function, combine):
+    ...         with ThreadPoolExecutor(2) as pool:
+    ...             return reduce(combine, pool.map(function, self.parts))
+    >>> X, Y = np.eye(600)[:, :3], np.ones((600, 1))
+    >>> ours = Threads([(X[:250], Y[:250]), (X[250:], Y[250:])], n_features=3, n_outcomes=1)
+    >>> model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, random_state=0)
+    >>> bool(np.all(model.fit(ours).coef_ == model.fit(X, Y).coef_))
+    True
     """
-    from dask.delayed import delayed
 
-    if Y is not None and not is_dask(Y):
-        raise TypeError(f"X is a Dask collection, so Y must be one too; got {type(Y).__qualname__}")
-    xs, ys = _row_partitions(X, None), _row_partitions(Y, X) if Y is not None else None
-    if ys is not None and len(ys) != len(xs):
-        raise ValueError("X and Y have different numbers of partitions; repartition one like the other")
-    reduce_one, reduce_two = delayed(partial(_reduce, function)), delayed(partial(_combine, combine))
-    level = [reduce_one(x, y) for x, y in zip(xs, ys or [None] * len(xs), strict=True)]
-    while len(level) > 1:
-        pairs = [reduce_two(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
-        level = pairs + level[2 * len(pairs) :]
-    result = in_own_words(level[0].compute, _FAILED)
-    if isinstance(result, _Refusal):
-        raise result.error
-    return result
+    def __init__(
+        self,
+        n_features: int,
+        n_outcomes: int = 0,
+        *,
+        feature_names: Sequence[str] | None = None,
+        partitioned_by: PartitionedBy | None = None,
+    ) -> None:
+        self.n_features = check.positive_integer("n_features", n_features)
+        self.n_outcomes = check.integer_of_at_least("n_outcomes", n_outcomes, 0)
+        if feature_names is not None and len(feature_names) != self.n_features:
+            raise ValueError(f"feature_names must be {self.n_features}, as many as there are features")
+        self.feature_names = None if feature_names is None else tuple(feature_names)
+        self.partitioned_by = checked_partitioning(partitioned_by)
+
+    @abstractmethod
+    def run(self, function: Function, combine: Combine) -> Any:
+        """Call a function of every part and combine the results, two at a time, until one is left.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a part: a table that `blocks` reads, a tuple (x, y) or (x, y, ids) of such, None for what there is
+            not; a list of blocks; or Trajectories. It may be called again for a part whose result was lost, anywhere,
+            and never raises because of what is in a part. It can be pickled.
+        combine : callable
+            Associative and commutative.
+
+        Returns
+        -------
+        object
+            The result of all parts, of which there is at least one.
+
+        Raises
+        ------
+        EngineError
+            For what went wrong with the engine itself, such as workers that keep on ending. Whatever else is raised is
+            replaced by words that quote nothing.
+        """
+
+    def reduce(self, function: Callable[[Any, Any, Any], Any], combine: Combine) -> Any:
+        """Return ``function(x, y, ids)`` of all parts, combined; None of an empty part is passed over.
+
+        What `function` raises because of a part is raised here, once all is over: TypeError and ValueError as they are,
+        which are in our own words, anything else in their place. Nothing that a worker raises or logs quotes a part.
+        """
+        return reduced(self.run, function, combine)
+
+    def mapped(
+        self, function: Callable[[Any, Any, Any], tuple[Any, Any, Any]], n_features: int, n_outcomes: int
+    ) -> Partitions:
+        """Return the same parts, whose x, y and ids pass through a function where they lie, whenever they are read."""
+        return _Mapped(self, function, n_features, n_outcomes)
+
+    @property
+    def groups(self) -> PersonIds | None:
+        """What sums over people are told of whose rows are whose: that parts know."""
+        return None if self.partitioned_by is None else PersonIds()
+
+
+def reduced(run: Callable[[Function, Combine], Any], function: Callable[[Any, Any, Any], Any], combine: Combine) -> Any:
+    """Let an engine run, as `Partitions.reduce` has it."""
+    error: Exception
+    try:
+        result = run(_Guarded(function), _Combined(combine))
+    except EngineError as failed:
+        error = EngineError(*failed.args)
+    except MemoryError:
+        error = MemoryError("too little memory for the sums over the parts of the table")
+    except Exception:
+        error = ValueError(_FAILED)
+    else:
+        if not isinstance(result, _Refusal):
+            return result
+        error = result.error
+    raise error
+
+
+class _Mapped(Partitions):
+    """Parts of another table, passed through a function."""
+
+    def __init__(
+        self, source: Partitions, function: Callable[[Any, Any, Any], Any], n_features: int, n_outcomes: int
+    ) -> None:
+        super().__init__(n_features, n_outcomes, partitioned_by=source.partitioned_by)
+        self._source, self._function = source, function
+
+    def run(self, function: Function, combine: Combine) -> Any:
+        return self._source.run(_Composed(self._function, function), combine)
+
+
+@dataclass(frozen=True)
+class _Composed:
+    first: Callable[[Any, Any, Any], Any]
+    guarded: Any
+
+    def __call__(self, part: Any) -> Any:
+        return self.guarded.of(lambda: self.first(*_fields(part)))
 
 
 @dataclass(frozen=True)
 class _Refusal:
-    """An error of ours as a result: raised in a worker, it would be logged there with the partition that it is of."""
+    """An error of ours as a result: raised in a worker, it would be logged there with the part that it is of."""
 
     error: Exception
 
 
-def _reduce(function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
-    try:
-        return function(x, y)
-    except (TypeError, ValueError) as error:
-        return _Refusal(type(error)(str(error)))
+@dataclass(frozen=True)
+class _Guarded:
+    """A function of a part, whose errors are results."""
+
+    function: Callable[[Any, Any, Any], Any]
+
+    def __call__(self, part: Any) -> Any:
+        return self.of(lambda: part)
+
+    def of(self, part: Callable[[], Any]) -> Any:
+        """Call the function of a part that is made first."""
+        try:
+            return self.function(*_fields(part()))
+        except (TypeError, ValueError, OverflowError, ImportError) as error:
+            kind = next(one for one in (ImportError, OverflowError, TypeError, ValueError) if isinstance(error, one))
+            return _Refusal(kind(str(error)))
+        except OSError as error:
+            # The file is named as the caller named it.
+            return _Refusal(OSError(error.errno, error.strerror, error.filename))
+        except Exception as error:
+            return _Refusal(ValueError(f"a part of the table could not be summed: {type(error).__name__}"))
 
 
-def _combine(combine: Callable[[Any, Any], Any], first: Any, second: Any) -> Any:
-    refusals = [one for one in (first, second) if isinstance(one, _Refusal)]
-    return refusals[0] if refusals else combine(first, second)
+@dataclass(frozen=True)
+class _Combined:
+    """Combines two results, either of which may be a refusal, or None for that of an empty part."""
+
+    combine: Callable[[Any, Any], Any]
+
+    def __call__(self, first: Any, second: Any) -> Any:
+        for one, other in ((first, second), (second, first)):
+            if isinstance(one, _Refusal) or other is None:
+                return one
+        return self.combine(first, second)
 
 
-def _row_partitions(table: Any, like: Any) -> list[Any]:
-    if not hasattr(table, "to_delayed"):
-        raise TypeError(f"a Dask array, dataframe or series is needed, got {type(table).__qualname__}")
-    if hasattr(table, "chunks"):
-        rows = like.chunks[0] if hasattr(like, "chunks") and like.shape[0] == table.shape[0] else table.chunks[0]
-        whole_rows = table.rechunk({0: rows, **dict.fromkeys(range(1, table.ndim), -1)})
-        return list(whole_rows.to_delayed().ravel())
-    return list(table.to_delayed())
+def _fields(part: Any) -> tuple[Any, Any, Any]:
+    """Return x, y and ids of a part."""
+    x, y, ids = (*part, None, None)[:3] if isinstance(part, tuple) else (part, None, None)
+    return x, y, ids
+
+
+def checked_partitioning(partitioned_by: object) -> PartitionedBy | None:
+    """Return what is declared of parts."""
+    if partitioned_by is not None:
+        check.choice("partitioned_by", partitioned_by, get_args(PartitionedBy))
+        return "person"
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from dpfast.io.alignment import check_aligned, is_unordered
 from dpfast.io.blocks import Block, blocks, in_memory, is_read_once
-from dpfast.io.partitions import is_dask
+from dpfast.io.dask_partitions import DaskPartitions
+from dpfast.io.partitions import Partitions, PersonIds, is_dask
 from dpfast.kernels.columns import Rows
 
 BlockMap = Callable[[Any], NDArray[Any]]
@@ -49,13 +51,13 @@ class Stream:
 
 @dataclass(frozen=True)
 class Table:
-    """Features and outcomes: whole arrays, a stream of blocks, or Dask collections."""
+    """Features and outcomes: whole arrays, a stream of blocks, or parts that an engine goes through."""
 
     n_features: int
     n_outcomes: int
     arrays: tuple[NDArray[Any], NDArray[Any] | None] | None = None
     stream: Stream | None = None
-    collections: tuple[Any, Any] | None = None
+    partitions: Partitions | None = None
 
     @property
     def is_read_once(self) -> bool:
@@ -68,7 +70,7 @@ class Table:
         return self.stream is not None and self.stream.is_unordered
 
     def blocks(self, map_x: BlockMap | None = None, map_y: BlockMap | None = None) -> Iterator[Block]:
-        """Iterate over blocks of rows, each passed through the given maps; not for Dask collections."""
+        """Iterate over blocks of rows, each passed through the given maps; not for partitions."""
         if map_x is None and map_y is None:
             yield from self._blocks()
             return
@@ -80,14 +82,38 @@ class Table:
 
     def whole(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return features and outcomes as two arrays: those in memory as they are, a stream's blocks joined."""
-        if self.collections is not None:
-            raise TypeError("X and y must be held in memory: compute them first")
-        pairs = [(np.asarray(x), np.asarray(y)) for x, y in self._blocks() if y is not None]
-        return (
-            pairs[0]
-            if len(pairs) == 1
-            else (np.concatenate([x for x, _ in pairs]), np.concatenate([y for _, y in pairs]))
-        )
+        if self.partitions is not None:
+            raise TypeError("X and Y must be held in memory here, and not be in parts that lie elsewhere")
+        x, y = _joined(self._blocks())
+        assert y is not None
+        return x, y
+
+    def reduce(
+        self,
+        function: Callable[[Table, Any], Any],
+        combine: Callable[[Any, Any], Any],
+        *,
+        groups: object = None,
+        may_copy: bool = False,
+    ) -> Any:
+        """Return ``function(table, groups)`` of all partitions, combined: each a table, with the ids of its people.
+
+        `groups` are those of `Partitions.groups`, and None where every row is a person. Frames are made arrays if they
+        `may_copy`, and streams are joined.
+        """
+        assert self.partitions is not None
+        if groups is None and self.partitions.partitioned_by is not None:
+            raise ValueError(
+                "X is declared to be partitioned by person: max_rows, the most rows of one that count, is needed "
+                "where an estimator takes it; others take one person a row alone"
+            )
+        if groups is not None and not isinstance(groups, PersonIds):
+            raise TypeError(
+                "groups of a table in parts lie with them, all rows of a person in one: give ids, and "
+                "partitioned_by='person', to DaskPartitions or what else holds the parts, and max_rows alone to fit"
+            )
+        of_part = partial(_of_part, function, (self.n_features, self.n_outcomes), groups is not None, may_copy)
+        return self.partitions.reduce(of_part, combine)
 
     def _blocks(self) -> Iterator[Block]:
         if self.arrays is not None:
@@ -115,13 +141,25 @@ def _mapped(rows: Rows, block_map: BlockMap | None) -> Rows:
 
 
 def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
-    """Learn the widths of anything `blocks` reads, or of Dask collections; no more than a first block is read.
+    """Learn the widths of anything `blocks` reads, or of what is in parts; no more than a first block is read.
 
     A frame of several blocks or dtypes is made one array if it `may_copy`.
     """
     check_aligned(X=X, Y=Y)
     if is_dask(X) or is_dask(Y):
-        return Table(_width(X, "X"), 0 if Y is None else _width(Y, "Y"), collections=(X, Y))
+        X, Y = DaskPartitions(X, Y), None
+    if isinstance(X, Partitions):
+        if Y is not None:
+            raise TypeError(f"Y must be among the parts of X, which is a {type(X).__qualname__}, and not be given")
+        return Table(X.n_features, X.n_outcomes, partitions=X)
+    table = _opened(X, Y, may_copy)
+    if table is None:
+        raise ValueError("X has no blocks, so its number of columns is unknown")
+    return table
+
+
+def _opened(X: Any, Y: Any, may_copy: bool) -> Table | None:
+    """Open what lies here; None if it is a stream of no blocks, whose widths are unknown."""
     x = in_memory(X, "X", may_copy=may_copy)
     y = None if Y is None else in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)
     if x is not None and (Y is None or y is not None):
@@ -130,9 +168,7 @@ def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
         return Table(*_widths(x, y), arrays=(x, y))
     stream = Stream(X, Y)
     first = stream.first()
-    if first is None:
-        raise ValueError("X has no blocks, so its number of columns is unknown")
-    return Table(*_widths(*first), stream=stream)
+    return None if first is None else Table(*_widths(*first), stream=stream)
 
 
 def _widths(x: Rows, y: Rows | None) -> tuple[int, int]:
@@ -145,9 +181,34 @@ def _widths(x: Rows, y: Rows | None) -> tuple[int, int]:
     return x.shape[1], 0 if y is None else y.shape[1]
 
 
-def _width(collection: Any, name: str) -> int:
-    if not is_dask(collection):
-        raise TypeError(f"X and Y must both be Dask collections, or neither; {name} is {type(collection).__qualname__}")
-    if not hasattr(collection, "ndim"):
-        raise TypeError(f"{name} must be a Dask array, dataframe or series, got {type(collection).__qualname__}")
-    return 1 if collection.ndim == 1 else int(collection.shape[1])
+def _of_part(
+    function: Callable[[Table, Any], Any],
+    widths: tuple[int, int],
+    has_people: bool,
+    may_copy: bool,
+    x: Any,
+    y: Any,
+    ids: Any,
+) -> Any:
+    """Open a part, and call a function of it."""
+    # A list is one of blocks, and may have none.
+    is_empty = isinstance(x, list) and len(x) == 0
+    table = (None if is_empty else _opened(x, y, may_copy)) or Table(*widths, arrays=_no_rows(*widths))
+    if (table.n_features, table.n_outcomes) != widths:
+        raise ValueError("parts of X and Y must all have the same columns")
+    if has_people and ids is None:
+        raise ValueError("ids are needed in every part of a table that is partitioned by person")
+    if may_copy and table.arrays is None:
+        table = Table(*widths, arrays=_joined(table.blocks()))
+    return function(table, ids if has_people else None)
+
+
+def _no_rows(n_features: int, n_outcomes: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    return np.empty((0, n_features)), np.empty((0, n_outcomes)) if n_outcomes else None
+
+
+def _joined(blocks_of_rows: Iterator[Block]) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    xs, ys = zip(*((np.asarray(x), None if y is None else np.asarray(y)) for x, y in blocks_of_rows), strict=True)
+    if len(xs) == 1:
+        return xs[0], ys[0]
+    return np.concatenate(xs), None if ys[0] is None else np.concatenate(ys)

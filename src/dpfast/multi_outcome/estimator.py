@@ -182,7 +182,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     block_bounds: tuple[float | None, float | None] | None = None
 
     @quiet
-    def fit(self, X: Any, Y: Any, groups: ArrayLike | None = None, max_rows: int | None = None) -> Self:
+    def fit(self, X: Any, Y: Any = None, groups: ArrayLike | None = None, max_rows: int | None = None) -> Self:
         """Fit from rows: arrays, data frames, Arrow or Dask tables, files, or iterables of blocks.
 
         Parameters
@@ -190,10 +190,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         X : table of shape (n_rows, n_features)
             One person a row.
         Y : table of shape (n_rows, n_outcomes) or (n_rows,)
-            Their outcomes, in the same order.
+            Their outcomes, in the same order; those of `dpfast.io.Partitions` are in X.
         groups : array of shape (n_rows,), optional
             Who owns each row, where people may own several: the person is then the unit of privacy. For a file,
-            `dpfast.io.RowOwners` reads its column of ids.
+            `dpfast.io.RowOwners` reads its column of ids; partitions by person hold theirs.
         max_rows : int, optional
             Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
 
@@ -208,6 +208,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             As for every estimator.
         """
         privacy = self._checked()
+        groups = io.groups_of(X, groups)
         self._check_people(groups, max_rows, privacy)
         columns = columns_of(X) | {"_single_outcome": _dimensions(Y) == 1}
         return self._fit(privacy, X, Y, groups, max_rows, unit="row" if groups is None else "person", columns=columns)
@@ -426,7 +427,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if privacy.delta == 0.0:
             raise ValueError(f"delta must be above 0 with {setting}: the paper's algorithm is Gaussian")
 
-    def _check_people(self, groups: ArrayLike | None, max_rows: int | None, privacy: Privacy) -> None:
+    def _check_people(self, groups: object, max_rows: int | None, privacy: Privacy) -> None:
         """Refuse people who own several rows where they are not catered for."""
         if groups is None and max_rows is None:
             if self.block_bounds is not None:
@@ -519,15 +520,16 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             raise ValueError("X has no rows: at least one is needed")
         return Public(n_rows, self._public_labels(table) if self.mechanism == "projection" else None)
 
-    def _steps(self, privacy: Privacy, table: io.Table, groups: ArrayLike | None) -> int | None:
+    def _steps(self, privacy: Privacy, table: io.Table, groups: object) -> int | None:
         """Return how many residual steps were asked for, 0 where none can be, and None for as many as are best."""
+        steps_over_people = table.arrays is not None or table.partitions is not None
         if self.refine != "auto":
             if self.refine > 0 and table.is_read_once:
                 raise ValueError("refine must be 0 or 'auto' where X or Y can be read only once: every step reads them")
-            if self.refine > 0 and groups is not None and table.arrays is None:
+            if self.refine > 0 and groups is not None and not steps_over_people:
                 raise TypeError("X and Y must be arrays, .npy files or frames with groups and refine above 0")
             return self.refine
-        cannot = self._has_no_steps or table.is_read_once or (groups is not None and table.arrays is None)
+        cannot = self._has_no_steps or table.is_read_once or (groups is not None and not steps_over_people)
         return 0 if cannot or privacy.delta == 0.0 else None
 
     @property

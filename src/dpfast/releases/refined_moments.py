@@ -69,7 +69,7 @@ class People:
     """The data owner's rows, whose they are, and the first counts of them: not private."""
 
     table: io.Table
-    groups: ArrayLike | None = None
+    groups: ArrayLike | io.PersonIds | None = None
     max_rows: int | None = None
     n_threads: int | None = None
     sizes: FixedPoint | None = None
@@ -527,7 +527,9 @@ def _residual_options(people: People) -> dict[str, Any]:
     if people.groups is None or people.max_rows is None:
         return {"n_threads": people.n_threads}
     return {
-        "whose": io.people(people.groups, people.max_rows),
+        "whose": people.groups
+        if isinstance(people.groups, io.PersonIds)
+        else io.people(people.groups, people.max_rows),
         "max_rows": people.max_rows,
         "n_threads": people.n_threads,
     }

@@ -79,14 +79,14 @@ class PairSums(ByNoisySum):
 def sum_pairs(table: io.Table, low: FloatArray, high: FloatArray) -> FixedPoint:
     """Sum what people add, exactly; the last entry is that of the number of people, the data owner's as the rest."""
     row_map = centred(low, high)[0]
-    if table.collections is not None:
-        total: FixedPoint = io.reduce_partitions(*table.collections, partial(_of_partition, row_map), operator.add)
+    if table.partitions is not None:
+        total: FixedPoint = table.reduce(partial(_of_part, row_map), operator.add)
         return total
     return _summed(table, row_map)
 
 
-def _of_partition(row_map: RowMap, X: object, Y: object) -> FixedPoint:
-    return _summed(io.open_table(X), row_map)
+def _of_part(row_map: RowMap, table: io.Table, groups: None) -> FixedPoint:
+    return _summed(table, row_map)
 
 
 def _summed(table: io.Table, row_map: RowMap) -> FixedPoint:

@@ -366,10 +366,10 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         """Hold outcomes; rows are read again for every feature."""
         table = open_with_outcome(type(self).__name__, X, y, or_more=True)
         self._check_features(table.n_features)
-        if table.collections is not None:
+        if table.partitions is not None:
             raise TypeError(
-                "X and y must be no Dask collections for selector='pursuit': compute them first, or use "
-                "selector='exponential'"
+                "X and y must not be in parts, such as Dask collections, for selector='pursuit': compute them "
+                "first, or use selector='exponential'"
             )
         if table.is_read_once or table.is_unordered:
             table = io.open_table(*table.whole())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -20,7 +19,7 @@ from dpfast.kernels import gram as kernel
 from dpfast.kernels import person_gram, transaction
 from dpfast.kernels.columns import ColumnBlock, Rows, in_c_order, is_readable, readable
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
-from dpfast.statistics.gram import Gram, Layout, checked_bounds
+from dpfast.statistics.gram import Gram, Layout, checked_bounds, sum_of_parts
 from dpfast.statistics.person_unit import PersonUnit, block_limits
 
 _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
@@ -261,7 +260,7 @@ def gram(
     bound_x: float,
     bound_y: float | None = None,
     rows: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
+    groups: ArrayLike | io.PersonIds | None = None,
     max_rows: int | None = None,
     bound_xx: float | None = None,
     bound_xy: float | None = None,
@@ -276,15 +275,15 @@ def gram(
     ----------
     X, Y : tables
         Anything `dpfast.io.blocks` reads, and Dask arrays, dataframes and series; Y is optional. X may also be a
-        `dpfast.io.Table` that holds both.
+        `dpfast.io.Table` or `dpfast.io.Partitions` that holds both.
     bound_x, bound_y, n_threads, sums
-        As for `GramAccumulator`. A Dask partition uses one thread unless `n_threads` says otherwise.
+        As for `GramAccumulator`. A partition uses one thread unless `n_threads` says otherwise.
     rows
         As for `GramAccumulator.update`.
     groups : array_like (n_rows,), optional
         The person each row belongs to (integers, strings, dates or hashable objects, none missing): the person, with
-        all their rows, is then the unit of privacy. One array for the whole table, also where that is a stream. Not
-        with `rows`, nor for Dask collections.
+        all their rows, is then the unit of privacy. One array for the whole table, also where that is a stream; of
+        partitions, their own `groups`. Not with `rows`.
     max_rows : int, optional
         Goes with `groups`. Rows of a person beyond the first so many, in the order of the table, do not count. Public.
     bound_xx, bound_xy : float, optional
@@ -322,14 +321,10 @@ def gram(
     if rows is not None and (table.arrays is None or map_x is not None or map_y is not None):
         raise TypeError("rows selects from arrays, .npy files and frames only, and without maps")
     shape: dict[str, Any] = {"bound_x": bound_x, "bound_y": bound_y, "sums": sums}
-    if table.collections is not None:
-        if unit is not None:
-            raise TypeError(
-                "groups needs all rows of a person in one place, in their order: Dask collections are not accepted; "
-                "write them to Parquet files and give these"
-            )
-        function = partial(gram, **shape, n_threads=n_threads or 1, map_x=map_x, map_y=map_y)
-        total: Gram = io.reduce_partitions(*table.collections, function, operator.add)
+    if table.partitions is not None:
+        options: dict[str, Any] = {"max_rows": max_rows, "bound_xx": bound_xx, "bound_xy": bound_xy}
+        of_part = partial(_gram_of_part, **shape, **options, n_threads=n_threads or 1, map_x=map_x, map_y=map_y)
+        total: Gram = table.reduce(of_part, sum_of_parts, groups=groups, may_copy=needs_arrays)
         return total
     if unit is not None:
         whose = people(groups, unit.max_rows, ordered=unit.clips_blocks)
@@ -339,6 +334,10 @@ def gram(
     for x, y in table.blocks():
         accumulator.update(x, y, rows)
     return Gram._of(accumulator._totals, accumulator)
+
+
+def _gram_of_part(table: io.Table, groups: Any, **options: Any) -> Gram:
+    return gram(table, groups=groups, **options)
 
 
 def _people_gram(

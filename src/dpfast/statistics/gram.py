@@ -257,10 +257,7 @@ class Gram(Layout):
             return NotImplemented
         if self.unit is not None or other.unit is not None:
             raise ValueError("sums over people do not add, as somebody may be in both: sum all rows at once")
-        self._check_same(other)
-        totals = self._totals.copy()
-        totals.add(other._totals)
-        return Gram._of(totals, self)
+        return sum_of_parts(self, other)
 
     def __eq__(self, other: object) -> bool:
         """Whether shapes, bounds, number of rows and every exact sum agree."""
@@ -274,6 +271,17 @@ class Gram(Layout):
         return {name: value for name, value in self.__dict__.items() if name not in ("xx", "xy")}
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def sum_of_parts(one: Gram, other: Gram) -> Gram:
+    """Add two sums; where people own several rows, over different people, as parts of a table are declared to be."""
+    one._check_same(other)
+    if one.unit != other.unit:
+        raise ValueError("sums over people differ in what was declared of a person")
+    totals = one._totals.copy()
+    totals.add(other._totals)
+    people = None if one.n_people is None or other.n_people is None else one.n_people + other.n_people
+    return Gram._of(totals, one, one.unit, people)
 
 
 def rounded_bound(bound: float, n_columns: int) -> float:

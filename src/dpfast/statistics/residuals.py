@@ -191,7 +191,7 @@ def residual_sums(
     clip: float,
     *,
     bound_squares: float | None = None,
-    whose: People | None = None,
+    whose: People | io.PersonIds | None = None,
     max_rows: int | None = None,
     n_threads: int | None = None,
 ) -> ResidualSums:
@@ -203,10 +203,11 @@ def residual_sums(
     if bound_squares is not None:
         _check_bound("bound_squares", bound_squares)
     _check_table(table, step, whose, max_rows)
-    if table.collections is not None:
+    if table.partitions is not None:
         function = partial(_sums_of, step=step, held=held, bound_squares=bound_squares, n_threads=n_threads or 1)
-        total: ResidualSums = io.reduce_partitions(*table.collections, function, _add_sums)
+        total: ResidualSums = table.reduce(function, _add_sums, groups=whose, may_copy=whose is not None)
         return total
+    assert not isinstance(whose, io.PersonIds)
     parts = _go_through(table, step, whose, partial(ThreadSums, step, held, bound_squares), n_threads)
     return reduce(_add_sums, (part.taken() for part in parts))
 
@@ -217,7 +218,7 @@ def residual_sizes(
     step: ResidualStep,
     half_octaves: tuple[int, int],
     *,
-    whose: People | None = None,
+    whose: People | io.PersonIds | None = None,
     max_rows: int | None = None,
     n_threads: int | None = None,
 ) -> IntArray:
@@ -230,22 +231,26 @@ def residual_sizes(
     if not -_LARGEST_HALF_OCTAVE <= first <= last <= _LARGEST_HALF_OCTAVE:
         raise ValueError(f"half_octaves must be two increasing integers within {_LARGEST_HALF_OCTAVE} of 0")
     _check_table(table, step, whose, max_rows)
-    if table.collections is not None:
-        function = partial(_sizes_of, step=step, half_octaves=half_octaves, n_threads=n_threads or 1)
-        total: IntArray = io.reduce_partitions(*table.collections, function, operator.add)
+    if table.partitions is not None:
+        function = partial(_sizes_of, step=step, half_octaves=half_octaves, max_rows=max_rows, n_threads=n_threads or 1)
+        total: IntArray = table.reduce(function, operator.add, groups=whose, may_copy=whose is not None)
         return total
+    assert not isinstance(whose, io.PersonIds)
     parts = _go_through(table, step, whose, partial(ThreadSizes, step, half_octaves), n_threads)
     return reduce(operator.add, (part.kernel.take() for part in parts))
 
 
-def _sums_of(
-    x: Any, y: Any, *, step: ResidualStep, held: Clip, bound_squares: float | None, n_threads: int
-) -> ResidualSums:
-    return residual_sums(io.open_table(x, y), step, held.bound, bound_squares=bound_squares, n_threads=n_threads)
+def _sums_of(table: io.Table, groups: Any, *, held: Clip, **options: Any) -> ResidualSums:
+    whose = _people_of_part(groups, held.max_rows)
+    return residual_sums(table, clip=held.bound, whose=whose, max_rows=held.max_rows, **options)
 
 
-def _sizes_of(x: Any, y: Any, *, step: ResidualStep, half_octaves: tuple[int, int], n_threads: int) -> IntArray:
-    return residual_sizes(io.open_table(x, y), step, half_octaves, n_threads=n_threads)
+def _sizes_of(table: io.Table, groups: Any, *, max_rows: int | None, **options: Any) -> IntArray:
+    return residual_sizes(table, whose=_people_of_part(groups, max_rows), max_rows=max_rows, **options)
+
+
+def _people_of_part(groups: Any, max_rows: int | None) -> People | None:
+    return None if max_rows is None else io.people(groups, max_rows)
 
 
 def _add_sums(one: ResidualSums, other: ResidualSums) -> ResidualSums:
@@ -254,12 +259,14 @@ def _add_sums(one: ResidualSums, other: ResidualSums) -> ResidualSums:
     return ResidualSums(one.products + other.products, squares)
 
 
-def _check_table(table: io.Table, step: ResidualStep, whose: People | None, max_rows: int | None) -> None:
+def _check_table(
+    table: io.Table, step: ResidualStep, whose: People | io.PersonIds | None, max_rows: int | None
+) -> None:
     if (table.n_features, table.n_outcomes) != (step.n_features, step.shape[1]):
         raise ValueError(f"theta is for {step.n_features} features and {step.shape[1]} outcomes, the table has others")
     if (whose is None) != (max_rows is None):
         raise ValueError("max_rows goes with whose rows are whose")
-    if whose is not None and table.arrays is None:
+    if whose is not None and table.arrays is None and table.partitions is None:
         raise TypeError("residuals of people with several rows need whole arrays, .npy files or frames")
 
 

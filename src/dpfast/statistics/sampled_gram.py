@@ -80,8 +80,8 @@ def cross_moments(
     table = X if isinstance(X, io.Table) else io.open_table(X, Y)
     if table.n_outcomes == 0:
         raise ValueError("Y is needed: the sum of x y' is one over features and outcomes")
-    if table.collections is not None:
-        raise TypeError("X and Y must not be Dask collections: dpfast.statistics.gram sums those")
+    if table.partitions is not None:
+        raise TypeError("X and Y must not be in parts, such as Dask collections: dpfast.statistics.gram sums those")
     layout = Layout(table.n_features, table.n_outcomes, bound_x, bound_y)
     # The tiles broadcast entries of the first table, the narrower one, and multiply vectors of the second.
     swapped = layout.n_outcomes < layout.n_features

@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,17 +59,16 @@ def size_counts(
     *,
     map_x: io.BlockMap | None = None,
     map_y: io.BlockMap | None = None,
-    groups: ArrayLike | None = None,
+    groups: ArrayLike | io.PersonIds | None = None,
     max_rows: int | None = None,
     n_threads: int | None = None,
 ) -> FixedPoint:
     """Count people by size, exactly: (n_histograms, n_bins), negative numbers first. Maps are as for `gram`."""
     resolve_n_threads(n_threads)
-    if table.collections is not None:
-        if groups is not None:
-            raise TypeError("groups needs all rows of a person in one place: Dask collections are not accepted")
-        function = partial(_partition_counts, sizes=sizes, maps=(map_x, map_y), n_threads=n_threads or 1)
-        total: FixedPoint = io.reduce_partitions(*table.collections, function, operator.add)
+    if table.partitions is not None:
+        options: dict[str, Any] = {"map_x": map_x, "map_y": map_y, "max_rows": max_rows, "n_threads": n_threads or 1}
+        of_part = partial(_counts_of_part, sizes=sizes, **options)
+        total: FixedPoint = table.reduce(of_part, operator.add, groups=groups)
         return total
     if groups is None:
         counts = np.zeros((sizes.n_histograms(table.n_features), sizes.bins.n_bins), np.int64)
@@ -80,15 +80,8 @@ def size_counts(
     return _exact(_counts_of_people(table, sizes, (map_x, map_y), io.people(groups, max_rows)))
 
 
-def _partition_counts(
-    X: object,
-    Y: object,
-    *,
-    sizes: Sizes,
-    maps: tuple[io.BlockMap | None, io.BlockMap | None],
-    n_threads: int,
-) -> FixedPoint:
-    return size_counts(io.open_table(X, Y), sizes, map_x=maps[0], map_y=maps[1], n_threads=n_threads)
+def _counts_of_part(table: io.Table, groups: Any, **options: Any) -> FixedPoint:
+    return size_counts(table, groups=groups, **options)
 
 
 def _exact(counts: IntArray) -> FixedPoint:

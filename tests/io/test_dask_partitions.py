@@ -1,0 +1,120 @@
+"""Dask collections give the same bits as NumPy, however they are cut."""
+
+import numpy as np
+import pytest
+
+from dpfast.io import DaskPartitions, reduce_partitions
+from dpfast.statistics import GramAccumulator, gram
+
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+pd = pytest.importorskip("pandas")
+BOUNDS = {"bound_x": 1.5, "bound_y": 1.0}
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    rng = np.random.default_rng(7)
+    return rng.standard_normal((2000, 4)), rng.standard_normal((2000, 2))
+
+
+@pytest.mark.parametrize("chunks", [(2000, 4), (301, 4), (64, 3), (500, 1)])
+def test_arrays_of_any_chunks(arrays, chunks):
+    X, Y = arrays
+    expected = gram(X, Y, **BOUNDS, sums=True)
+    x = da.from_array(X, chunks=chunks)
+    assert gram(x, da.from_array(Y, chunks=(170, 2)), **BOUNDS, sums=True) == expected
+    assert gram(x, da.from_array(Y[:, 0], chunks=170), **BOUNDS) == gram(X, Y[:, 0], **BOUNDS)
+    assert gram(x, bound_x=1.5) == gram(X, bound_x=1.5)
+
+
+def test_dataframes_and_series(arrays):
+    X, Y = arrays
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    parts = dd.from_pandas(frame, npartitions=7)
+    outcomes = dd.from_pandas(pd.DataFrame(Y), npartitions=7)
+    assert gram(parts, outcomes, **BOUNDS) == gram(X, Y, **BOUNDS)
+    assert gram(parts, outcomes[0], **BOUNDS) == gram(X, Y[:, 0], **BOUNDS)
+    assert gram(parts[["a", "b"]], bound_x=1.0) == gram(X[:, :2], bound_x=1.0)
+    unknown = parts.to_dask_array()
+    assert gram(unknown, outcomes, **BOUNDS) == gram(X, Y, **BOUNDS)
+
+
+def test_processes_give_the_same_bits(arrays):
+    import dask
+
+    X, _ = arrays
+    with dask.config.set(scheduler="processes", num_workers=2, **{"multiprocessing.context": "spawn"}):
+        assert gram(da.from_array(X, chunks=(500, 4)), bound_x=1.0) == gram(X, bound_x=1.0)
+
+
+def test_what_does_not_fit_is_refused(arrays):
+    X, Y = arrays
+    x = da.from_array(X, chunks=(500, 4))
+    with pytest.raises(TypeError, match="both be Dask collections"):
+        gram(x, Y, **BOUNDS)
+    with pytest.raises(TypeError, match="both be Dask collections"):
+        gram(X, da.from_array(Y), **BOUNDS)
+    with pytest.raises(TypeError, match="rows selects from arrays"):
+        gram(x, bound_x=1.0, rows=[1])
+    with pytest.raises(ValueError, match="bound_x must be"):
+        gram(x, bound_x=-1.0)
+    with pytest.raises(ValueError, match=r"^X contains NaN or infinity"):
+        gram(da.where(x > 2, np.nan, x), bound_x=1.0)
+    with pytest.raises(ValueError, match="different numbers of partitions"):
+        gram(x, dd.from_pandas(pd.DataFrame(Y), npartitions=3), **BOUNDS)
+    with pytest.raises(TypeError, match="accepted"):
+        GramAccumulator(4, bound_x=1.0).update(x)
+
+
+def test_what_tasks_of_dask_say_is_not_quoted(capfd):
+    import dask
+
+    frame = dask.delayed(lambda cell: pd.DataFrame({"a": [float(cell)]}))
+    parts = dd.from_delayed([frame("0.5"), frame("secret")], meta=pd.DataFrame({"a": [0.5]}), verify_meta=False)
+    with pytest.raises(ValueError, match="the engine failed") as raised:
+        gram(parts, bound_x=1.0)
+    assert raised.value.__context__ is None
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("bad", range(5))
+def test_a_refused_partition_refuses_the_table(arrays, bad):
+    X = np.where(np.arange(len(arrays[0]))[:, None] == 400 * bad, np.nan, arrays[0])
+    with pytest.raises(ValueError, match=r"^X contains NaN or infinity$") as raised:
+        gram(da.from_array(X, chunks=(400, 4)), bound_x=1.0)
+    assert raised.value.__context__ is None
+
+
+def test_people_of_dataframes_are_those_of_the_declared_partitions(arrays):
+    X, Y = arrays
+    ids = np.sort(np.random.default_rng(1).integers(300, size=len(X)))
+    frame = pd.DataFrame(np.hstack([X, Y]), columns=list("abcdyz"), index=ids).assign(who=ids)
+    parts = dd.from_pandas(frame, npartitions=5)  # divisions of the index: nobody is in two
+    declared = DaskPartitions(parts[list("abcd")], parts[["y", "z"]], parts["who"], partitioned_by="person")
+    assert declared.n_features == 4
+    expected = gram(X, Y, **BOUNDS, groups=ids, max_rows=3)
+    assert gram(declared, **BOUNDS, groups=declared.groups, max_rows=3) == expected
+    with pytest.raises(TypeError, match="lie with them"):
+        gram(parts[list("abcd")], parts[["y", "z"]], **BOUNDS, groups=parts["who"], max_rows=3)
+    with pytest.raises(ValueError, match="go together"):
+        DaskPartitions(parts[list("abcd")], ids=parts["who"])
+
+
+def test_functions_of_two_tables_are_combined(arrays):
+    X, Y = arrays
+    total = reduce_partitions(
+        da.from_array(X, chunks=(300, 4)), da.from_array(Y), lambda x, y: len(x) + len(y), int.__add__
+    )
+    assert total == 2 * len(X)
+
+
+def test_bags_of_blocks(arrays):
+    db = pytest.importorskip("dask.bag")
+    X, Y = arrays
+    blocks = [(X[i : i + 90], Y[i : i + 90]) for i in range(0, len(X), 90)]
+    assert gram(DaskPartitions(db.from_sequence(blocks, npartitions=4)), **BOUNDS) == gram(X, Y, **BOUNDS)
+    filtered = db.from_sequence(blocks, npartitions=4).filter(lambda block: block[0][0, 0] == X[990, 0])
+    assert gram(DaskPartitions(filtered), **BOUNDS) == gram(X[990:1080], Y[990:1080], **BOUNDS)
+    with pytest.raises(ValueError, match="no blocks"):
+        DaskPartitions(db.from_sequence([0]).filter(bool))
