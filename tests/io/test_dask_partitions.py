@@ -118,3 +118,12 @@ def test_bags_of_blocks(arrays):
     assert gram(DaskPartitions(filtered), **BOUNDS) == gram(X[990:1080], Y[990:1080], **BOUNDS)
     with pytest.raises(ValueError, match="no blocks"):
         DaskPartitions(db.from_sequence([0]).filter(bool))
+
+
+def test_partitions_whose_rows_are_in_another_order_are_refused(arrays):
+    X, Y = arrays
+    x, y = dd.from_pandas(pd.DataFrame(X), npartitions=2), dd.from_pandas(pd.DataFrame(Y), npartitions=2)
+    turned = dd.concat([y.partitions[1], y.partitions[0]], interleave_partitions=False, ignore_unknown_divisions=True)
+    assert turned.npartitions == x.npartitions
+    with pytest.raises(ValueError, match="different indices"):
+        gram(x, turned, **BOUNDS)

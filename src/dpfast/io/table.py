@@ -191,6 +191,7 @@ def _of_part(
     ids: Any,
 ) -> Any:
     """Open a part, and call a function of it."""
+    check_aligned(X=x, Y=y, ids=ids)
     # A list is one of blocks, and may have none.
     is_empty = isinstance(x, list) and len(x) == 0
     table = (None if is_empty else _opened(x, y, may_copy)) or Table(*widths, arrays=_no_rows(*widths))
