@@ -23,7 +23,8 @@ TESTED_BY = {
     "io/people.py": "io/test_owners.py",
     "io/table.py": "io/test_blocks.py",
     "io/trajectory_sources.py": "io/test_trajectories.py",
-    "jobs/outputs.py": "jobs/test_jobs.py",
+    "jobs/report.py": "jobs/test_outputs.py",
+    "jobs/rows.py": "jobs/test_jobs.py",
     "jobs/specification.py": "jobs/test_jobs.py",
     "kernels/discrete_loops.c": "noise/test_discrete.py",
     "kernels/first_visits.pyx": "statistics/test_returns.py",
@@ -52,7 +53,12 @@ TESTED_BY = {
     "synthetic_control/predictions.py": "synthetic_control/test_estimator.py",
 }
 #: The same, of a name or a folder.
-TESTED_ALIKE = {"attacks.py": "audit/test_audit.py", "job.py": "jobs/test_jobs.py", "demo": "test_cli.py"}
+TESTED_ALIKE = {
+    "attacks.py": "audit/test_audit.py",
+    "job.py": "jobs/test_jobs.py",
+    "results.py": "jobs/test_outputs_by_family.py",
+    "demo": "test_cli.py",
+}
 
 
 def code_lines(path):

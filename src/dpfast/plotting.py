@@ -154,6 +154,88 @@ def value_function(
     return figure
 
 
+# Panels side by side, and labels below one another, that are still read.
+_PANELS, _LABELS = 4, 40
+
+
+def coefficients(
+    features: Sequence[str],
+    outcomes: Sequence[str],
+    values: NDArray[np.float64],
+    low: NDArray[np.float64] | None = None,
+    high: NDArray[np.float64] | None = None,
+    label: str = "",
+) -> Figure:
+    """Draw coefficients, a panel an outcome, with their limits as bars; those of many outcomes as a map.
+
+    Parameters
+    ----------
+    features, outcomes : sequence of str
+        Their names. Of many features the largest coefficients are drawn.
+    values : ndarray of shape (n_outcomes, n_features)
+        Coefficients.
+    low, high : ndarray of the same shape, optional
+        Limits of each.
+    label : str
+        What the limits are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.plotting import coefficients
+    >>> figure = coefficients(["age", "smoker"], ["days"], np.array([[0.1, 0.5]]))
+    >>> [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    ['age', 'smoker']
+    """
+    from matplotlib.figure import Figure
+
+    if len(outcomes) > _PANELS:
+        return _coefficient_map(features, outcomes, values)
+    size = np.abs(values if low is None or high is None else np.maximum(np.abs(low), np.abs(high))).max(0, initial=0.0)
+    kept = np.arange(len(features))
+    if len(features) > _LABELS:
+        kept = np.sort(np.argsort(-size, kind="stable")[:_LABELS])
+    figure = Figure(figsize=(2.2 + 2.6 * len(outcomes), 1.4 + 0.24 * len(kept)), layout="constrained")
+    places = np.arange(len(kept))
+    for k, (panel, outcome) in enumerate(
+        zip(np.atleast_1d(figure.subplots(1, len(outcomes), sharey=True)), outcomes, strict=True)
+    ):
+        panel.axvline(0.0, color="0.5", linewidth=0.8)
+        if low is not None and high is not None:
+            panel.hlines(places, low[k, kept], high[k, kept], color=_SYNTHETIC, linewidth=1.6, label=label)
+        panel.plot(values[k, kept], places, "o", color=_SYNTHETIC, markersize=4.0)
+        panel.set_title(outcome, fontsize=10)
+        panel.margins(y=0.5 / max(len(kept), 1))
+        panel.spines[["top", "right"]].set_visible(False)
+    first = figure.axes[0]
+    first.set_yticks(places, [_short(features[int(j)]) for j in kept])
+    first.invert_yaxis()
+    also = "" if len(kept) == len(features) else f" (the {len(kept)} largest of {len(features)})"
+    figure.supxlabel(f"coefficient{also}{', with ' + label if low is not None else ''}", fontsize=10)
+    return figure
+
+
+def _coefficient_map(features: Sequence[str], outcomes: Sequence[str], values: NDArray[np.float64]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 4.6), layout="constrained")
+    panel = figure.subplots()
+    reach = float(np.abs(values).max(initial=0.0)) or 1.0
+    options: dict[str, Any] = {"aspect": "auto", "cmap": "RdBu_r", "vmin": -reach, "vmax": reach}
+    figure.colorbar(panel.imshow(values, interpolation="nearest", **options), ax=panel, label="coefficient")
+    for axis, names in ((panel.xaxis, features), (panel.yaxis, outcomes)):
+        if len(names) <= _LABELS:
+            axis.set_ticks(range(len(names)), [_short(name) for name in names])
+    panel.tick_params(axis="x", labelrotation=90)
+    panel.set_xlabel("feature")
+    panel.set_ylabel("outcome")
+    return figure
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 32 else f"{name[:31]}\N{HORIZONTAL ELLIPSIS}"
+
+
 def _time_panel(index: ArrayLike, n_pre: int) -> tuple[Figure, Any, NDArray[Any]]:
     """Return a figure, its axes with the intervention marked between two periods, and the periods' positions."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter

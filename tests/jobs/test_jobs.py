@@ -22,7 +22,7 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 
 SEED = 11
-OUTPUTS = {"coefficients.csv", "model.json", "report.md", "report.json"}
+OUTPUTS = {"coefficients.csv", "model.json", "report.html", "report.json", "report.md"}
 
 BASE = {
     "input": {"path": "table.csv"},
@@ -34,7 +34,7 @@ BASE = {
     "outcomes": {"days": "number", "again": "boolean"},
     "estimator": {"kind": "multi_outcome_ridge", "bound_y": 9.0, "fit_intercept": True, "random_state": SEED},
     "privacy": {"epsilon": 1.0, "delta": 1e-6},
-    "output": {"folder": "fit"},
+    "output": {"folder": "fit", "formats": ["csv"], "plots": False},
 }
 PARAMETERS = {"bound_x": None, "bound_y": 9.0, "fit_intercept": True, "random_state": SEED}
 
@@ -539,7 +539,8 @@ def test_the_example_runs(folder, frame, capsys):
     table.to_csv(folder / "visits.csv", index=False)
     (folder / "job.toml").write_text(example.read_text())
     assert main(["fit", str(folder / "job.toml"), "--quiet"]) == 0
-    assert {path.name for path in (folder / "visits-fit").iterdir()} == OUTPUTS
+    by_default = {f"coefficients.{one}" for one in ("parquet", "png", "svg")}
+    assert {path.name for path in (folder / "visits-fit").iterdir()} == OUTPUTS | by_default
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpfast import registry
@@ -11,7 +11,10 @@ from dpfast.estimator.plan import Plan
 from dpfast.jobs.rows import Rows
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from dpfast.jobs.specification import Job
+    from dpfast.jobs.tables import Table
 
 #: Told how many bytes have been read since it was last called.
 Progress = Callable[[int], object]
@@ -27,6 +30,8 @@ class Kind(ABC):
     DATA: ClassVar[type[Any]] = Rows
     #: Keys of [estimator] that are its parameters, beside those of every estimator.
     PARAMETERS: ClassVar[tuple[str, ...]]
+    #: What readers of its tables must know, as plain text.
+    NOTE: ClassVar[str]
 
     @abstractmethod
     def parameters(self, given: Mapping[str, Any], data: Any) -> dict[str, Any]:
@@ -45,10 +50,16 @@ class Kind(ABC):
         """Return what a fit is expected to do, from what the job declares and public sizes that it does not know."""
 
     @abstractmethod
-    def coefficients(
-        self, model: Any, feature_names: Sequence[str], outcome_names: Sequence[str]
-    ) -> Iterable[Sequence[object]]:
-        """Return the rows of coefficients.csv."""
+    def tables(self, model: Any, job: Job) -> dict[str, Table]:
+        """Return what was released, and what follows from it, as tables by name."""
+
+    @abstractmethod
+    def figures(self, model: Any, job: Job) -> dict[str, Figure]:
+        """Return pictures of it by name; called only where matplotlib is installed."""
+
+    @abstractmethod
+    def facts(self, model: Any, job: Job) -> list[tuple[str, str]]:
+        """Return what else there is to say of it: names, and plain text."""
 
 
 def kinds() -> dict[str, Kind]:

@@ -1,43 +1,39 @@
-"""What a job leaves behind: coefficients, model and report, as one folder that is there whole or not at all."""
+"""What a job leaves behind: results, model and report, as one folder that is there whole or not at all.
+
+Nothing is in it but what was released and what is public: under add/remove no number of people, and in no case the size
+of a table that was read, or the time that reading took.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 import os
+import platform
 import shutil
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpfast._documents import spelled_out
+from dpfast.jobs import pictures, tables
+from dpfast.jobs.report import Part, as_html, as_markdown
 from dpfast.jobs.specification import Job
 from dpfast.kernels import transaction
-from dpfast.ledger import Release
 
 MODEL, RECORD = "model.json", "report.json"
-FILES = ("coefficients.csv", MODEL, "report.md", RECORD)
 
 #: What a job says that sets a seed.
 VOID = "The noise came from a seed: its guarantee is void, for anybody"
 
-_REPORT = """\
-# Private fit
-
-{}
-
-`noise_std` in coefficients.csv is what the privacy noise alone does to a coefficient; it says nothing of
-sampling error. Bounds, levels and constants were declared in the job, not taken from the data.
-
-```
-{}
-```
-"""
+_WRITERS = {"csv": tables.csv_bytes, "parquet": tables.parquet_bytes}
+# What decides a digit of what is written, or how it is drawn.
+_LIBRARIES = ("dpfast", "numpy", "scipy", "scikit-learn")
+_DECLARED = "Bounds, levels and constants were declared in the job, not taken from the data."
 
 
 class OutputError(RuntimeError):
@@ -46,11 +42,16 @@ class OutputError(RuntimeError):
 
 def is_done(job: Job) -> bool:
     """Whether this very job has made and written its release already."""
+    return _written(job.folder).get("job_sha256") == job.digest
+
+
+def _written(folder: Path) -> dict[str, Any]:
+    """Return what a job has left in a folder, by its own account; nothing where that cannot be read."""
     try:
-        record = json.loads((job.folder / RECORD).read_text(encoding="utf-8"))
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(record, dict) and record.get("job_sha256") == job.digest
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def check_writable(job: Job, *, replace: bool) -> None:
@@ -60,7 +61,8 @@ def check_writable(job: Job, *, replace: bool) -> None:
         if not folder.is_dir():
             raise FileExistsError(f"[output] folder {str(folder)!r} is a file")
         present = sorted(file.name for file in folder.iterdir())
-        foreign = [name for name in present if name not in FILES]
+        files = _written(folder).get("files")
+        foreign = [name for name in present if not isinstance(files, list) or name not in files]
         if foreign:
             raise FileExistsError(f"[output] folder {str(folder)!r} holds other files, such as {foreign[0]!r}")
         if present and not replace:
@@ -105,11 +107,17 @@ class Outputs(transaction.Bracket[None]):
         place = "lost"
         try:
             if self._partial.exists():
-                _write(self._partial, self._job, self._model)
+                # First, as all else can be made again from it.
+                self._model.save(self._partial / MODEL)
+                place = f"incomplete, with the model in {str(self._partial / MODEL)!r}"
+                for name, content in _files(self._job, self._model).items():
+                    _write_through(self._partial / name, content)
                 place = f"in {str(self._partial)!r}"
             _put_in_place(self._partial, self._job.folder)
-        except OSError as error:
-            raise OutputError(f"the release was made and paid for, but its outputs are {place}: {error}") from error
+        except Exception as error:
+            # Whatever it is: what was paid for must not be lost without a word.
+            said = error if isinstance(error, OSError) else f"unexpected {type(error).__name__}"
+            raise OutputError(f"the release was made and paid for, but its outputs are {place}: {said}") from error
 
     def _remove(self) -> None:
         for folder in (self._partial, *self._new_parents):
@@ -118,16 +126,9 @@ class Outputs(transaction.Bracket[None]):
                     folder.rmdir()
 
 
-def _write(folder: Path, job: Job, model: Any) -> None:
-    contents = {FILES[0]: _coefficients(job, model), "report.md": _report(job, model), RECORD: _record(job, model)}
-    for name, text in contents.items():
-        _write_through(folder / name, text)
-    model.save(folder / MODEL)
-
-
-def _write_through(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
+def _write_through(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
@@ -143,47 +144,78 @@ def _put_in_place(partial: Path, folder: Path) -> None:
         shutil.rmtree(old)
 
 
-def _coefficients(job: Job, model: Any) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(
-        job.kind.coefficients(model, job.data.feature_names, job.data.outcome_names)
-    )
-    return text.getvalue()
+def _files(job: Job, model: Any) -> dict[str, bytes]:
+    """Return all files but the model, by name."""
+    kind, formats = job.kind, job.formats
+    results = kind.tables(model, job)
+    images = pictures.drawn(lambda: kind.figures(model, job), {*formats.pictures, "svg"}) if formats.plots else {}
+    files = {f"{name}.{one}": _WRITERS[one](table) for name, table in results.items() for one in formats.tables}
+    files |= {f"{name}.{one}": made[one] for name, made in images.items() for one in formats.pictures}
+    title, parts = f"Private fit: {kind.KIND}", _parts(job, model, results, images)
+    files["report.md"] = as_markdown(title, parts, formats.pictures).encode()
+    files["report.html"] = as_html(title, parts).encode()
+    columns = {name: list(table) for name, table in results.items()}
+    record = _record(job, model) | {"tables": columns, "files": sorted([*files, MODEL, RECORD])}
+    files[RECORD] = (json.dumps(spelled_out(record), indent=1, allow_nan=False) + "\n").encode()
+    return files
 
 
-def _record(job: Job, model: Any) -> str:
+def _parts(job: Job, model: Any, results: dict[str, Any], images: dict[str, dict[str, bytes]]) -> list[Part]:
+    """Return what the job did, for people to read."""
+    made = [("file", job.path.name), ("sha256", job.digest), ("estimator", type(model).__name__)]
+    settings = [(name, str(value)) for name, value in _parameters(job).items() if name not in ("epsilon", "delta")]
+    facts = [("this job", _guarantee(model)), ("all releases of the ledger", str(model.ledger.promised))]
+    return [
+        Part("Guarantee", facts=facts),
+        Part("Job", facts=[*made, *settings, *job.data.facts()], text=_DECLARED),
+        Part("Results", job.kind.facts(model, job), job.kind.NOTE, images, results),
+        Part("Ledger", verbatim=model.ledger.report()),
+        Part("Versions", facts=list(_versions().items())),
+    ]
+
+
+def _record(job: Job, model: Any) -> dict[str, Any]:
+    """Return what the job did, for programs to read."""
     ledger = model.ledger
-    content = {
+    names = ("feature_names", "outcome_names", "states", "targets")
+    return {
+        "job": job.path.name,
         "job_sha256": job.digest,
-        "feature_names": job.data.feature_names,
-        "outcome_names": job.data.outcome_names,
-        "this_job": [_without_values(release) for release in model.releases_],
+        "kind": job.kind.KIND,
+        "estimator": type(model).__name__,
+        "parameters": _parameters(job),
+        **{name: getattr(job.data, name) for name in names if hasattr(job.data, name)},
+        "guarantee": _guarantee(model),
+        "results": dict(job.kind.facts(model, job)),
+        "this_job": [release.to_dict(values=False) for release in model.releases_],
         **{name: asdict(getattr(ledger, name)) for name in ("budget", "spent", "promised", "remaining")},
         "unit": ledger.unit,
+        "versions": _versions(),
     }
-    return json.dumps(spelled_out(content), indent=1, allow_nan=False) + "\n"
 
 
-def _report(job: Job, model: Any) -> str:
-    """Return what the job did, as Markdown."""
-    settings = {name: value for name, value in _parameters(job).items() if name not in ("epsilon", "delta")}
-    facts = [
-        f"- job: `{job.path.name}`, sha256 `{job.digest}`",
-        f"- estimator: {job.kind.KIND}",
-        *(f"- {name}: {value}" for name, value in settings.items()),
-        *job.data.facts(),
-        f"- penalty used: {model.ridge_!r}",
-    ]
-    return _REPORT.format("\n".join(facts), model.ledger.report())
+def _guarantee(model: Any) -> str:
+    """Return what is promised of all that the job released."""
+    spoilt = [one for one in model.releases_ if one.reproducible or not one.guaranteed]
+    guarantee: str = replace([*spoilt, *model.releases_][0], privacy=model.privacy_spent_).guarantee
+    return guarantee
+
+
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
 
 
 def _parameters(job: Job) -> dict[str, Any]:
-    """Return the parameters as text shows them; not the seed, with which anybody could take the noise off."""
-    shown = {name: value for name, value in job.parameters.items() if name != "random_state"}
-    if "box_x" in shown:
-        shown["box_x"] = [np.asarray(side).tolist() for side in shown["box_x"]]
-    return shown
+    """Return the parameters as plain numbers and text; not the seed, with which anybody could take the noise off."""
+    return {name: _shown(value) for name, value in job.parameters.items() if name != "random_state"}
 
 
-def _without_values(release: Release) -> dict[str, Any]:
-    return {name: value for name, value in release.to_dict().items() if name != "values"}
+def _shown(value: Any) -> Any:
+    """Return what JSON has a way to write: arrays as lists, and constraints and losses as Python shows them."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {str(key): _shown(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(member) for member in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)

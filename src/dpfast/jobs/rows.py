@@ -77,13 +77,13 @@ class Rows:
         """Return whose each row is, where people own several."""
         return None if self.people is None else RowOwners(self.files, self.people.id)
 
-    def facts(self) -> list[str]:
-        """Return what is public of them, as lines of a report."""
-        people = self.people and [f"- a person: all rows of one {self.people.id!r}, {self.people.max_rows} at most"]
+    def facts(self) -> list[tuple[str, str]]:
+        """Return what is public of them: names, and plain text."""
+        people = self.people and [("a person", f"all rows of one {self.people.id!r}, {self.people.max_rows} at most")]
         return [
             *(people or []),
-            f"- features ({len(self.feature_names)}): {', '.join(self.feature_names)}",
-            f"- outcomes ({len(self.outcome_names)}): {', '.join(self.outcome_names)}",
+            (f"features ({len(self.feature_names)})", ", ".join(self.feature_names)),
+            (f"outcomes ({len(self.outcome_names)})", ", ".join(self.outcome_names)),
         ]
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpfast.jobs.formats import Formats
 from dpfast.jobs.kinds import Kind, kinds
 from dpfast.jobs.sections import Section, one_of, read_toml
 from dpfast.ledger import Ledger
@@ -39,6 +40,7 @@ class Job:
     #: Where the outputs go, and whether they may replace another job's.
     folder: Path
     overwrite: bool
+    formats: Formats
     #: Of everything that decides the release, but the seed.
     digest: str
 
@@ -54,7 +56,7 @@ class Job:
         content = read_toml(path)
         job = Section("job", content, _SECTIONS)
         here = path.parent
-        output = Section("output", job.take("output", dict), ("folder", "overwrite"))
+        output = Section("output", job.take("output", dict), ("folder", "overwrite", "formats", "plots"))
         estimator, kind = _estimator(job.take("estimator", dict))
         privacy = Section("privacy", job.take("privacy", dict), ("epsilon", "delta", "ledger"))
         adjacency = estimator.take("adjacency", str, default="replace_one")
@@ -75,6 +77,7 @@ class Job:
             *_budget(privacy, cost, here),
             (here / output.take("folder", str)).resolve(),
             output.take("overwrite", bool, default=False),
+            Formats.read(output),
             _digest(content),
         )
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from dpfast.estimator.plan import Plan
 from dpfast.jobs.kinds import Kind, Progress
 from dpfast.jobs.rows import Rows
 from dpfast.jobs.specification import Job
+from dpfast.jobs.tables import Table
+from dpfast.multi_outcome import results
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class MultiOutcome(Kind):
     """One release of moments for all outcomes."""
 
     KIND = "multi_outcome_ridge"
+    NOTE = results.NOTE
     ESTIMATOR = MultiOutcomeRidge
     PARAMETERS = ("bound_x", "bound_y", "ridge", "refine", "mechanism", "n_subsample", "fit_intercept", "nonnegative")
 
@@ -61,16 +67,17 @@ class MultiOutcome(Kind):
         planned: Plan = self.ESTIMATOR.plan(**widths, max_rows=data.max_rows, **numbers, **sizes)
         return planned
 
-    def coefficients(
-        self, model: MultiOutcomeRidge, feature_names: Sequence[str], outcome_names: Sequence[str]
-    ) -> Iterator[Sequence[object]]:
-        """Yield the rows of coefficients.csv."""
-        yield "outcome", "feature", "coefficient", "noise_std"
-        for k, outcome in enumerate(outcome_names):
-            if model.fit_intercept:
-                yield outcome, "(intercept)", float(model.intercept_[k]), ""
-            for j, feature in enumerate(feature_names):
-                yield outcome, feature, float(model.coef_[k, j]), float(model.coef_std_[k, j])
+    def tables(self, model: MultiOutcomeRidge, job: Job) -> dict[str, Table]:
+        """Return coefficients, their errors and limits."""
+        return results.tables(model, job.data.feature_names, job.data.outcome_names)
+
+    def figures(self, model: MultiOutcomeRidge, job: Job) -> dict[str, Figure]:
+        """Return a picture of them."""
+        return results.figures(model, job.data.feature_names, job.data.outcome_names)
+
+    def facts(self, model: MultiOutcomeRidge, job: Job) -> list[tuple[str, str]]:
+        """Return what was chosen."""
+        return results.facts(model)
 
 
 KINDS = (MultiOutcome(),)

@@ -1,0 +1,78 @@
+"""What batch jobs of convex risk minimisation write: coefficients, and the classes that they tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpfast import plotting
+from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
+from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NOTE = (
+    "No standard errors of the coefficients are offered: how far the noise in an objective, or in a step, moves its "
+    "minimiser depends on the curvature of the loss, which is private."
+)
+
+
+def tables_of_classes(model: ObjectivePerturbationClassifier, features: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Return coefficients of the second class against the first, or of each against the rest; and the classes."""
+    classes = model.classes_.tolist()
+    weights = model.class_weight if isinstance(model.class_weight, Mapping) else {}
+    table = {"class": classes, "weight": [float(weights.get(label, 1.0)) for label in classes]}
+    return {"coefficients": _coefficients("class", _sides(model), features, model), "classes": table}
+
+
+def tables_of_outcome(
+    model: ObjectivePerturbationRegressor, features: Sequence[str], outcome: str
+) -> dict[str, Mapping[str, Any]]:
+    """Return a row for each feature, and for the intercept, where there is one."""
+    return {"coefficients": _coefficients("outcome", [outcome], features, model)}
+
+
+def figures_of_classes(model: ObjectivePerturbationClassifier, features: Sequence[str]) -> dict[str, Figure]:
+    """Draw the coefficients."""
+    return {"coefficients": plotting.coefficients(features, list(map(str, _sides(model))), model.coef_)}
+
+
+def figures_of_outcome(
+    model: ObjectivePerturbationRegressor, features: Sequence[str], outcome: str
+) -> dict[str, Figure]:
+    """Draw the coefficients."""
+    return {"coefficients": plotting.coefficients(features, [outcome], np.atleast_2d(model.coef_))}
+
+
+def facts(model: ObjectivePerturbationClassifier | ObjectivePerturbationRegressor) -> list[tuple[str, str]]:
+    """Say what was chosen."""
+    stated = [("penalty used", repr(float(model.ridge_)))]
+    if isinstance(model, ObjectivePerturbationClassifier):
+        classes = model.classes_.tolist()
+        two = f"{classes[-1]} (where the score is positive) against {classes[0]}"
+        stated.append(
+            ("classes", two if len(classes) == 2 else ", ".join(map(str, classes)) + ": each against the rest")
+        )
+        stated.append(("method", model.method_))
+    return stated
+
+
+def _sides(model: ObjectivePerturbationClassifier) -> list[Any]:
+    """Return the class that each row of coefficients speaks for."""
+    classes: list[Any] = model.classes_.tolist()
+    return classes[1:] if len(classes) == 2 else classes
+
+
+def _coefficients(side: str, labels: Sequence[Any], features: Sequence[str], model: Any) -> dict[str, list[Any]]:
+    names = ["(intercept)", *features] if model.fit_intercept else list(features)
+    values = np.atleast_2d(model.coef_)
+    if model.fit_intercept:
+        values = np.column_stack([np.atleast_1d(model.intercept_), values])
+    return {
+        side: [label for label in labels for _ in names],
+        "feature": [name for _ in labels for name in names],
+        "coefficient": values.ravel().tolist(),
+    }

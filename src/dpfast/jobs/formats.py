@@ -1,0 +1,66 @@
+"""In which formats a job's results are written: decided, and the libraries imported, before anything is spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+from dpfast.jobs.sections import Section, one_of
+
+#: Formats of tables and of pictures, the module that writes each, and the extra that it comes with.
+_TABLES = {"csv": None, "parquet": ("pyarrow.parquet", "PyArrow", "arrow")}
+_PICTURES = dict.fromkeys(("png", "svg"), ("matplotlib.figure", "matplotlib", "plot"))
+_WRITERS = _TABLES | _PICTURES
+
+
+@dataclass(frozen=True)
+class Formats:
+    """What is written of every table and of every picture."""
+
+    tables: tuple[str, ...]
+    pictures: tuple[str, ...]
+    #: Whether pictures are drawn: the report as HTML has them in any case then.
+    plots: bool
+
+    @classmethod
+    def read(cls, output: Section) -> Formats:
+        """Read ``formats`` and ``plots``: by default all that installed libraries can write.
+
+        Raises
+        ------
+        ImportError
+            If one is asked for that no installed library writes.
+        """
+        plots = output.take("plots", bool, default=None)
+        named = output.take("formats", list, default=None)
+        if named is None:
+            wanted = [one for one in _WRITERS if _missing(one) is None and not (plots is False and one in _PICTURES)]
+        else:
+            wanted = named
+            for one in wanted:
+                one_of("[output] formats", one, _WRITERS)
+            if not _TABLES.keys() & set(wanted):
+                raise ValueError("[output] formats must hold 'csv' or 'parquet': results are tables")
+            if plots is False and _PICTURES.keys() & set(wanted):
+                raise ValueError("[output] formats holds a format of pictures, but plots = false")
+        if plots is None:
+            plots = _missing("svg") is None
+        for one in [*wanted, *(["svg"] if plots else [])]:
+            if (missing := _missing(one)) is not None:
+                _, library, extra = missing
+                said = "plots = true" if one in _PICTURES and one not in wanted else f"formats holds {one!r}"
+                raise ImportError(f"[output] {said}, but {library} is not installed: pip install 'dpfast[{extra}]'")
+        tables, pictures = (tuple(one for one in kinds if one in wanted) for kinds in (_TABLES, _PICTURES))
+        return cls(tables, pictures, plots)
+
+
+def _missing(file_format: str) -> tuple[str, str, str] | None:
+    """Return what would write a format, if that cannot be imported."""
+    writer = _WRITERS[file_format]
+    if writer is None:
+        return None
+    try:
+        import_module(writer[0])
+    except ImportError:
+        return writer
+    return None

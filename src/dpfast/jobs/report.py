@@ -1,0 +1,124 @@
+"""A job's report: one content, as Markdown and as HTML, which is one file that loads nothing.
+
+Names of columns, states and targets are whatever the job declared: they are escaped in both.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dpfast.jobs.tables import Table, shown
+
+#: Rows of a table that the report shows; its files hold all.
+MOST_ROWS = 60
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of a report: whatever it has, in this order."""
+
+    title: str
+    #: Names and what is said of them.
+    facts: Sequence[tuple[str, str]] = ()
+    text: str = ""
+    #: Pictures: files by format, by name.
+    pictures: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    verbatim: str = ""
+
+
+def as_markdown(title: str, parts: Sequence[Part], formats: Sequence[str]) -> str:
+    """Return the report as Markdown, which shows those pictures that are files beside it."""
+    lines = [f"# {_plain(title)}", ""]
+    for part in parts:
+        lines += [f"## {_plain(part.title)}", ""]
+        lines += [*(f"- {_plain(name)}: {_plain(text)}" for name, text in part.facts), ""] if part.facts else []
+        lines += [_plain(part.text), ""] if part.text else []
+        for name in part.pictures:
+            file_format = next((one for one in ("svg", "png") if one in formats), None)
+            lines += [f"![{name}]({name}.{file_format})", ""] if file_format else []
+        for name, table in part.tables.items():
+            header, rows, total = shown(table, MOST_ROWS)
+            lines += [f"**{name}**{_cut(rows, total)}", ""]
+            lines += [_markdown_row(header), _markdown_row(["---"] * len(header), plain=False)]
+            lines += [*map(_markdown_row, rows), ""]
+        lines += [*(f"    {line}" for line in part.verbatim.splitlines()), ""] if part.verbatim else []
+    return "\n".join(lines)
+
+
+def as_html(title: str, parts: Sequence[Part]) -> str:
+    """Return the report as one page, its pictures in it; scripts and other files are forbidden to it."""
+    body = [f"<h1>{html.escape(title)}</h1>"]
+    for part in parts:
+        body.append(f"<h2>{html.escape(part.title)}</h2>")
+        if part.facts:
+            pairs = (f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in part.facts)
+            body.append(f"<dl>{''.join(pairs)}</dl>")
+        if part.text:
+            body.append(f"<p>{html.escape(part.text)}</p>")
+        for name, files in part.pictures.items():
+            data = base64.b64encode(files["svg"]).decode()
+            body.append(f'<img alt="{html.escape(name)}" src="data:image/svg+xml;base64,{data}">')
+        for name, table in part.tables.items():
+            header, rows, total = shown(table, MOST_ROWS)
+            body.append(f"<h3>{html.escape(name)}{_cut(rows, total)}</h3>")
+            body.append(f"<div><table><thead>{_html_row(header, 'th')}</thead><tbody>")
+            body += [_html_row(row, "td") for row in rows]
+            body.append("</tbody></table></div>")
+        if part.verbatim:
+            body.append(f"<pre>{html.escape(part.verbatim)}</pre>")
+    return _PAGE.format(title=html.escape(title), body="\n".join(body))
+
+
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
+h1, h2, h3 {{ line-height: 1.2; }}
+h2 {{ margin-top: 2.5rem; border-bottom: 1px solid #ccc; }}
+dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.5rem; }}
+dt {{ color: #666; }}
+dd {{ margin: 0; overflow-wrap: anywhere; }}
+div {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: .2rem .8rem .2rem 0; text-align: left; border-bottom: 1px solid #eee; }}
+pre {{ white-space: pre-wrap; background: #f6f6f6; padding: 1rem; }}
+img {{ display: block; max-width: 100%; margin: 1rem 0; }}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+# What Markdown, or the HTML that it may hold, gives a meaning to.
+_SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~&$!])")
+
+
+def _plain(text: str) -> str:
+    """Return text that Markdown shows as it is, on one line."""
+    return _SIGNS.sub(r"\\\1", " ".join(text.split()))
+
+
+def _markdown_row(cells: Sequence[str], *, plain: bool = True) -> str:
+    return f"| {' | '.join(map(_plain, cells) if plain else cells)} |"
+
+
+def _html_row(cells: Sequence[str], tag: str) -> str:
+    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
+def _cut(rows: Sequence[object], total: int) -> str:
+    """Say where a table is not shown whole."""
+    return "" if len(rows) == total else f" (the first {len(rows)} of {total} rows)"

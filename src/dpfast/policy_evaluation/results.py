@@ -1,0 +1,44 @@
+"""What a batch job of policy evaluation writes: values of states, and how much of them is noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpfast.policy_evaluation.estimator import PolicyEvaluation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NOTE = (
+    "noise_std is the standard deviation of a value from the privacy noise alone (first order), where its law is "
+    "public; it says nothing of sampling error."
+)
+
+
+def tables(model: PolicyEvaluation, states: Sequence[Any]) -> dict[str, Mapping[str, Any]]:
+    """Return a row for each state, and the coefficients where states have features."""
+    values: dict[str, Any] = {"state": states, "value": model.value_}
+    if hasattr(model, "value_std_"):
+        values["noise_std"] = model.value_std_
+    if model.features is None:
+        return {"values": values}
+    return {"values": values, "coefficients": {"feature": np.arange(len(model.coef_)), "coefficient": model.coef_}}
+
+
+def figures(model: PolicyEvaluation) -> dict[str, Figure]:
+    """Draw the values."""
+    return {"values": model.plot()}
+
+
+def facts(model: PolicyEvaluation) -> list[tuple[str, str]]:
+    """Say what was found, and how large the noise is beside the spread of values."""
+    stated = [("penalty used", repr(float(model.ridge_))), ("offset", f"{model.offset_:.5g}")]
+    if hasattr(model, "return_range_"):
+        stated.append(("range of returns that was found", "{:.5g} to {:.5g}".format(*model.return_range_)))
+    if hasattr(model, "value_std_"):
+        noise = float(np.sqrt(np.mean(np.square(model.value_std_))))
+        stated.append(("error as released", f"{noise:.2g} in root mean square over states, by the noise"))
+    return stated

@@ -1,0 +1,45 @@
+"""What a batch job of sparse regression writes: the features chosen, and the coefficients on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpfast import plotting
+from dpfast.sparse_regression.estimator import SparseRegression
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NOTE = (
+    "The choice of features is noisy too: with few people, a feature that is not in the support may be as good as one "
+    "that is. All coefficients outside of it are 0."
+)
+
+
+def tables(model: SparseRegression, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Return the support, and a row for each outcome and feature."""
+    coef = np.atleast_2d(model.coef_)
+    chosen = np.isin(np.arange(len(features)), model.support_)
+    return {
+        "support": {"number": model.support_.tolist(), "feature": [features[j] for j in model.support_]},
+        "coefficients": {
+            "outcome": [outcome for outcome in outcomes for _ in features],
+            "feature": [name for _ in outcomes for name in features],
+            "coefficient": coef.ravel().tolist(),
+            "chosen": np.tile(chosen, len(outcomes)).tolist(),
+        },
+    }
+
+
+def figures(model: SparseRegression, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Figure]:
+    """Draw the coefficients on the support."""
+    names = [features[j] for j in model.support_]
+    return {"coefficients": plotting.coefficients(names, outcomes, np.atleast_2d(model.coef_)[:, model.support_])}
+
+
+def facts(model: SparseRegression) -> list[tuple[str, str]]:
+    """Say how many features were chosen."""
+    return [("features chosen", f"{len(model.support_)} of {model.n_features_in_}")]

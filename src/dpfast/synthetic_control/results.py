@@ -1,0 +1,119 @@
+"""What a batch job of synthetic control writes: effects, paths and placebos of targets, and what was released."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpfast.synthetic_control.estimator import SyntheticControl
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+LEVEL = 0.9
+#: Of how many targets pictures are drawn.
+MOST_DRAWN = 6
+NOTE = (
+    f"low and high are {LEVEL:.0%} limits for the privacy noise, around what the same method gives without it. They do "
+    "not cover chance in the outcomes, donors that do not follow the target, or the shrinkage of the ridge. The "
+    "targets' own records are public and not protected. The placebo is the effect that would be found had the "
+    "intervention come as many periods earlier as there are after it, or half-way before it: where there was none, it "
+    "should be near 0."
+)
+
+
+def tables(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Mapping[str, Any]]:
+    """Return what is said of the targets of the fit, if it had any, and the coefficients or weights of all."""
+    written: dict[str, Mapping[str, Any]] = {}
+    if model.target_ is not None:
+        rows = np.atleast_2d(model.target_)
+        if rows.shape[1] == len(model.periods_):
+            effects = model.effect(rows, level=LEVEL if model._has_interval() else None)
+            written["effects"] = _of_targets(effects, targets)
+        written["paths"] = _paths(model, rows, targets)
+        if (cut := _placebo_cut(model)) is not None:
+            written["placebo"] = _of_targets(model.placebo(cut, rows), targets)
+        if model.placebo_share is not None and rows.shape[1] == len(model.periods_):
+            ranks = model.placebo_ranks(rows, level=LEVEL)
+            written["placebo_ranks"] = {"target": list(targets)} | {name: ranks[name].to_numpy() for name in ranks}
+    if hasattr(model, "weights_"):
+        return written | {"weights": {"donor": np.arange(len(model.weights_)), "weight": model.weights_}}
+    pre, post = model.periods_[: model.n_pre_], model.periods_[model.n_pre_ :]
+    coefficients = {
+        "period": np.repeat(post, len(pre)),
+        "earlier_period": np.tile(pre, len(post)),
+        "coefficient": model.coef_.ravel(),
+    }
+    return written | {"coefficients": coefficients, "center": {"period": model.periods_, "center": model.center_}}
+
+
+def figures(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Figure]:
+    """Draw the paths of the first targets and of their synthetic controls, and the gaps between them."""
+    if model.target_ is None or model.target_.shape[-1] != len(model.periods_):
+        return {}
+    drawn: dict[str, Figure] = {}
+    rows = np.atleast_2d(model.target_)
+    for number, (name, row) in enumerate(zip(targets, rows[:MOST_DRAWN], strict=False), start=1):
+        suffix = "" if len(rows) == 1 else f"-{number}"
+        for kind, draw in (("path", model.plot), ("gap", model.plot_gap)):
+            figure = draw(row, level=LEVEL)
+            figure.axes[0].set_title(str(name), fontsize=10)
+            drawn[kind + suffix] = figure
+    return drawn
+
+
+def facts(model: SyntheticControl) -> list[tuple[str, str]]:
+    """Say what was chosen and how well targets were followed before the intervention."""
+    stated = [
+        ("periods", f"{model.n_pre_} before the intervention, {model.n_post_} after it"),
+        ("penalty used", repr(float(model.ridge_))),
+    ]
+    if model.target_ is None:
+        return stated
+    rows = np.atleast_2d(model.target_)
+    fits = np.atleast_1d(model.pre_fit(rows))
+    if np.all(np.isfinite(fits)):
+        errors = ", ".join(f"{one:.4g}" for one in fits)
+        stated.append(("root mean squared error before the intervention", errors))
+    if model._has_interval():
+        low, high = model.interval(rows[:, : model.n_pre_], LEVEL)
+        stated.append(
+            ("error as released", f"limits reach {float(np.mean(high - low)) / 2.0:.2g} on average, by the noise")
+        )
+    return stated
+
+
+def _placebo_cut(model: SyntheticControl) -> int | None:
+    """Return how many periods come before the placebo; None where there is none to be had."""
+    if hasattr(model, "weights_") or model.basis is not None or model.n_pre_ < 2:
+        return None
+    earlier = model.n_pre_ - model.n_post_
+    return earlier if earlier >= 1 else model.n_pre_ // 2
+
+
+def _paths(model: SyntheticControl, rows: Any, targets: Sequence[Any]) -> dict[str, Any]:
+    """Return observed and synthetic outcomes of all periods; nothing where they are not known."""
+    periods, n_pre = model.periods_, model.n_pre_
+    pre = rows[:, :n_pre]
+    observed = np.full((len(rows), len(periods)), None, object)
+    observed[:, : rows.shape[1]] = rows
+    synthetic = np.full(observed.shape, None, object)
+    synthetic[:, n_pre:] = model.predict(pre if len(pre) > 1 else pre[0])
+    if not np.isnan(before := model._earlier(pre)).all():
+        synthetic[:, :n_pre] = before
+    return {
+        "target": [name for name in targets for _ in periods],
+        "period": np.tile(periods, len(rows)),
+        "observed": observed.ravel().tolist(),
+        "synthetic": synthetic.ravel().tolist(),
+    }
+
+
+def _of_targets(table: DataFrame, targets: Sequence[Any]) -> dict[str, Any]:
+    """Return an effect table's index levels and columns, with the names of the targets."""
+    numbers, periods = (table.index.get_level_values(level).to_numpy() for level in (0, 1))
+    named = {"target": [targets[number] for number in numbers], "period": periods}
+    return named | {name: table[name].to_numpy() for name in table}

@@ -1,0 +1,233 @@
+"""What jobs write: the same results in every format, whole or not at all, and nothing that was not released."""
+
+import csv
+import html.parser
+import json
+import struct
+import sys
+
+import numpy as np
+import pytest
+
+from dpfast import Ledger, MultiOutcomeRidge, Privacy
+from dpfast.cli import main
+from dpfast.jobs import outputs, pictures, report, tables
+from dpfast.jobs.formats import Formats
+from dpfast.jobs.sections import Section
+
+pd = pytest.importorskip("pandas")
+parquet = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("matplotlib")
+
+JOB = """
+[input]
+path = "table.csv"
+[features]
+"a|b <i>$x_{{$</i>" = {{ low = -1, high = 1 }}
+[outcomes]
+"y" = "number"
+[estimator]
+kind = "multi_outcome_ridge"
+bound_y = 1.0
+fit_intercept = true
+refine = 0
+{estimator}
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+{privacy}
+[output]
+folder = "fit"
+{output}
+"""
+NAME = "a|b <i>$x_{$</i>"
+LEDGER = 'ledger = { path = "people.json", epsilon = 2.0, delta = 1e-5 }'
+REPORTS = {"model.json", "report.md", "report.html", "report.json"}
+
+
+@pytest.fixture
+def job(tmp_path):
+    x = np.random.default_rng(0).uniform(-1, 1, 400)
+    pd.DataFrame({NAME: x, "y": x / 2}).to_csv(tmp_path / "table.csv", index=False)
+
+    def write(estimator="", privacy="", output=""):
+        path = tmp_path / "job.toml"
+        path.write_text(JOB.format(estimator=estimator, privacy=privacy, output=output))
+        return str(path)
+
+    return write
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would see: tags that are balanced, text, and what is loaded."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.text, self.loaded, self.tables, self.tags = [], [], [], [], set()
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.loaded += [value for name, value in attributes if name in ("src", "href")]
+        if tag == "tr":
+            self.tables.append([])
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("td", "th"):
+            self.tables[-1].append(data)
+        self.text.append(data)
+
+
+def test_every_format_holds_the_same_numbers(job, tmp_path):
+    assert main(["fit", job()]) == 0
+    folder = tmp_path / "fit"
+    assert names(folder) == REPORTS | {f"coefficients.{one}" for one in ("csv", "parquet", "png", "svg")}
+    model = MultiOutcomeRidge.load(folder / "model.json")
+    with (folder / "coefficients.csv").open(newline="", encoding="utf-8") as file:
+        constant, row = csv.DictReader(file)
+    assert (constant["feature"], float(constant["coefficient"])) == ("(intercept)", model.intercept_[0])
+    assert (row["feature"], float(row["coefficient"])) == (NAME, model.coef_[0, 0])
+    summary = model.summary()
+    for name in ("estimate", "std_error", "low", "high", "p_value"):
+        assert float(row[name]) == summary[name].iloc[0]
+        assert constant[name] == ""
+    table = parquet.read_table(folder / "coefficients.parquet").to_pydict()
+    assert list(table) == list(row)
+    assert [table["low"][0], table["low"][1]] == [None, float(row["low"])]
+    record = json.loads((folder / "report.json").read_text())
+    assert record["tables"] == {"coefficients": list(row)}
+    assert set(record["files"]) == names(folder)
+    assert record["guarantee"] == str(model.privacy_spent_)
+    page = Page((folder / "report.html").read_text())
+    shown = {cells[1]: cells for cells in page.tables}
+    assert shown[NAME][2] == f"{model.coef_[0, 0]:.5g}"
+    assert "script" not in page.tags
+    assert len(page.loaded) == 1
+    assert page.loaded[0].startswith("data:image/svg+xml;base64,")
+    assert NAME in "".join(page.text)
+    assert r"a\|b \<i\>\$x\_\{\$\</i\>" in (folder / "report.md").read_text()
+
+
+def test_pictures_are_files_of_their_format_and_say_nothing_of_when(job, tmp_path):
+    assert main(["fit", job(estimator="random_state = 1")]) == 0
+    made = {one: (tmp_path / "fit" / f"coefficients.{one}").read_bytes() for one in ("png", "svg")}
+    assert made["png"].startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", made["png"][16:24])
+    assert 300 < width < 3000
+    assert 150 < height < 3000
+    assert b"<svg" in made["svg"]
+    assert b"dc:date" not in made["svg"]
+    assert main(["fit", job(estimator="random_state = 1"), "--force"]) == 0
+    assert made == {one: (tmp_path / "fit" / f"coefficients.{one}").read_bytes() for one in made}
+
+
+def test_formats_are_chosen(job, tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "drawn", lambda figures, formats: {"coefficients": dict.fromkeys(formats, b"")})
+    assert main(["fit", job(output='formats = ["parquet"]\nplots = true')]) == 0
+    assert names(tmp_path / "fit") == REPORTS | {"coefficients.parquet"}
+    assert Page((tmp_path / "fit" / "report.html").read_text()).loaded
+    assert main(["fit", job(output="plots = false"), "--force"]) == 0
+    assert names(tmp_path / "fit") == REPORTS | {"coefficients.csv", "coefficients.parquet"}
+    assert not Page((tmp_path / "fit" / "report.html").read_text()).loaded
+
+
+@pytest.mark.parametrize(
+    ("output", "missing", "message"),
+    [
+        ('formats = ["csv", "parquet"]', "pyarrow.parquet", "PyArrow is not installed: pip install 'dpfast[arrow]'"),
+        ("plots = true", "matplotlib.figure", "plots = true, but matplotlib is not installed: pip install 'dpfast[p"),
+        ('formats = ["csv", "png"]', "matplotlib.figure", "formats holds 'png', but matplotlib is not installed"),
+        ('formats = ["xlsx"]', "", "formats must be one of 'csv', 'parquet', 'png', 'svg', got 'xlsx'"),
+        ('formats = ["png"]', "", "formats must hold 'csv' or 'parquet'"),
+        ('formats = ["csv", "svg"]\nplots = false', "", "formats holds a format of pictures, but plots = false"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_anything_is_spent(
+    output, missing, message, job, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert main(["fit", job(output=output, privacy=LEDGER)]) == 2
+    assert message in capsys.readouterr().err
+    assert names(tmp_path) == {"table.csv", "job.toml"}
+
+
+def test_by_default_there_is_what_installed_libraries_write(monkeypatch):
+    section = Section("output", {}, ())
+    assert Formats.read(section) == Formats(("csv", "parquet"), ("png", "svg"), True)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert Formats.read(section) == Formats(("csv", "parquet"), (), False)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    assert Formats.read(section) == Formats(("csv",), (), False)
+
+
+@pytest.mark.parametrize("broken", [(tables, "csv_bytes"), (pictures, "drawn"), (report, "as_html")])
+def test_a_release_whose_results_cannot_be_written_is_kept_as_a_model(broken, job, tmp_path, capsys, monkeypatch):
+    module, name = broken
+
+    def fail(*_):
+        raise KeyError("secret")
+
+    monkeypatch.setattr(module, name, fail)
+    monkeypatch.setitem(outputs._WRITERS, "csv", tables.csv_bytes)
+    monkeypatch.setattr(outputs, "as_html", report.as_html)
+    assert main(["fit", job(privacy=LEDGER)]) == 1
+    error = capsys.readouterr().err
+    assert "was made and paid for, but its outputs are incomplete, with the model in" in error
+    assert "secret" not in error
+    assert not (tmp_path / "fit").exists()
+    (partial,) = (path for path in tmp_path.iterdir() if path.name.startswith(".fit."))
+    model = MultiOutcomeRidge.load(partial / "model.json")
+    assert Ledger(Privacy(2.0, 1e-5), tmp_path / "people.json").spent == model.privacy_spent_
+
+
+def test_under_add_remove_nothing_tells_how_many_rows_there_were(job, tmp_path, monkeypatch):
+    """Another table of another length, whose sums are the same: nothing differs but what the noise was drawn for."""
+    written = []
+    for extra in (0, 300):
+        x = np.r_[np.random.default_rng(0).uniform(-1, 1, 400), np.zeros(extra)]
+        pd.DataFrame({NAME: x, "y": x / 2}).to_csv(tmp_path / "table.csv", index=False)
+        monkeypatch.setattr("dpfast.ledger.ledger.now", lambda: "2026-01-01T00:00:00+00:00")
+        options = 'random_state = 1\nadjacency = "add_remove"'
+        path = job(estimator=options, output='formats = ["csv"]')
+        text = (tmp_path / "job.toml").read_text().replace("fit_intercept = true", "fit_intercept = false")
+        (tmp_path / "job.toml").write_text(text)
+        assert main(["fit", path, "--force", "--quiet"]) == 0
+        written.append({one.name: one.read_bytes() for one in (tmp_path / "fit").iterdir()})
+    assert written[0].keys() == written[1].keys()
+    assert written[0] == written[1]
+
+
+def test_tables_hold_floats_to_the_bit_and_dates_as_they_are_said():
+    values = np.array([0.1, 1e-310, -0.0, np.pi, np.inf, np.nan])
+    dates = np.datetime64("2020-01-31") + np.arange(6)
+    table = {"value": values, "day": dates, "label": [1, "a", None, 2.5, "b", True]}
+    lines = tables.csv_bytes(table).decode().splitlines()
+    read = list(csv.DictReader(lines))
+    assert np.array([float(row["value"]) for row in read]).tobytes() == values.tobytes()
+    assert read[0]["day"] == "2020-01-31"
+    assert [row["label"] for row in read] == ["1", "a", "", "2.5", "b", "True"]
+    import pyarrow as pa
+
+    back = parquet.read_table(pa.BufferReader(tables.parquet_bytes(table))).to_pydict()
+    assert np.array(back["value"]).tobytes() == values.tobytes()
+    assert back["label"] == ["1", "a", None, "2.5", "b", "True"]
+
+
+def test_long_tables_are_cut_in_reports_and_say_so():
+    table = {"state": range(100), "value": np.arange(100.0)}
+    parts = [report.Part("Results", tables={"values": table})]
+    page = Page(report.as_html("x", parts))
+    assert len(page.tables) == 1 + report.MOST_ROWS
+    assert "values (the first 60 of 100 rows)" in page.text
+    assert report.as_markdown("x", parts, []).count("\n| ") == 2 + report.MOST_ROWS

@@ -1,0 +1,143 @@
+"""What every family's jobs say of a fit: the numbers of the estimator itself, by name."""
+
+import numpy as np
+import pytest
+
+from dpfast import (
+    ObjectivePerturbationClassifier,
+    ObjectivePerturbationRegressor,
+    PolicyEvaluation,
+    SparseRegression,
+    SyntheticControl,
+    Trajectories,
+)
+from dpfast.convex_erm import results as of_convex_erm
+from dpfast.datasets import chain_trajectories, synthetic_control_panel
+from dpfast.policy_evaluation import results as of_policies
+from dpfast.sparse_regression import results as of_sparse
+from dpfast.synthetic_control import results as of_control
+
+pytest.importorskip("pandas")
+pytest.importorskip("matplotlib")
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-0.5, 0.5, size=(2_000, 3))
+FEATURES = ["age", "smoker", "dose"]
+
+
+def lengths(table):
+    return {len(column) for column in table.values()}
+
+
+def test_classes_and_the_side_that_coefficients_speak_for():
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    two = ObjectivePerturbationClassifier(5.0, 1e-6, bound_x=1.0, classes=["no", "yes"], fit_intercept=True).fit(X, y)
+    tables = of_convex_erm.tables_of_classes(two, FEATURES)
+    assert tables["classes"] == {"class": ["no", "yes"], "weight": [1.0, 1.0]}
+    assert tables["coefficients"]["class"] == ["yes"] * 4
+    assert tables["coefficients"]["feature"] == ["(intercept)", *FEATURES]
+    assert tables["coefficients"]["coefficient"] == [*two.intercept_, *two.coef_[0]]
+    assert ("classes", "yes (where the score is positive) against no") in of_convex_erm.facts(two)
+    three = ObjectivePerturbationClassifier(
+        5.0, 1e-6, bound_x=1.0, classes=[2, 0, 1], method="gradient", class_weight={0: 0.5}
+    ).fit(X, np.digitize(X[:, 0], [-0.2, 0.2]))
+    tables = of_convex_erm.tables_of_classes(three, FEATURES)
+    assert tables["classes"] == {"class": [0, 1, 2], "weight": [0.5, 1.0, 1.0]}
+    assert tables["coefficients"]["class"] == np.repeat([0, 1, 2], 3).tolist()
+    assert tables["coefficients"]["coefficient"] == three.coef_.ravel().tolist()
+    figure = of_convex_erm.figures_of_classes(three, FEATURES)["coefficients"]
+    assert [panel.get_title() for panel in figure.axes] == ["0", "1", "2"]
+    assert [line.get_xdata().tolist() for line in figure.axes[1].lines[1:]] == [three.coef_[1].tolist()]
+
+
+def test_coefficients_of_one_outcome():
+    model = ObjectivePerturbationRegressor(5.0, 1e-6, bound_x=1.0, bound_y=1.0, loss="huber").fit(
+        X, X @ [0.5, 0.0, -0.3]
+    )
+    table = of_convex_erm.tables_of_outcome(model, FEATURES, "days")["coefficients"]
+    assert table == {"outcome": ["days"] * 3, "feature": FEATURES, "coefficient": model.coef_.tolist()}
+    assert len(of_convex_erm.figures_of_outcome(model, FEATURES, "days")["coefficients"].axes) == 1
+
+
+def test_a_support_and_its_coefficients():
+    model = SparseRegression(20.0, 1e-6, n_nonzero=2, bound_x=1.0, bound_y=1.0).fit(X, X @ [0.9, 0.0, -0.9])
+    tables = of_sparse.tables(model, FEATURES, ["days"])
+    chosen = [FEATURES[j] for j in model.support_]
+    assert tables["support"] == {"number": model.support_.tolist(), "feature": chosen}
+    table = tables["coefficients"]
+    assert table["coefficient"] == model.coef_.ravel().tolist()
+    assert [name for name, kept in zip(table["feature"], table["chosen"], strict=True) if kept] == chosen
+    assert of_sparse.facts(model) == [("features chosen", "2 of 3")]
+    (panel,) = of_sparse.figures(model, FEATURES, ["days"])["coefficients"].axes
+    assert [label.get_text() for label in panel.get_yticklabels()] == chosen
+
+
+def test_values_of_states_and_their_noise():
+    walks = Trajectories(*chain_trajectories(2_000, n_states=10, seed=0))
+    model = PolicyEvaluation(1.0, 1e-6, gamma=0.9, horizon=20).fit(walks)
+    states = [f"s{k}" for k in range(len(model.value_))]
+    tables = of_policies.tables(model, states)
+    assert tables["values"]["state"] == states
+    np.testing.assert_array_equal(tables["values"]["noise_std"], model.value_std_)
+    np.testing.assert_array_equal(of_policies.figures(model)["values"].axes[0].lines[0].get_ydata(), model.value_)
+    assert "error as released" in dict(of_policies.facts(model))
+    features = np.c_[np.ones(len(states)), np.arange(len(states))]
+    weighed = PolicyEvaluation(1.0, 1e-6, gamma=0.9, horizon=20, method="lsw", features=features).fit(walks)
+    assert "noise_std" not in of_policies.tables(weighed, states)["values"]
+    assert of_policies.tables(weighed, states)["coefficients"]["coefficient"] is weighed.coef_
+
+
+@pytest.fixture(scope="module")
+def panel():
+    donors, target, _ = synthetic_control_panel(2_000, 10, seed=0)
+    return donors, target
+
+
+def test_effects_paths_and_placebos_of_targets(panel):
+    donors, target = panel
+    both = np.vstack([target, target - 0.1])
+    model = SyntheticControl(1.0, 1e-6, placebo_share=0.1).fit(donors, 10, both)
+    names = ["Bern", "Basel"]
+    tables = of_control.tables(model, names)
+    assert set(tables) == {"effects", "paths", "placebo", "placebo_ranks", "coefficients", "center"}
+    assert all(len(lengths(table)) == 1 for table in tables.values())
+    effects = model.effect(both, level=of_control.LEVEL)
+    n_post = model.n_post_
+    assert list(tables["effects"]["target"]) == ["Bern"] * n_post + ["Basel"] * n_post
+    for name in ("observed", "counterfactual", "effect", "cumulative", "percent", "low", "high"):
+        np.testing.assert_array_equal(tables["effects"][name], effects[name])
+    earlier = max(10 - n_post, 1) if 10 > n_post else 5
+    np.testing.assert_array_equal(tables["placebo"]["effect"], model.placebo(earlier, both)["effect"])
+    np.testing.assert_array_equal(tables["placebo_ranks"]["p_value"], model.placebo_ranks(both)["p_value"])
+    assert tables["paths"]["observed"] == both.ravel().tolist()
+    after = [k for k in range(2 * both.shape[1]) if k % both.shape[1] >= 10]
+    assert [tables["paths"]["synthetic"][k] for k in after] == model.predict(both[:, :10]).ravel().tolist()
+    figures = of_control.figures(model, names)
+    assert list(figures) == ["path-1", "gap-1", "path-2", "gap-2"]
+    assert figures["gap-2"].axes[0].get_title() == "Basel"
+    assert "root mean squared error before the intervention" in dict(of_control.facts(model))
+
+
+@pytest.mark.parametrize("mechanism", ["output", "objective"])
+def test_weights_for_one_target(mechanism, panel):
+    donors, target = panel
+    model = SyntheticControl(20.0, 1e-6, mechanism=mechanism).fit(donors[:50], 10, target)
+    tables = of_control.tables(model, ["Bern"])
+    assert set(tables) == {"effects", "paths", "weights"}
+    np.testing.assert_array_equal(tables["weights"]["weight"], model.weights_)
+    assert ("low" in tables["effects"]) == (mechanism == "output")
+    assert tables["paths"]["synthetic"][:10] == [None] * 10
+    assert list(of_control.figures(model, ["Bern"])) == ["path", "gap"]
+
+
+def test_without_targets_or_their_later_periods(panel):
+    donors, target = panel
+    model = SyntheticControl(1.0, 1e-6).fit(donors, 10)
+    assert set(of_control.tables(model, [])) == {"coefficients", "center"}
+    assert of_control.figures(model, []) == {}
+    early = SyntheticControl(1.0, 1e-6).fit(donors, 10, target[:10])
+    tables = of_control.tables(early, ["Bern"])
+    assert set(tables) == {"paths", "placebo", "coefficients", "center"}
+    assert tables["paths"]["observed"][10:] == [None] * early.n_post_
+    assert None not in tables["paths"]["synthetic"]
+    assert of_control.figures(early, ["Bern"]) == {}
