@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 class FirstVisits:
-    totals: NDArray[np.int64]
     def __init__(
         self,
         n_states: int,
@@ -20,6 +19,7 @@ class FirstVisits:
     def add(
         self, states: NDArray[Any], rewards: NDArray[Any], offsets: NDArray[np.int64], first: int, last: int
     ) -> None: ...
+    def add_to(self, units: NDArray[np.int64], counts: NDArray[np.int64]) -> None: ...
     def add_plain(
         self,
         states: NDArray[Any],

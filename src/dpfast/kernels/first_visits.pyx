@@ -5,9 +5,13 @@ taken in batches that stay in the cache, each batch in three passes without a br
 
 - `discount`: F_t = r_t + gamma F_(t+1), backwards, with a discount of 0 at last steps. Each step waits for the one
   before, so four parts of the batch go side by side, cut between trajectories.
-- `list_visits`: forwards, the state and the return of every first visit, if it is among the first `counted` steps of
-  the trajectory, are appended to a list. A state's stamp is the number of the last trajectory seen there.
-- the list is scattered over the states. It holds a state once a trajectory, so additions hardly wait for each other.
+- `dpfast_to_units`: returns become integers.
+- `dpfast_tally`: forwards, among the first `counted` steps of each trajectory, units are added to the sums of a state
+  unless its stamp is the trajectory's: that is the number of the last trajectory seen there. Memory has the time to
+  bring the rewards of the batch that follows.
+
+Where visits are to be known one by one, `list_visits` takes the place of the last: states and returns of first visits
+are appended to a list.
 
 Sums are of integers: a return F becomes the grid unit nearest (F - low) scale, clipped to [0, largest]. Every
 operation on a trajectory is a function of that trajectory alone, and integers add in any order: the sums are the same
@@ -15,14 +19,29 @@ to the bit for any threads, order and splits. Plain sums, of the returns as they
 given.
 
 The caller has checked: states within range, rewards below 1e200 in size, offsets that add up, none of them changed
-meanwhile; `largest` below 2^32 and so few trajectories that sums stay below 2^63.
+meanwhile; `largest` below 2^32, fewer than 2^32 trajectories and so few that sums stay below 2^63.
 """
 
 import numpy as np
 
 from cython cimport floating
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+cdef extern from "first_visits.h":
+    ctypedef struct dpfast_state_sums:
+        int64_t units
+        uint32_t count
+        int32_t stamp
+
+    int dpfast_cpu_level() nogil
+    void dpfast_to_units(double* values, Py_ssize_t n, double low, double scale, double largest, int level) nogil
+    void dpfast_tally_int32(
+        const int32_t* states, const int64_t* units, const uint8_t* is_last, Py_ssize_t n_steps, int32_t stamp,
+        const char* following, dpfast_state_sums* sums, bint sums_are_far) nogil
+    void dpfast_tally_int64(
+        const int64_t* states, const int64_t* units, const uint8_t* is_last, Py_ssize_t n_steps, int32_t stamp,
+        const char* following, dpfast_state_sums* sums, bint sums_are_far) nogil
 
 ctypedef fused state_t:
     int32_t
@@ -32,8 +51,10 @@ cdef enum:
     LANES = 4
     BATCH_STEPS = 8192
     MOST_BATCH_STEPS = 65536  # while a batch has fewer trajectories than lanes
+    STATES_IN_CACHE = 2048  # whose sums stay in the first level of the cache
 
 _MOST_STAMPS = (1 << 31) - 1
+_STATE_SUMS = np.dtype([("units", np.int64), ("count", np.uint32), ("stamp", np.int32)])
 
 
 cdef void discount(
@@ -80,25 +101,13 @@ cdef inline Py_ssize_t list_visits(
     return n
 
 
-cdef void to_units(double* values, Py_ssize_t n, double low, double scale, double largest) noexcept nogil:
-    """Replace values by the integers nearest (value - low) scale, ties to even, within [0, largest]."""
-    cdef Py_ssize_t i
-    cdef double unit
-    for i in range(n):
-        unit = (values[i] - low) * scale
-        unit = unit if unit > 0.0 else 0.0
-        unit = unit if unit < largest else largest
-        # Where 2^52 is added the unit in the last place is 1.
-        values[i] = (unit + 4503599627370496.0) - 4503599627370496.0
-
-
-cdef void scatter(const int32_t* visited, const double* units, Py_ssize_t n, int64_t* totals) noexcept nogil:
-    cdef Py_ssize_t i
-    cdef int64_t* total
-    for i in range(n):
-        total = totals + 2 * <Py_ssize_t>visited[i]
-        total[0] += <int64_t>units[i]
-        total[1] += 1
+cdef inline void tally(
+        const state_t* states, const int64_t* units, const uint8_t* is_last, Py_ssize_t n_steps, int32_t stamp,
+        const char* following, dpfast_state_sums* sums, bint sums_are_far) noexcept nogil:
+    if state_t is int32_t:
+        dpfast_tally_int32(states, units, is_last, n_steps, stamp, following, sums, sums_are_far)
+    else:
+        dpfast_tally_int64(states, units, is_last, n_steps, stamp, following, sums, sums_are_far)
 
 
 cdef class FirstVisits:
@@ -118,11 +127,6 @@ cdef class FirstVisits:
         Steps of a trajectory, from its first, at which visits count; their returns go on to the horizon.
     low, scale, largest : float
         The grid: returns become integers near ``(F - low) * scale`` in ``[0, largest]``.
-
-    Attributes
-    ----------
-    totals : ndarray of int64 (n_states, 2)
-        Of `add`: sum of returns in grid units, and number of visits.
     """
 
     cdef double gamma, low, scale, largest
@@ -130,43 +134,67 @@ cdef class FirstVisits:
     cdef int32_t stamp
     cdef Py_ssize_t n_steps
     cdef Py_ssize_t edges[LANES + 1]
+    cdef Py_ssize_t longest
+    cdef int level
+    cdef dpfast_state_sums[::1] sums
     cdef int32_t[::1] stamps, visited
     cdef double[::1] discounts, returns, values
     cdef uint8_t[::1] is_last
-    cdef readonly object totals
-    cdef int64_t[:, ::1] _totals
 
     def __init__(self, n_states, gamma, horizon, longest, *, counted=None, low=0.0, scale=1.0, largest=0.0):
         self.gamma, self.low, self.scale, self.largest = gamma, low, scale, largest
         self.horizon = horizon
         self.counted = horizon if counted is None else counted
+        self.longest = longest
+        self.level = dpfast_cpu_level()
         self.stamp = 1
-        self.stamps = np.zeros(n_states, np.int32)
+        self.sums = np.zeros(n_states, _STATE_SUMS)
+        self.stamps = np.zeros(n_states, np.int32)  # of lists
         most_steps = max(min(LANES * longest, MOST_BATCH_STEPS), BATCH_STEPS) + longest
         self.visited = np.empty(most_steps, np.int32)
         self.discounts = np.full(most_steps, self.gamma)
         self.returns, self.values = np.empty(most_steps), np.empty(most_steps)
         self.is_last = np.zeros(most_steps, np.uint8)
-        self.totals = np.zeros((n_states, 2), np.int64)
-        self._totals = self.totals
 
     def add(
             self, const state_t[::1] states, const floating[::1] rewards, const int64_t[::1] offsets, Py_ssize_t first,
             Py_ssize_t last):
-        """Add the first visits of the trajectories first to last, at least one, to the totals."""
-        cdef Py_ssize_t n, n_visits
+        """Add the first visits of the trajectories first to last, at least one, to the sums of their states."""
+        cdef Py_ssize_t n, j, begin
+        cdef bint all_count = self.counted >= self.longest, are_far = self.sums.shape[0] > STATES_IN_CACHE
+        cdef const state_t* state
+        cdef const floating* reward
+        cdef const int64_t* units = <const int64_t*>&self.returns[0]
         self._reserve_stamps(last - first)
         with nogil:
             while first < last:
                 n = self._open_batch(&offsets[0], first, last)
-                discount(&rewards[offsets[first]], &self.discounts[0], self.edges, &self.returns[0])
-                n_visits = list_visits(
-                    &states[offsets[first]], &self.returns[0], &self.is_last[0], self.n_steps, self.counted,
-                    False, &self.stamps[0], self.stamp, &self.visited[0], &self.values[0], NULL)
-                to_units(&self.values[0], n_visits, self.low, self.scale, self.largest)
-                scatter(&self.visited[0], &self.values[0], n_visits, &self._totals[0, 0])
+                state, reward = &states[offsets[first]], &rewards[offsets[first]]
+                discount(reward, &self.discounts[0], self.edges, &self.returns[0])
+                dpfast_to_units(&self.returns[0], self.n_steps, self.low, self.scale, self.largest, self.level)
+                if all_count:
+                    tally(
+                        state, units, &self.is_last[0], self.n_steps, self.stamp, <const char*>(reward + self.n_steps),
+                        &self.sums[0], are_far)
+                else:
+                    for j in range(n):
+                        begin = offsets[first + j] - offsets[first]
+                        tally(
+                            state + begin, units + begin, &self.is_last[begin],
+                            min(offsets[first + j + 1] - offsets[first + j], self.counted), self.stamp + <int32_t>j,
+                            <const char*>(reward + self.n_steps + begin), &self.sums[0], are_far)
                 self._close_batch(&offsets[0], first, n)
                 first += n
+
+    def add_to(self, int64_t[::1] units, int64_t[::1] counts):
+        """units, counts += of each state, the sum of what `add` has added, in grid units, and the number of visits."""
+        cdef Py_ssize_t i
+        if units.shape[0] != self.sums.shape[0] or counts.shape[0] != self.sums.shape[0]:
+            raise ValueError("there must be a sum and a count for each state")
+        with nogil:
+            for i in range(self.sums.shape[0]):
+                units[i] += self.sums[i].units
+                counts[i] += self.sums[i].count
 
     def add_plain(
             self, const state_t[::1] states, const floating[::1] rewards, const int64_t[::1] offsets, bint every,
@@ -203,9 +231,9 @@ cdef class FirstVisits:
                 n_visits = list_visits(
                     &states[offsets[first]], &self.returns[0], &self.is_last[0], self.n_steps, self.counted,
                     False, &self.stamps[0], self.stamp, &visited[n_listed], &self.values[0], &ends[first - start])
-                to_units(&self.values[0], n_visits, self.low, self.scale, self.largest)
+                dpfast_to_units(&self.values[0], n_visits, self.low, self.scale, self.largest, self.level)
                 for i in range(n_visits):
-                    units[n_listed + i] = self.values[i]
+                    units[n_listed + i] = <double>(<const int64_t*>&self.values[0])[i]
                 for i in range(first - start, first - start + n):
                     ends[i] += n_listed
                 n_listed += n_visits
@@ -218,13 +246,16 @@ cdef class FirstVisits:
         self.stamp = stamp
 
     def _reserve_stamps(self, n):
+        cdef Py_ssize_t i
         if self.stamp > _MOST_STAMPS - n:
             self.stamps[:] = 0
+            for i in range(self.sums.shape[0]):
+                self.sums[i].stamp = 0
             self.stamp = 1
 
     cdef Py_ssize_t _open_batch(self, const int64_t* offsets, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
         """Take trajectories from `first` on, up to one that the horizon cuts; returns how many."""
-        cdef Py_ssize_t n = 0, n_steps = 0, lane = 1, j, end
+        cdef Py_ssize_t n = 0, n_steps = 0, lane, low, high, j
         cdef int64_t start = offsets[first], length
         while first + n < last and n_steps < MOST_BATCH_STEPS and (n_steps < BATCH_STEPS or n < LANES):
             length = offsets[first + n + 1] - offsets[first + n]
@@ -236,11 +267,16 @@ cdef class FirstVisits:
                 break
         self.n_steps = n_steps
         self.edges[0], self.edges[LANES] = 0, n_steps
-        for j in range(n):
-            end = min(offsets[first + j + 1] - start, n_steps)
-            while lane < LANES and end * LANES >= n_steps * lane:
-                self.edges[lane] = end
-                lane += 1
+        for lane in range(1, LANES):
+            # The first end of a trajectory that is as far as a lane of equal parts would begin.
+            low, high = 0, n - 1
+            while low < high:
+                j = (low + high) // 2
+                if (offsets[first + j + 1] - start) * LANES < n_steps * lane:
+                    low = j + 1
+                else:
+                    high = j
+            self.edges[lane] = min(offsets[first + low + 1] - start, n_steps)
         return n
 
     cdef void _close_batch(self, const int64_t* offsets, Py_ssize_t first, Py_ssize_t n) noexcept nogil:

@@ -381,10 +381,10 @@ def _exact_sums(
                 part.add(block.states, block.rewards, block.offsets, first, last)
 
     run_in_threads([partial(add, part) for part in parts], ranges.stop)
-    totals = parts[0].totals
-    for part in parts[1:]:
-        totals += part.totals
-    return totals[:, 0].copy(), totals[:, 1].copy()
+    units, counts = np.zeros(block.n_states, np.int64), np.zeros(block.n_states, np.int64)
+    for part in parts:
+        part.add_to(units, counts)
+    return units, counts
 
 
 def _plain_sums(
