@@ -114,9 +114,10 @@ class Partitions(ABC):
         Parameters
         ----------
         function : callable
-            Takes a part: a table that `blocks` reads, a tuple (x, y) or (x, y, ids) of such, None for what there is
-            not; a list of blocks; or Trajectories. It may be called again for a part whose result was lost, anywhere,
-            and never raises because of what is in a part. It can be pickled.
+            Takes a part: a table that `blocks` reads; a tuple (x, y) or (x, y, ids) of such, None for what there is
+            not; a list of blocks; Trajectories; or a function without arguments that returns one of these. It may be
+            called again for a part whose result was lost, anywhere, and never raises because of what is in a part. It
+            can be pickled.
         combine : callable
             Associative and commutative.
 
@@ -236,8 +237,10 @@ class _Combined:
 
 
 def _fields(part: Any) -> tuple[Any, Any, Any]:
-    """Return x, y and ids of a part."""
-    x, y, ids = (*part, None, None)[:3] if isinstance(part, tuple) else (part, None, None)
+    """Return x, y and ids of a part, each as it is or by a function without arguments."""
+    part = part() if callable(part) else part
+    fields = (*part, None, None)[:3] if isinstance(part, tuple) else (part, None, None)
+    x, y, ids = (one() if callable(one) else one for one in fields)
     return x, y, ids
 
 

@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 
 from dpfast.kernels import transaction
 
-__all__ = ["RowRanges", "resolve_n_threads", "run_in_threads", "single_threaded_blas"]
+__all__ = ["RowRanges", "n_cores", "resolve_n_threads", "run_in_threads", "single_threaded_blas"]
 
 RowRanges = transaction.RowRanges
 Result = TypeVar("Result")
@@ -35,6 +35,11 @@ def resolve_n_threads(n_threads: int | None = None) -> int:
     setting = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if setting.isdecimal() and int(setting) > 0:
         return int(setting)
+    return n_cores()
+
+
+def n_cores() -> int:
+    """Return the number of cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,0 +1,90 @@
+"""Worker processes give the same bits, also where one is killed; what goes wrong leaves no process behind."""
+
+import os
+import signal
+import threading
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+
+from dpfast.io import EngineError, ProcessPartitions
+from dpfast.statistics import gram
+
+BOUNDS = {"bound_x": 1.5, "bound_y": 1.0}
+
+
+def _kill_once(marker, x):
+    """Return x, but kill the process that asks first."""
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return x
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _kill(x):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _fail():
+    raise RuntimeError("secret")
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    rng = np.random.default_rng(7)
+    return rng.standard_normal((300, 4)), rng.standard_normal((300, 2))
+
+
+def test_a_worker_that_is_killed_changes_no_bit(arrays, tmp_path):
+    X, Y = arrays
+    np.save(tmp_path / "x.npy", X[:50].astype(np.float32))
+    xs = [tmp_path / "x.npy", X[50:50], partial(_kill_once, tmp_path / "killed", X[50:120]), X[120:]]
+    ys = [Y[:50], Y[50:50], Y[50:120], Y[120:]]
+    joined = np.vstack([X[:50].astype(np.float32), X[50:]])
+    with ProcessPartitions(xs, ys, n_workers=1) as parts:
+        assert (parts.n_features, parts.n_outcomes) == (4, 2)
+        assert gram(parts, **BOUNDS) == gram(joined, Y, **BOUNDS)
+        assert (tmp_path / "killed").exists()
+        pool = parts._pool
+        assert gram(parts, **BOUNDS) == gram(joined, Y, **BOUNDS)
+        assert parts._pool is pool
+        parts._parts[1] = (_fail, Y[50:50])
+        with pytest.raises(ValueError, match=r"^a part of the table could not be summed: RuntimeError$") as raised:
+            gram(parts, **BOUNDS)
+        assert raised.value.__context__ is None
+
+
+def test_lists_of_parts_are_checked(arrays):
+    X, Y = arrays
+    with pytest.raises(TypeError, match="X must be a list of parts, got ndarray"):
+        ProcessPartitions(X)
+    with pytest.raises(TypeError, match="Y must be a list"):
+        ProcessPartitions([X], "y.npy")
+    with pytest.raises(ValueError, match="as many parts"):
+        ProcessPartitions([X], [Y, Y])
+    with pytest.raises(ValueError, match="at least one part"):
+        ProcessPartitions([])
+    with pytest.raises(ValueError, match="go together"):
+        ProcessPartitions([X], [Y], [Y[:, 0]])
+
+
+@pytest.mark.slow
+def test_workers_that_are_always_killed_are_given_up(arrays):
+    parts = ProcessPartitions([arrays[0], partial(_kill, 1)], n_workers=1)
+    with pytest.raises(EngineError, match="ended again and again"):
+        gram(parts, bound_x=1.0)
+    parts.close()
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_workers(arrays):
+    with ProcessPartitions([arrays[0], partial(time.sleep, 60)], n_workers=1) as parts:
+        workers = list(parts._started()._processes.values())
+        threading.Timer(1.0, partial(os.kill, os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            gram(parts, bound_x=1.0)
+        assert not any(worker.is_alive() for worker in workers)
+        assert parts._pool is None
