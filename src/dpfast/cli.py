@@ -1,4 +1,4 @@
-"""The command line: ``dpfast demo``, ``dpfast fit``, ``dpfast plan``, ``dpfast audit``."""
+"""The command line: ``dpfast demo``, ``dpfast fit``, ``dpfast plan``, ``dpfast ledger``, ``dpfast audit``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from dpfast import registry
 from dpfast.ledger import BudgetExceeded
+from dpfast.ledger import command as ledger_command
 from dpfast.privacy import Privacy
 
 # Sizes, as users call them.
@@ -82,6 +83,8 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_privacy(plan, delta=None)
     _add_estimator(plan, arguments if "plan" in arguments[:1] else ())
     plan.set_defaults(run=_plan)
+
+    ledger_command.add(commands)
 
     audit = commands.add_parser("audit", help="attack every mechanism; print its claim against what was found")
     audit.add_argument("--runs", type=int, default=400, help="outputs drawn on either table (default: 400)")

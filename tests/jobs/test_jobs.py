@@ -234,10 +234,23 @@ def test_budget_of_a_dead_process_is_named(folder, capsys, monkeypatch):
     path = write_job(folder, changed(privacy={"ledger": ledger}))
     Job.read(path).open_ledger().reserve(Privacy(1.0, 1e-6))
     assert main(["fit", str(path)]) == 3
-    assert "abandoned" not in capsys.readouterr().err
+    assert "dpfast ledger" not in capsys.readouterr().err
     monkeypatch.setattr("dpfast.ledger.process.Process.ended", lambda self: True)
+    said = "a process that has ended still holds budget (epsilon 1, delta 1e-06, replace-one, since "
     assert main(["fit", str(path)]) == 3
-    assert "a process that has ended still holds budget: see ledger.abandoned" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert said in error
+    assert f"'dpfast ledger {folder / 'budget.json'}' shows it, and counts it as spent (--forfeit)" in error
+    # A job that still has enough says so, too.
+    ledger["path"], ledger["epsilon"] = "larger.json", 3.0
+    path = write_job(folder, changed(privacy={"ledger": ledger}, estimator={"random_state": None}))
+    Job.read(path).open_ledger().reserve(Privacy(1.0, 1e-6))
+    assert main(["fit", str(path)]) == 0
+    assert said in capsys.readouterr().out
+    assert main(["ledger", str(folder / "larger.json"), "--give-back", "--yes"]) == 0
+    capsys.readouterr()
+    assert main(["fit", str(path), "--force"]) == 0
+    assert "has ended" not in capsys.readouterr().out
 
 
 def test_an_interrupt_is_one_line(folder, capsys, monkeypatch):
@@ -496,6 +509,26 @@ def test_a_job_that_is_stopped_leaves_nothing_and_nothing_that_is_in_the_way(how
     assert all(name.startswith(".fit.") and not any((folder / name).iterdir()) for name in left)
     assert main(["fit", str(path)]) == 0
     assert left_behind(folder) == left | {"fit"}
+
+
+@pytest.mark.slow
+def test_what_a_killed_job_reserved_is_kept_until_its_owner_says_what_becomes_of_it(folder, capsys):
+    ledger = {"path": "people.json", "epsilon": 1.5, "delta": 1e-5}
+    path = write_job(folder, changed(privacy={"ledger": ledger}))
+    command = [sys.executable, "-c", STOPPED_WHILE_READING, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as job:
+        assert job.stdout.readline() == b"reading\n"
+        job.kill()
+        job.wait(timeout=60)
+    assert Ledger.open(folder / "people.json").remaining.epsilon == 0.5
+    assert main(["fit", str(path)]) == 3
+    said = "a process that has ended still holds budget (epsilon 1, delta 1e-06, replace-one, since "
+    assert said in capsys.readouterr().err
+    assert main(["ledger", str(folder / "people.json")]) == 0
+    assert f"by process {job.pid} on " in capsys.readouterr().out
+    assert main(["ledger", str(folder / "people.json"), "--give-back", "--yes"]) == 0
+    assert main(["fit", str(path)]) == 0
+    assert "has ended" not in capsys.readouterr().out
 
 
 def test_what_killed_jobs_left_costs_no_budget(folder):

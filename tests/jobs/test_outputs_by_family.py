@@ -106,7 +106,7 @@ def test_effects_paths_and_placebos_of_targets(panel):
     assert list(tables["effects"]["target"]) == ["Bern"] * n_post + ["Basel"] * n_post
     for name in ("observed", "counterfactual", "effect", "cumulative", "percent", "low", "high"):
         np.testing.assert_array_equal(tables["effects"][name], effects[name])
-    earlier = max(10 - n_post, 1) if 10 > n_post else 5
+    earlier = max(10 - n_post, 1) if n_post < 10 else 5
     np.testing.assert_array_equal(tables["placebo"]["effect"], model.placebo(earlier, both)["effect"])
     np.testing.assert_array_equal(tables["placebo_ranks"]["p_value"], model.placebo_ranks(both)["p_value"])
     assert tables["paths"]["observed"] == both.ravel().tolist()

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from dpfast.jobs import outputs
 from dpfast.jobs.specification import Job
+from dpfast.ledger import BudgetExceeded
+from dpfast.ledger.command import held_by_the_dead
 
 
 def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
@@ -46,11 +48,18 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
     if outputs.is_done(job) and not force:
         return f"{str(job.folder)!r} holds the release of this job already; nothing was read or spent"
     outputs.check_writable(job, replace=job.overwrite or force)
-    model = job.kind.ESTIMATOR(**job.parameters, ledger=job.open_ledger())
-    with outputs.Outputs(job, model), _progress(job, progress) as advance:
-        job.kind.fit(model, job, advance)
+    ledger = job.open_ledger()
+    model = job.kind.ESTIMATOR(**job.parameters, ledger=ledger)
+    try:
+        with outputs.Outputs(job, model), _progress(job, progress) as advance:
+            job.kind.fit(model, job, advance)
+    except BudgetExceeded as error:
+        if held := held_by_the_dead(ledger):
+            raise BudgetExceeded(f"{error}; {held}") from None
+        raise
     void = "" if model.random_state is None else f". {outputs.VOID}"
-    return f"spent {model.privacy_spent_}; wrote {str(job.folder)!r}{void}"
+    held = held_by_the_dead(ledger)
+    return f"spent {model.privacy_spent_}; wrote {str(job.folder)!r}{void}{held and f'. In the ledger {held}'}"
 
 
 @contextmanager

@@ -59,6 +59,13 @@ class LedgerFile:
                     _write(path, budget, f"{holder.host}-{holder.pid}-{time.time_ns()}", 1, {})
         return cls(path, budget)
 
+    @staticmethod
+    def budget_of(path: str) -> Privacy:
+        """Return the budget of a ledger that exists."""
+        content = read_document(path, _KIND, _VERSION)
+        with _well_formed(path):
+            return Privacy(**content["budget"])
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy in another process opens this ledger or fails; it never makes a new one.
         return type(self), (self.path, self.budget, self.identity)

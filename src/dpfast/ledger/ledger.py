@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from dpfast import _arguments as check
 from dpfast.kernels import transaction
@@ -68,6 +68,16 @@ class Reservation(transaction.Bracket["Reservation"]):
     def since(self) -> str:
         """When it was made (ISO 8601, UTC): the time on record for all that it pays for."""
         return self._entry.since
+
+    @property
+    def number(self) -> int | None:
+        """Its number in the ledger, which no other has or will have; None before it is made."""
+        return self._number
+
+    @property
+    def holder(self) -> str:
+        """Which process made it, in words."""
+        return str(self._entry.holder)
 
     @property
     def unit(self) -> Unit:
@@ -186,6 +196,17 @@ class Ledger:
         self._storage: Storage = MemoryStorage() if path is None else _file(path, budget)
         if unit is not None:
             self._check_unit(self._storage.read(), unit)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Open a ledger file that exists, whatever its budget is; none is made.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError
+            As for `Ledger`, and if there is no such file.
+        """
+        return cls(_budget_of(path), path)
 
     @property
     def budget(self) -> Privacy:
@@ -394,10 +415,20 @@ def _file(path: object, budget: Privacy) -> Storage:
     # Imported when it is used: it needs locks that only POSIX has.
     from dpfast.ledger.file import LedgerFile
 
+    return LedgerFile.create(_own_path(path), budget)
+
+
+def _budget_of(path: object) -> Privacy:
+    from dpfast.ledger.file import LedgerFile
+
+    return LedgerFile.budget_of(_own_path(path))
+
+
+def _own_path(path: object) -> str:
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise TypeError(f"path must be a path, got a {type(path).__name__}")
     # The file's own path: a link, if replaced, would part from what it points to.
-    return LedgerFile.create(os.path.realpath(path), budget)
+    return os.path.realpath(path)
 
 
 def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:

@@ -1,0 +1,113 @@
+"""``dpfast ledger PATH``: what a ledger file has spent and has left, who holds what, and what becomes of what is held.
+
+What a process held when it died may have paid for noise that somebody saw. Only its owner knows, so nothing is settled
+unless that is asked for, and confirmed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dpfast._documents import spelled_out
+from dpfast.ledger.ledger import Ledger, Reservation
+
+
+def add(commands: Any) -> None:
+    """Add the command to those of a parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "ledger", help="what a ledger file has spent and has left, and what ended processes still hold"
+    )
+    parser.add_argument("path", type=Path, metavar="PATH")
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    settle = parser.add_mutually_exclusive_group()
+    settle.add_argument("--forfeit", action="store_true", help="count what ended processes hold as spent")
+    settle.add_argument(
+        "--give-back",
+        action="store_true",
+        help="return what ended processes hold: only where nothing that was drawn under it has left them",
+    )
+    parser.add_argument(
+        "--reservation",
+        type=int,
+        metavar="NUMBER",
+        help="settle this one alone, also of another machine or container, whose processes are never taken for ended",
+    )
+    parser.add_argument("--yes", action="store_true", help="confirm it; nothing is asked")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show a ledger, or settle what is held."""
+    ledger = Ledger.open(options.path)
+    if options.forfeit or options.give_back:
+        _settle(ledger, options)
+    elif options.reservation is not None or options.yes:
+        raise ValueError("--reservation and --yes go with --forfeit or --give-back")
+    print(json.dumps(spelled_out(described(ledger)), indent=1) if options.json else shown(ledger))
+    return 0
+
+
+def held_by_the_dead(ledger: Ledger) -> str:
+    """Say how much ended processes hold, and what can be done about it; nothing where there is none."""
+    held = ledger.abandoned
+    if not held or ledger.path is None:
+        return ""
+    costs = "; ".join(f"{one.privacy}, since {one.since}" for one in held)
+    subject = "a process that has ended still holds" if len(held) == 1 else "processes that have ended still hold"
+    return (
+        f"{subject} budget ({costs}): 'dpfast ledger {shlex.quote(ledger.path)}' shows it, and counts it as spent "
+        "(--forfeit) or, where nothing drawn under it was seen, gives it back (--give-back)"
+    )
+
+
+def shown(ledger: Ledger) -> str:
+    """Return the ledger's report, and what is held with the numbers that settle it."""
+    lines = [ledger.report(), *map(_held, ledger.reservations)]
+    if note := held_by_the_dead(ledger):
+        lines.append(note)
+    return "\n".join(lines)
+
+
+def described(ledger: Ledger) -> dict[str, Any]:
+    """Return the same for programs."""
+    return {
+        "path": ledger.path,
+        **{name: asdict(getattr(ledger, name)) for name in ("budget", "spent", "promised", "remaining")},
+        "unit": ledger.unit,
+        "releases": [release.to_dict(values=False) for release in ledger.releases],
+        "reservations": [
+            asdict(one.privacy)
+            | {"number": one.number, "since": one.since, "holder": one.holder, "ended": one.abandoned}
+            for one in ledger.reservations
+        ],
+    }
+
+
+def _settle(ledger: Ledger, options: argparse.Namespace) -> None:
+    chosen = ledger.abandoned
+    if options.reservation is not None:
+        chosen = tuple(one for one in ledger.reservations if one.number == options.reservation)
+        if not chosen:
+            raise ValueError(f"--reservation must be the number of one that is held, got {options.reservation}")
+    if not options.yes:
+        listed = "; ".join(map(_held, chosen)) or "nothing is held by a process that has ended"
+        raise ValueError(f"nothing was changed: --yes is needed to {_verb(options)} {listed}")
+    for reservation in chosen:
+        if options.forfeit:
+            reservation.forfeit()
+        else:
+            reservation.give_back()
+
+
+def _verb(options: argparse.Namespace) -> str:
+    return "count as spent" if options.forfeit else "give back"
+
+
+def _held(reservation: Reservation) -> str:
+    ended = ", which has ended" if reservation.abandoned else ""
+    return f"  held [{reservation.number}]  {reservation.privacy}, by {reservation.holder}{ended}, {reservation.since}"
