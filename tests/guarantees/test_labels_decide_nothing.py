@@ -102,7 +102,7 @@ def listed(fit):
     def run(who):
         x, y = rows_of(who)
         if fit.public_outcomes:
-            y = pd.Series(np.linspace(-1, 1, len(y)))
+            y = pd.Series(np.linspace(-1, 1, len(y)), y.index)
         fitted = fit(x, y, **SEEDED)
         return fitted if hasattr(fitted, "fit") else fitted[0]
 

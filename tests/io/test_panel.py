@@ -187,7 +187,7 @@ BAD_LONG = {
     "text": (long().astype({"sales": str}), LONG, "column 'sales' has entries that are not numbers"),
     "NaN": (long().replace({"sales": {0.0: np.nan}}), LONG, "column 'sales' contains NaN"),
     "treated NaN": (long().replace({"sales": {5.0: np.nan}}), LONG, "the treated unit in column 'sales' contains NaN"),
-    "an array": (VALUES, LONG, "frame must be a pandas DataFrame, got ndarray"),
+    "an array": (VALUES, LONG, "the table is a numpy.ndarray, which has no named columns"),
 }
 
 
@@ -295,3 +295,54 @@ def test_what_is_no_number_and_no_label_is_refused(given, periods):
     )
     with pytest.raises(ValueError, match=words):
         intervention_at(given, periods, len(periods))
+
+
+def libraries(frame):
+    """Yield the same rows as tables of other libraries."""
+    pa, pl, duckdb = map(pytest.importorskip, ("pyarrow", "polars", "duckdb"))
+    arrow = pa.Table.from_pandas(frame, preserve_index=False)
+    held = pl.from_arrow(arrow)
+    yield from (arrow, arrow.to_reader(max_chunksize=5), held, held.lazy(), duckdb.connect().from_arrow(arrow))
+
+
+@pytest.mark.parametrize("time", ["year", "day", "month"])
+def test_long_panels_of_every_library_are_one(time, tmp_path):
+    frame = long()
+    years = frame["year"].astype(int)
+    frame["day"] = pd.to_datetime(years.astype(str))
+    frame["month"] = pd.Categorical(years.map("m{}".format), ["m1993", "m1992", "m1991", "m1990"], ordered=True)
+    expected, target = open_long_panel(frame, "who", time, "sales", "b", 2)
+    frame.to_parquet(tmp_path / "long.parquet", row_group_size=5)
+    tables = [tmp_path / "long.parquet", *libraries(frame)]
+    # Polars keeps no order of categories, and DuckDB another.
+    for table in tables[: 3 if time == "month" else None]:
+        panel, same_target = open_long_panel(table, "who", time, "sales", "b", 2)
+        assert np.array_equal(panel.values, expected.values)
+        assert np.array_equal(same_target, target)
+        assert panel.periods.tolist() == expected.periods.tolist()
+    if time == "day":
+        assert open_long_panel(table, "who", time, "sales", "b", "1992")[0].n_pre == 2
+
+
+def test_wide_panels_of_every_library_are_one():
+    for table in libraries(wide()):
+        panel = open_panel(table, "1992")
+        assert np.array_equal(panel.values, VALUES)
+        assert panel.periods.tolist() == ["1990", "1991", "1992", "1993"]
+    for table in libraries(wide().T.set_axis(list("abc"), axis=1)):
+        assert np.array_equal(open_panel(table, 2, orientation="periods_by_units").values, VALUES)
+
+
+def test_a_text_file_does_not_say_what_times_are(tmp_path):
+    long().to_csv(tmp_path / "long.csv")
+    with pytest.raises(TypeError, match="does not say which columns hold numbers or dates"):
+        open_long_panel(tmp_path / "long.csv", *LONG, 2)
+
+
+def test_tables_without_a_column_or_numbers_are_refused_by_name():
+    for table in libraries(long().assign(text="Anna")):
+        with pytest.raises(ValueError, match="value must be a column of frame, got 'value'"):
+            open_long_panel(table, "who", "year", "value", "b", 2)
+    for table in libraries(long().assign(text="Anna")):
+        with pytest.raises(TypeError, match=r"^column 'text' has entries that are not numbers$"):
+            open_long_panel(table, "who", "year", "text", "b", 2)

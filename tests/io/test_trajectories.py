@@ -1,6 +1,7 @@
 """Trajectories from every source, what is refused (by position, never by value), and what selecting keeps."""
 
 import pickle
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -124,7 +125,7 @@ def test_parquet_column_kinds_refused(tmp_path):
         (lambda f: f.assign(when="now"), TypeError, "'when' must hold numbers or times"),
         (lambda f: f.assign(gain="much"), TypeError, "'gain' must hold real numbers"),
         (lambda f: f.drop(columns="where"), ValueError, "no column 'where'"),
-        (lambda f: f.to_numpy(), TypeError, "must be a pandas DataFrame, got ndarray"),
+        (lambda f: f.to_numpy(), TypeError, "must be a table with named columns, .*, got ndarray"),
     ],
 )
 def test_frames_refused(change, kind, message):
@@ -382,3 +383,51 @@ def test_returns_of_streams_and_frames_agree(tmp_path):
     blocks = Trajectories.iter_parquet(tmp_path / "t.parquet", states=LETTERS, **COLUMNS, block_steps=1)
     options = {"return_range": (-2.0, 3.0)}
     assert first_visit_returns(blocks, 0.9, **options) == first_visit_returns(expected(), 0.9, **options)
+
+
+def libraries(frame):
+    """Yield the same rows as tables of other libraries, and whether their order holds."""
+    pa, pl, duckdb = map(pytest.importorskip, ("pyarrow", "polars", "duckdb"))
+    arrow = pa.Table.from_pandas(frame, preserve_index=False)
+    held = pl.from_arrow(arrow)
+    yield from ((arrow, True), (arrow.to_reader(max_chunksize=2), True), (held, True))
+    yield held.with_columns(pl.col("where").cast(pl.Categorical)), True
+    yield from ((held.lazy(), False), (duckdb.connect().from_arrow(arrow), False))
+
+
+@pytest.mark.parametrize("ids", ["text", "numbers"])
+def test_tables_of_every_library(ids, tmp_path):
+    frame = long_frame(shuffled=True)
+    if ids == "numbers":
+        frame["who"] = frame["who"].str[2:].astype(int)
+    whole = Trajectories.from_frame(frame, step="when", states=LETTERS, **COLUMNS)
+    frame.to_parquet(tmp_path / "t.parquet")
+    for table, in_order in [(tmp_path / "t.parquet", True), *libraries(frame)]:
+        found = Trajectories.from_frame(table, step="when", states=LETTERS, **COLUMNS)
+        assert found == whole
+        if not in_order:
+            with pytest.raises(TypeError, match="frame is a query, whose rows come in no fixed order: name the column"):
+                Trajectories.from_frame(table, states=LETTERS, **COLUMNS)
+    numbered = frame.assign(where=frame["where"].map(LETTERS.index))
+    for table, _ in islice(libraries(numbered), 3):
+        assert Trajectories.from_frame(table, 3, step="when", **COLUMNS).states.tolist() == whole.states.tolist()
+
+
+def test_sorted_tables_in_blocks():
+    for table in (long_frame(), *(table for table, _ in libraries(long_frame()))):
+        blocks = list(Trajectories.iter_sorted(table, step="when", states=LETTERS, **COLUMNS, block_steps=1))
+        assert len(blocks) > 1
+        assert Trajectories.concatenate(blocks) == expected(StateEncoder(LETTERS))
+    for table, _ in libraries(long_frame()[::-1]):
+        with pytest.raises(ValueError, match="rows must be sorted"):
+            list(Trajectories.iter_sorted(table, step="when", states=LETTERS, **COLUMNS, block_steps=1))
+
+
+def test_rows_that_a_library_cannot_read_are_not_quoted():
+    pl = pytest.importorskip("polars")
+    broken = pl.from_pandas(long_frame()).lazy().with_columns(gain=pl.lit("SECRET").cast(pl.Float64))
+    for read in (Trajectories.from_frame, lambda *table, **options: list(Trajectories.iter_sorted(*table, **options))):
+        with pytest.raises(ValueError, match="the table cannot be read to its end") as error:
+            read(broken, step="when", states=LETTERS, **COLUMNS)
+        assert "SECRET" not in str(error.value)
+        assert error.value.__context__ is None

@@ -858,3 +858,23 @@ def test_entries_beyond_the_declared_range_count_as_its_ends(parameters, adjacen
     ]
     for name, value in releases[0].values.items():
         assert np.array_equal(value, releases[1].values[name])
+
+
+def test_a_query_is_summed_and_no_more():
+    """Rows of a query come in any order: that of donors must not matter, and that of periods cannot be one."""
+    polars = pytest.importorskip("polars")
+    table = polars.DataFrame(small(), schema=[f"t{t}" for t in range(T)], orient="row")
+    fitted = [model(random_state=0).fit(one, "t4").coef_ for one in (table, table.lazy())]
+    assert np.array_equal(*fitted)
+    assert np.array_equal(fitted[0], model(random_state=0).fit(small(), N_PRE).coef_)
+    long = table.with_row_index("who").unpivot(index="who", variable_name="when", value_name="sales")
+    given = {"unit": "who", "time": "when", "value": "sales", "treated": 0, "n_pre": N_PRE}
+    fitted = [model(random_state=0).fit_long(one, **given).coef_ for one in (long, long.lazy(), long.to_pandas())]
+    assert np.array_equal(fitted[0], fitted[1])
+    assert np.array_equal(fitted[0], fitted[2])
+    with pytest.raises(TypeError, match=r"donors is a query.* collect it, for they are periods"):
+        model().fit(table.lazy(), N_PRE, orientation="periods_by_units")
+    weighs = SyntheticControl(1.0, 0.0, mechanism="output", ridge=1.0)
+    for read in (lambda: weighs.fit(table.lazy(), N_PRE, np.ones(T)), lambda: weighs.fit_long(long.lazy(), **given)):
+        with pytest.raises(TypeError, match=r"is a query.*mechanism='output' weighs donors"):
+            read()

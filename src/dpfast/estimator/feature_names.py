@@ -36,6 +36,8 @@ def columns_of(X: Any) -> dict[str, Any]:
     """
     if isinstance(X, io.EncodedTable):
         return _named(X.columns.feature_names)
+    if isinstance(X, io.Partitions):
+        return {"n_features_in_": X.n_features} if X.feature_names is None else _named(X.feature_names)
     if io.is_arrow(X):
         found = io.stream_names(X)
         return {} if found is None else _named(found)

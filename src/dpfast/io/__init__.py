@@ -1,6 +1,6 @@
 """Any table as blocks of rows: NumPy, pandas, whatever offers Arrow's stream, files, Dask, iterables of blocks."""
 
-from dpfast.io.alignment import check_aligned
+from dpfast.io.alignment import check_aligned, is_unordered
 from dpfast.io.blocks import as_matrix, blocks, in_memory
 from dpfast.io.columns import Boolean, Category, Columns, EncodedTable, Number
 from dpfast.io.dask_partitions import DaskPartitions, reduce_partitions
@@ -53,6 +53,7 @@ __all__ = [
     "intervention_at",
     "is_arrow",
     "is_dask",
+    "is_unordered",
     "map_block",
     "open_long_panel",
     "open_panel",

@@ -40,7 +40,11 @@ _HOLDS = {"number": "numbers", "boolean": "true, false, 1 or 0", "text": "text i
 
 def arrow_blocks(table: Any, name: str) -> Iterator[Rows]:
     """Iterate over the record batches of what `is_arrow`."""
-    stream = open_stream(table, name)
+    return stream_blocks(open_stream(table, name), name)
+
+
+def stream_blocks(stream: ArrowStream, name: str) -> Iterator[Rows]:
+    """Iterate over the record batches of a stream, every column a number."""
     return _rows(stream.read(None), stream.schema, name)
 
 
@@ -74,7 +78,7 @@ class ArrowBatch:
         """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
         import pyarrow.compute as compute
 
-        column = _without_views(self.batch.column(name))
+        column = without_views(self.batch.column(name))
         pyarrow = sys.modules["pyarrow"]
         if pyarrow.types.is_null(column.type):
             return np.full(len(self), MISSING)
@@ -88,11 +92,17 @@ class ArrowBatch:
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
         """Return a column as places in the list of its distinct values; missing entries are `MISSING`."""
-        column = _without_views(self.batch.column(name))
-        types = sys.modules["pyarrow"].types
-        encoded = column if types.is_dictionary(column.type) else column.dictionary_encode()
-        codes: Codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False).astype(np.int64)
+        column = without_views(self.batch.column(name))
+        pyarrow = sys.modules["pyarrow"]
+        encoded = column if pyarrow.types.is_dictionary(column.type) else column.dictionary_encode()
+        # Indices may be of a type that has no negative numbers.
+        codes: Codes = encoded.indices.cast(pyarrow.int64()).fill_null(MISSING).to_numpy(zero_copy_only=False)
         return codes, encoded.dictionary.to_pylist()
+
+    def series(self, name: str, rows: NDArray[np.bool_]) -> Any:
+        """Return some entries of a column as a pandas Series."""
+        column = without_views(self.batch.column(name))
+        return column.filter(sys.modules["pyarrow"].array(rows)).to_pandas()
 
 
 def arrow_families(schema: Any) -> dict[str, Family]:
@@ -280,7 +290,7 @@ def numbers_of(column: Any) -> NDArray[Any]:
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def _without_views(column: Any) -> Any:
+def without_views(column: Any) -> Any:
     """Return a column of text as Arrow's functions take it: few of them know views, in which Polars keeps it."""
     pyarrow = sys.modules["pyarrow"]
     types, text = pyarrow.types, pyarrow.large_string()

@@ -1,4 +1,4 @@
-"""pandas tables as blocks of rows. Nothing here imports pandas: whoever has a frame has imported it."""
+"""pandas tables as blocks of rows. pandas is not imported to read one: whoever has a frame has done so."""
 
 from __future__ import annotations
 
@@ -58,10 +58,13 @@ def is_number(dtype: Any) -> bool:
     return bool(types.is_any_real_numeric_dtype(dtype) or types.is_bool_dtype(dtype))
 
 
-def check_frame(frame: object) -> None:
-    """Refuse what is no DataFrame."""
-    if not isinstance(frame, getattr(sys.modules.get("pandas"), "DataFrame", ())):
-        raise TypeError(f"frame must be a pandas DataFrame, got {type(frame).__name__}")
+def pandas_library(what: str) -> Any:
+    """Import pandas; ImportError that says what needs it."""
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError(f"{what} need pandas: pip install 'dpfast[pandas]'") from None
+    return pandas
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,10 @@ class FrameBatch:
             return np.where(column.isna(), MISSING, np.arange(len(column))), column.tolist()
         codes, values = sys.modules["pandas"].factorize(column)
         return np.where(codes < 0, MISSING, codes).astype(np.int64), values.tolist()
+
+    def series(self, name: str, rows: NDArray[np.bool_]) -> Any:
+        """Return some entries of a column as a pandas Series."""
+        return self.frame[name][rows]
 
 
 def frame_families(frame: Any) -> dict[str, Family]:

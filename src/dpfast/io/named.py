@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,9 @@ class Batch(Protocol):
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
         """Return a column as places in a list of its values, in which few come twice; missing ones are `MISSING`."""
+
+    def series(self, name: str, rows: NDArray[np.bool_]) -> Any:
+        """Return some entries of a column as a pandas Series."""
 
 
 def check_numeric(table: str, columns: Iterable[tuple[object, object, bool]]) -> None:

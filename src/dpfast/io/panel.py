@@ -7,8 +7,7 @@ anything of a value: who is in the panel may be what is protected.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
@@ -18,11 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
+from dpfast.io.arrow import stream_blocks
 from dpfast.io.blocks import as_matrix
-from dpfast.io.frames import FrameBatch, check_frame, frame_blocks, is_frame
+from dpfast.io.frames import frame_blocks, is_frame, pandas_library
 from dpfast.io.ids import numbered_column
+from dpfast.io.named import MISSING
 from dpfast.io.own_words import in_own_words
+from dpfast.io.parts import Part, table_parts
 from dpfast.io.states import StateEncoder
+from dpfast.io.streams import is_arrow, open_stream
+from dpfast.kernels.columns import Rows
 
 Orientation: TypeAlias = Literal["units_by_periods", "periods_by_units"]
 
@@ -48,7 +52,7 @@ def open_panel(
     may_miss: bool = False,
     may_be_empty: bool = False,
 ) -> Panel:
-    """Read a panel from an array or a DataFrame that lies as `orientation` says, which is never inferred.
+    """Read a panel from an array, a DataFrame or a table of Arrow's, which lies as `orientation` says: never inferred.
 
     Labels of units are not looked at; there may be no unit where their number is private (`may_be_empty`). The
     intervention comes after `n_pre` periods, or just before the period that it labels, and `name` is what messages call
@@ -66,6 +70,8 @@ def open_panel(
     periods = None
     if is_frame(table):
         table, periods = _read_frame(table, name, turned)
+    elif is_arrow(table):
+        table, periods = _read_stream(table, name, turned)
     elif isinstance(table, list | tuple) and len({len(row) for row in table if hasattr(row, "__len__")}) > 1:
         raise ValueError(f"{name} must have one value for each unit and period: its rows have different lengths")
     matrix = as_matrix(table, name)
@@ -77,7 +83,7 @@ def open_panel(
 
 
 def open_long_panel(
-    frame: Any,
+    table: Any,
     unit: str,
     time: str,
     value: str,
@@ -89,9 +95,10 @@ def open_long_panel(
 ) -> tuple[Panel, FloatArray]:
     """Read a panel with a row for each unit and period, in any order, and take the treated unit out of the donors.
 
-    The treated unit's periods are those of the panel, in the order of their values (of their categories, where these
-    are declared to be ordered); a donor's rows of other periods are left out, and one that is not listed is missing.
-    Donors come in the order of their first rows.
+    Any table whose columns have names and types, which a CSV file has not, is read some rows at a time. The treated
+    unit's periods are those of the panel, in the order of their values (of their categories, where these are declared
+    to be ordered); a donor's rows of other periods are left out, and one that is not listed is missing. Donors come in
+    the order of their first rows.
 
     Examples
     --------
@@ -102,38 +109,87 @@ def open_long_panel(
     >>> donors.values.tolist(), target.tolist()
     ([[1.0, 2.0]], [3.0, 4.0])
     """
-    check_frame(frame)
-    for argument, column in (("unit", unit), ("time", time), ("value", value)):
-        if column not in frame.columns:
-            raise ValueError(f"{argument} must be a column of frame, got {column!r}")
     if len({unit, time, value}) < 3:
         raise ValueError("unit, time and value must be three columns")
     if isinstance(treated, list | tuple | set | np.ndarray):
         raise TypeError(f"treated must be the label of one unit, got {type(treated).__name__}")
-    batch, numbers = FrameBatch(frame), dict[Hashable, int]()
-    rows = numbered_column(batch, unit, numbers)
-    names = list(numbers)
-    if treated not in names:
+    long = _LongRows.read(table, unit, time, value, treated)
+    if not isinstance(treated, Hashable) or treated not in long.units:
         raise ValueError(f"treated must be one of the units in column {unit!r}, got {treated!r}")
-    row = names.index(treated)
-    periods = _periods_of(frame.loc[(rows == row), time], time)
-    shape = len(names), len(periods)
-    columns = StateEncoder(periods.tolist()).codes_in(batch, time)
+    row = long.units[treated]
+    periods = _periods_of(long.treated_times(), time)
+    shape = len(long.units), len(periods)
+    columns = StateEncoder(periods.tolist()).codes([*long.times, None])[long.time_codes]
     read = columns >= 0
-    cells = (rows * shape[1] + columns)[read]
+    cells = (long.unit_codes.astype(np.int64) * shape[1] + columns)[read]
     times_listed = np.bincount(cells, minlength=shape[0] * shape[1])
     if times_listed.max() > 1:
         raise ValueError("frame must have one row for each unit and period: a pair of them occurs more than once")
     if not may_miss and times_listed.min() == 0:
         raise ValueError("frame must have one row for each unit and period of the treated: a pair of them is missing")
     values = np.full(shape, np.nan)
-    values.ravel()[cells] = _numbers(frame[[value]], f"column {value!r}")[read, 0]
+    values.ravel()[cells] = long.values[read]
     check_values(values[row], f"the treated unit in column {value!r}")
     cut = intervention_at(n_pre, periods, len(periods), f"column {value!r}")
     donors = open_panel(
         np.delete(values, row, axis=0), cut, f"column {value!r}", may_miss=may_miss, may_be_empty=may_be_empty
     )
     return Panel(donors.values, cut, periods), values[row]
+
+
+@dataclass
+class _LongRows:
+    """Rows of a long table as numbers: read once, some at a time; besides their values, units and times are kept."""
+
+    units: dict[Hashable, int]
+    times: dict[Hashable, int]
+    unit_codes: NDArray[np.int32]
+    time_codes: NDArray[np.int32]  # the last is that of a time that is missing
+    values: FloatArray
+    own_times: list[Any]
+
+    @classmethod
+    def read(cls, table: Any, unit: str, time: str, value: str, treated: object) -> _LongRows:
+        units, times = dict[Hashable, int](), dict[Hashable, int]()
+        found: list[tuple[NDArray[Any], ...]] = [(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0))]
+        own_times = []
+        for part in table_parts(table):
+            _check_long(part, {"unit": unit, "time": time, "value": value})
+            for batch, _ in part.read({unit: "text", time: "text", value: "number"}):
+                whose = numbered_column(batch, unit, units)
+                places, labels = batch.distinct(time)
+                numbers = [*(_numbered_time(label, times) for label in labels), -1]
+                when = np.array(numbers, np.int32)[np.where(places == MISSING, len(labels), places)]
+                found.append((whose.astype(np.int32), when, batch.numbers(value)))
+                # A label that is not hashable is nobody's: it is refused where it is looked for.
+                own = whose == (units.get(treated, -1) if isinstance(treated, Hashable) else -1)
+                if own.any():
+                    own_times.append(batch.series(time, own))
+        codes, when, values = (np.concatenate(several) for several in zip(*found, strict=True))
+        return cls(units, times, codes, when, values, own_times)
+
+    def treated_times(self) -> Any:
+        """Return the treated unit's times as a pandas Series."""
+        return pandas_library("a panel's labels of periods").concat(self.own_times)
+
+
+def _numbered_time(label: Any, times: dict[Hashable, int]) -> int:
+    try:
+        return times.setdefault(label, len(times))
+    except TypeError:
+        return -1
+
+
+def _check_long(part: Part, columns: Mapping[str, str]) -> None:
+    """Refuse a part of a long table without its columns, or without types."""
+    for argument, name in columns.items():
+        if name not in part.names:
+            raise ValueError(f"{argument} must be a column of frame, got {name!r}")
+    if part.families is None:
+        raise TypeError(f"{part.label} does not say which columns hold numbers or dates: read it into a frame first")
+    family = part.families.get(columns["value"])
+    if family is None or family.name not in ("number", "any"):
+        raise TypeError(f"column {columns['value']!r} has entries that are not numbers")
 
 
 def target_rows(target: ArrayLike, lengths: dict[str, int], name: str = "target") -> FloatArray:
@@ -209,7 +265,7 @@ def _read_frame(frame: Any, name: str, turned: bool) -> tuple[FloatArray, Any]:
     """Return values as they lie, with labels of periods; those of units are not looked at."""
     if frame.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, units by periods, got a Series")
-    values = _numbers(frame, name)
+    values = _joined(frame_blocks(frame, name), name)
     periods = frame.index if turned else frame.columns
     if periods.nlevels > 1:
         raise ValueError(f"{name} must have periods labelled on one level: use fit_long for a panel in rows")
@@ -223,12 +279,23 @@ def _read_frame(frame: Any, name: str, turned: bool) -> tuple[FloatArray, Any]:
     return values, periods
 
 
+def _read_stream(table: Any, name: str, turned: bool) -> tuple[FloatArray, Any]:
+    """Return values as they lie, with labels of periods where these are columns: rows have none."""
+    stream = open_stream(table, name)
+    values = _joined(stream_blocks(stream, name), name)
+    if turned:
+        return values, None
+    if len(set(stream.schema.names)) < len(stream.schema.names):
+        raise ValueError(f"{name} must have each period once: a label of its columns occurs more than once")
+    return values, pandas_library("a panel's labels of periods").Index(stream.schema.names)
+
+
 _AXIS = {False: "columns", True: "rows"}
 
 
-def _numbers(frame: Any, name: str) -> FloatArray:
+def _joined(blocks: Iterator[Rows], name: str) -> FloatArray:
     try:
-        return np.concatenate(list(frame_blocks(frame, name)))
+        return np.concatenate(list(map(np.asarray, blocks)))
     except TypeError:
         # Without the names of columns, which may be those of donors.
         raise TypeError(f"{name} has entries that are not numbers") from None
@@ -236,7 +303,7 @@ def _numbers(frame: Any, name: str) -> FloatArray:
 
 def _periods_of(column: Any, name: str) -> Any:
     """Return the periods of one unit's rows as an index, in order: the same whatever other units made of the dtype."""
-    pandas = sys.modules["pandas"]
+    pandas = pandas_library("a panel's labels of periods")
     if column.isna().any():
         raise ValueError(f"the treated unit has a row without a time in column {name!r}")
     is_ordered = isinstance(column.dtype, pandas.CategoricalDtype) and column.dtype.ordered

@@ -144,19 +144,20 @@ class Trajectories:
         step: str | None = None,
         states: Iterable[Hashable] | None = None,
     ) -> Trajectories:
-        """Build from a long pandas DataFrame with one row a step.
+        """Build from a long table with one row a step.
 
         Parameters
         ----------
-        frame : DataFrame
-            Rows in any order.
+        frame : table
+            A pandas DataFrame, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), an Arrow Dataset, a
+            Polars LazyFrame, or a path to Parquet files; rows in any order.
         n_states, states
             As for `from_episodes`.
         trajectory, state, reward : str
             Columns: whose step it is, the state, the reward.
         step : str, optional
             Column of numbers or times by which the rows of a trajectory are sorted, no two alike. Default: the order of
-            rows.
+            rows, which a query, of DuckDB or a LazyFrame, has not.
 
         Returns
         -------
@@ -170,12 +171,12 @@ class Trajectories:
         """
         number, encoder = declared_states(n_states, states)
         names = sources.Names(trajectory, state, reward, step)
-        return cls(*sources.from_frame(frame, names, encoder), number, encoder=encoder)
+        return cls(*sources.from_table(frame, names, encoder), number, encoder=encoder)
 
     @classmethod
-    def iter_parquet(
+    def iter_sorted(
         cls,
-        path: str | PathLike[str],
+        frame: Any,
         n_states: int | None = None,
         *,
         trajectory: str,
@@ -185,15 +186,15 @@ class Trajectories:
         states: Iterable[Hashable] | None = None,
         block_steps: int = 1 << 20,
     ) -> Iterator[Trajectories]:
-        """Stream Parquet files, one row a step, sorted by trajectory and step, as blocks of whole trajectories.
+        """Stream a long table, one row a step, sorted by trajectory and step, as blocks of whole trajectories.
 
         Memory is bounded by a block and the longest trajectory. `first_visit_returns` and `sufficient_statistics` take
         what this returns.
 
         Parameters
         ----------
-        path : path-like
-            A file, a pattern or a folder of files, read in the order of their names.
+        frame : table
+            As for `from_frame`; files are read in the order of their names, and a query has to order its rows.
         n_states, states, trajectory, state, reward, step
             As for `from_frame`. Ids of trajectories must increase from one to the next, and steps within one: then
             no trajectory can come twice, or in parts.
@@ -208,8 +209,25 @@ class Trajectories:
         number, encoder = declared_states(n_states, states)
         names = sources.Names(trajectory, state, reward, step)
         least = check.positive_integer("block_steps", block_steps)
-        for block in sources.iter_parquet(path, names, encoder, least):
+        for block in sources.iter_sorted(frame, names, encoder, least):
             yield cls(*block, number, encoder=encoder)
+
+    @classmethod
+    def iter_parquet(
+        cls, path: str | PathLike[str], n_states: int | None = None, **options: Any
+    ) -> Iterator[Trajectories]:
+        """Stream Parquet files: `iter_sorted` of a path to a file, a pattern or a folder of files.
+
+        Parameters
+        ----------
+        path : path-like
+            Where they are.
+        n_states
+            As for `from_frame`.
+        **options
+            As for `iter_sorted`.
+        """
+        yield from cls.iter_sorted(path, n_states, **options)
 
     @classmethod
     def from_gymnasium(

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import index
-from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +17,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
-from dpfast.io.arrow import ArrowBatch, is_number, parquet_batches, parquet_schema
-from dpfast.io.files import file_format, table_files
-from dpfast.io.frames import check_frame
+from dpfast.io.alignment import is_unordered
+from dpfast.io.arrow import (
+    ArrowBatch,
+    arrow_batches,
+    is_number,
+    numbers_of,
+    parquet_batches,
+    parquet_schema,
+    without_views,
+)
+from dpfast.io.files import file_format, is_path, table_files
+from dpfast.io.frames import is_frame
+from dpfast.io.ids import numbered_column
 from dpfast.io.own_words import in_own_words
 from dpfast.io.people import people
 from dpfast.io.states import StateEncoder, declared_states
+from dpfast.io.streams import arrow_library, is_arrow, open_stream
 
 Encode = Callable[[Any], int]
 
@@ -93,19 +103,36 @@ def _integers(values: list[Any]) -> list[int]:
     return [number if -1 <= number < 1 << 62 else -1 for number in numbers]
 
 
-def from_frame(frame: Any, names: Names, encoder: StateEncoder | None) -> Flat:
-    """Flatten a long pandas DataFrame."""
-    check_frame(frame)
-    names.check(frame.columns, "frame")
+def from_table(table: Any, names: Names, encoder: StateEncoder | None) -> Flat:
+    """Flatten a long table whose rows are in any order: it is read once, some rows at a time."""
+    if names.step is None and is_unordered(table):
+        raise TypeError("frame is a query, whose rows come in no fixed order: name the column of steps, step=...")
+    rows = _frame_rows(table, names, encoder) if is_frame(table) else _table_rows(table, names, encoder)
+    whose = people(rows.ids, max(1, len(rows.states)))
+    order = np.arange(len(rows.states)) if whose.order is None else whose.order
+    if rows.steps is not None and names.step is not None:
+        order = _sorted_by_step(rows.steps, order, whose.offsets, names.step)
+    return Flat(rows.states[order], rows.rewards[order], whose.offsets)
+
+
+def _frame_rows(frame: Any, names: Names, encoder: StateEncoder | None) -> _Rows:
+    names.check(frame.columns if frame.ndim == 2 else (), "frame")
     for name in (names.trajectory, names.step):
         if name is not None and frame[name].isna().any():
             raise ValueError(f"column {name!r} has missing entries")
-    whose = people(frame[names.trajectory], max(1, len(frame)))
-    order = np.arange(len(frame)) if whose.order is None else whose.order
-    if names.step is not None:
-        order = _sorted_by_step(frame[names.step].to_numpy(), order, whose.offsets, names.step)
-    states = _frame_states(frame[names.state], names.state, encoder)[order]
-    return Flat(states, _frame_rewards(frame[names.reward], names.reward)[order], whose.offsets)
+    states, rewards = _frame_states(frame[names.state], names.state, encoder), frame[names.reward]
+    steps = None if names.step is None else frame[names.step].to_numpy()
+    return _Rows(frame[names.trajectory], states, _frame_rewards(rewards, names.reward), steps)
+
+
+def _table_rows(table: Any, names: Names, encoder: StateEncoder | None) -> _Rows:
+    numbers: dict[Hashable, int] = {}
+
+    def ids(batch: ArrowBatch, name: str) -> IntArray:
+        return numbered_column(batch, name, numbers)
+
+    several = list(_rows_of(table, names, encoder, ids))
+    return _Rows.joined(several) if several else _Rows(np.empty(0), np.empty(0, np.int64), np.empty(0), None)
 
 
 def _sorted_by_step(steps: NDArray[Any], order: IntArray, offsets: IntArray, name: str) -> IntArray:
@@ -142,13 +169,11 @@ def _frame_rewards(column: Any, name: str) -> NDArray[Any]:
     return np.asarray(column.to_numpy(dtype, na_value=np.nan))
 
 
-def iter_parquet(
-    path: str | PathLike[str], names: Names, encoder: StateEncoder | None, block_steps: int
-) -> Iterator[Flat]:
-    """Cut sorted files into blocks of whole trajectories, of at least so many steps but for the last."""
+def iter_sorted(table: Any, names: Names, encoder: StateEncoder | None, block_steps: int) -> Iterator[Flat]:
+    """Cut a sorted table into blocks of whole trajectories, of at least so many steps but for the last."""
     pending: list[_Rows] = []
     n_pending, last_start = 0, 0
-    for rows in _parquet_rows(path, names, encoder):
+    for rows in _rows_of(table, names, encoder, _sorted_column):
         starts = _starts(rows.ids)
         if len(starts) > 1 or (pending and pending[-1].ids[-1] != rows.ids[0]):
             last_start = n_pending + int(starts[-1])
@@ -200,12 +225,11 @@ def _starts(ids: NDArray[Any]) -> IntArray:
     return np.flatnonzero(np.concatenate([[True], (ids[1:] != ids[:-1]).astype(bool)]))
 
 
-def _parquet_rows(path: str | PathLike[str], names: Names, encoder: StateEncoder | None) -> Iterator[_Rows]:
-    for file in table_files(path, "path"):
-        if file_format(file, "path") != "parquet":
-            raise TypeError(f"path must name Parquet files, got the suffix {file.suffix!r}")
-        schema = parquet_schema(file)
-        names.check(schema.names, repr(str(file)))
+def _rows_of(
+    table: Any, names: Names, encoder: StateEncoder | None, read_ids: Callable[[ArrowBatch, str], NDArray[Any]]
+) -> Iterator[_Rows]:
+    for label, schema, batches in _sources(table, names):
+        names.check(schema.names, label)
         types = sys.modules["pyarrow"].types
         if encoder is None and not types.is_integer(schema.field(names.state).type):
             raise TypeError(f"column {names.state!r} must hold integers with n_states: else give `states`")
@@ -214,20 +238,45 @@ def _parquet_rows(path: str | PathLike[str], names: Names, encoder: StateEncoder
         reward = schema.field(names.reward).type
         if not is_number(reward):
             raise TypeError(f"column {names.reward!r} must hold real numbers, got {reward}")
-        for batch, _ in parquet_batches(file, names.listed()):
+        for batch, _ in batches():
             if len(batch) > 0:
                 yield _Rows(
-                    _sorted_column(batch, names.trajectory),
+                    read_ids(batch, names.trajectory),
                     _batch_states(batch, names.state, encoder),
-                    batch.batch.column(names.reward).to_numpy(zero_copy_only=False),
+                    numbers_of(batch.batch.column(names.reward)),
                     None if names.step is None else _sorted_column(batch, names.step),
                 )
+
+
+def _sources(table: Any, names: Names) -> Iterator[tuple[str, Any, Callable[[], Iterator[tuple[ArrowBatch, float]]]]]:
+    """Iterate over the files, or the one stream, of a table: what messages call it, its schema and its batches."""
+    if is_path(table):
+        for file in table_files(table, "path"):
+            if file_format(file, "path") != "parquet":
+                raise TypeError(f"path must name Parquet files, got the suffix {file.suffix!r}")
+            yield repr(str(file)), parquet_schema(file), partial(parquet_batches, file, names.listed())
+        return
+    if is_frame(table) and table.ndim == 2:
+        names.check(table.columns, "the frame")
+        to_arrow = arrow_library("a sorted frame").Table.from_pandas
+        table = in_own_words(
+            partial(to_arrow, table[names.listed()], preserve_index=False),
+            "the frame has a column whose entries are not of one type",
+            TypeError,
+        )
+    if not is_arrow(table):
+        raise TypeError(
+            f"frame must be a table with named columns, of pandas, Polars, DuckDB or Arrow, got {type(table).__name__}"
+        )
+    stream = open_stream(table, "the table")
+    yield "the table", stream.schema, partial(arrow_batches, stream, names.listed())
 
 
 def _sorted_column(batch: ArrowBatch, name: str) -> NDArray[Any]:
     column = batch.batch.column(name)
     if column.null_count > 0:
         raise ValueError(f"column {name!r} has missing entries")
+    column = without_views(column)
     if sys.modules["pyarrow"].types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return np.asarray(column.to_numpy(zero_copy_only=False))

@@ -218,9 +218,10 @@ class SyntheticControl(TargetReports, PrivateEstimator):
 
         Parameters
         ----------
-        donors : array or DataFrame of shape (n_donors, n_periods)
-            Outcomes: a row a donor, a column a period. The columns of a frame label the periods and are public; its
-            rows' labels are the donors' own and are not looked at.
+        donors : array or table of shape (n_donors, n_periods)
+            Outcomes: a row a donor, a column a period; a DataFrame, or what offers the Arrow C stream (of Polars,
+            DuckDB, pyarrow). The columns of a table label the periods and are public; labels of rows are the donors'
+            own and are not looked at.
         n_pre : int or label
             Number of periods before the intervention: a whole number that leaves a period on either side is always
             that. Anything else, such as a year or a date, is the label of the first period after it.
@@ -249,6 +250,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         """
 
         def read() -> tuple[io.Panel, ArrayLike | None]:
+            self._check_order(donors, "donors", orientation == "periods_by_units")
             return io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack), target
 
         return self._fit(self._checked(), read)
@@ -259,8 +261,9 @@ class SyntheticControl(TargetReports, PrivateEstimator):
 
         Parameters
         ----------
-        frame : DataFrame
-            In any order of rows.
+        frame : table
+            A pandas DataFrame, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), an Arrow Dataset, a
+            Polars LazyFrame, or a path to Parquet files, read some rows at a time; rows in any order.
         unit, time, value : str
             The columns that hold the unit, the period and the outcome.
         treated : label
@@ -282,6 +285,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             or (unless `observation_rate` is declared) lacks one.
         """
         named = frame, unit, time, value, treated
+        self._check_order(frame, "frame")
         return self._fit(self._checked(), lambda: io.open_long_panel(*named, n_pre, **self._may_lack))
 
     @quiet
@@ -856,6 +860,14 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         }
         release = self._exact_release({"coef": solution["coef_"], "center": center})
         return Solved((release,), public.attributes | facts | solution)
+
+    def _check_order(self, table: Any, name: str, periods_are_rows: bool = False) -> None:
+        """Refuse a query where the order of its rows would decide what is released."""
+        if io.is_unordered(table) and (periods_are_rows or self.mechanism != "cross_section"):
+            raise TypeError(
+                f"{name} is a query, whose rows come in no fixed order: collect it, for "
+                + ("they are periods" if periods_are_rows else f"mechanism={self.mechanism!r} weighs donors in theirs")
+            )
 
     @property
     def _is_for_one_target(self) -> bool:
