@@ -38,8 +38,8 @@ def put_first(folder: Path, more: str = "") -> None:
     (folder / "sitecustomize.py").write_text(_FINDER.format(folder=str(folder)) + more)
 
 
-def install(folder: Path, *options: str) -> Path:
-    """Configure, compile and install this tree in a folder, or what changed of it; return what is to be on the path."""
+def install(folder: Path, *options: str, source: Path = ROOT, buildtype: str = "plain") -> Path:
+    """Configure, compile and install a tree in a folder, or what changed of it; return what is to be on the path."""
     compiled, site = folder / "compiled", folder / "site"
     shutil.rmtree(site, ignore_errors=True)
     if not (compiled / "build.ninja").exists():
@@ -47,7 +47,9 @@ def install(folder: Path, *options: str) -> Path:
         python = folder / "python.ini"
         folder.mkdir(parents=True, exist_ok=True)
         python.write_text(f"[binaries]\npython = '{sys.executable}'\n")
-        call("meson", "setup", compiled, ROOT, f"--native-file={python}", "--buildtype=plain", *options, *places)
+        call(
+            "meson", "setup", compiled, source, f"--native-file={python}", f"--buildtype={buildtype}", *options, *places
+        )
     call("meson", "compile", "-C", compiled)
     call("meson", "install", "-C", compiled, "--no-rebuild", "--quiet")
     return site
