@@ -18,6 +18,7 @@ from dpfast.kernels import (
     inverse_squares,
     limbs,
     normal,
+    owners,
     person_gram,
     projections,
     quadratic_step,
@@ -413,12 +414,29 @@ def codes(which, n=4000, d=20):
     found = np.zeros((n, 1 if which == "norms" else d), np.int16)
     sizes.codes_of(rows, bins, which == "norms", found, 0, n)
     counts = np.zeros((d, bins.n_bins), np.int64)
-    owners, extremes = rng.integers(0, n // 10, n), np.zeros((2, n // 10, d), np.int16)
+    people, extremes = rng.integers(0, n // 10, n), np.zeros((2, n // 10, d), np.int16)
     return {
         "norms": lambda: sizes.codes_of(rows, bins, True, found, 0, n),
         "entries": lambda: sizes.codes_of(rows, bins, False, found, 0, n),
         "count": lambda: sizes.count(found, n, bins.largest_code, counts),
-        "extremes": lambda: sizes.keep_extremes(found, owners, 0, n, *extremes),
+        "extremes": lambda: sizes.keep_extremes(found, people, 0, n, *extremes),
+    }[which]
+
+
+@case("owners: numbered by value", "number", True)
+@case("owners: numbered by hash", "number", False)
+@case("owners: their rows", "rows", True)
+@case("owners: their first rows", "first", True)
+def rows_of_owners(which, narrow, n=50_000, n_owners=5_000):
+    ids = np.random.default_rng(0).integers(0, n_owners, n)
+    ids, numbers = ids if narrow else ids * 2**40, np.empty(n, np.int64)
+    counts, _ = owners.number_of_each(ids, 0, n_owners if narrow else 0, numbers)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    order, chosen = np.empty(n, np.int64), np.zeros(n, np.uint8)
+    return {
+        "number": lambda: owners.number_of_each(ids, 0, n_owners if narrow else 0, numbers),
+        "rows": lambda: owners.rows_of_each(numbers, offsets, order),
+        "first": lambda: owners.first_of_each(numbers, len(counts), 5, chosen),
     }[which]
 
 
