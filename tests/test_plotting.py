@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfast.plotting import synthetic_control_gaps, synthetic_control_paths
+from dpfast.plotting import coefficients, synthetic_control_gaps, synthetic_control_paths
 
 YEARS = np.arange(1980, 1990)
 OBSERVED = np.linspace(100.0, 60.0, 10)
@@ -82,3 +82,33 @@ def test_pyplot_stays_out():
         "sys.exit('matplotlib.pyplot' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_coefficients_are_drawn_with_their_limits_a_panel_an_outcome():
+    values = np.array([[0.1, -0.5], [0.2, 0.0]])
+    figure = coefficients(["age", "smoker"], ["days", "cost"], values, values - 0.1, values + 0.2, "95% limits")
+    assert [panel.get_title() for panel in figure.axes] == ["days", "cost"]
+    for panel, row in zip(figure.axes, values, strict=True):
+        np.testing.assert_array_equal(panel.lines[1].get_xdata(), row)
+        (limits,) = panel.collections
+        np.testing.assert_allclose([bar[:, 0] for bar in limits.get_segments()], np.c_[row - 0.1, row + 0.2])
+    # The first feature is on top.
+    assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1]
+
+
+def test_of_many_features_the_largest_coefficients_are_drawn_in_their_order():
+    values = np.zeros((1, 200))
+    values[0, 7::5] = 1.0 + np.arange(39)
+    values[0, 3] = -100.0
+    (panel,) = coefficients([f"f{j}" for j in range(200)], ["y"], values).axes
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["f3", *(f"f{j}" for j in range(7, 200, 5))]
+    assert panel.get_ylabel() == "the 40 largest of 200"
+
+
+def test_coefficients_of_many_outcomes_are_a_map_about_zero():
+    values = np.arange(10.0).reshape(5, 2) - 2.0
+    panel, _ = coefficients(["a", "b"], list("vwxyz"), values).axes
+    (image,) = panel.images
+    np.testing.assert_array_equal(image.get_array(), values)
+    assert image.get_clim() == (-7.0, 7.0)
+    assert [label.get_text() for label in panel.get_yticklabels()] == list("vwxyz")

@@ -195,23 +195,24 @@ def coefficients(
     kept = np.arange(len(features))
     if len(features) > _LABELS:
         kept = np.sort(np.argsort(-size, kind="stable")[:_LABELS])
-    figure = Figure(figsize=(2.2 + 2.6 * len(outcomes), 1.4 + 0.24 * len(kept)), layout="constrained")
+    names = [_short(features[int(j)]) for j in kept]
+    width = 0.09 * max(map(len, names), default=0) + 3.0 * len(outcomes)
+    figure = Figure(figsize=(width, 1.4 + 0.24 * len(kept)), layout="constrained")
     places = np.arange(len(kept))
-    for k, (panel, outcome) in enumerate(
-        zip(np.atleast_1d(figure.subplots(1, len(outcomes), sharey=True)), outcomes, strict=True)
-    ):
+    panels = np.atleast_1d(figure.subplots(1, len(outcomes), sharey=True))
+    for k, (panel, outcome) in enumerate(zip(panels, outcomes, strict=True)):
         panel.axvline(0.0, color="0.5", linewidth=0.8)
         if low is not None and high is not None:
             panel.hlines(places, low[k, kept], high[k, kept], color=_SYNTHETIC, linewidth=1.6, label=label)
         panel.plot(values[k, kept], places, "o", color=_SYNTHETIC, markersize=4.0)
-        panel.set_title(outcome, fontsize=10)
+        panel.set_title(_short(outcome), fontsize=10)
+        panel.set_xlabel("coefficient" if low is None else f"coefficient, {label}")
         panel.margins(y=0.5 / max(len(kept), 1))
         panel.spines[["top", "right"]].set_visible(False)
-    first = figure.axes[0]
-    first.set_yticks(places, [_short(features[int(j)]) for j in kept])
-    first.invert_yaxis()
-    also = "" if len(kept) == len(features) else f" (the {len(kept)} largest of {len(features)})"
-    figure.supxlabel(f"coefficient{also}{', with ' + label if low is not None else ''}", fontsize=10)
+    panels[0].set_yticks(places, names)
+    panels[0].invert_yaxis()
+    if len(kept) < len(features):
+        panels[0].set_ylabel(f"the {len(kept)} largest of {len(features)}")
     return figure
 
 

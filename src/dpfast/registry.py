@@ -8,6 +8,7 @@ each of its mechanisms; ``job.py``, where it has one, is a `dpfast.jobs.kinds.Ki
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -42,10 +43,11 @@ def estimator(name: str) -> type[Any]:
     return found
 
 
-def parts(name: str) -> list[ModuleType]:
+@cache
+def parts(name: str) -> tuple[ModuleType, ...]:
     """Return that module of every family that has one, and of other folders with public names."""
     from importlib.util import find_spec
 
     folders = {home.split(".")[1] for home in HOMES.values()}
     modules = [f"dpfast.{folder}.{name}" for folder in sorted(folders)]
-    return [import_module(module) for module in modules if find_spec(module) is not None]
+    return tuple(import_module(module) for module in modules if find_spec(module) is not None)

@@ -13,6 +13,7 @@ import platform
 import shutil
 import time
 from dataclasses import asdict, replace
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,7 @@ def _guarantee(model: Any) -> str:
     return guarantee
 
 
+@cache
 def _versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
 
