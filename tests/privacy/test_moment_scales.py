@@ -178,9 +178,9 @@ def test_best_scales_beat_a_fine_grid(blocks, n_features):
 def test_numeric_optimiser_agrees_with_the_pair():
     """The pair by sequential quadratic programming, against its closed form on both sides of r = 2."""
     for log_weight in np.linspace(-5, 5, 21):
-        weights = np.array([1.0, 0.0, math.exp(log_weight), 0.0, 0.0])
+        weights = (1.0, 0.0, math.exp(log_weight), 0.0, 0.0)
         closed = np.array(moments._best_pair(weights[0], weights[2]))
-        numeric = np.array(moments._minimise(weights, np.array([1.0, 0.0, 1.0, 0.0, 0.0]), moments._signed))
+        numeric = np.array(moments._minimise(weights, (1.0, 0.0, 1.0, 0.0, 0.0), moments._signed))
         assert numeric[2] / numeric[0] == pytest.approx(closed[2] / closed[0], rel=1e-4)
 
 

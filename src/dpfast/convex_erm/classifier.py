@@ -36,7 +36,7 @@ from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
-from dpfast.privacy.objective import FINISHING_SHARE
+from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.noisy_descent import NoisyDescent
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
@@ -60,6 +60,16 @@ _FLATTENED = 0.1
 _CONVEXITY_WITH_INTERCEPT = 0.5
 _HINGE_LOGIT = 2.0
 _LEAST_WEIGHT = 2.0**-100
+
+
+@dataclass(frozen=True)
+class _DistanceTo(SplitCost):
+    """How far strong convexity is from what is wanted, by its logarithm."""
+
+    convexity: float
+
+    def __call__(self, deviation: float, convexity: float) -> float:
+        return abs(math.log(convexity / self.convexity)) if deviation < math.inf else math.inf
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -326,11 +336,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             # Rows that have a mean of their own pull that way first, and more convexity keeps them at that.
             convexity = min(convexity, _CONVEXITY_WITH_INTERCEPT)
         target = convexity * chosen.free_convexity(share.epsilon * (1.0 - FINISHING_SHARE))
-
-        def distance(deviation: float, strong_convexity: float) -> float:
-            return abs(math.log(strong_convexity / target)) if deviation < math.inf else math.inf
-
-        return ObjectivePerturbation.calibrate(share, chosen, self.ridge, cost=distance)
+        return ObjectivePerturbation.calibrate(share, chosen, self.ridge, cost=_DistanceTo(target))
 
     @property
     def _shifts(self) -> bool:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import lru_cache
+from typing import ParamSpec, TypeVar, cast
 
 Found = TypeVar("Found")
+Asked = ParamSpec("Asked")
 
 _TRIES = 48
+_REMEMBERED = 256
+
+
+def remembered(search: Callable[Asked, Found]) -> Callable[Asked, Found]:
+    """Keep a search's latest answers: fits of the same public numbers search once.
+
+    Its arguments are checked numbers and words, and alone decide the answer, which nobody can change. None is private,
+    so that neither is which of them came before; no object of the caller's is among them, as that could change.
+    """
+    return cast("Callable[Asked, Found]", lru_cache(maxsize=_REMEMBERED, typed=True)(search))
 
 
 def first_that_holds(

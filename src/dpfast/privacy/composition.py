@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from dpfast import _arguments as check
-from dpfast.privacy._search import bisected
+from dpfast.privacy._search import bisected, remembered
 from dpfast.privacy.gaussian import compose_mu, gaussian_epsilon, gaussian_mu, split_mu
 from dpfast.privacy.guarantee import Privacy
 from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP
@@ -82,7 +82,11 @@ def parts_of(
     >>> [round(part.epsilon, 3) for part in parts_of(Privacy(1.0, 1e-6), [0.5, 0.5])]
     [0.715, 0.715]
     """
-    shares = check.positives("shares", shares)
+    return _parts_of(privacy, tuple(check.positives("shares", shares)), composition)
+
+
+@remembered
+def _parts_of(privacy: Privacy, shares: tuple[float, ...], composition: str) -> tuple[Privacy, ...]:
     total = math.fsum(shares)
     deltas = [privacy.delta * (share / total) * ROUND_DOWN for share in shares]
     gaussian = privacy.delta > 0.0 and composition == "mu"

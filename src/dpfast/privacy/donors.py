@@ -37,7 +37,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpfast import _arguments as check
-from dpfast.privacy._search import least_at
+from dpfast.privacy._search import least_at, remembered
 from dpfast.privacy.gaussian import gaussian_mu, gaussian_scale, scale_for_mu
 from dpfast.privacy.guarantee import Privacy
 from dpfast.privacy.laplace import l2_laplace_scale
@@ -204,9 +204,29 @@ def donor_objective_noise(
     that of a Gaussian mechanism. L and c are as `donor_gradient` and `donor_curvature` give them, or smaller if every
     table keeps to that; the strong convexity used is at least `ridge`, the paper's lambda.
     """
-    projected = check.positive("projection_sensitivity", projection_sensitivity)
-    n, periods = check.positive_integer("n_donors", n_donors), check.positive_integer("n_post", n_post)
-    before, ridge = check.positive_integer("n_pre", n_pre), check.nonnegative("ridge", ridge)
+    return _donor_objective_noise(
+        privacy,
+        check.positive("gradient", gradient),
+        check.positive("curvature", curvature),
+        check.nonnegative("ridge", ridge),
+        check.positive("projection_sensitivity", projection_sensitivity),
+        check.positive_integer("n_donors", n_donors),
+        check.positive_integer("n_pre", n_pre),
+        check.positive_integer("n_post", n_post),
+    )
+
+
+@remembered
+def _donor_objective_noise(
+    privacy: Privacy,
+    gradient: float,
+    curvature: float,
+    ridge: float,
+    projected: float,
+    n: int,
+    before: int,
+    periods: int,
+) -> DonorObjectiveNoise:
     epsilon, delta = privacy.finite_target
 
     def error(deviation: float, convexity: float, projection: float) -> float:
@@ -224,7 +244,7 @@ def donor_objective_noise(
         weights = objective_noise(
             Privacy(share * epsilon * ROUND_DOWN, 0.5 * delta, privacy.adjacency),
             # Replacing the only donor moves the gradient of the only weight.
-            changes={"plane" if n > 1 else "line": check.positive("gradient", gradient)},
+            changes={"plane" if n > 1 else "line": gradient},
             curvature=curvature,
             strong_convexity=ridge,
             dim=n,

@@ -41,13 +41,13 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.privacy._search import first_that_holds
+from dpfast.privacy._search import first_that_holds, remembered
 from dpfast.privacy.rounding import ROUND_UP
 
 BLOCKS = ("xx", "x", "xy", "y", "n")
 
 _Loads = tuple[float, float, float, float, float]
-_WorstChanges = Callable[[float, float, float], list[_Loads]]
+_WorstChanges = Callable[[float, float, float], Sequence[_Loads]]
 
 
 class RowKind(TypedDict):
@@ -304,19 +304,22 @@ def _worst_changes(
     single_outcome = n_outcomes is not None and check.positive_integer("n_outcomes", n_outcomes) == 1
     nonnegative = check.boolean("nonnegative", nonnegative)
     if check.adjacency_value(adjacency) == "add_remove":
-        return lambda *_: [(1.0, 1.0, 1.0, 1.0, 1.0)]
+        return _fixed((1.0, 1.0, 1.0, 1.0, 1.0))
     if not nonnegative:
         return _single_feature if single_feature else _signed
-    fixed: list[_Loads]
     if single_feature and single_outcome:
-        fixed = [(1.0, 1.0, 1.0, 1.0, 0.0)]
-    elif single_feature:
-        fixed = [(1.0, 1.0, 1.0, 2.0, 0.0), (0.0, 0.0, 2.0, 2.0, 0.0)]
-    elif single_outcome:
-        fixed = [(2.0, 2.0, 2.0, 0.0, 0.0), (2.0, 2.0, 1.0, 1.0, 0.0)]
-    else:
-        fixed = [(2.0, 2.0, 2.0, 2.0, 0.0)]
-    return lambda *_: fixed
+        return _fixed((1.0, 1.0, 1.0, 1.0, 0.0))
+    if single_feature:
+        return _fixed((1.0, 1.0, 1.0, 2.0, 0.0), (0.0, 0.0, 2.0, 2.0, 0.0))
+    if single_outcome:
+        return _fixed((2.0, 2.0, 2.0, 0.0, 0.0), (2.0, 2.0, 1.0, 1.0, 0.0))
+    return _fixed((2.0, 2.0, 2.0, 2.0, 0.0))
+
+
+@remembered
+def _fixed(*changes: _Loads) -> _WorstChanges:
+    """Return the map to the same changes whatever the precisions."""
+    return lambda *_: changes
 
 
 def _signed(xx: float, x: float, xy: float) -> list[_Loads]:
@@ -357,7 +360,7 @@ def _single_feature(xx: float, x: float, xy: float) -> list[_Loads]:
     ]
 
 
-def _best_precisions(weights: list[float], worst_changes: _WorstChanges) -> list[float]:
+def _best_precisions(weights: list[float], worst_changes: _WorstChanges) -> Sequence[float]:
     """Minimise ``sum(weight/precision)`` at a fixed largest ``loads . precisions``; any multiple will do."""
     if weights[1] == weights[3] == 0.0 < weights[0] * weights[2] and worst_changes is _signed:
         return _best_pair(weights[0], weights[2])
@@ -367,7 +370,7 @@ def _best_precisions(weights: list[float], worst_changes: _WorstChanges) -> list
     start = [math.sqrt(weight / load) if weight > 0.0 else 0.0 for weight, load in zip(weights, loads, strict=True)]
     if len(changes) == 1 or sum(weight > 0.0 for weight in weights) == 1:
         return start
-    return _minimise(np.asarray(weights), np.asarray(start), worst_changes)
+    return _minimise(tuple(weights), tuple(start), worst_changes)
 
 
 def _best_pair(xx: float, xy: float) -> list[float]:
@@ -381,12 +384,13 @@ def _best_pair(xx: float, xy: float) -> list[float]:
     return [1.0, 0.0, ratio, 0.0, 0.0]
 
 
-def _minimise(weights: FloatArray, start: FloatArray, worst_changes: _WorstChanges) -> list[float]:
+@remembered
+def _minimise(weights: tuple[float, ...], start: tuple[float, ...], worst_changes: _WorstChanges) -> tuple[float, ...]:
     """Minimise log sum(w e**-z) over z = log(precision) subject to loads . e**z <= 1: sequential quadratic programs."""
     from scipy.optimize import minimize  # takes longer to import than all of dpfast.privacy
 
-    used = weights > 0.0
-    cost = weights[used]
+    used = np.asarray(weights) > 0.0
+    cost = np.asarray(weights)[used]
 
     def expanded(z: FloatArray) -> FloatArray:
         precisions = np.zeros(len(BLOCKS))
@@ -400,7 +404,7 @@ def _minimise(weights: FloatArray, start: FloatArray, worst_changes: _WorstChang
         terms = cost * np.exp(-z)
         return math.log(terms.sum()), -terms / terms.sum()
 
-    origin = np.log(start[used] / _largest_dot(worst_changes, start.tolist()))
+    origin = np.log(np.asarray(start)[used] / _largest_dot(worst_changes, start))
     # By the envelope theorem the loads at the maximiser are the gradient of the maximum.
     constraint = {
         "type": "ineq",
@@ -408,5 +412,4 @@ def _minimise(weights: FloatArray, start: FloatArray, worst_changes: _WorstChang
         "jac": lambda z: -loads_at(z) * np.exp(z),
     }
     found = minimize(objective, origin, jac=True, method="SLSQP", constraints=[constraint], options={"ftol": 1e-13})
-    best: list[float] = expanded(found.x).tolist()
-    return best
+    return tuple(expanded(found.x).tolist())

@@ -91,12 +91,13 @@ objective perturbation for differentially private linear learners", NeurIPS, The
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from dpfast import _arguments as check
-from dpfast.privacy._search import first_that_holds, largest_within, least_at
+from dpfast.privacy._search import first_that_holds, largest_within, least_at, remembered
 from dpfast.privacy.gaussian import gaussian_delta
 from dpfast.privacy.guarantee import Privacy
 from dpfast.privacy.laplace import l2_laplace_scale
@@ -260,7 +261,7 @@ def objective_noise(
     radius : float, default 1.0
         Largest L2 norm of the parameters, or one that is usual if they are not constrained; it only guides the split.
     cost : callable, optional
-        What to minimise instead: a function of the deviation of a coordinate of b and of m.
+        What to minimise instead: a function of the deviation of a coordinate of b and of m; see `SplitCost`.
     least_curvature_share : float, default 2**-5
         Curvature gets no less than this share of epsilon, in (0, 1), unless less convexity than that asks for is
         wanted: beyond, more convexity hardly lowers the noise, though it does lower what the noise does.
@@ -293,6 +294,34 @@ def objective_noise(
     dim, radius = check.positive_integer("dim", dim), check.positive("radius", radius)
     share = check.share("finishing_share", finishing_share)
     least_share = check.share("least_curvature_share", least_curvature_share)
+    known = tuple(
+        (geometry, (float(change[0]), float(change[1])) if isinstance(change, tuple) else float(change))
+        for geometry, change in changes.items()
+    )
+    search = _objective_noise if cost is None or isinstance(cost, SplitCost) else _search_objective_noise
+    return search(privacy, known, curvature, bool(curvature_fades), least, dim, radius, cost, least_share, share)
+
+
+class SplitCost(ABC):
+    """A cost of noise and convexity that public numbers say: two of one class with the same numbers are equal."""
+
+    @abstractmethod
+    def __call__(self, deviation: float, convexity: float) -> float:
+        """Return what the deviation of a coordinate of b and m cost."""
+
+
+def _search_objective_noise(
+    privacy: Privacy,
+    changes: tuple[tuple[Geometry, Length], ...],
+    curvature: float,
+    curvature_fades: bool,
+    least: float,
+    dim: int,
+    radius: float,
+    cost: Callable[[float, float], float] | None,
+    least_share: float,
+    share: float,
+) -> ObjectiveNoise:
     epsilon, delta = privacy.finite_target
     # More would hide no more of the error to speak of, but take of delta, until nothing is left of it.
     finishing = min(share * epsilon, 1.0)
@@ -323,7 +352,7 @@ def objective_noise(
 
     def choices(convexity: float) -> Iterator[tuple[float, float, float]]:
         """Yield the scales that are proved to do, and how each shares epsilon between noise and curvature."""
-        for geometry, change in changes.items():
+        for geometry, change in changes:
             length = _profile(change, geometry)[0]
             for fading in (geometry, None) if curvature_fades and geometry in _FADES else (None,):
                 left, paid = split(convexity, fading)
@@ -357,6 +386,9 @@ def objective_noise(
         curvature_epsilon=paid,
         finishing_epsilon=finishing,
     )
+
+
+_objective_noise = remembered(_search_objective_noise)
 
 
 def meets_its_claim(noise: ObjectiveNoise, changes: Changes) -> bool:

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from dpfast import _arguments as check
 from dpfast.privacy import rounding
+from dpfast.privacy._search import remembered
 
 # Beyond the exponents of floats on either side, and small enough for integer arithmetic to stay quick.
 _LARGEST_GRID_EXPONENT = 2000
@@ -162,6 +163,7 @@ def padded_squared_block_bounds(
     return squared_xx, squared_xy
 
 
+@remembered
 def padded_squared_product_bound(
     bound: float, exponents: tuple[int, int], sizes: tuple[int, int], n_rows: int = 1
 ) -> int:

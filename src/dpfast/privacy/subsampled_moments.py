@@ -27,7 +27,7 @@ from typing import Any
 
 from dpfast import _arguments as check
 from dpfast.privacy import rounding
-from dpfast.privacy._search import bisected, first_that_holds, least_at
+from dpfast.privacy._search import bisected, first_that_holds, least_at, remembered
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_mu, gaussian_scale
 from dpfast.privacy.moment_scales import MomentScales, block_costs, moment_mu, moment_scales
 from dpfast.privacy.rounding import ROUND_UP
@@ -94,13 +94,28 @@ def subsampled_moment_scales(
     True
     """
     epsilon = check.positive_or_inf("epsilon", epsilon)
-    pair = _pair(n_sampled, n_total, bound_x, bound_y, **kind)
+    _pair(n_sampled, n_total, bound_x, bound_y, **kind)
     costs = block_costs(weights, True, ("xx", "xy"))
     if len(costs) < 2:
         raise ValueError(f"weights must name 'xx' and 'xy', got {sorted(costs)}")
     if epsilon == math.inf:
         return MomentScales(xx=0.0, xy=0.0)
-    delta = check.delta_value(delta)
+    numbers = int(n_sampled), int(n_total), float(bound_x), float(bound_y)
+    shape = tuple((name, None if value is None else int(value)) for name, value in sorted(kind.items()))
+    return _subsampled_scales(epsilon, check.delta_value(delta), numbers, tuple(costs.items()), shape)
+
+
+@remembered
+def _subsampled_scales(
+    epsilon: float,
+    delta: float,
+    numbers: tuple[int, int, float, float],
+    weights: tuple[tuple[str, float], ...],
+    shape: tuple[tuple[str, int | None], ...],
+) -> MomentScales:
+    n_sampled, n_total, bound_x, bound_y = numbers
+    kind: dict[str, Any] = {name: bool(value) if name == "nonnegative" else value for name, value in shape}
+    pair, costs = _pair(n_sampled, n_total, bound_x, bound_y, **kind), dict(weights)
     in_sample = {"xx": costs["xx"] * (n_total / n_sampled) ** 2, "xy": costs["xy"]}
 
     def cost(scales: MomentScales) -> float:

@@ -92,7 +92,7 @@ class ObjectivePerturbation:
             )
         else:
             free: dict[str, Any] = {
-                "cost": cost or (lambda deviation, convexity: bounds.expected_excess(deviation, convexity, 0.0)),
+                "cost": cost or bounds.usual_excess(0.0),
                 "least_curvature_share": _LEAST_CURVATURE_SHARE,
             }
             scales = objective_noise(

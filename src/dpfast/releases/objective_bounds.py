@@ -37,7 +37,7 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast.privacy import Adjacency
-from dpfast.privacy.objective import Changes
+from dpfast.privacy.objective import Changes, SplitCost
 from dpfast.privacy.rounding import ROUND_UP
 from dpfast.solvers import (
     Box,
@@ -208,11 +208,13 @@ class ObjectiveBounds:
         `deviation` and (m/2) ||theta||^2 (m is `added`) cost at most (E||b||^2 + m^2 ||theta||^2)/(2 (2m + eta)):
         Kifer, Smith and Thakurta's Theorem 5, with the constants of dpfast.papers.convex_erm.
         """
+        return self.usual_excess(convexity)(deviation, added)
+
+    def usual_excess(self, convexity: float) -> UsualExcess:
+        """Return that as a function of the first two."""
         rows = 0 if self.n_rows is None else self.n_rows
         curved = convexity + _USUAL_CURVATURE * rows * self.curvature / self.n_features
-        noise = self.n_features * deviation**2
-        shrinkage = (added * self._radius(_SHRUNK_PREDICTION)) ** 2
-        return (noise + shrinkage) / (2.0 * (2.0 * added + curved))
+        return UsualExcess(self.n_features, self._radius(_SHRUNK_PREDICTION), curved)
 
     def reach(self, convexity: float, deviation: float) -> float:
         """Bound the norm of the minimiser where there is no constraint, for all but absurdly long noise.
@@ -231,6 +233,21 @@ class ObjectiveBounds:
         """Return bounds on the loss of the largest table, in the place of the loss itself."""
         by_moments = isinstance(self.loss, SquaredLoss)
         return LossBounds(self.most_rows, self.n_features, self.loss, **self.sizes, by_moments=by_moments)
+
+
+@dataclass(frozen=True)
+class UsualExcess(SplitCost):
+    """`ObjectiveBounds.expected_excess`: eta is `curved`, and `radius` the norm of usual parameters."""
+
+    n_features: int
+    radius: float
+    curved: float
+
+    def __call__(self, deviation: float, added: float) -> float:
+        """Bound the expected excess."""
+        noise = self.n_features * deviation**2
+        shrinkage = (added * self.radius) ** 2
+        return (noise + shrinkage) / (2.0 * (2.0 * added + self.curved))
 
 
 def check_problem(loss: object, constraint: object, penalty: object) -> None:

@@ -7,8 +7,9 @@ box (releases/minimisers.py), from exact moments. Both see the same bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 
+from dpfast.privacy.objective import SplitCost
 from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.solvers import Box, SquaredLoss
 from dpfast.statistics import Grid, rounded_bound
@@ -47,7 +48,7 @@ def bounds_on_support(
     return ObjectiveBounds(SquaredLoss(), size, length, rounded_bound(bound_y, 1), Box(1.0), None, n_rows)
 
 
-def error_of_coefficients(bounds: ObjectiveBounds) -> Callable[[float, float], float] | None:
+def error_of_coefficients(bounds: ObjectiveBounds) -> SplitCost | None:
     """Return what convexity costs where the number of people is private; None where it is not.
 
     `ObjectiveBounds.expected_excess` then knows no curvature, and weighs for the fewest people. The coefficients that
@@ -55,4 +56,12 @@ def error_of_coefficients(bounds: ObjectiveBounds) -> Callable[[float, float], f
     """
     if bounds.n_rows is not None:
         return None
-    return lambda deviation, convexity: math.hypot(deviation, USUAL_COEFFICIENT * convexity)
+    return _ErrorOfCoefficients()
+
+
+@dataclass(frozen=True)
+class _ErrorOfCoefficients(SplitCost):
+    """Noise, and the pull of convexity towards 0."""
+
+    def __call__(self, deviation: float, convexity: float) -> float:
+        return math.hypot(deviation, USUAL_COEFFICIENT * convexity)
