@@ -11,7 +11,7 @@ import numpy as np
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, Release
 
-TRACED = ("dpfast/_documents.py", "ledger/file.py", "ledger/entries.py", "ledger/ledger.py")
+TRACED = ("dpfast/_documents.py", "ledger/file.py", "ledger/locks.py", "ledger/entries.py", "ledger/ledger.py")
 WRITING = ("replace_file", "write_document", "write", "_open", "_keep", "_close")
 UNIT = Privacy(0.25, 1e-7)
 
@@ -22,7 +22,7 @@ def release(privacy=UNIT, **more):
 
 def race(path, budget, cost, rounds, barrier, queue):
     """Race for what a ledger has left."""
-    ledger = Ledger(budget, path)
+    ledger = Ledger(budget, path, composition="basic")
     _race(lambda number: ledger.spend(release(cost)), rounds, barrier, queue)
 
 

@@ -40,8 +40,8 @@ def write_document(path: str, kind: str, version: int, content: dict[str, Any], 
     replace_file(path, _OPENING + _digest(rest) + rest, temporary)
 
 
-def read_document(path: str, kind: str, version: int) -> dict[str, Any]:
-    """Return the content of a document; ValueError if it is damaged, or of another kind or version."""
+def read_document(path: str, kind: str, *versions: int) -> dict[str, Any]:
+    """Return the content of a document; ValueError if it is damaged, or of another kind or other versions."""
     with open(path, "rb") as file:
         data = file.read()
     stated, rest = data[len(_OPENING) : _DIGEST_END], data[_DIGEST_END:]
@@ -56,9 +56,11 @@ def read_document(path: str, kind: str, version: int) -> dict[str, Any]:
         raise ValueError(f"{path!r} is not a {kind} file: it is no valid JSON") from error
     if content.get("kind") != kind:
         raise ValueError(f"{path!r} is not a {kind} file, but says that it is a {content.get('kind')!r} file")
-    if content.get("version") != version:
+    if content.get("version") not in versions:
+        readable = " and ".join(map(str, versions))
         raise ValueError(
-            f"{path!r} has version {content.get('version')!r} of the {kind} format, this dpfast reads version {version}"
+            f"{path!r} has version {content.get('version')!r} of the {kind} format, "
+            f"this dpfast reads version {readable}"
         )
     return {key: value for key, value in content.items() if key not in ("sha256", "kind", "version")}
 
@@ -72,10 +74,11 @@ def replace_file(path: str, data: bytes, temporary: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)
     # Exclusive creation follows no link that somebody may have put there.
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
     try:
         with open(descriptor, "wb") as file:
-            with contextlib.suppress(FileNotFoundError):
+            # AttributeError: Windows, whose files have no such permissions, may have no fchmod.
+            with contextlib.suppress(FileNotFoundError, AttributeError):
                 os.fchmod(file.fileno(), stat.S_IMODE(os.stat(path).st_mode))
             file.write(data)
             file.flush()
@@ -85,6 +88,8 @@ def replace_file(path: str, data: bytes, temporary: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+    if not hasattr(os, "O_DIRECTORY"):
+        return  # Windows opens no folders: its own journal keeps names
     # The new name is durable only once its folder is.
     folder = os.open(os.path.dirname(path) or os.curdir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -15,7 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from dpfast.ledger import Ledger
 
 # Told apart by people who do not see red and green alike.
 _OBSERVED, _SYNTHETIC = "black", "#0072b2"
@@ -235,6 +238,49 @@ def _coefficient_map(features: Sequence[str], outcomes: Sequence[str], values: N
 
 def _short(name: str) -> str:
     return name if len(name) <= 32 else f"{name[:31]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def budget_spent(ledger: Ledger, ax: Axes | None = None) -> Axes:
+    """Draw what a ledger has spent, release after release, against its budget.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Whose `spending` is drawn, and the plain sum of epsilons beside it where that is more.
+    ax : matplotlib Axes, optional
+        Where to draw; a figure of its own if omitted.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes that were drawn on; ``ax.figure.savefig(path)`` writes them to a file.
+
+    Examples
+    --------
+    >>> from dpfast import Ledger, Privacy
+    >>> from dpfast.plotting import budget_spent
+    >>> budget_spent(Ledger(Privacy(1.0, 1e-6))).get_ylabel()
+    'epsilon spent'
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    panel = Figure(figsize=(5.6, 3.6), layout="constrained").subplots() if ax is None else ax
+    spent = [0.0, *(cost.epsilon for cost in ledger.spending)]
+    plain = np.cumsum([0.0, *(cost.epsilon for cost in ledger.costs)])
+    count = np.arange(len(spent))
+    if np.any(plain > spent):
+        panel.step(count, plain, where="post", color="0.6", linestyle=":", label="plain sum")
+    panel.step(count, spent, where="post", color=_SYNTHETIC, linewidth=1.6, label="spent")
+    budget = ledger.budget
+    if np.isfinite(budget.epsilon):
+        panel.axhline(budget.epsilon, color=_OBSERVED, linewidth=0.8, label=f"budget, at delta {budget.delta:.3g}")
+        panel.set_ylim(0.0, 1.1 * max(budget.epsilon, spent[-1]))
+    panel.set_xlabel("releases paid for")
+    panel.set_ylabel("epsilon spent")
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panel.legend(frameon=False)
+    return panel
 
 
 def _time_panel(index: ArrayLike, n_pre: int) -> tuple[Figure, Any, NDArray[Any]]:

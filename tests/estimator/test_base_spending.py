@@ -49,8 +49,8 @@ def same_values(one, other):
 def test_every_release_of_a_fit_is_on_record_and_paid_for(name, tmp_path):
     count, unit = FITS[name].releases, FITS[name].unit
     # What a file remembers is the ledger's part: one fit of each family tries it.
-    in_files = [Ledger(budget(name), tmp_path / "ledger.json")] if name in SOME else []
-    for ledger in (Ledger(budget(name)), *in_files):
+    in_files = [Ledger(budget(name), tmp_path / "ledger.json", composition="basic")] if name in SOME else []
+    for ledger in (Ledger(budget(name), composition="basic"), *in_files):
         releases = fitted(name, ledger=ledger)
         assert len(releases) == count
         assert [one.to_dict(values=False) for one in ledger.releases] == [one.to_dict(values=False) for one in releases]
@@ -208,7 +208,7 @@ def test_a_failed_fit_gives_its_seed_back():
 def test_rows_and_people_are_not_added_up(tmp_path):
     paths = (None, tmp_path / "ledger.json")
     for path in paths:
-        ledger = Ledger(Privacy(5.0, 1e-4), path)
+        ledger = Ledger(Privacy(5.0, 1e-4), path, composition="basic")
         assert ledger.unit is None
         fitted("ridge", ledger=ledger)
         for name in ("ridge of people", "ridge of people, clipped by person"):

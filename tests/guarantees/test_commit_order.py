@@ -77,7 +77,7 @@ class Recorder:
 
 def new(name):
     fit = FITS[name]
-    ledger = Ledger(replace(BUDGET, adjacency=fit.estimator.adjacency))
+    ledger = Ledger(replace(BUDGET, adjacency=fit.estimator.adjacency), composition="basic")
     return fit.new(ledger=ledger, random_state=3, n_threads=1), lambda model: fit.run(model, X, Y)
 
 

@@ -108,7 +108,7 @@ def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent():
 @pytest.mark.parametrize("name", SOME)
 def test_threads_that_fit_one_estimator_leave_one_whole_fit_and_pay_for_each(name):
     fit, (X, Y) = FITS[name], people(120)
-    model = fit.new(n_threads=1, ledger=Ledger(BUDGET))
+    model = fit.new(n_threads=1, ledger=Ledger(BUDGET, composition="basic"))
     run_together([lambda: fit.run(model, X, Y)] * 4)
     assert model.ledger.spent.epsilon == 4.0
     assert len(model.ledger.reservations) == 0
@@ -209,7 +209,10 @@ def test_a_signal_within_an_update_or_a_merge_means_that_nothing_was_added(metho
 
 @pytest.mark.parametrize("where", ["memory", "file"])
 def test_a_signal_within_a_fit_leaves_it_as_it_was_or_paid_for(where, tmp_path):
-    (X, Y), ledger = people(120), Ledger(Privacy(1e6, 0.5), tmp_path / "ledger.json" if where == "file" else None)
+    (X, Y), ledger = (
+        people(120),
+        Ledger(Privacy(1e6, 0.5), tmp_path / "ledger.json" if where == "file" else None, composition="basic"),
+    )
     model = FITS["ridge"].new(n_threads=1, ledger=ledger)
 
     def fit(model):

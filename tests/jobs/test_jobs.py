@@ -537,9 +537,9 @@ def test_what_killed_jobs_left_costs_no_budget(folder):
         (folder / name / "model.json").write_text("half")
     ledger = {"path": "ledger.json", "epsilon": 4.0, "delta": 1e-5}
     path = write_job(folder, changed(privacy={"ledger": ledger}, estimator={"random_state": None}))
-    for spent in (1.0, 2.0):
+    for runs in (1, 2):
         assert main(["fit", str(path), "--force"]) == 0
-        assert record(folder)["spent"]["epsilon"] == spent
+        assert len(Ledger(Privacy(4.0, 1e-5), folder / "ledger.json").costs) == runs
 
 
 def test_outputs_are_prepared_before_anything_is_spent(folder, capsys, monkeypatch):

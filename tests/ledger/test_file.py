@@ -19,6 +19,7 @@ from sklearn.base import clone
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy
 from dpfast._documents import write_document
+from dpfast.ledger import locks
 from dpfast.ledger.process import Process
 from dpfast.privacy import budget
 
@@ -64,7 +65,7 @@ def test_everything_is_there_for_the_next_process(path):
     first.spend(release(mu=0.2, reproducible=True))
     held = first.reserve(UNIT)
     second = Ledger(BUDGET, path)
-    assert (second.spent, second.remaining) == (Privacy(0.25, 1e-7), Privacy(0.5, 8e-7))
+    assert (second.spent, second.remaining) == (Privacy(0.25, 1e-7), Privacy(0.5, 3e-7))
     (there,), (here,) = second.releases, first.releases
     assert (
         there.to_dict(values=False)
@@ -186,8 +187,8 @@ def test_a_well_sealed_file_that_is_no_ledger_is_refused(path, change):
 
     ledger = Ledger(BUDGET, path)
     ledger.spend(release())
-    content = read_document(str(path), "dpfast ledger", 1) | change
-    write_document(str(path), "dpfast ledger", 1, content, temporary=f"{path}.tmp")
+    content = read_document(str(path), "dpfast ledger", 2) | change
+    write_document(str(path), "dpfast ledger", 2, content, temporary=f"{path}.tmp")
     with pytest.raises(ValueError, match="not a valid dpfast ledger file"):
         _ = ledger.spent
 
@@ -420,7 +421,7 @@ def test_an_estimator_pays_from_it_and_travels_with_it(path):
     model = MultiOutcomeRidge(0.25, 1e-7, bound_x=1.0, bound_y=1.0, ledger=Ledger(BUDGET, path))
     rows = np.full((50, 2), 0.5)
     pickle.loads(pickle.dumps(model)).fit(rows, rows)
-    assert model.ledger.spent == UNIT
+    assert model.ledger.costs == (UNIT,)
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.full((50, 2), np.nan), rows)
     assert model.ledger.remaining.epsilon == 0.75
@@ -434,17 +435,15 @@ def test_permissions_are_kept(path):
 
 
 def test_a_lock_that_was_deleted_is_not_held_by_two(path, monkeypatch):
-    import fcntl
-
     ledger = Ledger(BUDGET, path)
-    flock, deleted = fcntl.flock, itertools.count()
+    lock, deleted = locks.lock, itertools.count()
 
-    def flock_of_a_deleted_file(descriptor, operation):
-        if operation == fcntl.LOCK_EX and next(deleted) == 0:
+    def lock_of_a_deleted_file(file):
+        if next(deleted) == 0:
             os.unlink(f"{path}.lock")
-        flock(descriptor, operation)
+        lock(file)
 
-    monkeypatch.setattr(fcntl, "flock", flock_of_a_deleted_file)
+    monkeypatch.setattr(locks, "lock", lock_of_a_deleted_file)
     ledger.reserve(UNIT)
     assert os.path.exists(f"{path}.lock")
 
@@ -515,10 +514,10 @@ def test_a_file_keeps_no_seed_but_knows_it_again(path):
 
 
 def test_a_file_from_before_units_is_of_rows(path):
-    Ledger(BUDGET, path).spend(release())
+    Ledger(BUDGET, path, composition="basic").spend(release())
     content = json.loads(path.read_text())
     (entry,) = content["entries"].values()
-    for name in ("unit", "seed"):
+    for name in ("unit", "seed", "mu", "charge"):
         del entry[name]
     for record in entry["releases"]:
         del record["unit"], record["calibrated_epsilon"]
@@ -526,6 +525,9 @@ def test_a_file_from_before_units_is_of_rows(path):
     write_document(str(path), content["kind"], content["version"], kept, temporary=f"{path}.old")
     ledger = Ledger(BUDGET, path)
     assert (ledger.unit, ledger.spent, ledger.releases[0].privacy) == ("row", UNIT, UNIT)
+    # It promised plain sums, and goes on to keep them.
+    assert (content["version"], ledger.composition) == (1, "basic")
+    assert ledger.remaining == Privacy(0.75, 9e-7)
     with pytest.raises(ValueError, match="unit must be the ledger's, 'row'"):
         ledger.reserve(UNIT, unit="person")
 

@@ -326,7 +326,7 @@ def test_every_kind_of_table_gives_the_same_release(kind):
 
 
 def test_the_ledger_pays_once_a_fit():
-    ledger = Ledger(Privacy(2.0, 3e-6))
+    ledger = Ledger(Privacy(2.0, 3e-6), composition="basic")
     x, y = table()
     one = model(ledger=ledger).fit(x, y)
     assert ledger.spent == one.privacy_spent_ == Privacy(1.0, 1e-6)
@@ -359,7 +359,7 @@ def test_an_empty_budget_is_noticed_before_data_is_read():
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_failed_fit_spends_nothing_and_keeps_the_estimator(route, value, place):
-    ledger = Ledger(Privacy(2.0, 2e-6))
+    ledger = Ledger(Privacy(2.0, 2e-6), composition="basic")
     x, y = table()
     (x if place == "x" else y)[17, 1] = value
     estimator = model(ledger=ledger, **ROUTES[route])

@@ -45,7 +45,7 @@ def model(epsilon=1.0, delta=1e-6, **parameters):
 
 
 def test_one_release_says_how_it_was_sampled():
-    ledger = Ledger(BUDGET)
+    ledger = Ledger(BUDGET, composition="basic")
     fitted = model(ledger=ledger).fit(*table())
     (release,) = fitted.releases_
     assert ledger.releases == fitted.releases_

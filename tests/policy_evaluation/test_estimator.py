@@ -146,7 +146,7 @@ def test_a_second_fit_forgets_the_first():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_it_spends_what_was_asked_and_no_more(method):
-    ledger = Ledger(Privacy(3.0, 3e-5))
+    ledger = Ledger(Privacy(3.0, 3e-5), composition="basic")
     model = estimator(method, ledger=ledger, random_state=None).fit(WALKS)
     assert model.privacy_spent_ == Privacy(2.0, 1e-5)
     assert ledger.spent.epsilon == 2.0

@@ -508,7 +508,7 @@ def test_plans_count_donors():
 
 def test_the_ledger_pays_once_a_fit():
     donors, target, _ = panel()
-    ledger = Ledger(Privacy(2.0, 2e-6))
+    ledger = Ledger(Privacy(2.0, 2e-6), composition="basic")
     estimator = model(ledger=ledger)
     fitted = clone(estimator).fit(donors, 10)
     fitted.predict(target[:10])
@@ -674,7 +674,7 @@ def test_repetitions_are_fits(parameters, delta):
 
 def test_repetitions_are_paid_for_before_they_are_drawn():
     donors, _, _ = panel(n=2000)
-    ledger = Ledger(Privacy(9.0, 1e-3))
+    ledger = Ledger(Privacy(9.0, 1e-3), composition="basic")
     with pytest.raises(BudgetExceeded):
         model(ledger=ledger).fit_repeatedly(donors, 10, 10)
     assert ledger.remaining == Privacy(9.0, 1e-3)

@@ -51,7 +51,7 @@ def fitted(mechanism="output", delta=1e-6, epsilon=2.0, calibration="sound", tar
 @pytest.mark.parametrize(("mechanism", "calibration", "delta"), VARIANTS)
 def test_a_fit_spends_what_was_asked_and_predicts_for_its_target(mechanism, calibration, delta):
     _, target = panel()
-    ledger = Ledger(Privacy(3.0, 1e-5))
+    ledger = Ledger(Privacy(3.0, 1e-5), composition="basic")
     model = fitted(mechanism, delta, calibration=calibration, ledger=ledger)
     assert ledger.spent == model.privacy_spent_ == Privacy(2.0, delta)
     (release,) = ledger.releases

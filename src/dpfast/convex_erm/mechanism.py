@@ -10,7 +10,7 @@ from dpfast import noise
 from dpfast._quiet import quiet
 from dpfast.estimator.base import warn_of_printed
 from dpfast.estimator.outcomes import open_with_outcome
-from dpfast.ledger import Ledger, Release
+from dpfast.ledger import Ledger, Release, paying
 from dpfast.privacy import Calibration, Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import Penalty, check_bound, check_problem, public_rows
@@ -121,7 +121,7 @@ def objective_perturbation(
             raise ValueError("gram must be of rows: sums over people who own several change by more than a row")
     elif bound_x is None or y is None:
         raise ValueError("y and bound_x must be given with rows")
-    with (ledger or Ledger(privacy)).reserving(privacy) as reservation:
+    with paying(ledger, privacy).reserving(privacy) as reservation:
         losses: list[SmoothConvexFunction]
         if isinstance(X, Gram):
             summed = TableLoss(loss, X.bound_x, X.bound_y or bound_y)

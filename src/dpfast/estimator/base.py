@@ -23,8 +23,17 @@ from dpfast import noise
 from dpfast.estimator.documentation import document
 from dpfast.estimator.persistence import Persistent
 from dpfast.kernels.threads import resolve_n_threads
-from dpfast.ledger import Ledger, Release, Reservation
-from dpfast.privacy import Adjacency, Calibration, Privacy, Unit, UnsoundCalibrationWarning, UtilityWarning
+from dpfast.ledger import Ledger, Release, Reservation, paying
+from dpfast.ledger.block import ledger_of_block
+from dpfast.privacy import (
+    Adjacency,
+    Calibration,
+    Privacy,
+    Unit,
+    UnsoundCalibrationWarning,
+    UtilityWarning,
+    gaussian_mu,
+)
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.releases.mechanism import Mechanism
 
@@ -40,11 +49,11 @@ class Spender(Protocol):
     random_state: int | None
 
 
-def reserve(model: Spender, privacy: Privacy, unit: Unit = "row") -> Reservation:
-    """Hold, from ``with`` on, what a fit costs, in the estimator's ledger or, where it has none, in one of its own."""
+def reserve(model: Spender, privacy: Privacy, unit: Unit = "row", mu: float | None = None) -> Reservation:
+    """Hold, from ``with`` on, what a fit costs, in the ledger that pays for the estimator."""
     # A fit without noise draws nothing from its seed.
     seed = None if math.isinf(privacy.epsilon) else model.random_state
-    return (model.ledger or Ledger(privacy)).reserving(privacy, unit=unit, random_state=seed)
+    return paying(model.ledger, privacy).reserving(privacy, unit=unit, random_state=seed, mu=mu)
 
 
 def warn(message: str, category: type[Warning]) -> None:
@@ -175,6 +184,29 @@ class PrivateEstimator(Persistent, ABC):
         self._stand_in()._check_parameters(privacy)
         return privacy
 
+    @property
+    def _is_gaussian(self) -> bool:
+        """Whether all that is released, bounds aside, is Gaussian where delta is above 0: it composes by mu."""
+        return False
+
+    def _mu(self, privacy: Privacy) -> float | None:
+        """Return the mu of a whole fit, if parameters alone say that it has one: calibrated jointly, it costs that."""
+        if not self._is_gaussian or self.calibration != "sound" or privacy.delta == 0.0 or math.isinf(privacy.epsilon):
+            return None
+        return gaussian_mu(privacy.epsilon, privacy.delta)
+
+    def _cost(self) -> tuple[Privacy, float | None]:
+        """Return what a fit costs a ledger."""
+        privacy = self._checked()
+        return privacy, self._mu(privacy)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: in a worker process there is no block that pays, so its ledger goes along."""
+        state: dict[str, Any] = super().__getstate__()
+        if self.ledger is None and not any(name[-1] == "_" for name in vars(self)):
+            state = {**state, "ledger": ledger_of_block()}
+        return state
+
     def _stand_in(self) -> Self:
         """Return the estimator with numbers in the place of what a fit is to find."""
         return self
@@ -186,7 +218,7 @@ class PrivateEstimator(Persistent, ABC):
     def _fit(self, privacy: Privacy, *data: Any, unit: Unit = "row", columns: Mapping[str, Any] | None = None) -> Self:
         """Reserve, sum, release, commit, solve, keep; parameters have been checked."""
         caution, noisy = "", 0.0
-        with reserve(self, privacy, unit) as reservation:
+        with reserve(self, privacy, unit, self._mu(privacy)) as reservation:
             if math.isinf(privacy.epsilon):
                 releases, attributes = self._stand_in()._fit_without_noise(*data)
                 reservation.commit(*releases)

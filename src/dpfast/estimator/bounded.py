@@ -47,11 +47,6 @@ class BoundedEstimator(PrivateEstimator):
         values = {name: getattr(self, name, None) for name in self._STAND_INS}
         return {name for name, value in values.items() if isinstance(value, str) and value == "private"}
 
-    @property
-    def _is_gaussian(self) -> bool:
-        """Whether what is released after the bounds is Gaussian, where delta is above 0: it then composes by mu."""
-        return False
-
     @abstractmethod
     def _measured(self, *data: Any) -> Measured:
         """Return what the bounds are on."""

@@ -78,6 +78,7 @@ def described(ledger: Ledger) -> dict[str, Any]:
     return {
         "path": ledger.path,
         **{name: asdict(getattr(ledger, name)) for name in ("budget", "spent", "promised", "remaining")},
+        "composition": ledger.composition,
         "unit": ledger.unit,
         "releases": [release.to_dict(values=False) for release in ledger.releases],
         "reservations": [

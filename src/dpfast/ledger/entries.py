@@ -19,6 +19,7 @@ from dpfast.ledger.process import Process
 if TYPE_CHECKING:
     from dpfast.ledger.release import Release
     from dpfast.privacy import Unit
+    from dpfast.privacy.filters import Charge, Filter
     from dpfast.privacy.guarantee import Privacy
 
 
@@ -32,6 +33,8 @@ class Entry:
     releases: tuple[Release, ...] | None = None  # what it paid for; None while only held, empty if forfeited
     unit: Unit = "row"  # whose data it is for
     seed: str | None = None  # what is remembered of the seed that its noise comes from, if it comes from one
+    mu: float | None = None  # of what is reserved, if it is Gaussian-differentially private
+    charge: Charge | None = None  # its place in the Gaussian sums, never changed; None where only plain sums are kept
 
     @property
     def promised(self) -> Privacy:
@@ -40,6 +43,10 @@ class Entry:
         if self.seed is None and not any(math.isinf(one.epsilon) for one in promises):
             return self.privacy
         return replace(self.privacy, epsilon=math.inf)
+
+    def at(self, charge: Charge | None) -> Entry:
+        """Return it with its place in the Gaussian sums."""
+        return replace(self, charge=charge)
 
     @property
     def held(self) -> bool:
@@ -73,11 +80,6 @@ class Entries(dict[int, Entry]):
         self[number] = replace(self[number], releases=releases)
 
     @property
-    def costs(self) -> list[Privacy]:
-        """What counts against the budget, held or spent."""
-        return [entry.privacy for entry in self.values()]
-
-    @property
     def spent(self) -> list[Entry]:
         """What is no longer only held."""
         return [entry for entry in self.values() if not entry.held]
@@ -104,6 +106,10 @@ class Storage(Protocol):
     def path(self) -> str | None:
         """The file, if it is one."""
 
+    @property
+    def limits(self) -> Filter:
+        """The limits on what entries come to, fixed when the ledger was made."""
+
     def read(self) -> Entries:
         """Return a snapshot, not to be changed."""
 
@@ -119,7 +125,8 @@ class MemoryStorage:
 
     path = None
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Filter) -> None:
+        self.limits = limits
         self.entries = Entries()
         self.turn = transaction.Turn()
         self._process = os.getpid()

@@ -1,37 +1,38 @@
 """A ledger's entries in a file that any number of processes and threads share.
 
-Reading takes a snapshot of the file, which is only ever replaced as a whole. A transaction holds an exclusive
-``flock`` on a lock file beside it (POSIX; on a network file system, one whose locks are shared between hosts), reads,
-changes its draft, writes it to a temporary file in the same folder, flushes that to the disk, renames it into place and
-flushes the folder. Killed at any point, a process leaves the old entries or the new ones, and its lock is gone with
-it.
+Reading takes a snapshot of the file, which is only ever replaced as a whole. A transaction holds an exclusive lock on a
+lock file beside it (`locks`; on a network file system, one whose locks are shared between hosts), reads, changes its
+draft, writes it to a temporary file in the same folder, flushes that to the disk, renames it into place and flushes the
+folder. Killed at any point, a process leaves the old entries or the new ones, and its lock is gone with it.
 
 Releases are recorded without their values: everything that says what was promised, and the shapes of the arrays.
+Version 1 of the format is that of plain sums; version 2 holds limits, and what each entry takes of them.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from io import FileIO
 from typing import Any, TypeVar
 
 from dpfast import _arguments as check
 from dpfast._documents import read_document, write_document
 from dpfast.kernels import transaction
+from dpfast.ledger import locks
 from dpfast.ledger.entries import Entries, Entry
 from dpfast.ledger.process import Process
 from dpfast.ledger.release import Release, unit_value
+from dpfast.privacy.filters import Charge, Filter
 from dpfast.privacy.guarantee import Privacy
 
 _KIND = "dpfast ledger"
-_VERSION = 1
+_PLAIN, _WITH_LIMITS = 1, 2
 
 Opened = TypeVar("Opened")
 
@@ -46,23 +47,26 @@ class LedgerFile:
         self.turn = transaction.Turn()
         # Entries as they were last read, with their records: most are the same next time.
         self._known: dict[int, tuple[dict[str, Any], Entry]] = {}
-        self.identity = self._content()["identity"]
+        content = self._content()
+        self.identity = content["identity"]
+        with _well_formed(path):
+            self.limits = _limits(budget, content)
 
     @classmethod
-    def create(cls, path: str, budget: Privacy) -> LedgerFile:
-        """Open a ledger, first making an empty one if there is none."""
+    def create(cls, path: str, limits: Filter) -> LedgerFile:
+        """Open a ledger, first making an empty one with these limits if there is none."""
         if not os.path.exists(path):
             with _Lock[None](path):
                 # Another process may have been first.
                 if not os.path.exists(path):
                     holder = Process.here()
-                    _write(path, budget, f"{holder.host}-{holder.pid}-{time.time_ns()}", 1, {})
-        return cls(path, budget)
+                    _write(path, limits, f"{holder.host}-{holder.pid}-{time.time_ns()}", 1, {})
+        return cls(path, limits.budget)
 
     @staticmethod
     def budget_of(path: str) -> Privacy:
         """Return the budget of a ledger that exists."""
-        content = read_document(path, _KIND, _VERSION)
+        content = read_document(path, _KIND, _PLAIN, _WITH_LIMITS)
         with _well_formed(path):
             return Privacy(**content["budget"])
 
@@ -96,12 +100,12 @@ class LedgerFile:
     def write(self, entries: Entries) -> None:
         """Replace the file; the caller holds its lock."""
         records = {str(number): self._record(number, entry) for number, entry in entries.items()}
-        _write(self.path, self.budget, self.identity, entries.next_number, records)
+        _write(self.path, self.limits, self.identity, entries.next_number, records)
 
     def _content(self) -> dict[str, Any]:
         try:
             _refuse_links(self.path)
-            content = read_document(self.path, _KIND, _VERSION)
+            content = read_document(self.path, _KIND, _PLAIN, _WITH_LIMITS)
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"the ledger file {self.path!r} is gone: restore it; a new one would forget what was spent"
@@ -128,6 +132,8 @@ class LedgerFile:
             # Entries written before there were units and marks of seeds have no such keys.
             unit_value(record.get("unit", "row")),
             None if record.get("seed") is None else check.text("seed", record["seed"]),
+            check.optional(check.positive, "mu", record.get("mu")),
+            None if record.get("charge") is None else Charge(*record["charge"]),
         )
         self._known[number] = record, entry
         return entry
@@ -142,6 +148,8 @@ class LedgerFile:
             "delta": entry.privacy.delta,
             "unit": entry.unit,
             "seed": entry.seed,
+            "mu": entry.mu,
+            "charge": None if entry.charge is None else list(astuple(entry.charge)),
             "since": entry.since,
             "holder": asdict(entry.holder),
             "releases": None if releases is None else [release.to_dict(values=False) for release in releases],
@@ -167,10 +175,17 @@ def _well_formed(path: str) -> Iterator[None]:
         raise ValueError(f"{path!r} is not a valid {_KIND} file, nothing in it was used: {error}") from error
 
 
-def _write(path: str, budget: Privacy, identity: str | None, next_number: int, records: dict[str, Any]) -> None:
-    content = {"identity": identity, "budget": asdict(budget), "next_number": next_number, "entries": records}
+def _limits(budget: Privacy, content: dict[str, Any]) -> Filter:
+    return Filter.from_dict(budget, content["limits"]) if "limits" in content else Filter.basic(budget)
+
+
+def _write(path: str, limits: Filter, identity: str | None, next_number: int, records: dict[str, Any]) -> None:
+    content = {"identity": identity, "budget": asdict(limits.budget), "next_number": next_number, "entries": records}
+    version = _PLAIN
+    if limits.gaussian is not None:
+        content["limits"], version = limits.to_dict(), _WITH_LIMITS
     # One name will do: only the holder of the lock writes, and it removes what a killed one left.
-    write_document(path, _KIND, _VERSION, content, temporary=f"{path}.tmp")
+    write_document(path, _KIND, version, content, temporary=f"{path}.tmp")
 
 
 class _Lock(transaction.Bracket[Opened]):
@@ -185,7 +200,7 @@ class _Lock(transaction.Bracket[Opened]):
         while True:
             # Opened anew each time: locks belong to the opening, so threads exclude each other as processes do.
             self._file = FileIO(self._name, "a")
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            locks.lock(self._file)
             if _is(self._file.fileno(), self._name):
                 return self._locked()
             self._file.close()
@@ -196,8 +211,7 @@ class _Lock(transaction.Bracket[Opened]):
 
     def _close(self) -> None:
         if self._file is not None and not self._file.closed:
-            # Not by closing alone: a child forked meanwhile by another thread has the descriptor too.
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            locks.unlock(self._file)
             self._file.close()
 
 

@@ -6,17 +6,29 @@ import math
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any, Self
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self, get_args
 
 from dpfast import _arguments as check
 from dpfast.kernels import transaction
+from dpfast.ledger import block
 from dpfast.ledger.entries import Entries, Entry, MemoryStorage, Storage
 from dpfast.ledger.process import Process
 from dpfast.ledger.release import Release, now, unit_value
 from dpfast.ledger.report import report_lines
-from dpfast.ledger.sums import promised, remaining, spent, within
-from dpfast.privacy import Unit, keeps_to
+from dpfast.ledger.sums import admitted, affords, fits_plainly, promised, remaining, spending, spent, within
+from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu
+from dpfast.privacy.filters import Filter, Split
 from dpfast.privacy.guarantee import Privacy
+
+#: How a ledger adds guarantees up.
+Accounting = Literal["gaussian", "basic"]
+
+
+class Costed(Protocol):
+    """An estimator, as far as a ledger asks what a fit of it costs."""
+
+    def _cost(self) -> tuple[Privacy, float | None]: ...
 
 
 class BudgetExceeded(ValueError):
@@ -154,6 +166,14 @@ class Ledger:
     what was spent. Releases come back from it without their values. What a process had reserved when it died stays
     counted, since its noise may have been seen, until somebody who knows settles it (see `abandoned`).
 
+    By "gaussian" composition a ledger takes many more fits than epsilons and deltas add up to: ten at (0.1, 1e-7) cost
+    0.204 at a delta of 1e-4. It keeps the sum of squares of mu of what is Gaussian, and beside it sums of what is not
+    (`split`); what is released keeps either to those limits or to plain sums. The budget holds however costs are
+    chosen, also in view of what was released before [1]_.
+
+    ``with ledger:`` has it pay for all fits in the block that have no ledger of their own; of blocks in blocks the
+    innermost one does. Threads that are started there do not inherit it, and are refused fits without a ledger.
+
     Parameters
     ----------
     budget : Privacy
@@ -162,6 +182,14 @@ class Ledger:
         The ledger's file. It is made if it does not exist; if it does, its budget must be `budget`. Beside it a file
         ``path.lock`` is kept. The file is the only memory of what was spent: do not restore an older copy of it, and
         give it no second name: symbolic links are followed, a hard-linked file is refused.
+    composition : {"gaussian", "basic"}, optional
+        How guarantees add up: by default "gaussian", or as it was for a file that exists. By "basic" composition the
+        budget is the plain sum of epsilons, and of deltas.
+    split : Split, optional
+        The limits that "gaussian" composition keeps to, as shares of the budget, fixed when the ledger is made: by
+        default plain sums have half of delta, and releases that are not Gaussian, beside those that are, a tenth of
+        epsilon and of delta. A first reservation that no limit has room for, and the budget has, makes the ledger one
+        of plain sums.
     unit : {"row", "person"}, optional
         Whose data all guarantees are for, by default that of the first reservation: guarantees for rows and for persons
         who own several do not add up. "row" is a row of the tables that are fitted, of a panel a donor, of trajectories
@@ -171,8 +199,13 @@ class Ledger:
     Raises
     ------
     ValueError, TypeError, OSError
-        If an argument is not of its kind, or the file is damaged, is no ledger, is hard-linked, has another budget or
-        unit, or cannot be read or made; it is then left as it is.
+        If an argument is not of its kind, or the file is damaged, is no ledger, is hard-linked, has another budget,
+        composition, split or unit, or cannot be read or made; it is then left as it is.
+
+    References
+    ----------
+    .. [1] Smith, A., Thakurta, A. (2022). Fully adaptive composition for Gaussian differential privacy. The proof, with
+       what is not Gaussian, is in `dpfast.privacy.filters`.
 
     Examples
     --------
@@ -186,14 +219,22 @@ class Ledger:
     """
 
     def __init__(
-        self, budget: Privacy, path: str | os.PathLike[str] | None = None, *, unit: Unit | None = None
+        self,
+        budget: Privacy,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        composition: Accounting | None = None,
+        split: Split | None = None,
+        unit: Unit | None = None,
     ) -> None:
         if not isinstance(budget, Privacy):
             raise TypeError(f"budget must be a dpfast.Privacy, got a {type(budget).__name__}")
+        limits = _limits(budget, composition, split)
         _make_heard()
         self._budget = budget
         self._unit = None if unit is None else unit_value(unit)
-        self._storage: Storage = MemoryStorage() if path is None else _file(path, budget)
+        self._storage: Storage = MemoryStorage(limits) if path is None else _file(path, limits)
+        self._check_limits(limits, is_asked=composition is not None or split is not None)
         if unit is not None:
             self._check_unit(self._storage.read(), unit)
 
@@ -219,14 +260,33 @@ class Ledger:
         return self._storage.path
 
     @property
+    def composition(self) -> Accounting:
+        """How guarantees add up: "gaussian", or "basic" where only their plain sums do."""
+        return "gaussian" if self._limits.gaussian is not None else "basic"
+
+    @property
     def spent(self) -> Privacy:
-        """Sum of all committed costs: what the budget is charged, whether or not it bought a guarantee (`promised`)."""
-        return spent(self._storage.read(), self.budget)
+        """What all committed costs come to, whether or not they bought a guarantee (`promised`).
+
+        Their plain sum or, by "gaussian" composition, the epsilon at the budget's delta where that is less. It holds of
+        releases whose costs were decided on beforehand; the budget holds of any.
+        """
+        return spent(self._storage.read(), self._limits)
+
+    @property
+    def costs(self) -> tuple[Privacy, ...]:
+        """What was committed, one by one, in the order in which it was reserved."""
+        return tuple(entry.privacy for entry in self._storage.read().spent)
+
+    @property
+    def spending(self) -> tuple[Privacy, ...]:
+        """`spent` as it was after each of the committed costs, in the order in which they were reserved."""
+        return tuple(spending(self._storage.read(), self._limits))
 
     @property
     def promised(self) -> Privacy:
         """What holds of all releases together: `spent`, or an infinite epsilon once a seed has voided one of them."""
-        return promised(self._storage.read(), self.budget)
+        return promised(self._storage.read(), self._limits)
 
     @property
     def unit(self) -> Unit | None:
@@ -235,8 +295,12 @@ class Ledger:
 
     @property
     def remaining(self) -> Privacy:
-        """What can still be reserved: the budget less what is spent and what is reserved."""
-        return remaining(self._storage.read(), self.budget)
+        """What can still be reserved: the most that one more release may cost, of whatever kind.
+
+        By "basic" composition the budget less what is spent and what is reserved. By "gaussian" composition Gaussian
+        releases have more left, which `affords` counts.
+        """
+        return remaining(self._storage.read(), self._limits)
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -260,7 +324,9 @@ class Ledger:
         return tuple(reservation for reservation in self.reservations if reservation.abandoned)
 
     @transaction.entered
-    def reserve(self, privacy: Privacy, *, unit: Unit = "row", random_state: int | None = None) -> Reservation:
+    def reserve(
+        self, privacy: Privacy, *, unit: Unit = "row", random_state: int | None = None, mu: float | None = None
+    ) -> Reservation:
         """Hold a cost before data is read.
 
         An interrupt between this call and what is done with its value leaves the cost reserved, and among
@@ -275,6 +341,9 @@ class Ledger:
         random_state : int, optional
             The seed that the noise will come from, if it comes from one. It buys no guarantee, and a second release of
             the same seed would let anybody subtract the noise: a ledger takes each seed once.
+        mu : float, optional
+            Gaussian-differential-privacy parameter of all that will be released, where that is known before it is: by
+            "gaussian" composition it then costs no delta. `commit` holds releases to it.
 
         Returns
         -------
@@ -289,9 +358,11 @@ class Ledger:
             If the adjacency or the unit is not the ledger's, the seed has been used, or the file is damaged or cannot
             be written.
         """
-        return self.reserving(privacy, unit=unit, random_state=random_state)
+        return self.reserving(privacy, unit=unit, random_state=random_state, mu=mu)
 
-    def reserving(self, privacy: Privacy, *, unit: Unit = "row", random_state: int | None = None) -> Reservation:
+    def reserving(
+        self, privacy: Privacy, *, unit: Unit = "row", random_state: int | None = None, mu: float | None = None
+    ) -> Reservation:
         """Prepare a reservation that ``with`` makes, and gives back if it is not committed: whatever interrupts it.
 
         What `reserve` raises of a ledger's state, ``with`` raises.
@@ -306,18 +377,50 @@ class Ledger:
         mark = None
         if random_state is not None:
             mark = self._storage.seed_mark(check.integer_of_at_least("random_state", random_state, 0))
-        return Reservation(self, Entry(privacy, Process.here(), now(), unit=unit_value(unit), seed=mark))
+        mu = check.optional(check.positive, "mu", mu)
+        return Reservation(self, Entry(privacy, Process.here(), now(), unit=unit_value(unit), seed=mark, mu=mu))
+
+    def affords(self, cost: Privacy | Costed, *, mu: float | None = None) -> int:
+        """Count how many more releases of one cost could be reserved now, one after the other.
+
+        Parameters
+        ----------
+        cost : Privacy or estimator
+            What each of them costs; of an estimator, what a fit does.
+        mu : float, optional
+            As for `reserve`; an estimator knows its own.
+
+        Returns
+        -------
+        int
+            Their number; ``sys.maxsize`` if the budget has no end.
+
+        Examples
+        --------
+        >>> from dpfast import Ledger, MultiOutcomeRidge, Privacy
+        >>> model = MultiOutcomeRidge(0.1, 1e-7, bound_x=1.0, bound_y=1.0)
+        >>> [Ledger(Privacy(1.0, 1e-4), composition=name).affords(model) for name in ("gaussian", "basic")]
+        [121, 10]
+        """
+        if not isinstance(cost, Privacy):
+            if mu is not None or not hasattr(cost, "_cost"):
+                raise TypeError(f"cost must be a dpfast.Privacy or an estimator, got a {type(cost).__name__}")
+            cost, mu = cost._cost()
+        entry = self.reserving(cost, mu=mu)._entry
+        return affords(self._storage.read(), self._limits, entry.privacy, entry.mu)
 
     def _hold(self, reservation: Reservation) -> None:
         privacy, mark = reservation.privacy, reservation._entry.seed
         with self._storage.transaction() as entries:
             self._check_unit(entries, reservation._entry.unit)
-            if not within([*entries.costs, privacy], self.budget):
-                left = remaining(entries, self.budget)
+            entry = admitted(entries, self._limits, reservation._entry)
+            if entry is None:
+                left = remaining(entries, self._limits)
                 ended = any(entry.held and entry.holder.ended() for entry in entries.values())
                 raise BudgetExceeded(
                     f"a release at epsilon {privacy.epsilon!r}, delta {privacy.delta!r} was asked for, but the ledger "
                     f"has epsilon {left.epsilon!r}, delta {left.delta!r} left; nothing was spent"
+                    + (_ASK_FOR_BASIC if fits_plainly(entries, self._limits, privacy) else "")
                     + ("; a process that has ended still holds budget: see ledger.abandoned" if ended else "")
                 )
             if mark is not None and any(other.seed == mark for other in entries.values()):
@@ -326,19 +429,21 @@ class Ledger:
                     "releases. Leave it None, as for any release that is to be private; clones that are meant to be "
                     "alike need a ledger each"
                 )
-            number = entries.hold(reservation._entry)
+            number = entries.hold(entry)
             # Known before it is written: an interrupt right after that must find what to give back.
-            _claims[self._claim(number)] = reservation._entry
+            reservation._entry = _claims[self._claim(number)] = entry
             reservation._number = number
 
     def spend(self, release: Release) -> None:
-        """Reserve and commit a release's own cost, its ``privacy``, for mechanisms made outside the estimators.
+        """Reserve and commit a release's own cost, its ``privacy`` and ``mu``, for mechanisms made elsewhere.
 
         Raises BudgetExceeded if less than that is left; the release is then not recorded.
         """
         if not isinstance(release, Release):
             raise TypeError(f"release must be a dpfast.Release, got a {type(release).__name__}")
-        with self.reserving(release.privacy, unit=release.unit) as reservation:
+        # A printed calibration that misses its claim is counted by what it claims.
+        mu = release.mu if release.guaranteed else None
+        with self.reserving(release.privacy, unit=release.unit, mu=mu) as reservation:
             reservation.commit(release)
 
     def to_dp_accounting(self) -> Any:
@@ -357,7 +462,28 @@ class Ledger:
 
     def report(self) -> str:
         """Say in plain words what has been promised, spent and released: several lines, made of public numbers only."""
-        return "\n".join(report_lines(self.budget, self._unit, self._storage.read()))
+        return "\n".join(report_lines(self._limits, self._unit, self._storage.read()))
+
+    def __enter__(self) -> Self:
+        block.enter(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        block.leave(self)
+
+    @property
+    def _limits(self) -> Filter:
+        return self._storage.limits
+
+    def _check_limits(self, asked: Filter, *, is_asked: bool) -> None:
+        """Refuse to take a file's limits for other ones."""
+        if is_asked and asked != self._limits:
+            raise ValueError(
+                f"composition and split must be those of the ledger file {self.path!r}, {self.composition!r} and fixed "
+                "when it was made: leave both out"
+            )
 
     def _check_unit(self, entries: Entries, unit: Unit) -> None:
         """Refuse to add up guarantees for rows and for persons."""
@@ -399,23 +525,46 @@ class Ledger:
 
     def __repr__(self) -> str:
         entries = self._storage.read()
-        sums = spent(entries, self.budget)
+        sums = spent(entries, self._limits)
         return (
             f"Ledger(epsilon {sums.epsilon:.6g} of {self.budget.epsilon:.6g}, "
             f"delta {sums.delta:.6g} of {self.budget.delta:.6g}, {len(entries.releases)} releases)"
         )
 
 
+_ASK_FOR_BASIC = (
+    "; epsilons and deltas add up to no more than the budget: a ledger that is made with composition='basic' has all "
+    "of it for plain sums"
+)
+
 # What this process reserved last under a number of a ledger, until it is settled. A reservation that was interrupted
 # before it was written leaves its number to the next, and must not give that one back.
 _claims: dict[tuple[object, int], Entry] = {}
 
 
-def _file(path: object, budget: Privacy) -> Storage:
-    # Imported when it is used: it needs locks that only POSIX has.
+def paying(ledger: Ledger | None, privacy: Privacy) -> Ledger:
+    """Return the ledger that pays: the one given, that of the block of code, or one for this fit alone."""
+    own = block.ledger_of_block() if ledger is None else ledger
+    return Ledger(privacy, composition="basic") if own is None else own
+
+
+def _limits(budget: Privacy, composition: Accounting | None, split: Split | None) -> Filter:
+    if composition is not None:
+        check.choice("composition", composition, get_args(Accounting))
+    if split is not None and not isinstance(split, Split):
+        raise TypeError(f"split must be a dpfast.ledger.Split, got a {type(split).__name__}")
+    if composition == "basic":
+        if split is not None:
+            raise ValueError('split goes with composition="gaussian": plain sums have all of the budget')
+        return Filter.basic(budget)
+    return Filter.split(budget, Split() if split is None else split)
+
+
+def _file(path: object, limits: Filter) -> Storage:
+    # Imported when it is used: most ledgers are in memory.
     from dpfast.ledger.file import LedgerFile
 
-    return LedgerFile.create(_own_path(path), budget)
+    return LedgerFile.create(_own_path(path), limits)
 
 
 def _budget_of(path: object) -> Privacy:
@@ -442,7 +591,10 @@ def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:
         if release.unit != entry.unit:
             raise ValueError(f"a release for a {release.unit} was reserved for a {entry.unit}")
     for part in {release.part for release in releases} or {None}:
-        _check_kept([release for release in releases if release.part in (None, part)], cost)
+        own = [release for release in releases if release.part in (None, part)]
+        _check_kept(own, cost)
+        if entry.mu is not None and compose_mu(map(_mu_of, own)) > entry.mu:
+            raise ValueError(f"the releases cost more than the reserved mu of {entry.mu!r}")
 
 
 def _check_kept(releases: list[Release], cost: Privacy) -> None:
@@ -475,6 +627,14 @@ def _compose(joint: Callable[[Release], bool], releases: list[Release], cost: Pr
     chosen = [release for release in releases if joint(release)]
     rest = Privacy(epsilon, delta, cost.adjacency)
     return keeps_to([release.privacy for release in chosen], [release.mu for release in chosen], rest)
+
+
+def _mu_of(release: Release) -> float:
+    """Return the mu of a release; infinite where it has none."""
+    if release.mu is not None:
+        return release.mu
+    is_pure = release.privacy.delta == 0.0 and math.isfinite(release.privacy.epsilon)
+    return range_mu(2.0 * release.privacy.epsilon) if is_pure else math.inf
 
 
 def _has_mu(release: Release) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import platform
 from dataclasses import dataclass
 
 
@@ -34,6 +35,8 @@ class Process:
             return False
         if self.boot != here.boot:
             return True
+        if os.name != "posix":
+            return False  # where signal 0 is no question
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -55,7 +58,7 @@ def _process(pid: int) -> Process:
         namespace = os.stat("/proc/self/ns/pid").st_ino
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
-    return Process(os.uname().nodename, namespace, boot, pid, _state(pid)[1])
+    return Process(platform.node(), namespace, boot, pid, _state(pid)[1])
 
 
 def _state(pid: int) -> tuple[str, int]:

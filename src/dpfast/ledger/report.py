@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 
 from dpfast.ledger.entries import Entries
-from dpfast.ledger.sums import promised, remaining, spent
+from dpfast.ledger.sums import Taken, promised, remaining, spent
 from dpfast.privacy import Unit
+from dpfast.privacy.filters import Filter
 from dpfast.privacy.guarantee import Privacy
 
 _NEIGHBOURS = {
@@ -25,17 +26,18 @@ _UNITS = {
 _VOID = "no guarantee: what follows voids that of all releases together"
 
 
-def report_lines(budget: Privacy, unit: Unit | None, entries: Entries) -> Iterator[str]:
+def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterator[str]:
     """Say what a ledger has promised, spent and recorded."""
-    releases, unit = list(enumerate(entries.releases, start=1)), unit or entries.unit
-    costs = spent(entries, budget)
+    releases, unit, budget = list(enumerate(entries.releases, start=1)), unit or entries.unit, limits.budget
+    costs = spent(entries, limits)
     yield "Privacy report"
     yield f"  neighbours   {_NEIGHBOURS[budget.adjacency]}"
     if unit is not None:
         yield f"  unit         {_UNITS[unit]}"
-    for name, sum_of in (("budget", budget), ("spent", costs), ("remaining", remaining(entries, budget))):
+    for name, sum_of in (("budget", budget), ("spent", costs), ("remaining", remaining(entries, limits))):
         yield f"  {name:12} epsilon {sum_of.epsilon:.6g}, delta {sum_of.delta:.6g}"
-    yield "  meaning      " + (plain_words(costs) if promised(entries, budget) == costs else _VOID)
+    yield from _sum_lines(Taken.of(entries.values(), limits))
+    yield "  meaning      " + (plain_words(costs) if promised(entries, limits) == costs else _VOID)
     for number, release in releases:
         if not release.guaranteed:
             yield f"  but          release {number}: its printed calibration does not give what it claims"
@@ -49,6 +51,20 @@ def report_lines(budget: Privacy, unit: Unit | None, entries: Entries) -> Iterat
             yield f"  forfeited    {entry.privacy}, reserved at {entry.since} by {entry.holder}"
     yield f"  releases     {len(releases)}"
     yield from (f"  [{number}] {release.summary()}" for number, release in releases)
+
+
+def _sum_lines(taken: Taken) -> Iterator[str]:
+    """Say what is taken of the limits, by what is spent and what is reserved."""
+    own, plain, gaussian = taken
+    if own.gaussian is None or gaussian is None:
+        yield "  composition  basic: epsilons add up, and deltas"
+        return
+    yield "  composition  gaussian: all that is released keeps to one of these limits, fixed when the ledger was made"
+    for name, sums, most in (("plain sums", plain, own.plain), ("Gaussian", gaussian, own.gaussian)):
+        square = f"mu^2 {float(sums.square):.4g} of {most.mu**2:.4g}, " if most.mu else ""
+        of_epsilon = f"epsilon {sums.epsilon_up:.6g} of {most.epsilon:.6g}"
+        passed = "" if sums.within(most) else ": passed"
+        yield f"    {name:11}{square}{of_epsilon}, delta {float(sums.delta):.4g} of {most.delta:.4g}{passed}"
 
 
 def plain_words(cost: Privacy) -> str:

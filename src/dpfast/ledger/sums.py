@@ -1,9 +1,15 @@
-"""Guarantees added up.
+"""The costs of a ledger's entries, added up as its limits have it (privacy.filters).
 
-Releases compose by addition of their (epsilon, delta), which holds for any mechanisms, chosen adaptively [1]_.
-Sums are of the decimal numbers that floats print as, and may pass the budget by one part in 2^40, so that shares
-computed in floating point use a budget up exactly. Calibrations aim that much below their target (`Privacy.target`), so
-what is promised is kept to the last digit.
+By "basic" composition (epsilon, delta) add up, which holds for any mechanisms, chosen adaptively [1]_; by "gaussian"
+composition a second set of limits is kept to, or else the plain one. Sums of epsilons and of deltas are of the decimal
+numbers that floats print as, and may pass a limit by one part in 2^40, so that shares computed in floating point use it
+up exactly. Calibrations aim that much below their target (`Privacy.target`), so what is promised is kept to the last
+digit. Squares of mu add up exactly, and pass nothing.
+
+*The first reservation.* As long as a ledger has no entry, nothing has been released, and its limits may still be
+chosen: where neither set has room for a first cost that is within the budget, the ledger turns to plain sums of the
+whole budget. Every entry then has no place in the Gaussian sums, which says so to whoever adds them up, until there is
+no entry again.
 
 References
 ----------
@@ -13,65 +19,98 @@ References
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable
-from fractions import Fraction
+from typing import NamedTuple
 
-from dpfast.ledger.entries import Entries
+from dpfast.ledger.entries import Entries, Entry
+from dpfast.privacy.filters import Filter, Sums, plain_charge
 from dpfast.privacy.guarantee import SLACK, Privacy
 
 
-def within(costs: Iterable[Privacy], budget: Privacy) -> bool:
-    """Whether costs together pass a budget by the slack that calibrations leave, at most."""
-    epsilon, delta = _sums(costs)
-    return epsilon.within(budget.epsilon) and delta.within(budget.delta)
+class Taken(NamedTuple):
+    """The limits in force, and what is taken of each."""
+
+    limits: Filter
+    plain: Sums
+    gaussian: Sums | None
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry], limits: Filter) -> Taken:
+        """Add entries up."""
+        costs = list(entries)
+        plain = Sums(plain_charge(entry.privacy) for entry in costs)
+        if limits.gaussian is None or any(entry.charge is None for entry in costs):
+            return cls(limits.whole, plain, None)
+        return cls(limits, plain, Sums(entry.charge for entry in costs if entry.charge is not None))
 
 
-def spent(entries: Entries, budget: Privacy) -> Privacy:
-    """Return the sum of all committed costs."""
-    epsilon, delta = _sums(entry.privacy for entry in entries.spent)
-    return Privacy.of_sum(float(epsilon), float(delta), budget.adjacency)
+def admitted(entries: Entries, limits: Filter, entry: Entry) -> Entry | None:
+    """Return an entry with its place in the Gaussian sums, if it has one; None if there is too little left for it."""
+    cost = entry.privacy
+    in_force, plain, gaussian = Taken.of(entries.values(), limits)
+    plain = plain.with_one(plain_charge(cost))
+    if gaussian is not None:
+        charge = in_force.place(cost, entry.mu, gaussian)
+        if in_force.admits(plain, gaussian.with_one(charge)):
+            return entry.at(charge)
+    if (gaussian is None or not entries) and limits.whole.admits(plain, None):
+        return entry.at(None)
+    return None
 
 
-def promised(entries: Entries, budget: Privacy) -> Privacy:
+def spent(entries: Entries, limits: Filter) -> Privacy:
+    """Return what all committed costs come to: the plain sum, or the less at the budget's delta if there is one."""
+    return _come_to(Taken.of(entries.spent, limits))
+
+
+def spending(entries: Entries, limits: Filter) -> list[Privacy]:
+    """Return what was spent after each of the committed costs, in the order in which they were reserved."""
+    in_force, plain, gaussian = Taken.of(entries.spent, limits)
+    plain, gaussian, course = Sums(), None if gaussian is None else Sums(), []
+    for entry in entries.spent:
+        plain = plain.with_one(plain_charge(entry.privacy))
+        if gaussian is not None and entry.charge is not None:
+            gaussian = gaussian.with_one(entry.charge)
+        course.append(_come_to(Taken(in_force, plain, gaussian)))
+    return course
+
+
+def _come_to(taken: Taken) -> Privacy:
+    budget = taken.limits.budget
+    sums = Privacy.of_sum(taken.plain.epsilon_up, float(taken.plain.delta), budget.adjacency)
+    if taken.gaussian is None:
+        return sums
+    epsilon = taken.gaussian.epsilon_at(budget.delta)
+    # Of two that differ by rounding, the one with the numbers that were asked for.
+    return sums if sums.epsilon <= epsilon * (1.0 + SLACK) else Privacy.of_sum(epsilon, budget.delta, budget.adjacency)
+
+
+def promised(entries: Entries, limits: Filter) -> Privacy:
     """Return what holds of all releases together: what is spent, or an infinite epsilon once one of them is void."""
-    costs = spent(entries, budget)
+    costs = spent(entries, limits)
     if any(math.isinf(entry.promised.epsilon) for entry in entries.spent):
         return Privacy.of_sum(math.inf, costs.delta, costs.adjacency)
     return costs
 
 
-def remaining(entries: Entries, budget: Privacy) -> Privacy:
-    """Return the budget less what is spent and what is reserved."""
-    epsilon, delta = _sums(entries.costs)
-    return Privacy.of_sum(epsilon.left_of(budget.epsilon), delta.left_of(budget.delta), budget.adjacency)
+def remaining(entries: Entries, limits: Filter) -> Privacy:
+    """Return the most that one more release of any kind may cost; all of the budget where there is no entry."""
+    in_force, plain, gaussian = Taken.of(entries.values(), limits if entries else limits.whole)
+    return in_force.left(plain, gaussian)
 
 
-def _sums(costs: Iterable[Privacy]) -> tuple[_Sum, _Sum]:
-    terms = list(costs)
-    return _Sum(cost.epsilon for cost in terms), _Sum(cost.delta for cost in terms)
+def affords(entries: Entries, limits: Filter, cost: Privacy, mu: float | None) -> int:
+    """Return how many more releases of a cost would be admitted."""
+    in_force, plain, gaussian = Taken.of(entries.values(), limits)
+    more = in_force.more(cost, mu, plain, gaussian)
+    return more if more or entries else limits.whole.more(cost, mu, plain, None)
 
 
-class _Sum:
-    """An exact sum of the decimal numbers that floats print as; infinite once an infinite term has been added."""
+def fits_plainly(entries: Entries, limits: Filter, cost: Privacy) -> bool:
+    """Whether a further cost would keep to plain sums of the whole budget."""
+    return within([*(entry.privacy for entry in entries.values()), cost], limits.budget)
 
-    def __init__(self, values: Iterable[float]) -> None:
-        # Equal terms are added at once: a ledger has many.
-        terms = Counter(values)
-        self.infinite = terms.pop(math.inf, 0) > 0
-        self.exact = sum((Fraction(repr(value)) * count for value, count in terms.items()), Fraction(0))
 
-    def within(self, budget: float) -> bool:
-        """Whether the sum passes a budget by the slack that calibrations leave, at most."""
-        return budget == math.inf or (
-            not self.infinite and self.exact <= Fraction(repr(budget)) * Fraction(1.0 + SLACK)
-        )
-
-    def left_of(self, budget: float) -> float:
-        """Return what remains of a budget, at least 0."""
-        if budget == math.inf:
-            return math.inf
-        return 0.0 if self.infinite else float(max(Fraction(repr(budget)) - self.exact, Fraction(0)))
-
-    def __float__(self) -> float:
-        return math.inf if self.infinite else float(self.exact)
+def within(costs: Iterable[Privacy], budget: Privacy) -> bool:
+    """Whether plain sums pass a budget by the slack that calibrations leave, at most."""
+    return Sums(map(plain_charge, costs)).within(plain_charge(budget))

@@ -318,6 +318,10 @@ class PolicyEvaluation(PrivateEstimator):
         needed = least(lambda count: error(count) <= target)
         return Plan(m, min(expected, 1.0), target, needed, of_all.scales, "the range of returns")
 
+    @property
+    def _is_gaussian(self) -> bool:
+        return self.method == "sufficient_statistics"
+
     def _check_parameters(self, privacy: Privacy) -> None:
         checked_discount(self.gamma, self.horizon)
         check.optional(lambda name, lag: checked_lag(lag, self.horizon), "lag", self.lag)

@@ -12,8 +12,8 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
-from dpfast.ledger import Ledger, Release
-from dpfast.privacy import Adjacency, Privacy, Unit
+from dpfast.ledger import Ledger, Release, paying
+from dpfast.privacy import Adjacency, Privacy, Unit, gaussian_mu
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.statistics.sizes import Sizes, size_counts
 
@@ -123,7 +123,8 @@ def private_bounds(
     check.optional(check.positive_integer, "max_rows", max_rows)
     source = noise.resolve_source(random_state)
     unit: Unit = "row" if groups is None else "person"
-    with (ledger or Ledger(privacy)).reserving(privacy, unit=unit, random_state=random_state) as reservation:
+    mu = gaussian_mu(epsilon, delta) if privacy.delta > 0.0 else None
+    with paying(ledger, privacy).reserving(privacy, unit=unit, random_state=random_state, mu=mu) as reservation:
         table = io.open_table(X, Y)
         mechanism = NoisySizes.calibrate(privacy, sizes, table.n_features, unit=unit)
         counts = size_counts(table, sizes, groups=groups, max_rows=max_rows, n_threads=n_threads)

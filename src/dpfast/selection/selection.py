@@ -19,7 +19,8 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import warn
-from dpfast.ledger import Ledger, Release
+from dpfast.ledger import Ledger, Release, paying
+from dpfast.ledger.block import apart
 from dpfast.privacy import Adjacency, Privacy, UtilityWarning
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.selection import candidates as candidate
@@ -211,7 +212,7 @@ def select(
     pick = HeldOutPick.calibrate(parts.pick)
     source = noise.resolve_source(random_state)
     public_count = privacy.adjacency == "replace_one"
-    with (ledger or Ledger(privacy)).reserving(privacy, random_state=random_state) as reservation:
+    with paying(ledger, privacy).reserving(privacy, random_state=random_state) as reservation, apart():
         X, y = _tables(X, y, fitted, scoring)
         n_rows = len(y)
         if public_count and n_rows < 2:

@@ -25,7 +25,7 @@ from dpfast._quiet import quiet
 from dpfast.estimator.base import Prepared, PrivateEstimator, Solved, Summed, reserve, warn
 from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release
-from dpfast.privacy import Privacy, UtilityWarning
+from dpfast.privacy import Privacy, UtilityWarning, compose_mu
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers.damped import damped_solve
 from dpfast.solvers.ridge import ridge_from_rows
@@ -354,7 +354,10 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         if repeats * len(each) * privacy.delta >= 1.0:
             raise ValueError("delta times the number of releases must be below 1")
         total = math.fsum(repeats * one.epsilon for one in each)
-        with reserve(self, Privacy(total, repeats * len(each) * privacy.delta, self.adjacency)) as reservation:
+        mus = [self._mu(one) for one in each]
+        mu = None if None in mus else compose_mu([one for one in mus if one is not None] * repeats)
+        cost = Privacy(total, repeats * len(each) * privacy.delta, self.adjacency)
+        with reserve(self, cost, mu=mu) as reservation:
             panel = io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack)
             values, public = self._read(lambda: (panel, None))
             steps = [self._steps(one, public, repeatedly=True) for one in each]
@@ -589,6 +592,11 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             return planned_with_moments(estimator._steps(privacy, public), n, target, estimator.ridge, spread)
         own = np.full(n_pre, math.sqrt(spread))
         return planned_with_weights(lambda count: estimator._algorithm(privacy, count, n_post, own), n, target, spread)
+
+    @property
+    def _is_gaussian(self) -> bool:
+        # A range that is found before weights is paid for by a sum.
+        return self.mechanism == "cross_section" or (self.mechanism == "output" and not self._finds_range)
 
     def _check_parameters(self, privacy: Privacy) -> None:
         self._range()

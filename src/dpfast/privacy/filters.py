@@ -1,0 +1,349 @@
+"""What several releases may cost together, each chosen in view of those before: limits on sums that are fixed at first.
+
+A release takes of three sums: E, of pure epsilons; M, of squares of mu; D, of deltas. It has a place in them if, for
+both orders of two neighbouring tables, it is dominated by a release that shows everything with a probability of its
+delta, and otherwise has a log likelihood ratio of at most its epsilon plus one of its mu's Gaussian. So has
+
+- an epsilon-DP release at (epsilon, 0, 0); and at (0, range_mu(2 epsilon), 0), as its trade-off function is above that
+  Gaussian's (privacy.bounded_range);
+- an (epsilon, delta)-DP one at either with delta beside it: it is a post-processing of one that shows everything with
+  probability delta, and is randomised response at epsilon otherwise [1]_;
+- a mu-Gaussian-DP one at (0, mu, 0) [2]_.
+
+*Limits.* Whatever is released, each release's place chosen before its output and never changed, and the next release
+chosen in view of all outputs: if every sequence that can occur has sums of at most E, M = m^2 and D, all of it together
+is (epsilon, delta(epsilon))-DP, for every real epsilon, with
+
+    delta(epsilon) = delta_G(m; epsilon - E) + D,
+
+delta_G the Gaussian's. *Proof*, by induction on the number of releases, from what is left of the limits. Let a first
+release have the laws P and Q and the log ratio l, and let the rest keep to e, m and d. The hockey-stick divergence of
+all of it is the mean under P of that of the rest at epsilon - l, at most ``d + E_P delta_G(m; epsilon - l - e)``.
+delta_G(m; x) falls in x: if l is at most a pure a, that is at most ``d + delta_G(m; epsilon - a - e)``. As a function
+of the ratio r = dP/dQ, ``r delta_G(m; x - log r)`` is convex, 0 with its slope at 0, so its mean under Q is a mixture
+of hockey-stick divergences of P from Q with weights that are not negative. If these are at most those of a Gaussian of
+mu at ratios shifted by a, then so is the mean, which that Gaussian and the rest's compose to:
+``delta_G(sqrt(m^2 + mu^2); epsilon - a - e)``. And with probability delta all is shown, which adds delta times 1.
+Privacy filters of mu alone are of Smith and Thakurta [3]_ and Koskela, Tobaben and Honkela [4]_.
+
+*Why they are fixed.* Limits that are traded along the way, E for M on the curve of equal delta, do not hold: at
+(1, 1e-6) a Gaussian release of mu = .16738 leaves room for another, or else for randomised response at .31109. Whoever
+takes the one or the other by the first output has, on every path, sums on the curve; all of it together has a delta of
+1.453e-6. Nor may a release be moved between sums later: with limits of E = 4 and of the M of randomised response at 1,
+that response counted, by its own answer, as pure beside 3 and all of M, or as Gaussian beside 4, claims .46212 at
+epsilon = 4 and has .47021 (both are among the tests of this module).
+
+*Several sets of limits, of which any may hold.* What is released may keep to whichever set it likes, found out along
+the way, if their deltas at epsilon add up to the delta that is promised. In each set a release has a place of its own.
+*Proof.* Give each sequence of outputs to the first set of limits that it keeps to, and an event S its parts S_1, S_2,
+... Releases that stop short of passing the k-th limits give S_k the same probabilities, on either table, and keep to
+those limits: P(S_k) - e^epsilon Q(S_k) is at most their delta. The sum over k is P(S) - e^epsilon Q(S).
+
+A budget of (epsilon, delta) has two sets: *plain* sums of epsilons and deltas, up to epsilon and a share of delta; and
+*Gaussian* ones, with a share of epsilon for E, of delta for D, and the M that is left, to what is promised, put back in
+the exact profile. The first set costs nothing where delta is 0, so pure releases add up to all of epsilon in any case;
+since delta_G falls so fast, what is left of delta costs the second a few percent of epsilon.
+
+References
+----------
+.. [1] Kairouz, P., Oh, S., Viswanath, P. (2015). The composition theorem for differential privacy. ICML. Theorem 3.3.
+.. [2] Dong, J., Roth, A., Su, W. (2022). Gaussian differential privacy. JRSS B 84(1). Section 2.
+.. [3] Smith, A., Thakurta, A. (2022). Fully adaptive composition for Gaussian differential privacy.
+.. [4] Koskela, A., Tobaben, M., Honkela, A. (2023). Individual privacy accounting with Gaussian differential privacy.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass
+from fractions import Fraction
+from typing import Any, Self
+
+from dpfast import _arguments as check
+from dpfast.privacy.bounded_range import range_mu, range_of_mu
+from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpfast.privacy.guarantee import SLACK, Privacy
+from dpfast.privacy.rounding import down, sqrt_down, sqrt_up
+
+# Beyond, a pure release is no Gaussian of any use, and its mu nears the end of the range of floats.
+_LARGEST_AS_GAUSSIAN = 100.0
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a release takes of the sums, or what these may come to: a pure epsilon, a mu, a delta."""
+
+    epsilon: float = 0.0
+    mu: float = 0.0
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "mu", "delta"):
+            value = check.real(name, getattr(self, name))
+            if not value >= 0.0:
+                raise ValueError(f"{name} must be at least 0, got {value!r}")
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a budget's epsilon and delta are shared between the sums that a ledger keeps; fixed when it is made.
+
+    Parameters
+    ----------
+    plain : float, default 0.5
+        Share of delta within which releases may add up plainly, epsilons up to all of the budget's and deltas up to
+        this share; in [0, 1]. Pure releases may in any case.
+    pure : float, default 0.1
+        Share of epsilon that pure parts may come to beside releases that are counted as Gaussian; in [0, 1).
+    deltas : float, default 0.1
+        Share of delta that deltas may come to beside them. Gaussian releases have the rest of both; `plain` and
+        `deltas` together are below 1.
+
+    Examples
+    --------
+    >>> from dpfast import Ledger, MultiOutcomeRidge, Privacy
+    >>> from dpfast.ledger import Split
+    >>> model = MultiOutcomeRidge(0.1, 1e-7, bound_x=1.0, bound_y=1.0)
+    >>> splits = Split(), Split(plain=0.0, pure=0.0, deltas=0.0)
+    >>> [Ledger(Privacy(1.0, 1e-4), split=split).affords(model) for split in splits]
+    [121, 168]
+    """
+
+    plain: float = 0.5
+    pure: float = 0.1
+    deltas: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("plain", "pure", "deltas"):
+            value = check.real(name, getattr(self, name))
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name} must be a share, in [0, 1], got {value!r}")
+            object.__setattr__(self, name, value)
+        if self.pure == 1.0 or _decimal(self.plain) + _decimal(self.deltas) >= 1:
+            raise ValueError("pure must be below 1, and plain and deltas together: Gaussian releases have the rest")
+
+
+def plain_charge(cost: Privacy) -> Charge:
+    """Return what a cost takes of plain sums."""
+    return Charge(cost.epsilon, 0.0, cost.delta)
+
+
+class Sums:
+    """Exact sums of charges: of the decimal numbers that epsilons and deltas print as, and of squares of mu."""
+
+    def __init__(self, charges: Iterable[Charge] = ()) -> None:
+        # Equal terms are added at once: a ledger has many.
+        terms = Counter(charges)
+        self.infinite = any(math.isinf(charge.epsilon) or math.isinf(charge.mu) for charge in terms)
+        finite = [(c, times) for c, times in terms.items() if not (math.isinf(c.epsilon) or math.isinf(c.mu))]
+        self.epsilon = sum((_decimal(charge.epsilon) * times for charge, times in finite), Fraction(0))
+        self.square = sum((Fraction(charge.mu) ** 2 * times for charge, times in finite), Fraction(0))
+        self.delta = sum((_decimal(charge.delta) * times for charge, times in terms.items()), Fraction(0))
+
+    @property
+    def epsilon_up(self) -> float:
+        """The sum of epsilons, infinite where one of them is."""
+        return math.inf if self.infinite else float(self.epsilon)
+
+    def with_one(self, charge: Charge, times: int = 1) -> Sums:
+        """Return sums with a charge added, so often."""
+        more = Sums([charge] if times else [])
+        more.infinite = more.infinite or self.infinite
+        more.epsilon = self.epsilon + more.epsilon * times
+        more.square = self.square + more.square * times
+        more.delta = self.delta + more.delta * times
+        return more
+
+    def within(self, limits: Charge) -> bool:
+        """Whether no sum passes its limit; but for the slack of epsilons and deltas, which calibrations leave."""
+        if self.infinite and not math.isinf(limits.epsilon):
+            return False
+        room = _Room(limits)
+        return self.epsilon <= room.epsilon and self.square <= room.square and self.delta <= room.delta
+
+    def epsilon_at(self, delta: float) -> float:
+        """Return an epsilon that these sums give at a delta, rounded up, where they had been decided on beforehand."""
+        left = _decimal(delta) - self.delta
+        if self.infinite:
+            return math.inf
+        mu, epsilon = sqrt_up(self.square), self.epsilon_up
+        if mu == 0.0:
+            return epsilon if left >= 0 else math.inf
+        if left <= 0 or not down(left) >= sys.float_info.min:
+            return math.inf
+        gaussian = gaussian_epsilon(1.0, down(left), mu)
+        return epsilon if gaussian == 0.0 else math.nextafter(epsilon + gaussian, math.inf)
+
+
+class _Room:
+    """What limits are compared with."""
+
+    def __init__(self, limits: Charge) -> None:
+        slack = 1 + Fraction(SLACK)
+        self.epsilon = math.inf if math.isinf(limits.epsilon) else _decimal(limits.epsilon) * slack
+        self.square = math.inf if math.isinf(limits.mu) else Fraction(limits.mu) ** 2
+        self.delta = _decimal(limits.delta) * slack
+
+
+@dataclass(frozen=True)
+class Filter:
+    """The limits of a ledger: those of plain sums, and those of Gaussian ones, of which either may be kept to."""
+
+    budget: Privacy
+    plain: Charge
+    gaussian: Charge | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse limits that do not keep what is promised, by the exact profile."""
+        if self.plain.epsilon > self.budget.epsilon or self.plain.mu != 0.0:
+            raise ValueError("limits on plain sums must be within the budget")
+        total = _decimal(self.plain.delta)
+        if self.gaussian is not None:
+            total += _decimal(self.gaussian.delta)
+            left = _decimal(self.budget.epsilon) - _decimal(self.gaussian.epsilon)
+            if left < 0:
+                raise ValueError("limits on pure parts must be within the budget")
+            if self.gaussian.mu > 0.0:
+                total += Fraction(gaussian_delta(1.0, down(left), self.gaussian.mu))
+        if total > _decimal(self.budget.delta):
+            raise ValueError("limits must keep to the budget")
+
+    @classmethod
+    def basic(cls, budget: Privacy) -> Self:
+        """Return the limits of plain sums alone."""
+        return cls(budget, plain_charge(budget))
+
+    @classmethod
+    def split(cls, budget: Privacy, split: Split) -> Self:
+        """Return the limits of a budget that is shared out."""
+        if budget.delta == 0.0 or math.isinf(budget.epsilon):
+            # A Gaussian release is not purely private; and without an end there is nothing to share out.
+            return cls.basic(budget)
+        epsilon, delta = _decimal(budget.epsilon), _decimal(budget.delta)
+        plain = Charge(budget.epsilon, 0.0, _float_down(delta * _decimal(split.plain)))
+        pure, deltas = _float_down(epsilon * _decimal(split.pure)), _float_down(delta * _decimal(split.deltas))
+        left = down(delta - _decimal(plain.delta) - _decimal(deltas))
+        if left < sys.float_info.min:
+            return cls.basic(budget)
+        mu = gaussian_mu(down(epsilon - _decimal(pure)), left)
+        return cls(budget, plain, Charge(pure, mu, deltas))
+
+    @property
+    def whole(self) -> Self:
+        """The limits of plain sums up to all of the budget."""
+        return self.basic(self.budget)
+
+    def admits(self, plain: Sums, gaussian: Sums | None) -> bool:
+        """Whether sums keep to either limits."""
+        if plain.within(self.plain):
+            return True
+        return self.gaussian is not None and gaussian is not None and gaussian.within(self.gaussian)
+
+    def place(self, cost: Privacy, mu: float | None, taken: Sums) -> Charge:
+        """Return what a release takes of the Gaussian sums, of which so much is taken.
+
+        Of its places the one that takes the least share of the limits, among those that have room for it.
+        """
+        assert self.gaussian is not None
+        places, room = self._places(cost, mu, self.gaussian), _Room(self.gaussian)
+        return next((charge for charge in places if _times(charge, taken, room)), places[0])
+
+    @staticmethod
+    def _places(cost: Privacy, mu: float | None, limits: Charge) -> list[Charge]:
+        """Return the places of a release in Gaussian sums, that of the least share first; a Gaussian one has its mu."""
+        if mu is not None:
+            return [Charge(0.0, mu, 0.0)]
+        places = [plain_charge(cost)]
+        if cost.epsilon <= _LARGEST_AS_GAUSSIAN:
+            places.append(Charge(0.0, range_mu(2.0 * cost.epsilon), cost.delta))
+
+        def share(charge: Charge) -> float:
+            parts = zip(_squared(charge), _squared(limits), strict=True)
+            return math.fsum(0.0 if part == 0.0 else part / limit if limit > 0.0 else math.inf for part, limit in parts)
+
+        return sorted(places, key=share)
+
+    def more(self, cost: Privacy, mu: float | None, plain: Sums, gaussian: Sums | None) -> int:
+        """Return how many more releases there is room for, one after the other; sys.maxsize if nothing ends them."""
+        whole = _times(plain_charge(cost), plain, _Room(self.plain))
+        if self.gaussian is None or gaussian is None:
+            return whole
+        number, room = 0, _Room(self.gaussian)
+        for charge in self._places(cost, mu, self.gaussian):
+            # A place that has no room for one more never has again.
+            times = _times(charge, gaussian, room)
+            gaussian, number = gaussian.with_one(charge, times), number + times
+        return max(number, whole)
+
+    def left(self, plain: Sums, gaussian: Sums | None) -> Privacy:
+        """Return the most that one more release of any kind may cost: the larger epsilon, of either sums."""
+        epsilon, delta = _left(self.plain, plain) if plain.within(self.plain) else (0.0, 0.0)
+        if self.gaussian is not None and gaussian is not None and gaussian.within(self.gaussian):
+            pure, deltas = _left(self.gaussian, gaussian)
+            mu = sqrt_down(Fraction(self.gaussian.mu) ** 2 - gaussian.square)
+            most = max(pure, range_of_mu(mu) / 2.0 if mu > 0.0 else 0.0)
+            if most > epsilon:
+                epsilon, delta = most, deltas
+        return Privacy.of_sum(epsilon, delta, self.budget.adjacency)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers."""
+        assert self.gaussian is not None
+        return {"plain": list(astuple(self.plain)), "gaussian": list(astuple(self.gaussian))}
+
+    @classmethod
+    def from_dict(cls, budget: Privacy, limits: dict[str, Any]) -> Self:
+        """Return the limits that `to_dict` described, after seeing that they keep what is promised."""
+        return cls(budget, Charge(*limits["plain"]), Charge(*limits["gaussian"]))
+
+
+def _squared(charge: Charge) -> Iterator[float]:
+    yield charge.epsilon
+    yield charge.mu * charge.mu
+    yield charge.delta
+
+
+def _times(charge: Charge, taken: Sums, room: _Room) -> int:
+    """Return how often a charge can be added to sums."""
+    if taken.infinite and not math.isinf(room.epsilon):
+        return 0
+    times = sys.maxsize
+    parts = (
+        (charge.epsilon, _decimal, taken.epsilon, room.epsilon),
+        (charge.mu, _square, taken.square, room.square),
+        (charge.delta, _decimal, taken.delta, room.delta),
+    )
+    for part, exactly, sum_of, limit in parts:
+        if isinstance(limit, float):
+            continue  # infinite
+        if sum_of > limit or math.isinf(part):
+            return 0
+        if part > 0.0:
+            times = min(times, (limit - sum_of) // exactly(part))
+    return int(times)
+
+
+def _left(limits: Charge, taken: Sums) -> tuple[float, float]:
+    """Return what is left of the limits on epsilons and deltas."""
+    epsilon = math.inf
+    if not math.isinf(limits.epsilon):
+        epsilon = 0.0 if taken.infinite else float(max(_decimal(limits.epsilon) - taken.epsilon, Fraction(0)))
+    return epsilon, float(max(_decimal(limits.delta) - taken.delta, Fraction(0)))
+
+
+def _decimal(value: float) -> Fraction:
+    return Fraction(repr(value))
+
+
+def _square(value: float) -> Fraction:
+    return Fraction(value) ** 2
+
+
+def _float_down(exact: Fraction) -> float:
+    """Return a float that prints as a decimal number of at most a rational."""
+    value = float(exact)
+    return value if _decimal(value) <= exact else math.nextafter(value, 0.0)
