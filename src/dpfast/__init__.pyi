@@ -3,6 +3,7 @@ from dpfast.convex_erm import ObjectivePerturbationClassifier as ObjectivePertur
 from dpfast.convex_erm import ObjectivePerturbationRegressor as ObjectivePerturbationRegressor
 from dpfast.estimator import Plan as Plan
 from dpfast.io import Trajectories as Trajectories
+from dpfast.kernels import get_include as get_include
 from dpfast.ledger import BudgetExceeded as BudgetExceeded
 from dpfast.ledger import Ledger as Ledger
 from dpfast.ledger import Release as Release

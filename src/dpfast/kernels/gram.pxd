@@ -1,47 +1,11 @@
-"""What other kernels build on: the C functions of gram.h, and the sums of one thread."""
+"""Exact sums of products of bounded rows, by one thread: what `GramSums` and `GramTotals` of gram.pyx are to C.
+
+`describe_table` says where the rows of an array lie; `add_rows` adds a range of them, without the GIL.
+"""
 
 from libc.stdint cimport int64_t, uint64_t
 
-cdef extern from "gram.h":
-    ctypedef struct dpfast_table:
-        const char* data
-        const char* const* columns
-        Py_ssize_t row_stride
-        Py_ssize_t column_stride
-        const int64_t* rows
-        int is_float32
-
-    ctypedef struct dpfast_row_grid:
-        Py_ssize_t n_columns
-        double scale
-        double bound
-        double squared_bound
-
-    ctypedef struct dpfast_pack:
-        double* data
-        Py_ssize_t panel_width
-        Py_ssize_t panel_stride
-        Py_ssize_t n_columns
-
-    ctypedef struct dpfast_pack_scratch:
-        double* row
-        double* x_staging
-        double* y_staging
-
-    Py_ssize_t dpfast_panel_width(int level) nogil
-    int dpfast_pack_rows(
-        int level, const dpfast_table* x, const dpfast_row_grid* x_grid, const dpfast_table* y,
-        const dpfast_row_grid* y_grid, Py_ssize_t start, Py_ssize_t n_rows, Py_ssize_t n_available,
-        const dpfast_pack_scratch* scratch, const dpfast_pack* pack) nogil
-    void dpfast_add_products(
-        int level, const dpfast_pack* pack, Py_ssize_t n_rows, Py_ssize_t n_features, Py_ssize_t first,
-        int64_t* totals) nogil
-    void dpfast_multiply_rows(
-        int level, const dpfast_pack* pack, Py_ssize_t n_rows, Py_ssize_t first, Py_ssize_t end, double* out) nogil
-    void dpfast_add_block(
-        const double* block, Py_ssize_t n_features, Py_ssize_t first, Py_ssize_t n_columns, Py_ssize_t stride,
-        int64_t* totals) nogil
-    void dpfast_add_columns(const dpfast_pack* pack, Py_ssize_t n_rows, int64_t* totals) nogil
+from dpfast.kernels._gram_c cimport dpfast_pack, dpfast_pack_scratch, dpfast_row_grid, dpfast_table
 
 
 cdef dpfast_table describe_table(object array, const int64_t[::1] rows)

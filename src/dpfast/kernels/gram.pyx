@@ -16,6 +16,14 @@ from dpfast.kernels.columns import ColumnBlock
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
+from dpfast.kernels._gram_c cimport (
+    dpfast_add_block,
+    dpfast_add_columns,
+    dpfast_add_products,
+    dpfast_pack_rows,
+    dpfast_panel_width,
+)
+
 from dpfast.kernels.blas cimport add_gemm_transposed, add_syrk_upper
 
 from dpfast.kernels.limbs cimport limbs_to_double

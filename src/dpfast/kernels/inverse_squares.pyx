@@ -33,16 +33,24 @@ cdef double block_sum(const double* weights, const double* counts, Py_ssize_t n,
     return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]))
 
 
+cdef double sum_of(const double* weights, const double* counts, Py_ssize_t n, double k) noexcept nogil:
+    cdef Py_ssize_t start = 0
+    cdef double total = 0.0, error = 0.0, part, added, back
+    while start < n:
+        part = block_sum(weights + start, counts + start, min(n - start, BLOCK), k)
+        added = total + part
+        back = added - total
+        error += (total - (added - back)) + (part - back)
+        total = added
+        start += BLOCK
+    return total + error
+
+
 def sum_inverse_squares(const double[::1] weights, const double[::1] counts, double k):
     """np.sum(weights / np.maximum(counts - k, 1) ** 2)"""
-    cdef Py_ssize_t start = 0, n = weights.shape[0]
-    cdef double total = 0.0, error = 0.0, part, added, back
+    cdef double total
+    if weights.shape[0] == 0:
+        return 0.0
     with nogil:
-        while start < n:
-            part = block_sum(&weights[start], &counts[start], min(n - start, BLOCK), k)
-            added = total + part
-            back = added - total
-            error += (total - (added - back)) + (part - back)
-            total = added
-            start += BLOCK
-    return total + error
+        total = sum_of(&weights[0], &counts[0], weights.shape[0], k)
+    return total

@@ -69,6 +69,18 @@ cdef double[LEGENDRE_SIZE] LEGENDRE_WEIGHTS = [
 ]
 
 
+cdef struct Ratio:  # an unevaluated sum high + low
+    double high
+    double low
+
+cdef struct Tail:
+    double h
+    double t
+    double t_low
+    double v
+    double difference  # M(t) - M(v)
+
+
 cdef double mills_ratio(double x) noexcept nogil:
     """(1 - Phi(x))/phi(x) for x >= -37."""
     cdef double total = 0.0

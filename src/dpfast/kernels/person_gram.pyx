@@ -27,15 +27,15 @@ import numpy as np
 from libc.math cimport ldexp
 from libc.stdint cimport int64_t, uint64_t
 
-from dpfast.kernels.gram cimport (
-    GramSums,
-    describe_table,
+from dpfast.kernels._gram_c cimport (
     dpfast_add_products,
     dpfast_multiply_rows,
     dpfast_pack,
     dpfast_pack_rows,
     dpfast_table,
 )
+
+from dpfast.kernels.gram cimport GramSums, describe_table
 
 cdef extern from "person_gram.h":
     ctypedef struct dpfast_block_bounds:

@@ -15,8 +15,11 @@ import numpy as np
 from libc.math cimport ldexp
 from libc.stdint cimport int64_t, uint64_t
 
+from dpfast.kernels._row_map_c cimport dpfast_map_scratch, dpfast_row_map
+
 from dpfast.kernels.gram cimport describe_table, dpfast_table
-from dpfast.kernels.row_maps cimport RowMapKernel, dpfast_map_scratch, dpfast_row_map
+
+from dpfast.kernels.row_maps cimport RowMapKernel
 
 cdef extern from "cpu.h":
     int dpfast_resolve_level(int requested) nogil

@@ -1,33 +1,7 @@
-"""What other kernels build on: the C function of row_map.h, and a map of rows."""
+"""A map of rows: what `RowMapKernel` of row_maps.pyx is to C."""
 
-from dpfast.kernels.gram cimport dpfast_table
-
-cdef extern from "row_map.h":
-    ctypedef struct dpfast_row_map:
-        Py_ssize_t n_columns
-        Py_ssize_t n_together
-        double offset
-        double unit
-        const double* low
-        const double* high
-        int fills
-        double bound
-        Py_ssize_t top
-        const double* center
-        const double* inverse_scale
-        const double* basis
-        Py_ssize_t basis_stride
-        Py_ssize_t n_features
-
-    ctypedef struct dpfast_map_scratch:
-        Py_ssize_t block_rows
-        double* staging
-        double* rows
-        double* sizes
-
-    int dpfast_map_rows(
-        int level, const dpfast_row_map* map, const dpfast_table* table, Py_ssize_t start, Py_ssize_t stop,
-        const dpfast_map_scratch* scratch, double* out, Py_ssize_t out_stride) nogil
+from dpfast.kernels._gram_c cimport dpfast_table
+from dpfast.kernels._row_map_c cimport dpfast_row_map
 
 
 cdef class RowMapKernel:
@@ -35,3 +9,9 @@ cdef class RowMapKernel:
     cdef const double[::1] low, high, center, inverse_scale
     cdef const double[:, ::1] basis
     cdef int level
+
+    cdef Py_ssize_t workspace(self) noexcept nogil
+    cdef bint map_table(
+        self, const dpfast_table* table, Py_ssize_t start, Py_ssize_t stop, double* workspace, double* out,
+        Py_ssize_t out_stride) noexcept nogil
+    cdef Py_ssize_t _staged_rows(self) noexcept nogil

@@ -8,6 +8,8 @@ import numpy as np
 
 from dpfast.kernels.columns import in_c_order
 
+from dpfast.kernels._row_map_c cimport dpfast_map_rows, dpfast_map_scratch
+
 from dpfast.kernels.gram cimport describe_table, dpfast_table
 
 cdef extern from "cpu.h":
@@ -17,8 +19,11 @@ cdef extern from "row_map.h":
     enum:
         DPFAST_MOST_TOGETHER
 
-# Doubles that are staged at a time, and at most so many rows: they stay in the cache.
-_STAGED_DOUBLES, _STAGED_ROWS = 32768, 64
+cdef enum:
+    # Doubles that are staged at a time, and at most so many rows: they stay in the cache.
+    STAGED_DOUBLES = 32768
+    STAGED_ROWS = 64
+
 # Rows are mapped together up to so many entries: beyond, a row alone keeps vectors busy.
 _ENTRIES_TOGETHER = 256
 
@@ -76,15 +81,27 @@ cdef class RowMapKernel:
         if start == stop:
             return True
         cdef dpfast_table table = describe_table(rows, None)
-        cdef dpfast_map_scratch scratch
-        scratch.block_rows = max(1, min(_STAGED_ROWS, _STAGED_DOUBLES // self.map.n_columns))
-        cdef double[::1] staging = np.empty(scratch.block_rows * self.map.n_columns)
-        cdef double[::1] together = np.empty(self.map.n_together * self.map.n_columns)
-        cdef double[::1] sizes = np.empty(self.map.n_columns + 7)
-        scratch.staging, scratch.rows, scratch.sizes = &staging[0], &together[0], &sizes[0]
+        cdef double[::1] workspace = np.empty(self.workspace())
         cdef bint all_finite
         with nogil:
-            all_finite = dpfast_map_rows(
-                self.level, &self.map, &table, start, stop, &scratch, &out[start, 0],
-                out.strides[0] // <Py_ssize_t>sizeof(double))
+            all_finite = self.map_table(
+                &table, start, stop, &workspace[0], &out[start, 0], out.strides[0] // <Py_ssize_t>sizeof(double))
         return all_finite
+
+    cdef Py_ssize_t workspace(self) noexcept nogil:
+        """Return how many doubles `map_table` needs to work in."""
+        return (self._staged_rows() + self.map.n_together + 1) * self.map.n_columns + 7
+
+    cdef bint map_table(
+            self, const dpfast_table* table, Py_ssize_t start, Py_ssize_t stop, double* workspace, double* out,
+            Py_ssize_t out_stride) noexcept nogil:
+        """Map rows start to stop, at least one, to rows of `out` so many doubles apart; returns whether all were finite."""
+        cdef dpfast_map_scratch scratch
+        scratch.block_rows = self._staged_rows()
+        scratch.staging = workspace
+        scratch.rows = scratch.staging + scratch.block_rows * self.map.n_columns
+        scratch.sizes = scratch.rows + self.map.n_together * self.map.n_columns
+        return dpfast_map_rows(self.level, &self.map, table, start, stop, &scratch, out, out_stride)
+
+    cdef Py_ssize_t _staged_rows(self) noexcept nogil:
+        return max(1, min(STAGED_ROWS, STAGED_DOUBLES // self.map.n_columns))

@@ -9,20 +9,18 @@ import numpy as np
 
 
 cdef extern from "secular.h" nogil:
-    ctypedef struct dpfast_quadratics:
-        ptrdiff_t n_terms
-        const double *eigenvalues
-        const double *coefficients
-        const double *radii
-        ptrdiff_t eigenvalue_stride, coefficient_stride, radius_stride
-        int sphere
-        double *solutions
-        double *multipliers
-        int *evaluations
-
     ptrdiff_t dpfast_secular_workspace(ptrdiff_t n_terms)
     void dpfast_solve_quadratics(const dpfast_quadratics *problems, ptrdiff_t start, ptrdiff_t stop, double *workspace,
                                  int level)
+
+
+cdef ptrdiff_t quadratics_workspace(ptrdiff_t n_terms) noexcept nogil:
+    return dpfast_secular_workspace(n_terms)
+
+
+cdef void solve_range(const dpfast_quadratics *problems, ptrdiff_t start, ptrdiff_t stop, double *workspace,
+                      int level) noexcept nogil:
+    dpfast_solve_quadratics(problems, start, stop, workspace, level)
 
 
 def solve_quadratics(const double[:, ::1] eigenvalues, const double[:, ::1] coefficients, const double[::1] radii,
@@ -38,7 +36,7 @@ def solve_quadratics(const double[:, ::1] eigenvalues, const double[:, ::1] coef
     cdef dpfast_quadratics problems
     if start >= stop:
         return
-    workspace = np.empty(dpfast_secular_workspace(n_terms))
+    workspace = np.empty(quadratics_workspace(n_terms))
     problems.n_terms = n_terms
     problems.eigenvalues = &eigenvalues[0, 0]
     problems.coefficients = &coefficients[0, 0]
@@ -51,4 +49,4 @@ def solve_quadratics(const double[:, ::1] eigenvalues, const double[:, ::1] coef
     problems.multipliers = &multipliers[0]
     problems.evaluations = NULL if evaluations is None else &evaluations[0]
     with nogil:
-        dpfast_solve_quadratics(&problems, start, stop, &workspace[0], level)
+        solve_range(&problems, start, stop, &workspace[0], level)

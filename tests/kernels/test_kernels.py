@@ -1,0 +1,203 @@
+"""What dpfast's kernels are to code outside of it: which are cimported, and that it works."""
+
+import re
+import subprocess
+import sys
+import sysconfig
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpfast
+from dpfast import privacy, solvers, statistics
+from dpfast.kernels.inverse_squares import sum_inverse_squares
+
+FOLDER = Path(dpfast.get_include())
+#: Cimported by others: small problems and scalars, called many times within their own loops; and, of rows, the sums.
+FOR_OTHERS = {"blas", "gram", "inverse_squares", "limbs", "normal", "projections", "row_maps", "secular"}
+#: Called from Python, a whole table or vector at a time, or drawing noise, which `dpfast.noise` must see to.
+LEFT_OUT = {
+    "diagonal_moments",
+    "discrete_noise",
+    "first_visits",
+    "gaussian_noise",
+    "generalised_linear",
+    "owners",
+    "person_gram",
+    "quadratic_step",
+    "residual_step",
+    "sampling",
+    "sizes",
+    "support_scores",
+    "transaction",
+}
+
+OUTSIDE = '''# cython: language_level=3
+"""A kernel outside of dpfast, on dpfast's."""
+
+import numpy as np
+from libc.math cimport log
+from libc.stdint cimport int64_t
+
+from dpfast.kernels.blas cimport add_gemm_transposed, add_syrk_upper
+from dpfast.kernels.gram cimport GramSums, GramTotals, describe_table, dpfast_table
+from dpfast.kernels.inverse_squares cimport sum_of
+from dpfast.kernels.limbs cimport limbs_to_double
+from dpfast.kernels.normal cimport gaussian_delta, solve_epsilon, solve_mu
+from dpfast.kernels.projections cimport project_one
+from dpfast.kernels.row_maps cimport RowMapKernel
+from dpfast.kernels.secular cimport dpfast_quadratics, quadratics_workspace, solve_range
+
+
+def products(const double[:, ::1] a, const double[:, ::1] b):
+    out = np.zeros((a.shape[1], a.shape[1])), np.zeros((a.shape[1], b.shape[1]))
+    cdef double[:, ::1] square = out[0], cross = out[1]
+    with nogil:
+        add_syrk_upper(&a[0, 0], a.shape[0], a.shape[1], a.shape[1], 0.0, &square[0, 0], a.shape[1])
+        add_gemm_transposed(&a[0, 0], a.shape[0], a.shape[1], a.shape[1], &b[0, 0], b.shape[1], b.shape[1], 0.0,
+                            &cross[0, 0], b.shape[1])
+    return out
+
+
+def summed(GramSums sums, GramTotals totals, rows):
+    cdef dpfast_table table = describe_table(rows, None)
+    cdef int status = 0
+    cdef Py_ssize_t i, n = len(rows)
+    with nogil:
+        for i in range(n):
+            status |= sums.add_rows(&table, &table, i, i + 1)
+    totals.take([sums])
+    return status
+
+
+def mapped(RowMapKernel row_map, rows):
+    cdef dpfast_table table = describe_table(rows, None)
+    out = np.empty((len(rows), row_map.n_features))
+    cdef double[:, ::1] to = out
+    cdef double[::1] room = np.empty(row_map.workspace())
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(to.shape[0]):
+            row_map.map_table(&table, i, i + 1, &room[0], &to[i, 0], to.shape[1])
+    return out
+
+
+def scalars(double scale, double epsilon, double delta):
+    return gaussian_delta(scale, epsilon, 1.0), solve_mu(epsilon, log(delta)), solve_epsilon(scale, 1.0, log(delta))
+
+
+def as_double(int64_t high, unsigned long long low):
+    return limbs_to_double(high, low)
+
+
+def inverse_squares(const double[::1] weights, const double[::1] counts, double k):
+    return sum_of(&weights[0], &counts[0], weights.shape[0], k)
+
+
+def onto_l1_ball(const double[::1] y, double radius):
+    x = np.empty(y.shape[0])
+    cdef double[::1] out = x, kept = np.empty(y.shape[0])
+    project_one(&y[0], y.shape[0], radius, &kept[0], &out[0])
+    return x
+
+
+def on_sphere(const double[::1] eigenvalues, const double[::1] coefficients, double radius):
+    x = np.empty(eigenvalues.shape[0])
+    cdef double[::1] out = x, room = np.empty(quadratics_workspace(eigenvalues.shape[0]))
+    cdef double multiplier
+    cdef dpfast_quadratics problem
+    problem.n_terms, problem.sphere = eigenvalues.shape[0], True
+    problem.eigenvalues, problem.coefficients, problem.radii = &eigenvalues[0], &coefficients[0], &radius
+    problem.eigenvalue_stride = problem.coefficient_stride = problem.radius_stride = 0
+    problem.solutions, problem.multipliers, problem.evaluations = &out[0], &multiplier, NULL
+    solve_range(&problem, 0, 1, &room[0], -1)
+    return x
+'''
+
+
+def declared(name):
+    """Names of a .pxd that others may use: functions and classes of Cython, and inline ones of a header."""
+    text = (FOLDER / f"{name}.pxd").read_text()
+    return set(re.findall(r"^c(?:p)?def (?:class )?(?:[\w ]+ )?(\w+)[(:]", text, re.MULTILINE))
+
+
+def test_every_kernel_is_for_others_or_said_to_be_left_out():
+    kernels = {path.stem for path in FOLDER.glob("*.pyx")} or FOR_OTHERS | LEFT_OUT  # a wheel has no sources
+    assert kernels == FOR_OTHERS | LEFT_OUT
+    declarations = {path.stem for path in FOLDER.glob("*.pxd")}
+    assert {name for name in declarations if not name.startswith("_")} == FOR_OTHERS
+
+
+def test_what_others_see_is_in_a_library_or_inline():
+    """Functions of C that are compiled into one kernel only cannot be linked: they are in .pxd of private names."""
+    for name in FOR_OTHERS - {"limbs"}:
+        text = (FOLDER / f"{name}.pxd").read_text()
+        externs = re.findall(r"^cdef extern .*:\n((?:(?:    .*)?\n)+)", text, re.MULTILINE)
+        assert not any("(" in extern for extern in externs), name
+
+
+def test_headers_include_only_headers_that_are_there():
+    for path in [*FOLDER.glob("*.h"), *FOLDER.glob("*.pxd")]:
+        for header in re.findall(r'^(?:#include|cdef extern from) "(.*)"', path.read_text(), re.MULTILINE):
+            assert (FOLDER / header).exists(), (path.name, header)
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory):
+    pytest.importorskip("Cython")
+    folder = tmp_path_factory.mktemp("outside")
+    source = folder / "outside.pyx"
+    source.write_text(OUTSIDE)
+    # Where an installed package is found by itself, one that is installed for editing is not.
+    subprocess.run([sys.executable, "-m", "cython", "-3", f"-I{FOLDER.parents[1]}", source], check=True)
+    library = folder / f"outside{sysconfig.get_config_var('EXT_SUFFIX')}"
+    compiler = ["cc", "-shared", "-fPIC", "-O1", f"-I{sysconfig.get_path('include')}", f"-I{FOLDER}"]
+    subprocess.run([*compiler, folder / "outside.c", "-o", library], check=True)
+    spec = spec_from_file_location("outside", library)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_a_package_outside_cimports_each_kernel_that_is_for_others(outside):
+    for name in FOR_OTHERS:
+        assert f"from dpfast.kernels.{name} cimport" in OUTSIDE
+        assert declared(name) <= set(re.findall(r"\w+", OUTSIDE)), name
+
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(50, 4)), rng.normal(size=(50, 3))
+    square, cross = outside.products(a, b)
+    np.testing.assert_allclose(square, np.triu(a.T @ a), rtol=1e-12)
+    np.testing.assert_allclose(cross, a.T @ b, rtol=1e-12)
+
+    from dpfast.kernels.gram import GramSums, GramTotals
+    from dpfast.kernels.row_maps import RowMapKernel
+
+    tables = statistics.GramAccumulator(4, 0, bound_x=2.0)._tables()
+    sums = GramSums(*tables, block_rows=8, use_blas=False, with_sums=False)
+    totals = GramTotals(4, 0, tables[0][3])
+    assert outside.summed(sums, totals, a) == 0
+    exact = statistics.gram(a, bound_x=2.0).exact_xx
+    high, low = totals.symmetric()
+    assert np.array_equal(high, exact.high)
+    assert np.array_equal(low, exact.low)
+    assert outside.as_double(int(high[0, 0]), int(low[0, 0])) == float((int(high[0, 0]) << 64) + int(low[0, 0]))
+
+    row_map, whole = RowMapKernel(4, bound=1.0), np.empty((50, 4))
+    row_map.map_rows(a, whole, 0, 50)
+    assert np.array_equal(outside.mapped(row_map, a), whole)
+
+    delta, mu, epsilon = outside.scalars(2.0, 1.0, 1e-6)
+    assert delta == pytest.approx(privacy.gaussian_delta(2.0, 1.0, sensitivity=1.0), rel=1e-12)
+    assert 1.0 / mu == pytest.approx(privacy.gaussian_scale(1.0, 1e-6, sensitivity=1.0), rel=1e-12)
+    assert privacy.gaussian_delta(2.0, epsilon, sensitivity=1.0) == pytest.approx(1e-6, rel=1e-6)
+
+    weights, counts = rng.random(600), rng.integers(1, 50, 600).astype(np.float64)
+    assert outside.inverse_squares(weights, counts, 3.0) == sum_inverse_squares(weights, counts, 3.0)
+    assert np.array_equal(outside.onto_l1_ball(a[0], 0.5), solvers.L1Ball(0.5).project(a[0]))
+    eigenvalues = np.sort(rng.random(4))
+    expected = solvers.quadratic_over_sphere(eigenvalues, a[1], 1.0)
+    assert np.array_equal(outside.on_sphere(eigenvalues, a[1], 1.0), expected)
