@@ -47,6 +47,21 @@ def test_no_neighbour_is_beyond_the_local_bound(statistic):
     assert 0.0 < worst <= 1.0
 
 
+@pytest.mark.parametrize("weights", [np.full(4, 0.25), WEIGHTS])
+@pytest.mark.parametrize("features", [None, FEATURES])
+@pytest.mark.parametrize("m", [3, 500])
+def test_smoothness_is_the_best_where_all_states_are_visited_alike(weights, features, m):
+    """By all states, not by the one that stands for them."""
+    public = Problem(features, weights, ReturnGrid.for_range(0.0, 2.0), 2)
+    for statistic in (WeightedMeans(public, m), RidgeFit(public, m, usual_ridge(public, m, PRIVACY))):
+        counts = public.usual_counts(m)
+        variance = statistic.usual_variance(public.usual_count(m))
+        ratios = [
+            statistic.sensitivity_of_counts(counts, beta) ** 2 / variance(beta) for beta in (1e-4, 0.01, 0.1, 2.0)
+        ]
+        np.testing.assert_allclose(ratios, ratios[0], rtol=1e-9)
+
+
 @pytest.mark.parametrize("features", [None, np.diag([1.0, 2.0, 1.0, 0.5])])
 def test_the_bound_of_weighted_means_is_attained(features):
     """All visit all states, and one has all its returns moved from one end of the range to the other."""

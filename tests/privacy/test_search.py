@@ -7,6 +7,7 @@ import pytest
 from dpfast import Privacy
 from dpfast.privacy import (
     _search,
+    best_beta,
     donors,
     moment_scales,
     objective,
@@ -105,6 +106,17 @@ def test_a_cost_of_the_callers_is_asked_each_time():
     assert of_objective(cost=cost).strong_convexity == pytest.approx(1.0, rel=1e-3)
     wanted = 2.0
     assert of_objective(cost=cost).strong_convexity == pytest.approx(2.0, rel=1e-3)
+
+
+def test_a_variance_of_the_callers_is_asked_each_time():
+    steepness = 1e-3
+
+    def variance(beta):
+        return 1.0 + steepness / beta
+
+    first = best_beta(1.0, 1e-6, 3, variance)
+    steepness = 1e3
+    assert best_beta(1.0, 1e-6, 3, variance) > first
 
 
 def test_costs_of_the_same_numbers_are_equal_and_of_others_are_not():

@@ -20,7 +20,10 @@ from dpfast.io.streams import is_query
 def is_unordered(table: Any) -> bool:
     """Whether a table's rows, or those of one in a list, come in no order that holds from one reading to the next."""
     source = _source(table)
-    return any(map(is_query, source)) if isinstance(source, list | tuple) else is_query(source)
+    if not isinstance(source, list | tuple):
+        return is_query(source)
+    # Its type says whether an object is a query, and a list may hold a number a row.
+    return any(map(is_query, {type(one): one for one in source}.values()))
 
 
 def check_aligned(**tables: Any) -> None:

@@ -41,6 +41,7 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, best_beta, gaussian_scale, smooth_gaussian
 from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.smooth_gaussian import UsualVariance
 from dpfast.releases.data_dependent import SLACK
 from dpfast.releases.moments import DeclaredPeople, JointMoments
 from dpfast.solvers.ridge import MomentNoise, NoisyMoments, automatic_diagonal_ridge, ridge_from_moments
@@ -51,6 +52,8 @@ from dpfast.statistics.visits import visit_bounds
 _UNIT_ROUNDOFF = 2.0**-53
 # Beyond this relative error a system counts as unsolvable in double precision.
 _LARGEST_PERTURBATION = 2.0**-10
+# Less, or the inverse of more, is as good as none or all.
+_SMALLEST_GROWTH = 1e-50
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +141,12 @@ class Problem:
 
     def usual_counts(self, m: int, visited: float | None = None) -> IntArray:
         """Guess how many of m trajectories visit each state; `visited` is their share, by default from the horizon."""
+        return np.full(self.n_states, self.usual_count(m, visited), np.int64)
+
+    def usual_count(self, m: int, visited: float | None = None) -> int:
+        """Guess one of them: they are alike."""
         share = 0.5 * self.most_visited / self.n_states if visited is None else visited
-        return np.full(self.n_states, max(1, min(m, round(m * share))), np.int64)
+        return max(1, min(m, round(m * share)))
 
 
 def usual_lag(gamma: float, horizon: int | None, epsilon: float) -> int:
@@ -205,8 +212,34 @@ class Statistic(ABC):
 
     def beta(self, privacy: Privacy) -> float:
         """Choose the smoothness that is best for states visited as often as may be expected, from public numbers."""
-        counts = self.problem.usual_counts(self.m)
-        return best_beta(*privacy.target, self.dim, lambda beta: self.sensitivity_of_counts(counts, beta) ** 2)
+        return best_beta(*privacy.target, self.dim, self.usual_variance(self.problem.usual_count(self.m)))
+
+    @abstractmethod
+    def usual_variance(self, count: int) -> UsualVariance:
+        """Return the square of the sensitivity, in any unit, where all states are visited alike."""
+
+
+@dataclass(frozen=True)
+class _VarianceOfMeans(UsualVariance):
+    """Of the mean at one state."""
+
+    count: int
+
+    def __call__(self, beta: float) -> float:
+        return smooth_sensitivity([self.count], [1.0], beta)
+
+
+@dataclass(frozen=True)
+class _VarianceOfRidge(UsualVariance):
+    """Of a ridge regression on one state, where ``phi_k = (growth * sqrt(min(count + k, m)) + 1)**2``."""
+
+    count: int
+    m: int
+    growth: float
+
+    def __call__(self, beta: float) -> float:
+        growth = min(max(self.growth, _SMALLEST_GROWTH), 1.0 / _SMALLEST_GROWTH)
+        return smooth_sensitivity_lsl([self.count], [1.0], beta, n_trajectories=self.m, feature_norm=growth, ridge=0.5)
 
 
 class WeightedMeans(Statistic):
@@ -273,6 +306,10 @@ class WeightedMeans(Statistic):
         """Return ``||B|| width`` times the smooth bound on sqrt(phi)."""
         psi = smooth_sensitivity(counts, self.problem.weights, beta, top=self._top)
         return self._norm * self.problem.grid.width * math.sqrt(psi) * ROUND_UP
+
+    def usual_variance(self, count: int) -> UsualVariance:
+        """Return that of one state: where counts are alike the weights are a factor."""
+        return _VarianceOfMeans(count)
 
     def coefficients(self, released: FloatArray) -> FloatArray:
         """Solve for them from the coordinates; the shortest where features depend on each other."""
@@ -357,6 +394,12 @@ class RidgeFit(Statistic):
             top=self._top,
         )
         return self._factor * math.sqrt(psi) * ROUND_UP
+
+    def usual_variance(self, count: int) -> UsualVariance:
+        """Return that of one state which moves the minimiser as all of them do."""
+        rho = np.sort(self.problem.weights)[::-1]
+        visits = self.problem.feature_norm * float(rho[0]) * math.sqrt(float(rho.sum()) / (2.0 * self.ridge))
+        return _VarianceOfRidge(count, self.m, visits / float(np.linalg.norm(rho[: self._top])))
 
     def coefficients(self, released: FloatArray) -> FloatArray:
         """Return what was released: they are theta."""

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 from dpfast import _arguments as check
+from dpfast.privacy._search import remembered
 
 #: Factors on a computed positive number. Each covers 500 roundings of 2^-53 of it: a formula of a few dozen operations
 #: whose terms have one sign, with elementary functions, which libraries compute to a few units in the last place.
@@ -46,6 +47,11 @@ def sqrt_down(exact: Fraction) -> float:
     return root if Fraction(root) ** 2 == exact else math.nextafter(root, 0.0)
 
 
+@remembered
+def _quotient_up(size: float, bound: float) -> float:
+    return up(Fraction(size) / Fraction(bound))
+
+
 def quotient_up(**numbers: float) -> float:
     """Return the first number over the second, which may be infinite, rounded up; their names are for messages."""
     (above, sensitivity), (below, budget) = numbers.items()
@@ -53,7 +59,7 @@ def quotient_up(**numbers: float) -> float:
     size = check.positive(above, sensitivity)
     if bound == math.inf:
         return 0.0
-    quotient = up(Fraction(size) / Fraction(bound))
+    quotient = _quotient_up(size, bound)
     if quotient == math.inf:
         raise ValueError(f"{above}/{below} is beyond the largest float")
     return quotient

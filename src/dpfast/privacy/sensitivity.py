@@ -110,8 +110,12 @@ def padded_squared_bound(bound: float, grid_exponent: int, n_features: int) -> i
 
 def padded_bound(squared_bound: int, grid_exponent: int) -> float:
     """Return the norm bound of grid-rounded rows as a float: ``sqrt(squared_bound) / 2**grid_exponent``, rounded up."""
-    squared = check.positive_integer("squared_bound", squared_bound)
-    return rounding.sqrt_up(Fraction(squared) / Fraction(4) ** _checked_exponent(grid_exponent))
+    return _padded_bound(check.positive_integer("squared_bound", squared_bound), _checked_exponent(grid_exponent))
+
+
+@remembered
+def _padded_bound(squared: int, exponent: int) -> float:
+    return rounding.sqrt_up(Fraction(squared) / Fraction(4) ** exponent)
 
 
 def _checked_exponent(value: object) -> int:
