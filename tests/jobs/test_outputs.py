@@ -135,6 +135,20 @@ def test_pictures_are_files_of_their_format_and_say_nothing_of_when(job, tmp_pat
     assert made == {one: (tmp_path / "fit" / f"coefficients.{one}").read_bytes() for one in made}
 
 
+def test_a_ledger_of_several_jobs_is_drawn_and_said_to_have_room_for_more(job, tmp_path):
+    path = job(privacy=LEDGER, output='formats = ["csv", "svg"]')
+    for _ in range(2):
+        assert main(["fit", path, "--force", "--quiet"]) == 0
+    ledger, folder = Ledger.open(tmp_path / "people.json"), tmp_path / "fit"
+    assert names(folder) == REPORTS | {"coefficients.csv", "coefficients.svg", "ledger.svg"}
+    model = MultiOutcomeRidge.load(folder / "model.json")
+    assert json.loads((folder / "report.json").read_text())["affords"] == ledger.affords(model)
+    text = (folder / "report.html").read_text()
+    assert len(Page(text).loaded) == 2
+    assert f"room for</dt><dd>{ledger.affords(model)}<" in text
+    assert "![ledger](ledger.svg)" in (folder / "report.md").read_text()
+
+
 def test_formats_are_chosen(job, tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "drawn", lambda figures, formats: {"coefficients": dict.fromkeys(formats, b"")})
     assert main(["fit", job(output='formats = ["parquet"]\nplots = true')]) == 0
@@ -191,7 +205,7 @@ def test_a_release_whose_results_cannot_be_written_is_kept_as_a_model(broken, jo
     assert not (tmp_path / "fit").exists()
     (partial,) = (path for path in tmp_path.iterdir() if path.name.startswith(".fit."))
     model = MultiOutcomeRidge.load(partial / "model.json")
-    assert Ledger(Privacy(2.0, 1e-5), tmp_path / "people.json").spent == model.privacy_spent_
+    assert Ledger.open(tmp_path / "people.json").costs == (model.privacy_spent_,)
 
 
 @pytest.mark.parametrize("arrays", [False, True])

@@ -44,6 +44,8 @@ def test_what_was_spent_and_who_holds_what_is_shown(path, capsys):
     content = json.loads(capsys.readouterr().out)
     assert content["spent"] == {"epsilon": 0.5, "delta": 1e-7, "adjacency": "replace_one"}
     assert content["remaining"]["epsilon"] == ledger.remaining.epsilon
+    assert content["composition"] == "gaussian"
+    assert content["spending"] == [content["spent"]]
     assert [one["number"] for one in content["reservations"]] == [2, 3]
     assert not any(one["ended"] for one in content["reservations"])
     assert content["releases"][0]["name"] == "a mean"

@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,8 +25,14 @@ from dpfast.jobs import pictures, tables
 from dpfast.jobs.report import Part, as_html, as_markdown
 from dpfast.jobs.specification import Job
 from dpfast.kernels import transaction
+from dpfast.plotting import budget_spent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MODEL, RECORD = "model.json", "report.json"
+#: The picture of what was spent.
+LEDGER = "ledger"
 
 #: What a job says that sets a seed.
 VOID = "The noise came from a seed: its guarantee is void, for anybody"
@@ -149,7 +155,7 @@ def _files(job: Job, model: Any) -> dict[str, bytes]:
     """Return all files but the model, by name."""
     kind, formats = job.kind, job.formats
     results = kind.tables(model, job)
-    images = pictures.drawn(lambda: kind.figures(model, job), {*formats.pictures, "svg"}) if formats.plots else {}
+    images = pictures.drawn(lambda: _figures(job, model), {*formats.pictures, "svg"}) if formats.plots else {}
     files = {f"{name}.{one}": _WRITERS[one](table) for name, table in results.items() for one in formats.tables}
     files |= {f"{name}.{one}": made[one] for name, made in images.items() for one in formats.pictures}
     title, parts = f"Private fit: {kind.KIND}", _parts(job, model, results, images)
@@ -161,16 +167,30 @@ def _files(job: Job, model: Any) -> dict[str, bytes]:
     return files
 
 
+def _figures(job: Job, model: Any) -> dict[str, Figure]:
+    """Draw the results and, where a ledger is shared with other jobs, what it has spent."""
+    figures = job.kind.figures(model, job)
+    if job.ledger_path is not None:
+        figures[LEDGER] = budget_spent(model.ledger).figure
+    return figures
+
+
 def _parts(job: Job, model: Any, results: dict[str, Any], images: dict[str, dict[str, bytes]]) -> list[Part]:
     """Return what the job did, for people to read."""
     made = [("file", job.path.name), ("sha256", job.digest), ("estimator", type(model).__name__)]
     settings = [(name, str(value)) for name, value in _parameters(job).items() if name not in ("epsilon", "delta")]
-    facts = [("this job", _guarantee(model)), ("all releases of the ledger", str(model.ledger.promised))]
+    ledger = model.ledger
+    facts = [("this job", _guarantee(model)), ("all releases of the ledger", str(ledger.promised))]
+    more = f"{ledger.affords(model):,}"
+    spent = {LEDGER: images[LEDGER]} if LEDGER in images else {}
+    images = {name: made for name, made in images.items() if name != LEDGER}
     return [
         Part("Guarantee", facts=facts),
         Part("Job", facts=[*made, *settings, *job.data.facts()], text=_DECLARED),
         Part("Results", job.kind.facts(model, job), job.kind.NOTE, images, results),
-        Part("Ledger", verbatim=model.ledger.report()),
+        Part(
+            "Ledger", [("further fits like this that it has room for", more)], pictures=spent, verbatim=ledger.report()
+        ),
         Part("Versions", facts=list(_versions().items())),
     ]
 
@@ -190,6 +210,7 @@ def _record(job: Job, model: Any) -> dict[str, Any]:
         "results": dict(job.kind.facts(model, job)),
         "this_job": [release.to_dict(values=False) for release in model.releases_],
         **{name: asdict(getattr(ledger, name)) for name in ("budget", "spent", "promised", "remaining")},
+        "affords": ledger.affords(model),
         "unit": ledger.unit,
         "versions": _versions(),
     }

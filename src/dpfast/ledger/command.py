@@ -80,6 +80,7 @@ def described(ledger: Ledger) -> dict[str, Any]:
         **{name: asdict(getattr(ledger, name)) for name in ("budget", "spent", "promised", "remaining")},
         "composition": ledger.composition,
         "unit": ledger.unit,
+        "spending": [asdict(one) for one in ledger.spending],
         "releases": [release.to_dict(values=False) for release in ledger.releases],
         "reservations": [
             asdict(one.privacy)
