@@ -1,13 +1,14 @@
-"""The command line: ``dpfast demo``, ``dpfast fit``, ``dpfast plan``, ``dpfast ledger``, ``dpfast audit``."""
+"""The command line: ``dpfast demo``, ``new``, ``check``, ``plan``, ``fit``, ``ledger`` and ``audit``."""
 
 from __future__ import annotations
 
 import argparse
 import ast
+import difflib
 import inspect
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def _failure(error: Exception) -> tuple[int, str]:
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dpfast", description="Differentially private estimators.")
+    parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(dest="command", required=True)
 
     demo = commands.add_parser("demo", help="every family on real tables, in a few seconds")
@@ -79,10 +81,31 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     fit.add_argument("--debug", action="store_true", help="show the traceback of an error, which may quote data")
     fit.set_defaults(run=_fit)
 
-    plan = commands.add_parser("plan", help="expected error of an estimator, from public numbers alone")
-    _add_privacy(plan, delta=None)
-    _add_estimator(plan, arguments if "plan" in arguments[:1] else ())
-    plan.set_defaults(run=_plan)
+    new = commands.add_parser("new", help="write a job to fill in, with every key explained")
+    new.add_argument("kind", nargs="?", metavar="FAMILY", help="what it fits; without, they are listed")
+    new.add_argument("--output", type=Path, metavar="JOB.toml", help="where to write it (default: standard output)")
+    new.add_argument("--schema", action="store_true", help="the JSON schema of jobs instead, for editors")
+    new.set_defaults(run=_new)
+
+    check = commands.add_parser("check", help="look at all of a job but the rows: keys, files, bounds, budget")
+    check.add_argument("job", type=Path, metavar="JOB.toml")
+    check.set_defaults(run=_check)
+
+    plan = commands.add_parser(
+        "plan",
+        help="expected error and people needed, from public numbers alone",
+        usage="dpfast plan JOB.toml [--people N] [--target ERROR], or dpfast plan --estimator NAME --delta DELTA ...",
+    )
+    of_job = arguments[:1] == ["plan"] and len(arguments) > 1 and not arguments[1].startswith("-")
+    if of_job:
+        plan.add_argument("job", type=Path, metavar="JOB.toml", help="whose data is not read, and need not be there")
+        plan.add_argument("--people", type=int, metavar="N", help="how many there are (default: as many as needed)")
+        plan.add_argument("--target", type=float, metavar="ERROR", help="the error to count those needed for")
+        plan.set_defaults(run=_plan_job)
+    else:
+        _add_privacy(plan, delta=None)
+        _add_estimator(plan, arguments if "plan" in arguments[:1] else ())
+        plan.set_defaults(run=_plan)
 
     ledger_command.add(commands)
 
@@ -93,6 +116,19 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_privacy(audit, delta=1e-5)
     audit.set_defaults(run=_audit)
     return parser
+
+
+class _Version(argparse.Action):
+    """Print the version, which is looked up when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="print the version")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"dpfast {version('dpfast')}")
+        parser.exit()
 
 
 def _add_privacy(parser: argparse.ArgumentParser, delta: float | None) -> None:
@@ -145,6 +181,48 @@ def _fit(options: argparse.Namespace) -> int:
     except OutputError as error:
         print(f"dpfast fit: {error}", file=sys.stderr)
         return 1
+    return 0
+
+
+def _new(options: argparse.Namespace) -> int:
+    from dpfast.jobs import templates
+    from dpfast.jobs.kinds import kinds
+
+    known = kinds()
+    if options.kind is None and not options.schema:
+        for name, kind in known.items():
+            print(f"{name:{max(map(len, known))}}  {kind.description.says}")
+        return 0
+    chosen = list(known.values()) if options.kind is None else [known[_named(options.kind, known)]]
+    text = json.dumps(templates.schema(chosen), indent=1) + "\n" if options.schema else templates.template(chosen[0])
+    if options.output is None:
+        print(text, end="")
+        return 0
+    with options.output.open("x", encoding="utf-8") as file:
+        file.write(text)
+    return 0
+
+
+def _named(name: str, known: Mapping[str, Any]) -> str:
+    """Return the kind of job of that name, or of the estimator of that name."""
+    names = {kind.ESTIMATOR.__name__: key for key, kind in known.items()} | {key: key for key in known}
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1)
+        raise ValueError(f"there is no family {name!r}; {f'did you mean {near[0]!r}?' if near else ', '.join(known)}")
+    return names[name]
+
+
+def _check(options: argparse.Namespace) -> int:
+    from dpfast.jobs import check
+
+    print(check(options.job))
+    return 0
+
+
+def _plan_job(options: argparse.Namespace) -> int:
+    from dpfast.jobs import plan
+
+    print(plan(options.job, options.people, options.target))
     return 0
 
 

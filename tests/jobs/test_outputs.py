@@ -14,7 +14,6 @@ from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release
 from dpfast.cli import main
 from dpfast.jobs import outputs, pictures, report, tables
 from dpfast.jobs.formats import Formats
-from dpfast.jobs.sections import Section
 
 pd = pytest.importorskip("pandas")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -180,12 +179,11 @@ def test_what_cannot_be_written_is_refused_before_anything_is_spent(
 
 
 def test_by_default_there_is_what_installed_libraries_write(monkeypatch):
-    section = Section("output", {}, ())
-    assert Formats.read(section) == Formats(("csv", "parquet"), ("png", "svg"), True)
+    assert Formats.read({}) == Formats(("csv", "parquet"), ("png", "svg"), True)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert Formats.read(section) == Formats(("csv", "parquet"), (), False)
+    assert Formats.read({}) == Formats(("csv", "parquet"), (), False)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    assert Formats.read(section) == Formats(("csv",), (), False)
+    assert Formats.read({}) == Formats(("csv",), (), False)
 
 
 @pytest.mark.parametrize("broken", [(tables, "csv_bytes"), (pictures, "drawn"), (report, "as_html")])

@@ -211,6 +211,11 @@ class PrivateEstimator(Persistent, ABC):
         """Return the estimator with numbers in the place of what a fit is to find."""
         return self
 
+    def checked_stand_in(self) -> Self:
+        """Return the estimator with numbers in the place of what a fit is to find, all of it checked."""
+        self._checked()
+        return self._stand_in()
+
     @abstractmethod
     def _check_parameters(self, privacy: Privacy) -> None:
         """Refuse bad parameters of the family."""

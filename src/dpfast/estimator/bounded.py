@@ -54,11 +54,6 @@ class BoundedEstimator(PrivateEstimator):
     def _stand_in(self) -> Self:
         return self._with({name: self._STAND_INS[name] for name in self._to_find})
 
-    def checked_stand_in(self) -> Self:
-        """Return the estimator with numbers in the place of bounds that are to be found, all of it checked."""
-        self._checked()
-        return self._stand_in()
-
     def _with(self, bounds: dict[str, Any]) -> Self:
         """Return a copy with other bounds, which shares the ledger."""
         if not bounds:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-
-from dpfast.jobs.sections import Section, one_of
+from typing import Any
 
 #: Formats of tables and of pictures, the module that writes each, and the extra that it comes with.
 _TABLES = {"csv": None, "parquet": ("pyarrow.parquet", "PyArrow", "arrow")}
 _PICTURES = dict.fromkeys(("png", "svg"), ("matplotlib.figure", "matplotlib", "plot"))
 _WRITERS = _TABLES | _PICTURES
+
+#: Those there are.
+FORMATS = tuple(_WRITERS)
 
 
 @dataclass(frozen=True)
@@ -23,22 +26,19 @@ class Formats:
     plots: bool
 
     @classmethod
-    def read(cls, output: Section) -> Formats:
-        """Read ``formats`` and ``plots``: by default all that installed libraries can write.
+    def read(cls, output: Mapping[str, Any]) -> Formats:
+        """Read ``formats`` and ``plots``, where they are given: by default all that installed libraries can write.
 
         Raises
         ------
         ImportError
             If one is asked for that no installed library writes.
         """
-        plots = output.take("plots", bool, default=None)
-        named = output.take("formats", list, default=None)
+        plots, named = output.get("plots"), output.get("formats")
         if named is None:
             wanted = [one for one in _WRITERS if _missing(one) is None and not (plots is False and one in _PICTURES)]
         else:
             wanted = named
-            for one in wanted:
-                one_of("[output] formats", one, _WRITERS)
             if not _TABLES.keys() & set(wanted):
                 raise ValueError("[output] formats must hold 'csv' or 'parquet': results are tables")
             if plots is False and _PICTURES.keys() & set(wanted):

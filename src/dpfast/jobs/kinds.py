@@ -2,22 +2,66 @@
 
 from __future__ import annotations
 
+import inspect
+import typing
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dpfast import registry
 from dpfast.estimator.plan import Plan
-from dpfast.jobs.rows import Rows
+from dpfast.jobs.formats import FORMATS
+from dpfast.jobs.parameters import Changes, keys_of
+from dpfast.jobs.values import BOOLEAN, INTEGER, LEFT_OUT, NUMBER, TEXT, Key, Lists, Table, Words
+from dpfast.ledger import Ledger
+from dpfast.privacy import UtilityWarning
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dpfast.jobs.specification import Job
-    from dpfast.jobs.tables import Table
+    from dpfast.jobs.tables import Table as Results
 
 #: Told how many bytes have been read since it was last called.
 Progress = Callable[[int], object]
+#: What is public of the data, and what it is called, for a report.
+Fact = tuple[str, str]
+
+
+class Data(Protocol):
+    """What a job says of its people."""
+
+    @property
+    def files(self) -> list[Path]:
+        """The tables."""
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes that plans take, as far as they are known."""
+
+    def facts(self) -> list[Fact]:
+        """Return what is public of them, for a report."""
+
+
+class Form(Protocol):
+    """A way in which tables hold people: the sections that declare it, and how they are read."""
+
+    @property
+    def sections(self) -> tuple[Key, ...]:
+        """The sections of a job."""
+
+    def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Any:
+        """Return `Data`; unless they are not to be looked for, files must be there and fit. No rows are read."""
+
+
+# Given elsewhere: in [privacy].
+_NOT_PARAMETERS = ("epsilon", "delta", "ledger")
+# Enough people for any algorithm, where a fit's parameters are checked without knowing how many there are.
+_MANY = 1 << 20
+# One that a single person is enough for, so that nobody is counted.
+_ANY_ERROR = 1e100
 
 
 class Kind(ABC):
@@ -26,31 +70,26 @@ class Kind(ABC):
     #: Its name in job files.
     KIND: ClassVar[str]
     ESTIMATOR: ClassVar[type[Any]]
-    #: Who its people are, and how that is read.
-    DATA: ClassVar[type[Any]] = Rows
-    #: Keys of [estimator] that are its parameters, beside those of every estimator.
-    PARAMETERS: ClassVar[tuple[str, ...]]
+    FORM: ClassVar[Form]
     #: What readers of its tables must know, as plain text.
     NOTE: ClassVar[str]
+    #: What keys of [estimator] have that signature and documentation do not tell.
+    CHANGES: ClassVar[Changes] = Changes()
+    #: Keys of [estimator] by names that they had.
+    FORMER: ClassVar[Mapping[str, str]] = {}
+    #: The size that a plan calls the number of people.
+    PEOPLE: ClassVar[str] = "n"
 
-    @abstractmethod
     def parameters(self, given: Mapping[str, Any], data: Any) -> dict[str, Any]:
-        """Return the estimator's parameters, from the keys given in [estimator] and what was declared of the data."""
-
-    @abstractmethod
-    def check(self, parameters: Mapping[str, Any], data: Any) -> None:
-        """Refuse, from public numbers, what a fit would refuse of the parameters."""
+        """Return the estimator's parameters, from what is given in [estimator] and what is declared of the data."""
+        return dict(given)
 
     @abstractmethod
     def fit(self, model: Any, job: Job, progress: Progress | None) -> None:
         """Read the data, and fit."""
 
     @abstractmethod
-    def plan(self, job: Job, **sizes: Any) -> Plan:
-        """Return what a fit is expected to do, from what the job declares and public sizes that it does not know."""
-
-    @abstractmethod
-    def tables(self, model: Any, job: Job) -> dict[str, Table]:
+    def tables(self, model: Any, job: Job) -> dict[str, Results]:
         """Return what was released, and what follows from it, as tables by name."""
 
     @abstractmethod
@@ -58,8 +97,120 @@ class Kind(ABC):
         """Return pictures of it by name; called only where matplotlib is installed."""
 
     @abstractmethod
-    def facts(self, model: Any, job: Job) -> list[tuple[str, str]]:
+    def facts(self, model: Any, job: Job) -> list[Fact]:
         """Return what else there is to say of it: names, and plain text."""
+
+    def check(self, parameters: Mapping[str, Any], data: Any) -> None:
+        """Refuse what a fit would refuse of the parameters: a plan does, which needs public sizes only."""
+        stand_in = self.ESTIMATOR(**parameters).checked_stand_in()
+        asked = inspect.signature(self.ESTIMATOR.plan).parameters
+        sizes = data.sizes()
+        missing = [name for name, one in asked.items() if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+        if set(missing) <= {self.PEOPLE, *sizes}:
+            people = {self.PEOPLE: getattr(data, "n_rows", None) or _MANY}
+            self._planned(stand_in, parameters, people | sizes | {"target": _ANY_ERROR})
+
+    def planned(self, parameters: Mapping[str, Any], data: Any, given: Mapping[str, Any]) -> Plan:
+        """Return the error to expect, from what is declared and public sizes besides."""
+        stand_in = self.ESTIMATOR(**parameters).checked_stand_in()
+        sizes = data.sizes() | dict(given)
+        for name, one in inspect.signature(self.ESTIMATOR.plan).parameters.items():
+            if one.default is one.empty and one.kind is not one.VAR_KEYWORD and name not in sizes:
+                key = "people" if name == self.PEOPLE else name
+                raise ValueError(f"[plan] lacks the key {key!r}, which nothing else in the job tells")
+        return self._planned(stand_in, parameters, sizes)
+
+    def _planned(self, stand_in: Any, parameters: Mapping[str, Any], sizes: Mapping[str, Any]) -> Plan:
+        # Where bounds are to be found, a plan needs numbers in their place.
+        numbers = {name: getattr(stand_in, name) for name in parameters}
+        known = inspect.signature(self.ESTIMATOR.plan).parameters
+        with warnings.catch_warnings():
+            # A plan says itself what error it expects.
+            warnings.simplefilter("ignore", UtilityWarning)
+            planned: Plan = self.ESTIMATOR.plan(
+                **{name: one for name, one in sizes.items() if name in known}, **numbers
+            )
+        return planned
+
+    @cached_property
+    def description(self) -> Table:
+        """What a job file of this kind holds: what checks, schema and template are made from."""
+        sections = [*self.FORM.sections, *self._own_sections()]
+        return Table(tuple(sections), f"A job for dpfast: {self._summary}")
+
+    @property
+    def _summary(self) -> str:
+        return (self.ESTIMATOR.__doc__ or "").partition("\n")[0]
+
+    def _own_sections(self) -> Iterator[Key]:
+        estimator = Table(
+            (Key("kind", Words.of(self.KIND), "What is fitted.", example=f'"{self.KIND}"'), *self._parameters())
+        )
+        yield Key("estimator", estimator, self._summary)
+        yield Key("privacy", _PRIVACY, _PRIVACY.says)
+        yield Key("plan", Table(tuple(self._assumptions())), _PLAN, LEFT_OUT)
+        yield Key("output", _OUTPUT, _OUTPUT.says)
+
+    def _parameters(self) -> Iterator[Key]:
+        changes = self.CHANGES
+        every = Changes(
+            changes.values,
+            changes.optional,
+            changes.examples,
+            (*_NOT_PARAMETERS, *changes.left_out),
+            getattr(self.ESTIMATOR, "_PARAMETER_TYPES", ()),
+        )
+        keys = keys_of(self.ESTIMATOR, typing.get_type_hints(self.ESTIMATOR), self.ESTIMATOR.__doc__ or "", every)
+        # What all estimators have comes last.
+        shared = ("adjacency", "calibration", "random_state", "n_threads")
+        return iter(sorted(keys, key=lambda key: key.name in shared))
+
+    def _assumptions(self) -> Iterator[Key]:
+        plan = self.ESTIMATOR.plan
+        known = Changes(left_out=(self.PEOPLE, "max_rows"))
+        yield Key("people", INTEGER, "Number of people; by default as many as are needed.", LEFT_OUT)
+        for key in keys_of(plan, typing.get_type_hints(plan), plan.__doc__ or "", known):
+            yield Key(key.name, key.values, key.says, LEFT_OUT, None, key.usual)
+
+
+_PLAN = "What `dpfast plan` is told that nothing else here says. It decides nothing of a fit."
+_LEDGER_SAYS = (
+    "A file that adds up what all jobs on these people have spent, and refuses more than its budget. It is made if "
+    "it is not there."
+)
+_LEDGER_KEYS = (
+    Key("path", TEXT, "The file.", example='"people.ledger"'),
+    Key("epsilon", NUMBER, "The budget: all that may ever be spent.", example="3.0"),
+    Key("delta", NUMBER, "The same of delta.", 0.0, example="3e-6"),
+    *keys_of(
+        Ledger,
+        typing.get_type_hints(Ledger.__init__),
+        Ledger.__doc__ or "",
+        Changes(left_out=("budget", "path", "unit")),
+    ),
+)
+_PRIVACY = Table(
+    (
+        Key("epsilon", NUMBER, "Privacy of the whole job: the smaller, the more private.", example="1.0"),
+        Key("delta", NUMBER, "0 for pure differential privacy, which asks for more noise.", 0.0, example="1e-6"),
+        Key("ledger", Table(_LEDGER_KEYS), _LEDGER_SAYS, LEFT_OUT),
+    ),
+    "What may be spent.",
+)
+_OUTPUT = Table(
+    (
+        Key("folder", TEXT, "Made with all outputs in it, or not at all.", example='"fit"'),
+        Key("overwrite", BOOLEAN, "Whether the outputs of another job may be replaced.", False, usual="false"),
+        Key(
+            "formats",
+            Lists(Words.of(*FORMATS)),
+            "Of tables and plots; by default all that installed libraries can write.",
+            LEFT_OUT,
+        ),
+        Key("plots", BOOLEAN, "Whether to draw plots; by default where matplotlib is installed.", LEFT_OUT),
+    ),
+    "Where the results go: tables, model, plots and report.",
+)
 
 
 def kinds() -> dict[str, Kind]:

@@ -4,26 +4,58 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpfast import _arguments as check
-from dpfast.io import Boolean, Category, Columns, EncodedTable, Number, RowOwners
+from dpfast._arrays import FloatArray
+from dpfast.io import Boolean, Category, Columns, EncodedTable, Number, RowOwners, in_own_words
 from dpfast.io.blocks import in_memory
 from dpfast.io.columns import Column
-from dpfast.io.files import FORMATS, file_format, table_files
-from dpfast.io.parts import table_parts
-from dpfast.jobs.sections import Section, one_of
+from dpfast.io.parts import Part, table_parts
+from dpfast.jobs.inputs import FORMAT, PATH, Files
+from dpfast.jobs.parameters import Changes, keys_of
+from dpfast.jobs.values import (
+    INTEGER,
+    LEFT_OUT,
+    NUMBER,
+    TEXT,
+    Either,
+    Key,
+    Lists,
+    Named,
+    Place,
+    Table,
+    Variants,
+    Words,
+    section,
+)
 
-_COLUMN_KEYS = {
-    "number": ("kind", "missing", "low", "high"),
-    "boolean": ("kind", "missing"),
-    "category": ("kind", "levels", "drop_first", "missing", "undeclared"),
-}
+Outcomes = Literal["several", "one", "labels", "none"]
+
+_ARRAYS = "A pair of .npy files, in the place of path: features (rows by columns)"
+_INPUT = Table(
+    (
+        PATH,
+        FORMAT,
+        Key("x", TEXT, f"{_ARRAYS}. There are no [features] and [outcomes] then.", LEFT_OUT),
+        Key("y", TEXT, "And the outcomes of the same rows, another .npy file.", LEFT_OUT),
+    ),
+    "Where the rows are. Paths are relative to this file's folder.",
+)
+_PEOPLE = Table(
+    (
+        Key("id", TEXT, "The column of ids, which is no feature. It is read before the rest.", example='"patient"'),
+        Key("max_rows", INTEGER, "How many rows of a person count, the first ones.", example="20"),
+    ),
+    "Where a person owns several rows: noise then hides a whole person. Without, every row is a person of its own.",
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +64,19 @@ class OwnerColumn:
 
     id: str
     max_rows: int
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What is declared of columns, whose names may be a pattern."""
+
+    kind: type[Number | Boolean | Category]
+    options: Mapping[str, Any]
+    limits: tuple[float, float] | None = None
+
+    def column(self, name: str) -> Column:
+        """Return it for a column of that name."""
+        return self.kind(name, **self.options)
 
 
 @dataclass(frozen=True)
@@ -44,24 +89,15 @@ class Rows:
     columns: Columns | None
     #: None where every row is a person of its own.
     people: OwnerColumn | None
-    feature_names: tuple[str, ...]
-    outcome_names: tuple[str, ...]
+    #: None where it takes a look at the table to know them.
+    feature_names: tuple[str, ...] | None
+    outcome_names: tuple[str, ...] | None
     #: Limits of every encoded feature, where they are declared.
-    box: list[Any] | None
+    box: tuple[FloatArray, FloatArray] | None
     #: Of .npy files; None of a stream.
-    n_rows: int | None
-
-    @classmethod
-    def read(cls, job: Section, here: Path) -> Rows:
-        """Read and check the sections; of the tables only schemas are read."""
-        files, is_npy = _input_files(job, here)
-        if is_npy:
-            features, outcomes, n_rows = _npy_layout(job, files)
-            return cls(files, None, _people(job, files, None), features, outcomes, None, n_rows)
-        columns, limits = _columns(job, files)
-        columns.check(files)
-        people = _people(job, files, columns)
-        return cls(files, columns, people, columns.feature_names, columns.outcome_names, _box(limits, columns), None)
+    n_rows: int | None = None
+    #: The labels that are declared, where outcomes are those.
+    classes: tuple[Any, ...] | None = None
 
     @property
     def max_rows(self) -> int | None:
@@ -77,125 +113,242 @@ class Rows:
         """Return whose each row is, where people own several."""
         return None if self.people is None else RowOwners(self.files, self.people.id)
 
+    def tables(self, progress: Callable[[int], object] | None) -> tuple[Any, Any]:
+        """Return what estimators take as rows and outcomes: a stream of both, or files of arrays."""
+        if self.columns is not None:
+            return self.encoded(progress), None
+        return self.files[0], self.files[1] if len(self.files) > 1 else None
+
+    def labelled(self, progress: Callable[[int], object] | None) -> tuple[Any, NDArray[Any]]:
+        """Return all rows, in memory, and their labels."""
+        if self.columns is None:
+            x, y = self.files
+            problem = f"[input] y is {str(y)!r}, which is no array of labels"
+            return x, in_own_words(lambda: np.load(y, allow_pickle=False), problem)
+        features, indicators = [], []
+        for block, outcome in self.encoded(progress):
+            assert outcome is not None
+            features.append(block)
+            # A column of booleans holds the label's place, one of categories an indicator of each label.
+            indicators.append(
+                outcome[:, 0] if isinstance(self.columns.outcomes[0], Boolean) else outcome.argmax(axis=1)
+            )
+        return np.concatenate(features), np.array(self.classes)[np.concatenate(indicators).astype(np.intp)]
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes that plans take, as far as they are known."""
+        known = {"n_features": self.feature_names, "n_outcomes": self.outcome_names}
+        return {name: len(names) for name, names in known.items() if names is not None}
+
     def facts(self) -> list[tuple[str, str]]:
-        """Return what is public of them: names, and plain text."""
-        people = self.people and [("a person", f"all rows of one {self.people.id!r}, {self.people.max_rows} at most")]
-        return [
-            *(people or []),
-            (f"features ({len(self.feature_names)})", ", ".join(self.feature_names)),
-            (f"outcomes ({len(self.outcome_names)})", ", ".join(self.outcome_names)),
+        """Return what is public of them, for a report."""
+        people = self.people and ("a person", f"all rows of one {self.people.id!r}, {self.people.max_rows} at most")
+        named = (("features", self.feature_names), ("outcomes", self.outcome_names))
+        names = [(f"{what} ({len(those)})", ", ".join(those)) for what, those in named if those]
+        classes = [] if self.classes is None else [("classes", ", ".join(map(str, self.classes)))]
+        return [*([people] if people else []), *names, *classes]
+
+
+class RowsForm:
+    """The sections of a job on rows, and how they are read."""
+
+    def __init__(
+        self, outcomes: Outcomes = "several", *, people: bool = False, limits: bool = False, example: tuple[str, str]
+    ) -> None:
+        self._outcomes = outcomes
+        features, those = (line.strip("\n") for line in example)
+        column = _columns_table(
+            limits="rows are bounded by bound_x here, there are no limits of columns" if not limits else None
+        )
+        says = "What rows are described by, in the order of the coefficients."
+        sections = [
+            Key("input", _INPUT, _INPUT.says),
+            *([Key("people", _PEOPLE, _PEOPLE.says, LEFT_OUT)] if people else []),
+            Key("features", Named(column, _named, features), says, LEFT_OUT),
         ]
+        if outcomes != "none":
+            what = {
+                "several": "What is predicted from them.",
+                "one": "What is predicted from them: one column.",
+                "labels": "The labels that are predicted: one column, with all its levels (or boolean, for 0 and 1).",
+            }[outcomes]
+            only = ("boolean", "category") if outcomes == "labels" else ("number", "boolean", "category")
+            bounded = "only features have limits, outcomes are bounded by bound_y"
+            sections.append(Key("outcomes", Named(_columns_table(only, limits=bounded), _named, those), what, LEFT_OUT))
+        self.sections = tuple(sections)
 
+    def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Rows:
+        """Return what the sections say; unless they are not to be looked for, files must be there and fit."""
+        given = sections["input"]
+        people = _people(sections, given)
+        if "x" in given or "y" in given:
+            return self._arrays(sections, here, people, look=look)
+        for key in [one.name for one in self.sections if one.name in ("features", "outcomes")]:
+            if key not in sections:
+                raise ValueError(f"[job] lacks the key {key!r}")
+        files = Files.of(given, here).found(given.get("format")) if look else []
+        declared = {key: sections.get(key, {}) for key in ("features", "outcomes")}
+        resolved = _resolved(declared, files)
+        if resolved is None:
+            return Rows(files, None, people, None, None, None)
+        columns, limits = resolved
+        if not columns.outcomes and self._outcomes != "none":
+            raise ValueError("[outcomes] must declare at least one column")
+        if self._outcomes in ("one", "labels") and len(columns.outcomes) > 1:
+            raise ValueError(f"[outcomes] must declare one column, got {len(columns.outcomes)}")
+        if self._outcomes == "one" and len(columns.outcome_names) > 1:
+            raise ValueError("[outcomes] must declare one column of numbers or booleans, got one of categories")
+        if people is not None and people.id in columns.names:
+            raise ValueError(f"[people] id {people.id!r} is declared as a feature or an outcome, and would be released")
+        if look:
+            columns.check(files)
+            if people is not None:
+                RowOwners(files, people.id).check()
+        box = _box(limits, columns)
+        rows = Rows(files, columns, people, columns.feature_names, columns.outcome_names, box)
+        return self._with_labels(rows) if self._outcomes == "labels" else rows
 
-def _input_files(job: Section, here: Path) -> tuple[list[Path], bool]:
-    """Return the files and whether they are a pair of arrays."""
-    section = Section("input", job.take("input", dict), ("path", "format", "x", "y"))
-    if "x" in section.content or "y" in section.content:
-        if "path" in section.content:
+    def _with_labels(self, rows: Rows) -> Rows:
+        assert rows.columns is not None
+        (column,) = rows.columns.outcomes
+        classes = column.levels if isinstance(column, Category) else (0, 1)
+        return Rows(rows.files, rows.columns, rows.people, rows.feature_names, (column.name,), rows.box, None, classes)
+
+    def _arrays(self, sections: Mapping[str, Any], here: Path, people: OwnerColumn | None, *, look: bool) -> Rows:
+        given = sections["input"]
+        wanted = ("x",) if self._outcomes == "none" else ("x", "y")
+        if "path" in given:
             raise ValueError("[input] has both path and x, y; x and y are a pair of .npy files")
-        files = [here / section.take(key, str) for key in ("x", "y")]
+        for key in wanted:
+            if key not in given:
+                raise ValueError(f"[input] lacks the key {key!r}")
+        files = [here / given[key] for key in wanted]
         if any(file.suffix != ".npy" for file in files):
             raise ValueError("[input] x and y must be .npy files; tables with named columns are given by path")
-        return files, True
-    paths = section.take("path", str, list)
-    if not isinstance(paths, str) and not (paths and all(isinstance(path, str) for path in paths)):
-        raise TypeError("[input] path must be text or a list of texts")
-    files = []
-    for path in [paths] if isinstance(paths, str) else paths:
-        files += table_files(here / path, "[input] path")
-    formats = {file_format(file, "[input] path") for file in files}
-    declared = section.take("format", str, default=None)
-    if declared is not None:
-        one_of("[input] format", declared, sorted(set(FORMATS.values()) - {"npy"}))
-    if "npy" in formats:
-        raise ValueError("[input] path is a .npy file, which has no named columns; give a pair of them as x and y")
-    if declared is not None and formats != {declared}:
-        raise ValueError(f"[input] format is {declared!r}, but the files are {', '.join(sorted(formats))}")
-    return files, False
+        for key in ("features", "outcomes"):
+            if key in sections:
+                raise ValueError(f"[{key}] declares columns by name, which .npy files do not have; leave it out")
+        if people is not None:
+            raise ValueError("[people] id names a column, which .npy files do not have")
+        if not look:
+            return Rows(files, None, None, None, None, None)
+        shapes = [_shape(key, file, labels=self._outcomes == "labels") for key, file in zip(wanted, files, strict=True)]
+        names = [tuple(f"{key}{j}" for j in range(shape[1])) for key, shape in zip(wanted, shapes, strict=True)]
+        return Rows(files, None, None, names[0], names[1] if len(names) > 1 else (), None, shapes[0][0])
 
 
-def _npy_layout(job: Section, files: list[Path]) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-    """Return names for the columns of both arrays, and the number of rows."""
-    for key in ("features", "outcomes"):
-        if key in job.content:
-            raise ValueError(f"[{key}] declares columns by name, which .npy files do not have; leave it out")
-    names, n_rows = [], 0
-    for key, file in zip(("x", "y"), files, strict=True):
-        array = in_memory(file, key, is_outcome=key == "y")
-        if array is None:
-            raise FileNotFoundError(f"[input] {key}: no such file: {str(file)!r}")
-        names.append(tuple(f"{key}{column}" for column in range(array.shape[1])))
-        n_rows = len(array)
-    return names[0], names[1], n_rows
+def _named(place: Place, declared: Declared) -> Declared:
+    if declared.kind is Number and declared.limits is not None and declared.limits[0] >= declared.limits[1]:
+        raise ValueError(f"{section(place)} low must be below high, and both finite")
+    return declared
 
 
-def _columns(job: Section, files: list[Path]) -> tuple[Columns, dict[str, tuple[float, float]]]:
-    """Return the declared columns, and the limits of those that have any."""
-    declared = {key: job.take(key, dict) for key in ("features", "outcomes")}
-    explicit = {name for section in declared.values() for name in section}
-    first = next(table_parts(files))
-    present = first.names
-    names = [name for name in present if name not in explicit]
-    limits: dict[str, tuple[float, float]] = {}
-    columns: dict[str, list[Column]] = {"features": [], "outcomes": []}
-    for key, section in declared.items():
-        for name, value in section.items():
-            is_pattern = any(sign in name for sign in "*?[") and name not in present
-            if is_pattern and first.families is None and explicit.isdisjoint(present):
-                # What a pattern matches is released, and the first line of a text file may be a person's.
-                raise ValueError(f"[{key}] {name!r} is a pattern: name one column of {first.label} at least in full")
-            matches = fnmatch.filter(names, name) if is_pattern else [name]
-            if not matches:
-                raise ValueError(f"[{key}] {name!r} matches no column of the table that is not declared by name")
-            for match in matches:
-                column, limit = _column(key, match, value)
-                columns[key].append(column)
-                if limit is not None:
-                    limits[match] = limit
-    if not columns["outcomes"]:
-        raise ValueError("[outcomes] must declare at least one column")
-    return Columns(columns["features"], columns["outcomes"]), limits
+def _made(kind: type[Number | Boolean | Category]) -> Callable[[Place, dict[str, Any]], Declared]:
+    def made(place: Place, found: dict[str, Any]) -> Declared:
+        options, limits = dict(found), {side: found[side] for side in ("low", "high") if side in found}
+        if not limits:
+            return Declared(kind, options)
+        for side in ("low", "high"):
+            if side not in limits:
+                raise ValueError(f"{section(place)} lacks the key {side!r}")
+            if not math.isfinite(options.pop(side)):
+                raise ValueError(f"{section(place)} low must be below high, and both finite")
+        return Declared(kind, options, (float(limits["low"]), float(limits["high"])))
+
+    return made
 
 
-def _people(job: Section, files: list[Path], columns: Columns | None) -> OwnerColumn | None:
-    if "people" not in job.content:
+_KINDS: dict[str, type[Number | Boolean | Category]] = {"number": Number, "boolean": Boolean, "category": Category}
+_LEVELS = {"levels": Lists(Either((TEXT, INTEGER)), made=tuple), "missing": Either((TEXT, INTEGER))}
+_LIMITS = (
+    Key(
+        "low",
+        NUMBER,
+        "Least entry: smaller ones are clipped to it. Where every feature has limits, they are box_x.",
+        LEFT_OUT,
+    ),
+    Key("high", NUMBER, "Largest entry, likewise.", LEFT_OUT),
+)
+_MISSING = "What stands for a missing entry; by default there must be none."
+
+
+def _columns_table(only: tuple[str, ...] = tuple(_KINDS), *, limits: str | None) -> Either:
+    """Return what may be said of a column, the arguments of its class; where it has no limits, why."""
+    tables = {}
+    for name in only:
+        kind = _KINDS[name]
+        changes = Changes(
+            values=_LEVELS if kind is Category else {},
+            left_out=("name",) if len(only) == len(_KINDS) else ("name", "drop_first", "undeclared"),
+        )
+        keys = [
+            *keys_of(kind, typing.get_type_hints(kind), kind.__doc__ or "", changes),
+            *(_LIMITS if kind is Number and limits is None else ()),
+        ]
+        keys = [Key(key.name, key.values, _MISSING, key.default) if key.name == "missing" else key for key in keys]
+        summary = (kind.__doc__ or "").partition(".")[0].partition(";")[0].partition(", ")[0]
+        why = {} if limits is None else {"low": limits, "high": limits}
+        tables[name] = Table(tuple(keys), summary, _made(kind), why)
+    alone = {name: Declared(_KINDS[name], {}) for name in only if name != "category"}
+    usual = "number" if "number" in only else "boolean"
+    return Either((Words(alone), Variants(tables, lambda given: "category" if "levels" in given else usual)))
+
+
+def _people(sections: Mapping[str, Any], given: Mapping[str, Any]) -> OwnerColumn | None:
+    if "people" not in sections:
         return None
-    section = Section("people", job.take("people", dict), ("id", "max_rows"))
-    people = OwnerColumn(section.take("id", str), section.take("max_rows", int))
-    if columns is None:
-        raise ValueError("[people] id names a column, which .npy files do not have")
+    people = OwnerColumn(**sections["people"])
     check.positive_integer("[people] max_rows", people.max_rows)
-    if people.id in columns.names:
-        raise ValueError(f"[people] id {people.id!r} is declared as a feature or an outcome, and would be released")
-    RowOwners(files, people.id).check()
     return people
 
 
-def _column(key: str, name: str, value: object) -> tuple[Column, tuple[float, float] | None]:
-    """Return one column, and its limits if it has any."""
-    where = f"{key}.{name}"
-    content: Mapping[str, Any] = {"kind": value} if isinstance(value, str) else value  # type: ignore[assignment]
-    if not isinstance(content, Mapping):
-        raise TypeError(f"[{where}] must be a kind of column or a table, got {type(value).__name__}")
-    kind = content.get("kind", "category" if "levels" in content else "number")
-    one_of(f"[{where}] kind", kind, _COLUMN_KEYS)
-    section = Section(where, content, _COLUMN_KEYS[kind])
-    options = {name: option for name, option in content.items() if name not in ("kind", "levels", "low", "high")}
-    if kind == "boolean":
-        return Boolean(name, **options), None
-    if kind == "category":
-        return Category(name, section.take("levels", list), **options), None
-    if "low" not in content and "high" not in content:
-        return Number(name, **options), None
-    if key == "outcomes":
-        raise ValueError(f"[{where}] has low or high, which only features have; outcomes are bounded by bound_y")
-    low, high = (float(section.take(side, int, float)) for side in ("low", "high"))
-    if not -math.inf < low < high < math.inf:
-        raise ValueError(f"[{where}] low must be below high, and both finite")
-    return Number(name, **options), (low, high)
+def _shape(key: str, file: Path, *, labels: bool) -> tuple[int, int]:
+    """Return rows and columns of a .npy file."""
+    if labels and key == "y":
+        return (0, 1)
+    array = in_memory(file, key, is_outcome=key == "y")
+    if array is None:
+        raise FileNotFoundError(f"[input] {key}: no such file: {str(file)!r}")
+    return len(array), array.shape[1]
 
 
-def _box(limits: dict[str, tuple[float, float]], columns: Columns) -> list[Any] | None:
+def _resolved(
+    declared: Mapping[str, Mapping[str, Declared]], files: list[Path]
+) -> tuple[Columns, dict[str, tuple[float, float]]] | None:
+    """Return the declared columns and the limits of those that have any; None if patterns stand for some, unseen."""
+    first = next(table_parts(files), None)
+    explicit = {name for section in declared.values() for name in section}
+    limits: dict[str, tuple[float, float]] = {}
+    columns: dict[str, list[Column]] = {"features": [], "outcomes": []}
+    for key, those in declared.items():
+        for name, one in those.items():
+            matches = _matches(key, name, explicit, first)
+            if matches is None:
+                return None
+            for match in matches:
+                columns[key].append(one.column(match))
+                if one.limits is not None:
+                    limits[match] = one.limits
+    return Columns(columns["features"], columns["outcomes"]), limits
+
+
+def _matches(key: str, name: str, explicit: set[str], first: Part | None) -> list[str] | None:
+    """Return the columns that a name or a pattern stands for; None of a pattern, where there is no table to look at."""
+    is_pattern = any(sign in name for sign in "*?[")
+    if first is None:
+        return None if is_pattern else [name]
+    if not is_pattern or name in first.names:
+        return [name]
+    if first.families is None and explicit.isdisjoint(first.names):
+        # What a pattern matches is released, and the first line of a text file may be a person's.
+        raise ValueError(f"[{key}] {name!r} is a pattern: name one column of {first.label} at least in full")
+    matches = fnmatch.filter([other for other in first.names if other not in explicit], name)
+    if not matches:
+        raise ValueError(f"[{key}] {name!r} matches no column of the table that is not declared by name")
+    return matches
+
+
+def _box(limits: dict[str, tuple[float, float]], columns: Columns) -> tuple[FloatArray, FloatArray] | None:
     """Return the limits of every encoded feature, where columns declare them."""
     if not limits:
         return None
@@ -204,4 +357,14 @@ def _box(limits: dict[str, tuple[float, float]], columns: Columns) -> list[Any] 
         if isinstance(column, Number) and column.name not in limits:
             raise ValueError(f"[features.{column.name}] lacks low and high, which other features have")
         pairs += [limits.get(column.name, (0.0, 1.0))] * len(column.encoded_names)
-    return [np.array(side) for side in zip(*pairs, strict=True)]
+    low, high = (np.array(side) for side in zip(*pairs, strict=True))
+    return low, high
+
+
+def with_box(given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
+    """Return parameters with the limits of features, where they are declared, as box_x."""
+    if data.box is None:
+        return dict(given)
+    if "box_x" in given:
+        raise ValueError("[estimator] box_x and low, high in [features] say the same: leave one of them out")
+    return {**given, "box_x": data.box}

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from dpfast._arguments import positive_integer
 from dpfast.jobs import outputs
 from dpfast.jobs.specification import Job
-from dpfast.ledger import BudgetExceeded
+from dpfast.ledger import BudgetExceeded, Ledger
 from dpfast.ledger.command import held_by_the_dead
 
 
@@ -60,6 +61,75 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
     void = "" if model.random_state is None else f". {outputs.VOID}"
     held = held_by_the_dead(ledger)
     return f"spent {model.privacy_spent_}; wrote {str(job.folder)!r}{void}{held and f'. In the ledger {held}'}"
+
+
+def check(path: Path) -> str:
+    """Check all of a job but the rows: keys, files, bounds, the folder of outputs, and the budget.
+
+    Parameters
+    ----------
+    path : Path
+        The TOML file.
+
+    Returns
+    -------
+    str
+        What it would do, in a line.
+
+    Raises
+    ------
+    TypeError, ValueError, OSError, BudgetExceeded
+        As for `run`.
+    """
+    job = Job.read(Path(path))
+    done = outputs.is_done(job)
+    if not done:
+        outputs.check_writable(job, replace=job.overwrite)
+    what = ", ".join(f"{name}: {text}" for name, text in job.data.facts())
+    made = "its release has been made and written already; " if done else ""
+    return f"{str(job.path)!r} is a job of {job.kind.KIND}; {what}\n{made}{_charge(job)}; no row was read"
+
+
+def plan(path: Path, people: int | None = None, target: float | None = None) -> str:
+    """Say what error a job is expected to have, how many people it needs and what its ledger is charged.
+
+    Parameters
+    ----------
+    path : Path
+        The TOML file. Its tables are not looked at, and need not be there.
+    people : int, optional
+        How many there are; by default what [plan] says, or as many as are needed.
+    target : float, optional
+        The error that people are counted for; by default what [plan] says, or that of the estimator's own plan.
+
+    Returns
+    -------
+    str
+        In a few lines.
+
+    Raises
+    ------
+    TypeError, ValueError, OSError
+        If the job is unusable, or does not tell what a plan needs.
+    """
+    job = Job.read(Path(path), look=False)
+    if people is not None:
+        positive_integer("--people", people)
+    return f"{job.plan(people, target)}\n{_charge(job)}"
+
+
+def _charge(job: Job) -> str:
+    """Say what the ledger is charged and has left, if it is there; BudgetExceeded if that is too little."""
+    if job.ledger_path is None:
+        return f"costs {job.cost}, of a ledger of its own"
+    is_there = job.ledger_path.exists()
+    ledger = job.open_ledger() if is_there else Ledger(job.budget, **job.ledger_options)
+    left = ledger.remaining
+    # What is held is given back at once, in a ledger that nobody else sees.
+    with Ledger(left, **job.ledger_options).reserving(job.cost):
+        pass
+    where = f"the ledger {str(job.ledger_path)!r}" + ("" if is_there else ", which is not there yet")
+    return f"costs {job.cost}, of {where}: {left} left"
 
 
 @contextmanager

@@ -5,21 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpfast.estimator.plan import Plan
 from dpfast.jobs.formats import Formats
 from dpfast.jobs.kinds import Kind, kinds
-from dpfast.jobs.sections import Section, one_of, read_toml
+from dpfast.jobs.values import Words, refuse_unknown
 from dpfast.ledger import Ledger
 from dpfast.privacy import Privacy
 
-_SECTIONS = ("input", "people", "features", "outcomes", "estimator", "privacy", "output")
-_COMMON = ("adjacency", "calibration", "random_state", "n_threads")
 # Neither decides the release: the results do not depend on the threads, and a hashed seed is found again by trying.
 _UNHASHED = ("random_state", "n_threads")
+_UNHASHED_SECTIONS = {"output", "plan"}
+# Where a plan begins to look for the number of people that are needed.
+_SOME_PEOPLE = 10_000
 
 
 @dataclass(frozen=True)
@@ -29,24 +32,30 @@ class Job:
     #: Its file.
     path: Path
     kind: Kind
-    #: What is declared of its people: of the kind's `DATA`.
+    #: What is declared of its people.
     data: Any
     #: The estimator's, without the ledger.
     parameters: dict[str, Any]
-    #: All that the ledger may ever spend.
+    #: What it costs, and all that the ledger may ever spend.
+    cost: Privacy
     budget: Privacy
     #: None for a ledger of this job alone.
     ledger_path: Path | None
+    #: Of the ledger, besides.
+    ledger_options: dict[str, Any]
     #: Where the outputs go, and whether they may replace another job's.
     folder: Path
     overwrite: bool
     formats: Formats
+    #: What plans are told, the number of people apart.
+    people: int | None
+    assumed: dict[str, Any] = field(repr=False)
     #: Of everything that decides the release, but the seed.
     digest: str
 
     @classmethod
-    def read(cls, path: Path) -> Job:
-        """Read and check a job file; of the tables only schemas are read.
+    def read(cls, path: Path, *, look: bool = True) -> Job:
+        """Read and check a job file; of the tables only schemas are read, and not even these unless it is to `look`.
 
         Raises
         ------
@@ -54,53 +63,88 @@ class Job:
             Naming the section and the key, or the file or the column.
         """
         content = read_toml(path)
-        job = Section("job", content, _SECTIONS)
-        here = path.parent
-        output = Section("output", job.take("output", dict), ("folder", "overwrite", "formats", "plots"))
-        estimator, kind = _estimator(job.take("estimator", dict))
-        privacy = Section("privacy", job.take("privacy", dict), ("epsilon", "delta", "ledger"))
-        adjacency = estimator.take("adjacency", str, default="replace_one")
-        cost = privacy.privacy(adjacency)
+        here, kind = path.parent, _kind(content)
+        sections = kind.description.read((), _by_new_names(content, kind))
+        privacy, given = sections["privacy"], sections["estimator"]
+        adjacency = given.get("adjacency", "replace_one")
+        cost = Privacy(privacy["epsilon"], privacy["delta"], adjacency)
         if math.isinf(cost.epsilon):
             raise ValueError("[privacy] epsilon must be finite: a job writes a private release")
-
-        data = kind.DATA.read(job, here)
-        given = {key: value for key, value in estimator.content.items() if key != "kind"}
+        data = kind.FORM.read(sections, here, look=look)
         paid = {"epsilon": cost.epsilon, "delta": cost.delta, "adjacency": cost.adjacency}
-        parameters = kind.parameters(given, data) | paid
+        parameters = kind.parameters({name: one for name, one in given.items() if name != "kind"}, data) | paid
         kind.check(parameters, data)
+        output, ledger = sections["output"], dict(privacy.get("ledger", {}))
+        budget = Privacy(ledger.pop("epsilon"), ledger.pop("delta"), adjacency) if ledger else cost
+        ledger_path = here / ledger.pop("path") if ledger else None
+        assumed = dict(sections.get("plan", {}))
         return cls(
             path,
             kind,
             data,
             parameters,
-            *_budget(privacy, cost, here),
-            (here / output.take("folder", str)).resolve(),
-            output.take("overwrite", bool, default=False),
+            cost,
+            budget,
+            ledger_path,
+            ledger,
+            (here / output["folder"]).resolve(),
+            output["overwrite"],
             Formats.read(output),
+            assumed.pop("people", None),
+            assumed,
             _digest(content),
         )
 
     def open_ledger(self) -> Ledger:
         """Open the ledger that pays, or make it."""
-        return Ledger(self.budget, self.ledger_path)
+        return Ledger(self.budget, self.ledger_path, **self.ledger_options)
+
+    def plan(self, n: int | None = None, target: float | None = None) -> Plan:
+        """Return the error to expect with `n` people; by default with those declared, or as many as are needed."""
+        assumed = self.assumed | ({} if target is None else {"target": target})
+        n = n or self.people or getattr(self.data, "n_rows", None)
+        if n is not None:
+            return self.kind.planned(self.parameters, self.data, {self.kind.PEOPLE: n} | assumed)
+        first = self.kind.planned(self.parameters, self.data, {self.kind.PEOPLE: _SOME_PEOPLE} | assumed)
+        if first.needed_n is None:
+            return first
+        return self.kind.planned(self.parameters, self.data, {self.kind.PEOPLE: first.needed_n} | assumed)
 
 
-def _estimator(content: Mapping[str, Any]) -> tuple[Section, Kind]:
-    """Return [estimator], checked for the keys of its kind, and the kind."""
+def read_toml(path: Path) -> dict[str, Any]:
+    """Parse a file; ValueError if it is not TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{str(path)!r} is not TOML: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{str(path)!r} nests arrays or tables too deeply") from None
+
+
+def _kind(content: Mapping[str, Any]) -> Kind:
+    """Return the kind of a job, which decides what else it holds."""
     known = kinds()
-    keys = [key for kind in known.values() for key in kind.PARAMETERS]
-    name = Section("estimator", content, ("kind", "box", *keys, *_COMMON)).take("kind", str)
-    one_of("[estimator] kind", name, known)
-    return Section("estimator", content, ("kind", "box", *known[name].PARAMETERS, *_COMMON)), known[name]
+    sections = [section.name for kind in known.values() for section in kind.description.keys]
+    refuse_unknown((), content, list(dict.fromkeys(sections)))
+    if "estimator" not in content:
+        raise ValueError("[job] lacks the key 'estimator'")
+    estimator = content["estimator"]
+    if not isinstance(estimator, Mapping):
+        raise TypeError("[estimator] must be a table")
+    if "kind" not in estimator:
+        raise ValueError("[estimator] lacks the key 'kind'")
+    return known[Words.of(*known).taken(("estimator", "kind"), estimator["kind"])]
 
 
-def _budget(privacy: Section, cost: Privacy, here: Path) -> tuple[Privacy, Path | None]:
-    """Return the ledger's budget and file."""
-    if "ledger" not in privacy.content:
-        return cost, None
-    section = Section("privacy.ledger", privacy.content["ledger"], ("path", "epsilon", "delta"))
-    return section.privacy(cost.adjacency), here / section.take("path", str)
+def _by_new_names(content: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+    """Rename keys of [estimator] that were called otherwise."""
+    estimator = dict(content["estimator"])
+    for former, name in kind.FORMER.items():
+        if former in estimator:
+            if name in estimator:
+                raise ValueError(f"[estimator] {former} and {name} are the same: leave one of them out")
+            estimator[name] = estimator.pop(former)
+    return {**content, "estimator": estimator}
 
 
 def _digest(content: Mapping[str, Any]) -> str:
@@ -109,7 +153,7 @@ def _digest(content: Mapping[str, Any]) -> str:
     The seed is left out: it would be found again by trying.
     """
     ordered = []
-    for name in sorted(content.keys() - {"output"}):
+    for name in sorted(content.keys() - _UNHASHED_SECTIONS):
         items = [(key, value) for key, value in content[name].items() if name != "estimator" or key not in _UNHASHED]
-        ordered.append([name, items if name in ("features", "outcomes") else sorted(items)])
+        ordered.append([name, items if name in ("features", "outcomes", "targets") else sorted(items)])
     return hashlib.sha256(json.dumps(ordered).encode()).hexdigest()

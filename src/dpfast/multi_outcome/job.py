@@ -1,13 +1,13 @@
-"""Batch jobs of multi-outcome regression: what their section [estimator] takes, and what they write."""
+"""Batch jobs of multi-outcome regression."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpfast.estimator.plan import Plan
 from dpfast.jobs.kinds import Kind, Progress
-from dpfast.jobs.rows import Rows
+from dpfast.jobs.parameters import Changes
+from dpfast.jobs.rows import Rows, RowsForm, with_box
 from dpfast.jobs.specification import Job
 from dpfast.jobs.tables import Table
 from dpfast.multi_outcome import results
@@ -16,35 +16,37 @@ from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_FEATURES = """
+age = { low = 18, high = 100, missing = 50 }
+smoker = { kind = "boolean", missing = false }
+site = { levels = ["Bern", "Basel", "Genf"], drop_first = true, undeclared = "zeros" }
+"""
+_OUTCOMES = """
+days = "number"
+readmitted = "boolean"
+"""
+
 
 class MultiOutcome(Kind):
     """One release of moments for all outcomes."""
 
     KIND = "multi_outcome_ridge"
-    NOTE = results.NOTE
     ESTIMATOR = MultiOutcomeRidge
-    PARAMETERS = ("bound_x", "bound_y", "ridge", "refine", "mechanism", "n_subsample", "fit_intercept", "nonnegative")
+    NOTE = results.NOTE
+    FORM = RowsForm(people=True, limits=True, example=(_FEATURES, _OUTCOMES))
+    CHANGES = Changes(optional=("bound_x",), examples={"bound_y": "30.0", "fit_intercept": "true"})
+    FORMER: ClassVar[Mapping[str, str]] = {"box": "box_x"}
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
         """Return the estimator's parameters; rows are bounded by their limits too."""
-        given = dict(given)
-        box = given.pop("box", None)
-        if box is not None and data.box is not None:
-            raise ValueError("[estimator] box and low, high in [features] say the same: leave one of them out")
-        box = data.box if box is None else box
-        if "bound_y" not in given:
-            raise ValueError("[estimator] lacks the key 'bound_y'")
-        if "bound_x" not in given and box is None:
+        parameters = with_box(given, data)
+        if "bound_x" not in parameters and "box_x" not in parameters:
             raise ValueError("[estimator] lacks the key 'bound_x', and there is no box that would bound the rows")
-        if data.n_rows is None and "n_subsample" in given:
+        if data.columns is not None and "n_subsample" in given:
             raise ValueError(
                 "[estimator] n_subsample needs a pair of .npy files, as [input] x and y: no sample is drawn of a stream"
             )
-        return {"bound_x": None, **given, **({} if box is None else {"box_x": tuple(box)})}
-
-    def check(self, parameters: Mapping[str, Any], data: Rows) -> None:
-        """Refuse what a fit would refuse of the parameters: a plan does, which needs public sizes only."""
-        self._planned(parameters, data, n=data.n_rows or 1)
+        return {"bound_x": None} | parameters
 
     def fit(self, model: MultiOutcomeRidge, job: Job, progress: Progress | None) -> None:
         """Fit, from a stream of named columns or from arrays."""
@@ -55,24 +57,23 @@ class MultiOutcome(Kind):
         else:
             model.fit(data.encoded(progress), None, groups=data.owners(), max_rows=data.max_rows)
 
-    def plan(self, job: Job, **sizes: Any) -> Plan:
-        """Return the error to expect."""
-        return self._planned(job.parameters, job.data, **sizes)
-
-    def _planned(self, parameters: Mapping[str, Any], data: Rows, **sizes: Any) -> Plan:
-        # What bounds do not go with that are to be found; where they are, a plan needs numbers in their place.
-        stand_in = self.ESTIMATOR(**parameters).checked_stand_in()
-        numbers = {name: getattr(stand_in, name) for name in parameters}
-        widths = {"n_features": len(data.feature_names), "n_outcomes": len(data.outcome_names)}
-        planned: Plan = self.ESTIMATOR.plan(**widths, max_rows=data.max_rows, **numbers, **sizes)
-        return planned
+    def coefficients(
+        self, model: MultiOutcomeRidge, feature_names: Sequence[str], outcome_names: Sequence[str]
+    ) -> Iterator[Sequence[object]]:
+        """Yield the rows of coefficients.csv."""
+        yield "outcome", "feature", "coefficient", "noise_std"
+        for k, outcome in enumerate(outcome_names):
+            if model.fit_intercept:
+                yield outcome, "(intercept)", float(model.intercept_[k]), ""
+            for j, feature in enumerate(feature_names):
+                yield outcome, feature, float(model.coef_[k, j]), float(model.coef_std_[k, j])
 
     def tables(self, model: MultiOutcomeRidge, job: Job) -> dict[str, Table]:
         """Return coefficients, their errors and limits."""
         return results.tables(model, job.data.feature_names, job.data.outcome_names)
 
     def figures(self, model: MultiOutcomeRidge, job: Job) -> dict[str, Figure]:
-        """Return a picture of them."""
+        """Return pictures of them."""
         return results.figures(model, job.data.feature_names, job.data.outcome_names)
 
     def facts(self, model: MultiOutcomeRidge, job: Job) -> list[tuple[str, str]]:

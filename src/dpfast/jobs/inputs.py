@@ -1,0 +1,96 @@
+"""Section [input] of every job: which files, and how their columns are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast.io import Category, Columns, Number, RowOwners
+from dpfast.io.files import FORMATS, file_format, table_files
+from dpfast.io.named import MISSING, Batch
+from dpfast.io.parts import table_parts
+from dpfast.jobs.values import LEFT_OUT, TEXT, Either, Key, Lists, Table, Words
+
+PATH = Key(
+    "path",
+    Either((TEXT, Lists(TEXT))),
+    "A CSV or Parquet file, a pattern, a folder of them, or a list of these; from the folder of this file on.",
+    LEFT_OUT,
+    '"table.csv"',
+)
+FORMAT = Key(
+    "format",
+    Words.of(*sorted(set(FORMATS.values()) - {"npy"})),
+    "What the files must be; by their suffix, else.",
+    LEFT_OUT,
+)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Tables of named columns."""
+
+    #: As they were declared, from the job's folder on.
+    declared: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, section: Mapping[str, Any], here: Path) -> Files:
+        """Read the section."""
+        if "path" not in section:
+            raise ValueError("[input] lacks the key 'path'")
+        paths = [section["path"]] if isinstance(section["path"], str) else section["path"]
+        if not paths:
+            raise ValueError("[input] path must list at least one file")
+        return cls(tuple(here / path for path in paths))
+
+    def found(self, declared_format: str | None) -> list[Path]:
+        """Return the files there are, which are of one format, and of that which was declared."""
+        files = [file for path in self.declared for file in table_files(path, "[input] path")]
+        formats = {file_format(file, "[input] path") for file in files}
+        if "npy" in formats:
+            raise ValueError("[input] path is a .npy file, which has no named columns; give a pair of them as x and y")
+        if declared_format is not None and formats != {declared_format}:
+            raise ValueError(f"[input] format is {declared_format!r}, but the files are {', '.join(sorted(formats))}")
+        return files
+
+
+INPUT = Table((PATH, FORMAT), "Where the table is, columns by name. Paths are relative to this file's folder.")
+
+
+@dataclass(frozen=True)
+class NamedColumns:
+    """Columns that are read as they stand, as text or as numbers, by declaration: a file's own types decide nothing."""
+
+    text: tuple[str, ...]
+    numbers: tuple[str, ...]
+    #: Of people: text or numbers.
+    ids: tuple[str, ...] = ()
+
+    def check(self, files: list[Path]) -> None:
+        """Refuse files that lack one, or hold another kind of values there; no rows are read."""
+        # What texts there are is not declared: one level stands for all.
+        Columns([*(Category(name, ("text",)) for name in self.text), *map(Number, self.numbers)]).check(files)
+        for name in self.ids:
+            RowOwners(files, name).check()
+
+    def batches(self, files: list[Path], progress: Callable[[int], object] | None) -> Iterator[Batch]:
+        """Iterate over batches of rows."""
+        kinds = dict.fromkeys((*self.text, *self.ids), "text") | dict.fromkeys(self.numbers, "number")
+        for part in table_parts(files):
+            n_read = 0
+            for batch, share in part.read(kinds):
+                yield batch
+                if progress is not None:
+                    before, n_read = n_read, int(share * part.size)
+                    progress(n_read - before)
+
+
+def entries(batch: Batch, name: str) -> NDArray[Any]:
+    """Return a column of text as objects; None where an entry is missing."""
+    places, values = batch.distinct(name)
+    return np.array([*values, None], object)[np.where(places == MISSING, len(values), places)]

@@ -1,0 +1,171 @@
+"""Panels, as jobs declare them: wide, a row a donor, or long, a row for each unit and period."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpfast.jobs.inputs import INPUT, Files, NamedColumns, entries
+from dpfast.jobs.kinds import Fact, Progress
+from dpfast.jobs.values import INTEGER, LEFT_OUT, NUMBER, TEXT, Either, Key, Lists, Named, Table, Words
+
+_LONG = ("unit", "time", "value", "treated")
+_PANEL = Table(
+    (
+        Key(
+            "n_pre",
+            Either((INTEGER, TEXT)),
+            "Number of periods before the intervention; or the label of the first one after it.",
+            example="3",
+        ),
+        Key(
+            "periods",
+            Lists(TEXT),
+            "Of a wide table, a row a donor: its columns of outcomes, in the order of time. Names that are whole "
+            "numbers are labels as such. Take targets out of the table, and put them into [targets].",
+            LEFT_OUT,
+            '["2019", "2020", "2021", "2022"]',
+        ),
+        Key(
+            "unit",
+            TEXT,
+            "Of a long table, a row for each unit and period: the column of units, donors and target.",
+            LEFT_OUT,
+        ),
+        Key("time", TEXT, "The column of periods.", LEFT_OUT),
+        Key("value", TEXT, "The column of outcomes.", LEFT_OUT),
+        Key(
+            "treated",
+            Either((TEXT, INTEGER)),
+            "The unit that is the target, whose own record is public. If it is a number, units are read as numbers.",
+            LEFT_OUT,
+        ),
+        Key(
+            "times",
+            Words.of("number", "text"),
+            "What the column of periods holds: numbers, or text whose order is that of time, such as 2024-01-31.",
+            LEFT_OUT,
+            usual='"number"',
+        ),
+    ),
+    "How the panel lies: wide (periods) or long (unit, time, value, treated).",
+)
+_TARGETS = Named(Lists(NUMBER), example="Bern = [1.0, 1.2, 1.1, 1.6]")
+_TARGETS_SAY = (
+    "Public series, by name, with a wide table: outcomes of all periods, or of those before the intervention, for "
+    "which a prediction is made."
+)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What a job says of its panel."""
+
+    files: list[Path]
+    n_pre: int | str
+    #: Columns of a wide table.
+    periods: tuple[str, ...]
+    #: Unit, time, value of a long one, and what tells the target.
+    long: tuple[str, str, str] | None
+    treated: str | int | None
+    columns: NamedColumns
+    #: Names of public series, and the series.
+    targets: tuple[str, ...]
+    series: Any
+
+    @property
+    def labels(self) -> list[Any]:
+        """Labels of the periods of a wide table: public, as they were declared."""
+        names = list(self.periods)
+        return [int(name) for name in names] if all(name.isdecimal() for name in names) else names
+
+    def wide(self, progress: Progress | None) -> Any:
+        """Return the donors as a frame, NaN where an entry is missing."""
+        pandas = _pandas()
+        batches = self.columns.batches(self.files, progress)
+        blocks = [np.column_stack([batch.numbers(name) for name in self.periods]) for batch in batches]
+        return pandas.DataFrame(np.concatenate([np.empty((0, len(self.periods))), *blocks]), columns=self.labels)
+
+    def rows(self, progress: Progress | None) -> Any:
+        """Return a long table as a frame."""
+        pandas = _pandas()
+        assert self.long is not None
+        found: dict[str, list[Any]] = {name: [np.empty(0)] for name in self.long}
+        for batch in self.columns.batches(self.files, progress):
+            for name in self.long:
+                found[name].append(entries(batch, name) if name in self.columns.text else batch.numbers(name))
+        return pandas.DataFrame({name: pandas.Series(np.concatenate(parts)) for name, parts in found.items()})
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes that plans take, as far as they are known."""
+        if self.long is not None:
+            return {}
+        n_pre = self.n_pre
+        if n_pre in self.labels and not (isinstance(n_pre, int) and 1 <= n_pre < len(self.periods)):
+            n_pre = self.labels.index(n_pre)
+        return {"n_periods": len(self.periods)} | ({"n_pre": n_pre} if isinstance(n_pre, int) else {})
+
+    def facts(self) -> list[Fact]:
+        """Return what is public of them, for a report."""
+        lies = [("periods", ", ".join(self.periods))] if self.long is None else [("treated", str(self.treated))]
+        return [*lies, ("intervention", f"n_pre = {self.n_pre}"), ("targets", ", ".join(self.targets) or "none")]
+
+
+class PanelForm:
+    """The sections of a job on a panel, and how they are read."""
+
+    sections = (
+        Key("input", INPUT, INPUT.says),
+        Key("panel", _PANEL, _PANEL.says),
+        Key("targets", _TARGETS, _TARGETS_SAY, LEFT_OUT),
+    )
+
+    def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Panel:
+        """Return what the sections say; unless they are not to be looked for, files must be there and fit."""
+        panel, targets = sections["panel"], sections.get("targets", {})
+        is_long = any(key in panel for key in _LONG)
+        if is_long == ("periods" in panel):
+            raise ValueError("[panel] must have either periods, of a wide table, or unit, time, value and treated")
+        given = sections["input"]
+        files = Files.of(given, here).found(given.get("format")) if look else []
+        if is_long:
+            return self._long(panel, targets, files)
+        periods = tuple(panel["periods"])
+        columns = NamedColumns((), periods)
+        columns.check(files)
+        series = np.array(list(targets.values())) if len({len(one) for one in targets.values()}) == 1 else None
+        series = series[0] if series is not None and len(series) == 1 else series
+        wide = Panel(files, panel["n_pre"], periods, None, None, columns, tuple(targets), series)
+        if targets and (series is None or series.shape[-1] not in wide.sizes().values()):
+            raise ValueError(
+                f"[targets] must each hold a number for all {len(periods)} periods, or each for those before n_pre"
+            )
+        return wide
+
+    def _long(self, panel: Mapping[str, Any], targets: Mapping[str, Any], files: list[Path]) -> Panel:
+        for key in _LONG:
+            if key not in panel:
+                raise ValueError(f"[panel] lacks the key {key!r}")
+        if targets:
+            raise ValueError("[targets] are for wide tables; of a long one the target is the unit that is treated")
+        unit, time, value = (panel[key] for key in _LONG[:3])
+        is_text = {unit: isinstance(panel["treated"], str), time: panel.get("times") == "text", value: False}
+        if len(is_text) < 3:
+            raise ValueError("[panel] unit, time and value must be three columns")
+        of_text = tuple(name for name, text in is_text.items() if text)
+        columns = NamedColumns(of_text, tuple(name for name in is_text if name not in of_text))
+        columns.check(files)
+        treated = panel["treated"]
+        return Panel(files, panel["n_pre"], (), (unit, time, value), treated, columns, (str(treated),), None)
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("jobs on panels need pandas: pip install 'dpfast[pandas]'") from None
+    return pandas

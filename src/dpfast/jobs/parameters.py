@@ -1,0 +1,160 @@
+"""Keys of jobs that are arguments in Python: types and defaults are those of signatures, explanations of docstrings."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import NoneType, UnionType
+from typing import Any, Literal
+
+from dpfast import registry
+from dpfast.estimator.documentation import entries
+from dpfast.jobs.values import (
+    BOOLEAN,
+    INTEGER,
+    LEFT_OUT,
+    NUMBER,
+    REQUIRED,
+    TEXT,
+    Array,
+    Either,
+    Key,
+    Lists,
+    Named,
+    Place,
+    Table,
+    Values,
+    Variants,
+    Words,
+    section,
+)
+
+_PLAIN: dict[Any, Values] = {float: NUMBER, int: INTEGER, bool: BOOLEAN, str: TEXT}
+_ELSEWHERE = re.compile(r"As for `(\w+)(\.\w+)?`\.")
+_MARKS = re.compile(r" ?\[\d\]_,?|`")
+#: What TOML has in the place of None where leaving a key out means something else.
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What keys have that their signature does not tell."""
+
+    #: Values in the place of those of a type hint.
+    values: Mapping[str, Values] = field(default_factory=dict)
+    #: Those without a default in Python that have one in jobs.
+    optional: Collection[str] = ()
+    #: Values for templates.
+    examples: Mapping[str, str] = field(default_factory=dict)
+    #: Those that jobs do not have, or have elsewhere.
+    left_out: Collection[str] = ()
+    #: Those of which arguments may be instances.
+    classes: Collection[type] = ()
+
+
+def keys_of(
+    function: Callable[..., Any], hints: Mapping[str, Any], docstring: str, changes: Changes | None = None
+) -> Iterator[Key]:
+    """Yield a key for each argument for which TOML has values."""
+    changes = changes or Changes()
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in changes.left_out or parameter.kind is parameter.VAR_KEYWORD or name == "self":
+            continue
+        has_default = parameter.default is not parameter.empty
+        stands_for_none = not has_default or parameter.default is None
+        values = changes.values.get(name) or values_of(hints[name], changes.classes, says_none=not stands_for_none)
+        if values is None:
+            continue
+        default = LEFT_OUT if has_default or name in changes.optional else REQUIRED
+        usual = None if stands_for_none else json.dumps(parameter.default)
+        yield Key(name, values, explained(name, docstring), default, changes.examples.get(name), usual)
+
+
+def values_of(hint: Any, classes: Collection[type] = (), *, says_none: bool = False) -> Values | None:
+    """Return the values of TOML for a type hint; None if there are none, as for functions."""
+    options = tuple(_options(hint, classes, says_none))
+    return options[0] if len(options) == 1 else Either(options) if options else None
+
+
+def _options(hint: Any, classes: Collection[type], says_none: bool) -> Iterator[Values]:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _PLAIN:
+        yield _PLAIN[hint]
+    elif origin is Literal:
+        yield Words.of(*arguments)
+    elif origin in (typing.Union, UnionType):
+        yield from _options_of_union(arguments, classes, says_none)
+    elif origin is tuple:
+        item = values_of(arguments[0], says_none=True)
+        if item is not None:
+            yield Lists(Either((NUMBER, item)) if isinstance(item, Array) else item, len(arguments))
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
+        item = values_of(arguments[1])
+        if item is not None:
+            yield Named(item)
+    elif isinstance(hint, type):
+        offered = tuple(one for one in classes if hint in one.__mro__)
+        if offered:
+            yield objects_of(offered)
+
+
+def _options_of_union(arguments: Collection[Any], classes: Collection[type], says_none: bool) -> Iterator[Values]:
+    """Yield what there is in TOML for a union: of what may be an array, of which bytes are the mark, lists alone."""
+    is_array = bytes in arguments
+    words: dict[str, Any] = {}
+    found: list[Values] = []
+    offered: list[type] = []
+    for one in arguments:
+        if is_array and (one in (bytes, str, complex) or getattr(one, "__module__", "").startswith("numpy")):
+            continue
+        if typing.get_origin(one) is Literal:
+            words |= {word: word for word in typing.get_args(one)}
+        elif one is NoneType:
+            words |= {NONE: None} if says_none else {}
+        elif isinstance(one, type) and one not in _PLAIN:
+            offered += [cls for cls in classes if one in cls.__mro__ and cls not in offered]
+        else:
+            found += _options(one, classes, says_none)
+    yield from found
+    if is_array:
+        yield Array()
+    if words:
+        yield Words(words)
+    if offered:
+        yield objects_of(tuple(offered))
+
+
+def objects_of(classes: tuple[type, ...]) -> Variants:
+    """Return tables that stand for objects: the name of their class, and the arguments that make one."""
+    tables = {}
+    for cls in classes:
+        docstring = inspect.cleandoc(cls.__doc__ or "")
+        keys = keys_of(cls, typing.get_type_hints(cls.__init__), docstring)  # type: ignore[misc]
+        tables[cls.__name__] = Table(tuple(keys), _plain(docstring.partition("\n\n")[0]), partial(_object, cls))
+    return Variants(tables)
+
+
+def _object(cls: type, place: Place, arguments: dict[str, Any]) -> Any:
+    try:
+        return cls(**arguments)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{section(place)} {error}") from None
+
+
+def explained(name: str, docstring: str) -> str:
+    """Return what a docstring says of a name, in one line; what it says by naming an estimator, that one's says."""
+    text = " ".join(entries(docstring).get(name, "").partition("\n")[2].split())
+    elsewhere = _ELSEWHERE.fullmatch(text)
+    if elsewhere and elsewhere[1] in registry.ESTIMATORS:
+        other = registry.estimator(elsewhere[1])
+        return explained(name, (getattr(other, elsewhere[2][1:]) if elsewhere[2] else other).__doc__ or "")
+    return _plain(text)
+
+
+def _plain(text: str) -> str:
+    return _MARKS.sub("", text)

@@ -1,0 +1,185 @@
+"""Trajectories, as jobs declare them: a row a step, in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpfast import _arguments as check
+from dpfast._arrays import FloatArray, IntArray
+from dpfast.io import StateEncoder, Trajectories
+from dpfast.io.files import file_format
+from dpfast.io.ids import numbered_column
+from dpfast.io.named import Batch
+from dpfast.jobs.inputs import INPUT, Files, NamedColumns
+from dpfast.jobs.kinds import Fact, Progress
+from dpfast.jobs.values import BOOLEAN, INTEGER, LEFT_OUT, TEXT, Either, Key, Lists, Table
+
+_TRAJECTORIES = Table(
+    (
+        Key("id", TEXT, "The column that says whose step it is. A person is a trajectory.", example='"patient"'),
+        Key("state", TEXT, "The column of states.", example='"state"'),
+        Key("reward", TEXT, "The column of rewards.", example='"reward"'),
+        Key(
+            "order",
+            TEXT,
+            "A column of numbers by which the steps of a trajectory are put in order, no two alike; else that of rows.",
+            LEFT_OUT,
+            '"step"',
+        ),
+        Key(
+            "states",
+            Lists(Either((TEXT, INTEGER))),
+            "All states there are, all text or all whole numbers. They are public: declared, not taken from the table.",
+            LEFT_OUT,
+            '["well", "ill", "home"]',
+        ),
+        Key("n_states", INTEGER, "In the place of states: they are the whole numbers from 0 to one less.", LEFT_OUT),
+        Key(
+            "sorted",
+            BOOLEAN,
+            "Declares that rows are sorted by id, and within one by order. A Parquet file is then read in blocks, with "
+            "bounded memory; others are held in memory.",
+            LEFT_OUT,
+            usual="false",
+        ),
+    ),
+    "What the columns hold: a row is a step of somebody's trajectory.",
+)
+
+
+@dataclass(frozen=True)
+class Walks:
+    """What a job says of its trajectories."""
+
+    files: list[Path]
+    #: Files as declared, if they can be read in blocks.
+    sorted_files: Path | None
+    id: str
+    state: str
+    reward: str
+    order: str | None
+    encoder: StateEncoder | None
+    n_states: int
+
+    @property
+    def states(self) -> list[Any]:
+        """The declared states."""
+        return list(range(self.n_states) if self.encoder is None else self.encoder.states)
+
+    @property
+    def columns(self) -> NamedColumns:
+        """The columns, and how they are read."""
+        numbers = (self.reward,) if self.order is None else (self.reward, self.order)
+        is_text = self.encoder is not None and isinstance(self.encoder.states[0], str)
+        return NamedColumns(
+            (self.state,) if is_text else (), numbers if is_text else (*numbers, self.state), (self.id,)
+        )
+
+    def read(self, progress: Progress | None) -> Trajectories | Blocks:
+        """Return all trajectories; as blocks, where they can be read as such."""
+        if self.sorted_files is not None:
+            return Blocks(self, progress)
+        numbers: dict[Hashable, int] = {}
+        parts = [self._steps(batch, numbers) for batch in self.columns.batches(self.files, progress)]
+        parts.insert(0, (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0)))
+        whose, states, rewards, steps = (np.concatenate(several) for several in zip(*parts, strict=True))
+        if np.isnan(steps).any():
+            raise ValueError(f"column {self.order!r} has missing entries")
+        order = np.lexsort((steps, whose))
+        whose, steps = whose[order], steps[order]
+        if self.order is not None and np.any((whose[1:] == whose[:-1]) & (steps[1:] == steps[:-1])):
+            raise ValueError(f"a trajectory has the same {self.order!r} twice")
+        offsets = np.searchsorted(whose, np.arange(len(numbers) + 1))
+        return Trajectories(states[order], rewards[order], offsets, self.n_states, encoder=self.encoder)
+
+    def _steps(self, batch: Batch, numbers: dict[Hashable, int]) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+        """Return of each row whose it is, the state, -1 for one that is not declared, the reward and its place."""
+        steps = np.zeros(len(batch)) if self.order is None else batch.numbers(self.order)
+        return numbered_column(batch, self.id, numbers), self._codes(batch), batch.numbers(self.reward), steps
+
+    def _codes(self, batch: Batch) -> IntArray:
+        if self.encoder is not None:
+            return self.encoder.codes_in(batch, self.state)
+        values = batch.numbers(self.state)
+        with np.errstate(invalid="ignore"):
+            known = (values >= 0.0) & (values < self.n_states) & (values == np.floor(values))
+        return np.where(known, values, -1.0).astype(np.int64)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes that plans take."""
+        return {"n_states": self.n_states}
+
+    def facts(self) -> list[Fact]:
+        """Return what is public of them, for a report."""
+        listed = f"the whole numbers from 0 to {self.n_states - 1}"
+        if self.encoder is not None:
+            listed = ", ".join(map(str, self.encoder.states))
+        return [("a person", f"a trajectory: all rows of one {self.id!r}"), (f"states ({self.n_states})", listed)]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Sorted trajectories, read anew each time they are iterated over."""
+
+    walks: Walks
+    progress: Progress | None
+
+    def __iter__(self) -> Iterator[Trajectories]:
+        walks = self.walks
+        assert walks.sorted_files is not None
+        names = {"trajectory": walks.id, "state": walks.state, "reward": walks.reward, "step": walks.order}
+        declared = {"n_states": walks.n_states} if walks.encoder is None else {"states": walks.encoder}
+        return Trajectories.iter_parquet(walks.sorted_files, **names, **declared)  # type: ignore[arg-type]
+
+
+class WalksForm:
+    """The sections of a job on trajectories, and how they are read."""
+
+    sections = (
+        Key("input", INPUT, INPUT.says),
+        Key("trajectories", _TRAJECTORIES, _TRAJECTORIES.says),
+    )
+
+    def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Walks:
+        """Return what the sections say; unless they are not to be looked for, files must be there and fit."""
+        given = sections["trajectories"]
+        names = [given[key] for key in ("id", "state", "reward", "order") if key in given]
+        if len(set(names)) < len(names):
+            raise ValueError("[trajectories] id, state, reward and order must be different columns")
+        n_states, encoder = _states(given)
+        declared = Files.of(sections["input"], here)
+        files = declared.found(sections["input"].get("format")) if look else []
+        in_blocks = given.get("sorted", False) and len(declared.declared) == 1
+        in_blocks = in_blocks and all(file_format(file, "[input] path") == "parquet" for file in files)
+        walks = Walks(
+            files,
+            declared.declared[0] if in_blocks else None,
+            given["id"],
+            given["state"],
+            given["reward"],
+            given.get("order"),
+            encoder,
+            n_states,
+        )
+        walks.columns.check(files)
+        return walks
+
+
+def _states(given: Mapping[str, Any]) -> tuple[int, StateEncoder | None]:
+    if ("states" in given) == ("n_states" in given):
+        raise ValueError("[trajectories] must have either states or n_states: they are never taken from the table")
+    if "n_states" in given:
+        return check.positive_integer("[trajectories] n_states", given["n_states"]), None
+    states = given["states"]
+    if len({type(state) for state in states}) > 1:
+        raise ValueError("[trajectories] states must be all text or all whole numbers")
+    try:
+        encoder = StateEncoder(states)
+    except ValueError as error:
+        raise ValueError(f"[trajectories] {error}") from None
+    return len(encoder), encoder

@@ -1,0 +1,59 @@
+"""Batch jobs that release means and standard deviations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dpfast.jobs.kinds import Kind, Progress
+from dpfast.jobs.parameters import Changes
+from dpfast.jobs.rows import Rows, RowsForm, with_box
+from dpfast.jobs.specification import Job
+from dpfast.jobs.tables import Table
+from dpfast.scaling import results
+from dpfast.scaling.estimator import PrivateStandardScaler
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FEATURES = """
+age = { low = 18, high = 100, missing = 50 }
+days = { low = 0, high = 90 }
+"""
+
+
+class Scaler(Kind):
+    """Means and standard deviations of features within limits."""
+
+    KIND = "private_standard_scaler"
+    ESTIMATOR = PrivateStandardScaler
+    NOTE = results.NOTE
+    FORM = RowsForm("none", limits=True, example=(_FEATURES, ""))
+    CHANGES = Changes(optional=("box_x",))
+
+    def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
+        """Return the estimator's parameters; features have their limits."""
+        parameters = with_box(given, data)
+        if "box_x" not in parameters:
+            raise ValueError("[estimator] lacks the key 'box_x', and features have no limits, low and high")
+        return parameters
+
+    def fit(self, model: PrivateStandardScaler, job: Job, progress: Progress | None) -> None:
+        """Fit, from a stream."""
+        features, _ = job.data.tables(progress)
+        model.fit(features)
+
+    def tables(self, model: PrivateStandardScaler, job: Job) -> dict[str, Table]:
+        """Return means and standard deviations."""
+        return results.tables(model, job.data.feature_names)
+
+    def figures(self, model: PrivateStandardScaler, job: Job) -> dict[str, Figure]:
+        """Return none."""
+        return {}
+
+    def facts(self, model: PrivateStandardScaler, job: Job) -> list[tuple[str, str]]:
+        """Return what was chosen."""
+        return results.facts(model)
+
+
+KINDS = (Scaler(),)

@@ -1,0 +1,21 @@
+"""What a job on means and standard deviations writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpfast.scaling.estimator import PrivateStandardScaler
+
+NOTE = "No variance is below what the known noise may make of none."
+
+
+def tables(model: PrivateStandardScaler, features: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Return a row for each feature."""
+    columns = {"feature": features, "mean": model.mean_, "variance": model.var_, "scale": model.scale_}
+    return {"scales": {name: column for name, column in columns.items() if column is not None}}
+
+
+def facts(model: PrivateStandardScaler) -> list[tuple[str, str]]:
+    """Say what was found."""
+    return [("features", str(model.n_features_in_))]

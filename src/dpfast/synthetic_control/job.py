@@ -1,0 +1,49 @@
+"""Batch jobs of synthetic control, from wide panels and long ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpfast.jobs.kinds import Kind, Progress
+from dpfast.jobs.panels import Panel, PanelForm
+from dpfast.jobs.parameters import Changes
+from dpfast.jobs.specification import Job
+from dpfast.jobs.tables import Table
+from dpfast.synthetic_control import results
+from dpfast.synthetic_control.estimator import SyntheticControl
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Control(Kind):
+    """Moments of donors, for public targets."""
+
+    KIND = "synthetic_control"
+    ESTIMATOR = SyntheticControl
+    NOTE = results.NOTE
+    FORM = PanelForm()
+    CHANGES = Changes(examples={"bound": "[0.0, 5.0]"})
+
+    def fit(self, model: SyntheticControl, job: Job, progress: Progress | None) -> None:
+        """Fit, from a panel in memory."""
+        data: Panel = job.data
+        if data.long is None:
+            model.fit(data.wide(progress), data.n_pre, data.series)
+        else:
+            model.fit_long(data.rows(progress), *data.long, data.treated, data.n_pre)
+
+    def tables(self, model: SyntheticControl, job: Job) -> dict[str, Table]:
+        """Return effects, paths and coefficients."""
+        return results.tables(model, job.data.targets)
+
+    def figures(self, model: SyntheticControl, job: Job) -> dict[str, Figure]:
+        """Return pictures of them."""
+        return results.figures(model, job.data.targets)
+
+    def facts(self, model: SyntheticControl, job: Job) -> list[tuple[str, str]]:
+        """Return what was chosen."""
+        return results.facts(model)
+
+
+KINDS = (Control(),)

@@ -1,0 +1,319 @@
+"""Jobs of every family: from the template to results, with the bits of the fit in memory, and refusals before it."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from jobs.examples import KINDS, table_of, write_job
+
+from dpfast import (
+    ObjectivePerturbationClassifier,
+    ObjectivePerturbationRegressor,
+    PolicyEvaluation,
+    PrivateStandardScaler,
+    SparseRegression,
+    SyntheticControl,
+    Trajectories,
+)
+from dpfast.cli import main
+from dpfast.jobs import Job
+from dpfast.solvers import L2Ball
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+pytestmark = pytest.mark.filterwarnings("ignore::dpfast.privacy.guarantee.ReleasedUtilityWarning")
+
+SEED = ("# random_state = 10", "random_state = 11")
+QUIET = ("# plots = false", "plots = false")
+BUDGET = {"epsilon": 1.0, "delta": 1e-6, "random_state": 11}
+
+
+def fitted(path):
+    assert main(["fit", str(path), "--quiet"]) == 0
+    job = Job.read(path)
+    return job.kind.ESTIMATOR.load(job.folder / "model.json")
+
+
+def encoded(frame):
+    sites = [frame.site == site for site in ("Basel", "Genf")]
+    return np.column_stack([frame.dose, frame.smoker, *sites]).astype(float)
+
+
+def same(model, expected, *names):
+    for name in names:
+        np.testing.assert_array_equal(getattr(model, name), getattr(expected, name))
+
+
+def test_a_regression_within_a_set(tmp_path):
+    kind = "objective_perturbation_regressor"
+    model, frame = fitted(write_job(tmp_path, kind, SEED, QUIET)), table_of(kind)
+    expected = ObjectivePerturbationRegressor(**BUDGET, bound_x=2.0, bound_y=30.0, constraint=L2Ball(30.0))
+    same(model, expected.fit(encoded(frame), frame.days.to_numpy()), "coef_")
+    assert model.feature_names_in_.tolist() == ["dose", "smoker", "site=Basel", "site=Genf"]
+
+
+def labels_of(frame, column):
+    return frame[column].to_numpy()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "classes"),
+    [
+        ('outcome = { levels = ["home", "ward", "dead"] }', ["home", "ward", "dead"]),
+        ("age = { levels = [3, 1] }", [3, 1]),
+        ('readmitted = "boolean"', [0, 1]),
+        ('readmitted = { kind = "boolean", missing = false }', [0, 1]),
+    ],
+)
+def test_labels_of_text_numbers_and_booleans(outcome, classes, tmp_path):
+    kind = "objective_perturbation_classifier"
+    frame = table_of(kind).assign(age=np.where(np.arange(400) % 3, 1, 3))
+    y = frame[outcome.split()[0]].to_numpy()
+    missing = "missing = false" in outcome
+    if missing:
+        frame["readmitted"] = frame["readmitted"].astype(object)
+        frame.loc[::7, "readmitted"] = None
+        y = frame["readmitted"].fillna(value=False).to_numpy(int)
+    path = write_job(
+        tmp_path, kind, SEED, QUIET, ('outcome = { levels = ["home", "ward", "dead"] }', outcome), table=frame
+    )
+    expected = ObjectivePerturbationClassifier(**BUDGET, bound_x=2.0, classes=classes).fit(encoded(frame), y)
+    same(fitted(path), expected, "coef_", "classes_")
+
+
+def test_weights_of_classes_are_by_their_names(tmp_path):
+    kind = "objective_perturbation_classifier"
+    weight = ("# class_weight = { name = 1.0 }", "class_weight = { dead = 2.5, ward = 1 }")
+    assert Job.read(write_job(tmp_path, kind, weight)).parameters["class_weight"] == {"dead": 2.5, "ward": 1}
+    path = write_job(tmp_path, kind, ("# class_weight = { name = 1.0 }", "class_weight = { deaf = 2.5 }"))
+    with pytest.raises(ValueError, match=r"\[estimator.class_weight\] 'deaf' is none of the classes, home, ward, dead"):
+        Job.read(path)
+
+
+def test_labels_in_arrays(tmp_path):
+    kind = "objective_perturbation_classifier"
+    frame = table_of(kind)
+    np.save(tmp_path / "x.npy", encoded(frame))
+    np.save(tmp_path / "y.npy", frame.outcome.to_numpy(str))
+    text = write_job(tmp_path, kind, SEED, QUIET).read_text()
+    text = text.replace('path = "table.csv"', 'x = "x.npy"\ny = "y.npy"').replace("\n[features]", "\n[xx]")
+    text = re.sub(r"(?s)\n\[xx\].*?(?=\n\n)", "", text)
+    text = re.sub(r"(?s)\n\[outcomes\].*?(?=\n\n)", "", text)
+    path = tmp_path / "job.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"\[estimator\] lacks the key 'classes'"):
+        Job.read(path)
+    path.write_text(text.replace("# classes = ", "classes = ").replace('["..."]', '["home", "ward", "dead"]'))
+    expected = ObjectivePerturbationClassifier(**BUDGET, bound_x=2.0, classes=["home", "ward", "dead"])
+    same(fitted(path), expected.fit(encoded(frame), frame.outcome.to_numpy(str)), "coef_")
+
+
+def test_a_few_features_for_several_outcomes(tmp_path):
+    kind = "sparse_regression"
+    model = fitted(write_job(tmp_path, kind, SEED, QUIET, ('days = "number"', 'days = "number"\nage = "number"')))
+    frame = table_of(kind)
+    x = np.column_stack([encoded(frame)[:, :2], *(frame.site == site for site in ("Bern", "Basel", "Genf"))])
+    expected = SparseRegression(**BUDGET, n_nonzero=2, bound_y=30.0).fit(
+        x.astype(float), frame[["days", "age"]].to_numpy()
+    )
+    same(model, expected, "support_", "coef_")
+
+
+def test_means_of_features(tmp_path):
+    model, frame = fitted(write_job(tmp_path, "private_standard_scaler", SEED)), table_of("private_standard_scaler")
+    expected = PrivateStandardScaler(**BUDGET, box_x=([18, 0], [100, 90])).fit(frame[["age", "days"]].to_numpy())
+    same(model, expected, "mean_", "var_")
+
+
+def test_a_wide_panel(tmp_path):
+    model, frame = fitted(write_job(tmp_path, "synthetic_control", SEED, QUIET)), table_of("synthetic_control")
+    expected = SyntheticControl(**BUDGET, bound=(0.0, 5.0)).fit(frame.to_numpy(), 3, [1.0, 1.2, 1.1, 1.6])
+    same(model, expected, "coef_", "target_")
+    assert model.periods_.tolist() == [2019, 2020, 2021, 2022]
+
+
+def test_entries_of_a_wide_panel_may_be_missing_where_that_is_declared(tmp_path, capsys):
+    frame = table_of("synthetic_control")
+    frame.iloc[::9, 1] = np.nan
+    assert main(["fit", str(write_job(tmp_path, "synthetic_control", table=frame))]) == 2
+    assert "donors contains NaN: fill it, or declare the observation_rate" in capsys.readouterr().err
+    declared = ("# observation_rate = 1.0", "observation_rate = 0.9")
+    model = fitted(write_job(tmp_path, "synthetic_control", SEED, QUIET, declared, table=frame))
+    expected = SyntheticControl(**BUDGET, bound=(0.0, 5.0), observation_rate=0.9)
+    same(model, expected.fit(frame.to_numpy(), 3, [1.0, 1.2, 1.1, 1.6]), "coef_")
+
+
+LONG = """[panel]
+unit = "who"
+time = "when"
+value = "sales"
+treated = {}
+times = "{}"
+n_pre = {}
+"""
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize(("treated", "times", "n_pre"), [('"b"', "number", "2021"), ("7", "text", '"2020-12"')])
+def test_a_long_panel(treated, times, n_pre, suffix, tmp_path):
+    wide, rng = table_of("synthetic_control"), np.random.default_rng(1)
+    whole = np.arange(len(wide)) if treated == "7" else [f"u{row}" for row in range(len(wide) - 1)] + ["b"]
+    periods = [2019, 2020, 2021, 2022] if times == "number" else ["2019-01", "2019-12", "2020-12", "2021-01"]
+    long = wide.set_axis(periods, axis=1).assign(who=whole).melt("who", var_name="when", value_name="sales")
+    long = long.iloc[rng.permutation(len(long))].reset_index(drop=True)
+    path = write_job(tmp_path, "synthetic_control", SEED, QUIET, table=long)
+    text = re.sub(r"(?s)\n\[panel\].*?(?=\n\n)", "\n" + LONG.format(treated, times, n_pre), path.read_text())
+    text = re.sub(r"(?s)\n\[targets\].*?(?=\n\n)", "", text)
+    if suffix == "parquet":
+        long.astype({"when": int} if times == "number" else {}).to_parquet(tmp_path / "table.parquet")
+    path.write_text(text.replace("table.csv", f"table.{suffix}"))
+    model = fitted(path)
+    expected = SyntheticControl(**BUDGET, bound=(0.0, 5.0))
+    expected.fit_long(long, "who", "when", "sales", json.loads(treated), json.loads(n_pre))
+    same(model, expected, "coef_", "target_", "periods_")
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "sorted", "numbered"])
+def test_trajectories(form, tmp_path):
+    table = table_of("policy_evaluation", 60)
+    names = {"trajectory": "patient", "state": "state", "reward": "reward", "step": "step"}
+    states = ["well", "ill", "home"]
+    changes = [SEED, QUIET]
+    if form == "numbered":
+        table["state"] = table["state"].map({name: number for number, name in enumerate(states)})
+        changes += [('states = ["well"', '# states = ["well"'), ("# n_states = 10", "n_states = 3")]
+    if form != "sorted":
+        table = table.iloc[np.random.default_rng(1).permutation(len(table))].reset_index(drop=True)
+    if form in ("parquet", "sorted"):
+        table.to_parquet(tmp_path / "table.parquet")
+        changes.append(("table.csv", "table.parquet"))
+    if form == "sorted":
+        changes.append(("# sorted = false", "sorted = true"))
+    model = fitted(write_job(tmp_path, "policy_evaluation", *changes, table=table))
+    declared = {"n_states": 3} if form == "numbered" else {"states": states}
+    walks = Trajectories.from_frame(table, **names, **declared)
+    expected = PolicyEvaluation(**BUDGET, gamma=0.9, horizon=20, reward_range=(0.0, 1.0)).fit(walks)
+    same(model, expected, "value_")
+    assert Job.read(tmp_path / "job.toml").data.states == (states if form != "numbered" else [0, 1, 2])
+
+
+def test_sorted_trajectories_are_read_again_for_a_range_that_is_to_be_found(tmp_path):
+    table = table_of("policy_evaluation", 60)
+    table.to_parquet(tmp_path / "table.parquet")
+    changes = [("table.csv", "table.parquet"), ("# sorted = false", "sorted = true"), QUIET]
+    changes.append(("# return_range = [1.0, 1.0]", 'return_range = "private"'))
+    assert hasattr(fitted(write_job(tmp_path, "policy_evaluation", *changes)), "return_range_")
+
+
+BAD = [
+    ("objective_perturbation_regressor", "days", "", "column 'days' has missing entries"),
+    ("objective_perturbation_regressor", "dose", "secret", "in column 'dose', cells that are not numbers"),
+    ("objective_perturbation_classifier", "outcome", "secret", "column 'outcome' holds a level that is not declared"),
+    ("objective_perturbation_classifier", "outcome", "", "column 'outcome' has missing entries"),
+    ("sparse_regression", "days", "inf", "column 'days' holds infinite"),
+    ("private_standard_scaler", "days", "", "column 'days' has missing entries"),
+    ("synthetic_control", "2020", "", "donors contains NaN"),
+    ("synthetic_control", "2020", "secret", "in column '2020', cells that are not numbers"),
+    ("synthetic_control", "2020", "inf", "donors contains infinity"),
+    ("policy_evaluation", "state", "secret", "a state that is none of the 3 declared"),
+    ("policy_evaluation", "state", "", "a state that is none of the 3 declared"),
+    ("policy_evaluation", "reward", "", "a reward that is not finite"),
+    ("policy_evaluation", "reward", "secret", "in column 'reward', cells that are not numbers"),
+    ("policy_evaluation", "step", "", "column 'step' has missing entries"),
+    ("policy_evaluation", "step", "1e9", None),
+    ("policy_evaluation", "patient", "", "column 'patient' has missing ids"),
+]
+
+
+@pytest.mark.parametrize(("kind", "column", "cell", "message"), BAD)
+def test_a_bad_cell_is_refused_alike_whoever_has_it(kind, column, cell, message, tmp_path, capsys):
+    said = set()
+    for row in (0, 37, 59):
+        table = table_of(kind, 20 if kind == "policy_evaluation" else 60, seed=row).astype({column: object})
+        table.loc[row, column] = cell
+        code = main(["fit", str(write_job(tmp_path, kind, QUIET, table=table)), "--quiet", "--force"])
+        assert code == (2 if message else 0)
+        said.add(capsys.readouterr().err)
+    (one,) = said
+    assert "secret" not in one
+    assert (message or "") in one
+    assert (tmp_path / "fit").exists() == (message is None)
+
+
+REFUSED = [
+    ("synthetic_control", ("n_pre = 3", "n_pre = 4"), "n_pre must"),
+    ("synthetic_control", ('"2019", ', '"2018", '), "has no column '2018'"),
+    ("synthetic_control", ("1.2, 1.1, 1.6]", "1.2]"), r"\[targets\] must each hold a number for all 4"),
+    (
+        "synthetic_control",
+        ("1.2, 1.1, 1.6]", "1.2, 1.1, 1.6, 1.7]"),
+        r"\[targets\] must each hold a number for all 4",
+    ),
+    ("synthetic_control", ('# unit = "..."', 'unit = "x"'), r"\[panel\] must have either periods"),
+    ("synthetic_control", ("bound = [0.0, 5.0]", "bound = [0.0]"), r"bound must be a list of 2 numbers, got 1"),
+    ("synthetic_control", ("bound = [0.0, 5.0]", "bound = [5.0, 0.0]"), "bound must be finite and increasing"),
+    ("policy_evaluation", ("# n_states = 10", "n_states = 3"), r"\[trajectories\] must have either states or n_states"),
+    ("policy_evaluation", ('"ill", "home"]', '"ill", "ill"]'), r"\[trajectories\] states must be distinct"),
+    ("policy_evaluation", ('"ill", "home"]', '"ill", 3]'), r"\[trajectories\] states must be all text or all whole"),
+    ("policy_evaluation", ('order = "step"', 'order = "state"'), "must be different columns"),
+    ("policy_evaluation", ('order = "step"', 'order = "stop"'), "has no column 'stop'"),
+    ("policy_evaluation", ("gamma = 0.9", "gamma = 1.9"), "gamma must"),
+    ("policy_evaluation", ('id = "patient"', 'jd = "patient"'), "unknown key 'jd'; accepted: id, state"),
+    ("objective_perturbation_regressor", ("radius = 30.0", "radios = 30.0"), "did you mean 'radius'"),
+    ("objective_perturbation_regressor", ("radius = 30.0", "radius = -1"), r"\[estimator.constraint\] radius must"),
+    (
+        "objective_perturbation_regressor",
+        ('= { kind = "L2Ball"', '= { kind = "L3Ball"'),
+        r"\[estimator.constraint\] kind must be one of 'L2Ball'",
+    ),
+    (
+        "objective_perturbation_regressor",
+        ('dose = "number"', "dose = { low = 0, high = 1 }"),
+        "rows are bounded by bound_x here",
+    ),
+    (
+        "objective_perturbation_regressor",
+        ('days = "number"', 'days = "number"\nage = "number"'),
+        "must declare one column",
+    ),
+    (
+        "objective_perturbation_regressor",
+        ('days = "number"', 'site = { levels = ["a", "b"] }'),
+        "declared twice|of categories",
+    ),
+    (
+        "objective_perturbation_classifier",
+        ("outcome = {", "outcome = { drop_first = true,"),
+        "unknown key 'drop_first'",
+    ),
+    (
+        "objective_perturbation_classifier",
+        ('{ levels = ["home", "ward", "dead"] }', '"number"'),
+        "'boolean' or a table",
+    ),
+    ("sparse_regression", ("n_nonzero = 2", "n_nonzero = 200"), "n_nonzero must be at most the number of features"),
+    (
+        "sparse_regression",
+        ("[estimator]\n", '[estimator]\nselector = "exponential"\n'),
+        None,
+    ),
+    (
+        "private_standard_scaler",
+        ("age = { low = 18, high = 100, missing = 50 }", 'age = "number"'),
+        "lacks low and high",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "change", "message"), REFUSED)
+def test_a_job_is_refused_before_a_row_is_read(kind, change, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(KINDS[kind].ESTIMATOR, "fit", lambda *_: pytest.fail("a fit was begun"))
+    code = main(["check", str(write_job(tmp_path, kind, change))])
+    error = capsys.readouterr().err
+    if message is None:
+        assert code == 0
+        return
+    assert code == 2
+    assert error.count("\n") == 1
+    assert re.search(message, error), error
