@@ -574,18 +574,6 @@ def test_an_interrupt_after_the_fit_loses_no_outputs(folder, monkeypatch):
     assert {path.name for path in (folder / "new" / "fit").iterdir()} == OUTPUTS
 
 
-def test_the_example_runs(folder, frame, capsys):
-    example = Path(__file__).parents[2] / "examples" / "job.toml"
-    if not example.exists():
-        pytest.skip("only in a checkout")
-    table = frame.rename(columns={"again": "readmitted"})
-    table.to_csv(folder / "visits.csv", index=False)
-    (folder / "job.toml").write_text(example.read_text())
-    assert main(["fit", str(folder / "job.toml"), "--quiet"]) == 0
-    by_default = {f"coefficients.{one}" for one in ("parquet", "png", "svg")}
-    assert {path.name for path in (folder / "visits-fit").iterdir()} == OUTPUTS | by_default
-
-
 @pytest.mark.slow
 def test_a_table_larger_than_the_memory_it_may_use(tmp_path):
     """1.6 GB, written and read by parts: under 1 GiB resident, and the bits of the same rows summed in memory."""

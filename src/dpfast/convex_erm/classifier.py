@@ -282,12 +282,14 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
         Parameters
         ----------
-        n, n_features, spread, **parameters
+        n, n_features, spread
             As for `ObjectivePerturbationRegressor.plan`.
         target : float, default 0.5
             Error wanted, as a fraction of a margin of 1.
         score : float, default 0.8
             Assumed accuracy without privacy.
+        **parameters
+            The estimator's own: epsilon, delta, bound_x, classes, ...
 
         Returns
         -------

@@ -142,7 +142,7 @@ class Lists(Values):
             raise ValueError(f"{said(place)} must be {self.words}, got {len(value)}")
         if not all(map(self.item.fits, value)):
             wrong = next(one for one in value if not self.item.fits(one))
-            raise TypeError(f"{said(place)} must be {self.words}, got {_shown(wrong)} in it")
+            raise TypeError(f"{said(place)} must hold {self.item.words}, got {_shown(wrong)}")
         items = [self.item.read(place, one) for one in value]
         return self.made(items) if self.length is None else tuple(items)
 
