@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from dpfast.jobs.report import Part, as_html, as_markdown
 from dpfast.jobs.specification import Job
 from dpfast.kernels import transaction
 from dpfast.plotting import budget_spent
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MODEL, RECORD = "model.json", "report.json"
 #: The picture of what was spent.
@@ -167,9 +164,9 @@ def _files(job: Job, model: Any) -> dict[str, bytes]:
     return files
 
 
-def _figures(job: Job, model: Any) -> dict[str, Figure]:
+def _figures(job: Job, model: Any) -> dict[str, Any]:
     """Draw the results and, where a ledger is shared with other jobs, what it has spent."""
-    figures = job.kind.figures(model, job)
+    figures: dict[str, Any] = dict(job.kind.figures(model, job))
     if job.ledger_path is not None:
         figures[LEDGER] = budget_spent(model.ledger).figure
     return figures
