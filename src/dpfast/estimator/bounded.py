@@ -82,7 +82,6 @@ class BoundedEstimator(PrivateEstimator):
         if not to_find:
             return super()._prepared(privacy, source, *data)
         measured = self._measured(*data)
-        io.check_aligned(X=measured.X, Y=measured.Y, groups=measured.groups)
         if is_read_once(measured.X) or is_read_once(measured.Y):
             raise TypeError(f"X and Y must be tables that can be read twice with {self._named}, got an iterator")
         table = io.open_table(measured.X, measured.Y if "bound_y" in to_find else None)

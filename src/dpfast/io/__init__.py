@@ -19,6 +19,7 @@ from dpfast.io.panel import (
 from dpfast.io.partitions import EngineError, Partitions, PersonIds, groups_of, is_dask
 from dpfast.io.people import People, people
 from dpfast.io.process_partitions import ProcessPartitions
+from dpfast.io.spark_partitions import SparkPartitions
 from dpfast.io.states import StateEncoder
 from dpfast.io.streams import is_arrow, stream_names
 from dpfast.io.table import BlockMap, Table, map_block, open_table, reusing_room
@@ -40,6 +41,7 @@ __all__ = [
     "PersonIds",
     "ProcessPartitions",
     "RowOwners",
+    "SparkPartitions",
     "StateEncoder",
     "Table",
     "Trajectories",
