@@ -1,39 +1,20 @@
 """An engine sees functions of parts and pairs of results; what comes of them is that of the table, to the bit."""
 
-from functools import reduce
-from itertools import pairwise
-
 import numpy as np
 import pytest
+from engines import Listed, cut
 
 from dpfast import MultiOutcomeRidge
-from dpfast.io import EngineError, Partitions
+from dpfast.io import EngineError
 from dpfast.statistics import gram
 
 BOUNDS = {"bound_x": 1.5, "bound_y": 1.0}
-
-
-class Listed(Partitions):
-    """Parts in a list, gone through one after the other, some of them twice, and the last first."""
-
-    def __init__(self, parts, n_features, n_outcomes=0, **options):
-        super().__init__(n_features, n_outcomes, **options)
-        self.parts = parts
-
-    def run(self, function, combine):
-        function(self.parts[0])  # whose result is lost
-        return reduce(combine, map(function, self.parts[::-1]))
 
 
 @pytest.fixture(scope="module")
 def arrays():
     rng = np.random.default_rng(7)
     return rng.standard_normal((400, 4)), rng.standard_normal((400, 2)), np.sort(rng.integers(90, size=400))
-
-
-def cut(arrays, ends):
-    ends = [0, *ends, len(arrays[0])]
-    return [tuple(one[a:b] for one in arrays) for a, b in pairwise(ends)]
 
 
 def ends_of_people(ids):
@@ -97,6 +78,8 @@ def test_errors_of_parts_are_results(arrays, raised, kind, message):
     seen = []
 
     class Watched(Listed):
+        pickles = False
+
         def run(self, function, combine):
             return super().run(lambda part: seen.append(function(part)) or seen[-1], combine)
 
@@ -125,9 +108,17 @@ def test_what_an_engine_raises_is_not_quoted(arrays):
         assert raised.value.__context__ is None
 
 
+def double(x, y, ids):
+    return 2.0 * x, y, ids
+
+
+def without_outcomes(x, y, ids):
+    return x, None, ids
+
+
 def test_parts_are_mapped_where_they_lie(arrays):
     X, Y, _ = arrays
-    doubled = Listed(cut((X, Y), [30]), 4, 2).mapped(lambda x, y, ids: (2.0 * x, None, ids), 4, 0)
+    doubled = Listed(cut((X, Y), [30]), 4, 2).mapped(double, 4, 2).mapped(without_outcomes, 4, 0)
     assert gram(doubled, bound_x=1.0) == gram(2.0 * X, bound_x=1.0)
 
 

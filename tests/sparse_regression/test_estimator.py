@@ -148,13 +148,6 @@ def test_entries_beyond_one_count_as_one_in_a_pursuit():
     np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=0.2, atol=0.05)
 
 
-def test_a_pursuit_says_which_tables_it_does_not_read():
-    dask_array = pytest.importorskip("dask.array")
-    x, y = (dask_array.from_array(one, chunks=1000) for one in table(3000))
-    with pytest.raises(TypeError, match="in parts, such as Dask"):
-        SparseRegression(1.0, 1e-6, n_nonzero=1).fit(x, y)
-
-
 def test_bounds_are_held_to():
     """Rows and outcomes a million times beyond their bounds count as rows at them."""
     x, y = table()

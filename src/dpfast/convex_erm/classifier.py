@@ -171,7 +171,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     }
 
     @quiet
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Fit from rows: arrays, data frames, Arrow tables, files, or iterables of blocks.
 
         Parameters
@@ -463,31 +463,36 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         return weights
 
     def _outcomes(self, labels: NDArray[Any], classes: NDArray[Any]) -> FloatArray:
-        """Return rows of the second class against the first, or of each class against the rest: their signs.
-
-        The sizes are the weights of the labels' classes, at most 1.
-        """
-        places = StateEncoder(classes).codes(labels)
-        if np.any(places < 0):
-            raise ValueError("y holds labels outside the declared classes")
-        positive = np.arange(len(classes))[1 if len(classes) == 2 else 0 :]
-        return np.where(places == positive[:, np.newaxis], 1.0, -1.0) * self._weights(classes)[places]
+        """Return rows of the second class against the first, or of each class against the rest: weighted signs."""
+        return _signs(labels, classes, self._weights(classes)).T
 
     def _opened(self, X: Any, y: Any) -> io.Table:
+        if io.is_dask(X):
+            X, y = io.DaskPartitions(X, y), None
+        if isinstance(X, io.Partitions) and y is None:
+            classes = self._declared_classes()
+            signs = _PartSigns(classes, self._weights(classes))
+            return io.open_table(X.mapped(signs, X.n_features, self._n_minimisers))
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         io.check_aligned(X=X, y=y)
-        # Entries of a list stay as they are: one among them must not make text, or doubles, of all.
-        labels = column_of(np.asarray(y, object) if isinstance(y, list | tuple) else y)
-        return io.open_table(X, self._outcomes(labels, self._declared_classes()).T)
+        return io.open_table(X, self._outcomes(_column_of_labels(y), self._declared_classes()).T)
 
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
-        rows, outcomes = table.whole()
-        if not self._descends(privacy, table.n_features, len(rows)):
-            return super()._summed(privacy, io.open_table(rows, outcomes))
-        mechanism = self._descent(privacy, table.n_features, len(rows))
-        # Softmax takes indicators, times weights.
-        people = io.open_table(rows, outcomes if mechanism.link == "logistic" else np.maximum(outcomes, 0.0))
+        if table.partitions is None:
+            table = io.open_table(*table.whole())
+        n_rows = table.count_rows()
+        if not self._descends(privacy, table.n_features, n_rows):
+            return super()._summed(privacy, table)
+        mechanism = self._descent(privacy, table.n_features, n_rows)
+        people = table
+        if mechanism.link == "softmax":
+            # It takes indicators, times weights.
+            if table.partitions is None:
+                rows, outcomes = table.whole()
+                people = io.open_table(rows, np.maximum(outcomes, 0.0))
+            else:
+                people = io.open_table(table.partitions.mapped(_indicators, table.n_features, table.n_outcomes))
         expected = None
         if mechanism.n_rows is not None:
             error = lost_share(mechanism.agreement(mechanism.n_rows), ACCURACY, 2)
@@ -540,3 +545,38 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         super()._check_fitted()
         if check.choice("method_", self.method_, ("objective", "gradient")) == "objective" and self._shifts:
             check.nonnegative("shift_", self.shift_)
+
+
+def _column_of_labels(y: Any) -> NDArray[Any]:
+    # Entries of a list stay as they are: one among them must not make text, or doubles, of all.
+    return column_of(np.asarray(y, object) if isinstance(y, list | tuple) else y)
+
+
+def _signs(labels: NDArray[Any], classes: NDArray[Any], weights: FloatArray) -> FloatArray:
+    """Return a column of the second class against the first, or one of each class against the rest: their signs.
+
+    The sizes are the weights of the labels' classes, at most 1.
+    """
+    places = StateEncoder(classes).codes(labels)
+    if np.any(places < 0):
+        raise ValueError("y holds labels outside the declared classes")
+    positive = np.arange(len(classes))[1 if len(classes) == 2 else 0 :]
+    signs: FloatArray = np.where(places[:, np.newaxis] == positive, 1.0, -1.0) * weights[places][:, np.newaxis]
+    return signs
+
+
+@dataclass(frozen=True)
+class _PartSigns:
+    """Puts signs in the place of a part's labels."""
+
+    classes: NDArray[Any]
+    weights: FloatArray
+
+    def __call__(self, x: Any, y: Any, ids: Any) -> tuple[Any, FloatArray, Any]:
+        if y is None:
+            raise ValueError("y is needed: parts must hold the labels of their rows")
+        return x, _signs(_column_of_labels(y), self.classes, self.weights), ids
+
+
+def _indicators(x: Any, y: FloatArray, ids: Any) -> tuple[Any, FloatArray, Any]:
+    return x, np.maximum(y, 0.0), ids

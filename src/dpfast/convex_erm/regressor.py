@@ -130,7 +130,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         return cast("float", self.bound_y)
 
     @quiet
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Fit from rows: arrays, data frames, Arrow or Dask tables, files, or iterables of blocks.
 
         Parameters

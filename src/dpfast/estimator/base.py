@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, get_args
 import numpy as np
 
 from dpfast import _arguments as check
-from dpfast import noise
+from dpfast import io, noise
 from dpfast.estimator.documentation import document
 from dpfast.estimator.persistence import Persistent
 from dpfast.kernels.threads import resolve_n_threads
@@ -222,6 +222,8 @@ class PrivateEstimator(Persistent, ABC):
 
     def _fit(self, privacy: Privacy, *data: Any, unit: Unit = "row", columns: Mapping[str, Any] | None = None) -> Self:
         """Reserve, sum, release, commit, solve, keep; parameters have been checked."""
+        if math.isinf(privacy.epsilon) and any(isinstance(one, io.Partitions) for one in data):
+            raise TypeError("epsilon must be finite for a table in parts: without noise rows are fitted in memory")
         caution, noisy = "", 0.0
         with reserve(self, privacy, unit, self._mu(privacy)) as reservation:
             if math.isinf(privacy.epsilon):

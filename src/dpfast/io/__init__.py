@@ -16,7 +16,7 @@ from dpfast.io.panel import (
     period_labels,
     target_rows,
 )
-from dpfast.io.partitions import EngineError, Partitions, PersonIds, groups_of, is_dask
+from dpfast.io.partitions import EngineError, Partitions, PersonIds, groups_of, is_dask, sum_over
 from dpfast.io.people import People, people
 from dpfast.io.process_partitions import ProcessPartitions
 from dpfast.io.spark_partitions import SparkPartitions
@@ -65,5 +65,6 @@ __all__ = [
     "reduce_partitions",
     "reusing_room",
     "stream_names",
+    "sum_over",
     "target_rows",
 ]

@@ -18,11 +18,13 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast.io.arrow import stream_blocks
-from dpfast.io.blocks import as_matrix
+from dpfast.io.blocks import as_matrix, blocks
+from dpfast.io.dask_partitions import DaskPartitions
 from dpfast.io.frames import frame_blocks, is_frame, pandas_library
 from dpfast.io.ids import numbered_column
 from dpfast.io.named import MISSING
 from dpfast.io.own_words import in_own_words
+from dpfast.io.partitions import Partitions, is_dask
 from dpfast.io.parts import Part, table_parts
 from dpfast.io.states import StateEncoder
 from dpfast.io.streams import is_arrow, open_stream
@@ -35,12 +37,18 @@ Orientation: TypeAlias = Literal["units_by_periods", "periods_by_units"]
 class Panel:
     """A table of units by periods: a row a unit, NaN where an entry is missing, and labels of the periods in order.
 
-    The intervention comes after `n_pre` periods. The labels are a pandas Index, where the table has any.
+    The intervention comes after `n_pre` periods. The labels are a pandas Index, where the table has any. The values are
+    an array, or partitions whose parts are.
     """
 
-    values: FloatArray
+    values: Any
     n_pre: int
     periods: Any = None
+
+    @property
+    def n_periods(self) -> int:
+        """Number of periods."""
+        return int(self.values.n_features if isinstance(self.values, Partitions) else self.values.shape[1])
 
 
 def open_panel(
@@ -67,6 +75,13 @@ def open_panel(
     """
     check.choice("orientation", orientation, get_args(Orientation))
     turned = orientation == "periods_by_units"
+    parts = DaskPartitions(table) if is_dask(table) else table
+    if isinstance(parts, Partitions):
+        if turned:
+            raise ValueError(f"orientation must be 'units_by_periods' for {name} in parts, which hold units each")
+        n_periods = parts.n_features
+        mapped = parts.mapped(_PanelPart(name, may_miss, n_periods), n_periods, 0)
+        return Panel(mapped, check_n_pre(n_pre, n_periods, name))
     periods = None
     if is_frame(table):
         table, periods = _read_frame(table, name, turned)
@@ -80,6 +95,25 @@ def open_panel(
     if len(values) == 0 and not may_be_empty:
         raise ValueError(f"{name} must have at least one unit, got none")
     return Panel(values, intervention_at(n_pre, periods, values.shape[1], name), periods)
+
+
+@dataclass(frozen=True)
+class _PanelPart:
+    """Makes an array of a part of a panel."""
+
+    name: str
+    may_miss: bool
+    n_periods: int
+
+    def __call__(self, x: Any, y: Any, ids: Any) -> tuple[FloatArray, None, None]:
+        if y is not None:
+            raise ValueError(f"{self.name} must hold all periods, and nothing beside them")
+        read = [np.asarray(block) for block, _ in blocks(x)] or [np.empty((0, self.n_periods))]
+        values = np.array(read[0] if len(read) == 1 else np.concatenate(read), np.float64, order="C")
+        if values.shape[1] != self.n_periods:
+            raise ValueError(f"parts of {self.name} must all have the same periods")
+        check_values(values, self.name, may_miss=self.may_miss, cure="fill it, or declare the observation_rate")
+        return values, None, None
 
 
 def open_long_panel(

@@ -11,6 +11,7 @@ own words, as engines log the errors of their workers together with the parts th
 
 from __future__ import annotations
 
+import operator
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -171,6 +172,23 @@ def reduced(run: Callable[[Function, Combine], Any], function: Callable[[Any, An
     raise error
 
 
+def sum_over(rows: Any, function: Callable[[Any], Any]) -> Any:
+    """Return a function of rows, or of those of each part, one a person, added up."""
+    if not isinstance(rows, Partitions):
+        return function(rows)
+    if rows.partitioned_by is not None:
+        raise ValueError("one person a row is needed here: parts must not be declared to be partitioned by person")
+    return rows.reduce(_OfX(function), operator.add)
+
+
+@dataclass(frozen=True)
+class _OfX:
+    function: Callable[[Any], Any]
+
+    def __call__(self, x: Any, y: Any, ids: Any) -> Any:
+        return self.function(x)
+
+
 class _Mapped(Partitions):
     """Parts of another table, passed through a function."""
 
@@ -190,7 +208,11 @@ class _Composed:
     guarded: Any
 
     def __call__(self, part: Any) -> Any:
-        return self.guarded.of(lambda: self.first(*_fields(part)))
+        return self.of(lambda: part)
+
+    def of(self, part: Callable[[], Any]) -> Any:
+        """Call both under the guard of the second."""
+        return self.guarded.of(lambda: self.first(*_fields(part())))
 
 
 @dataclass(frozen=True)

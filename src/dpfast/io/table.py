@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -87,6 +88,13 @@ class Table:
         x, y = _joined(self._blocks())
         assert y is not None
         return x, y
+
+    def count_rows(self) -> int:
+        """Count the rows: the data owner's number, unless it is public."""
+        if self.arrays is not None:
+            return len(self.arrays[0])
+        assert self.partitions is not None
+        return int(self.reduce(_count_rows, operator.add))
 
     def reduce(
         self,
@@ -202,6 +210,10 @@ def _of_part(
     if may_copy and table.arrays is None:
         table = Table(*widths, arrays=_joined(table.blocks()))
     return function(table, ids if has_people else None)
+
+
+def _count_rows(table: Table, groups: None) -> int:
+    return sum(len(x) for x, _ in table.blocks())
 
 
 def _no_rows(n_features: int, n_outcomes: int) -> tuple[NDArray[Any], NDArray[Any] | None]:

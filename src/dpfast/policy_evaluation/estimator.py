@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
-from dpfast import noise
+from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import Expected, PrivateEstimator, Solved, Summed, warn_of_printed
@@ -186,14 +186,14 @@ class PolicyEvaluation(PrivateEstimator):
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = get_args(Constants)
 
     @quiet
-    def fit(self, trajectories: Trajectories | Iterable[Trajectories], y: None = None) -> Self:
+    def fit(self, trajectories: Trajectories | Iterable[Trajectories] | io.Partitions, y: None = None) -> Self:
         """Fit from trajectories, one a person.
 
         Parameters
         ----------
-        trajectories : Trajectories, or iterable of Trajectories
+        trajectories : Trajectories, iterable of Trajectories, or Partitions
             Blocks, as of `Trajectories.iter_parquet`, are read one at a time; for a private range twice, so that they
-            must be in a sequence.
+            must be in a sequence. Parts hold Trajectories, or lists of them: a Dask bag, files by functions.
         y : None
             Ignored; here for pipelines.
 
@@ -410,8 +410,14 @@ class PolicyEvaluation(PrivateEstimator):
             raise ValueError("shrinkage needs equal weights")
         return problem
 
-    def _opened(self, trajectories: Any) -> tuple[_Public, Iterator[Trajectories]]:
-        """Look at the states of the first block, and put it back."""
+    def _opened(self, trajectories: Any) -> tuple[_Public, Any]:
+        """Look at the states of the first block, and put it back; of parts at the states of all."""
+        if isinstance(trajectories, io.Partitions):
+            n_states, states = trajectories.reduce(_declared_states, _same_states) or (0, None)
+            if n_states == 0:
+                raise ValueError("trajectories must hold at least one block, got none")
+            encoder = None if states is None else StateEncoder(states)
+            return _Public(self._problem(n_states, encoder), states), trajectories
         blocks = iter(blocks_of(trajectories))
         first = next(blocks, None)
         if first is None:
@@ -468,7 +474,7 @@ class PolicyEvaluation(PrivateEstimator):
 
     def _counted(self, privacy: Privacy, trajectories: Any, public: _Public) -> Summed:
         """Count people by their returns; their sums are taken once the range is released."""
-        if iter(trajectories) is trajectories:
+        if isinstance(trajectories, Iterator):
             raise TypeError("trajectories must be in a sequence with return_range='private', which reads them twice")
         mechanism, problem = PrivateRange.calibrate(privacy, public.problem), public.problem
         # Refuse what is known to fail before anything is released.
@@ -549,6 +555,18 @@ class PolicyEvaluation(PrivateEstimator):
         check.nonnegative("ridge_", self.ridge_)
         if hasattr(self, "return_range_"):
             check.limits("return_range_", self.return_range_)
+
+
+def _declared_states(trajectories: Any, *nothing: None) -> tuple[int, Any] | None:
+    """Return the number of states of a part, and their list where they were listed; None if it has no trajectories."""
+    first = next(iter(blocks_of(trajectories)), None)
+    return None if first is None else (first.n_states, None if first.encoder is None else first.encoder.states)
+
+
+def _same_states(one: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
+    if one != other:
+        raise ValueError("trajectories must be over the same states in all parts")
+    return one
 
 
 def _attributes(

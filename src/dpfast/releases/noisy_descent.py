@@ -168,7 +168,7 @@ class NoisyDescent:
 
 
 def _count(people: io.Table, n_threads: int | None) -> FixedPoint:
-    return FixedPoint.from_integers(np.full((1, 1), len(people.whole()[0]), np.int64), 0)
+    return FixedPoint.from_integers(np.full((1, 1), people.count_rows(), np.int64), 0)
 
 
 def _slopes(people: io.Table, n_threads: int | None, step: ResidualStep, clip: float) -> FixedPoint:

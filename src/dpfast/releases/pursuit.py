@@ -22,6 +22,7 @@ Every clip, map and coefficient is a function of earlier releases and public num
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -108,6 +109,37 @@ class PursuedRows:
         columns = self.columns(features)
         table = io.Table(columns.shape[1], self.outcomes.shape[1], arrays=(columns, self.residuals(features, theta)))
         return People(table, n_threads=self.n_threads)
+
+
+@dataclass(frozen=True)
+class PursuedParts:
+    """The data owner's rows in parts, each of which is read again for every sum: not private."""
+
+    table: io.Table
+    row_map: RowMap
+    outcome_map: RowMap
+    n_threads: int | None = None
+
+    def count_rows(self) -> int:
+        """Count the rows, and see that their outcomes are numbers."""
+        return int(self.sum(_count_rows))
+
+    def sum(self, statistic: Callable[[PursuedRows], Any]) -> Any:
+        """Add up a statistic of every part's rows."""
+        maps = self.row_map, self.outcome_map
+        return self.table.reduce(partial(_of_part, statistic, maps, self.n_threads or 1), operator.add)
+
+
+def _of_part(
+    statistic: Callable[[PursuedRows], Any], maps: tuple[RowMap, RowMap], n_threads: int, table: io.Table, groups: None
+) -> Any:
+    if table.is_read_once:
+        table = io.open_table(*table.whole())
+    return statistic(PursuedRows.of(table, *maps, n_threads))
+
+
+def _count_rows(rows: PursuedRows) -> int:
+    return len(rows.outcomes)
 
 
 class Stage(NamedTuple):
@@ -212,12 +244,13 @@ class Pursuit:
 
     guaranteed: ClassVar[bool] = True
 
-    def release(self, rows: PursuedRows, source: BitSource, name: str) -> tuple[Release, ...]:
+    def release(self, rows: PursuedRows | PursuedParts, source: BitSource, name: str) -> tuple[Release, ...]:
         """Draw the noise of every stage; seeded noise is that of its name."""
         releases: list[Release] = []
 
         def answer(stage: Stage) -> Release:
-            releases.append(stage.mechanism.release(stage.statistic(rows), source, f"{name}: {stage.name}"))
+            statistic = rows.sum(stage.statistic) if isinstance(rows, PursuedParts) else stage.statistic(rows)
+            releases.append(stage.mechanism.release(statistic, source, f"{name}: {stage.name}"))
             return releases[-1]
 
         _answered(self.stages(), answer)
@@ -276,10 +309,6 @@ class Pursuit:
     def fit(self) -> RefinedMoments:
         """The mechanism that fits all that was picked."""
         radius, shape = self.radius(self.size), (self.size, self.shape[1])
-
-        def weights(radius_x: float, radius_y: float) -> dict[str, float]:
-            return _weights(shape, radius_x, radius_y)
-
         return RefinedMoments(
             self._parts.fit,
             refining.schedule(None, shape=shape),
@@ -287,7 +316,7 @@ class Pursuit:
             (radius, self.outcome_bound),
             RowMap(bound=radius),
             RowMap(bound=self.outcome_bound),
-            weights,
+            partial(_weights, shape),
             may_stop=True,
         )
 

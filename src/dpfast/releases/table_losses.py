@@ -78,6 +78,11 @@ class TableLoss:
             sums = self.constant > 0.0
             exact = gram(table, bound_x=self.bound_x, bound_y=self.bound_y, sums=sums, n_threads=n_threads)
             return [loss_of_moments(exact, self.sizes(exact.n_features), self.constant)], exact.n_rows
+        if table.partitions is not None:
+            raise TypeError(
+                "a table in parts, as of Dask, is summed, which does for loss='squared' and for descent "
+                "(method='gradient') alone: other losses are minimised over rows in memory"
+            )
         rows, outcomes = self.bounded(*table.whole(), n_threads)
         own = self if chosen is None else replace(self, loss=chosen(len(rows)))
         return [own.of_rows(rows, column, n_threads) for column in outcomes.T], len(rows)

@@ -115,7 +115,9 @@ def private_bounds(
     privacy = Privacy(epsilon, delta, adjacency)
     if math.isinf(privacy.epsilon):
         raise ValueError("epsilon must be finite: without noise bounds tell of the largest row")
-    sizes = Sizes(check.boolean("norms", norms), Y is not None, check.boolean("box", box))
+    groups = io.groups_of(X, groups)
+    has_outcomes = Y is not None or (isinstance(X, io.Partitions) and X.n_outcomes > 0)
+    sizes = Sizes(check.boolean("norms", norms), has_outcomes, check.boolean("box", box))
     if not sizes.n_histograms(1):
         raise ValueError("norms or box must be True, or Y given: nothing else has bounds")
     if (groups is None) != (max_rows is None):

@@ -33,7 +33,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
-from dpfast.releases.pursuit import PursuedRows, Pursuit
+from dpfast.releases.pursuit import PursuedParts, PursuedRows, Pursuit
 from dpfast.releases.selection import (
     Progress,
     ScoredSelection,
@@ -152,7 +152,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     selection_share: float = 0.5
 
     @quiet
-    def fit(self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
         """Fit from rows.
 
         Parameters
@@ -366,17 +366,17 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         """Hold outcomes; rows are read again for every feature."""
         table = open_with_outcome(type(self).__name__, X, y, or_more=True)
         self._check_features(table.n_features)
-        if table.partitions is not None:
-            raise TypeError(
-                "X and y must not be in parts, such as Dask collections, for selector='pursuit': compute them "
-                "first, or use selector='exponential'"
-            )
         if table.is_read_once or table.is_unordered:
             table = io.open_table(*table.whole())
         row_map = RowMap(np.full(1, -1.0), np.ones(1)) if self.bound_x is None else RowMap(bound=float(self.bound_x))
         bound_y = self._pursuit(privacy, table.n_features, 1, table.n_outcomes).outcome_bound
-        rows = PursuedRows.of(table, row_map, RowMap(bound=bound_y), self.n_threads)
-        n = len(rows.outcomes)
+        rows: PursuedRows | PursuedParts
+        if table.partitions is None:
+            rows = PursuedRows.of(table, row_map, RowMap(bound=bound_y), self.n_threads)
+            n = len(rows.outcomes)
+        else:
+            rows = PursuedParts(table, row_map, RowMap(bound=bound_y), self.n_threads)
+            n = rows.count_rows()
         if n == 0 and privacy.adjacency == "replace_one":
             raise ValueError("X has no rows: at least one is needed")
         pursuit = self._pursuit(privacy, table.n_features, n, table.n_outcomes)

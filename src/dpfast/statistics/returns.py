@@ -14,7 +14,8 @@ the grid by half a unit, ``high - low`` over 2**31 at most.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
+from dpfast.io.partitions import Partitions
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import first_visits as kernel
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
@@ -246,7 +248,7 @@ def return_range(reward_range: tuple[float, float], gamma: float, horizon: int |
 
 @quiet
 def first_visit_returns(
-    trajectories: Trajectories | Iterable[Trajectories],
+    trajectories: Trajectories | Iterable[Trajectories] | Partitions,
     gamma: float,
     *,
     return_range: tuple[float, float] | None = None,
@@ -258,8 +260,8 @@ def first_visit_returns(
 
     Parameters
     ----------
-    trajectories : Trajectories, or iterable of Trajectories
-        Blocks, as of `Trajectories.iter_parquet`, are read one at a time.
+    trajectories : Trajectories, iterable of Trajectories, or Partitions
+        Blocks, as of `Trajectories.iter_parquet`, are read one at a time; a part holds Trajectories, or a list of them.
     gamma : float
         The discount, in (0, 1]; 1 needs a horizon.
     return_range : tuple of float, optional
@@ -304,6 +306,13 @@ def first_visit_returns(
     lag = checked_lag(lag, horizon)
     grid = None if return_range is None else ReturnGrid.for_range(*check.limits("return_range", return_range))
     resolve_n_threads(n_threads)
+    if isinstance(trajectories, Partitions):
+        if grid is None:
+            raise TypeError("trajectories in parts are summed exactly, which needs a return_range")
+        options: dict[str, Any] = {"return_range": return_range, "horizon": horizon, "lag": lag}
+        of_blocks = partial(first_visit_returns, gamma=gamma, **options, n_threads=n_threads or 1)
+        found: FirstVisitReturns = sum_of_trajectories(trajectories, of_blocks)
+        return found
     total: FirstVisitReturns | None = None
     for block in blocks_of(trajectories):
         _check_capacity(grid, len(block))
@@ -330,6 +339,21 @@ def every_visit_returns(
     gamma, horizon = checked_discount(gamma, horizon)
     check.instance("trajectories", trajectories, Trajectories, "Trajectories")
     return _plain_sums(trajectories, gamma, horizon, 0, every=True)
+
+
+def sum_of_trajectories(parts: Partitions, function: Callable[[Any], Any]) -> Any:
+    """Add up a function of the trajectories of every part, exact and of a part that has any."""
+    if parts.partitioned_by is not None:
+        raise ValueError("trajectories are one a person: their parts must not be declared to be partitioned by person")
+    total = parts.reduce(partial(_of_part, function), operator.add)
+    if total is None:
+        raise ValueError("trajectories must hold at least one block, got none")
+    return total
+
+
+def _of_part(function: Callable[[Any], Any], trajectories: Any, *nothing: None) -> Any:
+    blocks = list(blocks_of(trajectories))
+    return function(blocks) if blocks else None
 
 
 def blocks_of(trajectories: object) -> Iterable[Trajectories]:

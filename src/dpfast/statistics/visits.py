@@ -22,6 +22,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
+from dpfast.io.partitions import Partitions
 from dpfast.io.people import People
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import diagonal_moments
@@ -41,7 +43,14 @@ from dpfast.privacy.visit_moments import VisitLimits
 from dpfast.statistics.accumulator import GramAccumulator, PersonAccumulator
 from dpfast.statistics.gram import person_block_bounds, rounded_bound
 from dpfast.statistics.person_unit import PersonUnit
-from dpfast.statistics.returns import ReturnGrid, blocks_of, checked_discount, checked_lag, first_visits_kernel
+from dpfast.statistics.returns import (
+    ReturnGrid,
+    blocks_of,
+    checked_discount,
+    checked_lag,
+    first_visits_kernel,
+    sum_of_trajectories,
+)
 
 _STEPS_PER_CHUNK = 1 << 16
 _VALUES_PER_CHUNK = 1 << 22
@@ -120,6 +129,20 @@ class SufficientStatistics:
         """Sum of b, each entry rounded once to the nearest double."""
         return self.exact_xy.to_float64()
 
+    def __add__(self, other: object) -> SufficientStatistics:
+        """Return the sums over both sets of trajectories, exactly.
+
+        ValueError if what is public of them differs; OverflowError beyond 2**31 trajectories.
+        """
+        if not isinstance(other, SufficientStatistics):
+            return NotImplemented
+        if (self.public, self.origin) != (other.public, other.origin):
+            raise ValueError(f"{self!r} and {other!r} differ in what was declared of trajectories")
+        n_trajectories = self.n_trajectories + other.n_trajectories
+        _check_capacity(n_trajectories)
+        exact = self.exact_xx + other.exact_xx, self.exact_xy + other.exact_xy
+        return SufficientStatistics(*exact, n_trajectories, self.origin, self.public)
+
     def __repr__(self) -> str:
         kind = "diagonal " if self.public.diagonal else ""
         return f"<SufficientStatistics, {kind}of {self.public.n_features} features: not private>"
@@ -127,7 +150,7 @@ class SufficientStatistics:
 
 @quiet
 def sufficient_statistics(
-    trajectories: Trajectories | Iterable[Trajectories],
+    trajectories: Trajectories | Iterable[Trajectories] | Partitions,
     gamma: float,
     *,
     return_range: tuple[float, float],
@@ -180,6 +203,12 @@ def sufficient_statistics(
     >>> sums.xx, sums.xy
     (array([1., 2.]), array([0.75, 1.75]))
     """
+    if isinstance(trajectories, Partitions):
+        options: dict[str, Any] = {"return_range": return_range, "features": features, "weights": weights}
+        options |= {"horizon": horizon, "lag": lag, "bound_xx": bound_xx, "bound_xy": bound_xy, "centered": centered}
+        of_blocks = partial(sufficient_statistics, gamma=gamma, **options, n_threads=n_threads or 1)
+        total: SufficientStatistics = sum_of_trajectories(trajectories, of_blocks)
+        return total
     gamma, horizon = checked_discount(gamma, horizon)
     scheme = _Scheme.checked(return_range, features, weights, horizon, lag, bound_xx, bound_xy, centered)
     resolve_n_threads(n_threads)
@@ -192,8 +221,7 @@ def sufficient_statistics(
         if block.n_states != n_states:
             raise ValueError(f"blocks are over different numbers of states: {n_states} and {block.n_states}")
         n_trajectories += len(block)
-        if n_trajectories << (_LOG2_ENTRY + 1) >= _SUM_RANGE:
-            raise OverflowError("exact sums are kept in 64 bits, which suffice for 2**31 trajectories")
+        _check_capacity(n_trajectories)
         for visits in _chunks(block, gamma, horizon, scheme.lag, scheme.grid, sums.chunk_steps):
             sums.add(*visits)
     if sums is None:
@@ -203,7 +231,7 @@ def sufficient_statistics(
 
 @quiet
 def extreme_counts(
-    trajectories: Trajectories | Iterable[Trajectories],
+    trajectories: Trajectories | Iterable[Trajectories] | Partitions,
     gamma: float,
     grid: ReturnGrid,
     edges: IntArray,
@@ -216,6 +244,10 @@ def extreme_counts(
     Exact, (2, n_bins): a trajectory is in one bin of each, from ``edges[i]`` up to below ``edges[i + 1]`` in units of
     the grid. Every trajectory counts, as its first step is a visit.
     """
+    if isinstance(trajectories, Partitions):
+        of_blocks = partial(extreme_counts, gamma=gamma, grid=grid, edges=edges, horizon=horizon, lag=lag)
+        total: FixedPoint = sum_of_trajectories(trajectories, of_blocks)
+        return total
     gamma, horizon = checked_discount(gamma, horizon)
     lag = checked_lag(lag, horizon)
     counts = np.zeros((2, len(edges) - 1), np.int64)
@@ -231,6 +263,11 @@ def extreme_counts(
 def visit_bounds(n_states: int, **options: Any) -> VisitBounds:
     """Return what one trajectory may add, before any is read; options are those of `sufficient_statistics`."""
     return _Scheme.checked(**options).sums(n_states).public
+
+
+def _check_capacity(n_trajectories: int) -> None:
+    if n_trajectories << (_LOG2_ENTRY + 1) >= _SUM_RANGE:
+        raise OverflowError("exact sums are kept in 64 bits, which suffice for 2**31 trajectories")
 
 
 class _Sums(Protocol):

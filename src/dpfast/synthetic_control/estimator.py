@@ -218,10 +218,10 @@ class SyntheticControl(TargetReports, PrivateEstimator):
 
         Parameters
         ----------
-        donors : array or table of shape (n_donors, n_periods)
+        donors : array or table of shape (n_donors, n_periods), or Partitions
             Outcomes: a row a donor, a column a period; a DataFrame, or what offers the Arrow C stream (of Polars,
             DuckDB, pyarrow). The columns of a table label the periods and are public; labels of rows are the donors'
-            own and are not looked at.
+            own and are not looked at. Of `dpfast.io.Partitions`, which "cross_section" takes, periods are numbered.
         n_pre : int or label
             Number of periods before the intervention: a whole number that leaves a period on either side is always
             that. Anything else, such as a year or a date, is the label of the first period after it.
@@ -768,13 +768,20 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         public = self.adjacency == "replace_one" or math.isinf(self.epsilon)
         return {"may_miss": self.observation_rate is not None, "may_be_empty": not public}
 
-    def _read(self, read: _Read) -> tuple[FloatArray, _Public]:
-        """Read a panel: donors in input units, and what is public of it."""
+    def _read(self, read: _Read) -> tuple[Any, _Public]:
+        """Read a panel: donors in input units, an array or partitions, and what is public of it."""
         panel, target = read()
-        n_periods = panel.values.shape[1]
+        n_periods = panel.n_periods
+        if isinstance(panel.values, io.Partitions) and (self.mechanism != "cross_section" or math.isinf(self.epsilon)):
+            raise TypeError(
+                "donors in parts need mechanism='cross_section' and a finite epsilon: moments are summed, all else "
+                "needs donors in memory"
+            )
         series = None if target is None else io.target_rows(target, {"n_pre": panel.n_pre, "all": n_periods})
         periods = np.arange(n_periods) if panel.periods is None else io.period_labels(panel.periods)
-        n_donors = len(panel.values) if self.adjacency == "replace_one" else None
+        n_donors = io.sum_over(panel.values, len) if self.adjacency == "replace_one" else None
+        if n_donors == 0:
+            raise ValueError("donors must have at least one unit, got none")
         return panel.values, _Public(panel.n_pre, periods, series, n_donors)
 
     def _sum(self, privacy: Privacy, source: noise.BitSource, read: _Read) -> Summed:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
+from dpfast.io.partitions import Partitions, sum_over
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.moments import FramedMoments, JointMoments
@@ -186,8 +188,13 @@ class DonorRows:
         return costs
 
 
-def sum_donors(donors: FloatArray, rows: DonorRows, n_threads: int | None) -> Gram:
+def sum_donors(donors: FloatArray | Partitions, rows: DonorRows, n_threads: int | None) -> Gram:
     """Sum the rows of donors, in input units and NaN where missing, exactly: the data owner's."""
+    total: Gram = sum_over(donors, partial(_sum_rows, rows=rows, n_threads=n_threads))
+    return total
+
+
+def _sum_rows(donors: FloatArray, rows: DonorRows, n_threads: int | None) -> Gram:
     pre, post = rows.parts_of(donors)
     with np.errstate(divide="ignore"):
         factors = np.minimum(rows.bound_pre / lengths_of(pre), rows.bound_post / lengths_of(post))

@@ -20,8 +20,13 @@ from dpfast.statistics.sizes import Sizes, size_counts
 _SIZES = Sizes(entries=True)
 
 
-def range_counts(donors: FloatArray) -> FixedPoint:
+def range_counts(donors: FloatArray | io.Partitions) -> FixedPoint:
     """Count donors by their largest outcome, and by their least."""
+    total: FixedPoint = io.sum_over(donors, _range_counts)
+    return total
+
+
+def _range_counts(donors: FloatArray) -> FixedPoint:
     extremes = np.column_stack([np.fmax.reduce(donors, axis=1), np.fmin.reduce(donors, axis=1)])
     return size_counts(io.open_table(np.nan_to_num(extremes, nan=0.0)), _SIZES)
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -157,14 +157,22 @@ class DonorSteps:
         return NoisySum.of_counts(self.parts["lengths"], 2, HalfOctaves(0, _HALF_OCTAVES).n_bins)
 
     def release(
-        self, donors: FloatArray, source: noise.BitSource, name: Callable[[str], str], n_threads: int | None
+        self,
+        donors: FloatArray | io.Partitions,
+        source: noise.BitSource,
+        name: Callable[[str], str],
+        n_threads: int | None,
     ) -> tuple[Release, ...]:
         """Draw the noise of every step: the only place where the panel, in input units, turns into something public."""
         released: dict[str, Release] = {}
+        if isinstance(donors, io.Partitions):
+            n_threads = n_threads or 1
         if "path" in self.parts:
-            released["path"] = self.path_noise.release(self.sum_paths(donors), source, name("mean path of donors"))
+            paths = io.sum_over(donors, self.sum_paths)
+            released["path"] = self.path_noise.release(paths, source, name("mean path of donors"))
         if "lengths" in self.parts:
-            counts = count_lengths(donors, self._unbounded(released), n_threads)
+            rows = self._unbounded(released)
+            counts = io.sum_over(donors, partial(count_lengths, rows=rows, n_threads=n_threads))
             released["lengths"] = self.length_noise.release(counts, source, name("lengths of donors' rows"))
         section = self._section(released)
         moments = sum_donors(donors, section.rows, n_threads)
@@ -172,7 +180,8 @@ class DonorSteps:
             moments, source, name("moments of donors before and across the intervention")
         )
         if "errors" in self.parts:
-            counts = count_ratios(donors, self._solution(released), n_threads)
+            solution = self._solution(released)
+            counts = io.sum_over(donors, partial(count_ratios, solution=solution, n_threads=n_threads))
             released["errors"] = self.error_noise.release(counts, source, name("errors of donors' predictions"))
         return tuple(released.values())
 
