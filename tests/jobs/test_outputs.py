@@ -12,7 +12,7 @@ import pytest
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release
 from dpfast.cli import main
-from dpfast.jobs import outputs, pictures, report, tables
+from dpfast.jobs import Job, outputs, pictures, report, tables
 from dpfast.jobs.formats import Formats
 
 pd = pytest.importorskip("pandas")
@@ -146,6 +146,18 @@ def test_a_ledger_of_several_jobs_is_drawn_and_said_to_have_room_for_more(job, t
     assert len(Page(text).loaded) == 2
     assert f"room for</dt><dd>{ledger.affords(model)}<" in text
     assert "![ledger](ledger.svg)" in (folder / "report.md").read_text()
+
+
+def test_what_was_expected_stands_beside_what_was_released(job, tmp_path):
+    path = job(output='formats = ["csv"]\nplots = false\n[plan]\npeople = 400')
+    assert main(["fit", path, "--quiet"]) == 0
+    record = json.loads((tmp_path / "fit" / "report.json").read_text())
+    planned = Job.read(tmp_path / "job.toml").plan()
+    assert record["expected"]["n"] == planned.n == 400
+    assert record["expected"]["expected_error"] == planned.expected_error
+    page = "".join(Page((tmp_path / "fit" / "report.html").read_text()).text)
+    assert f"expected from public numbers{str(planned).splitlines()[0]}" in page
+    assert page.count("error as released") == 2
 
 
 def test_formats_are_chosen(job, tmp_path, monkeypatch):

@@ -107,7 +107,7 @@ class Kind(ABC):
         sizes = data.sizes()
         missing = [name for name, one in asked.items() if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
         if set(missing) <= {self.PEOPLE, *sizes}:
-            people = {self.PEOPLE: getattr(data, "n_rows", None) or _MANY}
+            people = {self.PEOPLE: public_size(parameters, data) or _MANY}
             self._planned(stand_in, parameters, people | sizes | {"target": _ANY_ERROR})
 
     def planned(self, parameters: Mapping[str, Any], data: Any, given: Mapping[str, Any]) -> Plan:
@@ -211,6 +211,12 @@ _OUTPUT = Table(
     ),
     "Where the results go: tables, model, plots and report.",
 )
+
+
+def public_size(parameters: Mapping[str, Any], data: Any) -> int | None:
+    """Return the number of people, where that is public and was declared or found in the headers of files."""
+    n_rows: int | None = getattr(data, "n_rows", None)
+    return n_rows if parameters["adjacency"] == "replace_one" else None
 
 
 def kinds() -> dict[str, Kind]:

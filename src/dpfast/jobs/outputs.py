@@ -16,11 +16,12 @@ from dataclasses import asdict, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpfast._documents import spelled_out
+from dpfast.estimator.plan import Plan
 from dpfast.jobs import pictures, tables
 from dpfast.jobs.report import Part, as_html, as_markdown
 from dpfast.jobs.specification import Job
@@ -30,6 +31,8 @@ from dpfast.plotting import budget_spent
 MODEL, RECORD = "model.json", "report.json"
 #: The picture of what was spent.
 LEDGER = "ledger"
+#: What of a kind's facts tells how large the noise is beside what was expected.
+AS_RELEASED = "error as released"
 
 #: What a job says that sets a seed.
 VOID = "The noise came from a seed: its guarantee is void, for anybody"
@@ -155,11 +158,12 @@ def _files(job: Job, model: Any) -> dict[str, bytes]:
     images = pictures.drawn(lambda: _figures(job, model), {*formats.pictures, "svg"}) if formats.plots else {}
     files = {f"{name}.{one}": _WRITERS[one](table) for name, table in results.items() for one in formats.tables}
     files |= {f"{name}.{one}": made[one] for name, made in images.items() for one in formats.pictures}
-    title, parts = f"Private fit: {kind.KIND}", _parts(job, model, results, images)
+    said = _Said.of(job, model)
+    title, parts = f"Private fit: {kind.KIND}", _parts(job, model, said, results, images)
     files["report.md"] = as_markdown(title, parts, formats.pictures).encode()
     files["report.html"] = as_html(title, parts).encode()
     columns = {name: list(table) for name, table in results.items()}
-    record = _record(job, model) | {"tables": columns, "files": sorted([*files, MODEL, RECORD])}
+    record = _record(job, model, said) | {"tables": columns, "files": sorted([*files, MODEL, RECORD])}
     files[RECORD] = (json.dumps(spelled_out(record), indent=1, allow_nan=False) + "\n").encode()
     return files
 
@@ -172,11 +176,31 @@ def _figures(job: Job, model: Any) -> dict[str, Any]:
     return figures
 
 
-def _parts(job: Job, model: Any, results: dict[str, Any], images: dict[str, dict[str, bytes]]) -> list[Part]:
+class _Said(NamedTuple):
+    """What is written of a fit besides its tables and pictures."""
+
+    facts: list[tuple[str, str]]
+    #: Why not, where public numbers alone do not tell.
+    expected: Plan | str
+
+    @classmethod
+    def of(cls, job: Job, model: Any) -> _Said:
+        """Return it; expected with the people there are, where that is public, or with enough of them."""
+        try:
+            expected: Plan | str = job.plan()
+        except ValueError as error:
+            expected = f"nothing: {error}"
+        return cls(job.kind.facts(model, job), expected)
+
+
+def _parts(
+    job: Job, model: Any, said: _Said, results: dict[str, Any], images: dict[str, dict[str, bytes]]
+) -> list[Part]:
     """Return what the job did, for people to read."""
     made = [("file", job.path.name), ("sha256", job.digest), ("estimator", type(model).__name__)]
     settings = [(name, str(value)) for name, value in _parameters(job).items() if name not in ("epsilon", "delta")]
     ledger = model.ledger
+    told = [(name, text) for name, text in said.facts if name == AS_RELEASED]
     facts = [("this job", _guarantee(model)), ("all releases of the ledger", str(ledger.promised))]
     more = f"{ledger.affords(model):,}"
     spent = {LEDGER: images[LEDGER]} if LEDGER in images else {}
@@ -184,7 +208,8 @@ def _parts(job: Job, model: Any, results: dict[str, Any], images: dict[str, dict
     return [
         Part("Guarantee", facts=facts),
         Part("Job", facts=[*made, *settings, *job.data.facts()], text=_DECLARED),
-        Part("Results", job.kind.facts(model, job), job.kind.NOTE, images, results),
+        Part("Results", said.facts, job.kind.NOTE, images, results),
+        Part("Expected, and as released", [("expected from public numbers", str(said.expected)), *told]),
         Part(
             "Ledger", [("further fits like this that it has room for", more)], pictures=spent, verbatim=ledger.report()
         ),
@@ -192,7 +217,7 @@ def _parts(job: Job, model: Any, results: dict[str, Any], images: dict[str, dict
     ]
 
 
-def _record(job: Job, model: Any) -> dict[str, Any]:
+def _record(job: Job, model: Any, said: _Said) -> dict[str, Any]:
     """Return what the job did, for programs to read."""
     ledger = model.ledger
     names = ("feature_names", "outcome_names", "states", "targets")
@@ -202,9 +227,10 @@ def _record(job: Job, model: Any) -> dict[str, Any]:
         "kind": job.kind.KIND,
         "estimator": type(model).__name__,
         "parameters": _parameters(job),
-        **{name: getattr(job.data, name) for name in names if hasattr(job.data, name)},
+        **{name: _shown(list(getattr(job.data, name))) for name in names if hasattr(job.data, name)},
         "guarantee": _guarantee(model),
-        "results": dict(job.kind.facts(model, job)),
+        "expected": _shown(asdict(said.expected)) if isinstance(said.expected, Plan) else said.expected,
+        "results": dict(said.facts),
         "this_job": [release.to_dict(values=False) for release in model.releases_],
         **{name: asdict(getattr(ledger, name)) for name in ("budget", "spent", "promised", "remaining")},
         "affords": ledger.affords(model),

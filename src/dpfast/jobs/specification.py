@@ -13,7 +13,7 @@ from typing import Any
 
 from dpfast.estimator.plan import Plan
 from dpfast.jobs.formats import Formats
-from dpfast.jobs.kinds import Kind, kinds
+from dpfast.jobs.kinds import Kind, kinds, public_size
 from dpfast.jobs.values import Words, refuse_unknown
 from dpfast.ledger import Ledger
 from dpfast.privacy import Privacy
@@ -99,10 +99,15 @@ class Job:
         """Open the ledger that pays, or make it."""
         return Ledger(self.budget, self.ledger_path, **self.ledger_options)
 
+    @property
+    def known_people(self) -> int | None:
+        """How many there are, where that is public and files say it before they are read."""
+        return public_size(self.parameters, self.data)
+
     def plan(self, n: int | None = None, target: float | None = None) -> Plan:
         """Return the error to expect with `n` people; by default with those declared, or as many as are needed."""
         assumed = self.assumed | ({} if target is None else {"target": target})
-        n = n or self.people or getattr(self.data, "n_rows", None)
+        n = n or self.people or self.known_people
         if n is not None:
             return self.kind.planned(self.parameters, self.data, {self.kind.PEOPLE: n} | assumed)
         first = self.kind.planned(self.parameters, self.data, {self.kind.PEOPLE: _SOME_PEOPLE} | assumed)
