@@ -258,6 +258,8 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
 
 def column_of(y: Any) -> NDArray[Any]:
     """Return outcomes as a 1-D array, as scikit-learn does, but without a message that says how many there are."""
+    if not hasattr(y, "__array__"):  # labels may be text, which is not lent
+        y = io.borrowed(y, "y")
     if np.iscomplexobj(y):
         raise ValueError("Complex data not supported: y must hold real numbers or labels")
     problem = "y should be a 1d array, with an entry for each row"

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from dpfast import io
+from dpfast.io.borrowed import borrowed
 from dpfast.io.own_words import in_own_words
 
 
@@ -82,6 +83,7 @@ def rows_to_predict(estimator: BaseEstimator, X: Any) -> NDArray[np.float64]:
     >>> rows_to_predict(model, [[1, 2, 3]])
     array([[1., 2., 3.]])
     """
+    X = borrowed(X, "X")
     is_numeric = isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim == 2
     if not is_numeric and not hasattr(X, "tocsr"):  # sparse matrices are refused by name
         array = in_own_words(lambda: np.asarray(X), "X must be a table of numbers, with rows of one length")

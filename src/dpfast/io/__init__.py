@@ -2,6 +2,7 @@
 
 from dpfast.io.alignment import check_aligned, is_unordered
 from dpfast.io.blocks import as_matrix, blocks, in_memory
+from dpfast.io.borrowed import borrowed
 from dpfast.io.columns import Boolean, Category, Columns, EncodedTable, Number
 from dpfast.io.dask_partitions import DaskPartitions, reduce_partitions
 from dpfast.io.own_words import in_own_words
@@ -47,6 +48,7 @@ __all__ = [
     "Trajectories",
     "as_matrix",
     "blocks",
+    "borrowed",
     "check_aligned",
     "check_n_pre",
     "groups_of",

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpfast.io.alignment import check_aligned
 from dpfast.io.arrow import arrow_blocks, file_blocks
+from dpfast.io.borrowed import borrowed, is_lent
 from dpfast.io.columns import EncodedTable
 from dpfast.io.files import file_format, is_path, table_files
 from dpfast.io.frames import frame_as_array, frame_blocks, is_frame
@@ -31,9 +32,9 @@ Matrix = NDArray[Any]
 Block = tuple[Rows, Rows | None]
 
 ACCEPTED = (
-    "a NumPy array, a pandas DataFrame or Series, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), "
-    "an Arrow Dataset, a Polars LazyFrame, a path to a .parquet, .csv or .npy file, a glob or a folder of them, or an "
-    "iterable of arrays or of (X, Y) pairs"
+    "a NumPy array, or one that offers DLPack or the Arrow C array, a pandas DataFrame or Series, a table that offers "
+    "the Arrow C stream (of Polars, DuckDB, pyarrow), an Arrow Dataset, a Polars LazyFrame, a path to a .parquet, .csv "
+    "or .npy file, a glob or a folder of them, or an iterable of arrays or of (X, Y) pairs"
 )
 
 
@@ -42,7 +43,7 @@ def as_matrix(values: object, name: str, *, is_outcome: bool = False) -> Matrix:
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; drop or fill its missing values first")
     array: Matrix = in_own_words(
-        partial(np.asarray, values), f"{name} has rows of different lengths, or is no array of numbers"
+        partial(np.asarray, borrowed(values, name)), f"{name} has rows of different lengths, or is no array of numbers"
     )
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
@@ -70,6 +71,7 @@ def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: b
     """
     if is_path(table) and Path(table).suffix == ".npy" and Path(table).exists():
         table = _load_npy(Path(table))
+    table = borrowed(table, name)
     if is_frame(table):
         table = frame_as_array(table, name, may_copy=may_copy)
     elif may_copy and is_held(table):
@@ -127,6 +129,7 @@ def is_read_once(table: object) -> bool:
 def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: bool = False) -> Iterator[Any]:
     if isinstance(table, ColumnBlock):
         return iter([table])
+    table = borrowed(table, name)
     whole = in_memory(table, name, is_outcome=is_outcome)
     if whole is not None:
         return iter([whole])
@@ -188,7 +191,9 @@ def _is_table_list(table: object) -> bool:
     first = table[0]
     if isinstance(first, tuple) and len(first) > 0 and all(isinstance(entry, Real | np.bool_) for entry in first):
         return False
-    return isinstance(first, (tuple, str, os.PathLike)) or is_frame(first) or is_arrow(first) or np.ndim(first) == 2
+    if isinstance(first, (tuple, str, os.PathLike)) or is_frame(first) or is_arrow(first):
+        return True
+    return is_lent(first) or np.ndim(first) == 2
 
 
 def _is_nested_numbers(table: object) -> bool:

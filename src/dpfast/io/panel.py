@@ -19,6 +19,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast.io.arrow import stream_blocks
 from dpfast.io.blocks import as_matrix, blocks
+from dpfast.io.borrowed import borrowed
 from dpfast.io.dask_partitions import DaskPartitions
 from dpfast.io.frames import frame_blocks, is_frame, pandas_library
 from dpfast.io.ids import numbered_column
@@ -235,7 +236,7 @@ def target_rows(target: ArrayLike, lengths: dict[str, int], name: str = "target"
         raise TypeError(
             f"{name} must be a series of numbers, got a label: a donor's record is private and cannot be a target"
         )
-    rows = in_own_words(partial(np.asarray, target), f"{name} has series of different lengths")
+    rows = in_own_words(partial(np.asarray, borrowed(target, name)), f"{name} has series of different lengths")
     if rows.dtype.kind not in "biuf":
         raise TypeError(f"{name} must be of real numbers, got dtype {rows.dtype}")
     if rows.ndim not in (1, 2) or rows.shape[-1] not in lengths.values():

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpfast._arrays import IntArray
 from dpfast.io.blocks import dtype_name
+from dpfast.io.borrowed import borrowed
 from dpfast.io.ids import numbered
 from dpfast.kernels import owners
 from dpfast.kernels.columns import in_c_order
@@ -82,6 +83,8 @@ def _comparable(groups: object) -> NDArray[Any]:
     """Return the ids, or numbers in their place, as an array that can be compared and sorted."""
     if isinstance(groups, np.ma.MaskedArray):
         raise TypeError("groups is a masked array; every row needs a person")
+    if not hasattr(groups, "__array__"):
+        groups = borrowed(groups, "groups")
     is_array = hasattr(groups, "__array__") or isinstance(groups, (array, memoryview))
     if isinstance(groups, (Mapping, Set)):
         raise ValueError(f"groups must be 1-D, with one id a row, got a {type(groups).__qualname__}")

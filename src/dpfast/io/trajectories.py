@@ -19,6 +19,7 @@ from dpfast._arrays import IntArray
 from dpfast._quiet import quiet
 from dpfast.io import trajectory_sources as sources
 from dpfast.io.blocks import dtype_name
+from dpfast.io.borrowed import borrowed
 from dpfast.io.own_words import in_own_words
 from dpfast.io.states import StateEncoder, declared_states
 from dpfast.kernels import first_visits as kernel
@@ -401,7 +402,9 @@ def _checked(states: ArrayLike, rewards: ArrayLike, offsets: ArrayLike, n_states
 def _vector(name: str, values: ArrayLike, kinds: str, accepted: str) -> NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; every step needs a value")
-    array: NDArray[Any] = in_own_words(partial(np.asarray, values), f"{name} must be a 1-D array of numbers")
+    array: NDArray[Any] = in_own_words(
+        partial(np.asarray, borrowed(values, name)), f"{name} must be a 1-D array of numbers"
+    )
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D, got {array.ndim} dimensions")
     # An empty list is an array of floats.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
+from dpfast.io.borrowed import borrowed
 from dpfast.kernels import gaussian_noise as kernel
 from dpfast.kernels.columns import in_c_order
 from dpfast.kernels.fixed_point import FixedPoint
@@ -265,7 +266,9 @@ def cells_of(center: Center, shape: tuple[int, ...], grid: NoiseGrid) -> Cells:
         actual, flat = center.shape, FixedPoint(center.high.ravel(), center.low.ravel(), center.exponent)
         exact: _DoubleCells | _FixedPointCells = _FixedPointCells(flat, grid)
     else:
-        values = np.asarray(float(center) if type(center) is int and abs(center) <= 2**53 else center)
+        values = np.asarray(
+            float(center) if type(center) is int and abs(center) <= 2**53 else borrowed(center, "center")
+        )
         if values.dtype != np.float64:
             raise TypeError(f"center must be None, float64 or FixedPoint, not {values.dtype}")
         if not np.isfinite(values).all():

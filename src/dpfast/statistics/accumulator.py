@@ -449,7 +449,7 @@ def use_blas() -> bool:
 
 
 def _checked_rows(rows: ArrayLike, n_rows: int) -> IntArray:
-    index = np.asarray(rows)
+    index = np.asarray(io.borrowed(rows, "rows"))
     if index.ndim != 1:
         raise ValueError(f"rows must be 1-D, got {index.ndim} dimensions")
     if index.dtype == np.bool_:
