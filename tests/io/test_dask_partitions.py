@@ -127,3 +127,8 @@ def test_partitions_whose_rows_are_in_another_order_are_refused(arrays):
     assert turned.npartitions == x.npartitions
     with pytest.raises(ValueError, match="different indices"):
         gram(x, turned, **BOUNDS)
+
+
+def test_many_partitions_are_all_summed(arrays):
+    parts = dd.from_pandas(pd.DataFrame(arrays[0]), npartitions=33)
+    assert gram(parts, bound_x=1.0) == gram(arrays[0], bound_x=1.0)

@@ -7,6 +7,7 @@ from engines import Listed, cut
 from dpfast import MultiOutcomeRidge
 from dpfast.io import EngineError
 from dpfast.statistics import gram
+from dpfast.statistics.gram import sum_of_parts
 
 BOUNDS = {"bound_x": 1.5, "bound_y": 1.0}
 
@@ -132,3 +133,10 @@ def test_parts_must_be_alike(arrays):
         Listed([], 4, feature_names=["a"])
     with pytest.raises(ValueError, match="partitioned_by"):
         Listed([], 4, partitioned_by="household")
+
+
+def test_sums_over_people_are_of_one_declaration(arrays):
+    X, Y, ids = arrays
+    sums = [gram(X, Y, **BOUNDS, groups=ids, max_rows=most) for most in (2, 3)]
+    with pytest.raises(ValueError, match="differ in what was declared"):
+        sum_of_parts(*sums)

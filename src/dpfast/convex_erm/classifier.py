@@ -574,7 +574,8 @@ class _PartSigns:
 
     def __call__(self, x: Any, y: Any, ids: Any) -> tuple[Any, FloatArray, Any]:
         if y is None:
-            raise ValueError("y is needed: parts must hold the labels of their rows")
+            x, outcomes = io.open_table(x).whole()
+            y = outcomes[:, 0] if outcomes.shape[1] == 1 else outcomes
         return x, _signs(_column_of_labels(y), self.classes, self.weights), ids
 
 

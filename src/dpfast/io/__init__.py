@@ -19,6 +19,7 @@ from dpfast.io.panel import (
 )
 from dpfast.io.partitions import EngineError, Partitions, PersonIds, groups_of, is_dask, sum_over
 from dpfast.io.people import People, people
+from dpfast.io.person_partitions import is_partitioned_by_person
 from dpfast.io.process_partitions import ProcessPartitions
 from dpfast.io.spark_partitions import SparkPartitions
 from dpfast.io.states import StateEncoder
@@ -57,6 +58,7 @@ __all__ = [
     "intervention_at",
     "is_arrow",
     "is_dask",
+    "is_partitioned_by_person",
     "is_unordered",
     "map_block",
     "open_long_panel",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dpfast._arrays import IntArray
 from dpfast.io.columns import check_named_once
 from dpfast.io.ids import numbered_column
 from dpfast.io.parts import Part, table_parts
@@ -47,13 +48,20 @@ class RowOwners:
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Read the column; ValueError if an id is missing, TypeError if one is not to be compared."""
+        return self._read()[0].astype(dtype or np.int64, copy=False)
+
+    def distinct(self) -> Iterable[Hashable]:
+        """Return the ids that there are, each once, in the order of their first rows. Internal."""
+        return self._read()[1]
+
+    def _read(self) -> tuple[IntArray, dict[Hashable, int]]:
         self.check()
         numbers: dict[Hashable, int] = {}
         found = [np.empty(0, np.int64)]
         for part in table_parts(self.source):
             for batch, _ in part.read({self._name: "text"}):
                 found.append(numbered_column(batch, self._name, numbers))
-        return np.concatenate(found).astype(dtype or np.int64, copy=False)
+        return np.concatenate(found), numbers
 
     def _kind(self, part: Part) -> str:
         check_named_once(self._name, part, [self._name])

@@ -7,7 +7,7 @@ rows alone, so another person's rows never change what somebody adds to a sum.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -59,7 +59,7 @@ def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
     side by side with. They are only told apart: people come in the order of their first rows. Rows that are not
     consecutive are sorted by person unless they are not needed `ordered`: two passes, and two integers of memory a row.
     """
-    words = _words(_comparable(groups))
+    words = _words(comparable(groups, {}))
     n_rows = len(words)
     if n_rows == 0:
         return People(0, None, np.zeros(1, np.int64))
@@ -79,8 +79,8 @@ def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
     return People(n_rows, order, offsets)
 
 
-def _comparable(groups: object) -> NDArray[Any]:
-    """Return the ids, or numbers in their place, as an array that can be compared and sorted."""
+def comparable(groups: object, numbers: dict[Hashable, int]) -> NDArray[Any]:
+    """Return the ids as an array that can be compared and sorted, or numbers in their place, of ids by `numbers`."""
     if isinstance(groups, np.ma.MaskedArray):
         raise TypeError("groups is a masked array; every row needs a person")
     if not hasattr(groups, "__array__"):
@@ -92,12 +92,12 @@ def _comparable(groups: object) -> NDArray[Any]:
         raise TypeError(f"groups must be a 1-D array of ids, got {type(groups).__qualname__}")
     if not is_array:
         # As they are: NumPy would turn 1 into text where somebody else's id is text.
-        return numbered(cast("Iterable[Any]", groups), {}, "groups")
+        return numbered(cast("Iterable[Any]", groups), numbers, "groups")
     ids = np.asarray(groups)
     if ids.ndim != 1:
         raise ValueError(f"groups must be 1-D, with one id a row, got {ids.ndim} dimensions")
     if ids.dtype.kind == "O":
-        return numbered(ids, {}, "groups")
+        return numbered(ids, numbers, "groups")
     if ids.dtype.kind not in "biufSUmM":
         raise TypeError(f"groups has dtype {dtype_name(ids)}; integers, floats, strings, dates or objects are needed")
     if (ids.dtype.kind == "f" and np.isnan(ids).any()) or (ids.dtype.kind in "mM" and np.isnat(ids).any()):

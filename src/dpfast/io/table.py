@@ -86,7 +86,8 @@ class Table:
         if self.partitions is not None:
             raise TypeError("X and Y must be held in memory here, and not be in parts that lie elsewhere")
         x, y = _joined(self._blocks())
-        assert y is not None
+        if y is None:
+            raise ValueError("Y is needed: outcomes, or labels, of every row")
         return x, y
 
     def count_rows(self) -> int:

@@ -133,7 +133,7 @@ class PursuedParts:
 def _of_part(
     statistic: Callable[[PursuedRows], Any], maps: tuple[RowMap, RowMap], n_threads: int, table: io.Table, groups: None
 ) -> Any:
-    if table.is_read_once:
+    if table.is_read_once or table.is_unordered:
         table = io.open_table(*table.whole())
     return statistic(PursuedRows.of(table, *maps, n_threads))
 
