@@ -92,6 +92,14 @@ def test_shapes_and_people_longer_than_a_pack_equal_the_twin(n_features, n_outco
     assert_is_twin(gram(X, Y, groups=groups, **declared), X, Y, groups, **declared)
 
 
+def test_people_of_more_rows_than_doubles_sum_exactly_equal_the_twin():
+    groups = np.repeat([5, 2], 1500)
+    X = 1.0 + np.random.default_rng(0).uniform(0.0, 0.1, (len(groups), 3))
+    for share in (2.0, 0.9):
+        declared = BOUNDS | {"max_rows": 1400, "bound_xx": share * 3 * 1400}
+        assert_is_twin(gram(X, X[:, :2], groups=groups, **declared), X, X[:, :2], groups, **declared)
+
+
 def test_people_without_outcomes():
     X, _, groups = data()
     zeros = np.zeros((len(X), 1))
@@ -563,7 +571,7 @@ def test_streams_that_do_not_fit_are_refused():
 
 
 @pytest.mark.parametrize("beyond", [2.0**-7, 2.0**-12, 2.0**-18])
-@pytest.mark.parametrize("n_rows", [3, 40, 3000])
+@pytest.mark.parametrize("n_rows", [3, 40, 300, 3000])
 def test_a_block_a_little_beyond_its_bound_is_scaled_onto_it(n_rows, beyond):
     """Wherever it is tested: packed, or row by row for a person of many rows; each bound alone."""
     rng = np.random.default_rng(0)

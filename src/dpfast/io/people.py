@@ -57,18 +57,20 @@ def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
     `groups` are the people that rows belong to, compared as Python compares them: 1 and 1.0 are one person, "1" is
     another. An array's ids are of its dtype; those of a list or another sequence stay as they are, whatever they are
     side by side with. They are only told apart: people come in the order of their first rows. Rows that are not
-    consecutive are sorted by person unless they are not needed `ordered`: two passes, and two integers of memory a row.
+    consecutive are sorted by person, in two passes and two integers of memory a row, unless not needed `ordered`.
     """
     words = _words(comparable(groups, {}))
     n_rows = len(words)
     if n_rows == 0:
         return People(0, None, np.zeros(1, np.int64))
+    counts = owners.counts_of_sorted(words)
+    if counts is not None and counts.max() <= max_rows:
+        return People(n_rows, None, np.concatenate([[0], np.cumsum(counts)]))
     low, high = int(words.min()), int(words.max())
     numbers = np.empty(n_rows, np.int64)
     counts, adjacent = owners.number_of_each(words, low, span if (span := high - low + 1) < 2 * n_rows else 0, numbers)
     offsets = np.concatenate([[0], np.cumsum(np.minimum(counts, max_rows))])
-    all_count = offsets[-1] == n_rows
-    if all_count and (adjacent or not ordered):
+    if offsets[-1] == n_rows and (adjacent or not ordered):
         return People(n_rows, None, offsets)
     if not ordered:
         counting = np.empty(n_rows, bool)

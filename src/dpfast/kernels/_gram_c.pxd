@@ -36,8 +36,12 @@ cdef extern from "gram.h":
     void dpfast_add_products(
         int level, const dpfast_pack* pack, Py_ssize_t n_rows, Py_ssize_t n_features, Py_ssize_t first,
         int64_t* totals) nogil
+    void dpfast_add_products_in_doubles(
+        int level, const dpfast_pack* pack, Py_ssize_t n_rows, Py_ssize_t n_features, double* block,
+        bint is_new) nogil
     void dpfast_multiply_rows(
-        int level, const dpfast_pack* pack, Py_ssize_t n_rows, Py_ssize_t first, Py_ssize_t end, double* out) nogil
+        int level, const dpfast_pack* pack, Py_ssize_t n_rows, Py_ssize_t first, Py_ssize_t end, Py_ssize_t stride,
+        double* out) nogil
     void dpfast_add_block(
         const double* block, Py_ssize_t n_features, Py_ssize_t first, Py_ssize_t n_columns, Py_ssize_t stride,
         int64_t* totals) nogil

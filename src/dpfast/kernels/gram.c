@@ -29,7 +29,7 @@
  * Larger values stay larger than any bound. */
 #define ROUND_TO_INTEGER 6755399441055744.0 /* 1.5 * 2^52 */
 
-enum { CACHE_LINE = 64, READ_AHEAD_BYTES = 16384 };
+enum { CACHE_LINE = 64, READ_AHEAD_BYTES = 16384, MOST_AHEAD = 64 };
 
 static double squared_norm(const char *row, ptrdiff_t n_columns, int is_float32, double scale)
 {
@@ -55,13 +55,14 @@ static inline ptrdiff_t row_bytes(const dpfast_table *table, ptrdiff_t n_columns
     return n_columns * (table->is_float32 ? (ptrdiff_t)sizeof(float) : (ptrdiff_t)sizeof(double));
 }
 
-/* How many rows ahead to ask for memory: a pack's worth, unless that would crowd the cache; none of an absent table. */
-static ptrdiff_t read_ahead(const dpfast_table *table, ptrdiff_t n_columns, ptrdiff_t n_rows)
+/* How many rows ahead to ask for memory, unless that would crowd the cache; none of an absent table. The same for every
+ * pack of a table, however few rows it has: each row is asked for once. */
+static ptrdiff_t read_ahead(const dpfast_table *table, ptrdiff_t n_columns)
 {
     if (n_columns == 0)
         return PTRDIFF_MAX / 2;
     ptrdiff_t ahead = READ_AHEAD_BYTES / row_bytes(table, n_columns) + 1;
-    return ahead < n_rows ? ahead : n_rows;
+    return ahead < MOST_AHEAD ? ahead : MOST_AHEAD;
 }
 
 static inline void prefetch_row(const dpfast_table *table, ptrdiff_t r, ptrdiff_t n_columns)
@@ -88,6 +89,9 @@ typedef double vector2 __attribute__((vector_size(16), aligned(8), may_alias));
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #define SPLAT(a) ((VECTOR){(a), (a)})
 #define SUM_LANES(v) ((v)[0] + (v)[1])
+#define TILE_ROWS 2
+#define STORE_SUMS_OF_LANES(p, a, b, c, d) \
+    ((p)[0] = SUM_LANES(a), (p)[1] = SUM_LANES(b), (p)[2] = SUM_LANES(c), (p)[3] = SUM_LANES(d))
 #define ADD_TO_TOTALS(p, v) ((p)[0] += (int64_t)(v)[0], (p)[1] += (int64_t)(v)[1])
 #include "gram_level.h"
 
@@ -95,6 +99,24 @@ typedef double vector2 __attribute__((vector_size(16), aligned(8), may_alias));
 
 static const int64_t avx2_masks[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
 static const int32_t avx2_masks_f32[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
+
+static inline DPFAST_TARGET_AVX2 void store_sums_of_lanes_avx2(double *sums, __m256d a, __m256d b, __m256d c,
+                                                               __m256d d)
+{
+    __m256d ab = _mm256_hadd_pd(a, b), cd = _mm256_hadd_pd(c, d);
+    _mm256_storeu_pd(sums, _mm256_add_pd(_mm256_permute2f128_pd(ab, cd, 0x20), _mm256_permute2f128_pd(ab, cd, 0x31)));
+}
+
+static inline DPFAST_TARGET_AVX512 void store_sums_of_lanes_avx512(double *sums, __m512d a, __m512d b, __m512d c,
+                                                                   __m512d d)
+{
+    __m512d ab = _mm512_add_pd(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+    __m512d cd = _mm512_add_pd(_mm512_unpacklo_pd(c, d), _mm512_unpackhi_pd(c, d));
+    __m512d halves = _mm512_add_pd(_mm512_shuffle_f64x2(ab, cd, 0x88), _mm512_shuffle_f64x2(ab, cd, 0xdd));
+    __m256d of_ab = _mm512_castpd512_pd256(halves), of_cd = _mm512_extractf64x4_pd(halves, 1);
+    _mm256_storeu_pd(
+        sums, _mm256_add_pd(_mm256_permute2f128_pd(of_ab, of_cd, 0x20), _mm256_permute2f128_pd(of_ab, of_cd, 0x31)));
+}
 
 #define LEVEL(name) name##_avx2
 #define TARGET DPFAST_TARGET_AVX2
@@ -110,6 +132,8 @@ static const int32_t avx2_masks_f32[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
 #define MULTIPLY_ADD(a, b, c) _mm256_fmadd_pd((a), (b), (c))
 #define SPLAT(a) _mm256_set1_pd(a)
 #define SUM_LANES(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
+#define TILE_ROWS 2
+#define STORE_SUMS_OF_LANES(p, a, b, c, d) store_sums_of_lanes_avx2((p), (a), (b), (c), (d))
 #define ADD_TO_TOTALS(p, v) \
     ((p)[0] += (int64_t)(v)[0], (p)[1] += (int64_t)(v)[1], (p)[2] += (int64_t)(v)[2], (p)[3] += (int64_t)(v)[3])
 #include "gram_level.h"
@@ -127,6 +151,8 @@ static const int32_t avx2_masks_f32[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
 #define MULTIPLY_ADD(a, b, c) _mm512_fmadd_pd((a), (b), (c))
 #define SPLAT(a) _mm512_set1_pd(a)
 #define SUM_LANES(v) _mm512_reduce_add_pd(v)
+#define TILE_ROWS 4
+#define STORE_SUMS_OF_LANES(p, a, b, c, d) store_sums_of_lanes_avx512((p), (a), (b), (c), (d))
 #define ADD_TO_TOTALS(p, v) \
     _mm512_storeu_si512((p), _mm512_add_epi64(_mm512_loadu_si512(p), _mm512_cvttpd_epi64(v)))
 #include "gram_level.h"
@@ -155,36 +181,48 @@ int dpfast_pack_rows(int level, const dpfast_table *x, const dpfast_row_grid *x_
     return pack_rows_baseline(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, scratch->row, pack);
 }
 
+static void add_products(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features, ptrdiff_t first,
+                         int64_t *totals, double *block, int is_new)
+{
+#if DPFAST_HAVE_X86_LEVELS
+    if (level == DPFAST_AVX512) {
+        add_products_avx512(pack, n_rows, n_features, first, totals, block, is_new);
+        return;
+    }
+    if (level == DPFAST_AVX2) {
+        add_products_avx2(pack, n_rows, n_features, first, totals, block, is_new);
+        return;
+    }
+#endif
+    add_products_baseline(pack, n_rows, n_features, first, totals, block, is_new);
+}
+
 void dpfast_add_products(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features, ptrdiff_t first,
                          int64_t *totals)
 {
-#if DPFAST_HAVE_X86_LEVELS
-    if (level == DPFAST_AVX512) {
-        add_products_avx512(pack, n_rows, n_features, first, totals);
-        return;
-    }
-    if (level == DPFAST_AVX2) {
-        add_products_avx2(pack, n_rows, n_features, first, totals);
-        return;
-    }
-#endif
-    add_products_baseline(pack, n_rows, n_features, first, totals);
+    add_products(level, pack, n_rows, n_features, first, totals, NULL, 0);
+}
+
+void dpfast_add_products_in_doubles(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features,
+                                    double *block, int is_new)
+{
+    add_products(level, pack, n_rows, n_features, 0, NULL, block, is_new);
 }
 
 void dpfast_multiply_rows(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t first, ptrdiff_t end,
-                          double *out)
+                          ptrdiff_t stride, double *out)
 {
 #if DPFAST_HAVE_X86_LEVELS
     if (level == DPFAST_AVX512) {
-        multiply_rows_avx512(pack, n_rows, first, end, out);
+        multiply_rows_avx512(pack, n_rows, first, end, stride, out);
         return;
     }
     if (level == DPFAST_AVX2) {
-        multiply_rows_avx2(pack, n_rows, first, end, out);
+        multiply_rows_avx2(pack, n_rows, first, end, stride, out);
         return;
     }
 #endif
-    multiply_rows_baseline(pack, n_rows, first, end, out);
+    multiply_rows_baseline(pack, n_rows, first, end, stride, out);
 }
 
 void dpfast_add_columns(const dpfast_pack *pack, ptrdiff_t n_rows, int64_t *totals)

@@ -45,14 +45,19 @@ int dpfast_pack_rows(int level, const dpfast_table *x, const dpfast_row_grid *x_
 void dpfast_add_products(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features, ptrdiff_t first,
                          int64_t *totals);
 
+/* The same without `first`, of a block of doubles: exact while they stay below 2^53. What a new one holds does not count. */
+void dpfast_add_products_in_doubles(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features,
+                                    double *block, int is_new);
+
 /* The same from sums that are already in `block`: doubles, n_columns of them used in every row of `stride`. */
 void dpfast_add_block(const double *block, ptrdiff_t n_features, ptrdiff_t first, ptrdiff_t n_columns, ptrdiff_t stride,
                       int64_t *totals);
 
 /* out[i, j] = sum over the columns [first, end), of which there is one at least, of pack[i, column] pack[j, column], for
- * i <= j < n_rows: exact, in doubles. */
+ * i <= j < n_rows: exact, in doubles. `out` has rows of `stride`, n_rows rounded up to 4, and as many of them; its other
+ * entries are scratch. */
 void dpfast_multiply_rows(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t first, ptrdiff_t end,
-                          double *out);
+                          ptrdiff_t stride, double *out);
 
 /* totals[j] += sum over rows of pack[r, j]. */
 void dpfast_add_columns(const dpfast_pack *pack, ptrdiff_t n_rows, int64_t *totals);

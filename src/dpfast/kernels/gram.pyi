@@ -1,7 +1,7 @@
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dpfast.kernels.columns import Rows
 
@@ -11,6 +11,7 @@ X_NOT_FINITE: Final = 1
 Y_NOT_FINITE: Final = 2
 
 def cpu_level() -> int: ...
+def aligned_zeros(n_words: int, dtype: DTypeLike = ...) -> NDArray[Any]: ...
 
 class GramSums:
     def __init__(

@@ -48,7 +48,7 @@ def cpu_level():
     return dpfast_resolve_level(-1)
 
 
-def _aligned_zeros(n_words, dtype=np.float64):
+def aligned_zeros(n_words, dtype=np.float64):
     """Zeros of an 8-byte type that start on a cache line, as one of any eight consecutive words does."""
     words = np.zeros(n_words + 8, dtype)
     skipped = -words.ctypes.data % 64 // 8
@@ -122,13 +122,13 @@ cdef class GramSums:
         cdef Py_ssize_t padded = (n_columns + 7) // 8 * 8
         # A row is written to every panel: an odd number of cache lines apart, or they would compete for one cache set.
         cdef Py_ssize_t panel_rows = self.block_rows | 1
-        self.pack_buffer = _aligned_zeros(panel_rows * padded)
-        self.row_buffer = _aligned_zeros(padded + 8)
+        self.pack_buffer = aligned_zeros(panel_rows * padded)
+        self.row_buffer = aligned_zeros(padded + 8)
         self.x_staging = np.empty(self.block_rows * self.x_grid.n_columns)
         self.y_staging = np.empty(self.block_rows * self.y_grid.n_columns + 1)
         self.block = np.empty(self.x_grid.n_columns * padded if self.use_blas else 1)
         padded_features = (self.x_grid.n_columns + 7) // 8 * 8
-        self.products = _aligned_zeros(padded_features * padded, np.int64).reshape(padded_features, padded)
+        self.products = aligned_zeros(padded_features * padded, np.int64).reshape(padded_features, padded)
         self.columns = np.zeros(padded, np.int64)
         self.pack.data = &self.pack_buffer[0]
         self.pack.panel_width = padded if self.use_blas else dpfast_panel_width(self.level)

@@ -64,7 +64,7 @@ static TARGET int LEVEL(pack_rows)(const dpfast_table *x, const dpfast_row_grid 
                                    const dpfast_row_grid *y_grid, ptrdiff_t n_rows, ptrdiff_t n_available,
                                    double *rounded, const dpfast_pack *pack)
 {
-    ptrdiff_t x_ahead = read_ahead(x, x_grid->n_columns, n_rows), y_ahead = read_ahead(y, y_grid->n_columns, n_rows);
+    ptrdiff_t x_ahead = read_ahead(x, x_grid->n_columns), y_ahead = read_ahead(y, y_grid->n_columns);
     for (ptrdiff_t r = 0; r < n_rows; r++) {
         if (r + x_ahead < n_available)
             prefetch_row(x, r + x_ahead, x_grid->n_columns);
@@ -80,10 +80,11 @@ static TARGET int LEVEL(pack_rows)(const dpfast_table *x, const dpfast_row_grid 
     return DPFAST_PACKED;
 }
 
-/* totals[i : i + height, j : j + vectors * WIDTH] += products of those columns, held in registers over all rows. */
+/* totals[i : i + height, j : j + vectors * WIDTH] += products of those columns, held in registers over all rows; where there
+ * are no totals, the same of `block`, in doubles, which hold nothing yet if it is new. */
 static inline __attribute__((always_inline)) TARGET void
 LEVEL(add_tile)(const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t i, ptrdiff_t j, int height, int vectors,
-                int64_t *totals)
+                int64_t *totals, double *block, int is_new)
 {
     const double *left = pack->data + i / WIDTH * pack->panel_stride;
     const double *right = pack->data + j / WIDTH * pack->panel_stride;
@@ -92,7 +93,8 @@ LEVEL(add_tile)(const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t i, ptrdiff_
     for (int h = 0; h < height; h++)
 #pragma GCC unroll 3
         for (int v = 0; v < vectors; v++) {
-            __builtin_prefetch(totals + (i + h) * pack->n_columns + j + v * WIDTH, 1);
+            ptrdiff_t first = (i + h) * pack->n_columns + j + v * WIDTH;
+            __builtin_prefetch(totals ? (const void *)(totals + first) : (const void *)(block + first), 1);
             sums[h][v] = SPLAT(0.0);
         }
     for (ptrdiff_t r = 0; r < n_rows; r++) {
@@ -108,15 +110,30 @@ LEVEL(add_tile)(const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t i, ptrdiff_
                 sums[h][v] = MULTIPLY_ADD(entry, columns[v], sums[h][v]);
         }
     }
+    if (totals) {
+#pragma GCC unroll 8
+        for (int h = 0; h < height; h++)
+#pragma GCC unroll 3
+            for (int v = 0; v < vectors; v++)
+                ADD_TO_TOTALS(totals + (i + h) * pack->n_columns + j + v * WIDTH, sums[h][v]);
+        return;
+    }
+    if (!is_new) {
+#pragma GCC unroll 8
+        for (int h = 0; h < height; h++)
+#pragma GCC unroll 3
+            for (int v = 0; v < vectors; v++)
+                sums[h][v] += LOAD_F64(block + (i + h) * pack->n_columns + j + v * WIDTH);
+    }
 #pragma GCC unroll 8
     for (int h = 0; h < height; h++)
 #pragma GCC unroll 3
         for (int v = 0; v < vectors; v++)
-            ADD_TO_TOTALS(totals + (i + h) * pack->n_columns + j + v * WIDTH, sums[h][v]);
+            STORE(block + (i + h) * pack->n_columns + j + v * WIDTH, sums[h][v]);
 }
 
 static TARGET void LEVEL(add_products)(const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features,
-                                       ptrdiff_t first_column, int64_t *totals)
+                                       ptrdiff_t first_column, int64_t *totals, double *block, int is_new)
 {
     for (ptrdiff_t j = first_column - first_column % WIDTH; j < pack->n_columns;) {
         /* Three panels to a column of tiles; the last four as two and two. */
@@ -126,22 +143,22 @@ static TARGET void LEVEL(add_products)(const dpfast_pack *pack, ptrdiff_t n_rows
             ptrdiff_t first = i > j ? i - i % WIDTH : j;
             int is_half = n_features - i <= HEIGHT / 2;
             switch ((end - first) / WIDTH * 2 + is_half) {
-            case 2: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT, 1, totals); break;
-            case 3: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT / 2, 1, totals); break;
-            case 4: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT, 2, totals); break;
-            case 5: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT / 2, 2, totals); break;
-            case 6: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT, 3, totals); break;
-            default: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT / 2, 3, totals); break;
+            case 2: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT, 1, totals, block, is_new); break;
+            case 3: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT / 2, 1, totals, block, is_new); break;
+            case 4: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT, 2, totals, block, is_new); break;
+            case 5: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT / 2, 2, totals, block, is_new); break;
+            case 6: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT, 3, totals, block, is_new); break;
+            default: LEVEL(add_tile)(pack, n_rows, i, first, HEIGHT / 2, 3, totals, block, is_new); break;
             }
         }
         j = end;
     }
 }
 
-/* out[i, j] = product of the rows i <= j of a pack over the columns [first, end); `out` is n_rows by n_rows. Four
- * products at a time share the loads of row i; rows asked for beyond the last are the last again. */
+/* out[i, j] = product of the rows i <= j of a pack over the columns [first, end); `out` has rows of `stride`, a multiple
+ * of 4. A tile of products shares what it loads; rows asked for beyond the last are the last again. */
 static TARGET void LEVEL(multiply_rows)(const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t first, ptrdiff_t end,
-                                        double *out)
+                                        ptrdiff_t stride, double *out)
 {
     ptrdiff_t first_panel = first / WIDTH, last_panel = (end - 1) / WIDTH;
     double inner[WIDTH], left_edge[WIDTH], right_edge[WIDTH];
@@ -150,24 +167,42 @@ static TARGET void LEVEL(multiply_rows)(const dpfast_pack *pack, ptrdiff_t n_row
         left_edge[lane] = first_panel * WIDTH + lane >= first;
         right_edge[lane] = last_panel * WIDTH + lane < end;
     }
-    for (ptrdiff_t i = 0; i < n_rows; i++)
-        for (ptrdiff_t j = i; j < n_rows; j += 4) {
-            VECTOR sums[4] = {SPLAT(0.0), SPLAT(0.0), SPLAT(0.0), SPLAT(0.0)};
-            ptrdiff_t offsets[4];
+    for (ptrdiff_t i = 0; i < n_rows; i += TILE_ROWS)
+        for (ptrdiff_t j = i - i % 4; j < n_rows; j += 4) {
+            VECTOR sums[TILE_ROWS][4];
+            ptrdiff_t above[TILE_ROWS], beside[4];
+            for (ptrdiff_t h = 0; h < TILE_ROWS; h++)
+                above[h] = (i + h < n_rows ? i + h : n_rows - 1) * WIDTH;
             for (ptrdiff_t v = 0; v < 4; v++)
-                offsets[v] = (j + v < n_rows ? j + v : n_rows - 1) * WIDTH;
-            const double *panel = pack->data + first_panel * pack->panel_stride;
-            for (ptrdiff_t p = first_panel; p <= last_panel; p++, panel += pack->panel_stride) {
-                VECTOR left = LOAD_F64(panel + i * WIDTH);
-                /* Products with 0 and 1 are exact: lanes of the other table drop out. */
-                left = left * LOAD_F64(p == first_panel ? left_edge : inner);
-                left = left * LOAD_F64(p == last_panel ? right_edge : inner);
+                beside[v] = (j + v < n_rows ? j + v : n_rows - 1) * WIDTH;
+#pragma GCC unroll 4
+            for (int h = 0; h < TILE_ROWS; h++)
 #pragma GCC unroll 4
                 for (int v = 0; v < 4; v++)
-                    sums[v] = MULTIPLY_ADD(left, LOAD_F64(panel + offsets[v]), sums[v]);
+                    sums[h][v] = SPLAT(0.0);
+            const double *panel = pack->data + first_panel * pack->panel_stride;
+            for (ptrdiff_t p = first_panel; p <= last_panel; p++, panel += pack->panel_stride) {
+                VECTOR right[4];
+#pragma GCC unroll 4
+                for (int v = 0; v < 4; v++)
+                    right[v] = LOAD_F64(panel + beside[v]);
+                /* Products with 0 and 1 are exact: lanes of the other table drop out. */
+                if (p == first_panel || p == last_panel)
+                    for (int v = 0; v < 4; v++) {
+                        right[v] = right[v] * LOAD_F64(p == first_panel ? left_edge : inner);
+                        right[v] = right[v] * LOAD_F64(p == last_panel ? right_edge : inner);
+                    }
+#pragma GCC unroll 4
+                for (int h = 0; h < TILE_ROWS; h++) {
+                    VECTOR left = LOAD_F64(panel + above[h]);
+#pragma GCC unroll 4
+                    for (int v = 0; v < 4; v++)
+                        sums[h][v] = MULTIPLY_ADD(left, right[v], sums[h][v]);
+                }
             }
-            for (ptrdiff_t v = 0; v < 4 && j + v < n_rows; v++)
-                out[i * n_rows + j + v] = SUM_LANES(sums[v]);
+#pragma GCC unroll 4
+            for (int h = 0; h < TILE_ROWS; h++)
+                STORE_SUMS_OF_LANES(out + (i + h) * stride + j, sums[h][0], sums[h][1], sums[h][2], sums[h][3]);
         }
 }
 
@@ -184,4 +219,6 @@ static TARGET void LEVEL(multiply_rows)(const dpfast_pack *pack, ptrdiff_t n_row
 #undef MULTIPLY_ADD
 #undef SPLAT
 #undef SUM_LANES
+#undef TILE_ROWS
+#undef STORE_SUMS_OF_LANES
 #undef ADD_TO_TOTALS

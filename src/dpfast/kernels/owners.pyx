@@ -54,6 +54,28 @@ def number_of_each(const int64_t[::1] words, int64_t low, Py_ssize_t n_values, i
         counts = more
 
 
+def counts_of_sorted(const int64_t[::1] words):
+    """Return how many rows each word has, in turn, or None where a word is below the one before."""
+    cdef Py_ssize_t i = 1, n_rows = words.shape[0], start = 0, run = 0
+    # Written as far as there are runs: memory that is not touched is none.
+    counts = np.empty(n_rows, np.int64)
+    cdef int64_t[::1] written = counts
+    with nogil:
+        for i in range(1, n_rows):
+            if words[i] != words[i - 1]:
+                if words[i] < words[i - 1]:
+                    break
+                written[run] = i - start
+                start = i
+                run += 1
+        else:
+            i = n_rows
+    if i < n_rows:
+        return None
+    written[run] = n_rows - start
+    return counts[:run + 1].copy()
+
+
 cdef inline int64_t _count(
         int64_t number, Py_ssize_t i, int64_t[::1] numbers, int64_t[::1] counts, Py_ssize_t* n_seen, bint* adjacent,
         int64_t* found) noexcept nogil:

@@ -1,39 +1,26 @@
 /* One person's block of products against its bounds; see person_gram.pyx for the design.
  *
  * Entries of a block are below 2^62 and so are its Frobenius norms (at most the product of those of its rows), so
- * squared norms are exact in 128 bits, and the comparison with a bound is one of integers. Sums in doubles come first:
- * where they are clearly within the bounds the answer is the same, and costs a third. */
+ * squared norms are exact in 128 bits, and the comparison with a bound is one of integers. Sums in doubles come first
+ * where products are in doubles: where they are clearly within the bounds the answer is the same, at a fraction of the
+ * cost. No bits but those of this answer depend on them, so each level adds in an order of its own. */
 #include "person_gram.h"
 
 #include <math.h>
 
+#include "cpu.h"
+
 __extension__ typedef unsigned __int128 squared_norm;
 __extension__ typedef __int128 wide_sum;
 
+/* Sums in doubles are of at most 2^28 terms, each of which is below 2^107 and, conversions and weights included, within
+ * 2^-50 of itself, in any order: they are within 2^-24 of the sum of the terms' sizes, and so is the bound of itself. */
+#define CERTAINLY (1.0 + 0x1p-23)
+enum { LANES = 8, ROW_LANES = 4, MOST_COLUMNS = 1 << 14 };
+
 static inline squared_norm square_of(int64_t value)
 {
-    uint64_t magnitude = value < 0 ? -(uint64_t)value : (uint64_t)value;
-    return (squared_norm)magnitude * magnitude;
-}
-
-static squared_norm squared_xx(const int64_t *products, ptrdiff_t n_features, ptrdiff_t stride)
-{
-    squared_norm diagonal = 0, above = 0;
-    for (ptrdiff_t i = 0; i < n_features; i++) {
-        diagonal += square_of(products[i * stride + i]);
-        for (ptrdiff_t j = i + 1; j < n_features; j++)
-            above += square_of(products[i * stride + j]);
-    }
-    return diagonal + 2 * above;
-}
-
-static squared_norm squared_xy(const int64_t *products, ptrdiff_t n_features, ptrdiff_t n_outcomes, ptrdiff_t stride)
-{
-    squared_norm total = 0;
-    for (ptrdiff_t i = 0; i < n_features; i++)
-        for (ptrdiff_t j = n_features; j < n_features + n_outcomes; j++)
-            total += square_of(products[i * stride + j]);
-    return total;
+    return (squared_norm)((wide_sum)value * value);
 }
 
 static inline squared_norm wide(uint64_t high, uint64_t low)
@@ -41,16 +28,9 @@ static inline squared_norm wide(uint64_t high, uint64_t low)
     return (squared_norm)high << 64 | low;
 }
 
-/* Sum of the products of two symmetric matrices' entries: integers below 2^45, at most 2^16 of them. */
-static squared_norm inner_product(const double *a, const double *b, ptrdiff_t n)
+static inline int64_t entry_of(const void *products, ptrdiff_t place, int in_doubles)
 {
-    wide_sum diagonal = 0, above = 0;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        diagonal += (wide_sum)(int64_t)a[i * n + i] * (int64_t)b[i * n + i];
-        for (ptrdiff_t j = i + 1; j < n; j++)
-            above += (wide_sum)(int64_t)a[i * n + j] * (int64_t)b[i * n + j];
-    }
-    return (squared_norm)(diagonal + 2 * above);
+    return in_doubles ? (int64_t)((const double *)products)[place] : ((const int64_t *)products)[place];
 }
 
 /* The factor for the block is that for its rows, squared. Its rounding errors are a few 2^-53: taking off 2^-45 keeps
@@ -63,54 +43,134 @@ static double multiplier_onto(squared_norm xx, squared_norm xy, const dpfast_blo
     return sqrt(fmin(factor, 1.0)) * (1.0 - 0x1p-45);
 }
 
-/* Sum of squares in doubles, of a row of which every entry is below 2^62. */
-static double squared_entries(const int64_t *row, ptrdiff_t first, ptrdiff_t end)
+static DPFAST_INLINE double block_multiplier(const void *products, const dpfast_block_shape *shape,
+                                             const dpfast_block_bounds *bounds, int in_doubles)
 {
-    double partial[4] = {0.0, 0.0, 0.0, 0.0};
-    ptrdiff_t j = first;
-    for (; j + 4 <= end; j += 4)
-        for (int lane = 0; lane < 4; lane++)
-            partial[lane] += (double)row[j + lane] * (double)row[j + lane];
-    for (; j < end; j++)
-        partial[0] += (double)row[j] * (double)row[j];
-    return (partial[0] + partial[1]) + (partial[2] + partial[3]);
-}
-
-/* A sum of positive terms over rows of 2^16 at most, row by row, is within 2^-35 of itself in doubles, conversions
- * included; so is the bound. */
-static int is_clearly_within(const int64_t *products, ptrdiff_t n_features, ptrdiff_t n_outcomes, ptrdiff_t stride,
-                             const dpfast_block_bounds *bounds)
-{
-    double diagonal = 0.0, above = 0.0, cross = 0.0;
-    if (n_features + n_outcomes > 1 << 16)
-        return 0;
-    for (ptrdiff_t i = 0; i < n_features; i++) {
-        const int64_t *row = products + i * stride;
-        diagonal += (double)row[i] * (double)row[i];
-        above += squared_entries(row, i + 1, n_features);
-        cross += squared_entries(row, n_features, n_features + n_outcomes);
+    squared_norm diagonal = 0, above = 0, beside = 0, cross = 0;
+    ptrdiff_t n_columns = bounds->xy < HUGE_VAL ? shape->n_features + shape->n_outcomes : shape->n_features;
+    for (ptrdiff_t i = 0; i < shape->n_features; i++) {
+        ptrdiff_t row = i * shape->stride;
+        diagonal += square_of(entry_of(products, row + i, in_doubles));
+        /* Two sums: one alone would wait for its carries. */
+        ptrdiff_t last = shape->n_features - 1, j = i + 1;
+        for (; j < last; j += 2) {
+            above += square_of(entry_of(products, row + j, in_doubles));
+            beside += square_of(entry_of(products, row + j + 1, in_doubles));
+        }
+        if (j == last)
+            above += square_of(entry_of(products, row + j, in_doubles));
+        for (j = shape->n_features; j < n_columns; j++)
+            cross += square_of(entry_of(products, row + j, in_doubles));
     }
-    return (diagonal + 2.0 * above) * (1.0 + 0x1p-32) <= (double)wide(bounds->xx_high, bounds->xx_low) &&
-           cross * (1.0 + 0x1p-32) <= (double)wide(bounds->xy_high, bounds->xy_low);
+    return multiplier_onto(diagonal + 2 * (above + beside), cross, bounds);
 }
 
-double dpfast_block_multiplier(const int64_t *products, ptrdiff_t n_features, ptrdiff_t n_outcomes, ptrdiff_t stride,
+double dpfast_block_multiplier(const int64_t *products, const dpfast_block_shape *shape,
                                const dpfast_block_bounds *bounds)
 {
-    if (is_clearly_within(products, n_features, n_outcomes, stride, bounds))
-        return 1.0;
-    return multiplier_onto(squared_xx(products, n_features, stride),
-                           squared_xy(products, n_features, n_outcomes, stride), bounds);
+    return block_multiplier(products, shape, bounds, 0);
 }
 
-double dpfast_rows_multiplier(const double *of_x, const double *of_y, ptrdiff_t n_rows,
-                              const dpfast_block_bounds *bounds)
+/* Sum of the products of two symmetric matrices' entries: integers below 2^45, at most 2^16 of them. */
+static squared_norm inner_product(const double *a, const double *b, ptrdiff_t n, ptrdiff_t stride)
 {
-    return multiplier_onto(inner_product(of_x, of_x, n_rows), of_y ? inner_product(of_x, of_y, n_rows) : 0, bounds);
+    wide_sum diagonal = 0, above = 0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        diagonal += (wide_sum)(int64_t)a[i * stride + i] * (int64_t)b[i * stride + i];
+        for (ptrdiff_t j = i + 1; j < n; j++)
+            above += (wide_sum)(int64_t)a[i * stride + j] * (int64_t)b[i * stride + j];
+    }
+    return (squared_norm)(diagonal + 2 * above);
+}
+
+/* Weights of the columns from the diagonal on: none before it, half of theirs on it. */
+static const double from_diagonal[LANES][LANES] = {
+    {0.5, 1, 1, 1, 1, 1, 1, 1}, {0, 0.5, 1, 1, 1, 1, 1, 1}, {0, 0, 0.5, 1, 1, 1, 1, 1}, {0, 0, 0, 0.5, 1, 1, 1, 1},
+    {0, 0, 0, 0, 0.5, 1, 1, 1}, {0, 0, 0, 0, 0, 0.5, 1, 1}, {0, 0, 0, 0, 0, 0, 0.5, 1}, {0, 0, 0, 0, 0, 0, 0, 0.5},
+};
+
+/* As wide as the widest vectors: the compiler splits it for others. */
+typedef double lanes __attribute__((vector_size(LANES * sizeof(double)), aligned(8), may_alias));
+
+static DPFAST_INLINE double folded_lanes(const double *sums, int n)
+{
+    double total = 0.0;
+    for (int lane = 0; lane < n; lane++)
+        total += sums[lane];
+    return total;
+}
+
+static DPFAST_INLINE double sum_of_lanes(const lanes *sums)
+{
+    return folded_lanes((const double *)sums, LANES);
+}
+
+/* Two chains for each sum: one alone would wait for its additions. */
+static DPFAST_INLINE int block_is_clearly_within(const double *products, const dpfast_block_shape *shape,
+                                                 const double *weights, const dpfast_block_bounds *bounds)
+{
+    lanes xx[2] = {{0.0}}, xy[2] = {{0.0}};
+    if (shape->stride > MOST_COLUMNS)
+        return 0;
+    for (ptrdiff_t i = 0; i < shape->n_features; i++) {
+        const double *row = products + i * shape->stride;
+        ptrdiff_t j = i - i % LANES;
+        lanes diagonal = *(const lanes *)(row + j);
+        xx[0] += diagonal * diagonal * (*(const lanes *)(weights + j) * *(const lanes *)from_diagonal[i % LANES]);
+        for (j += LANES; j < shape->n_features; j += LANES) {
+            lanes above = *(const lanes *)(row + j);
+            xx[1] += above * above * *(const lanes *)(weights + j);
+        }
+    }
+    for (ptrdiff_t i = 0; i < shape->n_features && bounds->xy < HUGE_VAL; i++)
+        for (ptrdiff_t j = shape->n_features - shape->n_features % LANES; j < shape->stride; j += LANES) {
+            lanes cross = *(const lanes *)(products + i * shape->stride + j);
+            xy[i % 2] += cross * cross * *(const lanes *)(weights + shape->stride + j);
+        }
+    xx[0] += xx[1];
+    xy[0] += xy[1];
+    return sum_of_lanes(&xx[0]) * CERTAINLY <= (double)wide(bounds->xx_high, bounds->xx_low) &&
+           sum_of_lanes(&xy[0]) * CERTAINLY <= (double)wide(bounds->xy_high, bounds->xy_low);
+}
+
+/* Of the entries above the diagonal and half of it, both times two: sums of products, and of the products' sizes. */
+static DPFAST_INLINE double sum_of_products(const double *a, const double *b, ptrdiff_t n, ptrdiff_t stride,
+                                            double *sizes)
+{
+    double sums[ROW_LANES] = {0.0}, of_sizes[ROW_LANES] = {0.0};
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const double *head = from_diagonal[i % ROW_LANES];
+        for (ptrdiff_t j = i - i % ROW_LANES; j + ROW_LANES <= n; j += ROW_LANES, head = from_diagonal[0] + 1)
+            for (int lane = 0; lane < ROW_LANES; lane++) {
+                double product = a[i * stride + j + lane] * b[i * stride + j + lane] * head[lane];
+                sums[lane] += product;
+                of_sizes[lane] += fabs(product);
+            }
+        for (ptrdiff_t j = n - n % ROW_LANES > i ? n - n % ROW_LANES : i; j < n; j++) {
+            double product = a[i * stride + j] * b[i * stride + j] * (j == i ? 0.5 : 1.0);
+            sums[0] += product;
+            of_sizes[0] += fabs(product);
+        }
+    }
+    *sizes = 2.0 * folded_lanes(of_sizes, ROW_LANES);
+    return 2.0 * folded_lanes(sums, ROW_LANES);
+}
+
+/* Products of rows of x and of y may differ in sign: what their sum errs by is in proportion to that of their sizes. */
+static DPFAST_INLINE int rows_are_clearly_within(const double *of_x, const double *of_y, ptrdiff_t n, ptrdiff_t stride,
+                                                 const dpfast_block_bounds *bounds)
+{
+    double sizes, xx = sum_of_products(of_x, of_x, n, stride, &sizes), xy = 0.0;
+    if (of_y) {
+        xy = sum_of_products(of_x, of_y, n, stride, &sizes);
+        xy += (CERTAINLY - 1.0) * sizes;
+    }
+    return xx * CERTAINLY <= (double)wide(bounds->xx_high, bounds->xx_low) &&
+           xy * CERTAINLY <= (double)wide(bounds->xy_high, bounds->xy_low);
 }
 
 /* Entries are at most 2^24, where adding and subtracting 1.5 * 2^52 rounds half to even. */
-void dpfast_scale_pack(const dpfast_pack *pack, ptrdiff_t n_rows, double multiplier)
+static DPFAST_INLINE void scale_pack(const dpfast_pack *pack, ptrdiff_t n_rows, double multiplier)
 {
     const double magic = 0x1.8p52;
     for (ptrdiff_t first = 0; first < pack->n_columns; first += pack->panel_width) {
@@ -120,17 +180,104 @@ void dpfast_scale_pack(const dpfast_pack *pack, ptrdiff_t n_rows, double multipl
     }
 }
 
-void dpfast_move_products(int64_t *products, ptrdiff_t n_features, ptrdiff_t stride, int64_t *totals)
+static DPFAST_INLINE void add_products_of_one(const double *products, const dpfast_block_shape *shape, double *totals,
+                                              int is_new)
 {
-    for (ptrdiff_t i = 0; i < n_features; i++) {
-        int64_t *from = products + i * stride;
+    for (ptrdiff_t i = 0; i < shape->n_features; i++) {
+        const double *from = products + i * shape->stride;
+        double *to = totals + i * shape->stride;
+        for (ptrdiff_t j = i - i % LANES; j < shape->stride; j += LANES) {
+            lanes sums = *(const lanes *)(from + j);
+            if (!is_new)
+                sums += *(const lanes *)(to + j);
+            *(lanes *)(to + j) = sums;
+        }
+    }
+}
+
+#define AT_LEVEL(name, TARGET)                                                                                        \
+    static TARGET int block_is_clearly_within_##name(const double *products, const dpfast_block_shape *shape,         \
+                                                     const double *weights, const dpfast_block_bounds *bounds)        \
+    {                                                                                                                 \
+        return block_is_clearly_within(products, shape, weights, bounds);                                             \
+    }                                                                                                                 \
+    static TARGET int rows_are_clearly_within_##name(const double *of_x, const double *of_y, ptrdiff_t n,             \
+                                                     ptrdiff_t stride, const dpfast_block_bounds *bounds)             \
+    {                                                                                                                 \
+        return rows_are_clearly_within(of_x, of_y, n, stride, bounds);                                                \
+    }                                                                                                                 \
+    static TARGET void scale_pack_##name(const dpfast_pack *pack, ptrdiff_t n_rows, double multiplier)                \
+    {                                                                                                                 \
+        scale_pack(pack, n_rows, multiplier);                                                                         \
+    }                                                                                                                 \
+    static TARGET void add_products_of_one_##name(const double *products, const dpfast_block_shape *shape,            \
+                                                  double *totals, int is_new)                                         \
+    {                                                                                                                 \
+        if (is_new)                                                                                                   \
+            add_products_of_one(products, shape, totals, 1);                                                          \
+        else                                                                                                          \
+            add_products_of_one(products, shape, totals, 0);                                                          \
+    }
+
+AT_LEVEL(baseline, )
+#if DPFAST_HAVE_X86_LEVELS
+AT_LEVEL(avx2, DPFAST_TARGET_AVX2)
+AT_LEVEL(avx512, DPFAST_TARGET_AVX512)
+#define OF_LEVEL(level, name) \
+    ((level) == DPFAST_AVX512 ? name##_avx512 : (level) == DPFAST_AVX2 ? name##_avx2 : name##_baseline)
+#else
+#define OF_LEVEL(level, name) name##_baseline
+#endif
+
+double dpfast_block_multiplier_in_doubles(int level, const double *products, const dpfast_block_shape *shape,
+                                          const double *weights, const dpfast_block_bounds *bounds)
+{
+    if (OF_LEVEL(level, block_is_clearly_within)(products, shape, weights, bounds))
+        return 1.0;
+    return block_multiplier(products, shape, bounds, 1);
+}
+
+void dpfast_weigh_columns(const dpfast_block_shape *shape, double *weights)
+{
+    for (ptrdiff_t j = 0; j < shape->stride; j++) {
+        weights[j] = j < shape->n_features ? 2.0 : 0.0;
+        weights[shape->stride + j] = j >= shape->n_features && j < shape->n_features + shape->n_outcomes ? 1.0 : 0.0;
+    }
+}
+
+double dpfast_rows_multiplier(int level, const double *of_x, const double *of_y, ptrdiff_t n_rows, ptrdiff_t stride,
+                              const dpfast_block_bounds *bounds)
+{
+    squared_norm xy = 0;
+    if (OF_LEVEL(level, rows_are_clearly_within)(of_x, of_y, n_rows, stride, bounds))
+        return 1.0;
+    if (of_y)
+        xy = inner_product(of_x, of_y, n_rows, stride);
+    return multiplier_onto(inner_product(of_x, of_x, n_rows, stride), xy, bounds);
+}
+
+void dpfast_scale_pack(int level, const dpfast_pack *pack, ptrdiff_t n_rows, double multiplier)
+{
+    OF_LEVEL(level, scale_pack)(pack, n_rows, multiplier);
+}
+
+void dpfast_add_products_of_one(int level, const double *products, const dpfast_block_shape *shape, double *totals,
+                                int is_new)
+{
+    OF_LEVEL(level, add_products_of_one)(products, shape, totals, is_new);
+}
+
+void dpfast_move_products(int64_t *products, const dpfast_block_shape *shape, int64_t *totals)
+{
+    for (ptrdiff_t i = 0; i < shape->n_features; i++) {
+        int64_t *from = products + i * shape->stride;
         if (totals) {
-            int64_t *to = totals + i * stride;
-            for (ptrdiff_t j = i; j < stride; j++)
+            int64_t *to = totals + i * shape->stride;
+            for (ptrdiff_t j = i; j < shape->stride; j++)
                 to[j] += from[j];
         }
         /* Tiles reach below the diagonal, where nothing is read. */
-        for (ptrdiff_t j = i; j < stride; j++)
+        for (ptrdiff_t j = i; j < shape->stride; j++)
             from[j] = 0;
     }
 }

@@ -9,7 +9,8 @@ X'Y of the same X. There are three ways to the same bits:
   nobody, any number of people to a pack.
 - So do those with few rows beside the columns, after a test: their norms follow from the products of their rows with
   each other (||X'X|| = ||XX'||), so no block is formed.
-- The others are summed one at a time into a block of 64-bit integers, again if it has to be scaled.
+- The others are summed one at a time into a block of doubles, or of 64-bit integers where rows are so many that doubles
+  are not exact, and again if it has to be scaled. Blocks in doubles are gathered in others while that is exact.
 
 The bounds of the test are padded (privacy.sensitivity.padded_squared_block_bounds) by what rounding can add, so rows
 scaled onto the bound pass it at once; it is tested all the same, and the factor lowered until it holds. What a person
@@ -24,11 +25,14 @@ import math
 
 import numpy as np
 
-from libc.math cimport ldexp
+from dpfast.kernels.gram import aligned_zeros
+
+from libc.math cimport INFINITY, ldexp
 from libc.stdint cimport int64_t, uint64_t
 
 from dpfast.kernels._gram_c cimport (
     dpfast_add_products,
+    dpfast_add_products_in_doubles,
     dpfast_multiply_rows,
     dpfast_pack,
     dpfast_pack_rows,
@@ -46,13 +50,24 @@ cdef extern from "person_gram.h":
         uint64_t xy_high
         uint64_t xy_low
 
+    ctypedef struct dpfast_block_shape:
+        Py_ssize_t n_features
+        Py_ssize_t n_outcomes
+        Py_ssize_t stride
+
     double dpfast_block_multiplier(
-        const int64_t* products, Py_ssize_t n_features, Py_ssize_t n_outcomes, Py_ssize_t stride,
+        const int64_t* products, const dpfast_block_shape* shape, const dpfast_block_bounds* bounds) nogil
+    double dpfast_block_multiplier_in_doubles(
+        int level, const double* products, const dpfast_block_shape* shape, const double* weights,
         const dpfast_block_bounds* bounds) nogil
+    void dpfast_weigh_columns(const dpfast_block_shape* shape, double* weights) nogil
     double dpfast_rows_multiplier(
-        const double* of_x, const double* of_y, Py_ssize_t n_rows, const dpfast_block_bounds* bounds) nogil
-    void dpfast_scale_pack(const dpfast_pack* pack, Py_ssize_t n_rows, double multiplier) nogil
-    void dpfast_move_products(int64_t* products, Py_ssize_t n_features, Py_ssize_t stride, int64_t* totals) nogil
+        int level, const double* of_x, const double* of_y, Py_ssize_t n_rows, Py_ssize_t stride,
+        const dpfast_block_bounds* bounds) nogil
+    void dpfast_scale_pack(int level, const dpfast_pack* pack, Py_ssize_t n_rows, double multiplier) nogil
+    void dpfast_move_products(int64_t* products, const dpfast_block_shape* shape, int64_t* totals) nogil
+    void dpfast_add_products_of_one(
+        int level, const double* products, const dpfast_block_shape* shape, double* totals, bint is_new) nogil
 
 _WORD = 1 << 64
 
@@ -72,22 +87,32 @@ cdef class PersonSums(GramSums):
     """
 
     cdef dpfast_block_bounds bounds
+    cdef dpfast_block_shape shape
     cdef Py_ssize_t safe_rows
     cdef Py_ssize_t n_packed, packable_rows
-    cdef double[::1] products_of_x, products_of_y
-    cdef int64_t[:, ::1] person
+    cdef bint in_doubles
+    cdef double[::1] products_of_x, products_of_y, column_weights
+    cdef double[:, ::1] person
+    cdef int64_t[:, ::1] long_person
 
     def __init__(self, grid_x, grid_y, *, bounds_xx, bounds_xy, safe_rows, block_rows, level=-1):
         super().__init__(grid_x, grid_y, block_rows=block_rows, use_blas=False, with_sums=False, level=level)
         self.bounds.xx, self.bounds.xy = bounds_xx[0], bounds_xy[0]
         self.bounds.xx_high, self.bounds.xx_low = divmod(bounds_xx[1], _WORD)
         self.bounds.xy_high, self.bounds.xy_low = divmod(bounds_xy[1], _WORD)
+        self.shape.n_features, self.shape.n_outcomes = self.x_grid.n_columns, self.y_grid.n_columns
+        self.shape.stride = self.pack.n_columns
         self.safe_rows = safe_rows
-        self.person = np.zeros_like(self.products)
+        self.column_weights = np.empty(2 * self.shape.stride)
+        dpfast_weigh_columns(&self.shape, &self.column_weights[0])
+        shape = np.shape(self.products)
+        self.person = aligned_zeros(math.prod(shape)).reshape(shape)
+        self.long_person = aligned_zeros(math.prod(shape), np.int64).reshape(shape)
+        self.block = aligned_zeros(self.shape.n_features * self.shape.stride)
         # Beyond this, products of rows with each other cost more than a block: measured.
         self.packable_rows = min(self.block_rows, math.isqrt(8 * grid_x[0]))
-        self.products_of_x = np.empty(self.packable_rows**2)
-        self.products_of_y = np.empty(self.packable_rows**2)
+        self.products_of_x = np.empty(_padded(self.packable_rows)**2)
+        self.products_of_y = np.empty(_padded(self.packable_rows)**2)
 
     def add_people(
             self, x, y, const int64_t[::1] rows, const int64_t[::1] offsets, Py_ssize_t first, Py_ssize_t last):
@@ -149,7 +174,7 @@ cdef class PersonSums(GramSums):
         if n_rows > self.safe_rows and status == 0:
             multiplier = self._packed_multiplier(&pack, n_rows)
         while multiplier < 1.0:
-            dpfast_scale_pack(&pack, n_rows, multiplier)
+            dpfast_scale_pack(self.level, &pack, n_rows, multiplier)
             if self._packed_multiplier(&pack, n_rows) == 1.0:
                 break
             dpfast_pack_rows(
@@ -160,55 +185,78 @@ cdef class PersonSums(GramSums):
         return status
 
     cdef double _packed_multiplier(self, const dpfast_pack* pack, Py_ssize_t n_rows) noexcept nogil:
-        cdef Py_ssize_t d = self.x_grid.n_columns
+        cdef Py_ssize_t d = self.shape.n_features, stride = _padded(n_rows)
         cdef double* of_y = NULL
-        dpfast_multiply_rows(self.level, pack, n_rows, 0, d, &self.products_of_x[0])
-        if self.y_grid.n_columns > 0:
+        dpfast_multiply_rows(self.level, pack, n_rows, 0, d, stride, &self.products_of_x[0])
+        if self.bounds.xy < INFINITY and self.shape.n_outcomes > 0:
             of_y = &self.products_of_y[0]
-            dpfast_multiply_rows(self.level, pack, n_rows, d, d + self.y_grid.n_columns, of_y)
-        return dpfast_rows_multiplier(&self.products_of_x[0], of_y, n_rows, &self.bounds)
+            dpfast_multiply_rows(self.level, pack, n_rows, d, d + self.shape.n_outcomes, stride, of_y)
+        return dpfast_rows_multiplier(self.level, &self.products_of_x[0], of_y, n_rows, stride, &self.bounds)
 
     cdef int _add_person(
             self, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start, Py_ssize_t stop,
             Py_ssize_t end) noexcept nogil:
+        self.in_doubles = stop - start <= self.rows_per_block
         cdef int status = self._sum_person(x, y, start, stop, end, 1.0), step = 0
         cdef double multiplier = self._multiplier()
         while status == 0 and multiplier < 1.0:
-            dpfast_move_products(&self.person[0, 0], self.x_grid.n_columns, self.pack.n_columns, NULL)
+            if not self.in_doubles:
+                dpfast_move_products(&self.long_person[0, 0], &self.shape, NULL)
             if step == 0 and stop - start <= self.block_rows:
                 # The pack still holds all of them, as they were rounded.
-                self._add_scaled_pack(stop - start, multiplier)
+                self._add_scaled_pack(stop - start, multiplier, True)
             else:
                 status = self._sum_person(x, y, start, stop, end, multiplier)
             if self._multiplier() == 1.0:
                 break
             multiplier *= 1.0 - ldexp(1.0, step - 50)
             step += 1
-        dpfast_move_products(
-            &self.person[0, 0], self.x_grid.n_columns, self.pack.n_columns, &self.products[0, 0])
-        self.rows_in_totals += stop - start
+        self._keep_person(stop - start)
         return status
 
     cdef double _multiplier(self) noexcept nogil:
-        return dpfast_block_multiplier(
-            &self.person[0, 0], self.x_grid.n_columns, self.y_grid.n_columns, self.pack.n_columns, &self.bounds)
+        if self.in_doubles:
+            return dpfast_block_multiplier_in_doubles(
+                self.level, &self.person[0, 0], &self.shape, &self.column_weights[0], &self.bounds)
+        return dpfast_block_multiplier(&self.long_person[0, 0], &self.shape, &self.bounds)
+
+    cdef void _keep_person(self, Py_ssize_t n_rows) noexcept nogil:
+        if self.in_doubles:
+            if self.rows_in_block + n_rows > self.rows_per_block:
+                self._flush_block()
+            dpfast_add_products_of_one(
+                self.level, &self.person[0, 0], &self.shape, &self.block[0], self.rows_in_block == 0)
+            self.rows_in_block += n_rows
+        else:
+            dpfast_move_products(&self.long_person[0, 0], &self.shape, &self.products[0, 0])
+        self.rows_in_totals += n_rows
 
     cdef int _sum_person(
             self, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t end,
             double multiplier) noexcept nogil:
-        """person += products of the rows start to stop times the multiplier; rows up to `end` may be read ahead."""
+        """The person's products are those of the rows start to stop times the multiplier; reads ahead up to `end`."""
         cdef int status = 0
-        cdef Py_ssize_t n_rows
+        cdef Py_ssize_t n_rows, first = start
         while start < stop and status == 0:
             n_rows = min(self.block_rows, stop - start)
             status = dpfast_pack_rows(
                 self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, end - start, &self.scratch, &self.pack)
             if status == 0:
-                self._add_scaled_pack(n_rows, multiplier)
+                self._add_scaled_pack(n_rows, multiplier, start == first)
             start += n_rows
         return status
 
-    cdef void _add_scaled_pack(self, Py_ssize_t n_rows, double multiplier) noexcept nogil:
+    cdef void _add_scaled_pack(self, Py_ssize_t n_rows, double multiplier, bint is_new) noexcept nogil:
         if multiplier < 1.0:
-            dpfast_scale_pack(&self.pack, n_rows, multiplier)
-        dpfast_add_products(self.level, &self.pack, n_rows, self.x_grid.n_columns, 0, &self.person[0, 0])
+            dpfast_scale_pack(self.level, &self.pack, n_rows, multiplier)
+        if self.in_doubles:
+            dpfast_add_products_in_doubles(
+                self.level, &self.pack, n_rows, self.shape.n_features, &self.person[0, 0], is_new)
+        else:
+            dpfast_add_products(
+                self.level, &self.pack, n_rows, self.shape.n_features, 0, &self.long_person[0, 0])
+
+
+cdef inline Py_ssize_t _padded(Py_ssize_t n_rows) noexcept nogil:
+    """Rows of products of rows with each other, with room for whole tiles."""
+    return (n_rows + 3) // 4 * 4
