@@ -94,11 +94,13 @@ class Panel:
         """Return a long table as a frame."""
         pandas = _pandas()
         assert self.long is not None
-        found: dict[str, list[Any]] = {name: [np.empty(0)] for name in self.long}
+        of_text = self.columns.text
+        found: dict[str, list[Any]] = {name: [np.empty(0, object if name in of_text else float)] for name in self.long}
         for batch in self.columns.batches(self.files, progress):
             for name in self.long:
-                found[name].append(entries(batch, name) if name in self.columns.text else batch.numbers(name))
-        return pandas.DataFrame({name: pandas.Series(np.concatenate(parts)) for name, parts in found.items()})
+                found[name].append(entries(batch, name) if name in of_text else batch.numbers(name))
+        columns = {name: np.concatenate(parts) for name, parts in found.items()}
+        return pandas.DataFrame({name: pandas.Series(one, dtype=one.dtype) for name, one in columns.items()})
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes that plans take, as far as they are known."""

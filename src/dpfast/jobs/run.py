@@ -119,17 +119,18 @@ def plan(path: Path, people: int | None = None, target: float | None = None) -> 
 
 
 def _charge(job: Job) -> str:
-    """Say what the ledger is charged and has left, if it is there; BudgetExceeded if that is too little."""
+    """Say what the ledger is charged and how often that fits into it; BudgetExceeded if it does not."""
     if job.ledger_path is None:
         return f"costs {job.cost}, of a ledger of its own"
     is_there = job.ledger_path.exists()
+    # Neither is written to: one that is not there stays so.
     ledger = job.open_ledger() if is_there else Ledger(job.budget, **job.ledger_options)
-    left = ledger.remaining
-    # What is held is given back at once, in a ledger that nobody else sees.
-    with Ledger(left, **job.ledger_options).reserving(job.cost):
-        pass
+    times = ledger.affords(job.kind.ESTIMATOR(**job.parameters))
     where = f"the ledger {str(job.ledger_path)!r}" + ("" if is_there else ", which is not there yet")
-    return f"costs {job.cost}, of {where}: {left} left"
+    if times == 0:
+        held = held_by_the_dead(ledger)
+        raise BudgetExceeded(f"costs {job.cost}, but {where} has {ledger.remaining} left{held and f'; {held}'}")
+    return f"costs {job.cost}, of {where}: there is room for {times:,} such"
 
 
 @contextmanager
