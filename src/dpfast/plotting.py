@@ -158,7 +158,7 @@ def value_function(
 
 
 # Panels side by side, and labels below one another, that are still read.
-_PANELS, _LABELS = 4, 40
+_PANELS, LABELS = 4, 40
 
 
 def coefficients(
@@ -168,6 +168,7 @@ def coefficients(
     low: NDArray[np.float64] | None = None,
     high: NDArray[np.float64] | None = None,
     label: str = "",
+    quantity: str = "coefficient",
 ) -> Figure:
     """Draw coefficients, a panel an outcome, with their limits as bars; those of many outcomes as a map.
 
@@ -181,6 +182,8 @@ def coefficients(
         Limits of each.
     label : str
         What the limits are.
+    quantity : str, default "coefficient"
+        What else is drawn, of which 0 is nothing special.
 
     Examples
     --------
@@ -196,20 +199,21 @@ def coefficients(
         return _coefficient_map(features, outcomes, values)
     size = np.abs(values if low is None or high is None else np.maximum(np.abs(low), np.abs(high))).max(0, initial=0.0)
     kept = np.arange(len(features))
-    if len(features) > _LABELS:
-        kept = np.sort(np.argsort(-size, kind="stable")[:_LABELS])
+    if len(features) > LABELS:
+        kept = np.sort(np.argsort(-size, kind="stable")[:LABELS])
     names = [_short(features[int(j)]) for j in kept]
     width = 0.09 * max(map(len, names), default=0) + 3.0 * len(outcomes)
     figure = Figure(figsize=(width, 1.4 + 0.24 * len(kept)), layout="constrained")
     places = np.arange(len(kept))
     panels = np.atleast_1d(figure.subplots(1, len(outcomes), sharey=True))
     for k, (panel, outcome) in enumerate(zip(panels, outcomes, strict=True)):
-        panel.axvline(0.0, color="0.5", linewidth=0.8)
+        if quantity == "coefficient":
+            panel.axvline(0.0, color="0.5", linewidth=0.8)
         if low is not None and high is not None:
             panel.hlines(places, low[k, kept], high[k, kept], color=_SYNTHETIC, linewidth=1.6, label=label)
         panel.plot(values[k, kept], places, "o", color=_SYNTHETIC, markersize=4.0)
         panel.set_title(_short(outcome), fontsize=10)
-        panel.set_xlabel("coefficient" if low is None else f"coefficient, {label}")
+        panel.set_xlabel(quantity if low is None else f"{quantity}, {label}")
         panel.margins(y=0.5 / max(len(kept), 1))
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_yticks(places, names)
@@ -228,7 +232,7 @@ def _coefficient_map(features: Sequence[str], outcomes: Sequence[str], values: N
     options: dict[str, Any] = {"aspect": "auto", "cmap": "RdBu_r", "vmin": -reach, "vmax": reach}
     figure.colorbar(panel.imshow(values, interpolation="nearest", **options), ax=panel, label="coefficient")
     for axis, names in ((panel.xaxis, features), (panel.yaxis, outcomes)):
-        if len(names) <= _LABELS:
+        if len(names) <= LABELS:
             axis.set_ticks(range(len(names)), [_short(name) for name in names])
     panel.tick_params(axis="x", labelrotation=90)
     panel.set_xlabel("feature")

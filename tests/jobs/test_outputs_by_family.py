@@ -79,10 +79,15 @@ def test_values_of_states_and_their_noise():
     tables = of_policies.tables(model, states)
     assert tables["values"]["state"] == states
     np.testing.assert_array_equal(tables["values"]["noise_std"], model.value_std_)
-    np.testing.assert_array_equal(of_policies.figures(model)["values"].axes[0].lines[0].get_ydata(), model.value_)
+    (panel,) = of_policies.figures(model, states)["values"].axes
+    assert [label.get_text() for label in panel.get_yticklabels()] == states
+    np.testing.assert_array_equal(panel.lines[0].get_xdata(), model.value_)
+    (limits,) = panel.collections
+    np.testing.assert_allclose([bar[1, 0] for bar in limits.get_segments()], model.value_ + 2.0 * model.value_std_)
     assert "error as released" in dict(of_policies.facts(model))
     features = np.c_[np.ones(len(states)), np.arange(len(states))]
     weighed = PolicyEvaluation(1.0, 1e-6, gamma=0.9, horizon=20, method="lsw", features=features).fit(walks)
+    assert not of_policies.figures(weighed, states)["values"].axes[0].collections
     assert "noise_std" not in of_policies.tables(weighed, states)["values"]
     assert of_policies.tables(weighed, states)["coefficients"]["coefficient"] is weighed.coef_
 

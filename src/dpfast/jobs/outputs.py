@@ -209,7 +209,10 @@ def _parts(
         Part("Guarantee", facts=facts),
         Part("Job", facts=[*made, *settings, *job.data.facts()], text=_DECLARED),
         Part("Results", said.facts, job.kind.NOTE, images, results),
-        Part("Expected, and as released", [("expected from public numbers", str(said.expected)), *told]),
+        Part(
+            "Expected, and as released",
+            [("expected from public numbers", "; ".join(str(said.expected).splitlines())), *told],
+        ),
         Part(
             "Ledger", [("further fits like this that it has room for", more)], pictures=spent, verbatim=ledger.report()
         ),

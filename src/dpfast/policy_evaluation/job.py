@@ -36,7 +36,7 @@ class Evaluation(Kind):
 
     def figures(self, model: PolicyEvaluation, job: Job) -> dict[str, Figure]:
         """Return pictures of them."""
-        return results.figures(model)
+        return results.figures(model, job.data.states)
 
     def facts(self, model: PolicyEvaluation, job: Job) -> list[tuple[str, str]]:
         """Return what was chosen."""
