@@ -1,5 +1,6 @@
 """Files, globs and folders of them: the bits of the table in memory, or an error that quotes none of it."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -7,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from dpfast.io import blocks
+from dpfast.io import arrow, blocks
 from dpfast.statistics import gram
 
 pd = pytest.importorskip("pandas")
@@ -32,6 +33,33 @@ def write(frame, path):
     else:
         frame.to_parquet(path, row_group_size=700)
     return path
+
+
+def test_the_system_is_asked_once_for_every_byte_of_a_whole_file_and_not_all_at_once(tmp_path, monkeypatch):
+    path, asked = tmp_path / "t.parquet", []
+    pd.DataFrame(np.random.default_rng(0).normal(size=(9000, 3)), columns=list("abc")).to_parquet(path)
+    monkeypatch.setattr(arrow, "_BYTES_AHEAD", 1 << 16)
+    monkeypatch.setattr(arrow, "batch_rows", lambda n_columns: 1000)
+    monkeypatch.setattr(os, "posix_fadvise", lambda file, start, n, advice: asked.append((start, n)), raising=False)
+    for names in (None, ["c", "a", "b"]):
+        asked.clear()
+        batches = arrow.parquet_batches(path, names)
+        _, share = next(batches)
+        assert share == 1 / 9
+        # One batch more may be decoded by now.
+        assert 1 << 16 <= sum(n for _, n in asked) <= (1 << 16) + path.stat().st_size * 2 / 9
+        assert len(list(batches)) == 8
+        assert [start for start, _ in asked] == np.cumsum([0, *(n for _, n in asked[:-1])]).tolist()
+        assert sum(n for _, n in asked) == path.stat().st_size
+    asked.clear()
+    assert len(list(arrow.parquet_batches(path, ["a", "c"]))) == 9
+    assert asked == []
+
+
+def test_files_are_read_where_the_system_takes_no_such_request(tmp_path, monkeypatch):
+    path = write(pd.DataFrame({"a": np.arange(5.0)}), tmp_path / "t.parquet")
+    monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    assert [len(batch) for batch, _ in arrow.parquet_batches(path, None)] == [5]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".pq", ".npy"])
