@@ -428,7 +428,7 @@ def main() -> int:
             return 0
         sites = [site_of(commit) for commit in commits]
     except (Failed, RuntimeError) as failed:
-        print(f"nothing to compare with: {failed}")
+        print(f"nothing to compare with: {failed}", flush=True)
         return 0 if options.short else 2
 
     core = core_of()
