@@ -66,7 +66,8 @@ def ledger_of_block() -> Ledger | None:
     # A list is made by one call of C; a forked child has none of its parent's other threads.
     if any(block.ledger is not None and block.process == os.getpid() for block in list(_open)):
         raise RuntimeError(
-            "a ledger pays for a block of code in another thread, and none for this one: give estimators ledger=..., "
-            "enter `with ledger:` in this thread, or run what it does by contextvars.copy_context().run"
+            "a ledger pays for a block of code in another thread, and none for this one: give estimators ledger=..., a "
+            "ledger file, Ledger(budget, path), where worker processes fit; enter `with ledger:` in this thread, "
+            "or run what it does by contextvars.copy_context().run"
         )
     return None

@@ -47,10 +47,12 @@ class LedgerFile:
         self.turn = transaction.Turn()
         # Entries as they were last read, with their records: most are the same next time.
         self._known: dict[int, tuple[dict[str, Any], Entry]] = {}
+        # Filled once it is open: limits are fixed when a ledger is made.
+        self._limits: tuple[Filter, ...] = ()
         content = self._content()
         self.identity = content["identity"]
         with _well_formed(path):
-            self.limits = _limits(budget, content)
+            self._limits = (_limits(budget, content),)
 
     @classmethod
     def create(cls, path: str, limits: Filter) -> LedgerFile:
@@ -69,6 +71,11 @@ class LedgerFile:
         content = read_document(path, _KIND, _PLAIN, _WITH_LIMITS)
         with _well_formed(path):
             return Privacy(**content["budget"])
+
+    @property
+    def limits(self) -> Filter:
+        """The limits on what entries come to."""
+        return self._limits[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy in another process opens this ledger or fails; it never makes a new one.
@@ -115,6 +122,8 @@ class LedgerFile:
             identity = check.text("identity", content["identity"])
         if stored != self.budget:
             raise ValueError(f"budget must be that of the ledger file {self.path!r}, {stored!r}; got {self.budget!r}")
+        if any(content.get("limits") != limits.to_dict() for limits in self._limits):
+            raise ValueError(f"{self.path!r} has other limits than when it was opened, which are fixed when it is made")
         if self.identity not in (None, identity):
             raise ValueError(f"{self.path!r} is another ledger than the one that was opened there before")
         return content
@@ -181,9 +190,9 @@ def _limits(budget: Privacy, content: dict[str, Any]) -> Filter:
 
 def _write(path: str, limits: Filter, identity: str | None, next_number: int, records: dict[str, Any]) -> None:
     content = {"identity": identity, "budget": asdict(limits.budget), "next_number": next_number, "entries": records}
-    version = _PLAIN
-    if limits.gaussian is not None:
-        content["limits"], version = limits.to_dict(), _WITH_LIMITS
+    version, described = _PLAIN, limits.to_dict()
+    if described is not None:
+        content["limits"], version = described, _WITH_LIMITS
     # One name will do: only the holder of the lock writes, and it removes what a killed one left.
     write_document(path, _KIND, version, content, temporary=f"{path}.tmp")
 
@@ -211,8 +220,10 @@ class _Lock(transaction.Bracket[Opened]):
 
     def _close(self) -> None:
         if self._file is not None and not self._file.closed:
-            locks.unlock(self._file)
-            self._file.close()
+            try:
+                locks.unlock(self._file)
+            finally:
+                self._file.close()
 
 
 class _FileTransaction(_Lock[Entries]):

@@ -64,14 +64,14 @@ def _sum_lines(taken: Taken) -> Iterator[str]:
         square = f"mu^2 {float(sums.square):.4g} of {most.mu**2:.4g}, " if most.mu else ""
         of_epsilon = f"epsilon {sums.epsilon_up:.6g} of {most.epsilon:.6g}"
         passed = "" if sums.within(most) else ": passed"
-        yield f"    {name:11}{square}{of_epsilon}, delta {float(sums.delta):.4g} of {most.delta:.4g}{passed}"
+        yield f"    {name:11}  {square}{of_epsilon}, delta {float(sums.delta):.4g} of {most.delta:.4g}{passed}"
 
 
 def plain_words(cost: Privacy) -> str:
     """Return a guarantee, or a sum of guarantees, as a sentence."""
     if math.isinf(cost.epsilon):
         return "no privacy protection: the results are exact"
-    if cost.epsilon == 0.0:
+    if cost.epsilon == cost.delta == 0.0:
         return "nothing has been released"
     # Rounded up: a promise must not sound better than it is.
     excess = math.expm1(cost.epsilon) if cost.epsilon < 700.0 else math.inf
@@ -81,6 +81,8 @@ def plain_words(cost: Privacy) -> str:
 
 
 def _up_to_digits(value: float, digits: int) -> float:
-    """Round a positive number up to some significant digits."""
+    """Round a number that is not negative up to some significant digits."""
+    if value == 0.0:
+        return 0.0
     unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
     return math.ceil(value / unit) * unit

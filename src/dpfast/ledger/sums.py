@@ -20,11 +20,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import NamedTuple
 
 from dpfast.ledger.entries import Entries, Entry
+from dpfast.privacy import compose_mu
 from dpfast.privacy.filters import Filter, Sums, plain_charge
-from dpfast.privacy.guarantee import SLACK, Privacy
+from dpfast.privacy.guarantee import Privacy
+from dpfast.privacy.mixtures import mixture_epsilon
+from dpfast.privacy.rounding import down
 
 
 class Taken(NamedTuple):
@@ -59,30 +63,31 @@ def admitted(entries: Entries, limits: Filter, entry: Entry) -> Entry | None:
 
 
 def spent(entries: Entries, limits: Filter) -> Privacy:
-    """Return what all committed costs come to: the plain sum, or the less at the budget's delta if there is one."""
-    return _come_to(Taken.of(entries.spent, limits))
+    """Return what all committed costs come to, had they been decided on beforehand.
+
+    The plain sum, or the epsilon at the budget's delta that an accountant finds (privacy.mixtures) where that is less.
+    """
+    return _come_to(entries.spent, limits)
 
 
 def spending(entries: Entries, limits: Filter) -> list[Privacy]:
     """Return what was spent after each of the committed costs, in the order in which they were reserved."""
-    in_force, plain, gaussian = Taken.of(entries.spent, limits)
-    plain, gaussian, course = Sums(), None if gaussian is None else Sums(), []
-    for entry in entries.spent:
-        plain = plain.with_one(plain_charge(entry.privacy))
-        if gaussian is not None and entry.charge is not None:
-            gaussian = gaussian.with_one(entry.charge)
-        course.append(_come_to(Taken(in_force, plain, gaussian)))
-    return course
+    return [_come_to(entries.spent[:count], limits) for count in range(1, len(entries.spent) + 1)]
 
 
-def _come_to(taken: Taken) -> Privacy:
-    budget = taken.limits.budget
-    sums = Privacy.of_sum(taken.plain.epsilon_up, float(taken.plain.delta), budget.adjacency)
-    if taken.gaussian is None:
+def _come_to(costs: list[Entry], limits: Filter) -> Privacy:
+    budget, plain = limits.budget, Sums(plain_charge(entry.privacy) for entry in costs)
+    sums = Privacy.of_sum(plain.epsilon_up, float(plain.delta), budget.adjacency)
+    if limits.gaussian is None or plain.infinite:
         return sums
-    epsilon = taken.gaussian.epsilon_at(budget.delta)
-    # Of two that differ by rounding, the one with the numbers that were asked for.
-    return sums if sums.epsilon <= epsilon * (1.0 + SLACK) else Privacy.of_sum(epsilon, budget.delta, budget.adjacency)
+    others = [entry.privacy for entry in costs if entry.mu is None]
+    left = Fraction(repr(budget.delta)) - Sums(map(plain_charge, others)).delta
+    if left <= 0:
+        return sums
+    mu = compose_mu(entry.mu for entry in costs if entry.mu is not None)
+    epsilon = mixture_epsilon(mu, (cost.epsilon for cost in others), down(left))
+    # Of two that are about the same, the one with the numbers that were asked for.
+    return sums if sums.epsilon <= 1.001 * epsilon else Privacy.of_sum(epsilon, budget.delta, budget.adjacency)
 
 
 def promised(entries: Entries, limits: Filter) -> Privacy:

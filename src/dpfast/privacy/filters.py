@@ -64,9 +64,9 @@ from typing import Any, Self
 
 from dpfast import _arguments as check
 from dpfast.privacy.bounded_range import range_mu, range_of_mu
-from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpfast.privacy.gaussian import gaussian_delta, gaussian_mu
 from dpfast.privacy.guarantee import SLACK, Privacy
-from dpfast.privacy.rounding import down, sqrt_down, sqrt_up
+from dpfast.privacy.rounding import down, sqrt_down
 
 # Beyond, a pure release is no Gaussian of any use, and its mu nears the end of the range of floats.
 _LARGEST_AS_GAUSSIAN = 100.0
@@ -164,19 +164,6 @@ class Sums:
             return False
         room = _Room(limits)
         return self.epsilon <= room.epsilon and self.square <= room.square and self.delta <= room.delta
-
-    def epsilon_at(self, delta: float) -> float:
-        """Return an epsilon that these sums give at a delta, rounded up, where they had been decided on beforehand."""
-        left = _decimal(delta) - self.delta
-        if self.infinite:
-            return math.inf
-        mu, epsilon = sqrt_up(self.square), self.epsilon_up
-        if mu == 0.0:
-            return epsilon if left >= 0 else math.inf
-        if left <= 0 or not down(left) >= sys.float_info.min:
-            return math.inf
-        gaussian = gaussian_epsilon(1.0, down(left), mu)
-        return epsilon if gaussian == 0.0 else math.nextafter(epsilon + gaussian, math.inf)
 
 
 class _Room:
@@ -290,9 +277,10 @@ class Filter:
                 epsilon, delta = most, deltas
         return Privacy.of_sum(epsilon, delta, self.budget.adjacency)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers."""
-        assert self.gaussian is not None
+    def to_dict(self) -> dict[str, Any] | None:
+        """Return plain numbers; None for plain sums of the whole budget."""
+        if self.gaussian is None:
+            return None
         return {"plain": list(astuple(self.plain)), "gaussian": list(astuple(self.gaussian))}
 
     @classmethod
