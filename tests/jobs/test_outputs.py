@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from jobs.examples import KINDS, write_job
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release
 from dpfast.cli import main
@@ -136,8 +137,9 @@ def test_pictures_are_files_of_their_format_and_say_nothing_of_when(job, tmp_pat
 
 def test_a_ledger_of_several_jobs_is_drawn_and_said_to_have_room_for_more(job, tmp_path):
     path = job(privacy=LEDGER, output='formats = ["csv", "svg"]')
-    for _ in range(2):
-        assert main(["fit", path, "--force", "--quiet"]) == 0
+    earlier = Release("a count", "geometric", Privacy(0.1), {}, {})
+    Ledger(Privacy(2.0, 1e-5), tmp_path / "people.json").spend(earlier)
+    assert main(["fit", path, "--quiet"]) == 0
     ledger, folder = Ledger.open(tmp_path / "people.json"), tmp_path / "fit"
     assert names(folder) == REPORTS | {"coefficients.csv", "coefficients.svg", "ledger.svg"}
     model = MultiOutcomeRidge.load(folder / "model.json")
@@ -145,6 +147,7 @@ def test_a_ledger_of_several_jobs_is_drawn_and_said_to_have_room_for_more(job, t
     text = (folder / "report.html").read_text()
     assert len(Page(text).loaded) == 2
     assert f"room for</dt><dd>{ledger.affords(model)}<" in text
+    assert "a count: geometric noise" in text
     assert "![ledger](ledger.svg)" in (folder / "report.md").read_text()
 
 
@@ -238,6 +241,47 @@ def test_under_add_remove_nothing_tells_how_many_rows_there_were(arrays, job, tm
         written.append({one.name: one.read_bytes() for one in (tmp_path / "fit").iterdir()})
     assert "report.html" in written[0]
     assert written[0] == written[1]
+
+
+def test_a_disk_that_is_full_leaves_the_former_results_whole(job, tmp_path, capsys, monkeypatch):
+    path = job(output='formats = ["csv"]\nplots = false')
+    assert main(["fit", path, "--quiet"]) == 0
+    former = {one.name: one.read_bytes() for one in (tmp_path / "fit").iterdir()}
+    write = outputs._write_through
+    for name in former.keys() - {"model.json"}:
+
+        def full(path, content, name=name):
+            if path.name == name:
+                raise OSError(28, "No space left on device", str(path))
+            write(path, content)
+
+        monkeypatch.setattr(outputs, "_write_through", full)
+        assert main(["fit", path, "--force", "--quiet"]) == 1
+        assert "No space left on device" in capsys.readouterr().err
+        assert {one.name: one.read_bytes() for one in (tmp_path / "fit").iterdir()} == former
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_job_writes_every_format_from_its_template_on(kind, tmp_path):
+    assert main(["fit", str(write_job(tmp_path, kind)), "--quiet"]) == 0
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    record = json.loads((folder / "report.json").read_text())
+    assert set(record["files"]) == names(folder)
+    assert record["kind"] == kind
+    pictured = {path.stem for path in folder.glob("*.png")}
+    assert pictured == {path.stem for path in folder.glob("*.svg")}
+    assert bool(pictured) == (kind != "private_standard_scaler")
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.glob("*.png"))
+    assert len(Page((folder / "report.html").read_text()).loaded) == len(pictured)
+    for name, columns in record["tables"].items():
+        with (folder / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        table = parquet.read_table(folder / f"{name}.parquet").to_pydict()
+        assert list(table) == columns == list(rows[0])
+        for column, entries in table.items():
+            texts = [row[column] for row in rows]
+            assert texts == ["" if one is None else str(one) for one in entries]
 
 
 def test_a_guarantee_is_as_weak_as_the_weakest_release():
