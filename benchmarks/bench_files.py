@@ -1,20 +1,25 @@
 """Tables in files: how much memory a streamed fit takes, and how its speed compares with decoding alone.
 
 Run as a script it does the same for a table of any size:
-``python -m benchmarks.bench_files --gigabytes 5 [--folder DIR]``.
+``python -m benchmarks.bench_files --gigabytes 5 [--folder DIR]``; with ``--encodings`` it says what each encoding of
+Parquet costs: to decode, by pyarrow as it comes and as it is used here, and to fit, from a cold cache and a warm one.
 """
 
 import argparse
+import itertools
 import json
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.timing import median_ratio
+from benchmarks.timing import median_ratio, seconds
 from dpfast import MultiOutcomeRidge
 from dpfast.io import Columns
 from dpfast.statistics import gram
@@ -58,6 +63,79 @@ def fit(path):
     features, outcomes = names()
     model = MultiOutcomeRidge(1.0, 1e-6, **BOUNDS, refine=0, random_state=0)
     return model.fit(Columns(features, outcomes).encode(path), None)
+
+
+#: How pyarrow writes a file, and whether entries are of few values.
+ENCODINGS = {
+    "plain": ({"compression": "none", "use_dictionary": False}, False),
+    "plain, snappy": ({"compression": "snappy", "use_dictionary": False}, False),
+    "plain, zstd": ({"compression": "zstd", "use_dictionary": False}, False),
+    "dictionary, snappy": ({"compression": "snappy"}, True),
+    "byte-stream-split, zstd": (
+        {"compression": "zstd", "use_dictionary": False, "use_byte_stream_split": True},
+        False,
+    ),
+}
+
+
+def write_encoded(path, dtype, width, n_rows, options, few_values):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    schema = pa.schema([(f"x{j}", pa.from_numpy_dtype(dtype)) for j in range(width)])
+    with parquet.ParquetWriter(path, schema, **options) as writer:
+        for first in range(0, n_rows, ROWS_PER_GROUP):
+            values = np.random.default_rng(first).standard_normal((width, min(ROWS_PER_GROUP, n_rows - first)))
+            columns = (np.round(values, 1) if few_values else values).astype(dtype)
+            writer.write_table(pa.Table.from_arrays(list(map(pa.array, columns)), schema=schema))
+
+
+def decode_as_pyarrow_comes(path):
+    from pyarrow import parquet
+
+    return sum(batch.num_rows for batch in parquet.ParquetFile(path).iter_batches())
+
+
+def forget(path):
+    """Have the system drop a file from its cache, if it does."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def print_encodings(folder, gigabytes, rounds):
+    """Seconds, and of processor time in brackets, of each encoding; shares are medians of alternating rounds."""
+    ways = {"pyarrow": decode_as_pyarrow_comes, "decoding": decode, "summing": lambda path: gram(path, bound_x=10.0)}
+    for (dtype, width), (encoding, (options, few_values)) in itertools.product(
+        ((np.float32, 20), (np.float64, FEATURES + OUTCOMES)), ENCODINGS.items()
+    ):
+        path = Path(folder) / "encoded.parquet"
+        n_rows = round(gigabytes * 1e9 / (np.dtype(dtype).itemsize * width))
+        write_encoded(path, np.dtype(dtype), width, n_rows, options, few_values)
+        for cold in (True, False):
+            spent = {name: [] for name in ways}
+            for _ in range(rounds):
+                for name, way in ways.items():
+                    if cold:
+                        forget(path)
+                    start = time.process_time()
+                    elapsed = seconds(partial(way, path))
+                    spent[name].append((elapsed, time.process_time() - start))
+            medians = {
+                name: [statistics.median(column) for column in zip(*one, strict=True)] for name, one in spent.items()
+            }
+            shares = [
+                statistics.median(a[k] / b[k] for a, b in zip(spent[name], spent["summing"], strict=True))
+                for name in ("pyarrow", "decoding")
+                for k in (0, 1)
+            ]
+            print(
+                f"{width} {np.dtype(dtype).name}, {encoding}, {path.stat().st_size / 1e6:.0f} MB, "
+                f"{'cold' if cold else 'warm'}: "
+                + ", ".join(f"{name} {wall:.2f} s ({cpu:.2f})" for name, (wall, cpu) in medians.items())
+                + "; summing is {:.2f} ({:.2f}) of pyarrow, {:.2f} ({:.2f}) of decoding".format(*shares),
+                flush=True,
+            )
 
 
 class Parquet:
@@ -104,10 +182,15 @@ def main():
     parser.add_argument("--gigabytes", type=float, default=1.0)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--encodings", action="store_true")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure is not None:
         print(json.dumps(measured(options.measure, options.repeats)))
+        return
+    if options.encodings:
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            print_encodings(folder, options.gigabytes, options.repeats)
         return
     n_groups = max(1, round(options.gigabytes * 1e9 / (8 * (FEATURES + OUTCOMES) * ROWS_PER_GROUP)))
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
