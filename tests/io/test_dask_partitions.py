@@ -1,11 +1,16 @@
 """Dask collections give the same bits as NumPy, however they are cut."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 
+from dpfast import MultiOutcomeRidge
 from dpfast.io import DaskPartitions, reduce_partitions
 from dpfast.statistics import GramAccumulator, gram
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 pd = pytest.importorskip("pandas")
@@ -41,7 +46,6 @@ def test_dataframes_and_series(arrays):
 
 
 def test_processes_give_the_same_bits(arrays):
-    import dask
 
     X, _ = arrays
     with dask.config.set(scheduler="processes", num_workers=2, **{"multiprocessing.context": "spawn"}):
@@ -68,7 +72,6 @@ def test_what_does_not_fit_is_refused(arrays):
 
 
 def test_what_tasks_of_dask_say_is_not_quoted(capfd):
-    import dask
 
     frame = dask.delayed(lambda cell: pd.DataFrame({"a": [float(cell)]}))
     parts = dd.from_delayed([frame("0.5"), frame("secret")], meta=pd.DataFrame({"a": [0.5]}), verify_meta=False)
@@ -132,3 +135,30 @@ def test_partitions_whose_rows_are_in_another_order_are_refused(arrays):
 def test_many_partitions_are_all_summed(arrays):
     parts = dd.from_pandas(pd.DataFrame(arrays[0]), npartitions=33)
     assert gram(parts, bound_x=1.0) == gram(arrays[0], bound_x=1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the cluster: ports, a worker that ends
+def test_a_worker_of_a_cluster_that_is_killed_changes_no_bit(arrays, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    X, Y = arrays
+    marker = str(tmp_path / "killed")
+
+    def once_killed(x):
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return x
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    settings = {"distributed.worker.daemon": True, "distributed.scheduler.allowed-failures": 5}
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
+        distributed.Client(cluster),
+    ):
+        x = da.from_array(X, chunks=(100, 4)).map_blocks(once_killed, dtype=X.dtype, meta=X[:0])
+        assert gram(x, da.from_array(Y, chunks=(100, 2)), **BOUNDS) == gram(X, Y, **BOUNDS)
+        assert os.path.exists(marker)
+        model = MultiOutcomeRidge(2.0, 1e-6, **BOUNDS, refine=2, random_state=0)
+        assert np.array_equal(model.fit(x, da.from_array(Y, chunks=(100, 2))).coef_, model.fit(X, Y).coef_)

@@ -1,13 +1,17 @@
 """Whether parts are those of people is told by yes or no, of ids as Python compares them."""
 
 import datetime
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 from engines import Listed
 
-from dpfast.io import RowOwners, is_partitioned_by_person, person_partitions
+from dpfast.io import RowOwners, person_partitions
+from dpfast.io import is_partitioned_by_person as asked
+
+is_partitioned_by_person = partial(asked, key=bytes(range(32)))
 
 
 def parts_of(*ids):
@@ -74,7 +78,7 @@ def test_a_share_of_the_hashes_moves_at_a_time(monkeypatch):
 
 def test_hashes_are_of_a_secret_key():
     seen = [Watched(parts_of([1], [2]).parts, 1, partitioned_by="person") for _ in range(2)]
-    assert all(map(is_partitioned_by_person, seen))
+    assert all(asked(one, key) for one, key in zip(seen, (bytes(32), bytes(range(32))), strict=True))
     assert set(seen[0].seen[0].tolist()).isdisjoint(seen[1].seen[0].tolist())
 
 
@@ -83,6 +87,9 @@ def test_what_cannot_be_told_is_refused():
         is_partitioned_by_person(Listed([np.ones((1, 1))], 1))
     with pytest.raises(TypeError, match="partitions must be"):
         is_partitioned_by_person([1])
+    for key in ("secret", b"short", bytes(65)):
+        with pytest.raises(ValueError, match="16 to 64 secret bytes"):
+            asked(parts_of([1]), key)
     with pytest.raises(ValueError, match="ids are needed"):
         is_partitioned_by_person(Listed([np.ones((1, 1))], 1, partitioned_by="person"))
     with pytest.raises(ValueError, match="missing ids"):

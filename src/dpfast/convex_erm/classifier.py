@@ -177,7 +177,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         Parameters
         ----------
         X : table of shape (n_rows, n_features)
-            One person a row; held in memory.
+            One person a row; held in memory. Of `dpfast.io.Partitions`, which descent takes, parts hold the labels too.
         y : array of shape (n_rows,)
             Their labels, in the same order; one outside `classes` is refused.
 

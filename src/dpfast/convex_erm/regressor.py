@@ -136,7 +136,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         Parameters
         ----------
         X : table of shape (n_rows, n_features)
-            One person a row. Squared losses are summed in one pass; for others the rows are held in memory.
+            One person a row. Squared losses are summed in one pass, also over `dpfast.io.Partitions`, which hold the
+            outcomes; for others the rows are held in memory.
         y : table of shape (n_rows,) or (n_rows, 1)
             Their outcomes, in the same order.
 

@@ -1,14 +1,14 @@
 """Whether all rows of a person are in one part, as was declared: answered by yes or no, without counting anybody.
 
 Two sets that lie apart cannot be told to be disjoint without moving about as much as the smaller one holds, so
-something for each person has to leave its part: here a word, the hash of the id under a secret key that is drawn for
-the question and forgotten. Words of a share of all people move at a time, few enough to be held, in as many passes as
-that takes. A yes is certain; a no may be of two ids that a key hashes alike, and is asked again under other keys.
+something for each person has to leave its part: here a word, the hash of the id under a secret key that whoever asks
+draws for the question and forgets. Words of a share of all people move at a time, few enough to be held, in as many
+passes as that takes. A yes is certain; a no may be of two ids that a key hashes alike, and is asked again under other
+keys, which follow from the one.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -31,7 +31,7 @@ _MOST_WORDS = 1 << 20
 _KEYS = 3
 
 
-def is_partitioned_by_person(partitions: Partitions) -> bool:
+def is_partitioned_by_person(partitions: Partitions, key: bytes) -> bool:
     """Whether no person has rows in two parts of a table.
 
     What `partitioned_by` declares, and a fit takes as given: where it is wrong, a person counts once in each part. For
@@ -42,6 +42,8 @@ def is_partitioned_by_person(partitions: Partitions) -> bool:
     ----------
     partitions : Partitions
         Declared to be partitioned by person, with ids of numbers, text, bytes, dates or tuples of them.
+    key : bytes
+        From 16 to 64, secret and for this question alone: what else hashes leave could be tried out on lists of people.
 
     Returns
     -------
@@ -54,20 +56,25 @@ def is_partitioned_by_person(partitions: Partitions) -> bool:
 
     Examples
     --------
+    >>> from secrets import token_bytes
     >>> import numpy as np
     >>> import dask.array as da
     >>> from dpfast.io import DaskPartitions, is_partitioned_by_person
     >>> X, ids = da.ones((4, 2), chunks=(2, 2)), np.array(["b", "b", "a", "a"])
     >>> def parts(ids):
     ...     return DaskPartitions(X, ids=da.from_array(ids, chunks=2), partitioned_by="person")
-    >>> is_partitioned_by_person(parts(ids)), is_partitioned_by_person(parts(ids[[0, 2, 1, 3]]))
-    (True, False)
+    >>> is_partitioned_by_person(parts(ids), token_bytes(32))
+    True
+    >>> is_partitioned_by_person(parts(ids[[0, 2, 1, 3]]), token_bytes(32))
+    False
     """
     if not isinstance(partitions, Partitions):
         raise TypeError(f"partitions must be a dpfast.io.Partitions, got {type(partitions).__qualname__}")
     if partitions.partitioned_by is None:
         raise ValueError("partitions must be declared to be partitioned by person, and hold ids")
-    return any(not _meet(partitions, os.urandom(32)) for _ in range(_KEYS))
+    if not isinstance(key, bytes) or not 16 <= len(key) <= 64:
+        raise ValueError("key must be 16 to 64 secret bytes, such as secrets.token_bytes(32)")
+    return any(not _meet(partitions, blake2b(bytes([number]), key=key).digest()) for number in range(_KEYS))
 
 
 def _meet(partitions: Partitions, key: bytes) -> bool:

@@ -187,7 +187,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
 
         Parameters
         ----------
-        X : table of shape (n_rows, n_features)
+        X : table of shape (n_rows, n_features), or `dpfast.io.Partitions`
             One person a row.
         Y : table of shape (n_rows, n_outcomes) or (n_rows,)
             Their outcomes, in the same order; those of `dpfast.io.Partitions` are in X.

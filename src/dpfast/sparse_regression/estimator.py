@@ -158,8 +158,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         Parameters
         ----------
         X : table of shape (n_rows, n_features)
-            One person a row: arrays, data frames, Arrow tables, files, or iterables of blocks; for "exponential" also
-            Dask tables.
+            One person a row: arrays, data frames, Arrow tables, files, or iterables of blocks; but where
+            blocks of rows vote also Dask tables and `dpfast.io.Partitions`, which hold the outcomes.
         y : table of shape (n_rows,), (n_rows, 1) or, for "pursuit", (n_rows, n_outcomes)
             Their outcomes, in the same order.
         progress : callable, optional
