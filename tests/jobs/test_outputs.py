@@ -219,6 +219,14 @@ def test_a_release_whose_results_cannot_be_written_is_kept_as_a_model(broken, jo
     (partial,) = (path for path in tmp_path.iterdir() if path.name.startswith(".fit."))
     model = MultiOutcomeRidge.load(partial / "model.json")
     assert Ledger.open(tmp_path / "people.json").costs == (model.privacy_spent_,)
+    # Nor is it paid for a second time without a word.
+    monkeypatch.undo()
+    assert main(["fit", str(tmp_path / "job.toml")]) == 2
+    assert "is the model of a release that was made and paid for" in capsys.readouterr().err
+    assert main(["check", str(tmp_path / "job.toml")]) == 2
+    assert len(Ledger.open(tmp_path / "people.json").costs) == 1
+    (partial / "model.json").unlink()
+    assert main(["check", str(tmp_path / "job.toml")]) == 0
 
 
 @pytest.mark.parametrize("arrays", [False, True])

@@ -14,6 +14,7 @@ import shutil
 import time
 from dataclasses import asdict, replace
 from functools import cache
+from glob import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ from dpfast.kernels import transaction
 from dpfast.plotting import budget_spent
 
 MODEL, RECORD = "model.json", "report.json"
+# How folders end whose outputs are not complete.
+_PARTIAL = ".partial"
 #: The picture of what was spent.
 LEDGER = "ledger"
 #: What of a kind's facts tells how large the noise is beside what was expected.
@@ -82,6 +85,17 @@ def check_writable(job: Job, *, replace: bool) -> None:
         raise PermissionError(f"[output] folder {str(folder)!r} cannot be made: no permission to write beside it")
 
 
+def refuse_unfinished(job: Job) -> None:
+    """Refuse to make, and pay, again what a run released that was killed while it wrote its results."""
+    for partial in sorted(job.folder.parent.glob(f".{escape(job.folder.name)}.*{_PARTIAL}")):
+        if (partial / MODEL).exists():
+            raise FileExistsError(
+                f"[output] {str(partial / MODEL)!r} is the model of a release that was made and paid for, left by a "
+                f"run that did not finish: {job.kind.ESTIMATOR.__name__}.load reads it if it is this job's. Move it "
+                "away, or say --force, which pays for another release"
+            )
+
+
 class Outputs(transaction.Bracket[None]):
     """Where a job's outputs are written: a folder made beside their place before anything is spent.
 
@@ -101,7 +115,7 @@ class Outputs(transaction.Bracket[None]):
     def _open(self) -> None:
         self._job.folder.parent.mkdir(parents=True, exist_ok=True)
         while self._partial is None:
-            partial = self._job.folder.with_name(f".{self._job.folder.name}.{os.getpid()}-{time.time_ns()}.partial")
+            partial = self._job.folder.with_name(f".{self._job.folder.name}.{os.getpid()}-{time.time_ns()}{_PARTIAL}")
             if not partial.exists():
                 # Known before it is made, so that an interrupt right after that leaves nothing.
                 self._partial = partial

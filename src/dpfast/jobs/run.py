@@ -48,6 +48,8 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
     job = Job.read(Path(path))
     if outputs.is_done(job) and not force:
         return f"{str(job.folder)!r} holds the release of this job already; nothing was read or spent"
+    if not force:
+        outputs.refuse_unfinished(job)
     outputs.check_writable(job, replace=job.overwrite or force)
     ledger = job.open_ledger()
     model = job.kind.ESTIMATOR(**job.parameters, ledger=ledger)
@@ -84,6 +86,7 @@ def check(path: Path) -> str:
     job = Job.read(Path(path))
     done = outputs.is_done(job)
     if not done:
+        outputs.refuse_unfinished(job)
         outputs.check_writable(job, replace=job.overwrite)
     what = ", ".join(f"{name}: {text}" for name, text in job.data.facts())
     made = "its release has been made and written already; " if done else ""
