@@ -152,4 +152,5 @@ def test_columns_of_text_are_named_and_nothing_else_is_said():
 
 def test_a_batch_of_all_rows_is_converted_some_at_a_time():
     whole = pa.RecordBatch.from_pydict({"a": np.arange(300_000) % 7})
-    assert max(len(x) for x, _ in Columns(["a"]).encode(whole)) < 150_000
+    for table in (whole, pl.DataFrame(whole), pl.LazyFrame(whole)):
+        assert max(len(x) for x, _ in Columns(["a"]).encode(table)) < 150_000

@@ -50,7 +50,7 @@ def is_arrow(table: object) -> bool:
 
 def is_held(table: object) -> bool:
     """Whether the rows of a table of Arrow's or Polars' are in memory."""
-    return _is_instance(table, "pyarrow", "Table", "RecordBatch") or _is_instance(table, "polars", "DataFrame")
+    return _is_instance(table, "pyarrow", "Table", "RecordBatch") or _is_polars_frame(table)
 
 
 def is_query(table: object) -> bool:
@@ -111,9 +111,9 @@ def _producer(table: Any, names: Sequence[str] | None) -> Any:
     if _is_reader(table):
         return table
     if _is_dataset(table):
-        return table.to_batches(columns=None if names is None else list(names))
-    if _is_lazy_frame(table):
-        return _lazy_batches(table if names is None else table.select(names))
+        return _dataset_batches(table, list(table.schema.names if names is None else names))
+    if _is_lazy_frame(table) or _is_polars_frame(table):
+        return _polars_batches(table if names is None else table.select(names))
     if names is not None and _is_relation(table):
         # Not by their bare names, which would be read as SQL.
         table = table.select(*map(sys.modules["duckdb"].ColumnExpression, names))
@@ -122,9 +122,18 @@ def _producer(table: Any, names: Sequence[str] | None) -> Any:
     return _stream_of(table)
 
 
-def _lazy_batches(frame: Any) -> Iterator[Any]:
-    n_columns = len(frame.collect_schema())
-    for part in frame.collect_batches(chunk_size=batch_rows(n_columns), lazy=True):
+def _dataset_batches(dataset: Any, names: list[str]) -> Any:
+    # By default a hundred batches are read ahead.
+    ahead = {"batch_readahead": 2, "fragment_readahead": 1}
+    return dataset.to_batches(columns=names, batch_size=batch_rows(len(names)), **ahead)
+
+
+def _polars_batches(frame: Any) -> Iterator[Any]:
+    n_rows = batch_rows(len(frame.collect_schema()))
+    # As a whole, a frame whose columns are cut differently would be copied.
+    lazy = _is_lazy_frame(frame)
+    parts = frame.collect_batches(chunk_size=n_rows, lazy=True) if lazy else frame.iter_slices(n_rows)
+    for part in parts:
         yield from _stream_of(part)
 
 
@@ -133,7 +142,9 @@ def _schema(table: Any) -> Any:
         table = sys.modules["polars"].DataFrame(schema=table.collect_schema())
     elif _is_relation(table):
         table = table.limit(0)
-    elif not _is_instance(table, "polars", "DataFrame"):
+    elif _is_polars_frame(table):
+        table = table.head(0)
+    else:
         return table.schema
     return _stream_of(table).schema
 
@@ -156,6 +167,10 @@ def _is_dataset(table: object) -> bool:
 
 def _is_lazy_frame(table: object) -> bool:
     return _is_instance(table, "polars", "LazyFrame")
+
+
+def _is_polars_frame(table: object) -> bool:
+    return _is_instance(table, "polars", "DataFrame")
 
 
 def _is_relation(table: object) -> bool:
