@@ -72,8 +72,18 @@ class _DistanceTo(SplitCost):
         return abs(math.log(convexity / self.convexity)) if deviation < math.inf else math.inf
 
 
+class _Fitted:
+    """What a fit gives besides coefficients."""
+
+    intercept_: FloatArray
+    classes_: NDArray[Any]
+    ridge_: float
+    method_: str
+    shift_: float
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
+class ObjectivePerturbationClassifier(_Fitted, ClassifierMixin, PerturbedObjective):
     """Differentially private linear classification by objective perturbation, or by noisy gradient descent.
 
     By objective perturbation, the released parameters minimise the summed loss plus penalty plus (ridge/2) ||theta||^2

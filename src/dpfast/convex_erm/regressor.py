@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_X_y
 
 from dpfast import _arguments as check
 from dpfast import io
+from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.convex_erm.estimator import PerturbedObjective
 from dpfast.convex_erm.plan import (
@@ -37,8 +38,15 @@ from dpfast.solvers import (
 )
 
 
+class _Fitted:
+    """What a fit gives besides coefficients."""
+
+    intercept_: float
+    ridge_: float
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
+class ObjectivePerturbationRegressor(_Fitted, RegressorMixin, PerturbedObjective):
     """Differentially private linear regression by objective perturbation.
 
     The released parameters minimise the summed loss plus penalty plus (ridge/2) ||theta||^2 plus a random linear term,
@@ -154,7 +162,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         return self._fit(self._checked(), X, y, columns=columns_of(X))
 
     @quiet
-    def predict(self, X: ArrayLike) -> Any:
+    def predict(self, X: ArrayLike) -> FloatArray:
         """Predict the outcomes of new rows: ``X @ coef_ + intercept_``, or the mean count that has this logarithm.
 
         Parameters

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast import io, noise
+from dpfast._arrays import FloatArray
 from dpfast.estimator.base import Prepared, PrivateEstimator
 from dpfast.io.blocks import is_read_once
 from dpfast.privacy import Privacy, Unit
@@ -37,6 +38,11 @@ class Measured(NamedTuple):
 
 class BoundedEstimator(PrivateEstimator):
     """An estimator with `bound_x`, and perhaps `bound_y` and `box_x`, each of which may be "private"."""
+
+    #: Where they are "private": what was found.
+    bound_x_: float
+    bound_y_: float
+    box_x_: FloatArray
 
     #: What "private" stands for while other parameters are checked.
     _STAND_INS: ClassVar[dict[str, Any]] = {"bound_x": 1.0, "bound_y": 1.0, "box_x": (-1.0, 1.0)}

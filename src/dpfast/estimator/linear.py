@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast._arrays import FloatArray
@@ -18,8 +16,12 @@ from dpfast.statistics.rows import RowMap
 class LinearEstimator(PrivateEstimator):
     """An estimator with `coef_` and, if it fits one, `intercept_`."""
 
+    coef_: FloatArray
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+
     @quiet
-    def predict(self, X: ArrayLike) -> Any:
+    def predict(self, X: ArrayLike) -> FloatArray:
         """Predict the outcomes of new rows.
 
         Parameters

@@ -34,6 +34,10 @@ class Persistent(BaseEstimator):
     `_PARAMETER_TYPES`, which keep what they were made with under the names of their constructors' arguments.
     """
 
+    #: What every fit gives; annotated where no dataclass takes them for parameters.
+    releases_: tuple[Release, ...]
+    privacy_spent_: Privacy
+
     _PARAMETER_TYPES: ClassVar[tuple[type, ...]] = ()
 
     def save(self, path: str | os.PathLike[str]) -> None:

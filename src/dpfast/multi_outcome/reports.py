@@ -27,8 +27,11 @@ class CoefficientReports:
     """Tables of the coefficients of an estimator of several outcomes."""
 
     coef_: FloatArray
+    intercept_: FloatArray
     coef_std_: FloatArray
     residual_std_: FloatArray | None
+    ridge_: float
+    n_steps_: int
     #: What released numbers say of the coefficients, by outcome or for all; none where there was no noise.
     _evidence: tuple[dict[str, Any], ...]
     #: Least squares, where there was none.

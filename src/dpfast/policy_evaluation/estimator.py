@@ -71,8 +71,19 @@ class _Public(NamedTuple):
     states: tuple[Hashable, ...] | None
 
 
+class _Fitted:
+    """What a fit gives."""
+
+    value_: FloatArray
+    coef_: FloatArray
+    offset_: float
+    value_std_: FloatArray
+    return_range_: tuple[float, float]
+    ridge_: float
+
+
 @dataclass(eq=False, repr=False)
-class PolicyEvaluation(PrivateEstimator):
+class PolicyEvaluation(_Fitted, PrivateEstimator):
     """Differentially private value function of a policy, from trajectories that people followed under it.
 
     Privacy: one release is (epsilon, delta)-differentially private under `adjacency`, a person being a trajectory;

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -34,8 +34,18 @@ class _Public(NamedTuple):
     n_people: int | None
 
 
+class _Fitted:
+    """What a fit gives."""
+
+    mean_: FloatArray
+    var_: FloatArray
+    scale_: FloatArray
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+
+
 @dataclass(eq=False, repr=False)
-class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstimator):
+class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, BoundedEstimator):
     """Standardise features by differentially private means and standard deviations.
 
     Put it in the place of scikit-learn's ``StandardScaler`` in a pipeline of private rows: that one learns the rows'

@@ -61,8 +61,14 @@ class _Stages(NamedTuple):
     loss_on: Callable[[IntArray], LeastSquares]
 
 
+class _Fitted:
+    """What a fit gives besides coefficients."""
+
+    support_: IntArray
+
+
 @dataclass(eq=False, repr=False)
-class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
+class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimator):
     """Differentially private linear regression on a few features, chosen privately among many.
 
     Privacy: the choice of features and then their coefficients are released, together (epsilon, delta)-differentially
@@ -489,7 +495,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         support = self.support_
         if (
             not isinstance(support, np.ndarray)
-            or (support.dtype, support.shape) != (np.int64, (self.n_nonzero,))
+            or support.dtype != np.int64
+            or support.shape != (self.n_nonzero,)
             or not np.isin(support, range(self.n_features_in_)).all()
             or not np.isin(np.nonzero(self.coef_)[-1], support).all()
         ):

@@ -167,6 +167,14 @@ class TargetReports:
     """Effect tables, plots and summaries of an estimator that predicts targets from their earlier periods."""
 
     mechanism: str
+    coef_: FloatArray
+    pre_coef_: FloatArray
+    center_: FloatArray
+    weights_: FloatArray
+    prediction_: FloatArray
+    noise_floor_: float
+    n_components_: int | None
+    bound_: float | tuple[float, float]
     n_pre_: int
     n_post_: int
     periods_: NDArray[Any]
