@@ -13,6 +13,8 @@ from benchmarks.timing import median_ratio
 from dpfast.statistics import Trajectories, first_visit_returns, smooth_sensitivity
 
 GAMMA, RANGE = 0.99, (0.0, 100.0)
+#: Seconds: numba's threads go on spinning after a loop, on the cores of whoever is timed next.
+NUMBA_REST = 0.02
 # States, mean steps of a trajectory, steps.
 SIZES = [(40, 100, 1_000_000), (1_000, 100, 1_000_000), (100_000, 100, 1_000_000), (1_000, 20, 4_000_000)]
 
@@ -98,7 +100,7 @@ class FirstVisits:
             theirs = numba_sums(n_threads)
         except ImportError:
             return float("nan")
-        return median_ratio(self.ours, lambda: theirs(self.walks), rounds=9)
+        return median_ratio(self.ours, lambda: theirs(self.walks), rounds=9, pause=NUMBA_REST)
 
     def track_ratio_numpy(self, size, n_threads):
         return median_ratio(self.ours, lambda: numpy_sums(self.walks), rounds=3)
@@ -182,7 +184,7 @@ def main():
                 return first_visit_returns(block, GAMMA, return_range=RANGE, n_threads=n_threads)
 
             ratios = (
-                median_ratio(ours, lambda block=block, theirs=theirs: theirs(block), 15),
+                median_ratio(ours, lambda block=block, theirs=theirs: theirs(block), 15, pause=NUMBA_REST),
                 median_ratio(ours, lambda block=block: numpy_sums(block), 5),
             )
             print(f"{n_threads} thread(s) {size}: numba {ratios[0]:.2f}, numpy {ratios[1]:.1f}", flush=True)

@@ -60,9 +60,9 @@ void dpfast_to_units(double *values, ptrdiff_t n, double low, double scale, doub
  */
 static DPFAST_INLINE void tally_step(dpfast_state_sums *sums, int64_t unit, int32_t stamp)
 {
-    int64_t is_first = sums->stamp != stamp;
-    sums->units += unit & -is_first;
-    sums->count += (uint32_t)is_first;
+    int64_t if_first = -(int64_t)(sums->stamp != stamp); /* all bits, or none */
+    sums->units += unit & if_first;
+    sums->count -= (uint32_t)if_first;
     sums->stamp = stamp;
 }
 
