@@ -3,15 +3,17 @@
 import csv
 import html.parser
 import json
+import re
 import struct
 import sys
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from jobs.examples import KINDS, write_job
 
-from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release
+from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release, plotting
 from dpfast.cli import main
 from dpfast.jobs import Job, outputs, pictures, report, tables
 from dpfast.jobs.formats import Formats
@@ -333,6 +335,20 @@ def test_pictures_leave_the_settings_of_their_user_alone():
         drawn = pictures.drawn(figures, ["svg"])
         assert dict(matplotlib.rcParams) == before
     assert b"#ff0000" not in drawn["one"]["svg"]
+
+
+@pytest.mark.parametrize("name", ["a--b -->", "]]></svg><script>", "\x01", "$\\frac{", "\n\n# new |", "名前", ""])
+def test_any_name_leaves_pictures_and_reports_well_formed(name):
+    def figures():
+        return {"one": plotting.coefficients([name, "x"], [name], np.array([[1.0, 2.0]]))}
+
+    ElementTree.fromstring(pictures.drawn(figures, ["svg"])["one"]["svg"])
+    parts = [report.Part(name, [(name, name)], name, tables={"one": {name: [name], "x": [1.0]}}, verbatim=name)]
+    page = Page(report.as_html(name, parts))
+    assert not page.tags & {"svg", "script"}
+    assert page.tables[1][-1] == "1"
+    lines = report.as_markdown(name, parts, []).splitlines()
+    assert [len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("|")] == [3, 3, 3]
 
 
 def test_tables_hold_floats_to_the_bit_and_dates_as_they_are_said():

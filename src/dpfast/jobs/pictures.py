@@ -7,6 +7,7 @@ when they were made, and the same results give the same bytes.
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
@@ -31,4 +33,5 @@ def drawn(figures: Callable[[], Mapping[str, Figure]], formats: Iterable[str]) -
 def _saved(figure: Figure, file_format: str) -> bytes:
     sink = io.BytesIO()
     figure.savefig(sink, format=file_format, dpi=150, metadata=_METADATA[file_format])
-    return sink.getvalue()
+    # XML has no place for control characters, which names may hold.
+    return sink.getvalue() if file_format == "png" else _CONTROLS.sub(b"", sink.getvalue())
