@@ -6,9 +6,9 @@ import signal
 import numpy as np
 import pytest
 
-from dpfast import MultiOutcomeRidge
+from dpfast import MultiOutcomeRidge, SyntheticControl
 from dpfast.io import DaskPartitions, reduce_partitions
-from dpfast.statistics import GramAccumulator, gram
+from dpfast.statistics import GramAccumulator, Trajectories, gram
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -162,3 +162,17 @@ def test_a_worker_of_a_cluster_that_is_killed_changes_no_bit(arrays, tmp_path):
         assert os.path.exists(marker)
         model = MultiOutcomeRidge(2.0, 1e-6, **BOUNDS, refine=2, random_state=0)
         assert np.array_equal(model.fit(x, da.from_array(Y, chunks=(100, 2))).coef_, model.fit(X, Y).coef_)
+
+
+def test_names_of_features_are_those_of_frames(arrays):
+    frame = pd.DataFrame(arrays[0], columns=list("abcd"))
+    assert DaskPartitions(dd.from_pandas(frame, npartitions=2)).feature_names == ("a", "b", "c", "d")
+    assert DaskPartitions(da.from_array(arrays[0])).feature_names is None
+
+
+def test_tables_in_long_form_say_what_to_give_instead():
+    long = dd.from_pandas(pd.DataFrame({"who": [1, 1, 2, 2], "when": [0, 1, 0, 1], "what": 0.5}), npartitions=2)
+    with pytest.raises(TypeError, match="cannot be a Dask collection: compute it first"):
+        SyntheticControl(1.0, 1e-6, bound=1.0).fit_long(long, "who", "when", "what", 1, 1)
+    with pytest.raises(TypeError, match="cannot be a Dask collection: compute it first"):
+        Trajectories.from_frame(long, 2, trajectory="who", state="when", reward="what")

@@ -8,28 +8,12 @@ from functools import partial
 
 import numpy as np
 import pytest
+from engines import fail, kill, kill_once
 
 from dpfast.io import EngineError, ProcessPartitions
 from dpfast.statistics import gram
 
 BOUNDS = {"bound_x": 1.5, "bound_y": 1.0}
-
-
-def _kill_once(marker, x):
-    """Return x, but kill the process that asks first."""
-    try:
-        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return x
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _kill(x):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _fail():
-    raise RuntimeError("secret")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +25,7 @@ def arrays():
 def test_a_worker_that_is_killed_changes_no_bit(arrays, tmp_path):
     X, Y = arrays
     np.save(tmp_path / "x.npy", X[:50].astype(np.float32))
-    xs = [tmp_path / "x.npy", X[50:50], partial(_kill_once, tmp_path / "killed", X[50:120]), X[120:]]
+    xs = [tmp_path / "x.npy", X[50:50], partial(kill_once, tmp_path / "killed", X[50:120]), X[120:]]
     ys = [Y[:50], Y[50:50], Y[50:120], Y[120:]]
     joined = np.vstack([X[:50].astype(np.float32), X[50:]])
     with ProcessPartitions(xs, ys, n_workers=1) as parts:
@@ -51,7 +35,7 @@ def test_a_worker_that_is_killed_changes_no_bit(arrays, tmp_path):
         pool = parts._pool
         assert gram(parts, **BOUNDS) == gram(joined, Y, **BOUNDS)
         assert parts._pool is pool
-        parts._parts[1] = (_fail, Y[50:50])
+        parts._parts[1] = (fail, Y[50:50])
         with pytest.raises(ValueError, match=r"^a part of the table could not be summed: RuntimeError$") as raised:
             gram(parts, **BOUNDS)
         assert raised.value.__context__ is None
@@ -73,7 +57,7 @@ def test_lists_of_parts_are_checked(arrays):
 
 @pytest.mark.slow
 def test_workers_that_are_always_killed_are_given_up(arrays):
-    parts = ProcessPartitions([arrays[0], partial(_kill, 1)], n_workers=1)
+    parts = ProcessPartitions([arrays[0], partial(kill, 1)], n_workers=1)
     with pytest.raises(EngineError, match="ended again and again"):
         gram(parts, bound_x=1.0)
     parts.close()

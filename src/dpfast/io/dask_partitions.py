@@ -13,7 +13,7 @@ from functools import partial, reduce
 from typing import Any
 
 from dpfast.io.partitions import Combine, Function, PartitionedBy, Partitions, is_dask, reduced
-from dpfast.io.widths import common_widths, widths_of_part
+from dpfast.io.widths import Widths, common_widths, names_of, widths_of_part
 
 # Results that a task combines: enough that combining costs few tasks, few enough to be held at a time.
 _FAN_IN = 16
@@ -69,8 +69,8 @@ class DaskPartitions(Partitions):
             if widths is None:
                 raise ValueError("X has no blocks, so its number of columns is unknown")
         else:
-            widths = _width(X), 0 if Y is None else _width(Y)
-        super().__init__(*widths, partitioned_by=partitioned_by)
+            widths = Widths(_width(X), 0 if Y is None else _width(Y), names_of(X))
+        super().__init__(*widths[:2], feature_names=widths.feature_names, partitioned_by=partitioned_by)
 
     def run(self, function: Function, combine: Combine) -> Any:
         """Compute by whatever scheduler Dask is set to."""
@@ -85,8 +85,8 @@ class DaskPartitions(Partitions):
             level = [of_several(level[i : i + _FAN_IN]) for i in range(0, len(level), _FAN_IN)]
         return level[0].compute()
 
-    def _widths(self, parts: list[tuple[Any, ...]]) -> tuple[int, int] | None:
-        widths: tuple[int, int] | None = reduced(partial(self._run, parts), widths_of_part, common_widths)
+    def _widths(self, parts: list[tuple[Any, ...]]) -> Widths | None:
+        widths: Widths | None = reduced(partial(self._run, parts), widths_of_part, common_widths)
         return widths
 
 

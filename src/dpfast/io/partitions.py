@@ -38,6 +38,15 @@ def is_dask(table: object) -> bool:
     return dask is not None and bool(dask.is_dask_collection(table))
 
 
+def check_no_dask(table: object) -> None:
+    """Refuse a Dask collection where rows are put in order, which may lie in several of its partitions."""
+    if is_dask(table):
+        raise TypeError(
+            "a table in long form, whose rows are put in order, cannot be a Dask collection: compute it first, or give "
+            "dpfast.io.DaskPartitions of wide donors, or of a bag of Trajectories"
+        )
+
+
 class PersonIds:
     """What stands for `groups` where ids of people lie with the parts of a table."""
 

@@ -19,6 +19,7 @@ from dpfast.io.arrow import (
 from dpfast.io.files import file_format, is_path, table_files
 from dpfast.io.frames import frame_batches, frame_families, is_frame
 from dpfast.io.named import Batch, Family
+from dpfast.io.partitions import check_no_dask
 from dpfast.io.streams import is_arrow, open_stream
 
 ACCEPTED = (
@@ -54,6 +55,7 @@ def table_parts(table: Any) -> Iterator[Part]:
         for item in table:
             yield from table_parts(item)
     else:
+        check_no_dask(table)
         kind = f"{type(table).__module__}.{type(table).__qualname__}"
         raise TypeError(f"the table is a {kind}, which has no named columns; accepted: {ACCEPTED}")
 

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from dpfast import _arguments as check
 from dpfast.io.partitions import Combine, EngineError, Function, PartitionedBy, Partitions, reduced
-from dpfast.io.widths import common_widths, widths_of_part
+from dpfast.io.widths import Widths, common_widths, widths_of_part
 from dpfast.kernels.threads import n_cores
 
 # So many tasks for each worker even out how long parts take; larger ones lose more with a worker.
@@ -85,7 +85,7 @@ class ProcessPartitions(Partitions):
         widths = self._widths(self._parts[:1]) or self._widths(self._parts)
         if widths is None:
             raise ValueError("X has no blocks, so its number of columns is unknown")
-        super().__init__(*widths, partitioned_by=partitioned_by)
+        super().__init__(*widths[:2], feature_names=widths.feature_names, partitioned_by=partitioned_by)
 
     def run(self, function: Function, combine: Combine) -> Any:
         """Give parts to the workers a few at a time, and combine what they return as it comes in."""
@@ -110,8 +110,8 @@ class ProcessPartitions(Partitions):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state | {"_lock": RLock()})
 
-    def _widths(self, parts: list[Any]) -> tuple[int, int] | None:
-        widths: tuple[int, int] | None = reduced(partial(self._run, parts), widths_of_part, common_widths)
+    def _widths(self, parts: list[Any]) -> Widths | None:
+        widths: Widths | None = reduced(partial(self._run, parts), widths_of_part, common_widths)
         return widths
 
     def _run(self, parts: list[Any], function: Function, combine: Combine) -> Any:
@@ -156,8 +156,8 @@ class ProcessPartitions(Partitions):
                 losses += 1
                 if losses > _MOST_LOSSES:
                     raise EngineError(
-                        "worker processes ended again and again, killed perhaps for lack of memory: use fewer workers, "
-                        "or smaller parts"
+                        "worker processes ended again and again, killed perhaps for lack of memory (use fewer workers, "
+                        "or smaller parts) or unable to load what they are given: what they print says more"
                     )
         return found[0]
 

@@ -31,6 +31,7 @@ from dpfast.io.files import file_format, is_path, table_files
 from dpfast.io.frames import is_frame
 from dpfast.io.ids import numbered_column
 from dpfast.io.own_words import in_own_words
+from dpfast.io.partitions import check_no_dask
 from dpfast.io.people import people
 from dpfast.io.states import StateEncoder, declared_states
 from dpfast.io.streams import arrow_library, is_arrow, open_stream
@@ -264,6 +265,7 @@ def _sources(table: Any, names: Names) -> Iterator[tuple[str, Any, Callable[[], 
             "the frame has a column whose entries are not of one type",
             TypeError,
         )
+    check_no_dask(table)
     if not is_arrow(table):
         raise TypeError(
             f"frame must be a table with named columns, of pandas, Polars, DuckDB or Arrow, got {type(table).__name__}"

@@ -1,25 +1,40 @@
-"""The widths of a part of a table, learned from its first block."""
+"""What is known of a table in parts from a part's first block: widths, and names of features where there are any."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpfast.io.blocks import blocks
+from dpfast.io.columns import EncodedTable
 from dpfast.io.trajectories import Trajectories
 
-Widths = tuple[int, int]
+
+class Widths(NamedTuple):
+    """Columns of features, or states of trajectories, and of outcomes; names of features, if all have one."""
+
+    n_features: int
+    n_outcomes: int
+    feature_names: tuple[str, ...] | None = None
 
 
 def widths_of_part(x: Any, y: Any, ids: Any = None) -> Widths | None:
-    """Return the columns of x and of y, or the states of trajectories and 0; None if there is no block."""
+    """Return the widths of a part; None if it has no block."""
     first = x[0] if isinstance(x, Sequence) and len(x) > 0 else x
     if isinstance(first, Trajectories):
-        return first.n_states, 0
+        return Widths(first.n_states, 0)
     if isinstance(x, Sequence) and len(x) == 0:
         return None
     block = next(blocks(x, y), None)
-    return None if block is None else (block[0].shape[1], 0 if block[1] is None else block[1].shape[1])
+    return (
+        None if block is None else Widths(block[0].shape[1], 0 if block[1] is None else block[1].shape[1], names_of(x))
+    )
+
+
+def names_of(x: Any) -> tuple[str, ...] | None:
+    """Return the names of features that a frame, of pandas or Dask, or encoded table has, if all are text."""
+    names = x.columns.feature_names if isinstance(x, EncodedTable) else getattr(x, "columns", ())
+    return tuple(names) if len(names) > 0 and all(isinstance(name, str) for name in names) else None
 
 
 def common_widths(one: Widths, other: Widths) -> Widths:
