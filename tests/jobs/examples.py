@@ -34,3 +34,11 @@ def write_job(folder, kind, *changes, table=None):
     path = folder / "job.toml"
     path.write_text(text)
     return path
+
+
+def without(text, section):
+    """Return a job without a section, whose comments may stay."""
+    before, _, after = text.partition(f"\n[{section}]\n")
+    lines = after.splitlines(keepends=True)
+    end = next(number for number, line in enumerate(lines) if line.removeprefix("# ").startswith("["))
+    return before + "\n" + "".join(lines[end:])

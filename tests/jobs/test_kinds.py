@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from jobs.examples import KINDS, table_of, write_job
+from jobs.examples import KINDS, table_of, without, write_job
 
 from dpfast import (
     ObjectivePerturbationClassifier,
@@ -97,9 +97,8 @@ def test_labels_in_arrays(tmp_path):
     np.save(tmp_path / "x.npy", encoded(frame))
     np.save(tmp_path / "y.npy", frame.outcome.to_numpy(str))
     text = write_job(tmp_path, kind, SEED, QUIET).read_text()
-    text = text.replace('path = "table.csv"', 'x = "x.npy"\ny = "y.npy"').replace("\n[features]", "\n[xx]")
-    text = re.sub(r"(?s)\n\[xx\].*?(?=\n\n)", "", text)
-    text = re.sub(r"(?s)\n\[outcomes\].*?(?=\n\n)", "", text)
+    text = text.replace('path = "table.csv"', 'x = "x.npy"\ny = "y.npy"')
+    text = without(without(text, "features"), "outcomes")
     path = tmp_path / "job.toml"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"\[estimator\] lacks the key 'classes'"):
@@ -163,8 +162,7 @@ def test_a_long_panel(treated, times, n_pre, suffix, tmp_path):
     long = wide.set_axis(periods, axis=1).assign(who=whole).melt("who", var_name="when", value_name="sales")
     long = long.iloc[rng.permutation(len(long))].reset_index(drop=True)
     path = write_job(tmp_path, "synthetic_control", SEED, QUIET, table=long)
-    text = re.sub(r"(?s)\n\[panel\].*?(?=\n\n)", "\n" + LONG.format(treated, times, n_pre), path.read_text())
-    text = re.sub(r"(?s)\n\[targets\].*?(?=\n\n)", "", text)
+    text = without(without(path.read_text(), "targets"), "panel") + LONG.format(treated, times, n_pre)
     if suffix == "parquet":
         long.astype({"when": int} if times == "number" else {}).to_parquet(tmp_path / "table.parquet")
     path.write_text(text.replace("table.csv", f"table.{suffix}"))
@@ -204,6 +202,32 @@ def test_sorted_trajectories_are_read_again_for_a_range_that_is_to_be_found(tmp_
     changes = [("table.csv", "table.parquet"), ("# sorted = false", "sorted = true"), QUIET]
     changes.append(("# return_range = [1.0, 1.0]", 'return_range = "private"'))
     assert hasattr(fitted(write_job(tmp_path, "policy_evaluation", *changes)), "return_range_")
+
+
+def test_states_that_are_no_whole_numbers_are_not_declared(tmp_path, capsys):
+    table = table_of("policy_evaluation", 20)
+    table["state"] = 1.5
+    numbers = [('states = ["well"', '# states = ["well"'), ("# n_states = 10", "n_states = 3")]
+    assert main(["fit", str(write_job(tmp_path, "policy_evaluation", *numbers, table=table))]) == 2
+    assert "a state that is none of the 3 declared" in capsys.readouterr().err
+
+
+def test_steps_are_put_in_one_order_or_refused(tmp_path, capsys):
+    table = table_of("policy_evaluation", 20)
+    table.loc[1, "step"] = 0
+    path = write_job(tmp_path, "policy_evaluation", QUIET, table=table)
+    assert main(["fit", str(path)]) == 2
+    assert "a trajectory has the same 'step' twice" in capsys.readouterr().err
+    path.write_text(path.read_text().replace('order = "step"', '# order = "step"'))
+    assert main(["fit", str(path)]) == 0
+
+
+def test_what_plans_are_told_makes_no_other_job(tmp_path):
+    path = write_job(tmp_path, "synthetic_control")
+    plain = Job.read(path).digest
+    path.write_text(path.read_text().replace("# [plan]", "[plan]\npeople = 10"))
+    assert Job.read(path).people == 10
+    assert Job.read(path).digest == plain
 
 
 BAD = [

@@ -160,7 +160,10 @@ class RowsForm:
         column = _columns_table(
             limits="rows are bounded by bound_x here, there are no limits of columns" if not limits else None
         )
-        says = "What rows are described by, in the order of the coefficients."
+        says = (
+            "What rows are described by, in the order of the coefficients: columns, by name or pattern. A kind alone, "
+            'such as "number", is short for a table of nothing else.'
+        )
         sections = [
             Key("input", _INPUT, _INPUT.says),
             *([Key("people", _PEOPLE, _PEOPLE.says, LEFT_OUT)] if people else []),

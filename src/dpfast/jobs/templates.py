@@ -49,9 +49,10 @@ def _section(place: tuple[str, ...], key: Key) -> Iterator[str]:
     assert isinstance(key.values, Table)
     yield f"{mark}[{'.'.join(place)}]"
     inner = [one for one in key.values.keys if isinstance(one.values, Table)]
-    for one in key.values.keys:
-        if one not in inner:
-            yield from _key(one, is_comment=not is_shown)
+    for number, one in enumerate(one for one in key.values.keys if one not in inner):
+        if number > 0:
+            yield ""
+        yield from _key(one, is_comment=not is_shown)
     for one in inner:
         yield ""
         yield from _section((*place, one.name), one)
@@ -85,4 +86,5 @@ def _variants(values: Values) -> Iterator[Variants]:
 
 
 def _comment(text: str, mark: str = "# ") -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent=mark, subsequent_indent=mark, break_long_words=False)
+    further = mark if mark == "# " else f"{mark}  "
+    return textwrap.wrap(text, _WIDTH, initial_indent=mark, subsequent_indent=further, break_long_words=False)
