@@ -74,7 +74,7 @@ def same_releases(make, whole, parts):
     return len(values[0]) == len(values[1]) and all(map(np.array_equal, *values))
 
 
-@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("adjacency", ["replace_one", pytest.param("add_remove", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OF_ROWS)
 def test_rows(name, adjacency):
     make, y = OF_ROWS[name]
@@ -124,6 +124,14 @@ def test_what_needs_rows_says_so_and_spends_nothing(make, y, message):
     assert len(ledger.releases) == 0
     assert ledger.remaining == Ledger(Privacy(10.0, 1e-3)).remaining
     assert not hasattr(model, "releases_")
+
+
+def test_rows_are_not_taken_for_none():
+    parts = Listed(cut((X, Y), ENDS), 4, 2)
+    with pytest.raises(TypeError, match="held in memory here"):
+        list(open_table(parts).blocks())
+    with pytest.raises(TypeError, match="held in memory here"):
+        open_table(parts).whole()
 
 
 def test_without_noise_rows_are_needed_in_memory():

@@ -83,8 +83,6 @@ class Table:
 
     def whole(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return features and outcomes as two arrays: those in memory as they are, a stream's blocks joined."""
-        if self.partitions is not None:
-            raise TypeError("X and Y must be held in memory here, and not be in parts that lie elsewhere")
         x, y = _joined(self._blocks())
         if y is None:
             raise ValueError("Y is needed: outcomes, or labels, of every row")
@@ -129,6 +127,8 @@ class Table:
             yield self.arrays
         elif self.stream is not None:
             yield from self.stream
+        else:
+            raise TypeError("X and Y must be held in memory here, and not be in parts that lie elsewhere")
 
 
 def map_block(x: Rows, y: Rows | None, map_x: BlockMap | None, map_y: BlockMap | None) -> Block:
