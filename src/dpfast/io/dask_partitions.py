@@ -34,6 +34,8 @@ class DaskPartitions(Partitions):
         outcomes, or Trajectories.
     Y : dask collection, optional
         Outcomes: an array is cut like X; a dataframe or series has as many partitions as X, with the same rows in each.
+        Their indices must agree, partition by partition; those that begin anew in each, as of files that were written
+        without one, tell no order of partitions: take X and Y from one collection then.
     ids : dask collection, optional
         Of one column: whose each row is, with the same rows in each partition as X. Goes with `partitioned_by`.
     partitioned_by : {"person"}, optional
