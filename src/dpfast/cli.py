@@ -8,6 +8,7 @@ import difflib
 import inspect
 import json
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     options = _parser(arguments).parse_args(arguments)
     try:
-        return int(options.run(options))
+        with warnings.catch_warnings():
+            # A line, as errors are: which line of Python warned is nothing to those who run a command.
+            warnings.showwarning = lambda message, *_: print(f"dpfast {options.command}: {message}", file=sys.stderr)
+            return int(options.run(options))
     except KeyboardInterrupt:
         print(f"dpfast {options.command}: interrupted", file=sys.stderr)
         return 130

@@ -8,12 +8,13 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dpfast import Ledger, MultiOutcomeRidge, Privacy
+from dpfast import Ledger, MultiOutcomeRidge, Privacy, UtilityWarning
 from dpfast.cli import main
 from dpfast.io import EncodedTable
 from dpfast.jobs import Job, outputs
@@ -252,6 +253,18 @@ def test_budget_of_a_dead_process_is_named(folder, capsys, monkeypatch):
     capsys.readouterr()
     assert main(["fit", str(path), "--force"]) == 0
     assert "has ended" not in capsys.readouterr().out
+
+
+def test_a_warning_is_one_line(folder, capsys, monkeypatch):
+    def fit(self, *_, **__):
+        warnings.warn("mostly noise", UtilityWarning, stacklevel=1)
+        raise ValueError("no")
+
+    monkeypatch.setattr(MultiOutcomeRidge, "fit", fit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(["fit", str(write_job(folder, changed()))]) == 2
+    assert capsys.readouterr().err == "dpfast fit: mostly noise\ndpfast fit: no\n"
 
 
 def test_an_interrupt_is_one_line(folder, capsys, monkeypatch):
