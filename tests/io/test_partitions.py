@@ -90,6 +90,18 @@ def test_errors_of_parts_are_results(arrays, raised, kind, message):
     assert seen.count(1) == 3
 
 
+def test_results_that_cannot_be_combined_are_refused_where_they_are_asked_for(arrays):
+    class Unpickled(Listed):
+        pickles = False
+
+    def refuse(one, other):
+        raise ValueError("unlike")
+
+    with pytest.raises(ValueError, match=r"^unlike$") as error:
+        Unpickled(cut(arrays[:2], [100, 200]), 4, 2).reduce(lambda x, y, ids: len(x), refuse)
+    assert error.value.__context__ is None
+
+
 def test_what_an_engine_raises_is_not_quoted(arrays):
     class Failing(Listed):
         def __init__(self, error):

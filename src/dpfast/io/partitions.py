@@ -242,16 +242,21 @@ class _Guarded:
 
     def of(self, part: Callable[[], Any]) -> Any:
         """Call the function of a part that is made first."""
-        try:
-            return self.function(*_fields(part()))
-        except (TypeError, ValueError, OverflowError, ImportError) as error:
-            kind = next(one for one in (ImportError, OverflowError, TypeError, ValueError) if isinstance(error, one))
-            return _Refusal(kind(str(error)))
-        except OSError as error:
-            # The file is named as the caller named it.
-            return _Refusal(OSError(error.errno, error.strerror, error.filename))
-        except Exception as error:
-            return _Refusal(ValueError(f"a part of the table could not be summed: {type(error).__name__}"))
+        return _guarded(lambda: self.function(*_fields(part())))
+
+
+def _guarded(call: Callable[[], Any]) -> Any:
+    """Return a result, or an error as one."""
+    try:
+        return call()
+    except (TypeError, ValueError, OverflowError, ImportError) as error:
+        kind = next(one for one in (ImportError, OverflowError, TypeError, ValueError) if isinstance(error, one))
+        return _Refusal(kind(str(error)))
+    except OSError as error:
+        # The file is named as the caller named it.
+        return _Refusal(OSError(error.errno, error.strerror, error.filename))
+    except Exception as error:
+        return _Refusal(ValueError(f"a part of the table could not be summed: {type(error).__name__}"))
 
 
 @dataclass(frozen=True)
@@ -264,7 +269,7 @@ class _Combined:
         for one, other in ((first, second), (second, first)):
             if isinstance(one, _Refusal) or other is None:
                 return one
-        return self.combine(first, second)
+        return _guarded(lambda: self.combine(first, second))
 
 
 def _fields(part: Any) -> tuple[Any, Any, Any]:
