@@ -11,6 +11,7 @@ import pytest
 from engines import fail, kill, kill_once
 
 from dpfast.io import EngineError, ProcessPartitions
+from dpfast.io.widths import widths_of_part
 from dpfast.statistics import gram
 
 BOUNDS = {"bound_x": 1.5, "bound_y": 1.0}
@@ -39,6 +40,14 @@ def test_a_worker_that_is_killed_changes_no_bit(arrays, tmp_path):
         with pytest.raises(ValueError, match=r"^a part of the table could not be summed: RuntimeError$") as raised:
             gram(parts, **BOUNDS)
         assert raised.value.__context__ is None
+
+
+def test_widths_are_those_of_features_and_outcomes_of_any_kind(arrays):
+    X, Y = arrays
+    assert widths_of_part(X, Y) == widths_of_part([(X, Y)], None) == (4, 2, None)
+    assert widths_of_part(X, np.full(len(X), "yes")) == (4, 1, None)
+    assert widths_of_part(X, None) == (4, 0, None)
+    assert widths_of_part([], None) is None
 
 
 def test_lists_of_parts_are_checked(arrays):

@@ -25,10 +25,14 @@ def widths_of_part(x: Any, y: Any, ids: Any = None) -> Widths | None:
         return Widths(first.n_states, 0)
     if isinstance(x, Sequence) and len(x) == 0:
         return None
-    block = next(blocks(x, y), None)
-    return (
-        None if block is None else Widths(block[0].shape[1], 0 if block[1] is None else block[1].shape[1], names_of(x))
-    )
+    # Labels of classes are no numbers, and have a shape.
+    shape = getattr(y, "shape", None)
+    block = next(blocks(x, y if shape is None else None), None)
+    if block is None:
+        return None
+    shape = shape if block[1] is None else block[1].shape
+    n_outcomes = 0 if shape is None else 1 if len(shape) == 1 else shape[1]
+    return Widths(block[0].shape[1], n_outcomes, names_of(x))
 
 
 def names_of(x: Any) -> tuple[str, ...] | None:
