@@ -124,5 +124,5 @@ def test_nothing_is_told_of_bounds_that_were_found_before_they_are_paid_for(epsi
         warnings.simplefilter("error")
         with pytest.raises(UtilityWarning, match="as released" if epsilon == 1.0 else "are guesses"):
             estimator.fit(*table(3000, "regressor", signal=0.0))
-    assert ledger.spent.epsilon == epsilon
+    assert [cost.epsilon for cost in ledger.costs] == [epsilon]
     assert len(estimator.releases_) == 2
