@@ -46,6 +46,7 @@ def cases(n_rows, n_features, n_threads):
         "against clip": (lambda: ours(X), lambda: product(clip(X, bound_x))),
         "half clipped": (lambda: ours(X, bound_x=median_norm), lambda: product(clip(X, median_norm))),
         "subset": (lambda: ours(X, rows=rows), lambda: product(clip(X[rows], bound_x))),
+        "subset against reading it": (lambda: ours(X, rows=rows), lambda: X[rows]),
         "subset float32": (lambda: ours(X32, rows=rows), lambda: product(clip(X32[rows].astype(float), bound_x))),
     }
 

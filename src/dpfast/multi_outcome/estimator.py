@@ -97,9 +97,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         Release X'X of so many rows s, a secret uniform sample of all n, and X'Y of all rows (Algorithm 4 of [1]_): X'X
         is then estimated by n/s times the sum over the sample. It buys time where features are many, at most the
         fraction (1 - s/n)(d + 1)/(d + 1 + 2l) of the arithmetic for d features and l outcomes, and costs noise and
-        sampling error: `plan` says how much. Rows must be an array, a .npy file or a frame; only for
-        mechanism "gaussian" with delta above 0, under "replace_one", without groups, `fit_intercept`, `box_x` and
-        `nonnegative`. Not used where epsilon is ``inf``.
+        sampling error: `plan` says how much. The sample is read by itself: with 20 features, a fit that samples half
+        of a million rows takes half as long again as one without sampling, and one that samples a tenth about as long.
+        Rows must be an array, a .npy file or a frame; only for mechanism "gaussian" with delta above 0, under
+        "replace_one", without groups, `fit_intercept`, `box_x` and `nonnegative`. Not used where epsilon is ``inf``.
     public_labels : bool, default False
         Declares that the outcomes are public: only X is protected. "projection" needs it.
     composition : {"mu", "basic", "advanced"}, default "mu"
