@@ -149,6 +149,12 @@ def test_missing_entries_are_nan_and_what_is_no_number_is_refused_without_a_word
             borrowed(text, "y")
         assert "somebody" not in str(refused.value)
 
+    # A row that is missing as a whole must not be left out: others would take its place.
+    rows = pa.array([[1.0, 2.0], None, [5.0, None]], pa.list_(pa.float64(), 2))
+    with pytest.raises(TypeError, match="no array of numbers"):
+        borrowed(rows, "X")
+    assert np.array_equal(borrowed(rows[2:], "X"), [[5.0, np.nan]], equal_nan=True)
+
     class Failing(Tensor):
         def __dlpack__(self, **how):
             raise BufferError("the entry 7.0 of somebody needs gradients")
