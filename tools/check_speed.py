@@ -420,6 +420,11 @@ def main() -> int:
         return 0
     if options.base is None:
         parser.error("which commit is to be compared with?")
+    core = core_of()
+
+    def start(number: int) -> Side:
+        return Side(sites[number], options.clock, core)
+
     try:
         commits = [git("rev-parse", "--verify", f"{options.base}^{{commit}}"), this_tree()]
         changed = git("diff", "--name-only", *commits, "--", "src", "benchmarks", "meson.build", "meson.options")
@@ -427,17 +432,12 @@ def main() -> int:
             print("nothing that runs has changed")
             return 0
         sites = [site_of(commit) for commit in commits]
-    except (Failed, RuntimeError) as failed:
+        with start(1) as side:
+            benchmarks = [Benchmark(**found) for found in side.ask("list")]
+    except (Failed, RuntimeError, OSError, subprocess.CalledProcessError) as failed:
         print(f"nothing to compare with: {failed}", flush=True)
         return 0 if options.short else 2
 
-    core = core_of()
-
-    def start(number: int) -> Side:
-        return Side(sites[number], options.clock, core)
-
-    with start(1) as side:
-        benchmarks = [Benchmark(**found) for found in side.ask("list")]
     chosen = [benchmark for benchmark in benchmarks if options.only in benchmark.name]
     if options.short:
         chosen = short_form(chosen)
