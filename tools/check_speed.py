@@ -393,7 +393,7 @@ def site_of(commit: str, change: Callable[[Path], object] | None = None, name: s
 
 def this_tree() -> str:
     """Return a commit of this tree with what has been changed in it since."""
-    # Where nothing has been changed, to make a stash of it fails.
+    # Where files were touched, and nothing in them changed, to make a stash of them fails.
     return git("stash", "create") if git("status", "--porcelain", "--untracked-files=no") else git("rev-parse", "HEAD")
 
 
