@@ -92,12 +92,14 @@ def test_shapes_and_people_longer_than_a_pack_equal_the_twin(n_features, n_outco
     assert_is_twin(gram(X, Y, groups=groups, **declared), X, Y, groups, **declared)
 
 
-def test_people_of_more_rows_than_doubles_sum_exactly_equal_the_twin():
-    groups = np.repeat([5, 2], 1500)
+@pytest.mark.parametrize(("n_people", "n_rows"), [(2, 1400), (100, 30)])
+def test_people_of_more_rows_than_doubles_sum_exactly_equal_the_twin(n_people, n_rows):
+    """One person's, or those of people whose blocks are gathered."""
+    groups = np.repeat(np.arange(n_people), n_rows)
     # Near the bound, 2: some 500 rows fill the integers that doubles hold.
     X = np.array([1.9, 0.1, 0.1]) + np.random.default_rng(0).uniform(0.0, 0.05, (len(groups), 3))
-    for bound_xx in (5500.0, 4000.0):
-        declared = BOUNDS | {"max_rows": 1400, "bound_xx": bound_xx}
+    for bound_xx in (3.9 * n_rows, 2.8 * n_rows):
+        declared = BOUNDS | {"max_rows": n_rows, "bound_xx": bound_xx}
         assert_is_twin(gram(X, X[:, :2], groups=groups, **declared), X, X[:, :2], groups, **declared)
 
 
