@@ -29,6 +29,7 @@ MOVED = {
     "dpfast.demo.synthetic_control": "dpfast.demo.counterfactuals",
     "dpfast.effects": "dpfast.synthetic_control.reports",
     "dpfast.feature_names": "dpfast.estimator.feature_names",
+    "dpfast.jobs.sections": "dpfast.jobs.values",
     "dpfast.noise.blocks": "dpfast.noise.subsets",
     "dpfast.noise.pick": "dpfast.noise.exponential",
     "dpfast.noise.sampling": "dpfast.noise.subsets",

@@ -11,6 +11,8 @@ import numpy as np
 from dpfast import Ledger, MultiOutcomeRidge, PolicyEvaluation, Privacy, Release
 from dpfast._documents import _OPENING, _digest, array_from_lists, read_document, write_document
 from dpfast.jobs import Job, outputs
+from dpfast.jobs.kinds import kinds
+from dpfast.jobs.templates import template
 from dpfast.ledger.file import LedgerFile
 from fuzz_targets import Draw, target
 from fuzz_targets.files import new_path
@@ -43,6 +45,8 @@ ledger = { path = "ledger.json", epsilon = 2, delta = 1e-5 }
 [output]
 folder = "fit"
 """
+#: Jobs of every kind too, as their templates have them.
+JOBS = (JOB, *map(template, kinds().values()))
 TABLE = "patient,age,smoker,site,days,lab_1\n1,50,1,Bern,3.5,1\n1,60,0,Basel,2,2\n"
 
 
@@ -170,7 +174,7 @@ def ledger_content():
 def ledger_kind():
     from dpfast.privacy import ledger_file
 
-    return ledger_file._KIND, ledger_file._VERSION
+    return ledger_file._KIND, ledger_file._WITH_LIMITS
 
 
 LEDGER = ledger_content()
@@ -187,13 +191,13 @@ def open_ledgers(draw: Draw) -> None:
     LedgerFile(str(path), Privacy(5.0, 1e-5)).read()
 
 
-@target("jobs.specification", "jobs.sections", "io.files", accepts=(ValueError, TypeError, OSError))
+@target("jobs.specification", "jobs.rows", "jobs.values", "io.files", accepts=(ValueError, TypeError, OSError))
 def read_jobs(draw: Draw) -> None:
     path = new_path(".toml")
     folder = path.parent
     if not (folder / "table.csv").exists():
         (folder / "table.csv").write_text(TABLE)
-    lines = JOB.splitlines()
+    lines = draw.choice(JOBS).splitlines()
     match draw.integer(0, 4):
         case 0:
             del lines[draw.integer(0, len(lines) - 1)]

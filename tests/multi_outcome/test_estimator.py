@@ -899,3 +899,18 @@ def test_noise_is_for_rows_as_long_as_rounding_makes_them(adjacency, shape):
     target = gaussian_mu(*privacy.target)
     assert moment_mu(scales, *radii, **sizes) <= target
     assert max(radii) > 1.0 + 1e-13
+
+
+@pytest.mark.parametrize("options", [{}, {"fit_intercept": True}, {"refine": 0}])
+@pytest.mark.parametrize("bounds", [(1e308, 1.0), (1e-308, 1.0), (1.0, 1e308), (1e308, 1e308), (1e-100, 1e100)])
+def test_bounds_at_the_ends_of_floats_are_fitted_or_refused_before_anything_is_spent(bounds, options):
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    extreme = MultiOutcomeRidge(1.0, 1e-6, bound_x=bounds[0], bound_y=bounds[1], ledger=ledger, **options)
+    said = ""
+    try:
+        extreme.fit(*table(n=300))
+    except ValueError as error:
+        said = str(error)
+    assert "bound" in said or ledger.releases
+    assert not ledger.reservations
+    assert not (said and ledger.releases)

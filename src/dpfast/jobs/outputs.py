@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpfast._documents import spelled_out
+from dpfast._quiet import quiet
 from dpfast.estimator.plan import Plan
 from dpfast.jobs import pictures, tables
 from dpfast.jobs.report import Part, as_html, as_markdown
@@ -165,6 +166,7 @@ def _put_in_place(partial: Path, folder: Path) -> None:
         shutil.rmtree(old)
 
 
+@quiet
 def _files(job: Job, model: Any) -> dict[str, bytes]:
     """Return all files but the model, by name."""
     kind, formats = job.kind, job.formats

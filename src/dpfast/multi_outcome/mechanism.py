@@ -79,8 +79,11 @@ class Route(FramedMoments):
     ) -> Route:
         """Calibrate every way to sum and return the one whose noise moves the fit least, by public numbers alone."""
         features, outcomes = shape
-        radius_y = rounded_bound(bound_y, outcomes)
-        signal = features * (radius_y / min(frame.radius for frame in frames)) ** 2
+        for frame in frames:
+            rounded_bound(frame.radius, features)  # refuses what no grid is for
+        least = min(frame.radius for frame in frames)
+        # Bounds so far apart that squares would overflow leave nothing to choose.
+        signal = features * min(rounded_bound(bound_y, outcomes) / least, 2.0**500) ** 2
         routes = (cls._of(frame, privacy, bound_y, shape, signal, options) for frame in frames)
         return min(routes, key=lambda route: route.cost)
 

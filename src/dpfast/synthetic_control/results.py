@@ -58,8 +58,8 @@ def figures(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Figure
     rows = np.atleast_2d(model.target_)
     for number, (name, row) in enumerate(zip(targets, rows[:MOST_DRAWN], strict=False), start=1):
         suffix = "" if len(rows) == 1 else f"-{number}"
-        for kind, draw in (("path", model.plot), ("gap", model.plot_gap)):
-            figure = draw(row, level=LEVEL)
+        for kind, plotted in (("path", model.plot), ("gap", model.plot_gap)):
+            figure = plotted(row, level=LEVEL)
             figure.axes[0].set_title(str(name), fontsize=10)
             drawn[kind + suffix] = figure
     return drawn
