@@ -62,10 +62,10 @@ def test_no_bytecode_splits_a_step_of_a_ledger(tmp_path):
 @pytest.mark.slow
 def test_few_bytecodes_split_a_fit(tmp_path):
     # Minutes for some two hundred fits; `python tests/interrupts.py` tries as many places of each as one asks for.
-    interrupted(fits(tmp_path, [name for name in FITS if name not in SLOW]), 30, 10)
+    interrupted(fits(tmp_path, [name for name in FITS if name not in SLOW]), 6, 3)
     other = tmp_path / "other ledgers"
     other.mkdir()
-    interrupted(fits(other, SLOW), 5, 3)
+    interrupted(fits(other, SLOW), 2, 2)
 
 
 @pytest.mark.slow
