@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
+from dpfast._optional import optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,9 +34,9 @@ def saved(figure: Figure, folder: Path, name: str) -> Path:
 
 def accuracy_curves(epsilons: Sequence[float], curves: Mapping[str, tuple[float, NDArray[np.float64]]]) -> Figure:
     """Draw accuracy against epsilon, a panel for each title: private ones, and the one without privacy as a line."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.0 * len(curves), 3.6), layout="constrained")
+    figure: Figure = optional("matplotlib.figure", "a picture").Figure(
+        figsize=(5.0 * len(curves), 3.6), layout="constrained"
+    )
     panels = np.atleast_1d(figure.subplots(1, len(curves), sharey=True))
     for panel, (title, (exact, private)) in zip(panels, curves.items(), strict=True):
         panel.axhline(exact, color="0.5", linestyle="--", label="no privacy")
@@ -134,9 +135,7 @@ def value_function(
     >>> value_function(np.array([0.1, 0.2, 0.4, 1.0]), shape=(2, 2)).axes[0].images[0].get_array().shape
     (2, 2)
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.6, 3.6), layout="constrained")
+    figure: Figure = optional("matplotlib.figure", "a picture").Figure(figsize=(5.6, 3.6), layout="constrained")
     panel = figure.subplots()
     if shape is not None:
         if len(shape) != 2 or shape[0] * shape[1] != len(values):
@@ -193,8 +192,6 @@ def coefficients(
     >>> [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
     ['age', 'smoker']
     """
-    from matplotlib.figure import Figure
-
     if len(outcomes) > _PANELS:
         return _coefficient_map(features, outcomes, values)
     size = np.abs(values if low is None or high is None else np.maximum(np.abs(low), np.abs(high))).max(0, initial=0.0)
@@ -203,7 +200,9 @@ def coefficients(
         kept = np.sort(np.argsort(-size, kind="stable")[:LABELS])
     names = [_short(features[int(j)]) for j in kept]
     width = 0.09 * max(map(len, names), default=0) + 3.0 * len(outcomes)
-    figure = Figure(figsize=(width, 1.4 + 0.24 * len(kept)), layout="constrained")
+    figure: Figure = optional("matplotlib.figure", "a picture").Figure(
+        figsize=(width, 1.4 + 0.24 * len(kept)), layout="constrained"
+    )
     places = np.arange(len(kept))
     panels = np.atleast_1d(figure.subplots(1, len(outcomes), sharey=True))
     for k, (panel, outcome) in enumerate(zip(panels, outcomes, strict=True)):
@@ -224,9 +223,7 @@ def coefficients(
 
 
 def _coefficient_map(features: Sequence[str], outcomes: Sequence[str], values: NDArray[np.float64]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.0, 4.6), layout="constrained")
+    figure: Figure = optional("matplotlib.figure", "a picture").Figure(figsize=(7.0, 4.6), layout="constrained")
     panel = figure.subplots()
     reach = float(np.abs(values).max(initial=0.0)) or 1.0
     options: dict[str, Any] = {"aspect": "auto", "cmap": "RdBu_r", "vmin": -reach, "vmax": reach}
@@ -266,10 +263,13 @@ def budget_spent(ledger: Ledger, ax: Axes | None = None) -> Axes:
     >>> budget_spent(Ledger(Privacy(1.0, 1e-6))).get_ylabel()
     'epsilon spent'
     """
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+    MaxNLocator = optional("matplotlib.ticker", "a picture").MaxNLocator
 
-    panel = Figure(figsize=(5.6, 3.6), layout="constrained").subplots() if ax is None else ax
+    panel = (
+        optional("matplotlib.figure", "a picture").Figure(figsize=(5.6, 3.6), layout="constrained").subplots()
+        if ax is None
+        else ax
+    )
     spent = [0.0, *(cost.epsilon for cost in ledger.spending)]
     plain = np.cumsum([0.0, *(cost.epsilon for cost in ledger.costs)])
     count = np.arange(len(spent))
@@ -289,21 +289,21 @@ def budget_spent(ledger: Ledger, ax: Axes | None = None) -> Axes:
 
 def _time_panel(index: ArrayLike, n_pre: int) -> tuple[Figure, Any, NDArray[Any]]:
     """Return a figure, its axes with the intervention marked between two periods, and the periods' positions."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+    dates = optional("matplotlib.dates", "a picture")
+    AutoDateLocator, ConciseDateFormatter = dates.AutoDateLocator, dates.ConciseDateFormatter
+    MaxNLocator = optional("matplotlib.ticker", "a picture").MaxNLocator
 
     labels = np.asarray(index.to_timestamp() if hasattr(index, "to_timestamp") else index)
     n_pre = check.integer("n_pre", n_pre)
     if labels.ndim != 1 or not 0 < n_pre < len(labels):
         raise ValueError(f"n_pre must leave periods before and after the intervention, got {n_pre} of {labels.size}")
-    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    figure: Figure = optional("matplotlib.figure", "a picture").Figure(figsize=(6.4, 3.8), layout="constrained")
     panel = figure.subplots()
     times = labels if labels.dtype.kind in "iufM" else np.arange(len(labels))
     if times.dtype.kind == "M":
-        locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+        locator = AutoDateLocator()
         panel.xaxis.set_major_locator(locator)
-        panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+        panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     elif times is not labels:
         step = -(-len(labels) // 10)
         panel.set_xticks(times[::step], [str(label) for label in labels[::step]])

@@ -178,9 +178,21 @@ def test_formats_are_chosen(job, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("output", "missing", "message"),
     [
-        ('formats = ["csv", "parquet"]', "pyarrow.parquet", "PyArrow is not installed: pip install 'dpfast[arrow]'"),
-        ("plots = true", "matplotlib.figure", "plots = true, but matplotlib is not installed: pip install 'dpfast[p"),
-        ('formats = ["csv", "png"]', "matplotlib.figure", "formats holds 'png', but matplotlib is not installed"),
+        (
+            'formats = ["csv", "parquet"]',
+            "pyarrow.parquet",
+            "needs PyArrow, which is not installed: pip install 'dpfast[arrow]'",
+        ),
+        (
+            "plots = true",
+            "matplotlib.figure",
+            "plots = true, which needs matplotlib, which is not installed: pip install 'dpfast[p",
+        ),
+        (
+            'formats = ["csv", "png"]',
+            "matplotlib.figure",
+            "formats holds 'png', which needs matplotlib, which is not installed",
+        ),
         ('formats = ["xlsx"]', "", "formats must hold one of 'csv', 'parquet', 'png', 'svg', got 'xlsx'"),
         ('formats = ["png"]', "", "formats must hold 'csv' or 'parquet'"),
         ('formats = ["csv", "svg"]\nplots = false', "", "formats holds a format of pictures, but plots = false"),

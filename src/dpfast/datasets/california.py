@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast._optional import optional
+
 if TYPE_CHECKING:
     from pandas import DataFrame
 
@@ -54,7 +56,6 @@ def california_prop99() -> DataFrame | Panel:
     panel = Panel(np.ascontiguousarray(table[:, 1:].T), tuple(header[1:]), table[:, 0].astype(np.int64))
     if find_spec("pandas") is None:
         return panel
-    import pandas as pd
-
+    pd = optional("pandas", "a labelled panel")
     states, years = pd.Index(panel.units, name="state"), pd.Index(panel.periods, name="year")
     return pd.DataFrame(panel.values, index=states, columns=years)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
+from dpfast._optional import optional
 
 #: ``table[state][action]`` lists (probability, next state, reward, terminated): Gymnasium's ``env.unwrapped.P``.
 Table = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
@@ -350,11 +351,7 @@ def gymnasium_values(name: str, gamma: float, policy: ArrayLike | None = None) -
 def gymnasium_table(name: str) -> tuple[Table, FloatArray]:
     """Return an environment's transitions, and the probability of each state to be the first."""
     identifier, options = GYMNASIUM_ENVIRONMENTS[check.choice("name", name, tuple(GYMNASIUM_ENVIRONMENTS))]
-    try:
-        import gymnasium
-    except ImportError as missing:
-        raise ImportError("Gymnasium is not installed: pip install 'dpfast[gym]'") from missing
-    environment: Any = gymnasium.make(identifier, **options)
+    environment: Any = optional("gymnasium", f"the game {name}").make(identifier, **options)
     try:
         return environment.unwrapped.P, environment.unwrapped.initial_state_distrib
     finally:

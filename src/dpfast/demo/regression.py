@@ -15,6 +15,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.model_selection import train_test_split
 
 from dpfast._arrays import FloatArray
+from dpfast._optional import optional
 from dpfast.ledger import Ledger
 from dpfast.multi_outcome import MultiOutcomeRidge
 from dpfast.plotting import accuracy_curves, saved
@@ -110,6 +111,5 @@ def _progress(steps: Iterable[int]) -> Iterator[int]:
     if find_spec("tqdm") is None:
         yield from steps
         return
-    from tqdm import tqdm
-
+    tqdm = optional("tqdm", "a progress bar").tqdm
     yield from tqdm(steps, desc="  fitting", leave=False)

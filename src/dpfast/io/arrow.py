@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
+from dpfast._optional import optional
 from dpfast.io.named import MISSING, UNDECLARED, Codes, Family, check_numeric
 from dpfast.io.own_words import in_own_words
 from dpfast.io.streams import ArrowStream, arrow_library, batch_rows, open_stream
@@ -78,8 +79,7 @@ class ArrowBatch:
 
     def codes(self, name: str, levels: Sequence[str]) -> Codes:
         """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
-        import pyarrow.compute as compute
-
+        compute = optional("pyarrow.compute", "reading text")
         column = without_views(self.batch.column(name))
         pyarrow = sys.modules["pyarrow"]
         if pyarrow.types.is_null(column.type):
@@ -104,6 +104,7 @@ class ArrowBatch:
     def series(self, name: str, rows: NDArray[np.bool_]) -> Any:
         """Return some entries of a column as a pandas Series."""
         column = without_views(self.batch.column(name))
+        optional("pandas", "a panel with labels")
         return column.filter(sys.modules["pyarrow"].array(rows)).to_pandas()
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
+from dpfast._optional import optional
 from dpfast.io.partitions import Combine, Function, PartitionedBy, Partitions, is_dask, reduced
 from dpfast.io.widths import Widths, common_widths, names_of, widths_of_part
 
@@ -79,8 +80,7 @@ class DaskPartitions(Partitions):
         return self._run(self._parts, function, combine)
 
     def _run(self, parts: list[tuple[Any, ...]], function: Function, combine: Combine) -> Any:
-        from dask.delayed import delayed
-
+        delayed = optional("dask.delayed", "a table of Dask's").delayed
         of_part, of_several = delayed(_OfPart(function, self._is_bag)), delayed(_OfSeveral(combine))
         level = [of_part(*fields) for fields in parts]
         while len(level) > 1:
@@ -143,8 +143,7 @@ def _like(X: Any, one: Any, rows: tuple[int, ...] | None) -> tuple[int, ...] | N
 
 def _joined_rows(X: Any) -> tuple[int, ...]:
     """Return rows of chunks, small ones joined where that moves nothing: on the threads of one process."""
-    from dask import base, threaded
-
+    base, threaded = (optional(f"dask.{name}", "a table of Dask's") for name in ("base", "threaded"))
     rows: tuple[int, ...] = X.chunks[0]
     scheduler: Any = base.get_scheduler
     if scheduler(collections=[X]) is not threaded.get or any(n != n for n in rows):

@@ -58,15 +58,6 @@ def is_number(dtype: Any) -> bool:
     return bool(types.is_any_real_numeric_dtype(dtype) or types.is_bool_dtype(dtype))
 
 
-def pandas_library(what: str) -> Any:
-    """Import pandas; ImportError that says what needs it."""
-    try:
-        import pandas
-    except ImportError:
-        raise ImportError(f"{what} need pandas: pip install 'dpfast[pandas]'") from None
-    return pandas
-
-
 @dataclass(frozen=True)
 class FrameBatch:
     """Some rows of named columns."""

@@ -17,11 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
+from dpfast._optional import optional
 from dpfast.io.arrow import stream_blocks
 from dpfast.io.blocks import as_matrix, blocks
 from dpfast.io.borrowed import borrowed
 from dpfast.io.dask_partitions import DaskPartitions
-from dpfast.io.frames import frame_blocks, is_frame, pandas_library
+from dpfast.io.frames import frame_blocks, is_frame
 from dpfast.io.ids import numbered_column
 from dpfast.io.named import MISSING
 from dpfast.io.own_words import in_own_words
@@ -205,7 +206,7 @@ class _LongRows:
 
     def treated_times(self) -> Any:
         """Return the treated unit's times as a pandas Series."""
-        return pandas_library("a panel's labels of periods").concat(self.own_times)
+        return optional("pandas", "a panel with labels").concat(self.own_times)
 
 
 def _numbered_time(label: Any, times: dict[Hashable, int]) -> int:
@@ -322,7 +323,7 @@ def _read_stream(table: Any, name: str, turned: bool) -> tuple[FloatArray, Any]:
         return values, None
     if len(set(stream.schema.names)) < len(stream.schema.names):
         raise ValueError(f"{name} must have each period once: a label of its columns occurs more than once")
-    return values, pandas_library("a panel's labels of periods").Index(stream.schema.names)
+    return values, optional("pandas", "a panel with labels").Index(stream.schema.names)
 
 
 _AXIS = {False: "columns", True: "rows"}
@@ -338,7 +339,7 @@ def _joined(blocks: Iterator[Rows], name: str) -> FloatArray:
 
 def _periods_of(column: Any, name: str) -> Any:
     """Return the periods of one unit's rows as an index, in order: the same whatever other units made of the dtype."""
-    pandas = pandas_library("a panel's labels of periods")
+    pandas = optional("pandas", "a panel with labels")
     if column.isna().any():
         raise ValueError(f"the treated unit has a row without a time in column {name!r}")
     is_ordered = isinstance(column.dtype, pandas.CategoricalDtype) and column.dtype.ordered

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dpfast._optional import optional
 from dpfast.io.columns import Columns
 from dpfast.io.owners import RowOwners
 from dpfast.io.partitions import Combine, Function, PartitionedBy, Partitions
@@ -101,8 +102,7 @@ class _Rows:
 
     def part(self, batches: Iterator[Any]) -> Any:
         """Return one partition as a part of the table."""
-        import pyarrow
-
+        pyarrow = optional("pyarrow", "a table of Spark's")
         named = (batch.rename_columns(list(self.names)) for batch in batches)
         first = next(named, None)
         if first is None:
@@ -115,9 +115,7 @@ class _Rows:
 
 def _summing(function: Function, rows: _Rows) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def task(batches: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
+        context = optional("pyspark", "a table of Spark's").TaskContext.get()
         yield _row(0 if context is None else context.partitionId(), function(rows.part(batches)))
 
     return task
@@ -134,7 +132,6 @@ def _combining(combine: Combine) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 
 def _row(place: int, result: Any) -> Any:
-    import pyarrow
-
+    pyarrow = optional("pyarrow", "a table of Spark's")
     arrays = [pyarrow.array([place], pyarrow.int32()), pyarrow.array([pickle.dumps(result)], pyarrow.binary())]
     return pyarrow.RecordBatch.from_arrays(arrays, ["place", "sums"])

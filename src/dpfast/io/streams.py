@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from dpfast._optional import optional
 from dpfast.io.frames import is_frame
 from dpfast.io.own_words import in_own_words
 
@@ -86,13 +87,9 @@ def batch_rows(n_columns: int) -> int:
 
 def arrow_library(what: str) -> Any:
     """Import pyarrow, with the modules that read files; ImportError that says what needs it."""
-    try:
-        import pyarrow
-        import pyarrow.csv
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError(f"reading {what} needs pyarrow: pip install 'dpfast[arrow]'") from None
-    return pyarrow
+    for module in ("pyarrow.csv", "pyarrow.parquet"):
+        optional(module, f"reading {what}")
+    return optional("pyarrow", f"reading {what}")
 
 
 def _batches(table: Any, name: str, names: Sequence[str] | None) -> Iterator[Any]:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-#: Formats of tables and of pictures, the module that writes each, and the extra that it comes with.
-_TABLES = {"csv": None, "parquet": ("pyarrow.parquet", "PyArrow", "arrow")}
-_PICTURES = dict.fromkeys(("png", "svg"), ("matplotlib.figure", "matplotlib", "plot"))
+from dpfast._optional import LIBRARIES, Library
+
+#: Formats of tables and of pictures, the module that writes each.
+_TABLES = {"csv": None, "parquet": "pyarrow.parquet"}
+_PICTURES = dict.fromkeys(("png", "svg"), "matplotlib.figure")
 _WRITERS = _TABLES | _PICTURES
 
 #: Those there are.
@@ -47,20 +49,19 @@ class Formats:
             plots = _missing("svg") is None
         for one in [*wanted, *(["svg"] if plots else [])]:
             if (missing := _missing(one)) is not None:
-                _, library, extra = missing
                 said = "plots = true" if one in _PICTURES and one not in wanted else f"formats holds {one!r}"
-                raise ImportError(f"[output] {said}, but {library} is not installed: pip install 'dpfast[{extra}]'")
+                raise ImportError(f"[output] {said}, which needs {missing.missing}")
         tables, pictures = (tuple(one for one in kinds if one in wanted) for kinds in (_TABLES, _PICTURES))
         return cls(tables, pictures, plots)
 
 
-def _missing(file_format: str) -> tuple[str, str, str] | None:
+def _missing(file_format: str) -> Library | None:
     """Return what would write a format, if that cannot be imported."""
     writer = _WRITERS[file_format]
     if writer is None:
         return None
     try:
-        import_module(writer[0])
+        import_module(writer)
     except ImportError:
-        return writer
+        return LIBRARIES[writer.partition(".")[0]]
     return None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpfast._optional import optional
 from dpfast.jobs.inputs import INPUT, Files, NamedColumns, entries
 from dpfast.jobs.kinds import Fact, Progress
 from dpfast.jobs.values import INTEGER, LEFT_OUT, NUMBER, TEXT, Either, Key, Lists, Named, Table, Words
@@ -85,14 +86,14 @@ class Panel:
 
     def wide(self, progress: Progress | None) -> Any:
         """Return the donors as a frame, NaN where an entry is missing."""
-        pandas = _pandas()
+        pandas = optional("pandas", "a job on a panel")
         batches = self.columns.batches(self.files, progress)
         blocks = [np.column_stack([batch.numbers(name) for name in self.periods]) for batch in batches]
         return pandas.DataFrame(np.concatenate([np.empty((0, len(self.periods))), *blocks]), columns=self.labels)
 
     def rows(self, progress: Progress | None) -> Any:
         """Return a long table as a frame."""
-        pandas = _pandas()
+        pandas = optional("pandas", "a job on a panel")
         assert self.long is not None
         of_text = self.columns.text
         found: dict[str, list[Any]] = {name: [np.empty(0, object if name in of_text else float)] for name in self.long}
@@ -163,11 +164,3 @@ class PanelForm:
         columns.check(files)
         treated = panel["treated"]
         return Panel(files, panel["n_pre"], (), (unit, time, value), treated, columns, (str(treated),), None)
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise ImportError("jobs on panels need pandas: pip install 'dpfast[pandas]'") from None
-    return pandas

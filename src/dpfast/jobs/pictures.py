@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from dpfast._optional import optional
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -21,8 +23,7 @@ _METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 def drawn(figures: Callable[[], Mapping[str, Figure]], formats: Iterable[str]) -> dict[str, dict[str, bytes]]:
     """Return the bytes of every figure in every format."""
-    from matplotlib import style
-
+    style = optional("matplotlib.style", "a picture")
     settings = {"text.parse_math": False, "text.usetex": False, "svg.hashsalt": "dpfast", "font.family": "DejaVu Sans"}
     with style.context(["default", settings]), warnings.catch_warnings():
         # Such as of a letter that no font has: nobody can do anything about it once the release is paid for.

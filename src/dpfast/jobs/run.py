@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dpfast._arguments import positive_integer
+from dpfast._optional import optional
 from dpfast.jobs import outputs
 from dpfast.jobs.specification import Job
 from dpfast.ledger import BudgetExceeded, Ledger
@@ -142,8 +143,7 @@ def _progress(job: Job, wanted: bool) -> Iterator[Callable[[int], object] | None
     if not wanted or find_spec("tqdm") is None:
         yield None
         return
-    from tqdm import tqdm
-
+    tqdm = optional("tqdm", "a progress bar").tqdm
     if job.budget.adjacency == "add_remove":
         with tqdm(bar_format="{desc}: {elapsed}", desc="reading", disable=None, leave=False) as bar:
             yield lambda _: bar.update()

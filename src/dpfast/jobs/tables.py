@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from dpfast._optional import optional
+
 #: Columns by name, of equal length.
 Table = Mapping[str, Any]
 
@@ -36,9 +38,7 @@ def csv_bytes(table: Table) -> bytes:
 
 def parquet_bytes(table: Table) -> bytes:
     """Write Parquet, with nothing in it but the table."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
+    pa, parquet = (optional(name, "Parquet") for name in ("pyarrow", "pyarrow.parquet"))
     sink = io.BytesIO()
     parquet.write_table(pa.table({name: pa.array(cells(column)) for name, column in table.items()}), sink)
     return sink.getvalue()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from dpfast._optional import optional
 from dpfast.ledger.entries import Entries
 from dpfast.privacy.bounded_range import range_mu
 
@@ -14,10 +15,7 @@ if TYPE_CHECKING:
 
 def composed_event(entries: Entries) -> Any:
     """Return a ledger's entries as one ``ComposedDpEvent``; see `Ledger.to_dp_accounting`."""
-    try:
-        import dp_accounting
-    except ImportError as error:
-        raise ImportError("dp-accounting is not installed: pip install 'dpfast[accounting]'") from error
+    dp_accounting = optional("dp_accounting", "to_dp_accounting")
     events = []
     for entry in entries.values():
         if entry.releases:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
+from dpfast._optional import optional
 from dpfast.kernels.threads import single_threaded_blas
 from dpfast.solvers.inference import Evidence, Posterior, Textbook
 
@@ -111,7 +112,7 @@ class CoefficientReports:
         >>> bool(table.loc[0, "low"] < 0.5 < table.loc[0, "high"] and table.loc[0, "p_value"] < 0.001)
         True
         """
-        import pandas as pd
+        pd = optional("pandas", "summary")
 
         check_is_fitted(self)
         level = check.share("level", level)

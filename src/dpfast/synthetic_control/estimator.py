@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
+from dpfast._optional import optional
 from dpfast._quiet import quiet
 from dpfast.estimator.base import Prepared, PrivateEstimator, Solved, Summed, reserve, warn
 from dpfast.estimator.plan import Plan
@@ -529,7 +530,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         >>> bool(model.placebo_ranks()["high"].max() < 0.1)
         True
         """
-        import pandas as pd
+        pd = optional("pandas", "placebo_ranks")
 
         check_is_fitted(self)
         level = check.share("level", level)

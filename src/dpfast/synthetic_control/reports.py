@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
+from dpfast._optional import optional
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 
@@ -72,8 +73,7 @@ def effect_table(
     1989      80.0           100.0   -20.0       -20.0    -20.0
     1990      60.0            80.0   -20.0       -40.0    -25.0
     """
-    import pandas as pd
-
+    pd = optional("pandas", "a table of effects")
     if (low is None) != (high is None):
         raise ValueError("low and high must be given together, or neither")
     rows = np.asarray(observed, np.float64)
@@ -332,6 +332,4 @@ class TargetReports:
         return observed, fitted, *(self.interval(pre, level) if self._has_interval() else (None, None))
 
     def _index(self) -> Any:
-        import pandas as pd
-
-        return pd.Index(self.periods_)
+        return optional("pandas", "a table of effects").Index(self.periods_)
