@@ -142,7 +142,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         The penalty used (the largest over outcomes, for "independent"); in what units, `ridge` says.
     n_steps_ : int
         Residual steps that were made.
-    bound_x_, bound_y_ : float, box_x_ : ndarray of shape (2, n_features)
+    bound_x_, bound_y_, box_x_ : float, float and ndarray of shape (2, n_features)
         Where they are "private": what was found.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.

@@ -36,7 +36,7 @@ from dpfast.privacy.laplace import exponential_mechanism_coefficient, laplace_sc
 
 
 def loss_range(bound_y: float, reach: float) -> float:
-    """Most that the losses ``(y - t)**2/2`` of one record differ over |t| <= reach, for |y| <= bound_y; rounded up.
+    """Most that losses ``(y - t)**2/2`` of a record differ for ``|t| <= reach`` and ``|y| <= bound_y``; rounded up.
 
     ``(bound_y + reach)**2/2``, or ``2 bound_y reach`` where the reach is below the bound, so that no loss is 0 there.
 

@@ -71,7 +71,7 @@ class GeneralisedLinearLoss(ABC):
 
     @abstractmethod
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
-        """Upper bound on the size of the first derivative where |z| <= reach and |y| <= outcome_bound."""
+        """Upper bound on the size of the first derivative where ``|z| <= reach`` and ``|y| <= outcome_bound``."""
 
     @abstractmethod
     def second_derivative_bound(self) -> float:
@@ -432,7 +432,7 @@ class SmoothedHuber(GeneralisedLinearLoss):
 class SmoothedQuantile(GeneralisedLinearLoss):
     """The quantile (pinball) loss, bent where it has its kink: twice continuously differentiable.
 
-    Of the residual r = y - z it is level r + H(r), where H(r) is max(0, -r) bent over |r| <= width as the hinge is:
+    Of the residual r = y - z it is level r + H(r), where H(r) is max(0, -r) bent over ``|r| <= width`` as the hinge is:
     `SmoothedHinge` at the margin 1 + r. So its slope in z lies between -level and 1 - level, and its second derivative
     is at most 3/(4 width). Least in expectation is the quantile not of y but of y + width e, where e is independent of
     it and has the density 3 (1 - e^2)/4 on [-1, 1]: near the quantile of y if the density of y is even over the width.

@@ -412,10 +412,10 @@ class SyntheticControl(TargetReports, PrivateEstimator):
 
         Where lambda/2 is below `noise_floor_`, the prediction without noise may rest on directions of the panel that
         are hidden in the noise. Where none stands clearly out, limits are those of a ratio whose denominator may be
-        noise [3]_. A target that visibly has a part in hidden directions (more than chance, and 2% of its length, which
-        may be noise of its own) gets wider limits, by what such a ratio says of this part, and by the most that it may
-        add if what hides is no larger after the intervention than before. A weaker part is not seen, and not covered;
-        at a ridge of twice that floor or more nothing hides.
+        noise (Fieller, in the references of the class). A target that visibly has a part in hidden directions (more
+        than chance, and 2% of its length, which may be noise of its own) gets wider limits, by what such a ratio says
+        of this part, and by the most that it may add if what hides is no larger after the intervention than before. A
+        weaker part is not seen, and not covered; at a ridge of twice that floor or more nothing hides.
 
         With "output" they cover at least `level`: how far the noise in the weights reaches depends on the donors'
         later outcomes, which are private and taken to be at the ends of the range. They are not offered for
@@ -466,7 +466,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         ----------
         n_pre : int
             Number of periods before the placebo, fewer than before the intervention.
-        target : array of shape (n_periods,) or (n_pre_,), or several as rows; optional
+        target : array of shape (n_periods,) or ``(n_pre_,)``, or several as rows; optional
             Public outcomes; by default the target of the fit.
 
         Returns
