@@ -5,8 +5,8 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "dpfast"
-#: What holds for all families, plain twins, and what is run by other tests.
-ELSEWHERE = {"guarantees", "reference", "fuzz_targets", "new_family", "data"}
+#: Pages, what holds for all families, plain twins, and what is run by other tests.
+ELSEWHERE = {"docs", "guarantees", "reference", "fuzz_targets", "new_family", "data"}
 #: Of the whole package, or of its tests and tools.
 OF_ALL = {"catalogue", "check_speed", "fuzz", "mirror", "new_family", "package", "public_names"}
 LONG = 60

@@ -1,0 +1,70 @@
+"""The pages of proofs: what their tables name is there, and nothing that adds noise is missing from them."""
+
+import ast
+import importlib
+import inspect
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "proofs").glob("*.md"))
+LINK = re.compile(r"\[`([^`\]]+)`\]\(([^)]+)\)")
+
+
+def rows(page):
+    """Return the rows of a page's tables that name a function or a test."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.startswith("|") and LINK.search(line)]
+
+
+def links(page):
+    return [(name, (page.parent / target).resolve()) for row in rows(page) for name, target in LINK.findall(row)]
+
+
+def resolved(name):
+    """Return what a dotted name below dpfast is, and the module that it is looked up in."""
+    parts = name.split(".")
+    for size in range(len(parts), 0, -1):
+        path = ".".join(["dpfast", *parts[:size]])
+        try:
+            found = module = importlib.import_module(path)
+        except ModuleNotFoundError as missing:
+            if missing.name != path:
+                raise
+            continue
+        for part in parts[size:]:
+            found = getattr(found, part)
+        return found, module
+    raise AttributeError(name)
+
+
+@cache
+def names_of_tests(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_functions_and_tests_in_the_tables_are_where_they_are_said_to_be(page):
+    found = links(page)
+    assert found, "a page of proofs has a table of functions and tests"
+    for name, path in found:
+        assert path.is_file(), (name, path)
+        file, _, test = name.partition("::")
+        if test:
+            assert path.name == file, name
+            assert test in names_of_tests(path), name
+        else:
+            _, module = resolved(name)
+            own = Path(inspect.getfile(module))
+            assert own.stem.split(".")[0] == path.stem or own.name == path.name == "__init__.py", name
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "proofs").glob("*.md")), ids=lambda page: page.stem)
+def test_every_function_in_a_table_has_a_test_beside_it(page):
+    for row in rows(page):
+        names = [name for name, _ in LINK.findall(row)]
+        assert any("::" in name for name in names) == any("::" not in name for name in names), row
