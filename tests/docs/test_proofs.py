@@ -32,7 +32,7 @@ def resolved(name):
         try:
             found = module = importlib.import_module(path)
         except ModuleNotFoundError as missing:
-            if missing.name != path:
+            if not path.startswith(str(missing.name)):
                 raise
             continue
         for part in parts[size:]:
