@@ -70,7 +70,23 @@ def test_an_audit_that_finds_too_much_fails(capsys, monkeypatch):
     assert "moments of rows, Gaussian, replace_one" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [[], ["fit"], ["plan"]])
+def test_without_a_command_all_of_them_are_explained(capsys):
+    assert main([]) == 2
+    shown = capsys.readouterr().err
+    for word in ("demo", "new", "check", "plan", "fit", "ledger", "audit", "Exit codes"):
+        assert word in shown
+
+
+@pytest.mark.parametrize("name", registry.ESTIMATORS)
+def test_help_of_a_plan_says_each_argument_in_a_sentence_of_plain_text(name, capsys):
+    with pytest.raises(SystemExit):
+        main(["plan", "--estimator", name, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert not re.search(r"`|\]_|\*\*\w+\*\*", shown)
+    assert max(map(len, shown.split(" VALUE ")[1:])) < 400
+
+
+@pytest.mark.parametrize("arguments", [["fit"], ["plan"]])
 def test_usage_errors_exit_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)

@@ -7,6 +7,7 @@ import ast
 import difflib
 import inspect
 import json
+import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -68,16 +69,22 @@ def _failure(error: Exception) -> tuple[int, str]:
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dpfast", description="Differentially private estimators.")
+    parser = argparse.ArgumentParser(
+        prog="dpfast",
+        description="Differentially private estimators.",
+        epilog="Exit codes: 0 done, 1 unexpected or caught by an audit, 2 unusable arguments, job or table, "
+        "3 too little left of a budget, 130 interrupted.",
+    )
     parser.add_argument("--version", action=_Version)
-    commands = parser.add_subparsers(dest="command", required=True)
+    parser.set_defaults(run=lambda _: _help(parser))
+    commands = parser.add_subparsers(dest="command", metavar="command")
 
     demo = commands.add_parser("demo", help="every family on real tables, in a few seconds")
     demo.add_argument("--output", type=Path, default=Path(), metavar="DIR", help="where the plots go (default: here)")
     demo.set_defaults(run=_demo)
 
     fit = commands.add_parser("fit", help="a batch job: table, bounds, estimator, budget and outputs in a TOML file")
-    fit.add_argument("job", type=Path, metavar="JOB.toml")
+    fit.add_argument("job", type=Path, metavar="JOB.toml", help="written by `dpfast new`, and filled in")
     fit.add_argument(
         "--force", action="store_true", help="replace outputs; a release that was made is made and paid again"
     )
@@ -92,7 +99,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     new.set_defaults(run=_new)
 
     check = commands.add_parser("check", help="look at all of a job but the rows: keys, files, bounds, budget")
-    check.add_argument("job", type=Path, metavar="JOB.toml")
+    check.add_argument("job", type=Path, metavar="JOB.toml", help="written by `dpfast new`, and filled in")
     check.set_defaults(run=_check)
 
     plan = commands.add_parser(
@@ -136,15 +143,28 @@ class _Version(argparse.Action):
 
 
 def _add_privacy(parser: argparse.ArgumentParser, delta: float | None) -> None:
-    parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--delta", type=float, default=delta, required=delta is None)
+    parser.add_argument("--epsilon", type=float, default=1.0, metavar="E", help="of the guarantee (default: 1)")
+    parser.add_argument(
+        "--delta",
+        type=float,
+        default=delta,
+        required=delta is None,
+        metavar="D",
+        help="of the guarantee: at most one in the number of people" if delta is None else f"(default: {delta:g})",
+    )
 
 
 def _add_estimator(plan: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
     """Add the choice of an estimator, and what the one that was chosen plans from."""
     choice = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for parser in (choice, plan):
-        parser.add_argument("--estimator", choices=registry.ESTIMATORS, default="MultiOutcomeRidge")
+        parser.add_argument(
+            "--estimator",
+            choices=registry.ESTIMATORS,
+            default="MultiOutcomeRidge",
+            metavar="NAME",
+            help=f"{', '.join(registry.ESTIMATORS)} (default: MultiOutcomeRidge), of which --help shows the arguments",
+        )
     if not arguments:
         return
     from dpfast.estimator.documentation import entries
@@ -155,11 +175,23 @@ def _add_estimator(plan: argparse.ArgumentParser, arguments: Sequence[str]) -> N
     for name, parameter in asked.items():
         if parameter.kind is not parameter.VAR_KEYWORD and name not in _NOT_PLANNED:
             flags = [f"--{key.replace('_', '-')}" for key in (_SHORT.get(name, name), name)]
-            text = " ".join(said.get(name, "").partition("\n")[2].split()).replace("%", "%%")
             required = parameter.default is parameter.empty
             plan.add_argument(
-                *dict.fromkeys(flags), dest=name, type=_value, help=text, required=required, default=argparse.SUPPRESS
+                *dict.fromkeys(flags),
+                dest=name,
+                type=_value,
+                help=_first_sentence(said.get(name, "")) + " (required)" * required,
+                metavar="VALUE",
+                required=required,
+                default=argparse.SUPPRESS,
             )
+
+
+def _first_sentence(entry: str) -> str:
+    """Return what an entry of a docstring says first, as plain text."""
+    text = re.sub(r"\*\*(\w+(?: \w+)*)\*\*", r"\1", " ".join(entry.partition("\n")[2].split()))
+    text = re.sub(r"`|(?<=\])_", "", text)
+    return re.split(r"(?<=[a-z\d)\"])\. (?=[A-Z\"])", text, maxsplit=1)[0].removesuffix(".").replace("%", "%%")
 
 
 def _value(text: str) -> Any:
@@ -168,6 +200,11 @@ def _value(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+
+
+def _help(parser: argparse.ArgumentParser) -> int:
+    parser.print_help(sys.stderr)
+    return 2
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -194,8 +231,9 @@ def _new(options: argparse.Namespace) -> int:
 
     known = kinds()
     if options.kind is None and not options.schema:
+        width = max(map(len, known))
         for name, kind in known.items():
-            print(f"{name:{max(map(len, known))}}  {kind.description.says}")
+            print(f"{name:{width}}  {kind.summary.removeprefix('Differentially private ')}")
         return 0
     chosen = list(known.values()) if options.kind is None else [known[_named(options.kind, known)]]
     text = json.dumps(templates.schema(chosen), indent=1) + "\n" if options.schema else templates.template(chosen[0])

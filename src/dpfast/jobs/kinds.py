@@ -136,17 +136,18 @@ class Kind(ABC):
     def description(self) -> Table:
         """What a job file of this kind holds: what checks, schema and template are made from."""
         sections = [*self.FORM.sections, *self._own_sections()]
-        return Table(tuple(sections), f"A job for dpfast: {self._summary}")
+        return Table(tuple(sections), f"A job for dpfast: {self.summary}")
 
     @property
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """What its estimator says of itself first."""
         return (self.ESTIMATOR.__doc__ or "").partition("\n")[0]
 
     def _own_sections(self) -> Iterator[Key]:
         estimator = Table(
             (Key("kind", Words.of(self.KIND), "What is fitted.", example=f'"{self.KIND}"'), *self._parameters())
         )
-        yield Key("estimator", estimator, self._summary)
+        yield Key("estimator", estimator, self.summary)
         yield Key("privacy", _PRIVACY, _PRIVACY.says)
         yield Key("plan", Table(tuple(self._assumptions())), _PLAN, LEFT_OUT)
         yield Key("output", _OUTPUT, _OUTPUT.says)
