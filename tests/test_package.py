@@ -7,6 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from pages import python_blocks
 
 import dpfast
 
@@ -54,7 +55,7 @@ def test_only_noise_draws_randomness():
 
 def test_readme_examples_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = python_blocks(ROOT / "README.md")
     assert len(blocks) >= 3
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})

@@ -1,0 +1,72 @@
+"""The documentation, as far as it can be held to the code without building it: its code runs, its links lead on."""
+
+import re
+import sys
+from importlib import import_module
+
+import pytest
+from pages import DOCS, ROOT, leads_somewhere, links, python_blocks, run, written_pages
+
+import dpfast
+
+PAGES = written_pages()
+#: A comment of MyST, for a page that takes more than two seconds.
+SLOW = "% slow\n"
+TREE = re.compile(r"^```{toctree}\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def marked(page):
+    marks = [pytest.mark.slow] if SLOW in page.read_text(encoding="utf-8") else []
+    return pytest.param(page, id=str(page.relative_to(DOCS)), marks=marks)
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES if python_blocks(page)])
+def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        run(page, tmp_path)
+    finally:
+        if "matplotlib.pyplot" in sys.modules:
+            sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("*.md")], ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    assert [link for link in links(page) if not leads_somewhere(link, page)] == []
+
+
+def test_a_link_that_leads_nowhere_is_seen():
+    page = DOCS / "index.md"
+    assert leads_somewhere("start.md", page)
+    assert not leads_somewhere("stop.md", page)
+    assert not leads_somewhere("start.md#no-such-heading", page)
+    assert not leads_somewhere("auto_gallery/plot_nothing.rst", page)
+
+
+def test_every_page_is_in_the_table_of_contents_of_its_folder():
+    listed = {DOCS / "index.md"}
+    for page in PAGES:
+        for tree in re.findall(
+            r"^```{toctree}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+        ):
+            for entry in re.findall(r"^(?!:)(?:.*<(.+)>|(\S+))$", tree, re.MULTILINE):
+                name = entry[0] or entry[1]
+                base = DOCS if name.startswith("/") else page.parent
+                listed.add(base / f"{name.removeprefix('/').removesuffix('.md')}.md")
+    assert [str(page) for page in PAGES if page not in listed] == []
+
+
+def test_the_reference_holds_every_public_name():
+    reference = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
+    whole = set(re.findall(r"\.\. automodule:: ([\w.]+)", reference))
+    single = set(re.findall(r"\.\. auto(?:class|function|exception|data):: ([\w.]+)", reference))
+    packages = [f"dpfast.{folder}" for folder in dpfast._FOLDERS if folder not in ("releases", "papers")]
+    packages += ["dpfast.jobs", "dpfast.plotting", "dpfast.selection", "dpfast.scaling", "dpfast.convex_erm"]
+    names = {f"dpfast.{name}" for name in dpfast.__all__} | {
+        f"{package}.{name}"
+        for package in packages
+        if package not in whole
+        for name in import_module(package).__all__
+        if name not in dpfast.__all__
+    }
+    assert names - single == set()
