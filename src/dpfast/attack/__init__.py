@@ -1,11 +1,12 @@
 """What attacks are made of: laws of noise, lower bounds, rows at the worst angle. Each family attacks with these."""
 
 from dpfast.attack.attack import Attack, Finding, claimed, claims, probe
-from dpfast.attack.laws import GaussianShift, Law, NormShift, OddsShift, SampledShift, shift_law
+from dpfast.attack.laws import Events, GaussianShift, Law, NormShift, OddsShift, SampledShift, shift_law
 from dpfast.attack.lower_bounds import epsilon_lower_bound, mu_lower_bound
 
 __all__ = [
     "Attack",
+    "Events",
     "Finding",
     "GaussianShift",
     "Law",

@@ -38,6 +38,8 @@ class Attack:
         The estimators that are run.
     effort : float
         How many times as many outputs it takes as others do, or how few it gets, being slow.
+    defect : str
+        What is wrong with a mechanism of the literature that is known to break its claim; "" for what must keep it.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Attack:
     seen: Callable[[bool], FloatArray]
     estimators: tuple[Any, ...] = ()
     effort: float = 1.0
+    defect: str = ""
 
     @classmethod
     def on(cls, name: str, record: Release, law: Law, seen: Callable[[bool], FloatArray], estimator: object) -> Self:
@@ -59,7 +62,7 @@ class Attack:
         Parameters
         ----------
         n : int
-            How often, times `effort`.
+            How often, times `effort`. Each call of `seen` makes one output, or several in rows.
         error : float, default 0.001
             Probability, at most, that the bound is above the true epsilon; and that noise of the stated form is said
             not to have it.
@@ -73,7 +76,9 @@ class Attack:
         with warnings.catch_warnings():
             # Of mostly noise, which is the point here.
             warnings.simplefilter("ignore")
-            here, there = (np.array([self.seen(neighbour) for _ in range(n)]) for neighbour in (False, True))
+            here, there = (
+                np.concatenate([np.atleast_2d(self.seen(neighbour)) for _ in range(n)]) for neighbour in (False, True)
+            )
         found = self.law.epsilon((here, there), self.privacy.delta, error)
         return Finding(
             self.name,
@@ -81,8 +86,9 @@ class Attack:
             found,
             self.law.attainable(self.privacy.delta),
             self.law.misfit((here, there)) >= error,
-            n,
+            len(here),
             time.perf_counter() - start,
+            self.defect,
         )
 
     def lower_bound(self, n: int, confidence: float = 0.999) -> float:
@@ -111,6 +117,8 @@ class Finding:
         Outputs drawn on either table.
     seconds : float
         What it took.
+    defect : str
+        That of the attack.
     """
 
     name: str
@@ -120,6 +128,7 @@ class Finding:
     fits: bool
     runs: int
     seconds: float
+    defect: str = ""
 
     @property
     def share(self) -> float:
@@ -131,6 +140,18 @@ class Finding:
         """Whether the mechanism loses more than it claims, or its noise is of another form than stated."""
         return self.epsilon > self.privacy.epsilon or not self.fits
 
+    @property
+    def expected(self) -> bool:
+        """Whether what must hold does, or what is known to be broken was caught."""
+        return self.broken == bool(self.defect)
+
+    @property
+    def verdict(self) -> str:
+        """What was found, in words."""
+        if self.defect:
+            return "broken, as is known" if self.broken else "NOT CAUGHT"
+        return "BROKEN" if self.broken else "holds"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, ready for JSON; an infinite bound, of noise that is not there, is None."""
         numbers = {"found": self.epsilon, "attainable": self.attainable, "share": self.share}
@@ -138,7 +159,10 @@ class Finding:
             "mechanism": self.name,
             **claimed(self.privacy),
             **{name: number if math.isfinite(number) else None for name, number in numbers.items()},
-            **{name: getattr(self, name) for name in ("fits", "broken", "runs", "seconds")},
+            **{
+                name: getattr(self, name)
+                for name in ("fits", "broken", "expected", "verdict", "defect", "runs", "seconds")
+            },
         }
 
 

@@ -202,6 +202,27 @@ class OddsShift(Law):
         return 1.0
 
 
+@dataclass(frozen=True, eq=False)
+class Events(Law):
+    """Events, fixed before any output is seen, of which nothing is assumed: whether each happened, as 0 or 1."""
+
+    def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
+        """Bound the ratio of the probabilities of each event, either way, by limits of its frequencies."""
+        here, there = ([(int(hits), len(table)) for hits in table.sum(axis=0)] for table in seen)
+        pairs = list(zip(here, there, strict=True)) + list(zip(there, here, strict=True))
+        tail = error / (2.0 * len(pairs))
+        limits = ((frequency_limits(*often, tail)[0], frequency_limits(*rare, tail)[1]) for often, rare in pairs)
+        return max(0.0, *(math.log((least - delta) / most) for least, most in limits if least > delta))
+
+    def attainable(self, delta: float) -> float:
+        """Not a number: of these no law is recorded."""
+        return math.nan
+
+    def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
+        """Nothing to test: there is no form."""
+        return 1.0
+
+
 def shift_law(mechanism: str, shifts: tuple[FloatArray, ...], scales: tuple[float, ...]) -> Law:
     """Return the law of vectors to which a mechanism, by its name in records, adds noise of a scale each."""
     if not mechanism.startswith("Gaussian"):

@@ -1,14 +1,27 @@
-"""Attacks on our own promises: lower bounds on epsilon, to be held against the claim."""
+"""Attacks on our own promises, and on broken ones of the literature: lower bounds on epsilon, against the claim."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import get_args
 
 from dpfast import registry
 from dpfast.attack import Attack, Finding, epsilon_lower_bound, mu_lower_bound
-from dpfast.privacy import Privacy
+from dpfast.audit.literature import broken_attacks
+from dpfast.privacy import Adjacency, Privacy
 
-__all__ = ["Attack", "Finding", "all_attacks", "epsilon_lower_bound", "mu_lower_bound"]
+__all__ = [
+    "Attack",
+    "Finding",
+    "all_attacks",
+    "broken_attacks",
+    "epsilon_lower_bound",
+    "mu_lower_bound",
+    "one_claim_each",
+]
+
+#: What the names of attacks tell of the claim, and not of what is computed.
+_OF_CLAIMS = {*get_args(Adjacency), "Gaussian", "Laplace", "L2-Laplace", "Gaussian objective", "L2-Laplace objective"}
 
 
 def all_attacks(privacy: Privacy) -> Iterator[Attack]:
@@ -21,3 +34,21 @@ def all_attacks(privacy: Privacy) -> Iterator[Attack]:
     """
     for family in registry.parts("attacks"):
         yield from family.attacks(privacy)
+
+
+def one_claim_each(attacks: Iterable[Attack]) -> list[Attack]:
+    """Choose the first attack on every mechanism, of those that differ in noise and relation alone.
+
+    Parameters
+    ----------
+    attacks : iterable of Attack
+        Those of `all_attacks`.
+
+    Returns
+    -------
+    list of Attack
+    """
+    first: dict[tuple[str, ...], Attack] = {}
+    for attack in attacks:
+        first.setdefault(tuple(part for part in attack.name.split(", ") if part not in _OF_CLAIMS), attack)
+    return list(first.values())
