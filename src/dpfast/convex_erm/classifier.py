@@ -209,7 +209,7 @@ class ObjectivePerturbationClassifier(_Fitted, ClassifierMixin, PerturbedObjecti
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_rows, n_features)
+        X : array, sparse matrix or DataFrame of shape (n_rows, n_features)
             Need not be bounded; margins of private rows are private and not covered by the release.
 
         Returns
@@ -225,7 +225,7 @@ class ObjectivePerturbationClassifier(_Fitted, ClassifierMixin, PerturbedObjecti
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_rows, n_features)
+        X : array, sparse matrix or DataFrame of shape (n_rows, n_features)
             As for `decision_function`.
 
         Returns
@@ -247,7 +247,7 @@ class ObjectivePerturbationClassifier(_Fitted, ClassifierMixin, PerturbedObjecti
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_rows, n_features)
+        X : array, sparse matrix or DataFrame of shape (n_rows, n_features)
             As for `decision_function`.
 
         Returns

@@ -167,7 +167,7 @@ class ObjectivePerturbationRegressor(_Fitted, RegressorMixin, PerturbedObjective
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_rows, n_features)
+        X : array, sparse matrix or DataFrame of shape (n_rows, n_features)
             Need not be bounded; predictions of private rows are private and not covered by what was released.
 
         Returns

@@ -17,6 +17,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, get_args
 
 import numpy as np
+from sklearn.utils import Tags
 
 from dpfast import _arguments as check
 from dpfast import io, noise
@@ -40,6 +41,10 @@ from dpfast.releases.mechanism import Mechanism
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 # An expected error of this part of what is estimated means that the answer is mostly noise.
 _USELESS = 0.5
+
+
+def _dense(table: Any) -> Any:
+    return io.in_memory(table, "X", may_copy=True) if io.is_sparse(table) else table
 
 
 class Spender(Protocol):
@@ -207,6 +212,11 @@ class PrivateEstimator(Persistent, ABC):
             state = {**state, "ledger": ledger_of_block()}
         return state
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _stand_in(self) -> Self:
         """Return the estimator with numbers in the place of what a fit is to find."""
         return self
@@ -227,7 +237,7 @@ class PrivateEstimator(Persistent, ABC):
         caution, noisy = "", 0.0
         with reserve(self, privacy, unit, self._mu(privacy)) as reservation:
             if math.isinf(privacy.epsilon):
-                releases, attributes = self._stand_in()._fit_without_noise(*data)
+                releases, attributes = self._stand_in()._fit_without_noise(*map(_dense, data))
                 reservation.commit(*releases)
             else:
                 source = noise.resolve_source(self.random_state)

@@ -62,7 +62,7 @@ def rows_to_predict(estimator: BaseEstimator, X: Any) -> NDArray[np.float64]:
     ----------
     estimator : BaseEstimator
         Fitted.
-    X : array_like or DataFrame of shape (n_rows, n_features)
+    X : array_like, sparse matrix or DataFrame of shape (n_rows, n_features)
         Finite numbers.
 
     Returns
@@ -83,9 +83,9 @@ def rows_to_predict(estimator: BaseEstimator, X: Any) -> NDArray[np.float64]:
     >>> rows_to_predict(model, [[1, 2, 3]])
     array([[1., 2., 3.]])
     """
-    X = borrowed(X, "X")
+    X = io.in_memory(X, "X", may_copy=True) if io.is_sparse(X) else borrowed(X, "X")
     is_numeric = isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim == 2
-    if not is_numeric and not hasattr(X, "tocsr"):  # sparse matrices are refused by name
+    if not is_numeric:
         array = in_own_words(lambda: np.asarray(X), "X must be a table of numbers, with rows of one length")
         if array.ndim != 2:
             raise ValueError(

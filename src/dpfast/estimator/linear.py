@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import PrivateEstimator
@@ -26,7 +27,7 @@ class LinearEstimator(PrivateEstimator):
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_rows, n_features)
+        X : array, sparse matrix or DataFrame of shape (n_rows, n_features)
             Need not be bounded; predictions of private rows are private and not covered by what was released.
 
         Returns
@@ -41,5 +42,7 @@ class LinearEstimator(PrivateEstimator):
         A score of held-out people counts on that (dpfast.selection): beside other rows none is predicted otherwise.
         """
         check_is_fitted(self)
-        products = RowMap(basis=np.ascontiguousarray(np.atleast_2d(self.coef_).T))(rows_to_predict(self, X))
+        row_map = RowMap(basis=np.ascontiguousarray(np.atleast_2d(self.coef_).T))
+        blocks = (block for block, _ in io.blocks(X)) if io.is_sparse(X) else [X]
+        products = np.concatenate([row_map(rows_to_predict(self, block)) for block in blocks])
         return (products if self.coef_.ndim == 2 else products[:, 0]) + getattr(self, "intercept_", 0.0)

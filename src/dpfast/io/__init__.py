@@ -22,6 +22,7 @@ from dpfast.io.people import People, people
 from dpfast.io.person_partitions import is_partitioned_by_person
 from dpfast.io.process_partitions import ProcessPartitions
 from dpfast.io.spark_partitions import SparkPartitions
+from dpfast.io.sparse import is_sparse
 from dpfast.io.states import StateEncoder
 from dpfast.io.streams import is_arrow, stream_names
 from dpfast.io.table import BlockMap, Table, map_block, open_table, reusing_room
@@ -59,6 +60,7 @@ __all__ = [
     "is_arrow",
     "is_dask",
     "is_partitioned_by_person",
+    "is_sparse",
     "is_unordered",
     "map_block",
     "open_long_panel",

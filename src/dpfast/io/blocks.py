@@ -25,6 +25,7 @@ from dpfast.io.files import file_format, is_path, table_files
 from dpfast.io.frames import frame_as_array, frame_blocks, is_frame
 from dpfast.io.own_words import in_own_words
 from dpfast.io.partitions import is_dask
+from dpfast.io.sparse import is_sparse, sparse_blocks
 from dpfast.io.streams import is_arrow, is_held, streams_once
 from dpfast.kernels.columns import ColumnBlock, Rows
 
@@ -33,8 +34,9 @@ Block = tuple[Rows, Rows | None]
 
 ACCEPTED = (
     "a NumPy array, or one that offers DLPack or the Arrow C array, a pandas DataFrame or Series, a table that offers "
-    "the Arrow C stream (of Polars, DuckDB, pyarrow), an Arrow Dataset, a Polars LazyFrame, a path to a .parquet, .csv "
-    "or .npy file, a glob or a folder of them, or an iterable of arrays or of (X, Y) pairs"
+    "the Arrow C stream (of Polars, DuckDB, pyarrow), an Arrow Dataset, a Polars LazyFrame, a sparse matrix of scipy's "
+    "(CSR, CSC, COO), a path to a .parquet, .csv or .npy file, a glob or a folder of them, or an iterable of arrays or "
+    "of (X, Y) pairs"
 )
 
 
@@ -66,8 +68,8 @@ def dtype_name(array: Matrix) -> str:
 def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: bool = False) -> Matrix | None:
     """Return a table that is one array already, or None.
 
-    A memory map is one, and so is a frame of one dtype and one block; of another, and of Arrow's and Polars' tables, a
-    copy is made, if `may_copy`.
+    A memory map is one, and so is a frame of one dtype and one block; of another, of Arrow's and Polars' tables and of
+    sparse matrices', a copy is made, if `may_copy`.
     """
     if is_path(table) and Path(table).suffix == ".npy" and Path(table).exists():
         table = _load_npy(Path(table))
@@ -76,6 +78,8 @@ def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: b
         table = frame_as_array(table, name, may_copy=may_copy)
     elif may_copy and is_held(table):
         table = np.concatenate([np.asarray(block) for block in arrow_blocks(table, name)])
+    elif may_copy and is_sparse(table):
+        (table,) = sparse_blocks(table, name, whole=True)
     if isinstance(table, np.ndarray) or _is_nested_numbers(table) or _becomes_array(table):
         return as_matrix(table, name, is_outcome=is_outcome)
     return None
@@ -88,9 +92,9 @@ def blocks(X: object, Y: object = None) -> Iterator[Block]:
     ----------
     X : table or iterable
         Features: a NumPy array or memory map, a pandas DataFrame, a table that offers the Arrow C stream (of Polars,
-        DuckDB, pyarrow), an Arrow Dataset, a Polars LazyFrame, a path to a ``.parquet``, ``.csv`` or ``.npy`` file, a
-        glob or a folder of them, an iterable of 2-D arrays, or (without `Y`) one of (X, Y) pairs. Columns of files are
-        numbers; for others see `dpfast.io.Columns`.
+        DuckDB, pyarrow), an Arrow Dataset, a Polars LazyFrame, a sparse matrix of scipy's (CSR, CSC, COO), a path to a
+        ``.parquet``, ``.csv`` or ``.npy`` file, a glob or a folder of them, an iterable of 2-D arrays, or (without `Y`)
+        one of (X, Y) pairs. Columns of files are numbers; for others see `dpfast.io.Columns`.
     Y : table or iterable, optional
         Outcomes, of any of these kinds; 1-D arrays are one column. Rows are paired by their place: pandas indices must
         agree, and a query, of DuckDB or a LazyFrame, has nothing beside it, for its rows are in no order.
@@ -135,6 +139,8 @@ def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: boo
         return iter([whole])
     if is_frame(table):
         return (as_matrix(part, name, is_outcome=is_outcome) for part in frame_blocks(table, name))
+    if is_sparse(table):
+        return (as_matrix(part, name, is_outcome=is_outcome) for part in sparse_blocks(table, name))
     if is_arrow(table):
         return arrow_blocks(table, name)
     if is_path(table):

@@ -28,6 +28,7 @@ from dpfast.io.named import MISSING
 from dpfast.io.own_words import in_own_words
 from dpfast.io.partitions import Partitions, is_dask
 from dpfast.io.parts import Part, table_parts
+from dpfast.io.sparse import is_sparse, sparse_blocks
 from dpfast.io.states import StateEncoder
 from dpfast.io.streams import is_arrow, open_stream
 from dpfast.kernels.columns import Rows
@@ -91,6 +92,8 @@ def open_panel(
         table, periods = _read_stream(table, name, turned)
     elif isinstance(table, list | tuple) and len({len(row) for row in table if hasattr(row, "__len__")}) > 1:
         raise ValueError(f"{name} must have one value for each unit and period: its rows have different lengths")
+    if is_sparse(table):
+        (table,) = sparse_blocks(table, name, whole=True)
     matrix = as_matrix(table, name)
     values = np.array(matrix.T if turned else matrix, np.float64, order="C")
     check_values(values, name, may_miss=may_miss, cure="fill it, or declare the observation_rate")

@@ -266,7 +266,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_rows, n_features)
+        X : array, sparse matrix or DataFrame of shape (n_rows, n_features)
             As for other estimators: predictions of private rows are private.
 
         Returns

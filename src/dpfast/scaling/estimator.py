@@ -133,7 +133,7 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_rows, n_features)
+        X : array, sparse matrix or DataFrame of shape (n_rows, n_features)
             Need not be within limits; private rows stay private.
 
         Returns
