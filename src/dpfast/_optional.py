@@ -26,6 +26,7 @@ LIBRARIES = {
     "matplotlib": Library("matplotlib", "plot"),
     "minari": Library("Minari", "minari"),
     "pandas": Library("pandas", "pandas"),
+    "polars": Library("Polars", "polars"),
     "pyarrow": Library("PyArrow", "arrow"),
     "pyspark": Library("PySpark", "spark"),
     "tqdm": Library("tqdm", "demo"),

@@ -4,7 +4,7 @@ import pytest
 
 from dpfast.estimator.base import PrivateEstimator
 
-PARTS = ["_check_parameters", "_fit_without_noise", "_solve", "_sum"]
+PARTS = ["_check_parameters", "_fit_without_noise", "_solve", "_sum", "summary"]
 
 
 @pytest.mark.parametrize("missing", PARTS)

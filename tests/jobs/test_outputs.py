@@ -15,7 +15,8 @@ from jobs.examples import KINDS, write_job
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release, plotting
 from dpfast.cli import main
-from dpfast.jobs import Job, outputs, pictures, report, tables
+from dpfast.io import writing
+from dpfast.jobs import Job, outputs, pictures, report
 from dpfast.jobs.formats import Formats
 
 pd = pytest.importorskip("pandas")
@@ -103,7 +104,7 @@ def test_every_format_holds_the_same_numbers(job, tmp_path):
     assert (row["feature"], float(row["coefficient"])) == (NAME, model.coef_[0, 0])
     summary = model.summary()
     for name in ("estimate", "std_error", "low", "high", "p_value"):
-        assert float(row[name]) == summary[name].iloc[0]
+        assert float(row[name]) == summary[name].iloc[1]
         assert constant[name] == ""
     table = parquet.read_table(folder / "coefficients.parquet").to_pydict()
     assert list(table) == list(row)
@@ -193,8 +194,12 @@ def test_formats_are_chosen(job, tmp_path, monkeypatch):
             "matplotlib.figure",
             "formats holds 'png', which needs matplotlib, which is not installed",
         ),
-        ('formats = ["xlsx"]', "", "formats must hold one of 'csv', 'parquet', 'png', 'svg', got 'xlsx'"),
-        ('formats = ["png"]', "", "formats must hold 'csv' or 'parquet'"),
+        (
+            'formats = ["xlsx"]',
+            "",
+            "must hold one of 'csv', 'parquet', 'json', 'tex', 'png', 'svg', got 'xlsx'",
+        ),
+        ('formats = ["png"]', "", "formats must hold one of 'csv', 'parquet', 'json', 'tex'"),
         ('formats = ["csv", "svg"]\nplots = false', "", "formats holds a format of pictures, but plots = false"),
     ],
 )
@@ -215,7 +220,7 @@ def test_by_default_there_is_what_installed_libraries_write(monkeypatch):
     assert Formats.read({}) == Formats(("csv",), (), False)
 
 
-@pytest.mark.parametrize("broken", [(tables, "csv_bytes"), (pictures, "drawn"), (report, "as_html")])
+@pytest.mark.parametrize("broken", [(writing, "csv_bytes"), (pictures, "drawn"), (report, "as_html")])
 def test_a_release_whose_results_cannot_be_written_is_kept_as_a_model(broken, job, tmp_path, capsys, monkeypatch):
     module, name = broken
 
@@ -223,7 +228,7 @@ def test_a_release_whose_results_cannot_be_written_is_kept_as_a_model(broken, jo
         raise KeyError("secret")
 
     monkeypatch.setattr(module, name, fail)
-    monkeypatch.setitem(outputs._WRITERS, "csv", tables.csv_bytes)
+    monkeypatch.setitem(writing.WRITERS, "csv", writing.csv_bytes)
     monkeypatch.setattr(outputs, "as_html", report.as_html)
     assert main(["fit", job(privacy=LEDGER, output="plots = false" if module is not pictures else "")]) == 1
     error = capsys.readouterr().err
@@ -361,22 +366,6 @@ def test_any_name_leaves_pictures_and_reports_well_formed(name):
     assert page.tables[1][-1] == "1"
     lines = report.as_markdown(name, parts, []).splitlines()
     assert [len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("|")] == [3, 3, 3]
-
-
-def test_tables_hold_floats_to_the_bit_and_dates_as_they_are_said():
-    values = np.array([0.1, 1e-310, -0.0, np.pi, np.inf, np.nan])
-    dates = np.datetime64("2020-01-31") + np.arange(6)
-    table = {"value": values, "day": dates, "label": [1, "a", None, 2.5, "b", True]}
-    lines = tables.csv_bytes(table).decode().splitlines()
-    read = list(csv.DictReader(lines))
-    assert np.array([float(row["value"]) for row in read]).tobytes() == values.tobytes()
-    assert read[0]["day"] == "2020-01-31"
-    assert [row["label"] for row in read] == ["1", "a", "", "2.5", "b", "True"]
-    import pyarrow as pa
-
-    back = parquet.read_table(pa.BufferReader(tables.parquet_bytes(table))).to_pydict()
-    assert np.array(back["value"]).tobytes() == values.tobytes()
-    assert back["label"] == ["1", "a", None, "2.5", "b", "True"]
 
 
 def test_long_tables_are_cut_in_reports_and_say_so():

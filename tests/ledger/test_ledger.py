@@ -485,3 +485,15 @@ def test_gaussian_releases_compose_beside_others_that_add_up(share, is_kept):
         else:
             with pytest.raises(ValueError, match="cost more"):
                 reservation.commit(*gaussians, *others)
+
+
+def test_releases_are_tabulated_with_what_they_promise():
+    ledger = Ledger(Privacy(5.0, 1e-5))
+    assert ledger.summary().empty
+    x = np.eye(4)
+    for seed in (None, 0):
+        MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0, ledger=ledger, random_state=seed).fit(x, x)
+    table = ledger.summary()
+    assert table.index.tolist() == [1, 2]
+    assert table["epsilon"].tolist() == [1.0, 1.0]
+    assert [text.startswith("void") for text in table["guarantee"]] == [False, True]

@@ -26,6 +26,11 @@ def ridge(epsilon=1.0, **options):
 def test_without_noise_the_table_is_the_textbooks(fit_intercept):
     x, y, _ = table(40)
     tabulated = ridge(float("inf"), fit_intercept=fit_intercept).fit(x, y).summary(level=0.9)
+    if fit_intercept:
+        constant = tabulated.xs("(intercept)", level="feature")
+        assert constant.drop(columns="coef").isna().all(axis=None)
+        assert constant["coef"].notna().all()
+        tabulated = tabulated.drop(index="(intercept)", level="feature")
     design = np.column_stack([x, np.ones(40)]) if fit_intercept else x
     inverse = np.linalg.inv(design.T @ design)
     theta = inverse @ design.T @ y
@@ -51,6 +56,8 @@ def test_the_table_names_outcomes_and_features():
     several = ridge().fit(x, y).summary()
     assert several.index.names == ["outcome", "feature"]
     assert list(several.index) == [(outcome, feature) for outcome in range(2) for feature in range(3)]
+    named = ridge().fit(frame, pd.DataFrame(y, columns=["days", "cost"])).summary()
+    assert list(named.index) == [(outcome, feature) for outcome in ("days", "cost") for feature in frame]
 
 
 @pytest.mark.parametrize(
@@ -61,6 +68,7 @@ def test_a_table_is_what_its_target_says(options, target):
     x, y, theta = table(100_000)
     model = ridge(4.0, **options).fit(x, y)
     tabulated = model.summary(target=target, residual_std=0.3)
+    tabulated = tabulated.drop(index="(intercept)", level="feature", errors="ignore")
     np.testing.assert_allclose(tabulated["coef"], model.coef_.ravel())
     np.testing.assert_allclose(tabulated["std_privacy"], model.coef_std_.ravel())
     assert np.all((tabulated["low"] < tabulated["estimate"]) & (tabulated["estimate"] < tabulated["high"]))

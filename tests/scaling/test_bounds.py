@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpfast import BudgetExceeded, Ledger, Privacy, private_bounds
@@ -63,3 +64,11 @@ def test_bad_arguments_are_refused(options, match):
     with pytest.raises((TypeError, ValueError), match=match):
         private_bounds(np.ones((2, 2)), **{"epsilon": 1.0, "ledger": ledger} | options)
     assert ledger.spent.epsilon == 0.0
+
+
+def test_bounds_that_were_found_are_rows_by_name():
+    frame = pd.DataFrame({"age": [30.0, 60.0] * 500, "smoker": [0.0, 1.0] * 500})
+    table = private_bounds(frame, frame["age"], epsilon=10.0, delta=1e-6, box=True, random_state=0).summary()
+    assert table.index.tolist() == [("bound_x", ""), ("bound_y", ""), ("box_x", "age"), ("box_x", "smoker")]
+    assert (table["low"] <= [0.0, 0.0, 30.0, 0.0]).all()
+    assert (table["high"] >= [60.0, 60.0, 60.0, 1.0]).all()

@@ -93,6 +93,16 @@ def test_the_release_of_the_one_chosen_is_the_estimator(table):
     assert chosen.n_features_in_ == 3
 
 
+def test_a_summary_names_candidates_and_what_they_cost_but_no_scores(table):
+    scaled = make_pipeline(PrivateStandardScaler(1.0, box_x=(-1, 1)), ridge(bound_x=3.0))
+    chosen = select([ridge(1.0).set_output(predict="pandas"), scaled], *table, epsilon=1.0, delta=1e-6, bound_y=1.0)
+    told = chosen.summary()
+    assert told["estimator"].tolist() == ["MultiOutcomeRidge", "PrivateStandardScaler + MultiOutcomeRidge"]
+    assert told["epsilon"][0] == chosen.estimators_[0].privacy_spent_.epsilon
+    assert np.flatnonzero(told["chosen"]).tolist() == [chosen.best_index_]
+    assert list(told) == ["estimator", "epsilon", "delta", "chosen"]
+
+
 def test_pipelines_scale_within_the_budget(table):
     X, y = table
     frame = pd.DataFrame(X, columns=["a", "b", "c"], index=np.arange(N) + 7)

@@ -404,7 +404,7 @@ def test_effects_and_their_limits():
     assert np.all((wider[0] < low) & (high < wider[1]))
     again = fitted.interval(target[:10], 0.9)
     np.testing.assert_array_equal(again, (low, high))
-    text = fitted.summary()
+    text = fitted.report()
     assert "epsilon 1, delta 1e-06" in text
     assert "do not cover" in text
     exact = model(math.inf).fit(donors, 10)

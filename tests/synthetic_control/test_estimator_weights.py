@@ -132,7 +132,7 @@ def test_intervals_for_output_are_about_the_prediction(delta, calibration):
     np.testing.assert_allclose(low, np.clip(model.prediction_ - 50.0 * half, 0.0, 100.0))
     np.testing.assert_allclose(high, np.clip(model.prediction_ + 50.0 * half, 0.0, 100.0))
     assert {"low", "high"} <= set(model.effect(level=0.9).columns)
-    assert "0.9" in model.summary() or "90" in model.summary()
+    assert "0.9" in model.report() or "90" in model.report()
     assert model.plot().axes
     assert model.plot_gap().axes
 
@@ -143,7 +143,7 @@ def test_intervals_are_not_offered_for_objective():
     with pytest.raises(ValueError, match="interval is not offered with mechanism='objective'"):
         model.interval(target[:N_PRE])
     assert "low" not in model.effect().columns
-    assert "epsilon 2" in model.summary()
+    assert "epsilon 2" in model.report()
     assert model.plot().axes
     assert model.plot_gap().axes
 

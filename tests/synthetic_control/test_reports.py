@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfast.synthetic_control.reports import effect_table, summary
+from dpfast.synthetic_control.reports import effect_report, effect_table
 
 YEARS = pd.Index([1989, 1990, 1991], name="year")
 OBSERVED = np.array([82.0, 77.0, 69.0])
@@ -24,11 +24,11 @@ def test_a_row_is_a_period():
 def test_limits_are_those_of_the_effect():
     table = effect_table(OBSERVED, COUNTERFACTUAL, index=YEARS, low=[-20, -40, 60], high=[-10, -30, 70])
     np.testing.assert_array_equal(table[["low", "high"]], [[-20, -10], [-40, -30], [60, 70]])
-    words = summary(table, level=0.9)
+    words = effect_report(table, level=0.9)
     assert "90% limits of the average effect: 0 to 10." in words
     assert "known privacy noise" in words
     assert "do not cover chance in the outcomes" in words
-    assert "90%" not in summary(table)
+    assert "90%" not in effect_report(table)
 
 
 def test_the_limits_of_the_average_are_wide_enough_for_any_correlation():
@@ -41,13 +41,13 @@ def test_the_limits_of_the_average_are_wide_enough_for_any_correlation():
 
 
 def test_summary_gives_average_total_and_share():
-    words = summary(effect_table(OBSERVED, [100.0, 110.0, 90.0], index=YEARS))
+    words = effect_report(effect_table(OBSERVED, [100.0, 110.0, 90.0], index=YEARS))
     assert words.splitlines() == [
         "From 1989 to 1991 (3 periods) the outcome was 76 on average, where 100 was to be expected without the "
         "intervention.",
         "Average effect -24 a period, cumulative effect -72, or -24% of the counterfactual.",
     ]
-    one = summary(effect_table([2.0], [0.0], index=["May"]))
+    one = effect_report(effect_table([2.0], [0.0], index=["May"]))
     assert "(1 period)" in one
     assert "%" not in one
 
@@ -58,7 +58,7 @@ def test_several_targets_are_one_table():
     assert table.index.names == ["target", "year"]
     pd.testing.assert_frame_equal(table.loc["Utah"], effect_table(OBSERVED, COUNTERFACTUAL, index=YEARS))
     assert table.loc[("Ohio", 1990), "cumulative"] == -49.0
-    paragraphs = summary(table).split("\n\n")
+    paragraphs = effect_report(table).split("\n\n")
     assert [words.split(".")[0] for words in paragraphs] == ["Target Utah", "Target Ohio"]
     assert effect_table([[1.0]], [[2.0]], index=[5]).index.tolist() == [(0, 5)]
 
@@ -82,4 +82,4 @@ def test_bad_input_is_named(arguments, message):
 @pytest.mark.parametrize(("level", "message"), [(0.9, "needs a table with limits"), (1.0, r"in \(0, 1\)")])
 def test_a_bad_level_is_named(level, message):
     with pytest.raises(ValueError, match=message):
-        summary(effect_table(OBSERVED, COUNTERFACTUAL, index=YEARS), level)
+        effect_report(effect_table(OBSERVED, COUNTERFACTUAL, index=YEARS), level)

@@ -247,7 +247,7 @@ def test_a_summary_states_what_all_steps_promise_and_dates_as_dates():
     donors, target, _ = synthetic_control_panel(2000, 10, seed=0)
     frame = pd.DataFrame(donors, columns=pd.date_range("2001", periods=13, freq="YS"))
     fitted = SyntheticControl(1.0, 1e-6, random_state=0).fit(frame, "2011", target)
-    text = fitted.summary()
+    text = fitted.report()
     assert "calibrated for epsilon 1, delta 1e-06" in text
     assert "From 2011-01-01 to 2013-01-01 (3 periods)" in text
     assert fitted.n_pre_ == 10

@@ -216,6 +216,10 @@ class ObjectivePerturbationClassifier(_Fitted, ClassifierMixin, PerturbedObjecti
         -------
         ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
         """
+        margins: FloatArray = self._presented(self._margins(X), X, self.classes_.tolist())
+        return margins
+
+    def _margins(self, X: ArrayLike) -> FloatArray:
         margins = self._linear(X)
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
@@ -232,9 +236,9 @@ class ObjectivePerturbationClassifier(_Fitted, ClassifierMixin, PerturbedObjecti
         -------
         ndarray of shape (n_rows,)
         """
-        margins = self.decision_function(X)
+        margins = self._margins(X)
         chosen = (margins > 0.0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)
-        labels: NDArray[Any] = self.classes_[chosen]
+        labels: NDArray[Any] = self._presented(self.classes_[chosen], X, None)
         return labels
 
     @quiet
@@ -256,7 +260,10 @@ class ObjectivePerturbationClassifier(_Fitted, ClassifierMixin, PerturbedObjecti
             Of more than two classes each one's against the rest, scaled to add up to 1; by descent, the
             softmax of the margins.
         """
-        margins = self.decision_function(X)
+        probabilities: FloatArray = self._presented(self._probabilities(self._margins(X)), X, self.classes_.tolist())
+        return probabilities
+
+    def _probabilities(self, margins: FloatArray) -> FloatArray:
         if margins.ndim == 1:
             return np.column_stack([self._probability(-margins), self._probability(margins)])
         if self.method_ == "gradient":
@@ -264,6 +271,14 @@ class ObjectivePerturbationClassifier(_Fitted, ClassifierMixin, PerturbedObjecti
         each = np.maximum(self._probability(margins), np.finfo(np.float64).tiny)
         probabilities: FloatArray = each / each.sum(axis=1, keepdims=True)
         return probabilities
+
+    @property
+    def _names_one_side(self) -> bool:
+        return True
+
+    def _sides(self) -> tuple[str, list[Any]]:
+        classes: list[Any] = self.classes_.tolist()
+        return "class", classes[1:] if len(classes) == 2 else classes
 
     def _probability(self, margins: FloatArray) -> FloatArray:
         loss = self._resolved_loss

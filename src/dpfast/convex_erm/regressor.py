@@ -23,7 +23,7 @@ from dpfast.convex_erm.plan import (
     usual_curvature,
 )
 from dpfast.estimator.base import Solved
-from dpfast.estimator.feature_names import columns_of
+from dpfast.estimator.feature_names import columns_of, outcomes_of
 from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release
@@ -159,7 +159,7 @@ class ObjectivePerturbationRegressor(_Fitted, RegressorMixin, PerturbedObjective
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        return self._fit(self._checked(), X, y, columns=columns_of(X))
+        return self._fit(self._checked(), X, y, columns=columns_of(X) | outcomes_of(X, y))
 
     @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -177,7 +177,9 @@ class ObjectivePerturbationRegressor(_Fitted, RegressorMixin, PerturbedObjective
             its largest rate.
         """
         linear = self._linear(X)
-        return self._with({"bound_y": getattr(self, "bound_y_", self.bound_y)})._resolved_loss.mean(linear)
+        mean = self._with({"bound_y": getattr(self, "bound_y_", self.bound_y)})._resolved_loss.mean(linear)
+        predicted: FloatArray = self._presented_outcomes(mean, X)
+        return predicted
 
     @classmethod
     def plan(

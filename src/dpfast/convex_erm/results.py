@@ -10,6 +10,7 @@ import numpy as np
 from dpfast import plotting
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
+from dpfast.estimator.linear import INTERCEPT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,7 +26,7 @@ def tables_of_classes(model: ObjectivePerturbationClassifier, features: Sequence
     classes = model.classes_.tolist()
     weights = model.class_weight if isinstance(model.class_weight, Mapping) else {}
     table = {"class": classes, "weight": [float(weights.get(label, 1.0)) for label in classes]}
-    return {"coefficients": _coefficients("class", _sides(model), features, model), "classes": table}
+    return {"coefficients": _coefficients("class", model._sides()[1], features, model), "classes": table}
 
 
 def tables_of_outcome(
@@ -37,7 +38,7 @@ def tables_of_outcome(
 
 def figures_of_classes(model: ObjectivePerturbationClassifier, features: Sequence[str]) -> dict[str, Figure]:
     """Draw the coefficients."""
-    return {"coefficients": plotting.coefficients(features, list(map(str, _sides(model))), model.coef_)}
+    return {"coefficients": plotting.coefficients(features, list(map(str, model._sides()[1])), model.coef_)}
 
 
 def figures_of_outcome(
@@ -60,14 +61,8 @@ def facts(model: ObjectivePerturbationClassifier | ObjectivePerturbationRegresso
     return stated
 
 
-def _sides(model: ObjectivePerturbationClassifier) -> list[Any]:
-    """Return the class that each row of coefficients speaks for."""
-    classes: list[Any] = model.classes_.tolist()
-    return classes[1:] if len(classes) == 2 else classes
-
-
 def _coefficients(side: str, labels: Sequence[Any], features: Sequence[str], model: Any) -> dict[str, list[Any]]:
-    names = ["(intercept)", *features] if model.fit_intercept else list(features)
+    names = [INTERCEPT, *features] if model.fit_intercept else list(features)
     values = np.atleast_2d(model.coef_)
     if model.fit_intercept:
         values = np.column_stack([np.atleast_1d(model.intercept_), values])

@@ -14,7 +14,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, get_args
 
 import numpy as np
 from sklearn.utils import Tags
@@ -37,6 +37,9 @@ from dpfast.privacy import (
 )
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.releases.mechanism import Mechanism
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 # An expected error of this part of what is estimated means that the answer is mostly noise.
@@ -261,6 +264,10 @@ class PrivateEstimator(Persistent, ABC):
         else:
             self._warn_of_noise(noisy, None, privacy)
         return self
+
+    @abstractmethod
+    def summary(self) -> DataFrame:
+        """Tabulate what was estimated, by the names of what that is of."""
 
     @abstractmethod
     def _fit_without_noise(self, *data: Any) -> Solved:

@@ -98,3 +98,31 @@ def rows_to_predict(estimator: BaseEstimator, X: Any) -> NDArray[np.float64]:
     # No rows are rows too: how many there are may be private.
     rows: NDArray[np.float64] = validate_data(estimator, X, reset=False, dtype=np.float64, ensure_min_samples=0)
     return rows
+
+
+def outcomes_of(X: Any, Y: Any) -> dict[str, Any]:
+    """Return ``outcome_names_in_``, the names of the columns of outcomes, where all have one; empty otherwise.
+
+    Parameters
+    ----------
+    X, Y : table
+        Of any kind; outcomes that are declared with the features are in X.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dpfast.estimator.feature_names import outcomes_of
+    >>> outcomes_of(None, pd.Series([1.0], name="days"))["outcome_names_in_"]
+    array(['days'], dtype=object)
+    """
+    names: list[Any]
+    if Y is None:
+        names = list(X.columns.outcome_names) if isinstance(X, io.EncodedTable) else []
+    elif io.is_arrow(Y):
+        names = io.stream_names(Y) or []
+    else:
+        # A frame has columns, a column a name: of pandas', Dask's or Polars'.
+        names = list(Y.columns) if hasattr(Y, "columns") else [getattr(Y, "name", None)]
+    if not names or not all(isinstance(name, str) and name for name in names):
+        return {}
+    return {"outcome_names_in_": np.array(names, dtype=object)}

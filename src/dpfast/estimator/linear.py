@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
@@ -11,15 +14,24 @@ from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import PrivateEstimator
 from dpfast.estimator.feature_names import rows_to_predict
+from dpfast.estimator.presented import Presenting, outcome_names
+from dpfast.io.writing import tabulated
 from dpfast.statistics.rows import RowMap
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
-class LinearEstimator(PrivateEstimator):
+#: What tables call the constant feature.
+INTERCEPT = "(intercept)"
+
+
+class LinearEstimator(Presenting, PrivateEstimator):
     """An estimator with `coef_` and, if it fits one, `intercept_`."""
 
     coef_: FloatArray
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
+    outcome_names_in_: NDArray[np.object_]
 
     @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -33,8 +45,61 @@ class LinearEstimator(PrivateEstimator):
         Returns
         -------
         ndarray of shape (n_rows,), or (n_rows, n_outcomes) where there are several
+            A frame, where `set_output` asked for one.
         """
-        return self._linear(X)
+        predicted: FloatArray = self._presented_outcomes(self._linear(X), X)
+        return predicted
+
+    def summary(self) -> DataFrame:
+        """Tabulate the coefficients.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a feature, below one for the intercept, if there is one, with a first index level ``outcome`` where
+            there are several. Column ``estimate``: the released coefficients, in the units of the data.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        check_is_fitted(self)
+        return self._tabulated({"estimate": self._coefficients(self.coef_, getattr(self, "intercept_", 0.0))})
+
+    def _tabulated(self, columns: dict[str, FloatArray], *, chosen: Any = slice(None)) -> DataFrame:
+        """Return arrays of shape (n_sides, n_rows) as columns, by what each side and each row is of."""
+        features = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
+        rows = [*([INTERCEPT] if self._has_intercept else []), *np.array(features, object)[chosen].tolist()]
+        level, sides = self._sides()
+        index = {level: [side for side in sides for _ in rows]} if len(sides) > 1 or self._names_one_side else {}
+        return tabulated(
+            index | {"feature": rows * len(sides)}, {name: np.ravel(column) for name, column in columns.items()}
+        )
+
+    def _coefficients(self, coef: FloatArray, intercept: Any) -> FloatArray:
+        """Return what tables hold of each side: of its intercept, if there is one, and of its features."""
+        coef = np.atleast_2d(coef)
+        if not self._has_intercept:
+            return coef
+        return np.column_stack([np.broadcast_to(intercept, len(coef)), coef])
+
+    @property
+    def _has_intercept(self) -> bool:
+        return bool(getattr(self, "fit_intercept", False))
+
+    @property
+    def _names_one_side(self) -> bool:
+        """Whether tables name an only outcome."""
+        return False
+
+    def _sides(self) -> tuple[str, Sequence[Any]]:
+        """Return what each row of coefficients is for, and what that is called."""
+        return "outcome", getattr(self, "outcome_names_in_", np.arange(len(np.atleast_2d(self.coef_)))).tolist()
+
+    def _presented_outcomes(self, predicted: FloatArray, X: Any) -> Any:
+        names = getattr(self, "outcome_names_in_", None)
+        return self._presented(predicted, X, *outcome_names(names, predicted.ndim == 1))
 
     def _linear(self, X: ArrayLike) -> FloatArray:
         """Return the linear function of rows, for each row of coefficients: of each on its own, to the bit.

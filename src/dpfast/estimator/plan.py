@@ -5,6 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dpfast._optional import optional
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,25 @@ class Plan:
         needed = (b + math.hypot(b, 2.0 * target * a)) / (2.0 * target**2) if b > 0.0 else a / target
         total = math.hypot(error, sampling_error)
         return cls(n, min(total, 1.0), target, max(1, math.ceil(needed)), scales, notes=notes or {})
+
+    def summary(self) -> DataFrame:
+        """Tabulate the plan in one row, so that ``pandas.concat`` of several compares them.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``n``, ``expected_error``, ``target``, ``needed_n`` (missing if no number is enough),
+            ``relative_to``, and ``score`` and ``expected_score``, missing where none was assumed.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        names = ("n", "expected_error", "target", "needed_n", "relative_to", "score", "expected_score")
+        pandas = optional("pandas", "summary")
+        row = pandas.DataFrame({name: [getattr(self, name)] for name in names})
+        return row.astype({"needed_n": "Int64", "score": "float64", "expected_score": "float64"})
 
     def __str__(self) -> str:
         line = f"with {self.n:,} people privacy adds an error of {self.expected_error:.2g} of {self.relative_to}; "

@@ -27,6 +27,7 @@ from dpfast.io.states import StateEncoder
 from dpfast.io.streams import is_arrow, stream_names
 from dpfast.io.table import BlockMap, Table, map_block, open_table, reusing_room
 from dpfast.io.trajectories import Trajectories
+from dpfast.io.writing import write_table
 
 __all__ = [
     "BlockMap",
@@ -73,4 +74,5 @@ __all__ = [
     "stream_names",
     "sum_over",
     "target_rows",
+    "write_table",
 ]

@@ -8,11 +8,14 @@ from importlib import import_module
 from typing import Any
 
 from dpfast._optional import LIBRARIES, Library
+from dpfast.io import writing
 
 #: Formats of tables and of pictures, the module that writes each.
-_TABLES = {"csv": None, "parquet": "pyarrow.parquet"}
+_TABLES = dict.fromkeys(writing.WRITERS) | {"parquet": "pyarrow.parquet"}
 _PICTURES = dict.fromkeys(("png", "svg"), "matplotlib.figure")
 _WRITERS = _TABLES | _PICTURES
+# Those of a job that names none, where their libraries are installed.
+_USUAL = ("csv", "parquet", "png", "svg")
 
 #: Those there are.
 FORMATS = tuple(_WRITERS)
@@ -29,7 +32,7 @@ class Formats:
 
     @classmethod
     def read(cls, output: Mapping[str, Any]) -> Formats:
-        """Read ``formats`` and ``plots``, where they are given: by default all that installed libraries can write.
+        """Read ``formats`` and ``plots``, where they are given: by default the usual ones that can be written.
 
         Raises
         ------
@@ -38,11 +41,12 @@ class Formats:
         """
         plots, named = output.get("plots"), output.get("formats")
         if named is None:
-            wanted = [one for one in _WRITERS if _missing(one) is None and not (plots is False and one in _PICTURES)]
+            wanted = [one for one in _USUAL if _missing(one) is None and not (plots is False and one in _PICTURES)]
         else:
             wanted = named
             if not _TABLES.keys() & set(wanted):
-                raise ValueError("[output] formats must hold 'csv' or 'parquet': results are tables")
+                listed = ", ".join(map(repr, _TABLES))
+                raise ValueError(f"[output] formats must hold one of {listed}: results are tables")
             if plots is False and _PICTURES.keys() & set(wanted):
                 raise ValueError("[output] formats holds a format of pictures, but plots = false")
         if plots is None:

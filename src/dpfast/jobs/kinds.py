@@ -205,7 +205,7 @@ _OUTPUT = Table(
         Key(
             "formats",
             Lists(Words.of(*FORMATS)),
-            "Of tables and plots; by default all that installed libraries can write.",
+            "Of tables and plots; by default CSV and, where their libraries are installed, Parquet, PNG and SVG.",
             LEFT_OUT,
         ),
         Key("plots", BOOLEAN, "Whether to draw plots; by default where matplotlib is installed.", LEFT_OUT),

@@ -24,7 +24,8 @@ import numpy as np
 from dpfast._documents import spelled_out
 from dpfast._quiet import quiet
 from dpfast.estimator.plan import Plan
-from dpfast.jobs import pictures, tables
+from dpfast.io.writing import WRITERS
+from dpfast.jobs import pictures
 from dpfast.jobs.report import Part, as_html, as_markdown
 from dpfast.jobs.specification import Job
 from dpfast.kernels import transaction
@@ -41,7 +42,6 @@ AS_RELEASED = "error as released"
 #: What a job says that sets a seed.
 VOID = "The noise came from a seed: its guarantee is void, for anybody"
 
-_WRITERS = {"csv": tables.csv_bytes, "parquet": tables.parquet_bytes}
 # What decides a digit of what is written, or how it is drawn.
 _LIBRARIES = ("dpfast", "numpy", "scipy", "scikit-learn")
 _DECLARED = "Bounds, levels and constants were declared in the job, not taken from the data."
@@ -172,7 +172,7 @@ def _files(job: Job, model: Any) -> dict[str, bytes]:
     kind, formats = job.kind, job.formats
     results = kind.tables(model, job)
     images = pictures.drawn(lambda: _figures(job, model), {*formats.pictures, "svg"}) if formats.plots else {}
-    files = {f"{name}.{one}": _WRITERS[one](table) for name, table in results.items() for one in formats.tables}
+    files = {f"{name}.{one}": WRITERS[one](table) for name, table in results.items() for one in formats.tables}
     files |= {f"{name}.{one}": made[one] for name, made in images.items() for one in formats.pictures}
     said = _Said.of(job, model)
     title, parts = f"Private fit: {kind.KIND}", _parts(job, model, said, results, images)

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
 
 from dpfast import _arguments as check
 from dpfast.kernels import transaction
@@ -20,6 +20,9 @@ from dpfast.ledger.sums import admitted, affords, fits_plainly, promised, remain
 from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu
 from dpfast.privacy.filters import Filter, Split
 from dpfast.privacy.guarantee import Privacy
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 #: How a ledger adds guarantees up.
 Accounting = Literal["gaussian", "basic"]
@@ -459,6 +462,35 @@ class Ledger:
         from dpfast.ledger.export import composed_event
 
         return composed_event(self._storage.read())
+
+    def summary(self) -> DataFrame:
+        """Tabulate the releases; `report` says in words what they promise together.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a release, in the order in which they were paid for. Columns ``name``; ``mechanism``; ``epsilon`` and
+            ``delta``, what it was calibrated for; ``guarantee``, in words, which is void where noise came from a seed;
+            ``unit``; ``time``.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        from dpfast.io.writing import tabulated
+
+        releases = self.releases
+        columns: dict[str, list[Any]] = {
+            "name": [one.name for one in releases],
+            "mechanism": [one.mechanism for one in releases],
+            "epsilon": [one.privacy.epsilon for one in releases],
+            "delta": [one.privacy.delta for one in releases],
+            "guarantee": [one.guarantee for one in releases],
+            "unit": [one.unit for one in releases],
+            "time": [one.time for one in releases],
+        }
+        return tabulated({"release": range(1, len(releases) + 1)}, columns)
 
     def report(self) -> str:
         """Say in plain words what has been promised, spent and released: several lines, made of public numbers only."""

@@ -26,7 +26,7 @@ from dpfast._quiet import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Expected, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
-from dpfast.estimator.feature_names import columns_of
+from dpfast.estimator.feature_names import columns_of, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcomes
 from dpfast.ledger import Release
@@ -144,6 +144,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         Residual steps that were made.
     bound_x_, bound_y_, box_x_ : float, float and ndarray of shape (2, n_features)
         Where they are "private": what was found.
+    outcome_names_in_ : ndarray of str
+        Names of the outcomes, where Y has any.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 
@@ -211,7 +213,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         privacy = self._checked()
         groups = io.groups_of(X, groups)
         self._check_people(groups, max_rows, privacy)
-        columns = columns_of(X) | {"_single_outcome": _dimensions(Y) == 1}
+        columns = columns_of(X) | outcomes_of(X, Y) | {"_single_outcome": _dimensions(Y) == 1}
         return self._fit(privacy, X, Y, groups, max_rows, unit="row" if groups is None else "person", columns=columns)
 
     @quiet
@@ -274,7 +276,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         ndarray of shape (n_rows, n_outcomes), or (n_rows,) if Y had one dimension
         """
         predicted = self._linear(X)
-        return predicted[:, 0] if self._single_outcome else predicted
+        shown: FloatArray = self._presented_outcomes(predicted[:, 0] if self._single_outcome else predicted, X)
+        return shown
 
     @classmethod
     def plan(

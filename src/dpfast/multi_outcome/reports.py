@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast._optional import optional
+from dpfast.estimator.linear import LinearEstimator
 from dpfast.kernels.threads import single_threaded_blas
 from dpfast.solvers.inference import Evidence, Posterior, Textbook
 
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 Target = Literal["population", "least_squares", "ridge"]
 
 
-class CoefficientReports:
+class CoefficientReports(LinearEstimator):
     """Tables of the coefficients of an estimator of several outcomes."""
 
-    coef_: FloatArray
     intercept_: FloatArray
     coef_std_: FloatArray
     residual_std_: FloatArray | None
@@ -62,7 +61,8 @@ class CoefficientReports:
         Returns
         -------
         pandas.DataFrame
-            A row a feature, of several outcomes with a first index level ``outcome``. Columns: ``coef``, as in `coef_`;
+            A row a feature, of several outcomes with a first index level ``outcome``, and one for the intercept, whose
+            errors are not known, before them. Columns: ``coef``, as in `coef_`;
             ``std_privacy``, their standard deviation from the privacy noise alone, about the target "ridge";
             ``estimate``, the coefficients of the target, shrinkage undone as far as is known; ``std_error``, its
             standard error in all; ``low`` and ``high``; ``p_value``, two-sided, for a coefficient of zero.
@@ -112,8 +112,6 @@ class CoefficientReports:
         >>> bool(table.loc[0, "low"] < 0.5 < table.loc[0, "high"] and table.loc[0, "p_value"] < 0.001)
         True
         """
-        pd = optional("pandas", "summary")
-
         check_is_fitted(self)
         level = check.share("level", level)
         scale = self._residual_scale(residual_std)
@@ -121,8 +119,7 @@ class CoefficientReports:
             target = "least_squares" if scale is None and self._textbook is None else "population"
         check.choice("target", target, ("population", "least_squares", "ridge"))
         law = self._law(target, scale, level)
-        columns = {
-            "coef": self.coef_,
+        errors = {
             "std_privacy": self.coef_std_,
             "estimate": law.center,
             "std_error": law.deviation,
@@ -130,11 +127,12 @@ class CoefficientReports:
             "high": law.high,
             "p_value": 2.0 * law.opposite,
         }
-        outcomes, features = self.coef_.shape
-        index = pd.Index(getattr(self, "feature_names_in_", range(features)), name="feature")
-        if not self._single_outcome:
-            index = pd.MultiIndex.from_product([range(outcomes), index], names=["outcome", "feature"])
-        return pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index=index)
+        columns = {"coef": self._coefficients(self.coef_, self.intercept_)}
+        return self._tabulated(columns | {name: self._coefficients(one, np.nan) for name, one in errors.items()})
+
+    @property
+    def _names_one_side(self) -> bool:
+        return not self._single_outcome
 
     def _residual_scale(self, residual_std: ArrayLike | None) -> FloatArray | None:
         if residual_std is None:

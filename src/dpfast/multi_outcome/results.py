@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpfast import plotting
+from dpfast.estimator.linear import INTERCEPT
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.solvers.inference import Evidence
 
@@ -34,7 +35,7 @@ def tables(model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence
         "high": law.high,
         "p_value": 2.0 * law.opposite,
     }
-    constant = ["(intercept)"] if model.fit_intercept else []
+    constant = [INTERCEPT] if model.fit_intercept else []
     names = [*constant, *features]
     table: dict[str, list[Any]] = {
         "outcome": [outcome for outcome in outcomes for _ in names],

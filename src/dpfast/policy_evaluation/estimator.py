@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
@@ -18,6 +19,8 @@ from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import Expected, PrivateEstimator, Solved, Summed, warn_of_printed
 from dpfast.estimator.plan import Plan, least
+from dpfast.estimator.presented import Presenting
+from dpfast.io.writing import tabulated
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.mechanism import (
     Problem,
@@ -51,6 +54,7 @@ from dpfast.statistics.visits import checked_of_states, checked_weights, extreme
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 Method = Literal["sufficient_statistics", "lsw", "lsl"]
 
@@ -83,7 +87,7 @@ class _Fitted:
 
 
 @dataclass(eq=False, repr=False)
-class PolicyEvaluation(_Fitted, PrivateEstimator):
+class PolicyEvaluation(_Fitted, Presenting, PrivateEstimator):
     """Differentially private value function of a policy, from trajectories that people followed under it.
 
     Privacy: one release is (epsilon, delta)-differentially private under `adjacency`, a person being a trajectory;
@@ -239,6 +243,7 @@ class PolicyEvaluation(_Fitted, PrivateEstimator):
         Returns
         -------
         ndarray of shape (n,)
+            A frame's column, where `set_output` asked for one.
 
         Raises
         ------
@@ -254,7 +259,39 @@ class PolicyEvaluation(_Fitted, PrivateEstimator):
                 raise TypeError("states must be a 1-D array of integers")
         if not np.all((numbers >= 0) & (numbers < len(self.value_))):
             raise ValueError(f"states must be among the {len(self.value_)} declared ones")
-        return np.asarray(self.value_[numbers])
+        values: FloatArray = self._presented(np.asarray(self.value_[numbers]), states, None, "value")
+        return values
+
+    def summary(self, *, level: float = 0.95) -> DataFrame:
+        """Tabulate the values of states.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Nominal coverage of the limits.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a state, by number or as it was declared. Columns: ``estimate``, as in `value_`; where the law of the
+            noise is public ``std_privacy``, as in `value_std_`, and ``low`` and ``high``, limits for it: they leave
+            out the chance in the trajectories, and what clipping to the range of returns takes off.
+
+        Raises
+        ------
+        ValueError
+            If the level is not inside (0, 1).
+        ImportError
+            If pandas is not installed.
+        """
+        check_is_fitted(self)
+        reach = float(special.ndtri((1.0 + check.share("level", level)) / 2.0))
+        columns = {"estimate": self.value_}
+        if hasattr(self, "value_std_"):
+            noise_std = self.value_std_
+            sides = {"low": self.value_ - reach * noise_std, "high": self.value_ + reach * noise_std}
+            columns |= {"std_privacy": noise_std} | sides
+        return tabulated({"state": range(len(self.value_)) if self._states is None else self._states}, columns)
 
     def plot(self, shape: tuple[int, int] | None = None) -> Figure:
         """Draw the value function: public numbers only.

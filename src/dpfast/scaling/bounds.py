@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
@@ -12,10 +12,15 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
+from dpfast.estimator.feature_names import columns_of
+from dpfast.io.writing import tabulated
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.privacy import Adjacency, Privacy, Unit, gaussian_mu
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.statistics.sizes import Sizes, size_counts
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class PrivateBounds:
         Whether every histogram shows people beyond noise; if not, some bound is a guess.
     release : Release
         The noisy counts of people.
+    feature_names : tuple of str, optional
+        Names of the features, where X has any.
     """
 
     bound_x: float | None
@@ -39,6 +46,33 @@ class PrivateBounds:
     box_x: tuple[FloatArray, FloatArray] | None
     are_certain: bool
     release: Release
+    feature_names: tuple[str, ...] | None = None
+
+    def summary(self) -> DataFrame:
+        """Tabulate the bounds.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a norm that is bounded, and a feature of the box: index levels ``bound`` and ``feature``, columns
+            ``low`` and ``high``.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        rows: list[tuple[str, Any, float, float]] = [
+            (name, "", 0.0, bound)
+            for name, bound in (("bound_x", self.bound_x), ("bound_y", self.bound_y))
+            if bound is not None
+        ]
+        if self.box_x is not None:
+            low, high = self.box_x
+            features = self.feature_names or range(len(low))
+            rows += [("box_x", *one) for one in zip(features, low.tolist(), high.tolist(), strict=True)]
+        bounds, features, lows, highs = zip(*rows, strict=True)
+        return tabulated({"bound": bounds, "feature": features}, {"low": lows, "high": highs})
 
 
 @quiet
@@ -134,4 +168,6 @@ def private_bounds(
         release = mechanism.release(counts, source, "private_bounds: counts of people by size")
         reservation.commit(release)
     found = mechanism.found(release, n_people)
-    return PrivateBounds(found.rows, found.outcomes, found.box, found.are_certain, release)
+    names = columns_of(X).get("feature_names_in_")
+    named = None if names is None else tuple(names)
+    return PrivateBounds(found.rows, found.outcomes, found.box, found.are_certain, release, named)

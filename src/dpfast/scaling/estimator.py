@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -20,10 +21,14 @@ from dpfast.estimator import Plan
 from dpfast.estimator.base import Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.feature_names import columns_of, rows_to_predict
+from dpfast.io.writing import tabulated
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.scaling.mechanism import PairSums, sum_pairs
 from dpfast.statistics.rows import check_box, half_widths, limits_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 class _Public(NamedTuple):
@@ -40,6 +45,7 @@ class _Fitted:
     mean_: FloatArray
     var_: FloatArray
     scale_: FloatArray
+    mean_std_: FloatArray
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
 
@@ -75,6 +81,8 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
     ----------
     mean_, var_, scale_ : ndarray of shape (n_features,)
         Means, variances and their roots; no variance is below what the known noise may make of none.
+    mean_std_ : ndarray of shape (n_features,)
+        Standard deviation of `mean_` from the privacy noise alone (first order).
     box_x_ : ndarray of shape (2, n_features)
         Where `box_x` is "private": what was found.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
@@ -162,6 +170,41 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
         rows: FloatArray = check_array(X, dtype=np.float64) * self._unit + self._center
         return rows
 
+    def summary(self, *, level: float = 0.95) -> DataFrame:
+        """Tabulate the means and standard deviations of the features.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Nominal coverage of the limits.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a feature. Columns: ``mean``; ``std_privacy``, its standard deviation from the privacy noise alone
+            (first order), and ``low`` and ``high``, limits for that; ``variance``; ``scale``.
+
+        Raises
+        ------
+        ValueError
+            If the level is not inside (0, 1).
+        ImportError
+            If pandas is not installed.
+        """
+        check_is_fitted(self)
+        # Files written before means had errors have none.
+        mean_std = getattr(self, "mean_std_", np.full(len(self.mean_), np.nan))
+        reach = float(special.ndtri((1.0 + check.share("level", level)) / 2.0)) * mean_std
+        columns = {
+            "mean": self.mean_,
+            "std_privacy": mean_std,
+            "low": self.mean_ - reach,
+            "high": self.mean_ + reach,
+            "variance": self.var_,
+            "scale": self.scale_,
+        }
+        return tabulated({"feature": getattr(self, "feature_names_in_", range(self.n_features_in_))}, columns)
+
     @classmethod
     def plan(cls, n: int, n_features: int, *, target: float = 0.01, **parameters: Any) -> Plan:
         """Say what error privacy will add to the means, before any data is touched; nothing is spent.
@@ -233,18 +276,20 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
         return Summed(PairSums.calibrate(privacy, table.n_features), sums, _Public(low, high, n_people))
 
     def _solve(self, mechanism: PairSums, releases: tuple[Release, ...], public: _Public) -> dict[str, Any]:
-        mean, variance, noise_of_variance = mechanism.moments(releases[0], public.n_people)
+        mean, variance, noise_of_variance, noise_of_mean = mechanism.moments(releases[0], public.n_people)
         units = half_widths(public.low, public.high)
         middle = public.low / 2.0 + public.high / 2.0
-        return _attributes(middle + units * mean, units**2 * np.maximum(variance, noise_of_variance))
+        least = np.maximum(variance, noise_of_variance)
+        return _attributes(middle + units * mean, units**2 * least, units * noise_of_mean)
 
     def _fit_without_noise(self, X: Any) -> Solved:
         rows: FloatArray = check_array(X, dtype=np.float64)
-        attributes = _attributes(rows.mean(axis=0), rows.var(axis=0))
+        attributes = _attributes(rows.mean(axis=0), rows.var(axis=0), np.zeros(rows.shape[1]))
         return Solved((self._exact_release({"mean": attributes["mean_"], "var": attributes["var_"]}),), attributes)
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        for name in ("mean_", "var_", "scale_"):
+        # Files written before means had errors have none.
+        for name in ("mean_", "var_", "scale_", *(["mean_std_"] if hasattr(self, "mean_std_") else [])):
             yield name, (self.n_features_in_,)
 
     def _check_fitted(self) -> None:
@@ -252,7 +297,7 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
             raise ValueError("scale_ must be positive")
 
 
-def _attributes(mean: FloatArray, variance: FloatArray) -> dict[str, Any]:
+def _attributes(mean: FloatArray, variance: FloatArray, mean_std: FloatArray) -> dict[str, Any]:
     # A feature that does not vary is left in its units.
     scale = np.where(variance > 0.0, np.sqrt(variance), 1.0)
-    return {"mean_": mean, "var_": variance, "scale_": scale, "n_features_in_": len(mean)}
+    return {"mean_": mean, "var_": variance, "scale_": scale, "mean_std_": mean_std, "n_features_in_": len(mean)}

@@ -34,11 +34,12 @@ _ONE = 1 << 2 * _BITS
 
 
 class Moments(NamedTuple):
-    """Means and variances in units of half-widths, and what noise adds to a variance (a standard deviation)."""
+    """Means and variances in units of half-widths, and standard deviations of what noise adds to them."""
 
     mean: FloatArray
     variance: FloatArray
     variance_noise: FloatArray
+    mean_noise: FloatArray
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,10 @@ class PairSums(ByNoisySum):
         mean = np.clip(sums[:d] / n, -1.0, 1.0)
         square = (sums[d : 2 * d] / n + 1.25) / 2.0
         noise = self.noise.deviation / n * np.hypot(0.5, 2.0 * mean)
-        return Moments(mean, np.minimum(square - mean**2, 1.0), np.minimum(noise, 1.0))
+        # A count that is off by one moves a mean by its own size over the count: to first order.
+        of_count = 0.0 if n_people is not None else mean / _count_weight(d)
+        noise_of_mean = self.noise.deviation / n * np.hypot(1.0, of_count)
+        return Moments(mean, np.minimum(square - mean**2, 1.0), np.minimum(noise, 1.0), np.minimum(noise_of_mean, 1.0))
 
 
 def sum_pairs(table: io.Table, low: FloatArray, high: FloatArray) -> FixedPoint:

@@ -104,7 +104,7 @@ def held_out(n_rows: int, share: float, source: noise.BitSource, *, public_count
 def cost_of_labels(model: Any, labels: Sequence[Any], rows: Any) -> int:
     """Sum what a classifier costs people, in units: one each that it errs about."""
     encoder = StateEncoder(model.classes_.tolist())
-    said = encoder.codes(model.predict(rows))
+    said = encoder.codes(np.asarray(model.predict(rows)))
     return int(np.count_nonzero(encoder.codes(labels) != said)) * _UNITS
 
 

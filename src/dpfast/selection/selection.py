@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,16 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import warn
+from dpfast.io.writing import tabulated
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.ledger.block import apart
 from dpfast.privacy import Adjacency, Privacy, UtilityWarning
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.selection import candidates as candidate
 from dpfast.selection.mechanism import HeldOutPick, Scoring, cost_of_labels, cost_of_outcomes, held_out
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 T = TypeVar("T")
 Cautions = list[warnings.WarningMessage]
@@ -101,6 +105,31 @@ class Selection:
     def score(self, X: Any, y: Any) -> float:
         """Score of the estimator that was chosen, as scikit-learn defines it: private where these rows are."""
         return float(self.best_estimator_.score(X, y))
+
+    def summary(self) -> DataFrame:
+        """Tabulate the candidates; `best_estimator_` has a summary of its own.
+
+        No scores are in it: none was released, but the place of the best.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a candidate. Columns ``estimator``, its name; ``epsilon`` and ``delta``, what its fit on the rows that
+            were not held out cost, steps added up; ``chosen``.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        steps = [candidate.private_steps(one) for one in self.estimators_]
+        columns = {
+            "estimator": [" + ".join(type(step).__name__ for step in own) for own in steps],
+            "epsilon": [math.fsum(step.privacy_spent_.epsilon for step in own) for own in steps],
+            "delta": [math.fsum(step.privacy_spent_.delta for step in own) for own in steps],
+            "chosen": [place == self.best_index_ for place in range(len(steps))],
+        }
+        return tabulated({"candidate": range(len(steps))}, columns)
 
     def __repr__(self) -> str:
         return f"Selection(best_index_={self.best_index_}, best_estimator_={self.best_estimator_!r})"

@@ -12,12 +12,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from scipy.optimize import lsq_linear
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_X_y
+from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dpfast import _arguments as check
 from dpfast import io, noise
@@ -25,7 +25,7 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import Expected, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
-from dpfast.estimator.feature_names import columns_of
+from dpfast.estimator.feature_names import columns_of, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.estimator.plan import Plan
@@ -49,6 +49,9 @@ from dpfast.sparse_regression.mechanism import bounds_on_support, error_of_coeff
 from dpfast.sparse_regression.plan import R2, SIGNAL, SPREAD, Stages, planned, relative_error
 from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
 from dpfast.statistics.rows import RowMap
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 # Of a made-up table, where the number of rows of a block is private.
 _REHEARSAL_ROWS = 200
@@ -181,7 +184,24 @@ class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimato
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        return self._fit(self._checked(), X, y, progress, columns=columns_of(X))
+        return self._fit(self._checked(), X, y, progress, columns=columns_of(X) | outcomes_of(X, y))
+
+    def summary(self) -> DataFrame:
+        """Tabulate the coefficients of the features that were chosen; all others are 0.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a feature, with a first index level ``outcome`` where there are several. Column ``estimate``.
+            No errors are offered: those of the choice are not known.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        check_is_fitted(self)
+        return self._tabulated({"estimate": np.atleast_2d(self.coef_)[:, self.support_]}, chosen=self.support_)
 
     @classmethod
     def plan(

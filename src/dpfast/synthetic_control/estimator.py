@@ -25,6 +25,7 @@ from dpfast._optional import optional
 from dpfast._quiet import quiet
 from dpfast.estimator.base import Prepared, PrivateEstimator, Solved, Summed, reserve, warn
 from dpfast.estimator.plan import Plan
+from dpfast.estimator.presented import Presenting
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, UtilityWarning, compose_mu
 from dpfast.releases.size_counts import NoisySizes
@@ -82,7 +83,7 @@ class _Public(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class SyntheticControl(TargetReports, PrivateEstimator):
+class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
     """Differentially private synthetic control.
 
     Privacy: a person is a donor, with all its periods. The donors' moments before the intervention and across it, and
@@ -387,8 +388,8 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         Returns
         -------
         ndarray of shape (n_post,) or (n_targets, n_post)
-            In the same units. It costs no further privacy, for however many targets; with "output" and "objective"
-            there is one for the target of the fit alone.
+            In the same units; a frame, where `set_output` asked for one. It costs no further privacy, for however many
+            targets; with "output" and "objective" there is one for the target of the fit alone.
 
         Examples
         --------
@@ -400,6 +401,13 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         """
         check_is_fitted(self)
         pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre")
+        periods, name = self.periods_[self.n_pre_ :], getattr(target_pre, "name", None)
+        predicted: FloatArray = self._presented(
+            self._later(pre), target_pre, list(periods), name, periods if pre.ndim == 1 else None
+        )
+        return predicted
+
+    def _later(self, pre: FloatArray) -> FloatArray:
         if self._is_for_one_target:
             return self._released_prediction(pre)
         return self._predicted(pre, self.coef_, slice(self.n_pre_, None))
@@ -437,7 +445,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         level = check.share("level", level)
         pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre")
         if math.isinf(self.privacy_spent_.epsilon):
-            predicted = self.predict(pre)
+            predicted = self._later(pre)
             return predicted, predicted.copy()
         if self._is_for_one_target:
             return self._released_interval(pre, level)

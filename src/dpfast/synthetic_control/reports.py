@@ -17,6 +17,7 @@ from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
+from dpfast.io.writing import tabulated
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 
@@ -58,7 +59,7 @@ def effect_table(
         Columns ``observed``, ``counterfactual``, ``effect`` (their difference), ``cumulative`` (effects summed up to
         the period), ``percent`` (effect in percent of the counterfactual; NaN where that is 0), and ``low``, ``high``
         where they are given. Several targets make a first index level ``target``. Averages over periods are left to
-        `summary`, so that every row is a period.
+        `effect_report`, so that every row is a period.
 
     Raises
     ------
@@ -103,7 +104,7 @@ def effect_table(
     return pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index=periods)
 
 
-def summary(table: DataFrame, level: float | None = None) -> str:
+def effect_report(table: DataFrame, level: float | None = None) -> str:
     """Say in words what an effect table shows on average and in total, and what its limits cover.
 
     Parameters
@@ -127,8 +128,8 @@ def summary(table: DataFrame, level: float | None = None) -> str:
 
     Examples
     --------
-    >>> from dpfast.effects import effect_table, summary
-    >>> print(summary(effect_table([80.0, 60.0], [100.0, 80.0], index=[1989, 1990])))
+    >>> from dpfast.effects import effect_report, effect_table
+    >>> print(effect_report(effect_table([80.0, 60.0], [100.0, 80.0], index=[1989, 1990])))
     From 1989 to 1990 (2 periods) the outcome was 70 on average, where 90 was to be expected without the intervention.
     Average effect -20 a period, cumulative effect -40, or -22.2% of the counterfactual.
     """
@@ -163,6 +164,11 @@ def _label(period: Any) -> str:
     return str(period).removesuffix(" 00:00:00")
 
 
+def _labels_of(targets: Any, number: int) -> list[Any]:
+    """Return the row labels of a frame of targets, else their numbers."""
+    return list(targets.index) if hasattr(targets, "iloc") else list(range(number))
+
+
 class TargetReports:
     """Effect tables, plots and summaries of an estimator that predicts targets from their earlier periods."""
 
@@ -184,8 +190,8 @@ class TargetReports:
     privacy_spent_: Privacy
 
     @abstractmethod
-    def predict(self, target_pre: ArrayLike) -> FloatArray:
-        """Predict later periods from earlier ones."""
+    def _later(self, pre: FloatArray) -> FloatArray:
+        """Return what the synthetic control is in the later periods."""
 
     @abstractmethod
     def interval(self, target_pre: ArrayLike, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
@@ -222,7 +228,7 @@ class TargetReports:
             limits = {"low": observed - high, "high": observed - low}
         frame: Any = target
         named = frame.iloc[:, self.n_pre_ :] if observed.ndim == 2 and hasattr(frame, "iloc") else observed
-        return effect_table(named, self.predict(pre), index=self._index()[self.n_pre_ :], **limits)
+        return effect_table(named, self._later(pre), index=self._index()[self.n_pre_ :], **limits)
 
     def pre_fit(self, target: ArrayLike | None = None) -> FloatArray:
         """Return how far targets are from their synthetic control before the intervention: root mean squared errors.
@@ -278,7 +284,63 @@ class TargetReports:
         band = (None, None) if low is None or high is None else (post - high, post - low)
         return plotting.synthetic_control_gaps(self._index(), self.n_pre_, observed - fitted, *band)
 
-    def summary(self, target: ArrayLike | None = None, *, level: float = 0.9) -> str:
+    def summary(self, target: ArrayLike | None = None, *, level: float = 0.9) -> DataFrame:
+        """Tabulate targets and their synthetic controls, period by period.
+
+        Parameters
+        ----------
+        target : array, Series or DataFrame of shape (n_periods,) or (n_targets, n_periods), optional
+            Public outcomes of all periods; by default the target of the fit.
+        level : float, default 0.9
+            Nominal coverage of the limits.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a period, of several targets with a first index level ``target``. Columns: ``observed``; ``estimate``,
+            the synthetic control, NaN before the intervention where that was not released; ``effect``, the former less
+            the latter; and where `interval` is offered ``low`` and ``high``, its limits of the estimate, after the
+            intervention. Without a target of all periods: what was released of the donors, a row a coefficient
+            (period, earlier period), or a weight (donor), with column ``estimate``.
+
+        Raises
+        ------
+        ValueError
+            If the level is not inside (0, 1), or a target has another length.
+        ImportError
+            If pandas is not installed.
+        """
+        check_is_fitted(self)
+        level = check.share("level", level)
+        if target is None and (self.target_ is None or self.target_.shape[-1] != len(self.periods_)):
+            return self._coefficient_table()
+        observed = self._whole(target)
+        pre = observed[..., : self.n_pre_]
+        estimate = np.concatenate([self._earlier(pre), self._later(pre)], axis=-1)
+        columns = {"observed": observed, "estimate": estimate, "effect": observed - estimate}
+        if self._has_interval():
+            unknown = np.full(pre.shape, np.nan)
+            for name, limit in zip(("low", "high"), self.interval(pre, level), strict=True):
+                columns[name] = np.concatenate([unknown, limit], axis=-1)
+        index = {"period": self._index()}
+        if observed.ndim == 2:
+            targets, periods = _labels_of(target, len(observed)), list(self._index())
+            index = {
+                "target": [name for name in targets for _ in periods],
+                "period": periods * len(observed),
+            }
+        return tabulated(index, {name: np.ravel(values) for name, values in columns.items()})
+
+    def _coefficient_table(self) -> DataFrame:
+        """Tabulate what predicts any target, or the donors' weights."""
+        if hasattr(self, "weights_"):
+            return tabulated({"donor": range(len(self.weights_))}, {"estimate": self.weights_})
+        periods = list(self._index())
+        earlier, later = periods[: self.n_pre_], periods[self.n_pre_ :]
+        index = {"period": [one for one in later for _ in earlier], "earlier_period": earlier * len(later)}
+        return tabulated(index, {"estimate": self.coef_.ravel()})
+
+    def report(self, target: ArrayLike | None = None, *, level: float = 0.9) -> str:
         """Say in words what was estimated, at what privacy, and what the limits do not cover.
 
         Parameters
@@ -305,7 +367,7 @@ class TargetReports:
         if np.all(np.isfinite(fits)):
             errors = ", ".join(f"{error:.4g}" for error in fits)
             facts.append(f"Root mean squared error before the intervention: {errors}.")
-        return "\n".join([*facts, summary(table, offered)])
+        return "\n".join([*facts, effect_report(table, offered)])
 
     def _target(self, target: ArrayLike | None, lengths: dict[str, int]) -> FloatArray:
         series = self.target_ if target is None else target
@@ -328,7 +390,7 @@ class TargetReports:
         if observed.ndim != 1:
             raise ValueError(f"target must be one series to be drawn, got shape {observed.shape}")
         pre = observed[: self.n_pre_]
-        fitted = np.concatenate([self._earlier(pre), self.predict(pre)])
+        fitted = np.concatenate([self._earlier(pre), self._later(pre)])
         return observed, fitted, *(self.interval(pre, level) if self._has_interval() else (None, None))
 
     def _index(self) -> Any:

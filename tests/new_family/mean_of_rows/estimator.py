@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from dpfast.mean_of_rows.mechanism import NoisySum
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast import noise
@@ -18,9 +18,13 @@ from dpfast._quiet import quiet
 from dpfast.estimator.base import PrivateEstimator, Solved, Summed
 from dpfast.estimator.feature_names import columns_of
 from dpfast.estimator.plan import Plan
+from dpfast.io.writing import tabulated
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.statistics import gram
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(eq=False, repr=False)
@@ -71,6 +75,12 @@ class MeanOfRows(PrivateEstimator):
             As for every estimator.
         """
         return self._fit(self._checked(), X, columns=columns_of(X))
+
+    def summary(self) -> DataFrame:
+        """Tabulate the mean, a row a feature."""
+        check_is_fitted(self)
+        features = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        return tabulated({"feature": features}, {"mean": self.mean_})
 
     @classmethod
     def plan(cls, n: int, n_features: int, *, target: float = 0.1, **parameters: Any) -> Plan:
