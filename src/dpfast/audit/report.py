@@ -26,6 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dpfast import audit
+from dpfast._optional import optional
 from dpfast.attack import Attack, Finding
 from dpfast.privacy import Privacy
 
@@ -127,9 +128,7 @@ def _progress(attacks: Sequence[Attack]) -> Iterator[tuple[Attack, Callable[[str
         for attack in attacks:
             yield attack, lambda line: print(line, flush=True)
         return
-    from tqdm import tqdm
-
-    with tqdm(attacks, desc="attacks", unit="", leave=False) as bar:
+    with optional("tqdm", "a progress bar").tqdm(attacks, desc="attacks", unit="", leave=False) as bar:
         for attack in bar:
             yield attack, bar.write
 
