@@ -3,15 +3,27 @@
 import ast
 import importlib
 import inspect
+import pkgutil
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+import dpfast
+from dpfast import noise, privacy
+from dpfast.releases.mechanism import Mechanism
+
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "proofs").glob("*.md"))
+PAGES = [
+    *(ROOT / "docs" / "proofs").glob("*.md"),
+    *(ROOT / "docs").glob("defects.md"),
+    *(ROOT / "docs").glob("threat_model.md"),
+]
 LINK = re.compile(r"\[`([^`\]]+)`\]\(([^)]+)\)")
+
+# Names of privacy that no proof is about: words and warnings.
+WORDS = {"Adjacency", "Calibration", "Composition", "Privacy", "Unit", "UnsoundCalibrationWarning", "UtilityWarning"}
 
 
 def rows(page):
@@ -47,6 +59,10 @@ def names_of_tests(path):
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
+def named(pages=PAGES):
+    return {name for page in pages if page.exists() for name, _ in links(page) if "::" not in name}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_functions_and_tests_in_the_tables_are_where_they_are_said_to_be(page):
     found = links(page)
@@ -68,3 +84,31 @@ def test_every_function_in_a_table_has_a_test_beside_it(page):
     for row in rows(page):
         names = [name for name, _ in LINK.findall(row)]
         assert any("::" in name for name in names) == any("::" not in name for name in names), row
+
+
+def test_every_calibration_stands_in_a_table():
+    functions = {name.rpartition(".")[2] for name in named()}
+    assert set(privacy.__all__) - WORDS <= functions
+    assert {name for name in noise.__all__ if name[0].islower()} - {"resolve_source"} <= functions
+
+
+def mechanisms():
+    """Return every class of the package that is a mechanism: it says what it costs, and releases."""
+    wanted = {name for name in vars(Mechanism) if not name.startswith("_")}
+    found = {}
+    for info in pkgutil.walk_packages(dpfast.__path__, "dpfast."):
+        if ".kernels" in info.name or info.name.endswith("__main__"):
+            continue
+        for name, kind in inspect.getmembers(importlib.import_module(info.name), inspect.isclass):
+            has = {one for base in kind.__mro__ for one in (*vars(base), *getattr(base, "__annotations__", {}))}
+            if kind.__module__ == info.name and wanted <= has and kind is not Mechanism:
+                found[name] = kind
+    return found
+
+
+def test_every_mechanism_stands_in_a_table():
+    kinds = mechanisms()
+    assert {"JointMoments", "NoisySum", "ObjectivePerturbation", "HeldOutPick"} <= set(kinds)
+    told = {name.rpartition(".")[2] for name in named()}
+    missing = set(kinds) - told - {"ByNoisySum"}
+    assert not missing, f"no page of docs/proofs names {sorted(missing)}"
