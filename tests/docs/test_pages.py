@@ -3,16 +3,19 @@
 import re
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from pages import DOCS, ROOT, leads_somewhere, links, python_blocks, run, written_pages
 
 import dpfast
+from dpfast.cli import main
 
 PAGES = written_pages()
 #: A comment of MyST, for a page that takes more than two seconds.
 SLOW = "% slow\n"
-TREE = re.compile(r"^```{toctree}\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+JOINED = re.DOTALL | re.MULTILINE
+TREE = re.compile(r"^```{toctree}\n(.*?)^```$", JOINED)
 
 
 def marked(page):
@@ -28,6 +31,15 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch)
     finally:
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close("all")
+
+
+def test_jobs_are_taken_by_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    jobs = [job for page in PAGES for job in re.findall(r"^```toml\n(.*?)^```$", page.read_text("utf-8"), JOINED)]
+    assert jobs
+    for job in jobs:
+        Path("job.toml").write_text(job, encoding="utf-8")
+        assert main(["plan", "job.toml"]) == 0
 
 
 @pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("*.md")], ids=lambda page: str(page.relative_to(ROOT)))
