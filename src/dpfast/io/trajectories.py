@@ -21,6 +21,7 @@ from dpfast.io import trajectory_sources as sources
 from dpfast.io.blocks import dtype_name
 from dpfast.io.borrowed import borrowed
 from dpfast.io.own_words import in_own_words
+from dpfast.io.spaces import declared_observations
 from dpfast.io.states import StateEncoder, declared_states
 from dpfast.kernels import first_visits as kernel
 from dpfast.kernels.columns import in_c_order
@@ -110,8 +111,8 @@ class Trajectories:
 
         Parameters
         ----------
-        episodes : iterable of iterable of tuple
-            Steps (state, reward) or (state, action, reward).
+        episodes : iterable of iterable of tuple, or of EpisodeData
+            Steps (state, reward) or (state, action, reward); or Minari's episodes.
         n_states : int, optional
             States are the integers from 0 to ``n_states - 1``. Either this or `states` is needed.
         states : iterable of hashable, optional
@@ -241,6 +242,7 @@ class Trajectories:
         *,
         states: Iterable[Hashable] | None = None,
         encode: Callable[[Any], Hashable] | None = None,
+        bins: Any = None,
     ) -> Trajectories:
         """Roll out a policy in a Gymnasium environment.
 
@@ -249,7 +251,8 @@ class Trajectories:
         Parameters
         ----------
         env : gymnasium.Env
-            With discrete observations, or with `states` given.
+            With observations in a Discrete, MultiDiscrete, MultiBinary or Box space, in a Tuple or Dict of these, or
+            with `states` given.
         policy : callable or array_like of int (n_states,)
             From an observation to an action; or the action of each state.
         n_trajectories : int
@@ -259,39 +262,67 @@ class Trajectories:
         seed : int, optional
             Of the environment and its action space.
         states : iterable of hashable, optional
-            All states there are; default the integers of the observation space.
+            All states there are. Default: those of the observation space, which are the integers of a Discrete one,
+            counted from its start, and of all others tuples of integers, entry by entry.
         encode : callable, optional
-            From an observation to a state; default the observation itself.
+            From an observation to a state of `states`; default the observation itself.
+        bins : int, or sequence of int or of sequence of float, optional
+            What becomes of the entries of Boxes, in their order, one item for all or one each: how many bins of one
+            width lie between the space's limits, or the edges between bins. What lies beyond is in the first or the
+            last bin. Public: declared, not taken from the data.
 
         Raises
         ------
         ValueError, TypeError
-            As `from_episodes`, or if observations are not discrete and no `states` were given.
+            As `from_episodes`, or if the space is another, or lacks bins, and no `states` were given.
+
+        Examples
+        --------
+        >>> import gymnasium
+        >>> from dpfast import Trajectories
+        >>> with gymnasium.make("CartPole-v1") as cart:
+        ...     edges = [[-1.0, 1.0], [0.0], [-0.1, 0.0, 0.1], [0.0]]
+        ...     walks = Trajectories.from_gymnasium(cart, lambda seen: int(seen[2] > 0), 5, 100, seed=0, bins=edges)
+        >>> walks, walks.encoder.states[0], walks.encoder.states[-1]
+        (<Trajectories over 48 states: not private>, (0, 0, 0, 0), (2, 1, 3, 1))
         """
-        number, encoder, encoded = sources.declared_observations(env.observation_space, states, encode)
+        number, encoder, encoded = declared_observations(env.observation_space, states, encode, bins)
         flat = sources.from_gymnasium(env, policy, n_trajectories, horizon, seed, encoded)
         return cls(*flat, number, encoder=encoder)
 
     @classmethod
+    @quiet
     def from_minari(
-        cls, dataset: Any, *, states: Iterable[Hashable] | None = None, encode: Callable[[Any], Hashable] | None = None
+        cls,
+        dataset: Any,
+        *,
+        states: Iterable[Hashable] | None = None,
+        encode: Callable[[Any], Hashable] | None = None,
+        bins: Any = None,
+        space: Any = None,
     ) -> Trajectories:
-        """Build from the episodes of a Minari dataset: the states an action was taken in, and its reward.
+        """Build from Minari's episodes: the states an action was taken in, and its reward.
 
         Parameters
         ----------
-        dataset : minari.MinariDataset
-            With discrete observations, or with `states` given.
-        states, encode
+        dataset : minari.MinariDataset, EpisodeData, or iterable of EpisodeData
+            With observations as for `from_gymnasium`.
+        states, encode, bins
             As for `from_gymnasium`.
+        space : gymnasium.Space, optional
+            Of observations; default the one that a dataset declares. Episodes alone declare none.
 
         Raises
         ------
         ValueError, TypeError
             As `from_gymnasium`.
         """
-        number, encoder, encoded = sources.declared_observations(dataset.observation_space, states, encode)
-        return cls(*sources.from_minari(dataset, encoded), number, encoder=encoder)
+        episodes, declared = sources.minari_episodes(dataset)
+        space = declared if space is None else space
+        if space is None and states is None:
+            raise ValueError("episodes declare no observation space: give it as `space`, or all states in `states`")
+        number, encoder, encoded = declared_observations(space, states, encode, bins)
+        return cls(*sources.from_minari(episodes, encoded), number, encoder=encoder)
 
     @classmethod
     def concatenate(cls, parts: Iterable[Trajectories]) -> Trajectories:

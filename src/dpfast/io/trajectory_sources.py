@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,10 +33,9 @@ from dpfast.io.ids import numbered_column
 from dpfast.io.own_words import in_own_words
 from dpfast.io.partitions import check_no_dask
 from dpfast.io.people import people
-from dpfast.io.states import StateEncoder, declared_states
+from dpfast.io.spaces import Encode
+from dpfast.io.states import StateEncoder
 from dpfast.io.streams import arrow_library, is_arrow, open_stream
-
-Encode = Callable[[Any], int]
 
 _NO_REWARD = "an episode has a reward that is not a real number"
 _NO_INTEGER = (
@@ -84,10 +83,14 @@ def _flat(trajectories: Iterable[tuple[Iterable[int], Iterable[float]]]) -> Flat
 
 
 def from_episodes(episodes: Iterable[Iterable[Sequence[Any]]], encoder: StateEncoder | None) -> Flat:
-    """Flatten lists of (state, reward) or (state, action, reward)."""
+    """Flatten lists of (state, reward) or (state, action, reward), or Minari's episodes."""
 
     def read(episode: Iterable[Sequence[Any]]) -> tuple[Iterable[int], list[float]]:
         values, rewards = [], []
+        if is_episode(episode):
+            rewards = _rewards(episode)
+            values = [_named(seen) for seen in _first(cast(Any, episode).observations, len(rewards))]
+            episode = ()
         for step in episode:
             if not isinstance(step, Sequence | np.ndarray) or len(step) not in (2, 3):
                 raise ValueError("an episode has a step that is not (state, reward) or (state, action, reward)")
@@ -299,26 +302,6 @@ def _batch_states(batch: ArrowBatch, name: str, encoder: StateEncoder | None) ->
     return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False))
 
 
-def declared_observations(
-    space: Any, states: Iterable[Hashable] | None, encode: Callable[[Any], Hashable] | None
-) -> tuple[int, StateEncoder | None, Encode]:
-    """Return the number of states, their encoder if they were listed, and the way from an observation to a number."""
-    if states is not None:
-        number, encoder = declared_states(None, states)
-        assert encoder is not None
-        return number, encoder, lambda seen: int(encoder.codes([seen if encode is None else encode(seen)])[0])
-    if encode is not None:
-        raise ValueError("encode needs states: all that it may return")
-    # A gymnasium.spaces.Discrete: the integers from `start` on.
-    if getattr(space, "n", None) is None or getattr(space, "start", None) is None:
-        raise TypeError(
-            f"observations are {type(space).__name__}, not Discrete: list all states there are in `states`, and say in "
-            "`encode` which one an observation is"
-        )
-    start = int(space.start)
-    return int(space.n), None, lambda seen: int(seen) - start
-
-
 def from_gymnasium(
     env: Any,
     policy: Callable[[Any], Any] | ArrayLike,
@@ -357,14 +340,46 @@ def from_gymnasium(
     return _flat(map(roll_out, range(n_trajectories)))
 
 
-def from_minari(dataset: Any, encode: Encode) -> Flat:
-    """Flatten the episodes of a Minari dataset, without the observation after the last action."""
+def minari_episodes(given: Any) -> tuple[Iterable[Any], Any]:
+    """Return the episodes of what is a Minari dataset, one episode or several, and the space that it declares."""
+    if hasattr(given, "iterate_episodes"):
+        return given.iterate_episodes(), given.observation_space
+    if is_episode(given):
+        return [given], None
+    if not isinstance(given, Iterable):
+        raise TypeError(f"dataset must be of Minari, or its episodes, got {type(given).__name__}")
+    return given, None
+
+
+def is_episode(episode: object) -> bool:
+    """Whether an object is a Minari EpisodeData, or of its form."""
+    return hasattr(episode, "observations") and hasattr(episode, "rewards")
+
+
+def from_minari(episodes: Iterable[Any], encode: Encode) -> Flat:
+    """Flatten Minari's episodes, without the observation after the last action."""
 
     def read(episode: Any) -> tuple[Iterable[int], list[float]]:
-        rewards = np.asarray(episode.rewards, np.float64).tolist()
+        if not is_episode(episode):
+            raise TypeError(f"dataset must hold Minari's episodes, got a {type(episode).__name__}")
+        rewards = _rewards(episode)
         return map(encode, _first(episode.observations, len(rewards))), rewards
 
-    return _flat(map(read, dataset.iterate_episodes()))
+    return _flat(map(read, episodes))
+
+
+def _rewards(episode: Any) -> list[float]:
+    problem = "an episode has rewards that are not a list of real numbers"
+    return in_own_words(lambda: [float(one) for one in np.asarray(episode.rewards, np.float64)], problem, TypeError)
+
+
+def _named(observation: Any) -> Any:
+    """Return an observation as a state that can be looked up: arrays as numbers, and as tuples of them."""
+    if isinstance(observation, np.ndarray):
+        observation = observation.tolist()
+    if isinstance(observation, list | tuple):
+        return tuple(map(_named, observation))
+    return observation
 
 
 def _first(observations: Any, n: int) -> Iterator[Any]:
