@@ -1,4 +1,4 @@
-"""A family that is new costs its folder and a line: it is written as CONTRIBUTING.md says, and put into a copy."""
+"""A family that is new costs its folder and a line: it is written as the documentation says, and put into a copy."""
 
 import os
 import shutil
