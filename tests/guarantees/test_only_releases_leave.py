@@ -63,7 +63,10 @@ def plain(value):
 def left_behind(fitted):
     """All that a fit keeps: of an estimator, or of the batches of a repeated fit."""
     kept = vars(fitted) if hasattr(fitted, "fit") else {f"batch {k}": vars(one) for k, one in enumerate(fitted)}
-    return {name: plain(value) for name, value in kept.items()}
+    left = {name: plain(value) for name, value in kept.items()}
+    if hasattr(fitted, "summary"):
+        left["table"], left["page"] = fitted.summary().to_csv(), fitted._repr_html_()
+    return left
 
 
 @pytest.mark.parametrize("name", [name for name, fit in VARIED.items() if not fit.bare_minimiser])

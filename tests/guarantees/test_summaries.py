@@ -1,12 +1,25 @@
 """What every fit owes those who publish it: a table of what was estimated, by name, and pages that show no more."""
 
+import re
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
-from catalogue import FITS, people
+from catalogue import FITS, SOME, people
+from sklearn import config_context
+from sklearn.pipeline import make_pipeline
 
+from dpfast import (
+    Ledger,
+    MultiOutcomeRidge,
+    ObjectivePerturbationClassifier,
+    Privacy,
+    PrivateStandardScaler,
+    private_bounds,
+    select,
+)
 from dpfast.io import write_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning", "ignore::dpfast.UnsoundCalibrationWarning")
@@ -49,3 +62,73 @@ def test_no_summary_without_a_fit_or_without_pandas(name, monkeypatch):
         monkeypatch.setitem(sys.modules, "pandas", None)
         with pytest.raises(ImportError, match=r"pip install 'dpfast\[pandas\]'"):
             model.summary()
+
+
+def parsed(page):
+    """The text of a page: it is well formed, nothing in it runs, and nothing is loaded."""
+    tree = ElementTree.fromstring(f"<page>{page}</page>")
+    tags = {one.tag for one in tree.iter()}
+    assert tags <= {"page", "style", "div", "details", "summary", *("table", "thead", "tbody", "tr", "th", "td")}
+    assert {name for one in tree.iter() for name in one.attrib} <= {"class"}
+    assert "url(" not in page
+    assert "@import" not in page
+    tree.remove(tree.find("style"))
+    return " ".join(tree.itertext())
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_every_fit_has_a_page_before_and_after(name):
+    before = FITS[name].new(ledger=Ledger(Privacy(10.0, 1e-3, FITS[name].estimator.adjacency)))
+    said = parsed(before._repr_html_())
+    assert "not fitted" in said
+    assert f"a fit costs {Privacy(before.epsilon, before.delta, before.adjacency)}" in said
+    assert "left in its ledger" in said
+    after = fitted(name)
+    if hasattr(after, "releases_"):
+        said = parsed(after._repr_html_())
+        assert "not fitted" not in said
+        assert all(release.name[:90] in said for release in after.releases_[-12:])
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_seed_is_marked_and_not_shown(name):
+    ledger = Ledger(Privacy(10.0, 1e-3, FITS[name].estimator.adjacency))
+    model = FITS[name].new(random_state=917_253_114, ledger=ledger)
+    assert "no guarantee, for anybody" in parsed(model._repr_html_())
+    FITS[name].run(model, *people(60))
+    for page in (model._repr_html_(), ledger._repr_html_(), model.releases_[0]._repr_html_()):
+        said = parsed(page)
+        assert "917253114" not in said
+        assert re.search("void: the noise came from a seed|void that of all", said)
+        assert "changes the odds" not in said
+
+
+def test_no_name_or_parameter_becomes_a_part_of_a_page():
+    hostile = "<script>alert(1)</script>&<img src=http://a.b/c onerror=x>"
+    classifier = ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=[hostile, "b"])
+    assert "<script>" in parsed(classifier._repr_html_())
+    x, y = people(400)
+    frame = pd.DataFrame(x, columns=[hostile, *"bcd"])
+    found = private_bounds(frame, epsilon=1.0, delta=1e-6, box=True)
+    assert "<script>" in parsed(found._repr_html_())
+    candidates = [MultiOutcomeRidge(1.0, bound_x=1.0, bound_y=1.0, ridge=ridge) for ridge in (1.0, 10.0)]
+    chosen = select(candidates, frame, y, epsilon=1.0, delta=1e-6, bound_y=1.0)
+    assert parsed(chosen._repr_html_()).count("chosen") == 1
+    assert "MultiOutcomeRidge" in parsed(chosen._repr_html_())
+    assert "2.72" in parsed(Privacy(1.0)._repr_html_())
+    assert "people" in parsed(MultiOutcomeRidge.plan(100, 2, epsilon=1.0, bound_x=1.0, bound_y=1.0)._repr_html_())
+
+
+def test_a_fit_that_would_be_refused_says_so():
+    said = parsed(MultiOutcomeRidge(-1.0, bound_x=1.0, bound_y=1.0)._repr_html_())
+    assert "A fit will be refused: epsilon must be positive" in said
+
+
+def test_scikit_learn_shows_pipelines_as_ever_and_its_configuration_holds():
+    model = MultiOutcomeRidge(1.0, bound_x=1.0, bound_y=1.0)
+    scaler = PrivateStandardScaler(1.0, box_x=(0, 1))
+    assert "sk-top-container" in make_pipeline(scaler, model)._repr_html_()
+    assert model._repr_mimebundle_() == {"text/plain": repr(model), "text/html": model._repr_html_()}
+    with config_context(display="text"):
+        assert not hasattr(model, "_repr_html_")
+        assert list(model._repr_mimebundle_()) == ["text/plain"]

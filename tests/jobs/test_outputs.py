@@ -6,7 +6,6 @@ import json
 import re
 import struct
 import sys
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -309,19 +308,6 @@ def test_every_kind_of_job_writes_every_format_from_its_template_on(kind, tmp_pa
         for column, entries in table.items():
             texts = [row[column] for row in rows]
             assert texts == ["" if one is None else str(one) for one in entries]
-
-
-def test_a_guarantee_is_as_weak_as_the_weakest_release():
-    class Model:
-        privacy_spent_ = Privacy(1.0, 1e-6)
-
-    sound = Release("a", "Gaussian", Privacy(0.5, 1e-7), {}, {})
-    for spoilt, said in ((replace(sound, reproducible=True), "void: "), (replace(sound, guaranteed=False), "none: ")):
-        Model.releases_ = (sound, spoilt)
-        assert outputs._guarantee(Model).startswith(said)
-        assert str(Model.privacy_spent_) in outputs._guarantee(Model)
-    Model.releases_ = (sound, sound)
-    assert outputs._guarantee(Model) == str(Model.privacy_spent_)
 
 
 def test_an_interrupt_while_results_are_written_loses_none(job, tmp_path, monkeypatch):

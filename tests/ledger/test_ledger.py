@@ -9,6 +9,7 @@ import pickle
 import sys
 import threading
 import warnings
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -20,8 +21,9 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, Release, UtilityWarning
-from dpfast.ledger.report import plain_words
+from dpfast.ledger.release import guarantee_of
 from dpfast.privacy import gaussian_mu, parts_of
+from dpfast.privacy.words import plain_words
 
 
 def release(epsilon, delta=0.0, adjacency="replace_one", **more):
@@ -497,3 +499,14 @@ def test_releases_are_tabulated_with_what_they_promise():
     assert table.index.tolist() == [1, 2]
     assert table["epsilon"].tolist() == [1.0, 1.0]
     assert [text.startswith("void") for text in table["guarantee"]] == [False, True]
+
+
+def test_a_guarantee_is_as_weak_as_the_weakest_release():
+    sound, together = Release("a", "Gaussian", Privacy(0.5, 1e-7), {}, {}), Privacy(1.0, 1e-6)
+    for spoilt, said in ((replace(sound, reproducible=True), "void: "), (replace(sound, guaranteed=False), "none: ")):
+        told = guarantee_of((sound, spoilt), together)
+        assert told.startswith(said)
+        assert str(together) in told
+        assert "dpfast-void" in spoilt._repr_html_()
+    assert guarantee_of((sound, sound), together) == str(together)
+    assert 'dpfast-void"' not in sound._repr_html_()

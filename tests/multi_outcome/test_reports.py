@@ -156,3 +156,12 @@ def test_limits_in_natural_units_cover():
         low, high = model.summary()[["low", "high"]].loc[1]
         covered += low < 4.0 < high
     assert covered >= 84
+
+
+def test_small_p_values_keep_their_size():
+    x = np.random.default_rng(0).uniform(-0.5, 0.5, (20_000, 2))
+    tabulated = ridge(50.0, bound_y=1.0).fit(x, x @ [1.0, -1.0]).summary(residual_std=2.0)
+    standard = np.abs(tabulated["estimate"] / tabulated["std_error"])
+    assert np.all(standard > 10.0)
+    p_values = tabulated["p_value"].to_numpy()
+    assert np.all((p_values > 0.0) & (p_values < 1e-20))

@@ -17,11 +17,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, get_args
 
 import numpy as np
+from sklearn import get_config
 from sklearn.utils import Tags
 
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast.estimator.documentation import document
+from dpfast.estimator.page import page_of
 from dpfast.estimator.persistence import Persistent
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.ledger import Ledger, Release, Reservation, paying
@@ -264,6 +266,15 @@ class PrivateEstimator(Persistent, ABC):
         else:
             self._warn_of_noise(noisy, None, privacy)
         return self
+
+    def _repr_html_inner(self) -> str:
+        """Return what notebooks show: parameters, what a fit costs, or what it has cost and released."""
+        return page_of(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Return what notebooks choose from, as scikit-learn's configuration asks for."""
+        shown = {"text/plain": repr(self)}
+        return shown | ({"text/html": self._repr_html_inner()} if get_config()["display"] == "diagram" else {})
 
     @abstractmethod
     def summary(self) -> DataFrame:

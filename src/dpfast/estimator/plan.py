@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dpfast._html import Fact, card, facts
 from dpfast._optional import optional
 
 if TYPE_CHECKING:
@@ -100,6 +101,19 @@ class Plan:
         pandas = optional("pandas", "summary")
         row = pandas.DataFrame({name: [getattr(self, name)] for name in names})
         return row.astype({"needed_n": "Int64", "score": "float64", "expected_score": "float64"})
+
+    def _repr_html_(self) -> str:
+        enough = "no number is enough" if self.needed_n is None else f"{self.needed_n:,}"
+        scores = None if self.expected_score is None else f"{self.expected_score:.2g}, {self.score:.2g} without privacy"
+        said: list[Fact] = [
+            ("people", f"{self.n:,}"),
+            ("error that privacy adds", f"{self.expected_error:.2g} of {self.relative_to}"),
+            (f"people needed for {self.target:.2g}", enough),
+            ("score", scores),
+            *((name, f"{value:.2g}") for name, value in self.notes.items()),
+            ("noise scales", ", ".join(f"{name} {scale:.4g}" for name, scale in self.scales.items()) or None),
+        ]
+        return card("Plan", facts(said))
 
     def __str__(self) -> str:
         line = f"with {self.n:,} people privacy adds an error of {self.expected_error:.2g} of {self.relative_to}; "

@@ -12,7 +12,7 @@ import os
 import platform
 import shutil
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache
 from glob import escape
 from importlib.metadata import version
@@ -29,6 +29,7 @@ from dpfast.jobs import pictures
 from dpfast.jobs.report import Part, as_html, as_markdown
 from dpfast.jobs.specification import Job
 from dpfast.kernels import transaction
+from dpfast.ledger.release import guarantee_of
 from dpfast.plotting import budget_spent
 
 MODEL, RECORD = "model.json", "report.json"
@@ -217,7 +218,10 @@ def _parts(
     settings = [(name, str(value)) for name, value in _parameters(job).items() if name not in ("epsilon", "delta")]
     ledger = model.ledger
     told = [(name, text) for name, text in said.facts if name == AS_RELEASED]
-    facts = [("this job", _guarantee(model)), ("all releases of the ledger", str(ledger.promised))]
+    facts = [
+        ("this job", guarantee_of(model.releases_, model.privacy_spent_)),
+        ("all releases of the ledger", str(ledger.promised)),
+    ]
     more = f"{ledger.affords(model):,}"
     spent = {LEDGER: images[LEDGER]} if LEDGER in images else {}
     images = {name: made for name, made in images.items() if name != LEDGER}
@@ -247,7 +251,7 @@ def _record(job: Job, model: Any, said: _Said) -> dict[str, Any]:
         "estimator": type(model).__name__,
         "parameters": _parameters(job),
         **{name: _shown(list(getattr(job.data, name))) for name in names if hasattr(job.data, name)},
-        "guarantee": _guarantee(model),
+        "guarantee": guarantee_of(model.releases_, model.privacy_spent_),
         "expected": _shown(asdict(said.expected)) if isinstance(said.expected, Plan) else said.expected,
         "results": dict(said.facts),
         "this_job": [release.to_dict(values=False) for release in model.releases_],
@@ -256,13 +260,6 @@ def _record(job: Job, model: Any, said: _Said) -> dict[str, Any]:
         "unit": ledger.unit,
         "versions": _versions(),
     }
-
-
-def _guarantee(model: Any) -> str:
-    """Return what is promised of all that the job released."""
-    spoilt = [one for one in model.releases_ if one.reproducible or not one.guaranteed]
-    guarantee: str = replace([*spoilt, *model.releases_][0], privacy=model.privacy_spent_).guarantee
-    return guarantee
 
 
 @cache

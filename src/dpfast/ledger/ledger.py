@@ -10,16 +10,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
 
 from dpfast import _arguments as check
+from dpfast._html import Fact, card, caution, facts, section
 from dpfast.kernels import transaction
 from dpfast.ledger import block
 from dpfast.ledger.entries import Entries, Entry, MemoryStorage, Storage
 from dpfast.ledger.process import Process
-from dpfast.ledger.release import Release, now, unit_value
+from dpfast.ledger.release import Release, now, releases_html, unit_value
 from dpfast.ledger.report import report_lines
 from dpfast.ledger.sums import admitted, affords, fits_plainly, promised, remaining, spending, spent, within
 from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu
 from dpfast.privacy.filters import Filter, Split
 from dpfast.privacy.guarantee import Privacy
+from dpfast.privacy.words import NEIGHBOURS, UNITS, plain_words
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -555,6 +557,30 @@ class Ledger:
     def __deepcopy__(self, memo: dict[int, object]) -> Ledger:
         return self
 
+    def _repr_html_(self) -> str:
+        entries = self._storage.read()
+        sums, unit = spent(entries, self._limits), self._unit or entries.unit
+        kept = promised(entries, self._limits) == sums
+        of_all = plain_words(sums) if kept else "no guarantee: the releases marked below void that of all together"
+        held = [entry for entry in entries.values() if entry.held]
+        forfeited = [entry for entry in entries.values() if not entry.held and not entry.releases]
+        said: list[Fact] = [
+            ("budget", _sum_of(self.budget)),
+            ("spent", _sum_of(sums)),
+            ("remaining", _sum_of(remaining(entries, self._limits))),
+            ("reserved", "; ".join(str(entry.privacy) for entry in held) or None),
+            ("forfeited", "; ".join(str(entry.privacy) for entry in forfeited) or None),
+            ("neighbours", NEIGHBOURS[self.budget.adjacency]),
+            ("unit", None if unit is None else UNITS[unit]),
+            ("composition", self.composition),
+            ("meaning", of_all if kept else None),
+            ("file", self.path),
+        ]
+        parts = [facts(said), *([] if kept else [caution(of_all)])]
+        if entries.releases:
+            parts.append(section(f"{len(entries.releases)} releases", releases_html(entries.releases)))
+        return card("Ledger", *parts)
+
     def __repr__(self) -> str:
         entries = self._storage.read()
         sums = spent(entries, self._limits)
@@ -562,6 +588,10 @@ class Ledger:
             f"Ledger(epsilon {sums.epsilon:.6g} of {self.budget.epsilon:.6g}, "
             f"delta {sums.delta:.6g} of {self.budget.delta:.6g}, {len(entries.releases)} releases)"
         )
+
+
+def _sum_of(cost: Privacy) -> str:
+    return f"epsilon {cost.epsilon:.6g}, delta {cost.delta:.6g}"
 
 
 _ASK_FOR_BASIC = (

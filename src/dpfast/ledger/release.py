@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, get_args
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._documents import array_from_lists, array_to_lists
+from dpfast._html import Fact, card, caution, facts, grid, shortened
 from dpfast.privacy.guarantee import Calibration, Privacy, Unit
 from dpfast.privacy.subsampling import sample_sizes
+from dpfast.privacy.words import UNITS
 
 
 def now() -> str:
@@ -27,6 +29,34 @@ def unit_value(value: object) -> Unit:
     """Return "row" or "person"."""
     unit: Unit = check.choice("unit", value, get_args(Unit))  # type: ignore[assignment]
     return unit
+
+
+def guarantee_of(releases: Sequence[Release], privacy: Privacy) -> str:
+    """Return what is promised of releases that cost so much together: no more than of the weakest of them."""
+    spoilt = [one for one in releases if one.reproducible or not one.guaranteed]
+    return replace([*spoilt, *releases][0], privacy=privacy).guarantee
+
+
+def guarantee_html(releases: Sequence[Release], privacy: Privacy) -> str:
+    """Say what is promised of releases together, so that nobody overlooks where it is nothing."""
+    said = guarantee_of(releases, privacy)
+    return facts([("guarantee", said)]) if said == str(privacy) else caution(f"Guarantee: {said}")
+
+
+def _costs(release: Release) -> tuple[str, str, str]:
+    mark = "" if release.promised == release.privacy else "void" if release.guaranteed else "claim not reached"
+    return f"{release.privacy.epsilon:.6g}", f"{release.privacy.delta:.3g}", mark
+
+
+def releases_html(releases: Sequence[Release], most: int = 12) -> str:
+    """Tabulate releases, the last of many."""
+    first = max(0, len(releases) - most)
+    rows = [
+        (number, shortened(one.name), one.mechanism, one._noise_scales, *_costs(one))
+        for number, one in enumerate(releases[first:], start=first + 1)
+    ]
+    left_out = facts([("", f"and {first} before these")]) if first else ""
+    return left_out + grid(("", "release", "noise", "scale", "epsilon", "delta", ""), rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +151,27 @@ class Release:
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
         return f"Release({self.name!r}: {shapes}; {self.privacy})"
+
+    def _repr_html_(self) -> str:
+        shapes = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
+        said: list[Fact] = [
+            ("released", shapes),
+            ("mechanism", f"{self.mechanism} noise"),
+            ("noise scales", self._noise_scales),
+            ("unit", UNITS[self.unit]),
+            ("calibration", self.calibration),
+            (
+                "sample",
+                None if self.sample is None else "xx of a secret sample of {:,} of {:,} rows".format(*self.sample),
+            ),
+            ("part of the rows", self.part),
+            ("time", self.time),
+        ]
+        return card(f"Release: {self.name}", guarantee_html([self], self.privacy), facts(said))
+
+    @property
+    def _noise_scales(self) -> str:
+        return ", ".join(f"{name} {scale:.4g}" for name, scale in self.scales.items()) or "none of public size"
 
     @property
     def promised(self) -> Privacy:

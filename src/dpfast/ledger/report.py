@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from dpfast.ledger.entries import Entries
 from dpfast.ledger.sums import Taken, promised, remaining, spent
 from dpfast.privacy import Unit
 from dpfast.privacy.filters import Filter
-from dpfast.privacy.guarantee import Privacy
+from dpfast.privacy.words import NEIGHBOURS, UNITS, plain_words
 
-_NEIGHBOURS = {
-    "replace_one": "one person's record is replaced by any other; the number of people is public",
-    "add_remove": "one person's record comes or goes; the number of people is private",
-}
-_SUBJECTS = {
-    "replace_one": "what a person's record says",
-    "add_remove": "whether a person's record is in the table, and what it says,",
-}
-_UNITS = {
-    "row": "a row of the table that was fitted: of a panel a donor, of trajectories one of them",
-    "person": "a person, with all of their rows",
-}
 _VOID = "no guarantee: what follows voids that of all releases together"
 
 
@@ -31,9 +18,9 @@ def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterato
     releases, unit, budget = list(enumerate(entries.releases, start=1)), unit or entries.unit, limits.budget
     costs = spent(entries, limits)
     yield "Privacy report"
-    yield f"  neighbours   {_NEIGHBOURS[budget.adjacency]}"
+    yield f"  neighbours   {NEIGHBOURS[budget.adjacency]}"
     if unit is not None:
-        yield f"  unit         {_UNITS[unit]}"
+        yield f"  unit         {UNITS[unit]}"
     for name, sum_of in (("budget", budget), ("spent", costs), ("remaining", remaining(entries, limits))):
         yield f"  {name:12} epsilon {sum_of.epsilon:.6g}, delta {sum_of.delta:.6g}"
     yield from _sum_lines(Taken.of(entries.values(), limits))
@@ -65,24 +52,3 @@ def _sum_lines(taken: Taken) -> Iterator[str]:
         of_epsilon = f"epsilon {sums.epsilon_up:.6g} of {most.epsilon:.6g}"
         passed = "" if sums.within(most) else ": passed"
         yield f"    {name:11}  {square}{of_epsilon}, delta {float(sums.delta):.4g} of {most.delta:.4g}{passed}"
-
-
-def plain_words(cost: Privacy) -> str:
-    """Return a guarantee, or a sum of guarantees, as a sentence."""
-    if math.isinf(cost.epsilon):
-        return "no privacy protection: the results are exact"
-    if cost.epsilon == cost.delta == 0.0:
-        return "nothing has been released"
-    # Rounded up: a promise must not sound better than it is.
-    excess = math.expm1(cost.epsilon) if cost.epsilon < 700.0 else math.inf
-    factor = f"e^{cost.epsilon:.6g}" if excess > 1e6 else f"{1.0 + _up_to_digits(excess, 3):.10g}"
-    sentence = f"{_SUBJECTS[cost.adjacency]} changes the odds of any conclusion by a factor of at most {factor}"
-    return sentence if cost.delta == 0.0 else f"{sentence}, except with probability about {cost.delta:.2g}"
-
-
-def _up_to_digits(value: float, digits: int) -> float:
-    """Round a number that is not negative up to some significant digits."""
-    if value == 0.0:
-        return 0.0
-    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    return math.ceil(value / unit) * unit

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from dpfast import _arguments as check
+from dpfast._html import card, facts
+from dpfast.privacy.words import NEIGHBOURS, plain_words
 
 Adjacency = Literal["replace_one", "add_remove"]
 
@@ -92,6 +94,14 @@ class Privacy:
         for name, value in (("epsilon", epsilon), ("delta", delta), ("adjacency", adjacency)):
             object.__setattr__(privacy, name, value)
         return privacy
+
+    def _repr_html_(self) -> str:
+        said = {
+            "epsilon": f"{self.epsilon:.6g}",
+            "delta": f"{self.delta:.6g}",
+            "neighbours": NEIGHBOURS[self.adjacency],
+        }
+        return card("Privacy", facts([*said.items(), ("meaning", plain_words(self))]))
 
     def __str__(self) -> str:
         return f"epsilon {self.epsilon:.6g}, delta {self.delta:.6g}, {self.adjacency.replace('_', '-')}"

@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
+from dpfast._html import card, caution, grid
 from dpfast._quiet import quiet
 from dpfast.estimator.feature_names import columns_of
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Ledger, Release, paying
+from dpfast.ledger.release import guarantee_html, releases_html
 from dpfast.privacy import Adjacency, Privacy, Unit, gaussian_mu
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.statistics.sizes import Sizes, size_counts
@@ -48,6 +50,26 @@ class PrivateBounds:
     release: Release
     feature_names: tuple[str, ...] | None = None
 
+    def _rows(self) -> list[tuple[str, Any, float, float]]:
+        """Return the bounds: what each is, the feature that it is of, its limits."""
+        rows: list[tuple[str, Any, float, float]] = [
+            (name, "", 0.0, bound)
+            for name, bound in (("bound_x", self.bound_x), ("bound_y", self.bound_y))
+            if bound is not None
+        ]
+        if self.box_x is not None:
+            low, high = self.box_x
+            features = self.feature_names or range(len(low))
+            rows += [("box_x", *one) for one in zip(features, low.tolist(), high.tolist(), strict=True)]
+        return rows
+
+    def _repr_html_(self) -> str:
+        """Show the bounds, and what they cost."""
+        rows = [(name, feature, f"{low:.6g}", f"{high:.6g}") for name, feature, low, high in self._rows()]
+        guesses = [] if self.are_certain else [caution("Some histogram shows no people beyond noise: a guess.")]
+        cost = [guarantee_html([self.release], self.release.privacy), releases_html([self.release])]
+        return card("PrivateBounds", *guesses, grid(("bound", "feature", "low", "high"), rows), *cost)
+
     def summary(self) -> DataFrame:
         """Tabulate the bounds.
 
@@ -62,16 +84,7 @@ class PrivateBounds:
         ImportError
             If pandas is not installed.
         """
-        rows: list[tuple[str, Any, float, float]] = [
-            (name, "", 0.0, bound)
-            for name, bound in (("bound_x", self.bound_x), ("bound_y", self.bound_y))
-            if bound is not None
-        ]
-        if self.box_x is not None:
-            low, high = self.box_x
-            features = self.feature_names or range(len(low))
-            rows += [("box_x", *one) for one in zip(features, low.tolist(), high.tolist(), strict=True)]
-        bounds, features, lows, highs = zip(*rows, strict=True)
+        bounds, features, lows, highs = zip(*self._rows(), strict=True)
         return tabulated({"bound": bounds, "feature": features}, {"low": lows, "high": highs})
 
 

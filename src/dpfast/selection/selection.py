@@ -17,11 +17,14 @@ from sklearn.utils.metaestimators import available_if
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
+from dpfast._html import card, grid, section
 from dpfast._quiet import quiet
 from dpfast.estimator.base import warn
+from dpfast.estimator.page import spent_html
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.ledger.block import apart
+from dpfast.ledger.release import releases_html
 from dpfast.privacy import Adjacency, Privacy, UtilityWarning
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.selection import candidates as candidate
@@ -130,6 +133,19 @@ class Selection:
             "chosen": [place == self.best_index_ for place in range(len(steps))],
         }
         return tabulated({"candidate": range(len(steps))}, columns)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (place, " + ".join(type(step).__name__ for step in candidate.private_steps(one)), "chosen" * is_best)
+            for place, one in enumerate(self.estimators_)
+            for is_best in [place == self.best_index_]
+        ]
+        return card(
+            "Selection",
+            spent_html(self.releases_, self.privacy_spent_),
+            grid(("", "candidate", ""), rows),
+            section("Releases", releases_html(self.releases_)),
+        )
 
     def __repr__(self) -> str:
         return f"Selection(best_index_={self.best_index_}, best_estimator_={self.best_estimator_!r})"

@@ -33,7 +33,7 @@ References
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -191,8 +191,9 @@ class _Mixture:
         """Return its mean, spread and limits."""
         tail = (1.0 - level) / 2.0
         spread = (self.quantile(special.ndtr(1.0)) - self.quantile(special.ndtr(-1.0))) / 2.0
-        negative = self.below(np.zeros(self.centers.shape[1]))
-        opposite = np.minimum(negative, 1.0 - negative)
+        # Each side by itself: of 1 less what is below 0, rounding would leave nothing, or less.
+        origin = np.zeros(self.centers.shape[1])
+        opposite = np.minimum(self.below(origin), replace(self, centers=-self.centers).below(origin))
         return Posterior(self.weights @ self.centers, spread, self.quantile(tail), self.quantile(1.0 - tail), opposite)
 
 

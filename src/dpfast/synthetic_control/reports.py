@@ -6,7 +6,6 @@ Public arithmetic on what the analyst already has: the target's own outcomes and
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Release
+from dpfast.ledger.release import guarantee_of
 from dpfast.privacy import Privacy
 
 if TYPE_CHECKING:
@@ -356,8 +356,7 @@ class TargetReports:
         """
         offered = level if self._has_interval() else None
         table = self.effect(target, level=offered)
-        # What all releases promise together, as it is kept to by any of them.
-        promised = replace(self.releases_[-1], privacy=self.privacy_spent_).guarantee
+        promised = guarantee_of(self.releases_, self.privacy_spent_)
         facts = [
             f"Synthetic control by {self.mechanism!r}: {self.n_pre_} periods before the intervention, {self.n_post_} "
             f"after it; ridge lambda = {self.ridge_:.4g}.",
