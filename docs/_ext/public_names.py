@@ -1,5 +1,6 @@
 """What the API reference shows: this package's names, linked where they are mentioned; nothing of scikit-learn's."""
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -41,11 +42,27 @@ def _elsewhere(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: 
 
 
 def _skip(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
-    if what == "module" and name in dpfast.__all__:
-        return True  # it has its place on the page of its family, under the name by which it is imported
+    """Leave out what scikit-learn wrote; of packages show every name that they list."""
+    if what == "module":
+        # Names of the front page have their place on the page of their family, under which they are imported.
+        return name in dpfast.__all__ or name in (options.exclude_members or ())
     inner = getattr(thing, "fget", None) or getattr(thing, "__func__", thing)
     home = getattr(inner, "__module__", None) or ""
     return True if home.startswith(("sklearn.", "builtins")) else None
+
+
+def _without_own_words(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Of packages show the names alone: their docstrings speak to readers of the source, pages say what they are."""
+    if what == "module":
+        lines.clear()
+
+
+def _number_citations(app: Sphinx, tree: nodes.document, page: str) -> None:
+    """Show a source as [1]: numpydoc makes labels unique among pages, for which nobody looks."""
+    for text in list(tree.findall(nodes.Text)):
+        numbered = re.sub(r"\bR[0-9a-f]{6,}-(\d+)\b", r"\1", text)
+        if numbered != text:
+            text.parent.replace(text, nodes.Text(numbered))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -53,4 +70,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_role("name", NameRole(innernodeclass=nodes.literal))
     app.connect("missing-reference", _elsewhere)
     app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-docstring", _without_own_words, priority=900)
+    app.connect("doctree-resolved", _number_citations)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

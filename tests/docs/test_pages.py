@@ -71,14 +71,13 @@ def test_every_page_is_in_the_table_of_contents_of_its_folder():
 def test_the_reference_holds_every_public_name():
     reference = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
     whole = set(re.findall(r"\.\. automodule:: ([\w.]+)", reference))
-    single = set(re.findall(r"\.\. auto(?:class|function|exception|data):: ([\w.]+)", reference))
+    single = set(re.findall(r"\.\. (?:auto(?:class|function|exception)|py:data):: ([\w.]+)", reference))
     packages = [f"dpfast.{folder}" for folder in dpfast._FOLDERS if folder not in ("releases", "papers")]
     packages += ["dpfast.jobs", "dpfast.plotting", "dpfast.selection", "dpfast.scaling", "dpfast.convex_erm"]
-    names = {f"dpfast.{name}" for name in dpfast.__all__} | {
-        f"{package}.{name}"
-        for package in packages
-        if package not in whole
-        for name in import_module(package).__all__
-        if name not in dpfast.__all__
-    }
-    assert names - single == set()
+    names = {f"dpfast.{name}" for name in dpfast.__all__}
+    for package in map(import_module, packages):
+        listed = set(getattr(package, "__all__", ())) - set(dpfast.__all__)
+        if package.__name__ in whole:  # Sphinx shows what has a docstring of its own: not types and constants
+            listed = {name for name in listed if not hasattr(getattr(package, name), "__qualname__")}
+        names |= {f"{package.__name__}.{name}" for name in listed}
+    assert names - single - {"dpfast.statistics.StateEncoder"} == set()  # which is io's
