@@ -293,7 +293,7 @@ def test_the_printed_algorithm_warns_and_claims_nothing():
     printed = primo_printed_sampled_scales(1.0, 1e-6, 100, 400, *radii)
     assert release.scales == {"xx": printed.xx, "xy": printed.xy}
     every = primo_printed_scales(1.0, 1e-6, *radii)
-    # privacy.md: too small by about n/s; s/n for the mean's sensitivity, s/n and 2 for the printed epsilon.
+    # docs/defects.md: too small by about n/s; s/n for the mean's sensitivity, s/n and 2 for the printed epsilon.
     assert printed.xx / every.xx == pytest.approx(2 * (100 / 400) ** 2, rel=1e-12)
     weights = {"xx": 1.0, "xy": 1.0}
     sound = JointMoments.calibrate_sampled(Privacy(1.0, 1e-6), radii, (3, 2), weights, (100, 400)).scales

@@ -23,7 +23,7 @@ def test_whole_algorithm_breaks_its_claim_only_at_large_epsilon(epsilon, ratio):
 
 
 def test_sub_releases_break_theirs():
-    # privacy.md, section 3: each is claimed to be (epsilon/2, delta/2)-DP.
+    # docs/defects.md: each is claimed to be (epsilon/2, delta/2)-DP.
     scales = primo_printed_scales(1.0, 1e-6, 1.0, 1.0)
     options = {"adjacency": "replace_one", "n_features": 3}
     covariance = gaussian_delta(scales.xx, 0.5, xx_sensitivity(1.0, **options))

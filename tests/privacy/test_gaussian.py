@@ -112,7 +112,7 @@ def test_the_scale_for_mu_is_the_least_float_that_is_enough(mu, sensitivity):
 
 
 def test_known_values():
-    # privacy.md, section 0: two equal releases share mu**2.
+    # docs/proofs/noise.md: two equal releases share mu**2.
     mu = split_mu(gaussian_mu(1.0, 1e-6), [1, 1])[0]
     assert scale_for_mu(mu) == pytest.approx(5.97, abs=0.005)
     assert classic_gaussian_scale(0.5, 0.5e-6) == pytest.approx(10.86, abs=0.005)

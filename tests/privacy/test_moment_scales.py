@@ -185,7 +185,7 @@ def test_numeric_optimiser_agrees_with_the_pair():
 
 
 def test_equal_weights_of_the_pair():
-    # privacy.md, section 1: 1/A + 1/B is 4.41/mu**2 against 6/mu**2 for two halves; A = 2/s_xx**2, B = 2/s_xy**2.
+    # docs/proofs/moments.md: 1/A + 1/B is 4.41/mu**2 against 6/mu**2 for two halves; A = 2/s_xx**2, B = 2/s_xy**2.
     scales = moment_scales(1.0, 1.0, 1.0, {"xx": 1.0, "xy": 1.0}, adjacency="replace_one", n_features=2)
     assert (scales.xx**2 + scales.xy**2) / 2 == pytest.approx(4.41, abs=0.005)
 

@@ -195,7 +195,7 @@ def test_noise_is_never_more_than_redberg_koskela_and_wangs():
 
 
 def test_known_values():
-    # privacy.md, section 2.
+    # docs/proofs/objective.md.
     assert objective_scale(0.5, 1e-6, geometry="plane") == pytest.approx(9.07, abs=0.005)
     assert objective_scale(0.5, 1e-6, geometry="line") == pytest.approx(8.35, abs=0.005)
     assert objective_scale(math.inf, 1e-6, geometry="line") == 0.0

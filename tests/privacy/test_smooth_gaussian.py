@@ -91,7 +91,7 @@ def test_equal_widths_are_the_analytic_gaussian(epsilon, alpha, dim):
 
 
 def test_known_values():
-    # privacy.md, section 0.
+    # docs/proofs/policy_evaluation.md.
     beta = lemma_beta(1.0, 1e-6, 10)
     assert smooth_gaussian(1.0, 1e-6, 10, beta).alpha == pytest.approx(4.367, abs=5e-4)
     assert smooth_gaussian(1.0, 1e-6, 10, 5 * beta).alpha == pytest.approx(5.126, abs=6e-4)

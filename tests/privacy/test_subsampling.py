@@ -23,7 +23,7 @@ def test_amplified_budget_is_the_one_asked_for(log_epsilon, n_sampled, n_rest, s
 
 @pytest.mark.parametrize(("n_sampled", "noise"), [(500, 1.34), (100, 3.4)])
 def test_sampling_costs_noise(n_sampled, noise):
-    # privacy.md, section 3: noise on a sum over the sample, scaled up to all records, against that on the whole sum.
+    # docs/proofs/moments.md: noise on a sum over the sample, scaled up to all records, against that on the whole sum.
     inner = gaussian_scale(*subsampled_budget(1.0, 1e-6, n_sampled, 1000))
     assert inner / (n_sampled / 1000) / gaussian_scale(1.0, 1e-6) == pytest.approx(noise, rel=5e-3)
 

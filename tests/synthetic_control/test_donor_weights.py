@@ -269,7 +269,7 @@ def test_sound_objective_perturbation_keeps_its_epsilon_exactly(epsilon, delta):
     [(0.0, 0.5, 1.29e-3), (0.0, 1.0, 3.19e-3), (0.0, 2.0, 9.47e-3), (1e-6, 1.0, 1.78e-2)],
 )
 def test_printed_objective_perturbation_is_not_private(delta, epsilon, printed_delta):
-    """privacy.md, section 2: n = 1, T0 = 10, lambda = 10, y = 1, donor 0 against 1; the weight has all of R."""
+    """docs/defects.md: n = 1, T0 = 10, lambda = 10, y = 1, donor 0 against 1; the weight has all of R."""
     t = 10
     bounds = PanelBounds.of(1, 1, np.ones(t))
     chosen = PrintedObjectivePerturbation.calibrate(

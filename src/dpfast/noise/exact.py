@@ -2,7 +2,7 @@
 
 A symmetric law is drawn as a sign and a magnitude z, z > x exactly when p < tail(x) for one uniform p in [0, 1). So
 which grid cell a draw falls in is a question about p and the tail at the cells' boundaries, answered without ever
-inverting the tail: bounds of tail(x) are sharpened and bits of p revealed until they part (privacy.md, section 6).
+inverting the tail: bounds of tail(x) are sharpened and bits of p revealed until they part (docs/proofs/noise.md).
 """
 
 from __future__ import annotations

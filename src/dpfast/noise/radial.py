@@ -1,6 +1,6 @@
 """L2-Laplace noise: density proportional to exp(-||v|| / scale), exactly, through a public grid.
 
-The direction is a Gaussian vector's and the radius is Gamma with the dimension as its shape (privacy.md, section 0): a
+The direction is a Gaussian vector's and the radius is Gamma with the dimension as its shape (docs/proofs/noise.md): a
 sum of that many exponential variables. Both come from uniform variables in closed form (Box and Muller 1958), so the
 one word per uniform that double arithmetic looks at can be followed by further bits, and the coordinates that are not
 decided are enclosed in intervals of as many digits as it takes.

@@ -2,7 +2,7 @@
 
 A release is round_g(S + N): S the statistic as the exact dyadic number it is, N the real-valued noise, g a public power
 of two. Rounding is post-processing, so what is promised of S + N holds of the release to the letter, floating point and
-all (privacy.md, section 6). Double arithmetic with a proved margin decides almost every draw; the rest are decided by
+all (docs/proofs/noise.md). Double arithmetic with a proved margin decides almost every draw; the rest are decided by
 revealing further bits against rigorous bounds (exact.py).
 """
 
