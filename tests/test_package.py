@@ -3,10 +3,13 @@
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 from pages import python_blocks
 
 import dpfast
@@ -24,6 +27,43 @@ def test_public_names_import():
 
 def test_version_is_that_of_the_distribution():
     assert dpfast.__version__ == metadata.version("dpfast")
+
+
+def test_what_is_tested_as_oldest_is_what_is_demanded():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    demands = project["build-system"]["requires"] + project["project"]["dependencies"]
+    demands += [line for extra in project["project"]["optional-dependencies"].values() for line in extra]
+    tested = {}
+    for line in (ROOT / "constraints" / "oldest.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, _, version = line.partition("==")
+            tested[name] = Version(version)
+    for demand in map(Requirement, demands):
+        for bound in (part for part in demand.specifier if part.operator == ">="):
+            assert Version(bound.version) == tested[demand.name], demand
+
+
+def test_every_module_imports_where_nothing_is_that_only_posix_has():
+    """As on Windows, once what dpfast builds on is there: types are held to other systems by mypy's --platform."""
+    code = """
+import asyncio, importlib, multiprocessing.pool, os, pkgutil, socket, subprocess, sys, tempfile
+import cryptography, joblib, matplotlib.pyplot, numpy, pandas, pyarrow.dataset, scipy.linalg, sklearn.linear_model, tqdm
+from scipy import optimize, special, stats
+from sklearn import base, datasets, model_selection, pipeline, utils
+for name in ("fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty", "pty"):
+    sys.modules[name] = None
+for name in dir(os):
+    if name.startswith(("fork", "posix_", "sched_", "POSIX_", "SCHED_", "getuid", "geteuid")):
+        delattr(os, name)
+for name in ("O_DIRECTORY", "O_CLOEXEC", "fchmod", "register_at_fork", "uname", "sysconf", "statvfs", "killpg"):
+    delattr(os, name)
+import dpfast
+for module in pkgutil.walk_packages(dpfast.__path__, "dpfast."):
+    if module.name != "dpfast.__main__":
+        importlib.import_module(module.name)
+dpfast.MultiOutcomeRidge(epsilon=1.0, bound_x=1.0, bound_y=1.0, n_threads=2).fit(numpy.eye(9), numpy.eye(9))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_importing_loads_neither_scikit_learn_nor_any_extra():

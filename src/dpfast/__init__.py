@@ -8,11 +8,12 @@ from dpfast import _moved
 from dpfast._lazy import lazy
 from dpfast.registry import HOMES
 
-__version__ = "0.1.0"
-
 __all__ = sorted(HOMES)
 
 _FOLDERS = ("audit", "datasets", "io", "ledger", "noise", "papers", "privacy", "releases", "solvers", "statistics")
 
+# The version stands in pyproject.toml alone.
+_HOMES = HOMES | _moved.TOP | {name: f"dpfast.{name}" for name in _FOLDERS} | {"__version__": "dpfast._version"}
+
 _moved.install()
-__getattr__, __dir__ = lazy(__name__, HOMES | {name: f"dpfast.{name}" for name in _FOLDERS} | _moved.TOP)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

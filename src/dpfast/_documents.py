@@ -74,12 +74,12 @@ def replace_file(path: str, data: bytes, temporary: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)
     # Exclusive creation follows no link that somebody may have put there.
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with open(descriptor, "wb") as file:
-            # AttributeError: Windows, whose files have no such permissions, may have no fchmod.
-            with contextlib.suppress(FileNotFoundError, AttributeError):
-                os.fchmod(file.fileno(), stat.S_IMODE(os.stat(path).st_mode))
+            if hasattr(os, "fchmod"):  # not on Windows, whose files have no such permissions
+                with contextlib.suppress(FileNotFoundError):
+                    os.fchmod(file.fileno(), stat.S_IMODE(os.stat(path).st_mode))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -91,7 +91,7 @@ def replace_file(path: str, data: bytes, temporary: str) -> None:
     if not hasattr(os, "O_DIRECTORY"):
         return  # Windows opens no folders: its own journal keeps names
     # The new name is durable only once its folder is.
-    folder = os.open(os.path.dirname(path) or os.curdir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = os.open(os.path.dirname(path) or os.curdir, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:

@@ -35,12 +35,13 @@ def write(frame, path):
     return path
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system is asked")
 def test_the_system_is_asked_once_for_every_byte_of_a_whole_file_and_not_all_at_once(tmp_path, monkeypatch):
     path, asked = tmp_path / "t.parquet", []
     pd.DataFrame(np.random.default_rng(0).normal(size=(9000, 3)), columns=list("abc")).to_parquet(path)
     monkeypatch.setattr(arrow, "_BYTES_AHEAD", 1 << 16)
     monkeypatch.setattr(arrow, "batch_rows", lambda n_columns: 1000)
-    monkeypatch.setattr(os, "posix_fadvise", lambda file, start, n, advice: asked.append((start, n)), raising=False)
+    monkeypatch.setattr(os, "posix_fadvise", lambda file, start, n, advice: asked.append((start, n)))
     for names in (None, ["c", "a", "b"]):
         asked.clear()
         batches = arrow.parquet_batches(path, names)
@@ -59,6 +60,7 @@ def test_the_system_is_asked_once_for_every_byte_of_a_whole_file_and_not_all_at_
 def test_files_are_read_where_the_system_takes_no_such_request(tmp_path, monkeypatch):
     path = write(pd.DataFrame({"a": np.arange(5.0)}), tmp_path / "t.parquet")
     monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    monkeypatch.setattr(sys, "platform", "darwin")
     assert [len(batch) for batch, _ in arrow.parquet_batches(path, None)] == [5]
 
 

@@ -10,8 +10,9 @@ from jobs.examples import KINDS, write_job
 
 from dpfast import Ledger, Privacy, registry
 from dpfast.cli import main
+from dpfast.jobs import parameters
 from dpfast.jobs.templates import schema, template
-from dpfast.jobs.values import REQUIRED, Either, Lists, Named, Table, Variants
+from dpfast.jobs.values import NUMBER, REQUIRED, Array, Either, Lists, Named, Table, Variants
 
 pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -163,6 +164,17 @@ def test_every_value_that_has_a_sample_accepts_it():
                     sample = tomllib.loads(f"x = {values.sample()}")["x"]
                     assert values.fits(sample)
                     assert accepts(values.schema(), sample)
+
+
+def test_arrays_are_known_by_whichever_name_numpy_gives_their_type(monkeypatch):
+    class Alias:
+        """As of NumPy 2.5, where it is no union of other types."""
+
+    Alias.__module__ = "numpy._typing"
+    for array in (parameters.ArrayLike, Alias):
+        monkeypatch.setattr(parameters, "ArrayLike", array)
+        assert parameters.values_of(array) == Array()
+        assert parameters.values_of(float | array | None) == Either((NUMBER, Array()))
 
 
 def test_a_ledger_that_is_there_is_charged_by_no_check_and_no_plan(tmp_path, capsys):

@@ -172,7 +172,7 @@ def _reading_ahead(
         def ask(share: float) -> None:
             nonlocal asked
             stop = min(int(share * size) + _BYTES_AHEAD, size)
-            if stop > asked and hasattr(os, "posix_fadvise"):
+            if stop > asked and sys.platform == "linux":
                 os.posix_fadvise(file.fileno(), asked, stop - asked, os.POSIX_FADV_WILLNEED)
                 asked = stop
 

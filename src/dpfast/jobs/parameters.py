@@ -12,6 +12,8 @@ from functools import partial
 from types import NoneType, UnionType
 from typing import Any, Literal
 
+from numpy.typing import ArrayLike
+
 from dpfast import registry
 from dpfast.estimator.documentation import entries
 from dpfast.jobs.values import (
@@ -85,6 +87,8 @@ def _options(hint: Any, classes: Collection[type], says_none: bool) -> Iterator[
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint in _PLAIN:
         yield _PLAIN[hint]
+    elif hint is ArrayLike:
+        yield Array()
     elif origin is Literal:
         yield Words.of(*arguments)
     elif origin in (typing.Union, UnionType):
@@ -104,8 +108,11 @@ def _options(hint: Any, classes: Collection[type], says_none: bool) -> Iterator[
 
 
 def _options_of_union(arguments: Collection[Any], classes: Collection[type], says_none: bool) -> Iterator[Values]:
-    """Yield what there is in TOML for a union: of what may be an array, of which bytes are the mark, lists alone."""
-    is_array = bytes in arguments
+    """Yield what there is in TOML for a union: of what may be an array, lists alone.
+
+    Newer versions of NumPy give that type a name; of older ones it is a union itself, of which bytes are the mark.
+    """
+    is_array = ArrayLike in arguments or bytes in arguments
     words: dict[str, Any] = {}
     found: list[Values] = []
     offered: list[type] = []

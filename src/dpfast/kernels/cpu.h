@@ -5,6 +5,9 @@
  * DPFAST_TARGET_AVX2, DPFAST_TARGET_AVX512), and picks among them by dpfast_cpu_level(). The build forbids contraction
  * to fused multiply-add, so a body that does the same operations in the same order gives the same bits at every level.
  *
+ * On Windows GCC keeps stacks aligned to 16 bytes and yet moves wider vectors to them by instructions that demand 32 (its
+ * bug 54412): it has the baseline only.
+ *
  * The environment variable DPFAST_CPU (baseline, avx2 or avx512) caps the level. Other architectures and compilers have
  * the baseline only, where the attribute macros are empty: guard instantiations by `#if DPFAST_HAVE_X86_LEVELS`.
  */
@@ -20,7 +23,7 @@ enum dpfast_level {
     DPFAST_AVX512 = 2,
 };
 
-#if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
+#if (defined(__x86_64__) || defined(__i386__)) && (defined(__clang__) || (defined(__GNUC__) && !defined(_WIN32)))
 #define DPFAST_HAVE_X86_LEVELS 1
 #define DPFAST_TARGET_AVX2 __attribute__((target("avx2,fma")))
 #define DPFAST_TARGET_AVX512 __attribute__((target("avx2,fma,avx512f,avx512dq,avx512bw,avx512vl")))

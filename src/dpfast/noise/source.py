@@ -48,7 +48,8 @@ def _note_fork() -> None:
     _forks_survived += 1
 
 
-os.register_at_fork(after_in_child=_note_fork)
+if hasattr(os, "register_at_fork"):  # Windows has no forks to note
+    os.register_at_fork(after_in_child=_note_fork)
 
 
 class Stream:
