@@ -23,7 +23,10 @@ extensions = [
     "mathml",
     "public_names",
 ]
-exclude_patterns = ["_build", "gallery"]  # sphinx-gallery reads the sources there, and writes pages of them
+exclude_patterns = [
+    "_build",
+    "gallery",
+]  # sphinx-gallery reads the sources there, and writes pages of them
 
 # Pages are Markdown. Headings of three levels can be linked to: [text](page.md#the-heading).
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]

@@ -17,7 +17,12 @@ class NameRole(XRefRole):
     """`name` in a docstring: a link where the name is documented, and code where it is not."""
 
     def process_link(
-        self, env: BuildEnvironment, refnode: Element, has_explicit_title: bool, title: str, target: str
+        self,
+        env: BuildEnvironment,
+        refnode: Element,
+        has_explicit_title: bool,
+        title: str,
+        target: str,
     ) -> tuple[str, str]:
         """Look for it among Python's names."""
         refnode["refdomain"], refnode["reftype"], refnode["optional"] = "py", "obj", True
@@ -26,7 +31,9 @@ class NameRole(XRefRole):
         return title, target
 
 
-def _elsewhere(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: TextElement) -> Node | None:
+def _elsewhere(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: TextElement
+) -> Node | None:
     """Look a name up among the package's own; what is none of them is left as code."""
     if not node.get("optional"):
         return None
@@ -41,7 +48,9 @@ def _elsewhere(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: 
     return content
 
 
-def _skip(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+def _skip(
+    app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any
+) -> bool | None:
     """Leave out what scikit-learn wrote; of packages show every name that they list."""
     if what == "module":
         # Names of the front page have their place on the page of their family, under which they are imported.
@@ -51,7 +60,9 @@ def _skip(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: An
     return True if home.startswith(("sklearn.", "builtins")) else None
 
 
-def _without_own_words(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+def _without_own_words(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
+) -> None:
     """Of packages show the names alone: their docstrings speak to readers of the source, pages say what they are."""
     if what == "module":
         lines.clear()

@@ -14,6 +14,8 @@ from dpfast.cli import main
 PAGES = written_pages()
 #: A comment of MyST, for a page that takes more than two seconds.
 SLOW = "% slow\n"
+#: Characters that the column of a page has room for, on a screen of 1280 pixels.
+WIDE = 92
 JOINED = re.DOTALL | re.MULTILINE
 TREE = re.compile(r"^```{toctree}\n(.*?)^```$", JOINED)
 
@@ -31,6 +33,12 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch)
     finally:
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_code_does_not_scroll(page):
+    blocks = re.findall(r"^```(?:python|toml|console)\n(.*?)^```$", page.read_text(encoding="utf-8"), JOINED)
+    assert [line for block in blocks for line in block.splitlines() if len(line) > WIDE] == []
 
 
 def test_jobs_are_taken_by_the_command_line(tmp_path, monkeypatch):
