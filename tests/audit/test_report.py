@@ -83,3 +83,4 @@ def test_only_what_names_tell_of_claims_is_left_out_of_what_tells_mechanisms_apa
     assert "moments of rows, L2-Laplace, replace_one" not in names
     # What exists under the other relation alone is there too.
     assert "coefficient, as printed, Gaussian objective, add_remove" in names
+    assert sum(name.startswith("support by scores") and "printed" not in name for name in names) == 1

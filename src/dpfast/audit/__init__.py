@@ -20,7 +20,7 @@ __all__ = [
     "one_claim_each",
 ]
 
-#: What the names of attacks tell of the claim, and not of what is computed.
+#: What the names of attacks tell of the claim, and not of what is computed, beside "beside a delta".
 _OF_CLAIMS = {*get_args(Adjacency), "Gaussian", "Laplace", "L2-Laplace", "Gaussian objective", "L2-Laplace objective"}
 
 
@@ -50,5 +50,6 @@ def one_claim_each(attacks: Iterable[Attack]) -> list[Attack]:
     """
     first: dict[tuple[str, ...], Attack] = {}
     for attack in attacks:
-        first.setdefault(tuple(part for part in attack.name.split(", ") if part not in _OF_CLAIMS), attack)
+        parts = attack.name.replace(" beside a delta", "").split(", ")
+        first.setdefault(tuple(part for part in parts if part not in _OF_CLAIMS), attack)
     return list(first.values())
