@@ -17,6 +17,7 @@ TESTED_BY = {
     "attack/turned_rows.py": "audit/test_audit.py",
     "convex_erm/classifier.py": "convex_erm/test_estimator.py",
     "convex_erm/regressor.py": "convex_erm/test_estimator.py",
+    "estimator/linear.py": "plotting/test_estimates.py",
     "io/__init__.py": "test_package.py",
     "io/arrow.py": "io/test_files.py",
     "io/frames.py": "io/test_columns.py",

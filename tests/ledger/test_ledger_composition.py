@@ -278,17 +278,15 @@ def test_the_plot_shows_what_was_spent():
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from dpfast.plotting import budget_spent
-
     ledger, axes = Ledger(BUDGET), Figure().subplots()
     for _ in range(3):
         ledger.spend(gaussian())
-    assert budget_spent(ledger, axes) is axes
+    assert ledger.plot(ax=axes) is axes
     plain, spent, budget = axes.get_lines()
     assert list(plain.get_ydata()) == pytest.approx([0.0, 0.1, 0.2, 0.3])
     assert list(spent.get_ydata()) == [0.0, *(cost.epsilon for cost in ledger.spending)]
     assert list(budget.get_ydata()) == [1.0, 1.0]
-    assert len(budget_spent(Ledger(Privacy(math.inf))).get_lines()) == 1
+    assert len(Ledger(Privacy(math.inf)).plot().get_lines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from reference.trajectories import episodes_of, first_visits
+from scipy import special
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -409,13 +410,15 @@ def test_smaller_block_bounds_give_less_noise():
 
 def test_plots_show_what_was_released():
     band = estimator("sufficient_statistics").fit(WALKS)
-    (panel,) = band.plot().axes
-    assert panel.lines[0].get_ydata().tolist() == band.value_.tolist()
-    low = panel.collections[0].get_paths()[0].vertices[:, 1].min()
-    assert low == pytest.approx(np.min(band.value_ - 2.0 * band.value_std_))
+    axes = band.plot(level=0.95)
+    assert axes.lines[0].get_ydata().tolist() == band.value_.tolist()
+    low = [bar[0, 1] for bar in axes.collections[0].get_segments()]
+    np.testing.assert_allclose(low, band.value_ - special.ndtri(0.975) * band.value_std_)
     smooth = estimator().fit(WALKS)
-    assert not smooth.plot().axes[0].collections
-    image = smooth.plot(shape=(2, 4)).axes[0].images[0]
+    assert not smooth.plot().collections
+    (image,) = smooth.plot(shape=(2, 4)).images
+    # Whatever was released, so that two maps can be compared.
+    assert image.get_clim() == (0.0, 1.0)
     assert image.get_array().tolist() == smooth.value_.reshape(2, 4).tolist()
     with pytest.raises(ValueError, match="shape must be two numbers whose product is that of the states, 8"):
         smooth.plot(shape=(3, 3))

@@ -432,8 +432,8 @@ def test_pictures():
     donors, target, _ = panel()
     frame = pd.DataFrame(donors, columns=pd.date_range("2001", periods=13, freq="YS"))
     fitted = model(random_state=0).fit(frame, 10, target=target)
-    for figure in (fitted.plot(), fitted.plot_gap(level=0.5), fitted.plot(target)):
-        lines = figure.axes[0].lines
+    for axes in (fitted.plot(), fitted.plot_gap(level=0.5), fitted.plot(target)):
+        lines = axes.lines
         assert any(len(line.get_xdata()) == 13 for line in lines)
     with pytest.raises(ValueError, match="target must be one series to be drawn"):
         fitted.plot(np.stack([target, target]))

@@ -133,8 +133,8 @@ def test_intervals_for_output_are_about_the_prediction(delta, calibration):
     np.testing.assert_allclose(high, np.clip(model.prediction_ + 50.0 * half, 0.0, 100.0))
     assert {"low", "high"} <= set(model.effect(level=0.9).columns)
     assert "0.9" in model.report() or "90" in model.report()
-    assert model.plot().axes
-    assert model.plot_gap().axes
+    assert model.plot().lines
+    assert model.plot_gap().lines
 
 
 def test_intervals_are_not_offered_for_objective():
@@ -144,8 +144,8 @@ def test_intervals_are_not_offered_for_objective():
         model.interval(target[:N_PRE])
     assert "low" not in model.effect().columns
     assert "epsilon 2" in model.report()
-    assert model.plot().axes
-    assert model.plot_gap().axes
+    assert model.plot().lines
+    assert model.plot_gap().lines
 
 
 @pytest.mark.parametrize(("mechanism", "calibration", "delta"), VARIANTS)

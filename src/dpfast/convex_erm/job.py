@@ -16,7 +16,7 @@ from dpfast.jobs.tables import Table
 from dpfast.jobs.values import INTEGER, NUMBER, TEXT, Either, Lists
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 _FEATURES = """
 dose = "number"
@@ -44,7 +44,7 @@ class Regressor(Kind):
         """Return coefficients."""
         return results.tables_of_outcome(model, job.data.feature_names, job.data.outcome_names[0])
 
-    def figures(self, model: ObjectivePerturbationRegressor, job: Job) -> dict[str, Figure]:
+    def figures(self, model: ObjectivePerturbationRegressor, job: Job) -> dict[str, Axes]:
         """Return pictures of them."""
         return results.figures_of_outcome(model, job.data.feature_names, job.data.outcome_names[0])
 
@@ -93,7 +93,7 @@ class Classifier(Kind):
         """Return coefficients and classes."""
         return results.tables_of_classes(model, job.data.feature_names)
 
-    def figures(self, model: ObjectivePerturbationClassifier, job: Job) -> dict[str, Figure]:
+    def figures(self, model: ObjectivePerturbationClassifier, job: Job) -> dict[str, Axes]:
         """Return pictures of them."""
         return results.figures_of_classes(model, job.data.feature_names)
 

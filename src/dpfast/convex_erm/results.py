@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpfast import plotting
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.linear import INTERCEPT
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 NOTE = (
     "No standard errors of the coefficients are offered: how far the noise in an objective, or in a step, moves its "
@@ -36,16 +35,14 @@ def tables_of_outcome(
     return {"coefficients": _coefficients("outcome", [outcome], features, model)}
 
 
-def figures_of_classes(model: ObjectivePerturbationClassifier, features: Sequence[str]) -> dict[str, Figure]:
+def figures_of_classes(model: ObjectivePerturbationClassifier, features: Sequence[str]) -> dict[str, Axes]:
     """Draw the coefficients."""
-    return {"coefficients": plotting.coefficients(features, list(map(str, model._sides()[1])), model.coef_)}
+    return {"coefficients": model.plot(feature_names=features)}
 
 
-def figures_of_outcome(
-    model: ObjectivePerturbationRegressor, features: Sequence[str], outcome: str
-) -> dict[str, Figure]:
+def figures_of_outcome(model: ObjectivePerturbationRegressor, features: Sequence[str], outcome: str) -> dict[str, Axes]:
     """Draw the coefficients."""
-    return {"coefficients": plotting.coefficients(features, [outcome], np.atleast_2d(model.coef_))}
+    return {"coefficients": model.plot(feature_names=features, outcome_names=[outcome])}
 
 
 def facts(model: ObjectivePerturbationClassifier | ObjectivePerturbationRegressor) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast.ledger import Ledger
 from dpfast.multi_outcome import MultiOutcomeRidge
-from dpfast.plotting import accuracy_curves, saved
+from dpfast.plotting import saved, score_curves
 from dpfast.privacy import Privacy, UtilityWarning
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -73,23 +73,26 @@ def accuracy(model: MultiOutcomeRidge, rows: FloatArray, classes: NDArray[np.int
 
 def show(output: Path) -> None:
     """Fit, print and plot."""
-    curves = {}
+    curves = []
     for task in tasks():
         print(f"\n{task.title}")
         exact, private, ledger = compare(task)
-        curves[task.title] = (exact, private)
+        curves.append((task.title, exact, private))
         print(f"  {'epsilon':>8}  accuracy on held-out people (mean of {REPEATS} fits)")
-        for epsilon, value in zip(EPSILONS, private, strict=True):
+        for epsilon, value in zip(EPSILONS, private.mean(axis=0), strict=True):
             print(f"  {epsilon:8g}  {value:.3f}")
         print(f"  {'exact':>8}  {exact:.3f}  (no privacy)")
     print("\nThe record of the last table's first round of fits, for its data-protection officer:\n")
     print(ledger.report())
     if find_spec("matplotlib") is not None:
-        print(f"\nPlot: {saved(accuracy_curves(EPSILONS, curves), output, 'dpfast-demo.png')}")
+        figure = optional("matplotlib.figure", "a picture").Figure(figsize=(10.0, 3.6), layout="constrained")
+        for axes, (title, exact, private) in zip(figure.subplots(1, len(curves), sharey=True), curves, strict=True):
+            score_curves(EPSILONS, private, exact=exact, ax=axes, title=title)
+        print(f"\nPlot: {saved(axes, output, 'dpfast-demo.png')}")
 
 
 def compare(task: Task) -> tuple[float, FloatArray, Ledger]:
-    """Fit without and with privacy; return the accuracies, and the ledger of one round of private fits."""
+    """Fit without and with privacy; return all accuracies, and the ledger of one round of private fits."""
     train_x, test_x, train, test = train_test_split(task.rows, task.classes, test_size=0.3, random_state=0)
     train_y = np.asarray(train[:, None] == np.unique(task.classes), np.float64)
     exact = MultiOutcomeRidge(float("inf"), ridge=1.0, **task.declared).fit(train_x, train_y)
@@ -104,7 +107,7 @@ def compare(task: Task) -> tuple[float, FloatArray, Ledger]:
                 values[repeat, column] = accuracy(model, test_x, test)
     if caught:
         print(f"  As the fits at small epsilon say: {caught[0].message}")
-    return accuracy(exact, test_x, test), values.mean(axis=0), ledgers[0]
+    return accuracy(exact, test_x, test), values, ledgers[0]
 
 
 def _progress(steps: Iterable[int]) -> Iterator[int]:

@@ -12,8 +12,9 @@ import os
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, get_args
 
 import numpy as np
@@ -21,7 +22,7 @@ from sklearn import get_config
 from sklearn.utils import Tags
 
 from dpfast import _arguments as check
-from dpfast import io, noise
+from dpfast import io, noise, plotting
 from dpfast.estimator.documentation import document
 from dpfast.estimator.page import page_of
 from dpfast.estimator.persistence import Persistent
@@ -41,6 +42,7 @@ from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.releases.mechanism import Mechanism
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -333,6 +335,84 @@ class PrivateEstimator(Persistent, ABC):
             ReleasedUtilityWarning if people is None else UtilityWarning,
         )
         return True
+
+    @classmethod
+    def plot_plan(
+        cls,
+        n: int | Sequence[int],
+        *sizes: int,
+        epsilon: float | Sequence[float],
+        target: float | None = None,
+        ax: Axes | None = None,
+        title: str | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+        **parameters: Any,
+    ) -> Axes:
+        """Draw the error to expect, before any data is touched: against the number of people, or against epsilon.
+
+        Privacy: drawn from public numbers alone; nothing is spent.
+
+        Parameters
+        ----------
+        n : int or sequence of int
+            Numbers of people. Of several, errors are drawn against them, a curve for each epsilon; of one against
+            epsilon.
+        *sizes : int
+            The other sizes that `plan` takes, in its order.
+        epsilon : float or sequence of float
+            Budgets to compare.
+        target : float, optional
+            Error wanted, as for `plan`, marked by a line.
+        ax, title, label, unit
+            As for `dpfast.plotting.plan_curves`.
+        **parameters
+            The estimator's own and the plan's, as for `plan`: delta, bound_x, ...
+
+        Returns
+        -------
+        matplotlib Axes
+            ``axes.figure.savefig(path)`` writes them to a file. Where there are too few people for the algorithm, a
+            curve has no points.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As for `plan`, if there is nothing to draw.
+
+        Examples
+        --------
+        >>> from dpfast import MultiOutcomeRidge
+        >>> axes = MultiOutcomeRidge.plot_plan(
+        ...     [1_000, 10_000, 100_000], 10, epsilon=[0.5, 2.0], delta=1e-6, bound_x=1.0, bound_y=1.0, target=0.1
+        ... )
+        >>> [text.get_text() for text in axes.get_legend().get_texts()]
+        ['wanted: 0.1', 'epsilon 0.5', 'epsilon 2']
+        """
+        people, budgets = np.atleast_1d(np.asarray(n)).tolist(), np.atleast_1d(np.asarray(epsilon)).tolist()
+        wanted = {} if target is None else {"target": target}
+        found, refused = {}, None
+        for count, budget in product(people, budgets):
+            try:
+                with warnings.catch_warnings():
+                    # The picture shows it.
+                    warnings.simplefilter("ignore", UtilityWarning)
+                    found[count, budget] = cls.plan(count, *sizes, epsilon=budget, **wanted, **parameters)
+            except ValueError as error:
+                refused = error
+        if not found:
+            raise refused or ValueError("n and epsilon must hold numbers")
+
+        def errors(pairs: Iterable[tuple[Any, Any]]) -> list[float]:
+            return [found[pair].expected_error if pair in found else math.nan for pair in pairs]
+
+        options: dict[str, Any] = {"target": target, "ax": ax, "title": title, "label": label, "unit": unit}
+        options["relative_to"] = next(iter(found.values())).relative_to
+        if len(people) == 1:
+            curve = {f"{people[0]:,} people": errors((people[0], one) for one in budgets)}
+            return plotting.plan_curves(budgets, curve, against="epsilon", **options)
+        curves = {f"epsilon {one:g}": errors((count, one) for count in people) for one in budgets}
+        return plotting.plan_curves(people, curves, **options)
 
     @classmethod
     def _planned_for(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dpfast import io
+from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import PrivateEstimator
@@ -19,6 +19,7 @@ from dpfast.io.writing import tabulated
 from dpfast.statistics.rows import RowMap
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 #: What tables call the constant feature.
@@ -100,6 +101,74 @@ class LinearEstimator(Presenting, PrivateEstimator):
     def _presented_outcomes(self, predicted: FloatArray, X: Any) -> Any:
         names = getattr(self, "outcome_names_in_", None)
         return self._presented(predicted, X, *outcome_names(names, predicted.ndim == 1))
+
+    def plot(
+        self,
+        *,
+        feature_names: Sequence[object] | None = None,
+        outcome_names: Sequence[object] | None = None,
+        reference: ArrayLike | None = None,
+        ax: Axes | None = None,
+        title: str | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+    ) -> Axes:
+        """Draw the coefficients; no limits of them are known.
+
+        Privacy: drawn from what was released.
+
+        Parameters
+        ----------
+        feature_names, outcome_names : sequence, optional
+            By default those of the fit, or numbers.
+        reference : array of the shape of `coef_`, optional
+            Public values to compare with: declared public by being given.
+        ax, title, label, unit
+            As for `dpfast.plotting.coefficients`.
+
+        Returns
+        -------
+        matplotlib Axes
+            ``axes.figure.savefig(path)`` writes them to a file.
+        """
+        check_is_fitted(self)
+        return self._plot_coefficients(
+            np.atleast_2d(self.coef_),
+            feature_names,
+            outcome_names,
+            reference,
+            {"ax": ax, "title": title, "label": label, "unit": unit},
+        )
+
+    def _plot_coefficients(
+        self,
+        values: FloatArray,
+        feature_names: Sequence[object] | None,
+        outcome_names: Sequence[object] | None,
+        reference: ArrayLike | None,
+        options: dict[str, Any],
+    ) -> Axes:
+        """Draw coefficients of the features that are kept, with their names."""
+        (outcomes, features), kept = values.shape, self._drawn_features
+        given = getattr(self, "feature_names_in_", range(features)) if feature_names is None else feature_names
+        called = self._drawn_sides() if outcome_names is None else outcome_names
+        for name, names, count in (("feature_names", given, features), ("outcome_names", called, outcomes)):
+            if len(names) != count:
+                raise ValueError(f"{name} must be {count} names, got {len(names)}")
+        if reference is not None:
+            options["reference"] = np.broadcast_to(np.asarray(reference, np.float64), values.shape)[:, kept]
+        shown = np.array([str(name) for name in given], object)[kept]
+        return plotting.coefficients(shown, list(called), values[:, kept], **options)
+
+    @property
+    def _drawn_features(self) -> Any:
+        """Which features are drawn: all."""
+        return slice(None)
+
+    def _drawn_sides(self) -> Sequence[object]:
+        """Return what rows of coefficients are called in pictures; an only one without a name is not."""
+        sides = self._sides()[1]
+        return sides if len(sides) > 1 or hasattr(self, "outcome_names_in_") else [""]
 
     def _linear(self, X: ArrayLike) -> FloatArray:
         """Return the linear function of rows, for each row of coefficients: of each on its own, to the bit.

@@ -20,7 +20,7 @@ from dpfast.ledger import Ledger
 from dpfast.privacy import UtilityWarning
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
     from dpfast.jobs.specification import Job
     from dpfast.jobs.tables import Table as Results
@@ -93,7 +93,7 @@ class Kind(ABC):
         """Return what was released, and what follows from it, as tables by name."""
 
     @abstractmethod
-    def figures(self, model: Any, job: Job) -> dict[str, Figure]:
+    def figures(self, model: Any, job: Job) -> dict[str, Axes]:
         """Return pictures of it by name; called only where matplotlib is installed."""
 
     @abstractmethod

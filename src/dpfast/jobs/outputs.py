@@ -30,7 +30,6 @@ from dpfast.jobs.report import Part, as_html, as_markdown
 from dpfast.jobs.specification import Job
 from dpfast.kernels import transaction
 from dpfast.ledger.release import guarantee_of
-from dpfast.plotting import budget_spent
 
 MODEL, RECORD = "model.json", "report.json"
 # How folders end whose outputs are not complete.
@@ -189,7 +188,7 @@ def _figures(job: Job, model: Any) -> dict[str, Any]:
     """Draw the results and, where a ledger is shared with other jobs, what it has spent."""
     figures: dict[str, Any] = dict(job.kind.figures(model, job))
     if job.ledger_path is not None:
-        figures[LEDGER] = budget_spent(model.ledger).figure
+        figures[LEDGER] = model.ledger.plot()
     return figures
 
 

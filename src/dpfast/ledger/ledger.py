@@ -18,12 +18,14 @@ from dpfast.ledger.process import Process
 from dpfast.ledger.release import Release, now, releases_html, unit_value
 from dpfast.ledger.report import report_lines
 from dpfast.ledger.sums import admitted, affords, fits_plainly, promised, remaining, spending, spent, within
+from dpfast.plotting import budget_spent
 from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu
 from dpfast.privacy.filters import Filter, Split
 from dpfast.privacy.guarantee import Privacy
 from dpfast.privacy.words import NEIGHBOURS, UNITS, plain_words
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 #: How a ledger adds guarantees up.
@@ -292,6 +294,34 @@ class Ledger:
     def promised(self) -> Privacy:
         """What holds of all releases together: `spent`, or an infinite epsilon once a seed has voided one of them."""
         return promised(self._storage.read(), self._limits)
+
+    def plot(
+        self,
+        *,
+        ax: Axes | None = None,
+        title: str | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+    ) -> Axes:
+        """Draw what was spent, release after release, against the budget.
+
+        Parameters
+        ----------
+        ax, title, label, unit
+            As for `dpfast.plotting.budget_spent`.
+
+        Returns
+        -------
+        matplotlib Axes
+            ``axes.figure.savefig(path)`` writes them to a file.
+
+        Examples
+        --------
+        >>> from dpfast import Ledger, Privacy
+        >>> Ledger(Privacy(1.0, 1e-6)).plot(title="Budget of 2026").get_title()
+        'Budget of 2026'
+        """
+        return budget_spent(self, ax, title=title, label=label, unit=unit)
 
     @property
     def unit(self) -> Unit | None:

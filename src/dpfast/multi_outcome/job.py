@@ -14,7 +14,7 @@ from dpfast.multi_outcome import results
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 _FEATURES = """
 age = { low = 18, high = 100, missing = 50 }
@@ -72,7 +72,7 @@ class MultiOutcome(Kind):
         """Return coefficients, their errors and limits."""
         return results.tables(model, job.data.feature_names, job.data.outcome_names)
 
-    def figures(self, model: MultiOutcomeRidge, job: Job) -> dict[str, Figure]:
+    def figures(self, model: MultiOutcomeRidge, job: Job) -> dict[str, Axes]:
         """Return pictures of them."""
         return results.figures(model, job.data.feature_names, job.data.outcome_names)
 

@@ -5,6 +5,7 @@ Arithmetic on released and public numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from dpfast.kernels.threads import single_threaded_blas
 from dpfast.solvers.inference import Evidence, Posterior, Textbook
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 Target = Literal["population", "least_squares", "ridge"]
@@ -37,6 +39,7 @@ class CoefficientReports(LinearEstimator):
     #: Least squares, where there was none.
     _textbook: tuple[FloatArray, FloatArray, float] | None
     _single_outcome: bool
+    _plot_coefficients: Callable[..., Any]
 
     def summary(
         self, *, level: float = 0.95, target: Target | None = None, residual_std: ArrayLike | None = None
@@ -133,6 +136,75 @@ class CoefficientReports(LinearEstimator):
     @property
     def _names_one_side(self) -> bool:
         return not self._single_outcome
+
+    def plot(
+        self,
+        *,
+        level: float = 0.95,
+        residual_std: ArrayLike | None = None,
+        feature_names: Sequence[object] | None = None,
+        outcome_names: Sequence[object] | None = None,
+        reference: ArrayLike | None = None,
+        ax: Axes | None = None,
+        title: str | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+    ) -> Axes:
+        """Draw the coefficients' estimates, with limits for the privacy noise alone, and for sampling too.
+
+        Privacy: drawn from what was released; nothing further is spent.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Nominal coverage of the limits. Those for the privacy noise are of the target "least_squares" of `summary`,
+            the table itself; those for noise and sampling are of the target "population", and are drawn where the
+            residual variance is known.
+        residual_std : float or array of shape (n_outcomes,), optional
+            As for `summary`.
+        feature_names, outcome_names : sequence, optional
+            By default those of the fit, or numbers.
+        reference : array of shape (n_outcomes, n_features), optional
+            Public values to compare with: declared public by being given.
+        ax, title, label, unit
+            As for `dpfast.plotting.coefficients`.
+
+        Returns
+        -------
+        matplotlib Axes
+            ``axes.figure.savefig(path)`` writes them to a file.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpfast import MultiOutcomeRidge
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-0.5, 0.5, size=(50_000, 2))
+        >>> y = X @ [0.5, 0.0] + rng.normal(scale=0.1, size=50_000)
+        >>> model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, random_state=0).fit(X, y)
+        >>> axes = model.plot(feature_names=["age", "smoker"], residual_std=0.1, unit="days")
+        >>> [text.get_text() for text in axes.get_legend().get_texts()]
+        ['95% limits: noise and sampling', '95% limits: privacy noise']
+        """
+        check_is_fitted(self)
+        level = check.share("level", level)
+        values, limits = self._estimates(residual_std, level)
+        options = {"ax": ax, "title": title, "label": label, "unit": unit, "level": level}
+        axes: Axes = self._plot_coefficients(values, feature_names, outcome_names, reference, limits | options)
+        return axes
+
+    def _estimates(self, residual_std: ArrayLike | None, level: float) -> tuple[FloatArray, dict[str, Any]]:
+        """Return the best estimates that were released, with limits of either kind where they are known."""
+        scale = self._residual_scale(residual_std)
+        if not self._evidence and self._textbook is None:
+            law = self._law("ridge", None, level)
+            return law.center, {"noise": (law.low, law.high)}
+        law = self._law("least_squares", scale, level)
+        limits = {"noise": (law.low, law.high)}
+        if scale is not None or self._textbook is not None:
+            law = self._law("population", scale, level)
+            limits["total"] = law.low, law.high
+        return law.center, limits
 
     def _residual_scale(self, residual_std: ArrayLike | None) -> FloatArray | None:
         if residual_std is None:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpfast import plotting
 from dpfast.estimator.linear import INTERCEPT
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.solvers.inference import Evidence
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 LEVEL = 0.95
 NOTE = (
@@ -49,11 +48,9 @@ def tables(model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence
     return {"coefficients": table}
 
 
-def figures(model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Figure]:
+def figures(model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Axes]:
     """Draw the estimates and their limits."""
-    law = model._law(_target(model), model.residual_std_, LEVEL)
-    figure = plotting.coefficients(features, outcomes, law.center, law.low, law.high, f"{LEVEL:.0%} limits")
-    return {"coefficients": figure}
+    return {"coefficients": model.plot(level=LEVEL, feature_names=features, outcome_names=outcomes)}
 
 
 def facts(model: MultiOutcomeRidge) -> list[tuple[str, str]]:

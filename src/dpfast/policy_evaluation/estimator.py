@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
@@ -14,7 +14,7 @@ from scipy import special
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
-from dpfast import io, noise
+from dpfast import io, noise, plotting
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import Expected, PrivateEstimator, Solved, Summed, warn_of_printed
@@ -53,7 +53,7 @@ from dpfast.statistics.returns import blocks_of, checked_discount, checked_lag
 from dpfast.statistics.visits import checked_of_states, checked_weights, extreme_counts
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 Method = Literal["sufficient_statistics", "lsw", "lsl"]
@@ -293,23 +293,72 @@ class PolicyEvaluation(_Fitted, Presenting, PrivateEstimator):
             columns |= {"std_privacy": noise_std} | sides
         return tabulated({"state": range(len(self.value_)) if self._states is None else self._states}, columns)
 
-    def plot(self, shape: tuple[int, int] | None = None) -> Figure:
-        """Draw the value function: public numbers only.
+    def plot(
+        self,
+        shape: tuple[int, int] | None = None,
+        *,
+        level: float = 0.95,
+        state_names: Sequence[object] | None = None,
+        start: Any = None,
+        goal: Any = None,
+        holes: Any = None,
+        reference: ArrayLike | None = None,
+        ax: Axes | None = None,
+        title: str | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+    ) -> Axes:
+        """Draw the value function.
+
+        Privacy: drawn from what was released.
 
         Parameters
         ----------
         shape : tuple of int, optional
-            Rows and columns of a grid world whose states are numbered row by row: a heat map. Default: a curve, with
-            a band of two standard deviations of the noise where its law is public.
+            Rows and columns of a grid world whose states are numbered row by row: a map, whose colours span the range
+            of returns that was declared or, where it is private, found. By default states are points side by side.
+        level : float, default 0.95
+            Nominal coverage of limits for the privacy noise, drawn where its law is public.
+        state_names : sequence, optional
+            Written where they are at most 40; by default the states as they were declared to an encoder, or numbers.
+        start, goal, holes : state or sequence of states, optional
+            To mark: numbers of states, or states as they were declared to an encoder.
+        reference : array of shape (n_states,), optional
+            Public values to compare points with: declared public by being given.
+        ax, title, label, unit
+            As for `dpfast.plotting.value_function`.
 
         Returns
         -------
-        matplotlib.figure.Figure
-        """
-        from dpfast.plotting import value_function
+        matplotlib Axes
+            ``axes.figure.savefig(path)`` writes them to a file.
 
+        Examples
+        --------
+        >>> from dpfast import PolicyEvaluation
+        >>> from dpfast.datasets.decision_processes import chain_trajectories
+        >>> from dpfast.statistics import Trajectories
+        >>> walks = Trajectories(*chain_trajectories(5_000, n_states=10, seed=0))
+        >>> model = PolicyEvaluation(1.0, 1e-6, gamma=0.9, return_range=(0, 1), random_state=0).fit(walks)
+        >>> model.plot(start=0, goal=9, unit="discounted reward").get_ylabel()
+        'value (discounted reward)'
+        """
         check_is_fitted(self)
-        return value_function(self.value_, getattr(self, "value_std_", None), shape)
+        grid = self._grid()
+        limits = getattr(self, "return_range_", (grid.low, grid.high))
+        marks = {"start": self._numbered(start), "goal": self._numbered(goal), "holes": self._numbered(holes)}
+        options: dict[str, Any] = {"limits": limits, "level": level, "reference": reference} | marks
+        options |= {"ax": ax, "title": title, "label": label, "unit": unit}
+        options["states"] = self._states if state_names is None else state_names
+        return plotting.value_function(self.value_, getattr(self, "value_std_", None), shape, **options)
+
+    def _numbered(self, states: Any) -> Any:
+        """Return the numbers of states, of which there may be one or none."""
+        if states is None or self._states is None:
+            return states
+        encoder = StateEncoder(self._states)
+        is_one = isinstance(states, Hashable) and states in self._states
+        return encoder.codes([states] if is_one else states)
 
     @classmethod
     def plan(

@@ -13,7 +13,7 @@ from dpfast.policy_evaluation import results
 from dpfast.policy_evaluation.estimator import PolicyEvaluation
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 
 class Evaluation(Kind):
@@ -34,7 +34,7 @@ class Evaluation(Kind):
         """Return values of states."""
         return results.tables(model, job.data.states)
 
-    def figures(self, model: PolicyEvaluation, job: Job) -> dict[str, Figure]:
+    def figures(self, model: PolicyEvaluation, job: Job) -> dict[str, Axes]:
         """Return pictures of them."""
         return results.figures(model, job.data.states)
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpfast import plotting
 from dpfast.policy_evaluation.estimator import PolicyEvaluation
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 NOTE = (
     "noise_std is the standard deviation of a value from the privacy noise alone (first order), where its law is "
@@ -29,18 +28,9 @@ def tables(model: PolicyEvaluation, states: Sequence[Any]) -> dict[str, Mapping[
     return {"values": values, "coefficients": {"feature": np.arange(len(model.coef_)), "coefficient": model.coef_}}
 
 
-def figures(model: PolicyEvaluation, states: Sequence[Any]) -> dict[str, Figure]:
-    """Draw the values: of a few states by name, of many as a curve over their numbers."""
-    if len(states) > plotting.LABELS:
-        return {"values": model.plot()}
-    limits: dict[str, Any] = {}
-    if hasattr(model, "value_std_"):
-        reach = 2.0 * model.value_std_
-        sides = {"low": model.value_ - reach, "high": model.value_ + reach}
-        limits = {name: side[None] for name, side in sides.items()} | {"label": "2 sd of privacy noise"}
-    return {
-        "values": plotting.coefficients(list(map(str, states)), [""], model.value_[None], quantity="value", **limits)
-    }
+def figures(model: PolicyEvaluation, states: Sequence[Any]) -> dict[str, Axes]:
+    """Draw the values: of a few states by name, of many over their numbers."""
+    return {"values": model.plot(state_names=states)}
 
 
 def facts(model: PolicyEvaluation) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from dpfast.scaling import results
 from dpfast.scaling.estimator import PrivateStandardScaler
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 _FEATURES = """
 age = { low = 18, high = 100, missing = 50 }
@@ -47,7 +47,7 @@ class Scaler(Kind):
         """Return means and standard deviations."""
         return results.tables(model, job.data.feature_names)
 
-    def figures(self, model: PrivateStandardScaler, job: Job) -> dict[str, Figure]:
+    def figures(self, model: PrivateStandardScaler, job: Job) -> dict[str, Axes]:
         """Return none."""
         return {}
 

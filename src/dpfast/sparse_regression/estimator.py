@@ -259,6 +259,11 @@ class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimato
         return planned(calibrated, n, n_features, target, spread, signal, score)
 
     @property
+    def _drawn_features(self) -> Any:
+        # All others are 0.
+        return self.support_
+
+    @property
     def _way(self) -> str | Selector:
         """The selector: "auto" is the one that has found most, by public parameters alone."""
         if self.selector != "auto":

@@ -14,7 +14,7 @@ from dpfast.sparse_regression import results
 from dpfast.sparse_regression.estimator import SparseRegression
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 _FEATURES = """
 dose = "number"
@@ -48,7 +48,7 @@ class Sparse(Kind):
         """Return the support and coefficients."""
         return results.tables(model, job.data.feature_names, job.data.outcome_names)
 
-    def figures(self, model: SparseRegression, job: Job) -> dict[str, Figure]:
+    def figures(self, model: SparseRegression, job: Job) -> dict[str, Axes]:
         """Return pictures of them."""
         return results.figures(model, job.data.feature_names, job.data.outcome_names)
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpfast import plotting
 from dpfast.sparse_regression.estimator import SparseRegression
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 NOTE = (
     "The choice of features is noisy too: with few people, a feature that is not in the support may be as good as one "
@@ -34,10 +33,9 @@ def tables(model: SparseRegression, features: Sequence[str], outcomes: Sequence[
     }
 
 
-def figures(model: SparseRegression, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Figure]:
+def figures(model: SparseRegression, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Axes]:
     """Draw the coefficients on the support."""
-    names = [features[j] for j in model.support_]
-    return {"coefficients": plotting.coefficients(names, outcomes, np.atleast_2d(model.coef_)[:, model.support_])}
+    return {"coefficients": model.plot(feature_names=features, outcome_names=outcomes)}
 
 
 def facts(model: SparseRegression) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
-from dpfast import io, noise
+from dpfast import io, noise, plotting
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast._quiet import quiet
@@ -59,6 +59,7 @@ from dpfast.synthetic_control.reports import TargetReports, effect_table
 from dpfast.synthetic_control.steps import DonorSteps
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 _Read = Callable[[], tuple[io.Panel, ArrayLike | None]]
@@ -553,6 +554,59 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
         shares = {name: np.clip((1.0 + count) / (1.0 + n), 1.0 / (1.0 + n), 1.0) for name, count in sides.items()}
         names = target.index if isinstance(target, pd.DataFrame) else range(len(rows))
         return pd.DataFrame({"ratio": ratios} | shares, index=pd.Index(names, name="target"))
+
+    def plot_placebo(
+        self,
+        target: ArrayLike | None = None,
+        *,
+        level: float = 0.9,
+        ax: Axes | None = None,
+        title: str | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+    ) -> Axes:
+        """Draw how much worse donors are predicted after the intervention, and the target among them.
+
+        Privacy: drawn from noisy counts that were released, and from the target's own record, which is public.
+
+        Parameters
+        ----------
+        target : array of shape (n_periods,), optional
+            By default the target of the fit.
+        level : float, default 0.9
+            Nominal coverage of the limits, which are about privacy noise alone.
+        ax, title, label, unit
+            As for `dpfast.plotting.placebo_distribution`.
+
+        Returns
+        -------
+        matplotlib Axes
+            ``axes.figure.savefig(path)`` writes them to a file.
+
+        Raises
+        ------
+        ValueError
+            If the fit had no `placebo_share`, or no noise, or the target is several.
+
+        Examples
+        --------
+        >>> from dpfast import SyntheticControl
+        >>> from dpfast.datasets import synthetic_control_panel
+        >>> donors, target, _ = synthetic_control_panel(10_000, 10, seed=0)
+        >>> target[10:] += 0.2
+        >>> model = SyntheticControl(1.0, 1e-6, placebo_share=0.1, random_state=0).fit(donors, 10, target)
+        >>> model.plot_placebo(label="treated").get_ylabel()
+        'donors, as released'
+        """
+        table = self.placebo_ranks(target, level=level)
+        if len(table) != 1:
+            raise ValueError(f"target must be one series to be drawn, got {len(table)}")
+        ratio, *share = (float(value) for value in table.iloc[0])
+        ends, counts, deviation = self._released_steps.ratio_counts(self._releases_within_range)
+        options: dict[str, Any] = {"level": level, "ax": ax, "title": title, "label": label, "unit": unit}
+        return plotting.placebo_distribution(
+            ends, counts, ratio, (share[0], share[1], share[2]), deviation=deviation, **options
+        )
 
     @classmethod
     def plan(

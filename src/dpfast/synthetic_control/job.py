@@ -13,7 +13,7 @@ from dpfast.synthetic_control import results
 from dpfast.synthetic_control.estimator import SyntheticControl
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 
 class Control(Kind):
@@ -37,7 +37,7 @@ class Control(Kind):
         """Return effects, paths and coefficients."""
         return results.tables(model, job.data.targets)
 
-    def figures(self, model: SyntheticControl, job: Job) -> dict[str, Figure]:
+    def figures(self, model: SyntheticControl, job: Job) -> dict[str, Axes]:
         """Return pictures of them."""
         return results.figures(model, job.data.targets)
 

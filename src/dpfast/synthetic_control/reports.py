@@ -22,7 +22,7 @@ from dpfast.ledger.release import guarantee_of
 from dpfast.privacy import Privacy
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 _COVERS = (
@@ -250,8 +250,19 @@ class TargetReports:
         errors: FloatArray = np.sqrt(np.mean((pre - self._earlier(pre)) ** 2, axis=-1))
         return errors
 
-    def plot(self, target: ArrayLike | None = None, *, level: float = 0.9) -> Figure:
+    def plot(
+        self,
+        target: ArrayLike | None = None,
+        *,
+        level: float = 0.9,
+        ax: Axes | None = None,
+        title: str | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+    ) -> Axes:
         """Draw a target and its synthetic control, with the limits of `interval` as a band.
+
+        Privacy: drawn from what was released, and from the target's own record, which is public.
 
         Parameters
         ----------
@@ -259,30 +270,65 @@ class TargetReports:
             By default the target of the fit.
         level : float, default 0.9
             Nominal coverage of the band, which is about privacy noise alone.
+        ax, title, label, unit
+            As for `dpfast.plotting.synthetic_control_paths`.
 
         Returns
         -------
-        matplotlib.figure.Figure
+        matplotlib Axes
+            ``axes.figure.savefig(path)`` writes them to a file.
+
+        Examples
+        --------
+        >>> from dpfast import SyntheticControl
+        >>> from dpfast.datasets import synthetic_control_panel
+        >>> donors, target, _ = synthetic_control_panel(10_000, 10, seed=0)
+        >>> model = SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, 10, target)
+        >>> model.plot(unit="visits").get_ylabel()
+        'outcome (visits)'
         """
         observed, fitted, low, high = self._path(target, level)
-        return plotting.synthetic_control_paths(self._index(), self.n_pre_, observed, fitted, low, high)
+        options: dict[str, Any] = {"level": level, "ax": ax, "title": title, "label": label, "unit": unit}
+        return plotting.synthetic_control_paths(self._index(), self.n_pre_, observed, fitted, low, high, **options)
 
-    def plot_gap(self, target: ArrayLike | None = None, *, level: float = 0.9) -> Figure:
+    def plot_gap(
+        self,
+        target: ArrayLike | None = None,
+        *,
+        level: float = 0.9,
+        ax: Axes | None = None,
+        title: str | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+    ) -> Axes:
         """Draw a target less its synthetic control, with the limits of `interval` as a band.
+
+        Privacy: as for `plot`.
 
         Parameters
         ----------
-        target, level
+        target, level, ax, title, label, unit
             As for `plot`.
 
         Returns
         -------
-        matplotlib.figure.Figure
+        matplotlib Axes
+            ``axes.figure.savefig(path)`` writes them to a file.
+
+        Examples
+        --------
+        >>> from dpfast import SyntheticControl
+        >>> from dpfast.datasets import synthetic_control_panel
+        >>> donors, target, _ = synthetic_control_panel(10_000, 10, seed=0)
+        >>> model = SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, 10, target)
+        >>> model.plot_gap(title="No effect").get_title()
+        'No effect'
         """
         observed, fitted, low, high = self._path(target, level)
         post = observed[self.n_pre_ :]
         band = (None, None) if low is None or high is None else (post - high, post - low)
-        return plotting.synthetic_control_gaps(self._index(), self.n_pre_, observed - fitted, *band)
+        options: dict[str, Any] = {"level": level, "ax": ax, "title": title, "label": label, "unit": unit}
+        return plotting.synthetic_control_gaps(self._index(), self.n_pre_, observed - fitted, *band, **options)
 
     def summary(self, target: ArrayLike | None = None, *, level: float = 0.9) -> DataFrame:
         """Tabulate targets and their synthetic controls, period by period.

@@ -10,7 +10,7 @@ import numpy as np
 from dpfast.synthetic_control.estimator import SyntheticControl
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 LEVEL = 0.9
@@ -50,18 +50,16 @@ def tables(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Mapping
     return written | {"coefficients": coefficients, "center": {"period": model.periods_, "center": model.center_}}
 
 
-def figures(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Figure]:
+def figures(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Axes]:
     """Draw the paths of the first targets and of their synthetic controls, and the gaps between them."""
     if model.target_ is None or model.target_.shape[-1] != len(model.periods_):
         return {}
-    drawn: dict[str, Figure] = {}
+    drawn: dict[str, Axes] = {}
     rows = np.atleast_2d(model.target_)
     for number, (name, row) in enumerate(zip(targets, rows[:MOST_DRAWN], strict=False), start=1):
         suffix = "" if len(rows) == 1 else f"-{number}"
         for kind, plotted in (("path", model.plot), ("gap", model.plot_gap)):
-            figure = plotted(row, level=LEVEL)
-            figure.axes[0].set_title(str(name), fontsize=10)
-            drawn[kind + suffix] = figure
+            drawn[kind + suffix] = plotted(row, level=LEVEL, title=str(name))
     return drawn
 
 

@@ -212,11 +212,16 @@ class DonorSteps:
 
         As released: counts may be negative. The total is the public number, if it is.
         """
-        counts = self.released(releases)["errors"].values["sum"][0, RATIOS.largest_code :]
-        first = np.searchsorted(_RATIO_ENDS, ratios, side="left")
-        beyond = np.cumsum(counts[::-1])[::-1][np.minimum(first, len(counts) - 1)]
-        deviation = self.error_noise.deviation * np.sqrt(len(counts) - np.minimum(first, len(counts) - 1))
+        ends, counts, noise = self.ratio_counts(releases)
+        first = np.minimum(np.searchsorted(ends, ratios, side="left"), len(counts) - 1)
+        beyond = np.cumsum(counts[::-1])[::-1][first]
+        deviation = noise * np.sqrt(len(counts) - first)
         return beyond, deviation, self._number(self.released(releases))
+
+    def ratio_counts(self, releases: tuple[Release, ...]) -> tuple[FloatArray, FloatArray, float]:
+        """Return upper ends of the bins of ratios but the last, released counts, and their standard deviation."""
+        counts = self.released(releases)["errors"].values["sum"][0, RATIOS.largest_code :]
+        return _RATIO_ENDS, counts, self.error_noise.deviation
 
     def expected(self, spread: float) -> CrossSection:
         """Return the moments' mechanism where rows are as long as their mean square, about a centre, says."""

@@ -1,0 +1,267 @@
+"""Where pictures are drawn: axes, the series already on them, names, legends and colours.
+
+Figures are made without pyplot, so no window or global state is touched. Whatever settings are in force, what a picture
+tells its series apart by is set here, for each of its artists: settings change its looks and not its meaning. Names are
+shown as they are: no dollar sign begins a formula.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpfast._arrays import FloatArray
+from dpfast._optional import optional
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+#: Blue, brown, teal and amber: told apart by people who do not see red, green or blue as others do, and by lightness
+#: alone, in grey, from each other and from ink and paper. The first and the third to last are of Okabe and Ito (2008).
+PALETTE = ("#0072b2", "#8c2d04", "#2aa198", "#e69f00")
+#: Of what has many shades: lightness grows with the value, for everybody and in grey.
+SHADES = "cividis"
+#: Names below one another that are still read.
+LABELS = 40
+#: Columns that a name has, of which a wide character takes two.
+_WIDTH = 32
+# Of a line of the name of an axis.
+_LINE = 36
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_STYLES: tuple[Any, ...] = ("--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
+
+# What was drawn here, so that more can be drawn beside it: as long as it is on its axes.
+_DRAWN: WeakKeyDictionary[Artist, Hashable] = WeakKeyDictionary()
+_SERIES = "series"
+
+
+def series(number: int) -> dict[str, Any]:
+    """Return how a series is drawn: a colour, a marker and a style of line that no other of the first ones has.
+
+    Parameters
+    ----------
+    number : int
+        0 for the first.
+
+    Returns
+    -------
+    dict
+        What matplotlib's ``plot`` takes.
+
+    Examples
+    --------
+    >>> from dpfast.plotting import series
+    >>> series(0)
+    {'color': '#0072b2', 'marker': 'o', 'linestyle': '--'}
+    """
+    # Once colours come again, others of the markers and lines come with them.
+    again = number + number // len(PALETTE)
+    return {
+        "color": PALETTE[number % len(PALETTE)],
+        "marker": _MARKERS[number % len(_MARKERS)],
+        "linestyle": _STYLES[again % len(_STYLES)],
+    }
+
+
+def saved(axes: Axes, folder: Path, name: str) -> Path:
+    """Write the figure of axes into a folder, which is made if it is missing; return its path.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from dpfast import Ledger, Privacy
+    >>> from dpfast.plotting import saved
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     saved(Ledger(Privacy(1.0, 1e-6)).plot(), Path(folder), "ledger.png").name
+    'ledger.png'
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    # A figure within a figure is written with all of it.
+    axes.figure.canvas.figure.savefig(folder / name, dpi=120)
+    return folder / name
+
+
+class Canvas:
+    """Axes that something is drawn on: those given, or those of a figure of their own."""
+
+    def __init__(self, ax: Axes | None, size: tuple[float, float]) -> None:
+        if ax is None:
+            figure = optional("matplotlib.figure", "a picture").Figure(figsize=size, layout="constrained")
+            ax = figure.subplots()
+        elif not isinstance(ax, optional("matplotlib.axes", "a picture").Axes):
+            raise TypeError(f"ax must be matplotlib Axes, got {type(ax).__name__}")
+        self.ax: Any = ax
+
+    @property
+    def ink(self) -> Any:
+        """What text is written in: dark on light paper and light on dark."""
+        return self.ax.xaxis.label.get_color()
+
+    def drawn(self, what: Hashable = _SERIES) -> list[Any]:
+        """Return what is on the axes already."""
+        return [artist for artist in self.ax.get_children() if _DRAWN.get(artist) == what]
+
+    def add(self, artist: Any, what: Hashable = _SERIES) -> None:
+        """Remember what was drawn."""
+        _DRAWN[artist] = what
+
+    def once(self, what: Hashable, draw: Callable[[], Any]) -> None:
+        """Draw what several series have in common, unless it is there already."""
+        if not self.drawn(what):
+            self.add(draw(), what)
+
+    def next(self) -> dict[str, Any]:
+        """Return how the next series is drawn."""
+        return series(len(self.drawn()))
+
+    def entry(self, words: str) -> str:
+        """Return an entry of the legend, or one that is not shown where several series share it."""
+        return "_" if words in self.ax.get_legend_handles_labels()[1] else words
+
+    def plain(self, *sides: str) -> None:
+        """Have axes of positions on a plain scale, whatever scale they had."""
+        for side in sides:
+            if getattr(self.ax, f"get_{side}scale")() != "linear":
+                getattr(self.ax, f"set_{side}scale")("linear")
+
+    def limit(self, side: str, low: float, high: float) -> None:
+        """Set the limits of an axis, on a plain scale: those of another scale are its own."""
+        if getattr(self.ax, f"get_{side}scale")() == "linear":
+            getattr(self.ax, f"set_{side}lim")(low, high)
+
+    def names(self, side: str, places: ArrayLike, names: Iterable[object], *, upright: bool = False) -> None:
+        """Write names at places."""
+        axis = getattr(self.ax, f"{side}axis")
+        axis.set_ticks(np.asarray(places), [short(name) for name in names])
+        for text in axis.get_ticklabels():
+            literal(text)
+        axis.set_tick_params(labelrotation=90 if upright else 0)
+
+    def whole(self, side: str) -> None:
+        """Have ticks at whole numbers alone."""
+        ticker = optional("matplotlib.ticker", "a picture")
+        getattr(self.ax, f"{side}axis").set_major_locator(ticker.MaxNLocator(integer=True))
+
+    def image(self, values: FloatArray, low: float, high: float, quantity: str, aspect: Any) -> Any:
+        """Draw a map of values, from low to high whatever they are, with the bar that tells them."""
+        options: dict[str, Any] = {"origin": "upper", "interpolation": "nearest", "aspect": aspect}
+        image = self.ax.imshow(values, cmap=SHADES, vmin=low, vmax=high, **options)
+        bar = self.ax.figure.colorbar(image, ax=self.ax)
+        bar.set_label(quantity)
+        literal(bar.ax.yaxis.label)
+        self.ax.grid(False)
+        return image
+
+    def band(self, x: Any, low: FloatArray, high: FloatArray, color: str, entry: str) -> None:
+        """Draw what lies between limits, with an edge, so that a narrow band is seen, and in grey."""
+        inside = (*optional("matplotlib.colors", "a picture").to_rgb(color), 0.3)
+        self.ax.fill_between(x, low, high, facecolor=inside, edgecolor=color, linewidth=0.8, linestyle="-", label=entry)
+
+    def legend_share(self) -> float:
+        """Return what part of the axes' height the legend will take."""
+        height = self.ax.bbox.height * 72.0 / self.ax.figure.dpi
+        return float(min(self._legend_height(1) / height, 0.6))
+
+    def _legend_height(self, columns: int) -> float:
+        """Return the points that the legend will take."""
+        entries = len(self.ax.get_legend_handles_labels()[0])
+        size = optional("matplotlib.font_manager", "a picture").FontProperties(size="small").get_size_in_points()
+        return (1.5 * -(-entries // columns) + 1.0) * size if entries else 0.0
+
+    def finish_map(self, title: str | None, x: str, y: str, columns: int) -> Axes:
+        """Write what is left, with the legend above the axes, where it hides nothing, and the title above that."""
+        above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": columns, "borderaxespad": 0.1}
+        return self.finish(title, x, y, pad=4.0 + self._legend_height(columns), **above)
+
+    def finish(self, title: str | None, x: str, y: str, *, pad: float | None = None, **legend: Any) -> Axes:
+        """Write what is left, a legend of what is drawn, and return the axes."""
+        for text, words in ((self.ax.xaxis.label, x), (self.ax.yaxis.label, y)):
+            text.set_text(textwrap.fill(words, _LINE))
+            literal(text)
+        if title is not None:
+            literal(self.ax.set_title(textwrap.fill(short(title, 3 * _LINE), 2 * _LINE), fontsize="medium", pad=pad))
+        handles, labels = self.ax.get_legend_handles_labels()
+        if handles:
+            options = {"fontsize": "small", "frameon": True, "framealpha": 0.85, "edgecolor": "none", "fancybox": False}
+            drawn = self.ax.legend(handles, labels, **(options | {"shadow": False} | legend))
+            for text in drawn.get_texts():
+                literal(text)
+        axes: Axes = self.ax
+        return axes
+
+    def open_frame(self) -> None:
+        """Leave out the lines above and to the right."""
+        self.ax.spines[["top", "right"]].set_visible(False)
+
+
+def with_unit(name: str, unit: str | None) -> str:
+    """Return what an axis is called."""
+    return name if unit is None else f"{name} ({unit})"
+
+
+def short(name: object, width: int = _WIDTH) -> str:
+    """Return a name in one line, cut where it is long."""
+    text = " ".join(str(name).split())
+    taken, kept = 0, 0
+    for kept, letter in enumerate(text):
+        taken += 1 + (unicodedata.east_asian_width(letter) in "WF")
+        if taken > width:
+            return f"{text[: kept - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return text
+
+
+def literal(text: Any) -> None:
+    """Have a text shown as it is: a dollar sign begins no formula."""
+    text.set_parse_math(False)
+    text.set_usetex(False)
+
+
+def named(label: str | None, what: str) -> str:
+    """Return the entry of something that belongs to a series."""
+    return what if label is None else f"{short(label)}: {what}"
+
+
+def covering(level: float, what: str) -> str:
+    """Return the entry of limits."""
+    return f"{100.0 * level:g}% limits: {what}"
+
+
+def visible(low: ArrayLike, high: ArrayLike) -> bool:
+    """Whether limits leave anything to draw: not where they are unknown, or where nothing is uncertain."""
+    width = np.subtract(np.asarray(high, np.float64), np.asarray(low, np.float64))
+    return bool(np.any(np.isfinite(width) & (width > 0.0)))
+
+
+def numbers(name: str, values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    """Return values as numbers, of the shape that they must have."""
+    array = np.asarray(values, np.float64)
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    return array
+
+
+def both(name: str, limits: tuple[ArrayLike, ArrayLike] | None, shape: tuple[int, ...]) -> Any:
+    """Return low and high limits, or None where there are none to draw."""
+    if limits is None:
+        return None
+    low, high = (numbers(f"{name} limits", one, shape) for one in limits)
+    return (low, high) if visible(low, high) else None
+
+
+def thinned(count: int, most: int) -> NDArray[np.int64]:
+    """Return evenly spaced places, at most so many."""
+    return np.arange(0, count, -(-count // most) if count else 1)
+
+
+def one_of(places: int | Sequence[int] | None) -> NDArray[np.int64]:
+    """Return places, of which there may be one or none."""
+    return np.atleast_1d(np.asarray([] if places is None else places, np.int64))

@@ -1,0 +1,213 @@
+"""Pictures of coefficients: released numbers, and what they are uncertain by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpfast._arrays import FloatArray, IntArray
+from dpfast.plotting.canvas import (
+    LABELS,
+    Canvas,
+    both,
+    covering,
+    numbers,
+    short,
+    thinned,
+    with_unit,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Outcomes beside one another that are still told apart.
+_SERIES = 4
+# Where series are within the row of a feature: however many come, none is on another.
+_OFFSETS = (0.0, 0.2, -0.2, 0.4, -0.4, 0.1, -0.1, 0.3, -0.3)
+# Cells of a map that are marked one by one.
+_MARKED = 2000
+
+
+def coefficients(
+    features: Sequence[object],
+    outcomes: Sequence[object],
+    values: ArrayLike,
+    *,
+    noise: tuple[ArrayLike, ArrayLike] | None = None,
+    total: tuple[ArrayLike, ArrayLike] | None = None,
+    level: float = 0.95,
+    reference: ArrayLike | None = None,
+    quantity: str = "coefficient",
+    ax: Axes | None = None,
+    title: str | None = None,
+    label: str | None = None,
+    unit: str | None = None,
+) -> Axes:
+    """Draw coefficients, a row a feature and a series an outcome; those of more than four outcomes as a map.
+
+    Parameters
+    ----------
+    features, outcomes : sequence
+        Their names. Of many features the 40 largest coefficients are drawn.
+    values : array of shape (n_outcomes, n_features)
+        Coefficients, released or public.
+    noise : tuple of two arrays of the same shape, optional
+        Low and high limits for the privacy noise alone: a thick bar.
+    total : tuple of two arrays of the same shape, optional
+        Low and high limits for the privacy noise and sampling: a thin bar with ends. In a map, cells whose limits hold
+        0 are crossed.
+    level : float, default 0.95
+        Coverage of the limits, which the legend says.
+    reference : array of the same shape, optional
+        Public values to compare with: declared public by being given.
+    quantity : str, default "coefficient"
+        What is drawn. Of a coefficient 0 is marked.
+    ax : matplotlib Axes, optional
+        Where to draw; by default a figure of its own. Drawn on again, another fit stands beside the first.
+    title : str, optional
+        Above the axes; by default the outcome, where there is one.
+    label : str, optional
+        What the series is called in the legend.
+    unit : str, optional
+        Unit of the values.
+
+    Returns
+    -------
+    matplotlib Axes
+        ``axes.figure.savefig(path)`` writes them to a file.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, or a map is drawn on one.
+
+    Examples
+    --------
+    >>> from dpfast.plotting import coefficients
+    >>> axes = coefficients(["age", "smoker"], ["days"], [[0.1, 0.5]], noise=([[0.0, 0.3]], [[0.2, 0.7]]), unit="days")
+    >>> [tick.get_text() for tick in axes.get_yticklabels()], axes.get_xlabel()
+    (['age', 'smoker'], 'coefficient (days)')
+    """
+    shape = len(outcomes), len(features)
+    drawn = numbers("values", values, shape)
+    limits = both("noise", noise, shape), both("total", total, shape)
+    public = None if reference is None else numbers("reference", reference, shape)
+    if len(outcomes) > _SERIES:
+        return _map(features, outcomes, drawn, limits[1] or limits[0], level, with_unit(quantity, unit), ax, title)
+    kept = _largest(drawn, *limits)
+    rows = min(len(kept), LABELS)
+    wide = 0.08 * max((len(short(features[int(j)])) for j in kept), default=0)
+    entries = sum(one is not None for one in (*limits, public)) + (len(outcomes) if len(outcomes) > 1 else 0)
+    canvas = Canvas(ax, (4.4 + wide, 1.5 + (0.26 + 0.1 * (len(outcomes) > 2)) * rows + 0.2 * entries))
+    places = _places(canvas, [short(features[int(j)]) for j in kept])
+    axes = canvas.ax
+    if quantity == "coefficient":
+        canvas.once("zero", lambda: axes.axvline(0.0, color=canvas.ink, linewidth=0.8, linestyle="-", alpha=0.6))
+    for k, outcome in enumerate(outcomes):
+        names = [str(name) for name in (label, outcome if len(outcomes) > 1 else None) if name is not None]
+        _one(canvas, drawn[k, kept], places, limits, (k, kept), level, ", ".join(names) or None)
+    if public is not None:
+        where = np.concatenate([places + _offset(canvas, len(outcomes) - k) for k in range(len(outcomes))])
+        style = {"color": canvas.ink, "fillstyle": "none", "markersize": 9.0, "linestyle": "none"}
+        axes.plot(public[:, kept].ravel(), where, marker="D", label=canvas.entry("public value"), **style)
+    count = len(axes.get_yticks())
+    share = canvas.legend_share()
+    # Below the rows, so that it hides none of them.
+    axes.set_ylim(count - 0.4 + count * share / (1.0 - share), -0.6)
+    canvas.open_frame()
+    note = f"the {len(kept)} largest of {len(features)}" if len(kept) < len(features) else axes.get_ylabel()
+    if title is None and len(outcomes) == 1 and str(outcomes[0]).strip():
+        title = str(outcomes[0])
+    return canvas.finish(title, with_unit(quantity, unit), note, loc="lower center")
+
+
+def _one(
+    canvas: Canvas,
+    values: FloatArray,
+    places: FloatArray,
+    limits: tuple[Any, Any],
+    which: tuple[int, IntArray],
+    level: float,
+    name: str | None,
+) -> None:
+    """Draw the coefficients of one outcome."""
+    style, ax, rows = canvas.next(), canvas.ax, places + _offset(canvas)
+    color = style["color"]
+    noise, total = (None if one is None else [side[which] for side in one] for one in limits)
+    if total is not None:
+        ax.hlines(rows, *total, color=color, linewidth=1.1, label=canvas.entry(covering(level, "noise and sampling")))
+        for side in total:
+            ax.plot(side, rows, "|", color=color, markersize=6.0, markeredgewidth=1.1, linestyle="none")
+    if noise is not None:
+        bars = {"linewidth": 4.0, "alpha": 0.55, "capstyle": "butt"}
+        ax.hlines(rows, *noise, color=color, label=canvas.entry(covering(level, "privacy noise")), **bars)
+    entry = None if name is None else short(name)
+    (points,) = ax.plot(
+        values, rows, style["marker"], color=color, markeredgecolor=ax.get_facecolor(), markersize=6.0, linestyle="none"
+    )
+    points.set_label(entry if entry is not None else "_")
+    canvas.add(points)
+
+
+def _offset(canvas: Canvas, before: int = 0) -> float:
+    """Return where the next series is within a row, or one that was drawn so many before it."""
+    return _OFFSETS[(len(canvas.drawn()) - before) % len(_OFFSETS)]
+
+
+def _largest(values: FloatArray, *limits: Any) -> IntArray:
+    """Return the features that are drawn, in their order."""
+    sides = [np.abs(side) for pair in limits if pair is not None for side in pair]
+    size = np.nan_to_num(np.max(np.nan_to_num([np.abs(values), *sides]), axis=0).max(0, initial=0.0))
+    if len(size) <= LABELS:
+        return np.arange(len(size))
+    return np.sort(np.argsort(-size, kind="stable")[:LABELS])
+
+
+def _places(canvas: Canvas, names: list[str]) -> FloatArray:
+    """Return the rows of features: those that are there already, and new ones below."""
+    rows = [text.get_text() for text in canvas.ax.get_yticklabels()] if canvas.drawn() else []
+    free: dict[str, list[int]] = {}
+    for row, name in enumerate(rows):
+        free.setdefault(name, []).append(row)
+    places = []
+    for name in names:
+        if not free.get(name):
+            # Of names that come twice, each has a row.
+            free[name] = [len(rows)]
+            rows.append(name)
+        places.append(free[name].pop(0))
+    canvas.plain("y")
+    canvas.names("y", np.arange(len(rows)), rows)
+    return np.array(places, np.float64)
+
+
+def _map(
+    features: Sequence[object],
+    outcomes: Sequence[object],
+    values: FloatArray,
+    limits: Any,
+    level: float,
+    quantity: str,
+    ax: Axes | None,
+    title: str | None,
+) -> Axes:
+    canvas = Canvas(ax, (7.0, 4.6))
+    if canvas.drawn():
+        raise ValueError("a map shows one fit: give another its own ax")
+    canvas.plain("x", "y")
+    finite = np.abs(values[np.isfinite(values)])
+    reach = float(finite.max(initial=0.0)) or 1.0
+    image = canvas.image(values, -reach, reach, quantity, aspect="auto")
+    canvas.add(image)
+    if limits is not None and values.size <= _MARKED:
+        rows, columns = np.nonzero((limits[0] <= 0.0) & (limits[1] >= 0.0))
+        if len(rows):
+            style = {"color": "white", "markeredgecolor": "black", "markersize": 4.0, "linestyle": "none"}
+            canvas.ax.plot(columns, rows, "X", label=covering(level, "0 is inside"), **style)
+    for side, names in (("x", features), ("y", outcomes)):
+        kept = thinned(len(names), LABELS)
+        canvas.names(side, kept, [names[int(place)] for place in kept], upright=side == "x")
+    return canvas.finish_map(title, "feature", "outcome", 1)

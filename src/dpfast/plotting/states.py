@@ -1,0 +1,242 @@
+"""Pictures of value functions: of states side by side, or of those of a grid world."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpfast import _arguments as check
+from dpfast._arrays import FloatArray, IntArray
+from dpfast.plotting.canvas import LABELS, Canvas, covering, numbers, one_of, short, thinned, visible, with_unit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# States that are drawn one by one; of more, every so many.
+_DRAWN = 1000
+# States that have a bar with ends each.
+_BARS = 200
+# Points that the words of a cell take across.
+_WORD = 30.0
+_MARKS = (("start", ">"), ("goal", "*"), ("hole", "X"))
+
+
+def value_function(
+    values: ArrayLike,
+    std: ArrayLike | None = None,
+    shape: tuple[int, int] | None = None,
+    *,
+    states: Sequence[object] | None = None,
+    limits: tuple[float, float] | None = None,
+    level: float = 0.95,
+    start: int | Sequence[int] | None = None,
+    goal: int | Sequence[int] | None = None,
+    holes: int | Sequence[int] | None = None,
+    reference: ArrayLike | None = None,
+    ax: Axes | None = None,
+    title: str | None = None,
+    label: str | None = None,
+    unit: str | None = None,
+) -> Axes:
+    """Draw the value of every state: as points over their numbers, or as a map of a grid world.
+
+    Parameters
+    ----------
+    values : array of shape (n_states,)
+        Value of each state.
+    std : array of shape (n_states,), optional
+        Standard deviations from the privacy noise. Points have a bar each; in a map limits are written below the
+        values or, where cells are small, those whose limits are wider than half of the colours' range are crossed.
+    shape : tuple of int, optional
+        Rows and columns of a grid world whose states are numbered row by row.
+    states : sequence, optional
+        Names of the states, written where they are at most 40.
+    limits : tuple of float, optional
+        The declared range of values, which the colours of a map span: equal colours are then equal values in any two
+        of them. By default they span the values.
+    level : float, default 0.95
+        Coverage of the limits, which the legend says.
+    start, goal, holes : int or sequence of int, optional
+        Numbers of states to mark.
+    reference : array of shape (n_states,), optional
+        Public values to compare points with: declared public by being given.
+    ax : matplotlib Axes, optional
+        Where to draw; by default a figure of its own. Drawn on again, points of another fit stand beside the first.
+    title : str, optional
+        Above the axes.
+    label : str, optional
+        What the series is called in the legend.
+    unit : str, optional
+        Unit of the values.
+
+    Returns
+    -------
+    matplotlib Axes
+        ``axes.figure.savefig(path)`` writes them to a file. Of more than a thousand states every so many is drawn, as
+        the axis says, besides those that are marked.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, `shape` is that of another number of states, a state that is to be marked is none, or a map
+        is drawn on one.
+
+    Examples
+    --------
+    >>> from dpfast.plotting import value_function
+    >>> axes = value_function([0.1, 0.2, 0.4, 1.0], shape=(2, 2), limits=(0.0, 1.0), goal=3)
+    >>> axes.images[0].get_array().shape, axes.images[0].get_clim()
+    ((2, 2), (0.0, 1.0))
+    """
+    found = np.asarray(values, np.float64)
+    if found.ndim != 1 or len(found) == 0:
+        raise ValueError(f"values must be one for each state, of which there is at least one, got shape {found.shape}")
+    marks = {"start": one_of(start), "goal": one_of(goal), "hole": one_of(holes)}
+    for name, numbered in marks.items():
+        if np.any((numbered < 0) | (numbered >= len(found))):
+            raise ValueError(f"{name} must be among the {len(found)} states, got {numbered.tolist()}")
+    half = None
+    if std is not None:
+        half = _reach(level) * numbers("std", std, found.shape)
+        half = half if visible(-half, half) else None
+    quantity = with_unit("value", unit)
+    if shape is not None:
+        if len(shape) != 2 or shape[0] * shape[1] != len(found):
+            raise ValueError(f"shape must be two numbers whose product is that of the states, {len(found)}")
+        return _grid(found.reshape(shape), half, limits, level, marks, quantity, ax, title)
+    public = None if reference is None else numbers("reference", reference, found.shape)
+    canvas = Canvas(ax, (6.4, 3.8))
+    _points(canvas, found, half, public, level, marks, label)
+    step = -(-len(found) // _DRAWN)
+    if states is not None and len(found) <= LABELS:
+        canvas.names("x", np.arange(len(found)), states, upright=sum(len(short(state)) for state in states) > 60)
+    else:
+        canvas.whole("x")
+    canvas.open_frame()
+    return canvas.finish(title, "state" if step == 1 else f"state, one in {step}", quantity, loc="best")
+
+
+def _reach(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri((1.0 + check.share("level", level)) / 2.0))
+
+
+def _points(
+    canvas: Canvas,
+    values: FloatArray,
+    half: FloatArray | None,
+    public: FloatArray | None,
+    level: float,
+    marks: dict[str, IntArray],
+    label: str | None,
+) -> None:
+    """Draw states as points: nothing lies between one and the next."""
+    canvas.plain("x")
+    ax, style, number = canvas.ax, canvas.next(), len(canvas.drawn())
+    kept = thinned(len(values), _DRAWN)
+    kept = np.union1d(kept, np.concatenate(list(marks.values())))
+    few = len(values) <= _BARS
+    # Later fits are a little to the right.
+    places = kept + 0.15 * number if few else kept
+    if half is not None:
+        known = np.isfinite(half[kept])
+        sides = (values + sign * half for sign in (-1.0, 1.0))
+        ax.vlines(
+            places[known],
+            *(side[kept][known] for side in sides),
+            color=style["color"],
+            linewidth=2.0 if few else 0.8,
+            alpha=0.5,
+            label=canvas.entry(covering(level, "privacy noise")),
+        )
+    size = 5.0 if few else 2.5
+    (points,) = ax.plot(places, values[kept], style["marker"], color=style["color"], markersize=size, linestyle="none")
+    points.set_label("_" if label is None else short(label))
+    canvas.add(points)
+    if public is not None:
+        hollow = {"fillstyle": "none", "markersize": size + 3.0, "linestyle": "none"}
+        canvas.once(
+            ("public", public.tobytes()),
+            lambda: ax.plot(kept, public[kept], "D", color=canvas.ink, label="public value", **hollow)[0],
+        )
+    for name, marker in _MARKS:
+        if len(where := marks[name]):
+            # At the foot, where they hide no value.
+            _mark(canvas, name, marker, where, np.full(len(where), 0.04), transform=ax.get_xaxis_transform())
+    if any(map(len, marks.values())) and number == 0:
+        low, high = ax.get_ylim()
+        canvas.limit("y", low - 0.12 * (high - low), high)
+    canvas.limit("x", -0.5 - 0.01 * len(values), (len(values) - 1) * 1.01 + 0.5)
+
+
+def _mark(canvas: Canvas, name: str, marker: str, x: Any, y: Any, **options: Any) -> None:
+    """Mark states; their kind is in the legend once."""
+    style = {"color": canvas.ink, "markeredgecolor": canvas.ax.get_facecolor(), "markersize": 10.0, "clip_on": False}
+    if not canvas.drawn((name, tuple(x))):
+        drawn = canvas.ax.plot(
+            x, y, marker, linestyle="none", label=canvas.entry(name), zorder=3.5, **(style | options)
+        )
+        canvas.add(drawn[0], (name, tuple(x)))
+
+
+def _grid(
+    values: FloatArray,
+    half: FloatArray | None,
+    limits: tuple[float, float] | None,
+    level: float,
+    marks: dict[str, IntArray],
+    quantity: str,
+    ax: Axes | None,
+    title: str | None,
+) -> Axes:
+    """Draw the map of a grid world."""
+    rows, columns = values.shape
+    width = min(max(0.5 * columns, 3.4), 7.0)
+    canvas = Canvas(ax, (width + 1.4, min(max(width * rows / columns, 1.2), 7.0) + 1.2))
+    if canvas.drawn():
+        raise ValueError("a map shows one fit: give another its own ax")
+    canvas.plain("x", "y")
+    finite = values[np.isfinite(values)]
+    if limits is None:
+        limits = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+    low, high = limits
+    is_long = max(rows, columns) > 8 * min(rows, columns)
+    image = canvas.image(values, low, high, quantity, aspect="auto" if is_long else "equal")
+    canvas.add(image)
+    for side in ("x", "y"):
+        canvas.whole(side)
+    wide = canvas.ax.bbox.width * 72.0 / canvas.ax.figure.dpi / columns
+    if wide >= _WORD and values.size <= 400:
+        _write(canvas, image, values, half)
+        note = "" if half is None else f" ({covering(level, 'privacy noise')} below values)"
+    else:
+        note = ""
+        if half is not None:
+            unsure = np.argwhere(2.0 * half.reshape(values.shape) > 0.5 * (high - low))
+            if len(unsure):
+                pale = {"color": "white", "markeredgecolor": "black", "markersize": 5.0}
+                _mark(canvas, "limits wider than half of the range", "o", unsure[:, 1], unsure[:, 0], **pale)
+    for name, marker in _MARKS:
+        where = marks[name]
+        if len(where):
+            shift = 0.3 if wide >= _WORD else 0.0
+            _mark(canvas, name, marker, where % columns - shift, where // columns - shift)
+    return canvas.finish_map(title, f"column{note}", "row", 3 if wide >= _WORD else 2)
+
+
+def _write(canvas: Canvas, image: Any, values: FloatArray, half: FloatArray | None) -> None:
+    """Write values into their cells, in dark or light as the cell is light or dark."""
+    reach = None if half is None else half.reshape(values.shape)
+    for (row, column), value in np.ndenumerate(values):
+        if not np.isfinite(value):
+            continue
+        words = f"{value:.3g}"
+        if reach is not None and np.isfinite(reach[row, column]):
+            words += f"\n\N{PLUS-MINUS SIGN}{reach[row, column]:.2g}"
+        red, green, blue, _ = image.cmap(image.norm(value))
+        color = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
+        canvas.ax.text(column, row, words, ha="center", va="center", fontsize=7.0, color=color)
