@@ -12,14 +12,33 @@ import warnings
 
 import numpy as np
 from sklearn import datasets
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from dpfast import (
+    Box,
+    L1Ball,
+    L2Ball,
     MultiOutcomeRidge,
+    ObjectivePerturbationClassifier,
+    ObjectivePerturbationRegressor,
+    PolicyEvaluation,
     PrivateStandardScaler,
+    SparseRegression,
+    SyntheticControl,
+    Trajectories,
     UtilityWarning,
     private_bounds,
+    select,
 )
+from dpfast.datasets import california_prop99, gymnasium_values
+from dpfast.datasets.decision_processes import gymnasium_table, table_trajectories
+from dpfast.policy_evaluation.mechanism import usual_lag
+from dpfast.solvers import Lasso, SmoothedHuber, SmoothedQuantile
+from dpfast.statistics import first_visit_returns
 
 RUNS = 40
 
@@ -99,6 +118,415 @@ def multi_outcome():
         line(f"{label}: right digits", [np.mean(model.predict(images).argmax(1) == labels) for model in found])
 
 
+# ---- classification --------------------------------------------------------------------------------------------------
+
+TYPICAL = np.array([13, 18, 85, 550, 0.095, 0.09, 0.06, 0.04, 0.18, 0.062])
+SPREAD = np.array([4, 5, 25, 350, 0.015, 0.05, 0.07, 0.04, 0.03, 0.007])
+LIMITS = np.array([30, 40, 200, 2500, 0.2, 0.4, 0.5, 0.25, 0.4, 0.1])
+
+
+def right(make, rows, labels, copies=1, runs=RUNS):
+    """Share of people held out that models are right on, over splits."""
+    shares = []
+    for split in range(runs):
+        x, kept, y, sought = train_test_split(rows, labels, test_size=0.25, random_state=split, stratify=labels)
+        shares.append(make().fit(np.tile(x, (copies, 1)), np.tile(y, copies)).score(kept, sought))
+    return shares
+
+
+def classification():
+    table = datasets.load_breast_cancer()
+    cells, benign = table.data[:, :10], table.target
+    rows = (cells - TYPICAL) / SPREAD / np.sqrt(10)
+    options = {"bound_x": 1.0, "classes": [0, 1], "fit_intercept": True}
+
+    def private(epsilon=1.0, delta=1e-5, **others):
+        return lambda: ObjectivePerturbationClassifier(epsilon, delta, **options | others)
+
+    print("breast cancer, 426 people learn, 143 judge: share right at epsilon 1, delta 1e-5")
+    print(f"  the larger class alone {benign.mean():.3f}")
+    standardised = make_pipeline(StandardScaler(), LogisticRegression())
+    line("no privacy, standardised", right(lambda: standardised, cells, benign))
+    line("no privacy, about typical values", right(LogisticRegression, rows, benign))
+    for epsilon in (0.1, 0.3, 1.0, 3.0):
+        line(f"epsilon {epsilon}", right(private(epsilon), rows, benign))
+    for copies in (3, 10):
+        line(f"{426 * copies} people", right(private(), rows, benign, copies))
+    kept = np.random.default_rng(0).permutation(len(rows))
+    for people in (100, 200):
+        line(f"{people * 3 // 4} people", right(private(), rows[kept[:people]], benign[kept[:people]]))
+    middle, quarter = cells / LIMITS - 0.5, cells / LIMITS - 0.25
+    line("in their own units, bound_x=2700", right(private(bound_x=2700.0), cells, benign))
+    line("about the middle of limits, bound_x=1.5", right(private(bound_x=1.5), middle, benign))
+    line("about a quarter of limits, bound_x=1", right(private(), quarter, benign))
+    for label, others in {
+        "fit_intercept=False": {"fit_intercept": False},
+        "bound_x=0.5": {"bound_x": 0.5},
+        "bound_x=2": {"bound_x": 2.0},
+        "bound_x=5": {"bound_x": 5.0},
+        "bound_x=10": {"bound_x": 10.0},
+        "bound_x='private'": {"bound_x": "private"},
+        "method='objective'": {"method": "objective"},
+        "method='gradient'": {"method": "gradient"},
+        "loss='logistic'": {"loss": "logistic"},
+        "loss='hinge'": {"loss": "hinge"},
+        "ridge=1": {"ridge": 1.0},
+        "ridge=100": {"ridge": 100.0},
+        "constraint=L2Ball(2)": {"constraint": L2Ball(2.0)},
+        "adjacency='add_remove'": {"adjacency": "add_remove"},
+        "delta=1e-3": {"delta": 1e-3},
+        "delta=0": {"delta": 0.0},
+    }.items():
+        line(label, right(private(**others), rows, benign))
+    line("middle of limits, method='gradient'", right(private(bound_x=1.5, method="gradient"), middle, benign))
+    images, digits = datasets.load_digits(return_X_y=True)
+    images = images / 16.0 - 0.5
+    print("ten digits, 1347 images learn, 450 judge: share right at delta 1e-5")
+    options = {"bound_x": 3.5, "classes": range(10), "fit_intercept": True}
+    line("no privacy", right(lambda: LogisticRegression(max_iter=1_000), images, digits, runs=5))
+    for epsilon in (0.3, 1.0, 3.0):
+        line(f"epsilon {epsilon}", right(private(epsilon), images, digits, runs=10))
+    for copies in (4, 10):
+        line(f"epsilon 1, {1347 * copies} images", right(private(), images, digits, copies, runs=10))
+    line("epsilon 1, method='objective'", right(private(method="objective"), images, digits, runs=10))
+    wine = datasets.load_wine()
+    low = np.array([10, 0.5, 1, 10, 70, 0.5, 0, 0, 0, 1, 0.4, 1, 200])
+    high = np.array([15, 6, 3.5, 30, 165, 4, 5.5, 0.7, 4, 13, 1.8, 4, 1700])
+    bottles = 2.0 * (wine.data - low) / (high - low) - 1.0
+    options = {"bound_x": 2.5, "classes": [0, 1, 2], "fit_intercept": True}
+    for epsilon in (0.3, 1.0):
+        line(f"wine: 133 bottles, epsilon {epsilon}", right(private(epsilon), bottles, wine.target))
+
+
+# ---- convex_regression -----------------------------------------------------------------------------------------------
+
+
+def progression():
+    """Ten measurements of a patient about typical values, and a score of the disease a year later about 150."""
+    frame = diabetes()
+    typical = np.array([50, 1.5, 25, 93, 200, 120, 50, 4, 4.6, 90])
+    spread = np.array([15, 0.5, 5, 15, 40, 35, 15, 1.5, 0.5, 15])
+    rows = (frame.iloc[:, :10].to_numpy() - typical) / spread / np.sqrt(10)
+    return rows, (frame.target.to_numpy() - 150.0) / 150.0
+
+
+def convex_regression():
+    rows, score = progression()
+
+    def runs(copies, epsilon=1.0, delta=1e-5, runs=RUNS, judged=r2, **options):
+        x, y = np.tile(rows, (copies, 1)), np.tile(score, copies)
+        options = {"bound_x": 1.0, "bound_y": 1.0, "fit_intercept": True} | options
+        fits = (ObjectivePerturbationRegressor(epsilon, delta, **options) for _ in range(runs))
+        return [judged(fit.fit(x, y), x, y) for fit in fits]
+
+    ball, huber = {"constraint": L2Ball(1.0)}, {"loss": "huber"}
+    print("progression of diabetes by ten measurements: R2, epsilon 1, delta 1e-5")
+    line("no privacy, squared", runs(1, np.inf, 0.0, 1, constraint=L2Ball(10.0)))
+    line("no privacy, huber", runs(1, np.inf, 0.0, 1, **huber))
+    for radius in (0.5, 1.0, 2.0):
+        line(f"no privacy, huber, ball of {radius}", runs(1, np.inf, 0.0, 1, **huber, constraint=L2Ball(radius)))
+    for epsilon in (0.3, 1.0, 3.0):
+        for copies in (1, 5, 20):
+            line(f"epsilon {epsilon}, {442 * copies} people, huber, ball of 1", runs(copies, epsilon, **huber | ball))
+    for copies in (1, 5, 20):
+        x, y = np.tile(rows, (copies, 1)), np.tile(score, copies)
+        fits = (MultiOutcomeRidge(1.0, 1e-5, bound_x=1.0, bound_y=1.0, fit_intercept=True) for _ in range(RUNS))
+        line(f"{442 * copies} people, MultiOutcomeRidge", [r2(fit.fit(x, y), x, y) for fit in fits])
+        for label, options in {
+            "huber, no ball": huber,
+            **{f"huber, ball of {r}": huber | {"constraint": L2Ball(r)} for r in (0.25, 0.5, 2.0, 4.0)},
+            "huber, L1 ball of 1": huber | {"constraint": L1Ball(1.0)},
+            "huber, L1 ball of 2": huber | {"constraint": L1Ball(2.0)},
+            "huber, Box(0.5)": huber | {"constraint": Box(0.5)},
+            "squared, ball of 1": ball,
+            "squared, ball of 4": {"constraint": L2Ball(4.0)},
+            "quantile, ball of 1": ball | {"loss": "quantile"},
+            "quantile, no ball": {"loss": "quantile"},
+            "huber, ball of 1, bound_x=0.5": huber | ball | {"bound_x": 0.5},
+            "huber, ball of 1, bound_x=2": huber | ball | {"bound_x": 2.0},
+            "huber, ball of 1, bound_x='private'": huber | ball | {"bound_x": "private"},
+            "huber, ball of 1, bound_y=3": huber | ball | {"bound_y": 3.0},
+            "huber, ball of 1, SmoothedHuber(1/16)": ball | {"loss": SmoothedHuber(1 / 16)},
+            "huber, ball of 1, no intercept": huber | ball | {"fit_intercept": False},
+            "huber, ball of 1, ridge=30": huber | ball | {"ridge": 30.0},
+            "huber, ball of 1, Lasso(10)": huber | ball | {"penalty": Lasso(10.0)},
+            "huber, ball of 1, add_remove": huber | ball | {"adjacency": "add_remove"},
+            "huber, ball of 1, delta=0": huber | ball | {"delta": 0.0},
+        }.items():
+            line(f"{442 * copies} people, {label}", runs(copies, **options))
+
+    def below(model, x, y):
+        return np.mean(y <= model.predict(x))
+
+    print("share of people below the predicted quantile")
+    for copies in (1, 5, 20):
+        for quantile in (0.5, 0.9):
+            options = ball | {"loss": SmoothedQuantile(quantile, 0.125)}
+            line(f"{442 * copies} people, quantile {quantile}", runs(copies, judged=below, **options))
+
+
+# ---- sparse_regression -----------------------------------------------------------------------------------------------
+
+
+def sparse_regression():
+    frame = diabetes()
+    typical = np.array([50, 1.5, 25, 93, 200, 120, 50, 4, 4.6, 90])
+    reach = np.array([30, 0.5, 15, 40, 100, 90, 40, 4, 1.3, 30])
+    single = np.clip((frame.iloc[:, :10].to_numpy() - typical) / reach, -1.0, 1.0)
+    pairs = [(i, j) for i in range(10) for j in range(i, 10) if (i, j) != (1, 1)]
+    rows = np.column_stack([single, *(single[:, i] * single[:, j] for i, j in pairs)])
+    names = [*frame.columns[:10], *(f"{frame.columns[i]}*{frame.columns[j]}" for i, j in pairs)]
+    score = (frame.target.to_numpy() - 150.0) / 150.0
+
+    def runs(copies, epsilon=1.0, delta=1e-5, runs=RUNS, x=rows, **options):
+        options = {"n_nonzero": 3, "bound_y": 1.0} | options
+        x, y = np.tile(x, (copies, 1)), np.tile(score, copies)
+        models = [SparseRegression(epsilon, delta, **options).fit(x, y) for _ in range(runs)]
+        chosen = collections.Counter(name for model in models for name in np.array(names)[model.support_].tolist())
+        often = ", ".join(f"{name} {100 * count // runs}%" for name, count in chosen.most_common(5))
+        return [r2(model, x, y) for model in models], often
+
+    def show(label, *args, **options):
+        scores, often = runs(*args, **options)
+        line(label, scores)
+        print(f"    {often}")
+
+    print(f"progression of diabetes, 3 of {len(names)} features: R2 and picks, delta 1e-5")
+    for size in (1, 2, 3, 5):
+        show(f"no privacy, n_nonzero={size}", 1, np.inf, 0.0, 1, n_nonzero=size)
+    for copies in (1, 5, 20):
+        for epsilon in (0.3, 1.0, 3.0):
+            show(f"{442 * copies} people, epsilon {epsilon}", copies, epsilon)
+    for label, options in {
+        "n_nonzero=1": {"n_nonzero": 1},
+        "n_nonzero=2": {"n_nonzero": 2},
+        "n_nonzero=5": {"n_nonzero": 5},
+        "the ten measurements alone": {"x": single},
+        "bound_y=3": {"bound_y": 3.0},
+        "bound_y='private'": {"bound_y": "private"},
+        "bound_x=8": {"bound_x": 8.0},
+        "bound_x='private'": {"bound_x": "private"},
+        "selection_share=0.3": {"selection_share": 0.3},
+        "selection_share=0.7": {"selection_share": 0.7},
+        "selector='exponential'": {"selector": "exponential", "runs": 10},
+        "selector='sample_aggregate'": {"selector": "sample_aggregate", "runs": 10},
+        "adjacency='add_remove'": {"adjacency": "add_remove"},
+        "delta=0": {"delta": 0.0},
+    }.items():
+        for copies in (1, 5):
+            show(f"{442 * copies} people, {label}", copies, **options)
+    images, digits = datasets.load_digits(return_X_y=True)
+    zero = (digits == 0) - 0.1
+    print("is it a zero, by 3 of 64 pixels: R2, 1797 images")
+    for label, epsilon in (("no privacy", np.inf), ("epsilon 1", 1.0), ("epsilon 3", 3.0)):
+        fits = (SparseRegression(epsilon, 1e-5, n_nonzero=3, bound_y=1.0) for _ in range(RUNS))
+        line(label, [r2(fit.fit(images / 16.0, zero), images / 16.0, zero) for fit in fits])
+    print("3 of 60 made-up independent features, as in the guide: share of runs that find all three")
+    for selector in ("pursuit", "exponential", "sample_aggregate"):
+        for people in (500, 1_000, 4_000):
+            found = []
+            for seed in range(RUNS if selector == "pursuit" else 10):
+                rng = np.random.default_rng(seed)
+                x = rng.uniform(-1, 1, size=(people, 60))
+                y = 0.9 * x[:, 7] - 0.6 * x[:, 20] + 0.5 * x[:, 41] + 0.2 * rng.normal(size=people)
+                model = SparseRegression(1.0, 1e-5, n_nonzero=3, selector=selector).fit(x, y)
+                found.append(model.support_.tolist() == [7, 20, 41])
+            print(f"  {selector}, {people} people: {np.mean(found):.2f}", flush=True)
+
+
+# ---- synthetic_control -----------------------------------------------------------------------------------------------
+
+
+def counties(each):
+    """Made-up counties: the series of 38 states times a factor, and noise of five packs a year."""
+    rng = np.random.default_rng(0)
+    states = california_prop99().drop("California").to_numpy()[:, None, :]
+    factors, noise = rng.normal(1.0, 0.1, (38, each, 1)), rng.normal(0.0, 5.0, (38, each, 31))
+    return np.clip(states * factors + noise, 0.0, None).reshape(-1, 31)
+
+
+def synthetic_control():
+    panel = california_prop99()
+    california = panel.loc["California"].to_numpy()
+    states = panel.drop("California").to_numpy()
+
+    def show(label, donors, epsilon=1.0, delta=1e-6, runs=RUNS, **options):
+        options = {"bound": (0.0, 300.0)} | options
+        public = {name: options[name] for name in ("bound", "center") if options.get(name) not in (None, "private")}
+        exact = SyntheticControl(np.inf, **{"bound": (0.0, 300.0)} | public).fit(donors, 19, target=california)
+        means, errors, held = [], [], []
+        for _ in range(runs):
+            model = SyntheticControl(epsilon, delta, **options).fit(donors, 19, target=california)
+            path = model.predict(california[:19])
+            means.append(np.mean(california[19:] - path))
+            errors.append(np.sqrt(np.mean((path - exact.predict(california[:19])) ** 2)))
+            if options.get("mechanism") is None:
+                same = {"ridge": model.ridge_, "center": model.center_}
+                alike = SyntheticControl(np.inf, **{"bound": (0.0, 300.0)} | public | same).fit(donors, 19)
+                low, high = model.interval(california[:19], 0.9)
+                held.append(np.mean((low <= alike.predict(california[:19])) & (alike.predict(california[:19]) <= high)))
+        line(f"{label}: effect", means, 1)
+        line("  off by, a year", errors, 1)
+        if held:
+            print(f"    90% limits hold {np.mean(held):.2f} of the years without noise")
+
+    def exact(donors):
+        model = SyntheticControl(np.inf, bound=(0.0, 300.0)).fit(donors, 19, target=california)
+        gap = california[19:] - model.predict(california[:19])
+        print(f"  {len(donors)} donors, no privacy: effect {gap.mean():.1f}")
+
+    print("California's Proposition 99: mean effect, packs a head and year, 1989 to 2000; epsilon 1, delta 1e-6")
+    exact(states)
+    for epsilon in (1.0, 10.0, 100.0):
+        show(f"38 states, epsilon {epsilon}", states, epsilon, 1e-4)
+    for each in (10, 30, 100, 300):
+        exact(counties(each))
+        show(f"{38 * each} counties", counties(each))
+    many = counties(100)
+    for epsilon in (0.3, 3.0, 10.0):
+        show(f"3800 counties, epsilon {epsilon}", many, epsilon)
+    for label, options in {
+        "row_bound=None": {"row_bound": None},
+        "row_bound=(4.4, 3.5)": {"row_bound": (4.4, 3.5)},
+        "bound=(0, 200)": {"bound": (0.0, 200.0)},
+        "bound=(0, 1000)": {"bound": (0.0, 1_000.0)},
+        "bound=300": {"bound": 300.0},
+        "bound='private'": {"bound": "private"},
+        "center='private'": {"center": "private"},
+        "center=120": {"center": 120.0},
+        "center='target'": {"center": "target"},
+        "basis=3": {"basis": 3},
+        "basis=2": {"basis": 2},
+        "n_components='noise'": {"n_components": "noise"},
+        "ridge=19": {"ridge": 19.0},
+        "placebo_share=0.1": {"placebo_share": 0.1},
+        "delta=0": {"delta": 0.0},
+        "adjacency='add_remove'": {"adjacency": "add_remove"},
+        "mechanism='output'": {"mechanism": "output"},
+    }.items():
+        show(f"3800 counties, {label}", many, **options)
+
+
+# ---- policy_evaluation -----------------------------------------------------------------------------------------------
+
+#: The actions that reach the goal of FrozenLake most often: left 0, down 1, right 2, up 3.
+POLICY = [0, 3, 0, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0]
+
+
+def policy_evaluation():
+    table, start = gymnasium_table("frozen_lake_4x4")
+    policy = np.eye(4)[POLICY]
+    true = gymnasium_values("frozen_lake_4x4", 0.95, policy)
+    states = np.flatnonzero((true > 0.0) & (np.arange(16) != 3))  # this policy never comes to the corner
+
+    def walks(people, horizon=60):
+        flat = table_trajectories(table, people, start=start, horizon=horizon, policy=policy, seed=people)
+        return Trajectories(*flat)
+
+    def show(label, people=2_000, epsilon=1.0, delta=1e-6, runs=RUNS, **options):
+        options = {"gamma": 0.95, "return_range": (0, 1), "horizon": 60} | options
+        data = walks(people, options["horizon"] or 60)
+        lag = {} if "method" in options else {"lag": usual_lag(0.95, options["horizon"], epsilon)}
+        exact = PolicyEvaluation(np.inf, **lag | options).fit(data).value_
+        models = [PolicyEvaluation(epsilon, delta, **options).fit(data) for _ in range(runs)]
+        line(
+            f"{label}: states' root mean square error",
+            [np.sqrt(np.mean((m.value_ - true)[states] ** 2)) for m in models],
+        )
+        line("  of the first state", [abs(m.value_[0] - true[0]) for m in models])
+        if hasattr(models[0], "value_std_"):
+            reach = [np.abs(m.value_ - exact)[states] <= 1.96 * m.value_std_[states] for m in models]
+            print(f"    without privacy {np.sqrt(np.mean((exact - true)[states] ** 2)):.3f};", end=" ")
+            print(f"values without noise within 1.96 value_std_: {np.mean(reach):.2f}")
+
+    visits = first_visit_returns(walks(2_000), 0.95, horizon=60).counts
+    print("FrozenLake 4x4, gamma .95: epsilon 1, delta 1e-6; of 2,000 people so many visit a state")
+    print(visits.reshape(4, 4), true.reshape(4, 4).round(2), sep="\n")
+    for people in (200, 500, 2_000, 20_000):
+        show(f"{people} people", people)
+    for epsilon in (0.1, 0.3, 3.0):
+        show(f"2000 people, epsilon {epsilon}", epsilon=epsilon)
+    for label, options in {
+        "return_range from rewards of 0 to 1": {"return_range": None},
+        "return_range='private'": {"return_range": "private"},
+        "return_range=(0, 0.5)": {"return_range": (0, 0.5)},
+        "return_range=(0, 10)": {"return_range": (0, 10)},
+        "horizon=15": {"horizon": 15},
+        "horizon=30": {"horizon": 30},
+        "horizon=100": {"horizon": 100},
+        "lag=0": {"lag": 0},
+        "shrinkage=True": {"shrinkage": True},
+        "adjacency='add_remove'": {"adjacency": "add_remove"},
+        "delta=0": {"delta": 0.0},
+        "method='lsw'": {"method": "lsw"},
+        "method='lsl'": {"method": "lsl"},
+        "rows and columns as features": {"features": np.column_stack([np.ones(16), *np.divmod(np.arange(16), 4)])},
+    }.items():
+        show(label, **options)
+
+
+# ---- scaling_and_selection -------------------------------------------------------------------------------------------
+
+
+def scaling_and_selection():
+    table = datasets.load_breast_cancer()
+    cells, benign = table.data[:, :10], table.target
+
+    def scaled(copies, epsilon, **options):
+        x = np.tile(cells, (copies, 1))
+        options = {"box_x": (np.zeros(10), LIMITS)} | options
+        models = [PrivateStandardScaler(epsilon, 1e-5, **options).fit(x) for _ in range(RUNS)]
+        spread = cells.std(axis=0)
+        means = [np.median(np.abs(model.mean_ - cells.mean(axis=0)) / spread) for model in models]
+        line(
+            f"{569 * copies} people, epsilon {epsilon}, {options if len(options) > 1 else ''}: means, in spreads", means
+        )
+        line("  spreads, relative", [np.median(np.abs(model.scale_ / spread - 1.0)) for model in models])
+
+    print("ten measurements of cells: the middle error of ten means and spreads, delta 1e-5")
+    for copies in (1, 5, 20):
+        for epsilon in (0.1, 0.3, 1.0):
+            scaled(copies, epsilon)
+    scaled(5, 0.3, adjacency="add_remove")
+    for copies in (1, 5, 20):
+        x = np.tile(cells, (copies, 1))
+        models = [PrivateStandardScaler(0.3, 1e-5, box_x="private").fit(x) for _ in range(RUNS)]
+        means = [np.median(np.abs(model.mean_ - cells.mean(axis=0)) / cells.std(axis=0)) for model in models]
+        line(f"{569 * copies} people, epsilon 0.3, box_x='private'", means)
+
+    def classifier(epsilon, **options):
+        options = {"bound_x": 3.0, "classes": [0, 1], "fit_intercept": True} | options
+        return ObjectivePerturbationClassifier(epsilon, 5e-6, **options)
+
+    def pipeline(share):
+        scaler = PrivateStandardScaler(share, 5e-6, box_x=(np.zeros(10), LIMITS))
+        return lambda: make_pipeline(scaler, classifier(1.0 - share))
+
+    rows = (cells - TYPICAL) / SPREAD
+    print("classification of the same, epsilon 1 in all: share right on people held out")
+    for copies in (1, 5, 20):
+        line(f"{426 * copies} people, about typical values", right(lambda: classifier(1.0), rows, benign, copies))
+        for share in (0.1, 0.3, 0.5):
+            line(f"{426 * copies} people, scaler with {share}", right(pipeline(share), cells, benign, copies))
+
+    bounds = (0.3, 1.0, 3.0, 10.0)
+    print(f"select among bound_x {bounds}, rows about typical values; bound_x=10 fits the whole budget")
+    for copies in (1, 5, 20):
+        for bound in bounds:
+            make = lambda: classifier(1.0, bound_x=bound)  # noqa: B023, E731
+            line(f"{426 * copies} people, bound_x={bound} alone", right(make, rows, benign, copies))
+        shares, picks = [], collections.Counter()
+        for split in range(RUNS):
+            x, kept, y, sought = train_test_split(rows, benign, test_size=0.25, random_state=split, stratify=benign)
+            candidates = [classifier(1.0, bound_x=bound) for bound in bounds]
+            x, y = np.tile(x, (copies, 1)), np.tile(y, copies)
+            chosen = select(candidates, x, y, epsilon=1.0, delta=1e-5)
+            shares.append(chosen.score(kept, sought))
+            picks[bounds[chosen.best_index_]] += 1
+        line(f"{426 * copies} people, select", shares)
+        print(f"    picks {dict(sorted(picks.items()))}")
+
+
 # ---- bounds ----------------------------------------------------------------------------------------------------------
 
 
@@ -164,7 +592,20 @@ def inference():
         coverage(people, 1.0, refine=0)
 
 
-PAGES = {page.__name__: page for page in (multi_outcome, bounds, inference)}
+PAGES = {
+    page.__name__: page
+    for page in (
+        multi_outcome,
+        classification,
+        convex_regression,
+        sparse_regression,
+        synthetic_control,
+        policy_evaluation,
+        scaling_and_selection,
+        bounds,
+        inference,
+    )
+}
 
 
 def main():
