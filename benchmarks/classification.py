@@ -46,7 +46,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.accuracy import clipped_descent, show, within
 from benchmarks.bench_sparse_regression import table as sparse_table
 from dpfast import MultiOutcomeRidge, ObjectivePerturbationClassifier, SparseRegression, UtilityWarning
-from dpfast.demo.regression import tasks
+from dpfast.demo.people import images, measurements
 from dpfast.privacy import gaussian_scale
 from dpfast.solvers import CappedLogisticLoss
 
@@ -125,25 +125,23 @@ def tables(quick: bool) -> dict[str, Any]:
 
 
 def cancer(runs):
-    task = tasks()[1]
-    return Task("breast cancer, n = 569, d = 30", task.rows, task.classes, runs, DRAWS)
+    return Task("breast cancer, n = 569, d = 30", *measurements(), runs, DRAWS)
 
 
 def two_digits(runs):
-    task = tasks()[0]
-    chosen = np.isin(task.classes, (3, 8))
-    return Task("digits 3 and 8, n = 357, d = 64", task.rows[chosen], task.classes[chosen] == 3, runs, DRAWS)
+    rows, digits = images()
+    chosen = np.isin(digits, (3, 8))
+    return Task("digits 3 and 8, n = 357, d = 64", rows[chosen], digits[chosen] == 3, runs, DRAWS)
 
 
 def halves(runs):
     """Digits below five against the others."""
-    task = tasks()[0]
-    return Task("digits 0-4 and 5-9, n = 1,797, d = 64", task.rows, task.classes < 5, runs)
+    rows, digits = images()
+    return Task("digits 0-4 and 5-9, n = 1,797, d = 64", rows, digits < 5, runs)
 
 
 def ten_digits(runs):
-    task = tasks()[0]
-    return Task("ten digits, n = 1,797, d = 64", task.rows, task.classes, runs)
+    return Task("ten digits, n = 1,797, d = 64", *images(), runs)
 
 
 def affairs(runs):

@@ -1,5 +1,6 @@
 """The command line as a user runs it."""
 
+import csv
 import json
 import re
 from importlib.util import find_spec
@@ -8,9 +9,9 @@ import pytest
 from attacks import ATTACKS
 from catalogue import FAMILIES
 
-from dpfast import audit, noise, registry
+from dpfast import audit, demo, noise, registry
 from dpfast.cli import main
-from dpfast.demo import games, regression
+from dpfast.demo import comparison, games, people
 
 
 def test_plan_speaks_from_public_numbers(capsys):
@@ -93,20 +94,36 @@ def test_usage_errors_exit_with_2(arguments, capsys):
     assert "usage: dpfast" in capsys.readouterr().err
 
 
-def test_demo_runs_and_draws(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(regression, "REPEATS", 1)
-    monkeypatch.setattr(games, "REPEATS", 1)
-    assert main(["demo", "--output", str(tmp_path)]) == 0
+PICTURES = {"accuracy.png", "sparse-regression.png", "synthetic-control.png", "policy-evaluation.png"}
+
+
+def test_the_demo_shows_every_estimator_beside_its_fit_without_privacy(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(comparison, "REPEATS", 1)
+    monkeypatch.setattr(people, "EPSILONS", (1.0, 4.0))
+    assert main(["demo", "--output", str(tmp_path / "demo")]) == 0
     printed = capsys.readouterr().out
-    plots = ["dpfast-demo.png", "dpfast-demo-synthetic-control.png"]
-    played = ["FrozenLake 8x8", "CliffWalking", "Taxi"]
-    for plot in [*plots, "dpfast-demo-policy-evaluation.png"] if find_spec("gymnasium") else plots:
-        assert (tmp_path / plot).stat().st_size > 10_000
-    for words in ("Handwritten digits", "Breast cancer", "no privacy", "Privacy report", "epsilon 15.5"):
-        assert words in printed
-    for words in ("10,000 donors", "Error relative to the signal", "exact  -15.4 packs", "mostly noise", "Plan: "):
-        assert words in printed
-    for words in ["chain, lsw", *(played if find_spec("gymnasium") else [])]:
-        assert words in printed
-    (percent,) = re.findall(r"signal: ([0-9.]+)% at epsilon = 1", printed)
-    assert float(percent) < 5.0
+    with (tmp_path / "demo" / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    predicting = set(registry.ESTIMATORS) - {"PrivateStandardScaler"}
+    assert {row["estimator"] for row in rows} == predicting
+    assert all(name in printed for name in predicting)
+    pictures = PICTURES if find_spec("gymnasium") else PICTURES - {"policy-evaluation.png"}
+    assert {path.name for path in (tmp_path / "demo").iterdir()} == {"results.csv", *pictures}
+    assert all(f"wrote {tmp_path / 'demo' / name}" in printed for name in ("results.csv", *pictures))
+    assert all((tmp_path / "demo" / name).stat().st_size > 10_000 for name in pictures)
+    found = {row["data"]: row for row in rows}
+    assert float(found["digits"]["no_privacy"]) > 0.9
+    assert float(found["made up, 3 of 60"]["error"]) < 0.01
+    assert float(found["made-up donors"]["error"]) < 0.1
+    assert float(found["tobacco tax"]["no_privacy"]) == pytest.approx(-15.4, abs=0.05)
+    assert "mostly noise" in found["tobacco tax"]["caution"]
+    assert max(map(len, printed.partition("\n[1] ")[0].splitlines())) <= 120
+
+
+def test_the_demo_goes_without_what_is_not_installed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(comparison, "REPEATS", 1)
+    for module in (demo, games):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    assert main(["demo", "--output", str(tmp_path)]) == 0
+    assert "No pictures: matplotlib is not installed (pip install 'dpfast[plot]')." in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["results.csv"]

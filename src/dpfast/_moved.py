@@ -26,6 +26,7 @@ MOVED = {
     "dpfast.audit.supports": "dpfast.sparse_regression.attacks",
     "dpfast.datasets.policy_evaluation": "dpfast.datasets.decision_processes",
     "dpfast.demo.policy_evaluation": "dpfast.demo.games",
+    "dpfast.demo.regression": "dpfast.demo.people",
     "dpfast.demo.synthetic_control": "dpfast.demo.counterfactuals",
     "dpfast.effects": "dpfast.synthetic_control.reports",
     "dpfast.feature_names": "dpfast.estimator.feature_names",

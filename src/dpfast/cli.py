@@ -79,8 +79,10 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser.set_defaults(run=lambda _: _help(parser))
     commands = parser.add_subparsers(dest="command", metavar="command")
 
-    demo = commands.add_parser("demo", help="every family on real tables, in a few seconds")
-    demo.add_argument("--output", type=Path, default=Path(), metavar="DIR", help="where the plots go (default: here)")
+    demo = commands.add_parser("demo", help="every estimator beside its fit without privacy, in a few seconds")
+    demo.add_argument(
+        "--output", type=Path, default=Path("dpfast-demo"), metavar="DIR", help="where files go (default: dpfast-demo)"
+    )
     demo.set_defaults(run=_demo)
 
     fit = commands.add_parser("fit", help="a batch job: table, bounds, estimator, budget and outputs in a TOML file")

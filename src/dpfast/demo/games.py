@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import math
-import warnings
+from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpfast._arrays import FloatArray
 from dpfast.datasets.decision_processes import (
     chain_trajectories,
-    chain_values,
     exploring_policy,
     gymnasium_table,
     table_trajectories,
-    table_values,
 )
-from dpfast.plotting import saved
+from dpfast.demo.comparison import Comparison, Line
 from dpfast.policy_evaluation import PolicyEvaluation
-from dpfast.privacy import UtilityWarning
-from dpfast.statistics import Trajectories, first_visit_returns
+from dpfast.statistics import Trajectories
 
-EPSILONS, DELTA = (0.1, 1.0, 10.0), 1e-6
-SIZES = (2_000, 20_000)
-REPEATS = 5
+EPSILON, DELTA = 1.0, 1e-6
+PEOPLE = 20_000
 GAMMA, EXPLORE = 0.95, 0.2
 
 
@@ -37,66 +31,43 @@ class Game(NamedTuple):
     name: str
     return_range: tuple[float, float]
     horizon: int
-    shape: tuple[int, int] | None
 
 
 GAMES = (
-    Game("FrozenLake 4x4", "frozen_lake_4x4", (0.0, 1.0), 60, (4, 4)),
-    Game("FrozenLake 8x8", "frozen_lake_8x8", (0.0, 1.0), 100, (8, 8)),
-    Game("CliffWalking", "cliff_walking", (-200.0, 0.0), 40, (4, 12)),
-    Game("Taxi", "taxi", (-40.0, 20.0), 40, None),
+    Game("FrozenLake 4x4", "frozen_lake_4x4", (0.0, 1.0), 60),
+    Game("FrozenLake 8x8", "frozen_lake_8x8", (0.0, 1.0), 100),
+    Game("CliffWalking", "cliff_walking", (-200.0, 0.0), 40),
+    Game("Taxi", "taxi", (-40.0, 20.0), 40),
 )
+#: Those that are played here.
+SHOWN = GAMES[1:3]
+# The first of them, which is drawn: a grid, from one corner to the other.
+SHAPE, START, GOAL = (8, 8), 0, 63
+HOLES = (19, 29, 35, 41, 42, 46, 49, 52, 54, 59)
 
 
-def show(output: Path) -> None:
-    """Fit, print and plot; there are games where Gymnasium is installed."""
-    print("\nPolicy evaluation: the value of states, from people's trajectories. Errors in % of the range of values")
-    print(f"  {'':16}  {'people':>6}  {'exact':>6}  " + "  ".join(f"{f'eps = {e:g}':>9}" for e in EPSILONS))
-    truth = chain_values(GAMMA)
-    for m in SIZES:
-        walks = Trajectories(*chain_trajectories(m, seed=m))
-        _line("chain, lsw", walks, truth, method="lsw", return_range=(0.0, 1.0))
+def lines() -> Iterator[tuple[Line, list[Any]]]:
+    """Yield what fits give, and the fits; there are games where Gymnasium is installed."""
     if find_spec("gymnasium") is None:
+        walks = Trajectories(*chain_trajectories(PEOPLE, seed=0))
+        yield _evaluated("a chain of 40 states", walks, 0, return_range=(0.0, 1.0)).line(EPSILON, DELTA)
         return
-    for game in GAMES:
-        model = _play(game)
-        if game.name == "frozen_lake_8x8" and find_spec("matplotlib") is not None:
-            path = saved(model.plot(game.shape), output, "dpfast-demo-policy-evaluation.png")
-            print(f"  Plot of the values at epsilon = {EPSILONS[-1]:g}: {path}")
+    for game in SHOWN:
+        table, start = gymnasium_table(game.name)
+        policy = exploring_policy(table, GAMMA, EXPLORE)
+        flat = table_trajectories(table, PEOPLE, start=start, horizon=game.horizon, policy=policy, seed=0)
+        declared = {"return_range": game.return_range, "horizon": game.horizon}
+        yield _evaluated(game.title, Trajectories(*flat), int(np.argmax(start)), **declared).line(EPSILON, DELTA)
 
 
-def _play(game: Game) -> PolicyEvaluation:
-    """Evaluate a policy that plays well most of the time; return the last model."""
-    table, start = gymnasium_table(game.name)
-    policy = exploring_policy(table, GAMMA, EXPLORE)
-    truth = table_values(table, GAMMA, policy)
-    for m in SIZES:
-        flat = table_trajectories(table, m, start=start, horizon=game.horizon, policy=policy, seed=m)
-        model = _line(
-            game.title,
-            Trajectories(*flat),
-            truth,
-            return_range=game.return_range,
-            horizon=game.horizon,
-        )
-    return model
+def _evaluated(title: str, walks: Trajectories, start: int, **declared: Any) -> Comparison:
+    """Say what a policy is worth from the first state on, by trajectories that follow it."""
+
+    def fit(epsilon: float, delta: float) -> PolicyEvaluation:
+        return PolicyEvaluation(epsilon, delta, gamma=GAMMA, **declared).fit(walks)
+
+    return Comparison(title, len(walks), "value", fit, partial(_value, start))
 
 
-def _line(title: str, walks: Trajectories, truth: FloatArray, **options: Any) -> PolicyEvaluation:
-    """Print the errors of states as often as they are visited; return the last model."""
-    visits = first_visit_returns(walks, GAMMA, horizon=options.get("horizon")).counts
-    spread = truth[visits > 0].max() - truth[visits > 0].min()
-
-    def error(model: PolicyEvaluation) -> float:
-        return 100.0 * math.sqrt(visits @ (model.value_ - truth) ** 2 / visits.sum()) / float(spread)
-
-    exact = PolicyEvaluation(math.inf, gamma=GAMMA, **options).fit(walks)
-    found = []
-    with warnings.catch_warnings():
-        # The table shows where there are too few people.
-        warnings.simplefilter("ignore", UtilityWarning)
-        for epsilon in EPSILONS:
-            models = [PolicyEvaluation(epsilon, DELTA, gamma=GAMMA, **options).fit(walks) for _ in range(REPEATS)]
-            found.append(float(np.mean([error(model) for model in models])))
-    print(f"  {title:16}  {len(walks):6}  {error(exact):6.2g}  " + "  ".join(f"{value:9.2g}" for value in found))
-    return models[-1]
+def _value(state: int, model: PolicyEvaluation) -> float:
+    return float(model.value_[state])
