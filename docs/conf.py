@@ -76,6 +76,7 @@ html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "back_to_top_button": False,
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "footer_start": ["copyright"],
     "footer_end": [],
 }
