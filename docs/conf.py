@@ -49,6 +49,7 @@ autosummary_generate = False
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "auto_gallery",
+    "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "reset_modules": ("matplotlib",),
     "image_scrapers": ("matplotlib",),

@@ -1,0 +1,42 @@
+"""
+A ledger fills up
+=================
+
+Whoever answers for a table sets a budget, once. Every fit on it is charged to
+a ledger, whoever makes it, and what would exceed the budget is refused before
+it reads a row. Many small releases cost less than the sum of their epsilons:
+the ledger adds them up exactly.
+"""
+
+# %%
+# A budget of epsilon = 2, and fits of epsilon = 0.4 each on simulated
+# people, until one is refused.
+import matplotlib.pyplot as plt
+import numpy as np
+
+from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy
+
+rng = np.random.default_rng(0)
+X = rng.uniform(-0.5, 0.5, size=(20_000, 4))
+ledger = Ledger(Privacy(2.0, 1e-5))
+
+made = 0
+try:
+    while True:
+        y = X @ rng.normal(size=4) / 4.0
+        MultiOutcomeRidge(0.4, 1e-6, bound_x=1.0, bound_y=1.0, refine=0, ledger=ledger).fit(
+            X, y
+        )
+        made += 1
+except BudgetExceeded as refused:
+    print(f"{made} fits were made; the next one was refused: {refused}")
+
+# %%
+fig, ax = plt.subplots(figsize=(8.0, 4.6), layout="constrained")
+ledger.plot(ax=ax, title="a budget of epsilon = 2, delta = 1e-5")
+plt.show()
+
+# %%
+# Added up one by one, that would be an epsilon of 0.4 for each:
+print(f"{made} fits, sum of their epsilons {0.4 * made:.1f}")
+print(f"spent together: {ledger.spent}; left: {ledger.remaining}")
