@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import mpmath as mp
 import numpy as np
@@ -323,6 +324,20 @@ def test_half_widths_cover_at_least_their_level(delta, printed):
     assert covered >= 0.9 - 5.0 * math.sqrt(0.09 / 400.0)
     if delta:
         assert covered <= 0.9 + 5.0 * math.sqrt(0.09 / 400.0)
+
+
+@pytest.mark.parametrize(("n", "found"), [(1, 0.885), (5, 0.899)])
+def test_gaussian_half_widths_cover_a_little_less_where_few_donors_make_the_largest_weight(n, found):
+    """At the worst found: one weight of three deviations, and noise in the prediction of the weights' own scale."""
+    rng, runs = np.random.default_rng(14), 4000
+    chosen = OutputPerturbation.calibrate(Privacy(1.0, 1e-6), PanelBounds.of(n, 1, np.ones(T0)), float(T0))
+    scales = {"weights": 1.0, "projection": math.sqrt(n)}
+    noisy = rng.normal(size=(runs, n))
+    weights = noisy + 3.0 * np.eye(n)[0]
+    largest = np.abs(weights).max(axis=1)
+    errors = np.abs(noisy.sum(axis=1) + largest * math.sqrt(n) * rng.normal(size=runs))
+    widths = [output_half_width(chosen, SimpleNamespace(values={"weights": f}, scales=scales), 0.9) for f in weights]
+    assert abs(np.mean(errors <= widths) - found) <= 5.0 * math.sqrt(0.1 / runs)
 
 
 @pytest.mark.parametrize(

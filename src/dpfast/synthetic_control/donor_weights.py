@@ -260,7 +260,9 @@ def output_half_width(chosen: DonorMechanism, release: Release, level: float) ->
 
     For each period alone. The noise in the weights reaches a period by the donors' outcomes then, which are private:
     each is taken to be as far from the middle of the range as it may be, so that the probability is at least `level`.
-    L2-Laplace noise of the two steps is bounded one by one.
+    L2-Laplace noise of the two steps is bounded one by one. Gaussian noise is added up as if that of the prediction did
+    not grow with a weight that the first noise made large: of a single donor that may leave 88.5% where 90% is asked
+    for, of two 89.4%, of five or more nothing that shows.
     """
     n, periods = chosen.bounds.n_donors, chosen.bounds.n_post
     weights, scales = release.values["weights"], release.scales

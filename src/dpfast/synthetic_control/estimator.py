@@ -427,8 +427,10 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
         weaker part is not seen, and not covered; at a ridge of twice that floor or more nothing hides.
 
         With "output" they cover at least `level`: how far the noise in the weights reaches depends on the donors'
-        later outcomes, which are private and taken to be at the ends of the range. They are not offered for
-        "objective", whose minimiser does not lie symmetrically about the one without noise.
+        later outcomes, which are private and taken to be at the ends of the range. (Of one or two donors Gaussian noise
+        may leave a percent or two less covered: the noise in the prediction is in proportion to weights that are as
+        noisy.) They are not offered for "objective", whose minimiser does not lie symmetrically about the one without
+        noise.
 
         Parameters
         ----------
