@@ -16,6 +16,7 @@ from dpfast import (
     SyntheticControl,
     Trajectories,
 )
+from dpfast._documents import read_document, write_document
 from dpfast.estimator.feature_names import outcomes_of
 from dpfast.io import Columns, StateEncoder
 
@@ -103,6 +104,21 @@ def test_a_saved_model_keeps_names_and_what_it_returns(tmp_path):
     loaded = MultiOutcomeRidge.load(tmp_path / "model.json")
     assert loaded.predict(X).columns.tolist() == ["days", "cost"]
     assert loaded.predict(X).index.equals(X.index)
+
+
+def test_a_file_cannot_name_what_is_imported(tmp_path):
+    path = tmp_path / "model.json"
+    ridge().set_output(predict="pandas").fit(X, Y).save(path)
+    content = read_document(str(path), "dpfast model", 1)
+    content["fitted"]["_sklearn_output_config"] = {"dict": {"predict": "antigravity"}}
+    write_document(str(path), "dpfast model", 1, content, temporary=f"{path}.tmp")
+    with pytest.raises(ValueError, match="predict must be 'default' or 'pandas' or 'polars'"):
+        MultiOutcomeRidge.load(path)
+    content["fitted"]["_sklearn_output_config"] = {"dict": {"fit": "pandas"}}
+    write_document(str(path), "dpfast model", 1, content, temporary=f"{path}.tmp")
+    with pytest.raises(ValueError, match="must say what predictions"):
+        MultiOutcomeRidge.load(path)
+    assert "antigravity" not in sys.modules
 
 
 def test_what_is_no_container_and_what_is_not_installed_is_said(monkeypatch):

@@ -26,6 +26,7 @@ from dpfast import io, noise, plotting
 from dpfast.estimator.documentation import document
 from dpfast.estimator.page import page_of
 from dpfast.estimator.persistence import Persistent
+from dpfast.estimator.presented import check_output
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.ledger import Ledger, Release, Reservation, paying
 from dpfast.ledger.block import ledger_of_block
@@ -431,6 +432,7 @@ class PrivateEstimator(Persistent, ABC):
 
     def _check_loaded(self) -> None:
         self._checked()
+        check_output(getattr(self, "_sklearn_output_config", {}))
         if not any(name[-1] == "_" for name in vars(self)):
             return
         if not isinstance(self.privacy_spent_, Privacy):

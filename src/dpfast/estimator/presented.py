@@ -7,7 +7,7 @@ of probabilities slice and reshape what an estimator predicts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +48,7 @@ class Presenting:
         """
         if predict is None:
             return self
-        check.choice("predict", predict, ("default", "pandas", "polars"))
-        if predict != "default":
+        if check.choice("predict", predict, get_args(Container)) != "default":
             _library(predict)
         self._sklearn_output_config = getattr(self, "_sklearn_output_config", {}) | {"predict": predict}
         return self
@@ -76,6 +75,14 @@ class Presenting:
         if values.ndim == 1:
             return library.Series(values, index=index, name=name)
         return library.DataFrame(values, index=index, columns=range(values.shape[1]) if names is None else columns)
+
+
+def check_output(config: object) -> None:
+    """Refuse what `set_output` cannot have been told: a name that is read from a file would be imported."""
+    if not isinstance(config, dict) or not config.keys() <= {"predict", "transform"}:
+        raise ValueError("_sklearn_output_config must say what predictions and transformed rows are returned as")
+    for name, container in config.items():
+        check.choice(name, container, get_args(Container))
 
 
 def _library(name: Container) -> Any:

@@ -56,7 +56,8 @@ class CoefficientReports(LinearEstimator):
             What the limits are for. "population": coefficients of the law that rows were drawn from, so that sampling
             is part of the error. "least_squares": those of least squares on the table itself, clipped as it was.
             "ridge": what the same `ridge_` gives on it without noise, so that what the ridge shrinks is no error. By
-            default "population" where the residual variance is known, else "least_squares".
+            default "population" where the residual variance is known, else "least_squares"; "ridge" for a fit of sums
+            without noise.
         residual_std : float or array of shape (n_outcomes,), optional
             Standard deviation of the outcomes about their linear function of the features, a public number; by default
             `residual_std_`, which fits with residual steps release.
@@ -119,7 +120,7 @@ class CoefficientReports(LinearEstimator):
         level = check.share("level", level)
         scale = self._residual_scale(residual_std)
         if target is None:
-            target = "least_squares" if scale is None and self._textbook is None else "population"
+            target = self._usual_target(scale)
         check.choice("target", target, ("population", "least_squares", "ridge"))
         law = self._law(target, scale, level)
         errors = {
@@ -205,6 +206,11 @@ class CoefficientReports(LinearEstimator):
             law = self._law("population", scale, level)
             limits["total"] = law.low, law.high
         return law.center, limits
+
+    def _usual_target(self, scale: FloatArray | None) -> Target:
+        if not self._evidence and self._textbook is None:
+            return "ridge"
+        return "least_squares" if scale is None and self._textbook is None else "population"
 
     def _residual_scale(self, residual_std: ArrayLike | None) -> FloatArray | None:
         if residual_std is None:

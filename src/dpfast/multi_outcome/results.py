@@ -24,7 +24,7 @@ NOTE = (
 
 def tables(model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Return a row for each outcome and feature, and for its intercept, where there is one."""
-    law = model._law(_target(model), model.residual_std_, LEVEL)
+    law = model._law(model._usual_target(model.residual_std_), model.residual_std_, LEVEL)
     columns = {
         "coefficient": model.coef_,
         "noise_std": model.coef_std_,
@@ -59,12 +59,6 @@ def facts(model: MultiOutcomeRidge) -> list[tuple[str, str]]:
     stated = [("penalty used", repr(float(model.ridge_))), ("residual steps", str(model.n_steps_))]
     if model.residual_std_ is not None:
         stated.append(("residual standard deviations", ", ".join(f"{one:.5g}" for one in model.residual_std_)))
-    stated.append(("limits are for the target", _target(model)))
+    stated.append(("limits are for the target", model._usual_target(model.residual_std_)))
     stated.append(("error as released", f"{1.0 / max(prominence, 1.0):.2g} of the signal, by the noise beside it"))
     return stated
-
-
-def _target(model: MultiOutcomeRidge) -> Any:
-    if not model._evidence:
-        return "ridge"
-    return "least_squares" if model.residual_std_ is None else "population"
