@@ -106,4 +106,4 @@ plt.show()
 # These rows bend the loss in every direction. For them the paper's Theorem
 # 5 has p^2/n, and what is proved in ``dpfast.papers.convex_erm`` is (p^4 +
 # p^3)/n^2: that is what is measured, as printed and ours. At the same
-# guarantee ours has a quarter of the risk, or less.
+# guarantee ours has a third of the risk, or less.

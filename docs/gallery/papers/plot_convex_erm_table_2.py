@@ -71,6 +71,7 @@ ax.set(
 )
 ax.set_xticks(PEOPLE, [f"{n:,}" for n in PEOPLE])
 ax.set_xticks([], minor=True)
+ax.spines[["top", "right"]].set_visible(False)
 ax.set_title(
     f"2 of {FEATURES} features, epsilon = 2, delta = 1e-6; bands: 95% limits", fontsize=10
 )

@@ -100,7 +100,8 @@ for ax in axes.flat:
     ax.set_yscale("log")
     ax.axhline(0.8, color="0.3", linewidth=1.0, label="about the signal's size")
     ax.get_legend().remove()
-    ax.label_outer()
+for ax in axes[:, 1:].flat:
+    ax.set_ylabel("")
 lines, labels = axes[0, 0].get_legend_handles_labels()
 chosen = {
     label: line for line, label in zip(lines, labels, strict=True) if "90%" not in label

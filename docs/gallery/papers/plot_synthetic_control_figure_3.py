@@ -32,6 +32,7 @@ left.plot(its_target, color="#8c2d04", linewidth=2.0)
 left.axvline(9.5, color="0.3", linestyle="--", linewidth=1.0)
 left.set_title("10 donors (grey) and the target: the paper's figure", fontsize=10)
 left.set_xlabel("period")
+left.spines[["top", "right"]].set_visible(False)
 left.set_ylabel("outcome (share of the range)")
 model.plot(
     ax=right,

@@ -84,7 +84,8 @@ for label, errors in curves.items():
     )
 size = np.sqrt(np.mean(signal[T0:] ** 2))
 ax.axhline(size, color="0.3", linewidth=1.0, label="size of the signal")
-ax.set(yscale="log", title=f"{N} donors, {T0} earlier periods, epsilon = {EPSILON:g}")
+ax.set_yscale("log")
+ax.set_title(f"{N} donors, {T0} earlier periods, epsilon = {EPSILON:g}", fontsize=10)
 ax.legend(fontsize=8)
 plt.show()
 

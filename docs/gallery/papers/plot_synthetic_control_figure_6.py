@@ -72,7 +72,8 @@ for ax, n in zip(axes, (10, 100), strict=True):
             EPSILONS, found, ax=ax, label=label, quantity="RMSE", unit="of the range"
         )
     ax.axhline(0.77, color="0.3", linewidth=1.0, label="about the signal's size")
-    ax.set(yscale="log", title=f"{n:,} donors, {T0} earlier periods")
+    ax.set_yscale("log")
+    ax.set_title(f"{n:,} donors, {T0} earlier periods", fontsize=10)
 for ax in axes:
     ax.get_legend().remove()
     ax.label_outer()
