@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import typing
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from dpfast import registry
 from dpfast.estimator.plan import Plan
 from dpfast.jobs.formats import FORMATS
-from dpfast.jobs.parameters import Changes, keys_of
+from dpfast.jobs.parameters import Changes, hints_of, keys_of
 from dpfast.jobs.values import BOOLEAN, INTEGER, LEFT_OUT, NUMBER, TEXT, Key, Lists, Table, Words
 from dpfast.ledger import Ledger
 from dpfast.privacy import UtilityWarning
@@ -161,7 +160,7 @@ class Kind(ABC):
             (*_NOT_PARAMETERS, *changes.left_out),
             getattr(self.ESTIMATOR, "_PARAMETER_TYPES", ()),
         )
-        keys = keys_of(self.ESTIMATOR, typing.get_type_hints(self.ESTIMATOR), self.ESTIMATOR.__doc__ or "", every)
+        keys = keys_of(self.ESTIMATOR, hints_of(self.ESTIMATOR), self.ESTIMATOR.__doc__ or "", every)
         # What all estimators have comes last.
         shared = ("adjacency", "calibration", "random_state", "n_threads")
         return iter(sorted(keys, key=lambda key: key.name in shared))
@@ -170,7 +169,7 @@ class Kind(ABC):
         plan = self.ESTIMATOR.plan
         known = Changes(left_out=(self.PEOPLE, "max_rows"))
         yield Key("people", INTEGER, "Number of people; by default as many as are needed.", LEFT_OUT)
-        for key in keys_of(plan, typing.get_type_hints(plan), plan.__doc__ or "", known):
+        for key in keys_of(plan, hints_of(plan), plan.__doc__ or "", known):
             yield Key(key.name, key.values, key.says, LEFT_OUT, None, key.usual)
 
 
@@ -185,7 +184,7 @@ _LEDGER_KEYS = (
     Key("delta", NUMBER, "The same of delta.", 0.0, example="3e-6"),
     *keys_of(
         Ledger,
-        typing.get_type_hints(Ledger.__init__),
+        hints_of(Ledger.__init__),
         Ledger.__doc__ or "",
         Changes(left_out=("budget", "path", "unit")),
     ),

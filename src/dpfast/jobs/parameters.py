@@ -12,8 +12,6 @@ from functools import partial
 from types import NoneType, UnionType
 from typing import Any, Literal
 
-from numpy.typing import ArrayLike
-
 from dpfast import registry
 from dpfast.estimator.documentation import entries
 from dpfast.jobs.values import (
@@ -77,6 +75,15 @@ def keys_of(
         yield Key(name, values, explained(name, docstring), default, changes.examples.get(name), usual)
 
 
+class AnyArray:
+    """Stands for NumPy's ArrayLike in hints, which is another union in every version of NumPy, or none."""
+
+
+def hints_of(owner: Any) -> dict[str, Any]:
+    """Return the type hints of a class or a function, with `AnyArray` for arrays."""
+    return typing.get_type_hints(owner, localns={"ArrayLike": AnyArray})
+
+
 def values_of(hint: Any, classes: Collection[type] = (), *, says_none: bool = False) -> Values | None:
     """Return the values of TOML for a type hint; None if there are none, as for functions."""
     options = tuple(_options(hint, classes, says_none))
@@ -87,7 +94,7 @@ def _options(hint: Any, classes: Collection[type], says_none: bool) -> Iterator[
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint in _PLAIN:
         yield _PLAIN[hint]
-    elif hint is ArrayLike:
+    elif hint is AnyArray:
         yield Array()
     elif origin is Literal:
         yield Words.of(*arguments)
@@ -108,27 +115,21 @@ def _options(hint: Any, classes: Collection[type], says_none: bool) -> Iterator[
 
 
 def _options_of_union(arguments: Collection[Any], classes: Collection[type], says_none: bool) -> Iterator[Values]:
-    """Yield what there is in TOML for a union: of what may be an array, lists alone.
-
-    Newer versions of NumPy give that type a name; of older ones it is a union itself, of which bytes are the mark.
-    """
-    is_array = ArrayLike in arguments or bytes in arguments
+    """Yield what there is in TOML for a union: numbers and tables, then arrays, words and objects."""
     words: dict[str, Any] = {}
     found: list[Values] = []
     offered: list[type] = []
     for one in arguments:
-        if is_array and (one in (bytes, str, complex) or getattr(one, "__module__", "").startswith("numpy")):
-            continue
         if typing.get_origin(one) is Literal:
             words |= {word: word for word in typing.get_args(one)}
         elif one is NoneType:
             words |= {NONE: None} if says_none else {}
-        elif isinstance(one, type) and one not in _PLAIN:
+        elif isinstance(one, type) and one not in (*_PLAIN, AnyArray):
             offered += [cls for cls in classes if one in cls.__mro__ and cls not in offered]
-        else:
+        elif one is not AnyArray:
             found += _options(one, classes, says_none)
     yield from found
-    if is_array:
+    if AnyArray in arguments:
         yield Array()
     if words:
         yield Words(words)
@@ -141,7 +142,7 @@ def objects_of(classes: tuple[type, ...]) -> Variants:
     tables = {}
     for cls in classes:
         docstring = inspect.cleandoc(cls.__doc__ or "")
-        keys = keys_of(cls, typing.get_type_hints(cls.__init__), docstring)  # type: ignore[misc]
+        keys = keys_of(cls, hints_of(cls.__init__), docstring)  # type: ignore[misc]
         tables[cls.__name__] = Table(tuple(keys), _plain(docstring.partition("\n\n")[0]), partial(_object, cls))
     return Variants(tables)
 

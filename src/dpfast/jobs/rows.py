@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import math
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from dpfast.io.blocks import in_memory
 from dpfast.io.columns import Column
 from dpfast.io.parts import Part, table_parts
 from dpfast.jobs.inputs import FORMAT, PATH, Files
-from dpfast.jobs.parameters import Changes, keys_of
+from dpfast.jobs.parameters import Changes, hints_of, keys_of
 from dpfast.jobs.values import (
     INTEGER,
     LEFT_OUT,
@@ -285,7 +284,7 @@ def _columns_table(only: tuple[str, ...] = tuple(_KINDS), *, limits: str | None)
             left_out=("name",) if len(only) == len(_KINDS) else ("name", "drop_first", "undeclared"),
         )
         keys = [
-            *keys_of(kind, typing.get_type_hints(kind), kind.__doc__ or "", changes),
+            *keys_of(kind, hints_of(kind), kind.__doc__ or "", changes),
             *(_LIMITS if kind is Number and limits is None else ()),
         ]
         keys = [Key(key.name, key.values, _MISSING, key.default) if key.name == "missing" else key for key in keys]
