@@ -18,6 +18,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
+    "matplotlib.sphinxext.plot_directive",
     "sphinx_copybutton",
     "sphinx_design",
     "mathml",
@@ -59,6 +60,11 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "copyfile_regex": r".*\.csv",
 }
+
+# Pictures in pages: of the scripts in pictures/, run while building.
+plot_formats = [("png", 150)]
+plot_html_show_formats = False
+plot_html_show_source_link = False
 
 # Prompts are not copied.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
