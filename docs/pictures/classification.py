@@ -1,3 +1,5 @@
+"""ROC and calibration of the guide to classification."""
+
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split

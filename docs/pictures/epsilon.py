@@ -1,3 +1,5 @@
+"""Expected error against people, as epsilon's page asks plan."""
+
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -1,3 +1,5 @@
+"""Twenty fits in one ledger."""
+
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -1,3 +1,5 @@
+"""Coefficients of the guide to several outcomes."""
+
 import matplotlib.pyplot as plt
 import pandas as pd
 from sklearn.datasets import load_diabetes
@@ -13,6 +15,8 @@ outcomes = pd.DataFrame(
     }
 )
 box = [18, 1, 15], [80, 2, 45]
-model = MultiOutcomeRidge(3.0, 1e-5, bound_x=None, box_x=box, bound_y=3.0, fit_intercept=True)
+model = MultiOutcomeRidge(
+    3.0, 1e-5, bound_x=None, box_x=box, bound_y=3.0, fit_intercept=True
+)
 model.fit(people[["age", "sex", "bmi"]], outcomes)
 model.plot(ax=plt.subplots(figsize=(9.0, 3.4), layout="constrained")[1])

@@ -1,3 +1,5 @@
+"""Values of FrozenLake's squares."""
+
 import gymnasium
 import matplotlib.pyplot as plt
 
