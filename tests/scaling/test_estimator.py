@@ -97,11 +97,11 @@ def test_a_plan_is_what_the_noise_does_to_a_mean():
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_errors_of_means_are_those_of_the_noise(adjacency):
-    """The spread over 200 seeds has a standard error of 5%, a fifth of what is allowed."""
-    rows = np.random.default_rng(0).uniform(0.0, 1.0, (500, 2)) * [1.0, 10.0]
+    """The spread over 200 seeds has a standard error of 5%, a quarter of what is allowed."""
+    rows = np.random.default_rng(0).uniform(0.9, 1.0, (500, 2)) * [1.0, 20.0]
     options = {"box_x": ([0, 0], [1, 20]), "adjacency": adjacency}
     fits = [PrivateStandardScaler(2.0, 1e-6, random_state=seed, **options).fit(rows) for seed in range(200)]
     spread = np.std([fit.mean_ for fit in fits], axis=0)
-    np.testing.assert_allclose(spread, np.mean([fit.mean_std_ for fit in fits], axis=0), rtol=0.25)
+    np.testing.assert_allclose(spread, np.mean([fit.mean_std_ for fit in fits], axis=0), rtol=0.2)
     table = fits[0].summary(level=0.99)
     np.testing.assert_allclose(table["high"] - table["low"], 2.0 * 2.5758 * table["std_privacy"], rtol=1e-4)

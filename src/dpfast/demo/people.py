@@ -17,6 +17,7 @@ from sklearn.model_selection import train_test_split
 
 from dpfast._arrays import FloatArray
 from dpfast.convex_erm import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
+from dpfast.datasets.regressions import sparse_regression_rows
 from dpfast.demo.comparison import Comparison, Line
 from dpfast.multi_outcome import MultiOutcomeRidge
 from dpfast.sparse_regression import SparseRegression
@@ -139,9 +140,7 @@ def disease_by_few() -> Comparison:
 
 def made_up() -> Comparison:
     """Find three features among sixty that make an outcome."""
-    rng = np.random.default_rng(0)
-    rows = rng.uniform(-1.0, 1.0, (4_000, 60))
-    outcomes = rows[:, list(MADE_UP)] @ list(MADE_UP.values()) + 0.2 * rng.normal(size=len(rows))
+    rows, outcomes = sparse_regression_rows(4_000, 60, MADE_UP)
 
     def fit(epsilon: float, delta: float) -> SparseRegression:
         return SparseRegression(epsilon, delta, n_nonzero=3).fit(rows, outcomes)
