@@ -50,6 +50,6 @@ plt.show()
 
 # %%
 # The order of probabilities is right for epsilon = 3, and fair for 0.3.
-# Their size is not: too much is called likely to be benign. If sizes
-# matter, calibrate on public rows, with scikit-learn's
-# ``CalibratedClassifierCV`` for a fitted model: that costs nothing.
+# Their size is not: too much is called likely to be benign. If sizes matter,
+# calibrate on public rows, which costs nothing: scikit-learn's
+# ``CalibratedClassifierCV(FrozenEstimator(model)).fit(X_public, y_public)``.

@@ -45,6 +45,11 @@ def printed(mechanism, ridge, seed):
     return model.fit(donors, T0, target=target).prediction_
 
 
+def exact(ridge):
+    """Predict without privacy."""
+    return SyntheticControl(np.inf, ridge=float(ridge)).fit(donors, T0).predict(target[:T0])
+
+
 (batch,) = SyntheticControl(EPSILON, 0.0, random_state=0).fit_repeatedly(
     donors, T0, REPEATS
 )
@@ -58,16 +63,7 @@ curves = {
     "dpfast, cross-section": np.transpose(
         [rmse(batch.predict(target[:T0], float(r))) for r in RIDGES]
     ),
-    "no privacy": [
-        [
-            rmse(
-                SyntheticControl(np.inf, ridge=float(r))
-                .fit(donors, T0)
-                .predict(target[:T0])
-            )
-            for r in RIDGES
-        ]
-    ],
+    "no privacy": [[rmse(exact(ridge)) for ridge in RIDGES]],
 }
 
 # %%
