@@ -386,7 +386,7 @@ class ObjectivePerturbationClassifier(_Fitted, ClassifierMixin, PerturbedObjecti
         return self._plot_sides(plotting.roc, X_public, y_public, positive, (ax, title, label, unit))
 
     def _plot_sides(
-        self, draw: Callable[..., Axes], X: ArrayLike, y: ArrayLike, positive: object, options: tuple[Any, ...]
+        self, picture: Callable[..., Axes], X: ArrayLike, y: ArrayLike, positive: object, options: tuple[Any, ...]
     ) -> Axes:
         """Draw classes against the rest, on public rows."""
         probabilities, labels, classes = (
@@ -403,12 +403,12 @@ class ObjectivePerturbationClassifier(_Fitted, ClassifierMixin, PerturbedObjecti
         ax, title, label, unit = options
         if positive is None and len(classes) > _DRAWN:
             true = labels[:, None] == self.classes_
-            return draw(true.ravel(), probabilities.ravel(), ax=ax, title=title, label=label, unit=unit)
+            return picture(true.ravel(), probabilities.ravel(), ax=ax, title=title, label=label, unit=unit)
         shown = [positive] if positive is not None else classes[1:] if len(classes) == 2 else classes
         for one in shown:
             names = [str(name) for name in (label, one if len(shown) > 1 else None) if name is not None]
             mine = probabilities[:, classes.index(one)]
-            ax = draw(labels == one, mine, ax=ax, title=title, label=", ".join(names) or None, unit=unit)
+            ax = picture(labels == one, mine, ax=ax, title=title, label=", ".join(names) or None, unit=unit)
         axes: Axes = ax
         return axes
 

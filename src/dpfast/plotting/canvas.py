@@ -114,10 +114,10 @@ class Canvas:
         """Remember what was drawn."""
         _DRAWN[artist] = what
 
-    def once(self, what: Hashable, draw: Callable[[], Any]) -> None:
+    def once(self, what: Hashable, make: Callable[[], Any]) -> None:
         """Draw what several series have in common, unless it is there already."""
         if not self.drawn(what):
-            self.add(draw(), what)
+            self.add(make(), what)
 
     def next(self) -> dict[str, Any]:
         """Return how the next series is drawn."""
