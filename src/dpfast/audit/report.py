@@ -137,13 +137,11 @@ def _conclude(findings: Sequence[Finding], everything: int) -> None:
     print("'found' is a lower bound on epsilon at this delta: with 99.9% confidence all of them at once are.")
     for defect, names in _defects(findings).items():
         print(f"  {'; '.join(names)}: {defect}")
-    known = [finding for finding in findings if finding.defect]
-    ours = len(findings) - len(known)
-    print(
-        f"{sum(not finding.broken for finding in findings if not finding.defect)} of {ours} claims hold, "
-        f"{sum(finding.broken for finding in known)} of {len(known)} known to be broken are caught; "
-        f"{sum(finding.seconds for finding in findings):.0f} seconds."
-    )
+    sound = [not finding.broken for finding in findings if not finding.defect]
+    known = [finding.broken for finding in findings if finding.defect]
+    said = [f"{sum(sound)} of {len(sound)} claims hold"] if sound else []
+    said += [f"{sum(known)} of {len(known)} known to be broken are caught"] if known else []
+    print(f"{', '.join(said)}; {sum(finding.seconds for finding in findings):.0f} seconds.")
     if len(findings) < everything:
         print(f"There are {everything} attacks in all: --thorough runs every one.")
 
