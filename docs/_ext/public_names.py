@@ -54,7 +54,7 @@ def _skip(
     """Leave out what scikit-learn wrote; of packages show every name that they list."""
     if what == "module":
         # Names of the front page have their place on the page of their family, under which they are imported.
-        return name in dpfast.__all__ or name in (options.exclude_members or ())
+        return True if name in dpfast.__all__ else None
     inner = getattr(thing, "fget", None) or getattr(thing, "__func__", thing)
     home = getattr(inner, "__module__", None) or ""
     return True if home.startswith(("sklearn.", "builtins")) else None

@@ -172,9 +172,9 @@ def score_error(size: int, curvature: float, gradient: float, tolerance: float) 
     """Bound on the error of computed scores: half the length of the interval that holds computed less exact.
 
     The middle of the interval is shared by all scores, and a common shift changes no comparison of scores. `curvature`
-    and `gradient` are at least the sums of |entries| of X'X (with the ridge) and of X'y on any support: from public
-    numbers, where privacy relies on the bound. It is tolerance/2 + 8 (size + 2) 2^-53 (curvature + gradient), rounded
-    up; the proof stands at the top of this module.
+    and `gradient` are at least the sums of absolute entries of X'X (with the ridge) and of X'y on any support: from
+    public numbers, where privacy relies on the bound. It is tolerance/2 + 8 (size + 2) 2^-53 (curvature + gradient),
+    rounded up; the proof stands at the top of this module.
     """
     size = check.positive_integer("size", size)
     sums = check.nonnegative("curvature", curvature) + check.nonnegative("gradient", gradient)

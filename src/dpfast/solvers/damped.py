@@ -85,7 +85,7 @@ class DenoisedMoments:
         """Undo what noise does to the spectrum.
 
         What does not stand out is taken to be zero: eigenvalues no larger than noise alone has with a probability of
-        0.01, by the law of Tracy and Widom [2]_.
+        0.01, by the law of Tracy and Widom (the second reference of the class).
         """
         values, vectors = np.linalg.eigh(xx)
         features = len(xx)
