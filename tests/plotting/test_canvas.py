@@ -1,84 +1,18 @@
 """What all pictures have in common: where they are drawn, what they say, and who can read them."""
 
+import itertools
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib import style
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from pictures import MAPS, PICTURES
 
-from dpfast import Privacy, plotting
-
-RNG = np.random.default_rng(0)
-PERIODS = np.arange("2001-01", "2001-09", dtype="datetime64[M]")
-OBSERVED = np.linspace(1.0, 2.0, 8)
-COEFFICIENTS = RNG.normal(size=(2, 4))
-TRUE = RNG.integers(0, 2, 300)
-SCORES = np.clip(0.25 + 0.5 * TRUE + 0.2 * RNG.normal(size=300), 0.0, 1.0)
-COUNTS = [3.0, 50.0, 80.0, 30.0, 4.0, -1.0]
-WORLD = np.linspace(0.0, 1.0, 12)
-CURVE = {"epsilon 1": [0.5, 0.1, 0.02], "epsilon 4": [0.2, 0.04, 0.01]}
-
-
-#: What a ledger says of itself.
-LEDGER = SimpleNamespace(
-    budget=Privacy(1.0, 1e-6),
-    costs=(Privacy(0.2, 1e-8),) * 4,
-    spending=tuple(Privacy(epsilon, 1e-6) for epsilon in (0.15, 0.2, 0.24, 0.27)),
-)
-#: Every picture, by name.
-PICTURES = {
-    "coefficients": lambda **options: plotting.coefficients(
-        ["age", "smoker", "income", "height"],
-        ["days", "cost"],
-        COEFFICIENTS,
-        noise=(COEFFICIENTS - 0.2, COEFFICIENTS + 0.2),
-        total=(COEFFICIENTS - 0.5, COEFFICIENTS + 0.5),
-        reference=COEFFICIENTS + 0.1,
-        **options,
-    ),
-    "map": lambda **options: plotting.coefficients(
-        list("abcd"), list("vwxyz"), np.arange(20.0).reshape(5, 4) - 9.5, **options
-    ),
-    "path": lambda **options: plotting.synthetic_control_paths(
-        PERIODS, 6, OBSERVED, OBSERVED + 0.05, OBSERVED[6:] - 0.1, OBSERVED[6:] + 0.2, **options
-    ),
-    "gap": lambda **options: plotting.synthetic_control_gaps(
-        PERIODS, 6, OBSERVED - 1.5, np.full(2, -0.2), np.full(2, 0.7), **options
-    ),
-    "placebo": lambda **options: plotting.placebo_distribution(
-        2.0 ** np.arange(-2.0, 3.0),
-        COUNTS,
-        6.0,
-        (0.03, 0.01, 0.06),
-        deviation=4.0,
-        **options,
-    ),
-    "values": lambda **options: plotting.value_function(
-        np.linspace(-1.0, 1.0, 8), np.full(8, 0.1), start=0, goal=7, holes=[2, 3], **options
-    ),
-    "grid": lambda **options: plotting.value_function(
-        WORLD,
-        np.full(12, 0.1),
-        (3, 4),
-        limits=(0.0, 1.0),
-        start=0,
-        goal=11,
-        holes=[5, 6],
-        **options,
-    ),
-    "calibration": lambda **options: plotting.calibration(TRUE, SCORES, **options),
-    "roc": lambda **options: plotting.roc(TRUE, SCORES, **options),
-    "plan": lambda **options: plotting.plan_curves([1e3, 1e4, 1e5], CURVE, target=0.1, **options),
-    "scores": lambda **options: plotting.score_curves(
-        [0.5, 1.0, 2.0], np.linspace(0.4, 0.9, 30).reshape(10, 3), exact=0.95, **options
-    ),
-    "ledger": lambda **options: plotting.budget_spent(LEDGER, **options),
-}
-#: Of one series, whatever is drawn on them.
-MAPS = {"map", "grid"}
+from dpfast.plotting.canvas import PALETTE, SHADES, series
 
 
 @pytest.fixture(params=PICTURES)
@@ -102,10 +36,11 @@ def test_every_picture_is_drawn_where_it_is_told_with_its_words(name):
         PICTURES[name](ax=figure)
 
 
-def test_without_axes_a_picture_has_a_figure_of_its_own(name):
+def test_without_axes_a_picture_has_a_figure_of_its_own_and_leaves_settings_alone(name):
+    before = dict(matplotlib.rcParams)
     one, other = PICTURES[name](), PICTURES[name]()
     assert one.figure is not other.figure
-    assert "matplotlib.pyplot" not in type(one.figure.canvas).__module__
+    assert dict(matplotlib.rcParams) == before
 
 
 def test_a_second_series_stands_beside_the_first(name):
@@ -134,7 +69,148 @@ def test_pyplot_stays_out():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_settings_stay_as_they_were(name):
-    before = dict(matplotlib.rcParams)
-    PICTURES[name]()
-    assert dict(matplotlib.rcParams) == before
+#: Too long for any place, not Latin, and with what begins formulas.
+LONG = "Среднее $число дней$ в больнице_{на человека} в год, Ελλάδα"
+
+
+def texts(axes, renderer):
+    """Return where what is written stands, of ticks those that are in view."""
+    found = {}
+    for each in axes.figure.axes:
+        for axis in (each.xaxis, each.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            slack = 1e-9 * (high - low)
+            ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+            shown = [tick.label1 for tick in ticks if low - slack <= tick.get_loc() <= high + slack]
+            for text in [*shown, axis.label]:
+                if text.get_visible() and text.get_text():
+                    found[f"{axis.axis_name}: {text.get_text()}"] = text.get_window_extent(renderer)
+        if each.get_title():
+            found["title"] = each.title.get_window_extent(renderer)
+        if each.get_legend():
+            found["legend"] = each.get_legend().get_window_extent(renderer)
+        found |= {f"text {number}": text.get_window_extent(renderer) for number, text in enumerate(each.texts)}
+    return found
+
+
+def assert_all_is_seen(axes):
+    figure = axes.figure
+    FigureCanvasAgg(figure).draw()
+    renderer = figure.canvas.get_renderer()
+    box, size = figure.get_tightbbox(renderer), figure.get_size_inches()
+    assert min(box.min) > -0.03
+    assert np.all(box.max < size + 0.03)
+    boxes = texts(axes, renderer)
+    for (one, first), (other, second) in itertools.combinations(boxes.items(), 2):
+        inside = np.minimum(first.max, second.max) - np.maximum(first.min, second.min)
+        # More than rounding to whole pixels.
+        assert inside.min() < 1.5, (one, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [{}, {"title": 3 * LONG, "label": LONG, "unit": LONG}], ids=["usual", "long"])
+def test_nothing_is_cut_and_no_words_are_on_others(name, words):
+    axes = PICTURES[name](**words)
+    assert_all_is_seen(axes)
+    if words:
+        assert "$" in axes.get_title()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sheet", ["dark_background", "ggplot", "classic"])
+def test_whatever_style_is_in_force_the_same_is_drawn_and_seen(name, sheet):
+    usual = PICTURES[name](label="one")
+    with style.context(sheet):
+        axes = PICTURES[name](title="A title", label="one")
+        if sheet != "classic":
+            assert_all_is_seen(axes)
+    assert entries(axes) == entries(usual)
+    for line, other in zip(axes.lines, usual.lines, strict=True):
+        assert (line.get_marker(), line.get_linestyle()) == (other.get_marker(), other.get_linestyle())
+    for one, other in zip(axes.images, usual.images, strict=True):
+        assert (one.origin, one.get_cmap().name, one.get_clim()) == (
+            other.origin,
+            other.get_cmap().name,
+            other.get_clim(),
+        )
+
+
+def test_series_are_seen_on_dark_paper():
+    with style.context("dark_background"):
+        axes = PICTURES["plan"]()
+    for line in axes.lines:
+        assert lightness(matplotlib.colors.to_rgb(line.get_color())) > 40.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scales", [("log", "log"), ("linear", "symlog")])
+def test_axes_of_any_scale_are_drawn_on(name, scales):
+    axes = Figure(layout="constrained").subplots()
+    axes.set_xscale(scales[0])
+    axes.set_yscale(scales[1])
+    PICTURES[name](ax=axes)
+    # Warnings are errors: values that a logarithm cannot show are on a plain scale.
+    FigureCanvasAgg(axes.figure).draw()
+
+
+@pytest.mark.slow
+def test_axes_within_figures_within_figures_are_drawn_on(name):
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    axes = figure.subfigures(1, 2)[0].subplots(2, 1)
+    PICTURES[name](ax=axes[0], title="A title", label="one")
+    FigureCanvasAgg(figure).draw()
+
+
+#: What people see who lack one kind of cones: Machado, Oliveira, Fernandes (2009), on linear red, green and blue.
+SIGHT = {
+    "usual": np.eye(3),
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def lab(rgb, sight="usual"):
+    """CIE L*a*b* of a colour as somebody sees it."""
+    rgb = np.asarray(rgb)[:3]
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    x, y, z = XYZ @ np.clip(np.asarray(SIGHT[sight]) @ linear, 0.0, 1.0) / [0.95047, 1.0, 1.08883]
+    x, y, z = (np.cbrt(one) if one > 0.008856 else 7.787 * one + 16.0 / 116.0 for one in (x, y, z))
+    return np.array([116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)])
+
+
+def lightness(rgb):
+    return lab(rgb)[0]
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_colours_are_told_apart_whoever_looks(sight):
+    """Differences of 2.3 are just seen side by side; 15 is the distance of colours with different names."""
+    colours = [matplotlib.colors.to_rgb(one) for one in (*PALETTE, "black", "white")]
+    for one, other in itertools.combinations(colours, 2):
+        assert np.linalg.norm(lab(one, sight) - lab(other, sight)) > 15.0
+
+
+def test_colours_are_told_apart_in_grey():
+    greys = sorted(lightness(matplotlib.colors.to_rgb(one)) for one in (*PALETTE, "black", "white"))
+    assert min(np.diff(greys)) > 10.0
+    shades = [lightness(one) for one in matplotlib.colormaps[SHADES](np.linspace(0.0, 1.0, 32))]
+    assert min(np.diff(shades)) > 0.5
+
+
+def test_series_are_told_apart_without_colours():
+    styles = [tuple(map(str, (one["marker"], one["linestyle"]))) for one in map(series, range(16))]
+    assert len(set(styles)) == 16

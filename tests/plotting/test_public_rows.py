@@ -9,7 +9,7 @@ from dpfast import ObjectivePerturbationClassifier
 from dpfast.plotting import calibration, roc
 
 RNG = np.random.default_rng(0)
-X = RNG.uniform(-0.5, 0.5, size=(3000, 3))
+X = RNG.uniform(-0.5, 0.5, size=(1000, 3))
 
 
 def entries(axes):
@@ -45,7 +45,7 @@ def test_a_classifier_draws_each_of_a_few_classes_and_many_together(n_classes):
         model.plot_roc(X, y, positive="no")
     with pytest.raises(ValueError, match="y_public must hold declared classes alone"):
         model.plot_roc(X, y + 1)
-    with pytest.raises(ValueError, match="y_public must have a label a row, 3000, got 2"):
+    with pytest.raises(ValueError, match="y_public must have a label a row, 1000, got 2"):
         model.plot_calibration(X, y[:2])
 
 

@@ -33,9 +33,9 @@ SHADES = "cividis"
 LABELS = 40
 #: Columns that a name has, of which a wide character takes two.
 _WIDTH = 32
-# Of a line of the name of an axis.
-_LINE = 36
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+# Of what is wider than its place.
+_LINES = 3
+_MARKERS = ("o", "s", "^", "D", "v", "P", "<", "X")
 _STYLES: tuple[Any, ...] = ("--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 
 # What was drawn here, so that more can be drawn beside it: as long as it is on its axes.
@@ -94,12 +94,14 @@ class Canvas:
     """Axes that something is drawn on: those given, or those of a figure of their own."""
 
     def __init__(self, ax: Axes | None, size: tuple[float, float]) -> None:
+        self._owned = ax is None
         if ax is None:
             figure = optional("matplotlib.figure", "a picture").Figure(figsize=size, layout="constrained")
             ax = figure.subplots()
         elif not isinstance(ax, optional("matplotlib.axes", "a picture").Axes):
             raise TypeError(f"ax must be matplotlib Axes, got {type(ax).__name__}")
         self.ax: Any = ax
+        self._legend_height = 0.0
 
     @property
     def ink(self) -> Any:
@@ -121,7 +123,10 @@ class Canvas:
 
     def next(self) -> dict[str, Any]:
         """Return how the next series is drawn."""
-        return series(len(self.drawn()))
+        style = series(len(self.drawn()))
+        if _lightness(self.ax.get_facecolor()) < 0.2:
+            style["color"] = _lighter(style["color"])
+        return style
 
     def entry(self, words: str) -> str:
         """Return an entry of the legend, or one that is not shown where several series share it."""
@@ -132,6 +137,11 @@ class Canvas:
         for side in sides:
             if getattr(self.ax, f"get_{side}scale")() != "linear":
                 getattr(self.ax, f"set_{side}scale")("linear")
+
+    def signed(self, side: str, *values: Any) -> None:
+        """Have a scale that shows all values: a logarithm shows none that are not positive."""
+        if any(np.any(np.asarray(one) <= 0.0) for one in values):
+            self.plain(side)
 
     def limit(self, side: str, low: float, high: float) -> None:
         """Set the limits of an axis, on a plain scale: those of another scale are its own."""
@@ -156,8 +166,8 @@ class Canvas:
         options: dict[str, Any] = {"origin": "upper", "interpolation": "nearest", "aspect": aspect}
         image = self.ax.imshow(values, cmap=SHADES, vmin=low, vmax=high, **options)
         bar = self.ax.figure.colorbar(image, ax=self.ax)
-        bar.set_label(quantity)
         literal(bar.ax.yaxis.label)
+        bar.set_label(_lines(bar.ax.yaxis.label, quantity, self._size[1]))
         self.ax.grid(False)
         return image
 
@@ -166,35 +176,44 @@ class Canvas:
         inside = (*optional("matplotlib.colors", "a picture").to_rgb(color), 0.3)
         self.ax.fill_between(x, low, high, facecolor=inside, edgecolor=color, linewidth=0.8, linestyle="-", label=entry)
 
-    def legend_share(self) -> float:
-        """Return what part of the axes' height the legend will take."""
-        height = self.ax.bbox.height * 72.0 / self.ax.figure.dpi
-        return float(min(self._legend_height(1) / height, 0.6))
+    def legend(self, *, exactly: bool = False, **place: Any) -> float:
+        """Write what is drawn; return what part of the axes' height that takes, of a figure of their own exactly."""
+        handles, labels = self.ax.get_legend_handles_labels()
+        if not handles:
+            return 0.0
+        if exactly and self._owned:
+            self.ax.figure.draw_without_rendering()
+        frame = {"frameon": True, "framealpha": 0.85, "edgecolor": "none", "fancybox": False, "shadow": False}
+        legend = self.ax.legend(handles, labels, **({"fontsize": "small", "loc": "best"} | frame | place))
+        width, height = self._size
+        for text in legend.get_texts():
+            literal(text)
+            # Beside the signs, of which there are as many as columns.
+            text.set_text(_lines(text, text.get_text(), width / place.get("ncols", 1) - 4.0 * text.get_fontsize()))
+        self._legend_height = legend.get_window_extent().height * 72.0 / self.ax.figure.dpi
+        # With what lies between it and the frame.
+        return float(min((self._legend_height + text.get_fontsize()) / height, 0.6))
 
-    def _legend_height(self, columns: int) -> float:
-        """Return the points that the legend will take."""
-        entries = len(self.ax.get_legend_handles_labels()[0])
-        size = optional("matplotlib.font_manager", "a picture").FontProperties(size="small").get_size_in_points()
-        return (1.5 * -(-entries // columns) + 1.0) * size if entries else 0.0
+    @property
+    def _size(self) -> tuple[float, float]:
+        """Width and height of the axes in points."""
+        return tuple(72.0 / self.ax.figure.dpi * self.ax.bbox.size)
 
     def finish_map(self, title: str | None, x: str, y: str, columns: int) -> Axes:
         """Write what is left, with the legend above the axes, where it hides nothing, and the title above that."""
-        above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": columns, "borderaxespad": 0.1}
-        return self.finish(title, x, y, pad=4.0 + self._legend_height(columns), **above)
+        self.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=columns, borderaxespad=0.1)
+        return self.finish(title, x, y, pad=6.0 + self._legend_height)
 
-    def finish(self, title: str | None, x: str, y: str, *, pad: float | None = None, **legend: Any) -> Axes:
-        """Write what is left, a legend of what is drawn, and return the axes."""
-        for text, words in ((self.ax.xaxis.label, x), (self.ax.yaxis.label, y)):
-            text.set_text(textwrap.fill(words, _LINE))
+    def finish(self, title: str | None, x: str, y: str, *, pad: float | None = None) -> Axes:
+        """Write what is left, and return the axes."""
+        width, height = self._size
+        for text, words, room in ((self.ax.xaxis.label, x, width), (self.ax.yaxis.label, y, height)):
             literal(text)
+            text.set_text(_lines(text, words, room))
         if title is not None:
-            literal(self.ax.set_title(textwrap.fill(short(title, 3 * _LINE), 2 * _LINE), fontsize="medium", pad=pad))
-        handles, labels = self.ax.get_legend_handles_labels()
-        if handles:
-            options = {"fontsize": "small", "frameon": True, "framealpha": 0.85, "edgecolor": "none", "fancybox": False}
-            drawn = self.ax.legend(handles, labels, **(options | {"shadow": False} | legend))
-            for text in drawn.get_texts():
-                literal(text)
+            text = self.ax.set_title("", fontsize="medium", pad=pad)
+            literal(text)
+            text.set_text(_lines(text, title, width))
         axes: Axes = self.ax
         return axes
 
@@ -217,6 +236,25 @@ def short(name: object, width: int = _WIDTH) -> str:
         if taken > width:
             return f"{text[: kept - 1]}\N{HORIZONTAL ELLIPSIS}"
     return text
+
+
+def _lines(text: Any, words: str, room: float) -> str:
+    """Return words in lines that fit into so many points, and in no more than three."""
+    # Letters are as wide as six tenths of their height, or less.
+    columns = max(int(room / (0.6 * text.get_fontsize())), 12)
+    return textwrap.fill(" ".join(words.split()), columns, max_lines=_LINES, placeholder="\N{HORIZONTAL ELLIPSIS}")
+
+
+def _lightness(color: Any) -> float:
+    """Return about how light a colour is, from 0 to 1; none at all is taken for paper."""
+    red, green, blue, opacity = optional("matplotlib.colors", "a picture").to_rgba(color)
+    return float(opacity * (0.2126 * red + 0.7152 * green + 0.0722 * blue) + 1.0 - opacity)
+
+
+def _lighter(color: str) -> str:
+    """Return a colour that is seen on dark paper."""
+    colors = optional("matplotlib.colors", "a picture")
+    return str(colors.to_hex([0.55 * part + 0.45 for part in colors.to_rgb(color)]))
 
 
 def literal(text: Any) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Outcomes beside one another that are still told apart.
 _SERIES = 4
 # Where series are within the row of a feature: however many come, none is on another.
-_OFFSETS = (0.0, 0.2, -0.2, 0.4, -0.4, 0.1, -0.1, 0.3, -0.3)
+_OFFSETS = (0.0, 0.25, -0.25, 0.125, -0.125, 0.375, -0.375)
 # Cells of a map that are marked one by one.
 _MARKED = 2000
 
@@ -105,6 +105,7 @@ def coefficients(
     places = _places(canvas, [short(features[int(j)]) for j in kept])
     axes = canvas.ax
     if quantity == "coefficient":
+        canvas.plain("x")
         canvas.once("zero", lambda: axes.axvline(0.0, color=canvas.ink, linewidth=0.8, linestyle="-", alpha=0.6))
     for k, outcome in enumerate(outcomes):
         names = [str(name) for name in (label, outcome if len(outcomes) > 1 else None) if name is not None]
@@ -113,15 +114,17 @@ def coefficients(
         where = np.concatenate([places + _offset(canvas, len(outcomes) - k) for k in range(len(outcomes))])
         style = {"color": canvas.ink, "fillstyle": "none", "markersize": 9.0, "linestyle": "none"}
         axes.plot(public[:, kept].ravel(), where, marker="D", label=canvas.entry("public value"), **style)
-    count = len(axes.get_yticks())
-    share = canvas.legend_share()
-    # Below the rows, so that it hides none of them.
-    axes.set_ylim(count - 0.4 + count * share / (1.0 - share), -0.6)
     canvas.open_frame()
     note = f"the {len(kept)} largest of {len(features)}" if len(kept) < len(features) else axes.get_ylabel()
     if title is None and len(outcomes) == 1 and str(outcomes[0]).strip():
         title = str(outcomes[0])
-    return canvas.finish(title, with_unit(quantity, unit), note, loc="lower center")
+    drawn_on = canvas.finish(title, with_unit(quantity, unit), note)
+    count = len(axes.get_yticks())
+    axes.set_ylim(count - 0.4, -0.6)
+    share = canvas.legend(loc="lower center", exactly=True)
+    # Below the rows, so that it hides none of them.
+    axes.set_ylim(count - 0.4 + (count + 0.2) * share / (1.0 - share), -0.6)
+    return drawn_on
 
 
 def _one(
@@ -207,7 +210,8 @@ def _map(
         if len(rows):
             style = {"color": "white", "markeredgecolor": "black", "markersize": 4.0, "linestyle": "none"}
             canvas.ax.plot(columns, rows, "X", label=covering(level, "0 is inside"), **style)
+    upright = sum(len(short(name)) for name in features) > 60
     for side, names in (("x", features), ("y", outcomes)):
         kept = thinned(len(names), LABELS)
-        canvas.names(side, kept, [names[int(place)] for place in kept], upright=side == "x")
+        canvas.names(side, kept, [names[int(place)] for place in kept], upright=upright and side == "x")
     return canvas.finish_map(title, "feature", "outcome", 1)

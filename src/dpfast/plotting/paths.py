@@ -97,7 +97,8 @@ def synthetic_control_paths(
     if np.isfinite(before):
         entry += f" (error before: {before:.3g})"
     _draw(canvas, times, control, _limits(low, high, n_pre, times), covering(level, "privacy noise"), entry)
-    return canvas.finish(title, canvas.ax.get_xlabel(), with_unit("outcome", unit), loc="best")
+    canvas.legend()
+    return canvas.finish(title, canvas.ax.get_xlabel(), with_unit("outcome", unit))
 
 
 def synthetic_control_gaps(
@@ -134,6 +135,7 @@ def synthetic_control_gaps(
     'observed - synthetic control'
     """
     canvas, times = _over_time(index, n_pre, ax)
+    canvas.plain("y")
     canvas.once("zero", lambda: canvas.ax.axhline(0.0, color=canvas.ink, linewidth=0.8, linestyle="-", alpha=0.6))
     values = _padded("gap", gap, n_pre, times)
     entry = "" if label is None else short(label)
@@ -141,7 +143,8 @@ def synthetic_control_gaps(
     if np.isfinite(before):
         entry = f"{entry or 'gap'} (error before: {before:.3g})"
     _draw(canvas, times, values, _limits(low, high, n_pre, times), covering(level, "privacy noise"), entry)
-    return canvas.finish(title, canvas.ax.get_xlabel(), with_unit("observed - synthetic control", unit), loc="best")
+    canvas.legend()
+    return canvas.finish(title, canvas.ax.get_xlabel(), with_unit("observed - synthetic control", unit))
 
 
 def placebo_distribution(
@@ -225,6 +228,7 @@ def placebo_distribution(
                 linestyle="-",
                 label=covering(level, "privacy noise"),
             )
+        canvas.plain("y")
         canvas.ax.set_xscale("log", base=2)
         canvas.ax.xaxis.set_major_formatter(optional("matplotlib.ticker", "a picture").StrMethodFormatter("{x:g}"))
         canvas.once("zero", lambda: canvas.ax.axhline(0.0, color=canvas.ink, linewidth=0.8, linestyle="-", alpha=0.6))
@@ -237,15 +241,14 @@ def placebo_distribution(
     place = min(max(ratio, edges[0]), edges[-1])
     drawn = canvas.ax.axvline(place, color=style["color"], linestyle=style["linestyle"], linewidth=2.0, label=entry)
     canvas.add(drawn)
-    # The legend stands above the bars.
-    room = 1.0 - min(canvas.legend_share(), 0.5)
-    low, high = min(float(canvas.ax.dataLim.ymin), 0.0), float(canvas.ax.dataLim.ymax)
-    canvas.limit("y", low - 0.03 * (high - low), low + (high - low) / room)
     canvas.open_frame()
     people = "donors" if unit is None else unit
-    return canvas.finish(
-        title, "error after the intervention over error before it", f"{people}, as released", loc="upper right"
-    )
+    axes = canvas.finish(title, "error after the intervention over error before it", f"{people}, as released")
+    # The legend stands above the bars.
+    room = 1.0 - min(canvas.legend(loc="upper right", exactly=True), 0.5)
+    low, high = min(float(axes.dataLim.ymin), 0.0), float(axes.dataLim.ymax)
+    canvas.limit("y", low - 0.03 * (high - low), low + (high - low) / room)
+    return axes
 
 
 def _over_time(index: ArrayLike, n_pre: int, ax: Axes | None) -> tuple[Canvas, NDArray[Any]]:
@@ -314,6 +317,7 @@ def _labels(index: Any) -> NDArray[Any]:
 def _draw(canvas: Canvas, times: Any, values: FloatArray, limits: Any, covered: str, entry: str) -> None:
     """Draw a series with its band; of a single period the band is a bar."""
     style = canvas.next()
+    canvas.signed("y", values, *([] if limits is None else limits))
     if limits is not None and visible(*limits):
         color = style["color"]
         shown = np.flatnonzero(np.isfinite(limits[0]) & np.isfinite(limits[1]))

@@ -87,7 +87,8 @@ def calibration(
     line.set_label("_" if label is None else short(label))
     canvas.add(line)
     of_whom = "share of public rows that came true" if unit is None else f"share of {unit} that came true"
-    return canvas.finish(title, "predicted probability", of_whom, loc="upper left")
+    canvas.legend()
+    return canvas.finish(title, "predicted probability", of_whom)
 
 
 def roc(
@@ -145,7 +146,8 @@ def roc(
     line.set_label(named(label, f"area {auc(false_rate, true_rate):.3g}"))
     canvas.add(line)
     whom = "" if unit is None else f", {unit}"
-    return canvas.finish(title, f"false positive rate{whom}", f"true positive rate{whom}", loc="lower right")
+    canvas.legend(loc="lower right")
+    return canvas.finish(title, f"false positive rate{whom}", f"true positive rate{whom}")
 
 
 def _rows(outcomes: ArrayLike, predicted: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -170,5 +172,6 @@ def _diagonal(canvas: Canvas, entry: str) -> None:
     style = {"color": canvas.ink, "alpha": 0.6, "linewidth": 1.0, "linestyle": ":", "marker": "", "label": entry}
     canvas.once("diagonal", lambda: canvas.ax.plot([0.0, 1.0], [0.0, 1.0], **style)[0])
     for side in ("x", "y"):
+        canvas.plain(side)
         canvas.limit(side, -0.02, 1.02)
     canvas.open_frame()

@@ -74,7 +74,7 @@ def budget_spent(
     'epsilon spent'
     """
     canvas = Canvas(ax, _SIZE)
-    canvas.plain("x")
+    canvas.plain("x", "y")
     style, axes = canvas.next(), canvas.ax
     spent = np.array([0.0, *(cost.epsilon for cost in ledger.spending)])
     plain = np.cumsum([0.0, *(cost.epsilon for cost in ledger.costs)])
@@ -98,7 +98,8 @@ def budget_spent(
         canvas.limit("y", 0.0, max(top, axes.get_ylim()[1]) if len(canvas.drawn()) > 1 else top)
     canvas.whole("x")
     canvas.open_frame()
-    return canvas.finish(title, "releases paid for", with_unit("epsilon spent", unit), loc="best")
+    canvas.legend()
+    return canvas.finish(title, "releases paid for", with_unit("epsilon spent", unit))
 
 
 def plan_curves(
@@ -170,7 +171,8 @@ def plan_curves(
     canvas.open_frame()
     share = f", of {relative_to}" if relative_to else ""
     what = (unit or "people") if against == "people" else with_unit("epsilon", unit)
-    return canvas.finish(title, what, f"expected error{share}", loc="best")
+    canvas.legend()
+    return canvas.finish(title, what, f"expected error{share}")
 
 
 def score_curves(
@@ -230,6 +232,7 @@ def score_curves(
     if exact is not None:
         line = {"color": canvas.ink, "linewidth": 1.2, "linestyle": "-", "label": "no privacy"}
         canvas.once(("exact", float(exact)), lambda: axes.axhline(exact, **line))
+    canvas.signed("y", repeats)
     low, high = np.quantile(repeats, [tail, 1.0 - tail], axis=0)
     if visible(low, high):
         entry = named(label, f"{100.0 * level:g}% of {len(repeats)} fits")
@@ -240,7 +243,8 @@ def score_curves(
     axes.set_xscale("log", base=2)
     _ticks(canvas, places)
     canvas.open_frame()
-    return canvas.finish(title, xlabel, with_unit(quantity, unit), loc="best")
+    canvas.legend()
+    return canvas.finish(title, xlabel, with_unit(quantity, unit))
 
 
 def _readable(canvas: Canvas, side: str, form: str, steps: tuple[float, ...]) -> None:

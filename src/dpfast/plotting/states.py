@@ -116,7 +116,8 @@ def value_function(
     else:
         canvas.whole("x")
     canvas.open_frame()
-    return canvas.finish(title, "state" if step == 1 else f"state, one in {step}", quantity, loc="best")
+    canvas.legend()
+    return canvas.finish(title, "state" if step == 1 else f"state, one in {step}", quantity)
 
 
 def _reach(level: float) -> float:
@@ -137,6 +138,7 @@ def _points(
     """Draw states as points: nothing lies between one and the next."""
     canvas.plain("x")
     ax, style, number = canvas.ax, canvas.next(), len(canvas.drawn())
+    canvas.signed("y", values, *([] if half is None else [values - half]))
     kept = thinned(len(values), _DRAWN)
     kept = np.union1d(kept, np.concatenate(list(marks.values())))
     few = len(values) <= _BARS
