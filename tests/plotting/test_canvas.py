@@ -12,7 +12,18 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from pictures import MAPS, PICTURES
 
-from dpfast.plotting.canvas import PALETTE, SHADES, series
+from dpfast.plotting import (
+    calibration,
+    coefficients,
+    placebo_distribution,
+    plan_curves,
+    score_curves,
+    series,
+    synthetic_control_gaps,
+    synthetic_control_paths,
+    value_function,
+)
+from dpfast.plotting.canvas import PALETTE, SHADES
 
 
 @pytest.fixture(params=PICTURES)
@@ -159,6 +170,56 @@ def test_axes_within_figures_within_figures_are_drawn_on(name):
     axes = figure.subfigures(1, 2)[0].subplots(2, 1)
     PICTURES[name](ax=axes[0], title="A title", label="one")
     FigureCanvasAgg(figure).draw()
+
+
+NAN = float("nan")
+TWO = [2000, 2001]
+#: What may come of small tables, of fits without noise, of large ones and of names.
+HOSTILE = {
+    "two periods": lambda: synthetic_control_paths(TWO, 1, [1.0, 2.0], [1.5], [1.2], [1.8]),
+    "nothing known": lambda: synthetic_control_paths(
+        range(5), 3, np.full(5, NAN), np.full(5, NAN), [NAN] * 2, [NAN] * 2
+    ),
+    "long periods": lambda: synthetic_control_gaps([f"квартал номер {y}" for y in range(30)], 6, np.arange(30.0)),
+    "a thousand periods": lambda: synthetic_control_gaps(range(1000), 6, np.arange(1000.0)),
+    "one state": lambda: value_function([1.0], [0.1], start=0),
+    "a map of one state": lambda: value_function([1.0], [0.1], (1, 1), start=0),
+    "unknown values": lambda: value_function([NAN, NAN, 1.0], [NAN, 0.1, NAN]),
+    "a map of unknown values": lambda: value_function([NAN] * 4, [NAN] * 4, (2, 2)),
+    "a map of the same values": lambda: value_function([-2.0] * 4, None, (2, 2), limits=(0.0, 0.0)),
+    "a map of a column": lambda: value_function(np.arange(200.0), np.ones(200), (200, 1)),
+    "negative values": lambda: value_function(-np.arange(10.0), np.ones(10), (2, 5), limits=(-200.0, -1.0)),
+    "many states": lambda: value_function(np.arange(1e5), np.ones(100_000)),
+    "a map of many states": lambda: value_function(np.arange(1e5), np.ones(100_000), (250, 400)),
+    "named states": lambda: value_function(np.arange(30.0), states=[f"состояние {i} длинное имя" for i in range(30)]),
+    "no features": lambda: coefficients([], ["days"], np.zeros((1, 0))),
+    "unknown coefficients": lambda: coefficients("ab", ["days"], [[NAN, 1.0]], noise=([[NAN, 0.0]], [[np.inf, 2.0]])),
+    "many features": lambda: coefficients([f"признак {i}: длинное имя" for i in range(200)], [""], np.ones((1, 200))),
+    "a large map": lambda: coefficients(range(3000), range(50), np.ones((50, 3000)), noise=(np.ones((50, 3000)),) * 2),
+    "odd names": lambda: coefficients(
+        ["_a\nb", "$"], ["\n", "_y"], [[1.0, 2.0]] * 2, label="_l", title="a\n", unit="$^"
+    ),
+    "no error": lambda: plan_curves([100, 1000], {"epsilon inf": [0.0, 0.0]}),
+    "one plan": lambda: plan_curves([100], {"epsilon 1": [0.5]}),
+    "one fit": lambda: score_curves([1.0], [[0.5]]),
+    "counts of noise": lambda: placebo_distribution([0.5, 1.0, 2.0], [-1, -2, -3, -1], 1e12, deviation=3.0),
+    "one row": lambda: calibration([1], [1.0]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", HOSTILE)
+def test_whatever_is_drawn_is_drawn(case):
+    axes = HOSTILE[case]()
+    FigureCanvasAgg(axes.figure).draw()
+    assert len(axes.get_xticks()) <= 50
+    assert len(axes.get_yticks()) <= 50
+    if "state" in axes.get_xlabel() or "column" in axes.get_xlabel():
+        assert all(float(tick) == int(tick) for tick in axes.get_xticks())
+
+
+def test_names_that_begin_with_an_underscore_are_in_the_legend():
+    assert len(entries(HOSTILE["odd names"]())) == 2
 
 
 #: What people see who lack one kind of cones: Machado, Oliveira, Fernandes (2009), on linear red, green and blue.

@@ -159,7 +159,7 @@ class Canvas:
     def whole(self, side: str) -> None:
         """Have ticks at whole numbers alone."""
         ticker = optional("matplotlib.ticker", "a picture")
-        getattr(self.ax, f"{side}axis").set_major_locator(ticker.MaxNLocator(integer=True))
+        getattr(self.ax, f"{side}axis").set_major_locator(ticker.MaxNLocator(integer=True, min_n_ticks=1))
 
     def image(self, values: FloatArray, low: float, high: float, quantity: str, aspect: Any) -> Any:
         """Draw a map of values, from low to high whatever they are, with the bar that tells them."""
@@ -167,7 +167,7 @@ class Canvas:
         image = self.ax.imshow(values, cmap=SHADES, vmin=low, vmax=high, **options)
         bar = self.ax.figure.colorbar(image, ax=self.ax)
         literal(bar.ax.yaxis.label)
-        bar.set_label(_lines(bar.ax.yaxis.label, quantity, self._size[1]))
+        bar.set_label(_lines(bar.ax.yaxis.label, quantity, self.size[1]))
         self.ax.grid(False)
         return image
 
@@ -185,7 +185,7 @@ class Canvas:
             self.ax.figure.draw_without_rendering()
         frame = {"frameon": True, "framealpha": 0.85, "edgecolor": "none", "fancybox": False, "shadow": False}
         legend = self.ax.legend(handles, labels, **({"fontsize": "small", "loc": "best"} | frame | place))
-        width, height = self._size
+        width, height = self.size
         for text in legend.get_texts():
             literal(text)
             # Beside the signs, of which there are as many as columns.
@@ -195,7 +195,7 @@ class Canvas:
         return float(min((self._legend_height + text.get_fontsize()) / height, 0.6))
 
     @property
-    def _size(self) -> tuple[float, float]:
+    def size(self) -> tuple[float, float]:
         """Width and height of the axes in points."""
         return tuple(72.0 / self.ax.figure.dpi * self.ax.bbox.size)
 
@@ -206,7 +206,7 @@ class Canvas:
 
     def finish(self, title: str | None, x: str, y: str, *, pad: float | None = None) -> Axes:
         """Write what is left, and return the axes."""
-        width, height = self._size
+        width, height = self.size
         for text, words, room in ((self.ax.xaxis.label, x, width), (self.ax.yaxis.label, y, height)):
             literal(text)
             text.set_text(_lines(text, words, room))
@@ -230,6 +230,8 @@ def with_unit(name: str, unit: str | None) -> str:
 def short(name: object, width: int = _WIDTH) -> str:
     """Return a name in one line, cut where it is long."""
     text = " ".join(str(name).split())
+    # Legends leave out what begins with an underscore: with a space of no width before it, it does not.
+    text = f"\N{ZERO WIDTH SPACE}{text}" if text.startswith("_") else text
     taken, kept = 0, 0
     for kept, letter in enumerate(text):
         taken += 1 + (unicodedata.east_asian_width(letter) in "WF")

@@ -108,7 +108,8 @@ def coefficients(
         canvas.plain("x")
         canvas.once("zero", lambda: axes.axvline(0.0, color=canvas.ink, linewidth=0.8, linestyle="-", alpha=0.6))
     for k, outcome in enumerate(outcomes):
-        names = [str(name) for name in (label, outcome if len(outcomes) > 1 else None) if name is not None]
+        own = [] if label is None else [label]
+        names = [str(name) for name in ([*own, outcome] if len(outcomes) > 1 else own) if str(name).strip()]
         _one(canvas, drawn[k, kept], places, limits, (k, kept), level, ", ".join(names) or None)
     if public is not None:
         where = np.concatenate([places + _offset(canvas, len(outcomes) - k) for k in range(len(outcomes))])

@@ -153,21 +153,24 @@ def plan_curves(
     places = np.asarray(x, np.float64)
     canvas = Canvas(ax, _SIZE)
     axes = canvas.ax
-    for scale in (axes.set_xscale, axes.set_yscale):
-        scale("log")
+    curves = {name: numbers(name, given, places.shape) for name, given in errors.items()}
+    axes.set_xscale("log")
+    if any(np.any(curve > 0.0) for curve in curves.values()):
+        axes.set_yscale("log")
     if target is not None:
         wanted = {"color": canvas.ink, "linewidth": 1.0, "linestyle": ":", "label": f"wanted: {target:g}"}
         canvas.once(("target", target), lambda: axes.axhline(target, **wanted))
-    for name, given in errors.items():
+    for name, curve in curves.items():
         style = canvas.next() | ({} if len(places) <= _MARKED else {"marker": ""})
-        (line,) = axes.plot(places, numbers(name, given, places.shape), **style, linewidth=1.6, markersize=4.0)
+        (line,) = axes.plot(places, curve, **style, linewidth=1.6, markersize=4.0)
         line.set_label(short(name) if label is None else named(label, short(name)))
         canvas.add(line)
     if against == "epsilon":
         _ticks(canvas, places)
     else:
         _readable(canvas, "x", "{x:,.0f}", (1.0,))
-    _readable(canvas, "y", "{x:g}", (1.0, 2.0, 5.0))
+    if axes.get_yscale() == "log":
+        _readable(canvas, "y", "{x:g}", (1.0, 2.0, 5.0))
     canvas.open_frame()
     share = f", of {relative_to}" if relative_to else ""
     what = (unit or "people") if against == "people" else with_unit("epsilon", unit)

@@ -211,8 +211,9 @@ def _grid(
     canvas.add(image)
     for side in ("x", "y"):
         canvas.whole(side)
-    wide = canvas.ax.bbox.width * 72.0 / canvas.ax.figure.dpi / columns
-    if wide >= _WORD and values.size <= 400:
+    wide, tall = canvas.size
+    is_written = wide / columns >= _WORD and tall / rows >= _WORD / 2.0
+    if is_written:
         _write(canvas, image, values, half)
         note = "" if half is None else f" ({covering(level, 'privacy noise')} below values)"
     else:
@@ -225,9 +226,9 @@ def _grid(
     for name, marker in _MARKS:
         where = marks[name]
         if len(where):
-            shift = 0.3 if wide >= _WORD else 0.0
+            shift = 0.3 if is_written else 0.0
             _mark(canvas, name, marker, where % columns - shift, where // columns - shift)
-    return canvas.finish_map(title, f"column{note}", "row", 3 if wide >= _WORD else 2)
+    return canvas.finish_map(title, f"column{note}", "row", 3 if is_written else 2)
 
 
 def _write(canvas: Canvas, image: Any, values: FloatArray, half: FloatArray | None) -> None:
