@@ -7,9 +7,11 @@ import sys
 import matplotlib
 import numpy as np
 import pytest
+from catalogue import RELATED, SOME, people
 from matplotlib import style
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from pictures import MAPS, PICTURES
 
 from dpfast.plotting import (
@@ -275,3 +277,28 @@ def test_colours_are_told_apart_in_grey():
 def test_series_are_told_apart_without_colours():
     styles = [tuple(map(str, (one["marker"], one["linestyle"]))) for one in map(series, range(16))]
     assert len(set(styles)) == 16
+
+
+#: One of each family, where the number of people is public and where it is not, of those that offer either.
+DRAWN = [name for one in SOME for name in (one, f"{one}, add_remove") if name in RELATED]
+
+
+def words_and_numbers(axes):
+    """All that a picture says: its words, and where its lines and bars are."""
+    said = [text.get_text() for text in axes.figure.findobj(Text)]
+    return said, [np.asarray(line.get_xydata()).tolist() for line in axes.lines]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fit", [name for name in DRAWN if hasattr(type(RELATED[name].estimator), "plot")])
+def test_a_model_draws_what_was_released_and_not_how_many_people_there_are(fit, tmp_path):
+    n = 1237
+    model = RELATED[fit](*people(n), random_state=0)
+    target = {"target": np.linspace(-0.5, 0.5, len(model.periods_))} if hasattr(model, "periods_") else {}
+    drawn = model.plot(**target)
+    model.save(tmp_path / "model.json")
+    # All that is in the file was released, or is public.
+    again = type(model).load(tmp_path / "model.json").plot(**target)
+    assert str(words_and_numbers(again)) == str(words_and_numbers(drawn))
+    FigureCanvasAgg(drawn.figure).draw()
+    assert not any(str(n) in words.replace(",", "") for words in words_and_numbers(drawn)[0])

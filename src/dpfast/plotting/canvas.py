@@ -194,6 +194,19 @@ class Canvas:
         # With what lies between it and the frame.
         return float(min((self._legend_height + text.get_fontsize()) / height, 0.6))
 
+    def legend_on_top(self, *, foot: float = 0.0, floor: float = np.inf) -> None:
+        """Write the legend above what is drawn, where it hides nothing, on a plain scale that has room for it.
+
+        Below what is drawn, and a floor, is room for a part of its height.
+        """
+        share = self.legend(loc="upper left", exactly=True)
+        low, high = min(float(self.ax.dataLim.ymin), floor), float(self.ax.dataLim.ymax)
+        if not -np.inf < low <= high < np.inf:
+            return
+        slack = 0.04 * ((high - low) or abs(high) or 1.0)
+        low, high = low - slack - foot * (high - low), high + slack
+        self.limit("y", low, low + (high - low) / (1.0 - share))
+
     @property
     def size(self) -> tuple[float, float]:
         """Width and height of the axes in points."""

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 # Outcomes beside one another that are still told apart.
 _SERIES = 4
-# Where series are within the row of a feature: however many come, none is on another.
-_OFFSETS = (0.0, 0.25, -0.25, 0.125, -0.125, 0.375, -0.375)
+# How far outcomes are from each other within the row of a feature, by how many there are, and where further fits are
+# beside the first, in those distances: however many come, none is on another.
+_APART = (0.5, 0.3, 0.25, 0.2)
+_BESIDE = (0.0, 0.5, -0.5, 0.25, -0.25, 0.75, -0.75)
 # Cells of a map that are marked one by one.
 _MARKED = 2000
 
@@ -107,12 +109,16 @@ def coefficients(
     if quantity == "coefficient":
         canvas.plain("x")
         canvas.once("zero", lambda: axes.axvline(0.0, color=canvas.ink, linewidth=0.8, linestyle="-", alpha=0.6))
+    # The first outcome is on top.
+    apart, fits = _APART[max(len(outcomes), 1) - 1], len(canvas.drawn()) // max(len(outcomes), 1)
+    beside = _BESIDE[fits % len(_BESIDE)] - (len(outcomes) - 1) / 2.0
+    offsets = apart * (np.arange(len(outcomes)) + beside)
     for k, outcome in enumerate(outcomes):
         own = [] if label is None else [label]
         names = [str(name) for name in ([*own, outcome] if len(outcomes) > 1 else own) if str(name).strip()]
-        _one(canvas, drawn[k, kept], places, limits, (k, kept), level, ", ".join(names) or None)
+        _one(canvas, drawn[k, kept], places + offsets[k], limits, (k, kept), level, ", ".join(names) or None)
     if public is not None:
-        where = np.concatenate([places + _offset(canvas, len(outcomes) - k) for k in range(len(outcomes))])
+        where = np.add.outer(offsets, places).ravel()
         style = {"color": canvas.ink, "fillstyle": "none", "markersize": 9.0, "linestyle": "none"}
         axes.plot(public[:, kept].ravel(), where, marker="D", label=canvas.entry("public value"), **style)
     canvas.open_frame()
@@ -131,14 +137,14 @@ def coefficients(
 def _one(
     canvas: Canvas,
     values: FloatArray,
-    places: FloatArray,
+    rows: FloatArray,
     limits: tuple[Any, Any],
     which: tuple[int, IntArray],
     level: float,
     name: str | None,
 ) -> None:
     """Draw the coefficients of one outcome."""
-    style, ax, rows = canvas.next(), canvas.ax, places + _offset(canvas)
+    style, ax = canvas.next(), canvas.ax
     color = style["color"]
     noise, total = (None if one is None else [side[which] for side in one] for one in limits)
     if total is not None:
@@ -154,11 +160,6 @@ def _one(
     )
     points.set_label(entry if entry is not None else "_")
     canvas.add(points)
-
-
-def _offset(canvas: Canvas, before: int = 0) -> float:
-    """Return where the next series is within a row, or one that was drawn so many before it."""
-    return _OFFSETS[(len(canvas.drawn()) - before) % len(_OFFSETS)]
 
 
 def _largest(values: FloatArray, *limits: Any) -> IntArray:

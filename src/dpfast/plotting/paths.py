@@ -244,10 +244,7 @@ def placebo_distribution(
     canvas.open_frame()
     people = "donors" if unit is None else unit
     axes = canvas.finish(title, "error after the intervention over error before it", f"{people}, as released")
-    # The legend stands above the bars.
-    room = 1.0 - min(canvas.legend(loc="upper right", exactly=True), 0.5)
-    low, high = min(float(axes.dataLim.ymin), 0.0), float(axes.dataLim.ymax)
-    canvas.limit("y", low - 0.03 * (high - low), low + (high - low) / room)
+    canvas.legend_on_top(floor=0.0)
     return axes
 
 

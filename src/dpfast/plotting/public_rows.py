@@ -14,7 +14,7 @@ from dpfast.plotting.canvas import Canvas, covering, named, short
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SIZE = 4.6, 4.4
+_SIZE = 4.6, 4.8
 
 
 def calibration(
@@ -87,8 +87,9 @@ def calibration(
     line.set_label("_" if label is None else short(label))
     canvas.add(line)
     of_whom = "share of public rows that came true" if unit is None else f"share of {unit} that came true"
-    canvas.legend()
-    return canvas.finish(title, "predicted probability", of_whom)
+    axes = canvas.finish(title, "predicted probability", of_whom)
+    canvas.legend_on_top()
+    return axes
 
 
 def roc(
@@ -171,7 +172,8 @@ def _diagonal(canvas: Canvas, entry: str) -> None:
     """Draw what is expected of no skill, or of a perfect one, on axes that are a square of shares."""
     style = {"color": canvas.ink, "alpha": 0.6, "linewidth": 1.0, "linestyle": ":", "marker": "", "label": entry}
     canvas.once("diagonal", lambda: canvas.ax.plot([0.0, 1.0], [0.0, 1.0], **style)[0])
+    canvas.plain("x", "y")
     for side in ("x", "y"):
-        canvas.plain(side)
         canvas.limit(side, -0.02, 1.02)
+        getattr(canvas.ax, f"set_{side}ticks")([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
     canvas.open_frame()

@@ -116,8 +116,9 @@ def value_function(
     else:
         canvas.whole("x")
     canvas.open_frame()
-    canvas.legend()
-    return canvas.finish(title, "state" if step == 1 else f"state, one in {step}", quantity)
+    axes = canvas.finish(title, "state" if step == 1 else f"state, one in {step}", quantity)
+    canvas.legend_on_top(foot=0.12 if any(map(len, marks.values())) else 0.0)
+    return axes
 
 
 def _reach(level: float) -> float:
@@ -169,9 +170,6 @@ def _points(
         if len(where := marks[name]):
             # At the foot, where they hide no value.
             _mark(canvas, name, marker, where, np.full(len(where), 0.04), transform=ax.get_xaxis_transform())
-    if any(map(len, marks.values())) and number == 0:
-        low, high = ax.get_ylim()
-        canvas.limit("y", low - 0.12 * (high - low), high)
     canvas.limit("x", -0.5 - 0.01 * len(values), (len(values) - 1) * 1.01 + 0.5)
 
 
