@@ -19,7 +19,12 @@ SETTINGS = {"font.family": "DejaVu Sans", "path.simplify": False}
 #: In root mean squared shades of 255: matplotlib 3.8 and 3.11 differ by less, and by whole lines of pixels in maps.
 TOLERANCE = dict.fromkeys(PICTURES, 3.0) | dict.fromkeys(MAPS, 10.0)
 #: What else hangs on fonts: room for a legend.
-LIMITS = {"coefficients": (4.0, -0.6), "placebo": (-20.0, 100.0)}
+LIMITS = {
+    "coefficients": (4.0, -0.6),
+    "placebo": (-20.0, 100.0),
+    "values": (-1.5, 2.0),
+    "calibration": (-0.1, 1.5),
+}
 
 
 def drawn(name, path):

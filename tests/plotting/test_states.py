@@ -86,3 +86,10 @@ def test_states_of_an_encoder_are_marked_by_their_names():
     assert (marks["start"], marks["goal"]) == ([0], [4, 5])
     assert [tick.get_text() for tick in axes.get_xticklabels()] == list("abcdef")
     assert model.plot((2, 3)).images[0].get_clim() == (0.0, 1.0)
+
+
+def test_a_second_fit_leaves_room_for_the_marks_of_the_first():
+    axes = value_function(VALUES, start=0)
+    value_function(VALUES, ax=axes, label="other")
+    # Marks are at 0.04 of the height, and points above them.
+    assert axes.transLimits.transform((0.0, VALUES.min()))[1] > 0.08

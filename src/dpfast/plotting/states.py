@@ -117,7 +117,8 @@ def value_function(
         canvas.whole("x")
     canvas.open_frame()
     axes = canvas.finish(title, "state" if step == 1 else f"state, one in {step}", quantity)
-    canvas.legend_on_top(foot=0.12 if any(map(len, marks.values())) else 0.0)
+    has_marks = {name for name, _ in _MARKS} & set(canvas.ax.get_legend_handles_labels()[1])
+    canvas.legend_on_top(foot=0.12 if has_marks else 0.0)
     return axes
 
 
