@@ -92,6 +92,7 @@ CONVENTIONS = [
     ObjectivePerturbationRegressor(1.0, 1e-6, bound_x=100.0, bound_y=100.0, constraint=L2Ball(100.0)),
     ObjectivePerturbationRegressor(1.0, bound_x=100.0, bound_y=100.0, loss="huber"),
     ObjectivePerturbationClassifier(math.inf, bound_x=1.0, classes=None, fit_intercept=True),
+    ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=100.0, classes=[0, 1, 2, 3]),
 ]
 
 #: Public numbers that an estimator plans from, as flags of the command line.

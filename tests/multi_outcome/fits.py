@@ -33,6 +33,12 @@ def by_person(one, x, y):
     return one.fit(np.vstack([x[:, :half], x[:, half : 2 * half]]), np.append(y, y), groups=owners, max_rows=2)
 
 
+def weighed(one, x, y):
+    """Weights within 2, and some beyond, as the rows have them."""
+    weights = 3.0 * np.clip(np.nan_to_num(np.asarray(x, np.float64)[:, 0]), 0.0, 1.0)
+    return one.fit(x, two(y), sample_weight=pd.Series(weights, x.index) if hasattr(x, "index") else weights)
+
+
 def accumulated(x, y):
     """Sums of the people in two halves."""
     middle = len(x) // 2
@@ -66,6 +72,7 @@ FITS = {
     "ridge of each outcome, advanced": of_rows(ridge(mechanism="independent", composition="advanced"), two),
     "ridge, sample": of_rows(ridge(n_subsample=8), two, table="rows", any_order=False),
     "ridge, as printed": of_rows(ridge(calibration="paper"), two),
+    "ridge of weighed rows": Fit(ridge(max_weight=2.0), weighed),
     "ridge of people": Fit(ridge(), by_person, unit="person"),
     "ridge of people, with an intercept": Fit(ridge(fit_intercept=True), by_person, unit="person"),
     "ridge of people, clipped by person": Fit(ridge(block_bounds=(0.5, 0.5)), by_person, unit="person"),
@@ -90,8 +97,8 @@ FITS = {
 
 #: What scikit-learn's checks of conventions are run on.
 CONVENTIONS = [
-    MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0),
-    MultiOutcomeRidge(1.0, 1e-6, bound_x=100.0, bound_y=100.0),
+    MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0, max_weight=10.0),
+    MultiOutcomeRidge(1.0, 1e-6, bound_x=100.0, bound_y=100.0, max_weight=10.0),
 ]
 
 #: Public numbers that an estimator plans from, as flags of the command line.

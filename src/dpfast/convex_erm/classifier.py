@@ -528,7 +528,10 @@ class ObjectivePerturbationClassifier(_Fitted, ClassifierMixin, PerturbedObjecti
         if self.classes is not None:
             self._weights(self._declared_classes())
         elif not math.isinf(privacy.epsilon):
-            raise ValueError("classes must be declared: labels that are found in a table tell of the people in it")
+            raise ValueError(
+                "classes must be declared, such as classes=[0, 1]: labels that are found in a table tell of the people "
+                "in it"
+            )
         if check.choice("method", self.method, ("auto", "objective", "gradient")) == "gradient":
             self._check_descent(privacy)
 

@@ -260,8 +260,9 @@ def column_of(y: Any) -> NDArray[Any]:
     """Return outcomes as a 1-D array, as scikit-learn does, but without a message that says how many there are."""
     if not hasattr(y, "__array__"):  # labels may be text, which is not lent
         y = io.borrowed(y, "y")
-    if np.iscomplexobj(y):
-        raise ValueError("Complex data not supported: y must hold real numbers or labels")
     problem = "y should be a 1d array, with an entry for each row"
-    column: NDArray[Any] = io.in_own_words(partial(column_or_1d, y, warn=True), problem)
+    array = io.in_own_words(partial(np.asarray, y), problem)
+    if np.iscomplexobj(array):
+        raise ValueError("Complex data not supported: y must hold real numbers or labels")
+    column: NDArray[Any] = io.in_own_words(partial(column_or_1d, array, warn=True), problem)
     return column

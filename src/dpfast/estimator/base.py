@@ -12,8 +12,10 @@ import os
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import wraps
+from inspect import signature
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, get_args
 
@@ -49,6 +51,21 @@ if TYPE_CHECKING:
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 # An expected error of this part of what is estimated means that the answer is mostly noise.
 _USELESS = 0.5
+
+
+def _without_weights(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a `fit` that takes no weights say so, with the signature that it has: scikit-learn looks there for them."""
+
+    @wraps(fit)
+    def answering(self: Any, *args: Any, sample_weight: object = None, **kwargs: Any) -> Any:
+        if sample_weight is not None:
+            raise TypeError(
+                f"sample_weight is not supported by {type(self).__name__}: how far a person of some weight moves what "
+                "it releases has not been proved. MultiOutcomeRidge takes weights, with max_weight"
+            )
+        return fit(self, *args, **kwargs)
+
+    return answering
 
 
 def _dense(table: Any) -> Any:
@@ -184,6 +201,9 @@ class PrivateEstimator(Persistent, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        fit = vars(cls).get("fit")
+        if fit is not None and "sample_weight" not in signature(fit).parameters:
+            cls.fit = _without_weights(fit)
         document(cls, PrivateEstimator.__doc__ or "")
 
     def _checked(self) -> Privacy:

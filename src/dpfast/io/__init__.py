@@ -27,6 +27,7 @@ from dpfast.io.states import StateEncoder
 from dpfast.io.streams import is_arrow, stream_names
 from dpfast.io.table import BlockMap, Table, map_block, open_table, reusing_room
 from dpfast.io.trajectories import Trajectories
+from dpfast.io.weights import weighed
 from dpfast.io.writing import write_table
 
 __all__ = [
@@ -74,5 +75,6 @@ __all__ = [
     "stream_names",
     "sum_over",
     "target_rows",
+    "weighed",
     "write_table",
 ]

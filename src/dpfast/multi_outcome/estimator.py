@@ -121,6 +121,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         ``s * bound_x**2``, spread evenly over d features, add up to ``max_rows * s * bound_x**2 / sqrt(d)`` only. The
         column sums have no such bound: for an intercept, add a constant column to X. With `box_x` the rows are those
         in units of half the width of their limits.
+    max_weight : float, optional
+        For `sample_weight`: the largest weight that counts, declared and not taken from the data; larger ones count as
+        much. A row counts with its weight's share of it, at most 1, and `ridge` is added to the X'X of rows that count
+        so. `summary` takes weights for inverse variances.
     adjacency, random_state, n_threads, ledger
         As for every estimator.
     calibration : {"sound", "paper"}, default "sound"
@@ -183,9 +187,17 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     box_x: tuple[ArrayLike, ArrayLike] | Literal["private"] | None = None
     nonnegative: bool = False
     block_bounds: tuple[float | None, float | None] | None = None
+    max_weight: float | None = None
 
     @quiet
-    def fit(self, X: Any, Y: Any = None, groups: ArrayLike | None = None, max_rows: int | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        Y: Any = None,
+        groups: ArrayLike | None = None,
+        max_rows: int | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Fit from rows: arrays, data frames, Arrow or Dask tables, files, or iterables of blocks.
 
         Parameters
@@ -199,6 +211,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             `dpfast.io.RowOwners` reads its column of ids; partitions by person hold theirs.
         max_rows : int, optional
             Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
+        sample_weight : array of shape (n_rows,), optional
+            Weight of each row, as private as the row; goes with `max_weight`. Rows and outcomes are held to their
+            bounds once they are weighed. Not with `fit_intercept` and `box_x`, which would need the sum of all weights
+            (add a constant column to X for an intercept), nor with mechanism "projection".
 
         Returns
         -------
@@ -213,7 +229,14 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         privacy = self._checked()
         groups = io.groups_of(X, groups)
         self._check_people(groups, max_rows, privacy)
+        self._check_weights(sample_weight)
         columns = columns_of(X) | outcomes_of(X, Y) | {"_single_outcome": _dimensions(Y) == 1}
+        if sample_weight is not None and self.max_weight is not None:
+            clips = not math.isinf(privacy.epsilon)
+            io.check_aligned(X=X, Y=Y, groups=groups, sample_weight=sample_weight)
+            X, Y = io.weighed(
+                X, Y, sample_weight, float(self.max_weight), clips=clips, may_copy=not clips or groups is not None
+            )
         return self._fit(privacy, X, Y, groups, max_rows, unit="row" if groups is None else "person", columns=columns)
 
     @quiet
@@ -372,6 +395,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             raise ValueError("adjacency must be 'replace_one' with mechanism='projection': labels tell how many rows")
         if self.block_bounds is not None:
             self._check_block_bounds(self.block_bounds)
+        check.optional(check.positive, "max_weight", self.max_weight)
         if self.box_x is not None:
             check_box(self.box_x)
         if self.calibration == "paper":
@@ -430,6 +454,22 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             raise ValueError(f"{setting} has no {' or '.join(beyond)}: the paper's algorithm has none")
         if privacy.delta == 0.0:
             raise ValueError(f"delta must be above 0 with {setting}: the paper's algorithm is Gaussian")
+
+    def _check_weights(self, sample_weight: object) -> None:
+        """Refuse weights without a bound, and where something else than weighed rows is summed."""
+        if sample_weight is None:
+            return
+        if self.max_weight is None:
+            raise ValueError("sample_weight needs max_weight: the largest weight that counts, a public number")
+        if self.fit_intercept or self.box_x is not None:
+            raise ValueError(
+                "sample_weight does not go with fit_intercept and box_x, which need the sum of all weights: add a "
+                "constant column to X for an intercept, and bound rows by bound_x"
+            )
+        if self.mechanism == "projection":
+            raise ValueError(
+                "sample_weight does not go with mechanism='projection': weights are private, labels public"
+            )
 
     def _check_people(self, groups: object, max_rows: int | None, privacy: Privacy) -> None:
         """Refuse people who own several rows where they are not catered for."""

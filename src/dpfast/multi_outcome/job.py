@@ -34,7 +34,9 @@ class MultiOutcome(Kind):
     ESTIMATOR = MultiOutcomeRidge
     NOTE = results.NOTE
     FORM = RowsForm(people=True, limits=True, example=(_FEATURES, _OUTCOMES))
-    CHANGES = Changes(optional=("bound_x",), examples={"bound_y": "30.0", "fit_intercept": "true"})
+    CHANGES = Changes(
+        optional=("bound_x",), left_out=("max_weight",), examples={"bound_y": "30.0", "fit_intercept": "true"}
+    )
     FORMER: ClassVar[Mapping[str, str]] = {"box": "box_x"}
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:

@@ -108,8 +108,8 @@ class ObjectiveBounds:
             )
         if not math.isfinite(self.gradient):
             raise ValueError(
-                f"constraint must be given with {self.loss!r}: without one its gradient has no bound, so that no "
-                "noise hides one person in it"
+                f"constraint must be given with {self.loss!r}, such as dpfast.L2Ball(1.0): without one its gradient "
+                "has no bound, so that no noise hides one person in it. A loss of bounded slope, as 'huber', needs none"
             )
 
     def check_functions(self) -> None:

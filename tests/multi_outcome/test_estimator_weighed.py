@@ -1,0 +1,129 @@
+"""Rows with weights: the fit of weighed rows, at the same guarantee; refused where it would need more than those."""
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, Ridge
+
+from dpfast import Ledger, MultiOutcomeRidge, Privacy
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning"),
+    pytest.mark.filterwarnings("ignore::dpfast.UnsoundCalibrationWarning"),
+]
+
+BOUNDS = {"bound_x": 1.0, "bound_y": 1.0}
+
+
+def table(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-0.6, 0.6, (n, 3))
+    return x, np.c_[x @ [0.5, -0.3, 0.1], x[:, 0]] + rng.normal(0.0, 0.1, (n, 2)), rng.exponential(1.0, n)
+
+
+def released(model):
+    return {key: value.tobytes() for one in model.releases_ for key, value in one.values.items()}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"delta": 0.0},
+        {"adjacency": "add_remove"},
+        {"refine": 2},
+        {"bound_x": "private", "bound_y": "private"},
+        {"mechanism": "independent"},
+        {"calibration": "paper"},
+        {"n_subsample": 50},
+        {"nonnegative": True},
+        {"ridge": 0.5},
+    ],
+    ids=str,
+)
+def test_it_is_the_fit_of_weighed_rows(options):
+    x, y, w = table()
+    model = MultiOutcomeRidge(
+        **{"epsilon": 1.0, "delta": 1e-6, "random_state": 0, "max_weight": 2.0} | BOUNDS | options
+    )
+    root = np.sqrt(np.minimum(w, 2.0) / 2.0)[:, None]
+    expected = released(model.fit(x * root, y * root))
+    assert released(model.fit(x, y, sample_weight=w)) == expected
+    assert model.privacy_spent_ == Privacy(1.0, model.delta, model.adjacency)
+    if "n_subsample" not in options:
+        assert released(model.fit([x[:7], x[7:]], y, sample_weight=w)) == expected
+    assert released(model.fit(x, y, sample_weight=np.full(300, 2.0))) == released(model.fit(x, y))
+
+
+def test_people_of_several_rows():
+    x, y, w = table()
+    root = np.sqrt(np.minimum(w, 2.0) / 2.0)[:, None]
+    model = MultiOutcomeRidge(1.0, 1e-6, random_state=0, max_weight=2.0, **BOUNDS)
+    people = {"groups": np.arange(300) // 3, "max_rows": 2}
+    expected = released(model.fit(x * root, y * root, **people))
+    assert released(model.fit(x, y, **people, sample_weight=w)) == expected
+    assert model.releases_[0].unit == "person"
+
+
+def test_without_noise_it_is_weighted_least_squares():
+    x, y, w = table()
+    w[:5] = 0.0
+    model = MultiOutcomeRidge(np.inf, max_weight=0.5, **BOUNDS)
+    np.testing.assert_allclose(
+        model.fit(x, y, sample_weight=w).coef_, LinearRegression(fit_intercept=False).fit(x, y, w).coef_, rtol=1e-10
+    )
+    np.testing.assert_allclose(model.fit(x[5:], y[5:], sample_weight=w[5:]).coef_, model.coef_, rtol=1e-9)
+    # The ridge is added to rows that count with their share.
+    penalised = MultiOutcomeRidge(np.inf, max_weight=0.5, ridge=3.0, **BOUNDS).fit(x, y, sample_weight=w)
+    np.testing.assert_allclose(penalised.coef_, Ridge(1.5, fit_intercept=False).fit(x, y, w).coef_, rtol=1e-10)
+    repeated = w.round().astype(int)
+    np.testing.assert_allclose(
+        model.fit(x, y, sample_weight=repeated).coef_,
+        model.fit(np.repeat(x, repeated, axis=0), np.repeat(y, repeated, axis=0)).coef_,
+        rtol=1e-9,
+    )
+    with pytest.raises(ValueError, match="sample_weight must not be zero for all rows"):
+        model.fit(x, y, sample_weight=np.zeros(300))
+
+
+def test_with_noise_it_is_near_and_not_the_fit_without_weights():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-0.5, 0.5, (100_000, 2))
+    group = rng.random(100_000) < 0.5
+    y = np.where(group, x @ [0.8, 0.0], x @ [0.0, 0.8])
+    model = MultiOutcomeRidge(1.0, 1e-6, random_state=0, max_weight=1.0, **BOUNDS)
+    np.testing.assert_allclose(model.fit(x, y, sample_weight=group.astype(float)).coef_, [[0.8, 0.0]], atol=0.02)
+    np.testing.assert_allclose(model.fit(x, y).coef_, [[0.4, 0.4]], atol=0.02)
+    assert model.fit(x, y, sample_weight=np.zeros(100_000)).coef_.shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"max_weight": None}, ValueError, "sample_weight needs max_weight: the largest weight that counts, a public"),
+        ({"fit_intercept": True}, ValueError, "sample_weight does not go with fit_intercept and box_x"),
+        ({"box_x": (-1.0, 1.0)}, ValueError, "sample_weight does not go with fit_intercept and box_x"),
+        ({"box_x": "private"}, ValueError, "sample_weight does not go with fit_intercept and box_x"),
+        ({"mechanism": "projection", "public_labels": True}, ValueError, "does not go with mechanism='projection'"),
+        ({"max_weight": 0.0}, ValueError, "max_weight must be positive and finite"),
+        ({"max_weight": np.inf}, ValueError, "max_weight must be positive and finite"),
+        ({"max_weight": "auto"}, TypeError, "max_weight must be a real number"),
+    ],
+    ids=str,
+)
+def test_what_has_no_proof_is_refused_before_anything_is_read_or_spent(options, error, message):
+    ledger = Ledger(Privacy(5.0, 1e-3))
+    model = MultiOutcomeRidge(1.0, 1e-6, ledger=ledger, **BOUNDS | {"max_weight": 1.0} | options)
+    with pytest.raises(error, match=re.escape(message)):
+        model.fit(iter([]), iter([]), sample_weight=iter([]))
+    assert ledger.spent.epsilon == 0.0
+    assert not hasattr(model, "coef_")
+
+
+def test_tables_in_parts_have_no_weights_beside_them():
+    dask_array = pytest.importorskip("dask.array")
+    x, y, w = table()
+    model = MultiOutcomeRidge(1.0, 1e-6, max_weight=1.0, **BOUNDS)
+    with pytest.raises(TypeError, match="not with a table in parts"):
+        model.fit(dask_array.from_array(x), dask_array.from_array(y), sample_weight=w)
