@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfast.io import check_n_pre, intervention_at, open_long_panel, open_panel, target_rows
+from dpfast.io import check_n_pre, intervention_at, open_long_panel, open_panel, period_labels, target_rows
 
 VALUES = np.arange(12.0).reshape(3, 4)
 YEARS = [1990, 1991, 1992, 1993]
@@ -346,3 +346,26 @@ def test_tables_without_a_column_or_numbers_are_refused_by_name():
     for table in libraries(long().assign(text="Anna")):
         with pytest.raises(TypeError, match=r"^column 'text' has entries that are not numbers$"):
             open_long_panel(table, "who", "year", "text", "b", 2)
+
+
+@pytest.mark.parametrize(
+    "periods",
+    [
+        YEARS,
+        ["t1", "t2", "t3", "t4"],
+        pd.date_range("1990-01-31", periods=4, freq="ME"),
+        pd.period_range("1990", periods=4, freq="Y"),
+    ],
+    ids=lambda periods: str(periods[0]),
+)
+def test_labels_of_a_target_are_those_of_the_periods(periods):
+    labels = period_labels(pd.Index(periods))
+    series = pd.Series([1.0, 2.0, 3.0, 4.0], periods)
+    lengths = {"n_pre": 2, "all": 4}
+    for target in (series, series[:2], series.to_numpy(), pd.DataFrame([series, series])):
+        np.testing.assert_array_equal(target_rows(target, lengths, periods=labels), np.asarray(target))
+    for target in (series[::-1], series[2:], series.reset_index(drop=True), pd.DataFrame([series])[periods[::-1]]):
+        with pytest.raises(ValueError, match=r"target must have the donors' periods as its (index|columns)"):
+            target_rows(target, lengths, periods=labels)
+    # Places are labels of nothing.
+    assert target_rows(series, lengths, periods=np.arange(4)).tolist() == series.tolist()

@@ -878,3 +878,20 @@ def test_a_query_is_summed_and_no_more():
     for read in (lambda: weighs.fit(table.lazy(), N_PRE, np.ones(T)), lambda: weighs.fit_long(long.lazy(), **given)):
         with pytest.raises(TypeError, match=r"is a query.*mechanism='output' weighs donors"):
             read()
+
+
+def test_a_series_of_other_periods_is_no_target():
+    years = list(range(1990, 1996))
+    donors = pd.DataFrame(np.random.default_rng(0).uniform(-1, 1, (300, 6)), columns=years)
+    target = pd.Series(np.linspace(-0.5, 0.5, 6), years)
+    model = SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, 1994, target)
+    np.testing.assert_array_equal(model.predict(target[:4]), model.predict(target.to_numpy()[:4]))
+    calls = [
+        lambda: model.fit(donors, 1994, target[::-1]),
+        lambda: model.predict(target[1:5]),
+        lambda: model.interval(target[1:5]),
+        lambda: model.effect(target[::-1]),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="must have the donors' periods as its index"):
+            call()

@@ -231,10 +231,13 @@ def _check_long(part: Part, columns: Mapping[str, str]) -> None:
         raise TypeError(f"column {columns['value']!r} has entries that are not numbers")
 
 
-def target_rows(target: ArrayLike, lengths: dict[str, int], name: str = "target") -> FloatArray:
+def target_rows(
+    target: ArrayLike, lengths: dict[str, int], name: str = "target", periods: NDArray[Any] | None = None
+) -> FloatArray:
     """Return public series of targets as an array of shape (n_targets, n_periods), or (n_periods,) for one of them.
 
-    `lengths` are the accepted numbers of periods, by what they are called in messages.
+    `lengths` are the accepted numbers of periods, by what they are called in messages; `periods` are their labels, as
+    of `period_labels`, which those of a Series or DataFrame have to be where these are not just places.
     """
     if isinstance(target, str | bytes):
         raise TypeError(
@@ -246,9 +249,24 @@ def target_rows(target: ArrayLike, lengths: dict[str, int], name: str = "target"
     if rows.ndim not in (1, 2) or rows.shape[-1] not in lengths.values():
         accepted = " or ".join(f"{length} ({meaning})" for meaning, length in lengths.items())
         raise ValueError(f"{name} must have as many periods as the donors, {accepted}, got shape {rows.shape}")
+    if is_frame(target) and periods is not None:
+        _check_same_periods(target, periods[: rows.shape[-1]], name)
     rows = rows.astype(np.float64)
     check_values(rows, name)
     return rows
+
+
+def _check_same_periods(target: Any, periods: NDArray[Any], name: str) -> None:
+    """Refuse a target whose labels are those of other periods, or of these in another order."""
+    labels = target.index if target.ndim == 1 else target.columns
+    are_places = periods.dtype.kind == "i" and np.array_equal(periods, np.arange(len(periods)))
+    if are_places or np.array_equal(period_labels(labels), periods):
+        return
+    axis = "index" if target.ndim == 1 else "columns"
+    raise ValueError(
+        f"{name} must have the donors' periods as its {axis}, in their order: reindex it (or pass {name}.to_numpy(), "
+        "if values at the same place belong together)"
+    )
 
 
 def check_n_pre(n_pre: object, n_periods: int, name: str = "donors") -> int:

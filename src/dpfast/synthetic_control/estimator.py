@@ -401,7 +401,7 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
         array([3.5])
         """
         check_is_fitted(self)
-        pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre")
+        pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre", self.periods_)
         periods, name = self.periods_[self.n_pre_ :], getattr(target_pre, "name", None)
         predicted: FloatArray = self._presented(
             self._later(pre), target_pre, list(periods), name, periods if pre.ndim == 1 else None
@@ -446,7 +446,7 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
         """
         check_is_fitted(self)
         level = check.share("level", level)
-        pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre")
+        pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre", self.periods_)
         if math.isinf(self.privacy_spent_.epsilon):
             predicted = self._later(pre)
             return predicted, predicted.copy()
@@ -842,8 +842,9 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
                 "donors in parts need mechanism='cross_section' and a finite epsilon: moments are summed, all else "
                 "needs donors in memory"
             )
-        series = None if target is None else io.target_rows(target, {"n_pre": panel.n_pre, "all": n_periods})
         periods = np.arange(n_periods) if panel.periods is None else io.period_labels(panel.periods)
+        lengths = {"n_pre": panel.n_pre, "all": n_periods}
+        series = None if target is None else io.target_rows(target, lengths, periods=periods)
         n_donors = io.sum_over(panel.values, len) if self.adjacency == "replace_one" else None
         if n_donors == 0:
             raise ValueError("donors must have at least one unit, got none")

@@ -418,7 +418,7 @@ class TargetReports:
         series = self.target_ if target is None else target
         if series is None:
             raise ValueError("target must be given: none was passed to the fit")
-        return io.target_rows(series, lengths)
+        return io.target_rows(series, lengths, periods=self.periods_)
 
     def _whole(self, target: ArrayLike | None) -> FloatArray:
         check_is_fitted(self)
