@@ -197,3 +197,17 @@ def choice(name: str, value: object, accepted: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in accepted:
         raise ValueError(f"{name} must be {' or '.join(map(repr, accepted))}, got {value!r}")
     return value
+
+
+def label(name: str, value: Any) -> Any:
+    """Return a label, of a column or of what a table tells apart: hashable, and equal to itself."""
+    try:
+        hash(value)
+        is_missing = value is None or not bool(value == value)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} must be one label: a string, a number, a date or a tuple of these, got {type(value).__name__}"
+        ) from None
+    if is_missing:
+        raise ValueError(f"{name} must be one label, got a missing one")
+    return value

@@ -592,10 +592,13 @@ class ObjectivePerturbationClassifier(_Fitted, ClassifierMixin, PerturbedObjecti
 
     def _declared_classes(self) -> NDArray[Any]:
         """Return the declared labels, sorted."""
-        declared = np.asarray(self.classes)
+        unlike = "classes must be labels of one kind, numbers or strings, none of them missing"
+        declared = io.in_own_words(partial(np.asarray, self.classes), unlike)
         if declared.ndim != 1:
             raise ValueError(f"classes must be a list of labels, got an array of shape {declared.shape}")
-        classes: NDArray[Any] = np.unique(declared)
+        if declared.dtype.kind == "f" and np.isnan(declared).any():
+            raise ValueError(unlike)
+        classes: NDArray[Any] = io.in_own_words(partial(np.unique, declared), unlike, TypeError)
         if len(classes) < 2 or len(classes) != len(declared):
             raise ValueError(f"classes must be at least 2 different labels, got {len(declared)}")
         return classes

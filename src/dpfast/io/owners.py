@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dpfast import _arguments as check
 from dpfast._arrays import IntArray
 from dpfast.io.columns import check_named_once
 from dpfast.io.ids import numbered_column
@@ -38,7 +39,7 @@ class RowOwners:
 
     def __init__(self, table: Any, name: str) -> None:
         self.source = table
-        self._name = name
+        self._name = check.text("name", name)
 
     def check(self) -> None:
         """Refuse a table whose parts lack the column, or hold ids of different kinds; no rows are read."""

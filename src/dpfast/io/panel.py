@@ -148,10 +148,12 @@ def open_long_panel(
     >>> donors.values.tolist(), target.tolist()
     ([[1.0, 2.0]], [3.0, 4.0])
     """
+    for name, one in {"unit": unit, "time": time, "value": value, "treated": treated}.items():
+        check.label(name, one)
     if len({unit, time, value}) < 3:
         raise ValueError("unit, time and value must be three columns")
-    if isinstance(treated, list | tuple | set | np.ndarray):
-        raise TypeError(f"treated must be the label of one unit, got {type(treated).__name__}")
+    if isinstance(treated, tuple):
+        raise TypeError("treated must be the label of one unit, got tuple")
     long = _LongRows.read(table, unit, time, value, treated)
     if not isinstance(treated, Hashable) or treated not in long.units:
         raise ValueError(f"treated must be one of the units in column {unit!r}, got {treated!r}")
@@ -291,7 +293,7 @@ def intervention_at(n_pre: object, periods: Any, n_periods: int, name: str = "do
         return check_n_pre(n_pre, n_periods, name)
     try:
         place = periods.get_loc(n_pre) if isinstance(n_pre, Hashable) and not isinstance(n_pre, slice) else None
-    except (KeyError, TypeError, ValueError):
+    except Exception:  # pandas has several of its own, such as InvalidIndexError
         place = None
     number = place.start if isinstance(place, slice) else place
     if isinstance(number, int | np.integer) and number >= 1:

@@ -36,6 +36,8 @@ class StateEncoder:
     """
 
     def __init__(self, states: Iterable[Hashable]) -> None:
+        if not isinstance(states, Iterable) or getattr(states, "ndim", 1) == 0:
+            raise TypeError(f"states must list all states there are, got {type(states).__name__}")
         self.states = tuple(states)
         if not self.states:
             raise ValueError("states must list at least one state, got none")
@@ -43,6 +45,8 @@ class StateEncoder:
             self._numbers = {state: number for number, state in enumerate(self.states)}
         except TypeError:
             raise TypeError("states must be hashable") from None
+        if any(isinstance(state, float) and state != state for state in self.states):
+            raise ValueError("states must be equal to themselves, got NaN: declare None for missing ones")
         if len(self._numbers) < len(self.states):
             raise ValueError("states must be distinct, got one twice")
 
@@ -51,6 +55,8 @@ class StateEncoder:
 
     def codes(self, values: Iterable[Any]) -> IntArray:
         """Return the number of each state, -1 for one that is not declared or not hashable."""
+        if not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
+            raise TypeError(f"states must be a list of states, got {type(values).__name__}")
         if isinstance(values, np.ndarray) and values.dtype.kind in "biuSU" and values.ndim == 1:
             distinct, places = np.unique(values, return_inverse=True)
             return np.array([self._number(value) for value in distinct.tolist()], np.int64)[places]

@@ -172,7 +172,7 @@ class Trajectories:
             As `from_episodes`, or if a column is not there, ids or steps are missing, or steps occur twice.
         """
         number, encoder = declared_states(n_states, states)
-        names = sources.Names(trajectory, state, reward, step)
+        names = sources.Names.of(trajectory, state, reward, step)
         return cls(*sources.from_table(frame, names, encoder), number, encoder=encoder)
 
     @classmethod
@@ -209,7 +209,7 @@ class Trajectories:
             As `from_frame`, or if rows are not sorted, or pyarrow is not installed.
         """
         number, encoder = declared_states(n_states, states)
-        names = sources.Names(trajectory, state, reward, step)
+        names = sources.Names.of(trajectory, state, reward, step)
         least = check.positive_integer("block_steps", block_steps)
         for block in sources.iter_sorted(frame, names, encoder, least):
             yield cls(*block, number, encoder=encoder)

@@ -59,6 +59,15 @@ class Names(NamedTuple):
     reward: str
     step: str | None
 
+    @classmethod
+    def of(cls, trajectory: str, state: str, reward: str, step: str | None) -> Names:
+        """Name the columns, each by a label."""
+        names = cls(trajectory, state, reward, step)
+        for argument, name in names._asdict().items():
+            if argument != "step" or name is not None:
+                check.label(argument, name)
+        return names
+
     def listed(self) -> list[str]:
         """Return the columns there are."""
         return [name for name in self if name is not None]
