@@ -148,12 +148,12 @@ def open_long_panel(
     >>> donors.values.tolist(), target.tolist()
     ([[1.0, 2.0]], [3.0, 4.0])
     """
+    if isinstance(treated, list | tuple | set | np.ndarray):
+        raise TypeError(f"treated must be the label of one unit, got {type(treated).__name__}")
     for name, one in {"unit": unit, "time": time, "value": value, "treated": treated}.items():
         check.label(name, one)
     if len({unit, time, value}) < 3:
         raise ValueError("unit, time and value must be three columns")
-    if isinstance(treated, tuple):
-        raise TypeError("treated must be the label of one unit, got tuple")
     long = _LongRows.read(table, unit, time, value, treated)
     if not isinstance(treated, Hashable) or treated not in long.units:
         raise ValueError(f"treated must be one of the units in column {unit!r}, got {treated!r}")
