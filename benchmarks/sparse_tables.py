@@ -46,7 +46,10 @@ def main() -> None:
         dense = rows.toarray()
         exact, least = gram(dense, bound_x=1.0), seconds(lambda: gram(dense, bound_x=1.0, n_threads=1))  # noqa: B023
         held = (rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes) / 2**20
-        print(f"{n:,} rows of {d}, {density:.0%} not zero: {sizes}; {least:.3f} s dense")
+        print(
+            f"{n:,} rows of {d}, {density:.0%} not zero: "
+            f"{dense.nbytes / 2**20:.0f} MB dense, {held:.0f} MB sparse; {least:.3f} s dense"
+        )
         for kind in ("csr", "csc", "coo"):
             table = rows.asformat(kind)
             assert gram(table, bound_x=1.0) == exact
