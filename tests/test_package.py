@@ -29,6 +29,13 @@ def test_version_is_that_of_the_distribution():
     assert dpfast.__version__ == metadata.version("dpfast")
 
 
+def test_the_version_stands_in_one_place_and_its_changes_are_told():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == version
+    for name in ("meson.build", "CITATION.cff", "docs/conf.py", "src/dpfast/__init__.py"):
+        assert version not in (ROOT / name).read_text(), name
+
+
 def test_what_is_tested_as_oldest_is_what_is_demanded():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     demands = project["build-system"]["requires"] + project["project"]["dependencies"]

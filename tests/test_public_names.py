@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from catalogue import FITS, people
+from numpy.typing import NDArray
 
 import dpfast
 from dpfast import noise, privacy, solvers, statistics
@@ -89,6 +90,7 @@ from typing import Any, assert_type
 
 import numpy as np
 from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 import dpfast
 from dpfast import noise, privacy, statistics
@@ -154,8 +156,8 @@ def holds(value, hint):
     kind, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in (typing.Union, types.UnionType):
         return any(holds(value, one) for one in arguments)
-    if kind is np.ndarray:
-        dtype = typing.get_args(arguments[1])[0]
+    if kind in (np.ndarray, NDArray):  # NumPy 2.5 keeps the name of NDArray, whose argument is the type of entries
+        dtype = arguments[0] if kind is NDArray else typing.get_args(arguments[1])[0]
         return isinstance(value, np.ndarray) and dtype in (typing.Any, value.dtype.type)
     return type(value) is kind
 

@@ -43,7 +43,8 @@ def test_pandas_reads_what_is_written_of_a_frame(ending, tmp_path):
     path = tmp_path / f"table.{ending}"
     path.write_text("an older file")
     write_table(frame(), path)
-    read = getattr(pd, f"read_{ending}")(path)
+    # The C parser of pandas before 3 ends a text at a null byte.
+    read = getattr(pd, f"read_{ending}")(path, **({"engine": "python"} if ending == "csv" else {}))
     pd.testing.assert_frame_equal(read, frame().reset_index(), check_exact=True)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 

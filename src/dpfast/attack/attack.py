@@ -91,10 +91,6 @@ class Attack:
             self.defect,
         )
 
-    def lower_bound(self, n: int, confidence: float = 0.999) -> float:
-        """Epsilon that the mechanism exceeds at the claimed delta, with confidence, from n outputs on either table."""
-        return self.run(n, 1.0 - confidence).epsilon
-
 
 @dataclass(frozen=True)
 class Finding:

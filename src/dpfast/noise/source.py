@@ -158,16 +158,16 @@ class SecureSource(BitSource):
 
     Copying, pickling and forking give a source with keys of its own, so no two sources ever share a stream.
 
+    References
+    ----------
+    NIST SP 800-38A (2001), section 6.5 (counter mode).
+
     Examples
     --------
     >>> from dpfast.noise import SecureSource
     >>> source = SecureSource()
     >>> source.words(3).shape, source.reproducible
     ((3,), False)
-
-    References
-    ----------
-    NIST SP 800-38A (2001), section 6.5 (counter mode).
     """
 
     reproducible = False
