@@ -25,7 +25,7 @@ from dpfast.plotting import score_curves
 # Costs are seen where noise dominates, which is what this warns of.
 warnings.simplefilter("ignore", UtilityWarning)
 
-FEATURES, REPEATS = 8, 6
+FEATURES, REPEATS = 8, 5
 EACH = {"label": "a release for each outcome", "mechanism": "independent"}
 SHARED = {"label": "one release for all (dpfast)"}
 PROJECTED = {
@@ -65,14 +65,14 @@ def error(x, y, seed, **options):
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(12.0, 5.0), sharey=True, layout="constrained")
 panels = {
-    "small coefficients: X'Y's noise counts": (
-        30_000,
+    "small coefficients": (
+        20_000,
         1.0,
         [1, 3, 10, 30, 100],
         (EACH, SHARED),
     ),
-    "large coefficients: X'X's noise counts": (
-        30_000,
+    "large coefficients": (
+        20_000,
         0.1,
         [1, 3, 10, 30, 100],
         (EACH, SHARED),
@@ -99,7 +99,7 @@ for ax, (title, (n, strength, counts, ways)) in zip(axes, panels.items(), strict
         }
         score_curves(some, errors, ax=ax, label=way["label"], title=title, **text)
         mean = np.mean(errors, axis=0)
-        print(f"{title:40} {way['label']:29} cost(l):", (mean / mean[0]).round(1))
+        print(f"{title:28} {way['label']:29} cost(l):", (mean / mean[0]).round(1))
     ax.axhline(1.0, color="0.3", linewidth=1.0)
     ax.set_yscale("log")
     ax.label_outer()

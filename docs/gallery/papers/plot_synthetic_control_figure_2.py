@@ -12,7 +12,7 @@ default at the same budget. The paper's have an error far above the signal
 nearly everywhere, and *more* donors make it worse. Ours falls with the number
 of donors.
 
-Bands hold 90% of 20 fits to one simulated panel.
+Bands hold 90% of 12 fits to one simulated panel.
 ``benchmarks/papers/synthetic_control.py`` draws it from 500.
 """
 
@@ -33,14 +33,14 @@ from dpfast.plotting import score_curves
 warnings.simplefilter("ignore", UtilityWarning)
 warnings.simplefilter("ignore", UnsoundCalibrationWarning)
 
-REPEATS = 20
+REPEATS = 12
 SIZES = [(10, 10), (10, 100), (100, 10), (100, 100)]
 RIDGES = [5, 20, 100, 500, 5000]
 EPSILONS = [2, 10, 40, 200]
 
 
 def errors(panel, n_pre, method, epsilon, ridge):
-    """Root mean square errors of 20 predictions, in units of the range."""
+    """Root mean square errors of predictions, in units of the range."""
     donors, target, signal = panel
     if method == "dpfast":
         (batch,) = SyntheticControl(epsilon, 0.0, random_state=0).fit_repeatedly(
@@ -63,8 +63,8 @@ def errors(panel, n_pre, method, epsilon, ridge):
 # Epsilon is 100 on top, half for the weights and half for the donors, as in
 # the paper; lambda is T0 below.
 titles = {
-    "output": "output perturbation, as printed",
-    "objective": "objective perturbation, as printed (not private)",
+    "output": "output perturbation, printed",
+    "objective": "objective, printed (not private)",
     "dpfast": "dpfast, cross-section",
 }
 fig, axes = plt.subplots(2, 3, figsize=(12.0, 7.6), sharey=True, layout="constrained")
