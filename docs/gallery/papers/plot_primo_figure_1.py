@@ -108,8 +108,11 @@ plt.show()
 
 # %%
 # The grey line is as bad as predicting 0. Risks are squares: where the
-# paper's cost grows like the root of l, the risk grows like l, as on the
-# left. ``refine=0`` keeps to the paper's single release of moments. By
-# default dpfast goes on to refine coefficients where that helps. The
-# paper's own noise is somewhat too small for what it promises: see PRIMO's
-# rows of ``dpfast audit``.
+# paper's cost grows like the root of l, the risk grows like l. That is so on
+# the left, where the noise of X'Y counts. In the middle, that of X'X does,
+# and ten outcomes cost each little more than one.
+#
+# ``refine=0`` keeps to the paper's single release of moments. By default
+# dpfast goes on to refine coefficients where that helps. The paper's own
+# noise is somewhat too small for what it promises: see PRIMO's rows of
+# ``dpfast audit``.
