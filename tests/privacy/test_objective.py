@@ -401,3 +401,13 @@ def test_bad_input_is_refused(call, message):
 
 def test_no_convexity_is_asked_for_at_a_large_epsilon():
     assert 0.0 < calibrated(Privacy(1e4, 1e-5), strong_convexity=0.0).strong_convexity < 1e-3
+
+
+@pytest.mark.parametrize("epsilon", [1e300, 8e307, 1e308, 1.79e308])
+@pytest.mark.parametrize("geometry", ["segment", "line", "two segments", "two lines", "plane", "disk"])
+def test_the_search_ends_at_the_largest_numbers(epsilon, geometry):
+    length = (4.0, 1.0) if geometry == "disk" else 4.0
+    scale = objective_scale(epsilon, 1e-6, length, geometry=geometry)
+    assert 0.0 < scale < 1e-140
+    # Private for less epsilon, so for this one too.
+    assert objective_delta(scale, 2.0**960, length, geometry=geometry) <= 1e-6

@@ -185,6 +185,8 @@ def objective_scale(epsilon: float, delta: float, gradient: Length = 1.0, *, geo
     if epsilon == math.inf:
         return 0.0
     delta = check.delta_value(delta)
+    # Noise for less epsilon is private for more; squares of what lies beyond overflow, and no search for it ends.
+    epsilon = min(epsilon, 2.0**960)
     # The plane's, the largest, is at most exp(-z**2/2): with z = sqrt(2 log(1/delta)) all are below the target.
     t = math.sqrt(-2.0 * math.log(delta))
     guess = 2.0 * epsilon / (t + math.sqrt(t * t + 2.0 * epsilon))
