@@ -296,6 +296,7 @@ def test_what_is_written(frame, folder, capsys):
     report = (folder / "fit" / "report.md").read_text()
     assert "Privacy report" in report
     assert "its guarantee is void, for anybody" in report
+    assert "in words" not in report
     # The seed takes the noise off: it is in no output, nor can it be found by trying digests.
     assert not any("random_state" in path.read_text() for path in (folder / "fit").iterdir())
     other = write_job(folder, changed(estimator={"random_state": 12}), "other.toml")

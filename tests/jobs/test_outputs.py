@@ -119,6 +119,8 @@ def test_every_format_holds_the_same_numbers(job, tmp_path):
     assert len(page.loaded) == 1
     assert page.loaded[0].startswith("data:image/svg+xml;base64,")
     assert NAME in "".join(page.text)
+    before_the_job = "".join(page.text).partition("sha256")[0]
+    assert "what a person's record says changes the odds of any conclusion" in before_the_job
     in_markdown = (folder / "report.md").read_text()
     assert in_markdown.count(r"a\|b \<i\>\$x\_\{\$\</i\>") == 2
     assert "<i>" not in in_markdown.replace(r"\<i\>", "")

@@ -208,6 +208,15 @@ def test_the_report_says_it_all_in_words():
     assert "1.5 of 2" in repr(ledger)
 
 
+def test_the_report_says_that_releases_of_one_fit_are_not_added_up():
+    together = "those of one fit were calibrated together"
+    ledger = Ledger(Privacy(2.0, 1e-6))
+    ledger.spend(release(0.5))
+    assert together not in ledger.report()
+    ledger.reserve(Privacy(1.0)).commit(release(0.5), release(0.5))
+    assert f"releases     3; {together}" in ledger.report()
+
+
 def test_a_release_is_immutable_and_travels():
     one = release(0.5, 1e-7)
     with pytest.raises(ValueError, match="read-only"):

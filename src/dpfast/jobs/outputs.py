@@ -30,6 +30,7 @@ from dpfast.jobs.report import Part, as_html, as_markdown
 from dpfast.jobs.specification import Job
 from dpfast.kernels import transaction
 from dpfast.ledger.release import guarantee_of
+from dpfast.privacy.words import plain_words
 
 MODEL, RECORD = "model.json", "report.json"
 # How folders end whose outputs are not complete.
@@ -221,6 +222,8 @@ def _parts(
         ("this job", guarantee_of(model.releases_, model.privacy_spent_)),
         ("all releases of the ledger", str(ledger.promised)),
     ]
+    if ledger.promised == ledger.spent:
+        facts.append(("in words", plain_words(ledger.spent)))
     more = f"{ledger.affords(model):,}"
     spent = {LEDGER: images[LEDGER]} if LEDGER in images else {}
     images = {name: made for name, made in images.items() if name != LEDGER}

@@ -10,6 +10,7 @@ from dpfast.privacy import Unit
 from dpfast.privacy.filters import Filter
 from dpfast.privacy.words import NEIGHBOURS, UNITS, plain_words
 
+_TOGETHER = "; those of one fit were calibrated together: the ledger counts its cost, not the sum of theirs"
 _VOID = "no guarantee: what follows voids that of all releases together"
 
 
@@ -36,7 +37,9 @@ def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterato
             yield f"  reserved     {entry.privacy}, at {entry.since} by {entry.holder}{ended}"
         elif not entry.releases:
             yield f"  forfeited    {entry.privacy}, reserved at {entry.since} by {entry.holder}"
-    yield f"  releases     {len(releases)}"
+    several = any(len(entry.releases or ()) > 1 for entry in entries.values())
+    # Otherwise a reader adds up what stands below, and finds more than was spent.
+    yield f"  releases     {len(releases)}{_TOGETHER if several else ''}"
     yield from (f"  [{number}] {release.summary()}" for number, release in releases)
 
 

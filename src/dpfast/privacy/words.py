@@ -17,7 +17,7 @@ _SUBJECTS = {
     "add_remove": "whether a person's record is in the table, and what it says,",
 }
 UNITS = {
-    "row": "a row of the table that was fitted: of a panel a donor, of trajectories one of them",
+    "row": "a row of the table that was fitted (in a panel a donor, among trajectories a trajectory)",
     "person": "a person, with all of their rows",
 }
 
