@@ -10,7 +10,7 @@ protected.
 """
 
 # %%
-# 20,000 simulated players, who play well four times of five. True values
+# 20,000 simulated players, who play well four times out of five. True values
 # are known, for the game is.
 import matplotlib.pyplot as plt
 import numpy as np

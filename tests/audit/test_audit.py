@@ -1,11 +1,13 @@
 """The audit stays below every claim, finds most of it, and catches every mechanism that lacks a third of its noise."""
 
+import warnings
 from contextlib import contextmanager
 
 import pytest
 from attacks import ATTACKS
 
-from dpfast import noise
+from dpfast import audit, noise
+from dpfast.privacy import Privacy
 
 NAMES = [attack.name for attack in ATTACKS]
 # All bounds and all judgements of forms, of the tests below at once, are right with a probability of 99.9%.
@@ -44,6 +46,15 @@ def runs(name):
 
 def each(names):
     return [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in names]
+
+
+def test_a_small_claim_leaves_out_what_it_leaves_no_room_for_and_nothing_else():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Of mostly noise.
+        names = {attack.name for attack in audit.all_attacks(Privacy(0.1, 1e-5))}
+    steps = {name for name in NAMES if name.startswith("residual steps")}
+    assert steps
+    assert names == set(NAMES) - steps
 
 
 @pytest.mark.parametrize("name", each(NAMES))

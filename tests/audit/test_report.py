@@ -1,6 +1,7 @@
 """What ``dpfast audit`` prints and writes."""
 
 import json
+import math
 import sys
 from dataclasses import replace
 
@@ -66,6 +67,9 @@ def test_arguments_are_answered_before_anything_is_run(tmp_path):
     for wrong in ({"runs": 3}, {"mechanism": "no such thing"}, {"document": tmp_path / "nowhere" / "audit.json"}):
         with pytest.raises(ValueError, match=f"--{'json' if 'document' in wrong else next(iter(wrong))}"):
             report.run(Privacy(1.0, 1e-5), **wrong)
+    for claim in (Privacy(1.0), Privacy(math.inf, 1e-5)):
+        with pytest.raises(ValueError, match="--epsilon must be finite and --delta above 0"):
+            report.run(claim)
 
 
 def test_a_terminal_is_shown_how_far_it_is(monkeypatch, capsys):

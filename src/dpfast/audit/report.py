@@ -18,6 +18,7 @@ The document is an object of these members:
 from __future__ import annotations
 
 import json
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -61,6 +62,8 @@ def run(
     runs = _RUNS[thorough] if runs is None else runs
     if runs < 100:
         raise ValueError(f"--runs must be at least 100, got {runs}")
+    if privacy.delta == 0.0 or math.isinf(privacy.epsilon):
+        raise ValueError("--epsilon must be finite and --delta above 0: claims of delta 0 are attacked beside those")
     printed = document == Path("-")
     if document is not None and not document.parent.is_dir():
         raise ValueError(f"--json must name a file in a folder that is there, got {str(document)!r}")

@@ -19,6 +19,7 @@ from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.privacy import Composition, Privacy
+from dpfast.releases.refined_moments import RefinedMoments
 from dpfast.statistics.sizes import Sizes
 
 # Draws that count how often the sampler takes a given row.
@@ -64,7 +65,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     for claim in claims(privacy, delta=False):
         yield _attack(Rows("moments of rows, steps left to choose", {"refine": "auto"}), claim)
     for claim in claims(privacy, delta=True):
-        yield _refined_attack(claim)
+        yield from _refined_attack(claim)
         for composition in get_args(Composition):
             options = {"mechanism": "independent", "composition": composition}
             yield _attack(Rows(f"moments of each outcome, {composition}", options, n_outcomes=2), claim)
@@ -97,11 +98,12 @@ def _attack(rows: Rows, privacy: Privacy) -> Attack:
     return shifted_attack(rows, privacy.adjacency, fit, estimator)
 
 
-def _refined_attack(privacy: Privacy) -> Attack:
+def _refined_attack(privacy: Privacy) -> Iterator[Attack]:
     """Attack residual steps: one person is far from what a thousand have shown, and beyond every clip.
 
     An attacker who knows the table knows what was summed for every step, as it hangs on earlier releases alone. In
-    units of the clip, neighbours lie 2 apart, or 1 where somebody comes or goes, whatever the clip is.
+    units of the clip, neighbours lie 2 apart, or 1 where somebody comes or goes, whatever the clip is. Under a claim
+    that leaves a thousand people too much noise for steps, there are none to attack.
     """
     estimator = MultiOutcomeRidge(bound_x=1.0, bound_y=1.0, ridge=1.0, n_threads=1, **claimed(privacy))
     usual = _USUAL_LENGTH * np.tile(np.eye(2), (_USUAL // 2, 1)), np.zeros((_USUAL, 1))
@@ -110,6 +112,8 @@ def _refined_attack(privacy: Privacy) -> Attack:
         tables[1] = usual
     source = noise.SecureSource()
     summed = [estimator._sum(privacy, source, *table) for table in tables]
+    if not isinstance(summed[0].mechanism, RefinedMoments):
+        return
 
     def steps(releases: tuple[Release, ...]) -> Iterator[tuple[Release, list[FloatArray]]]:
         """Yield the release of every step, and what was summed for it on either table."""
@@ -133,6 +137,8 @@ def _refined_attack(privacy: Privacy) -> Attack:
 
     releases = estimator.fit(*tables[0]).releases_
     _, apart = along(releases, 0)
+    if not len(apart):
+        return
     law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
 
     def seen(neighbour: bool) -> FloatArray:
@@ -141,7 +147,7 @@ def _refined_attack(privacy: Privacy) -> Attack:
         return apart * (found if len(found) else np.zeros(len(apart)))
 
     record = replace(releases[-1], privacy=privacy)
-    return replace(Attack.on("residual steps", record, law, seen, estimator), effort=0.25)
+    yield replace(Attack.on("residual steps", record, law, seen, estimator), effort=0.25)
 
 
 def _sampled_attack(privacy: Privacy) -> Attack:
