@@ -78,12 +78,12 @@ def test_states_and_periods_are_predicted_by_their_labels():
     assert policy.predict(["b", "a"]).tolist() == [policy.value_[1], policy.value_[0]]
     donors = pd.DataFrame(RNG.uniform(-1, 1, (20, 4)), columns=pd.period_range("1988", periods=4, freq="Y"))
     control = SyntheticControl(float("inf")).fit(donors, 2).set_output(predict="pandas")
-    target = pd.DataFrame([[0.1, 0.2], [0.3, 0.4]], index=["Basel", "Bern"])
+    target = pd.DataFrame([[0.1, 0.2], [0.3, 0.4]], index=["Basel", "Bern"], columns=donors.columns[:2])
     assert control.predict(target).index.tolist() == ["Basel", "Bern"]
     one = control.predict(target.loc["Bern"])
     assert (one.name, len(one)) == ("Bern", 2)
     assert one.index.equals(control.predict(target).columns)
-    whole = pd.DataFrame(donors.to_numpy()[:2], index=["Basel", "Bern"])
+    whole = donors.iloc[:2].set_axis(["Basel", "Bern"])
     assert control.effect(whole).index.get_level_values("target").unique().tolist() == ["Basel", "Bern"]
     assert control.summary(whole).loc["Bern", "effect"].notna().all()
 
