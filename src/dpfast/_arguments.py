@@ -18,6 +18,14 @@ ADJACENCIES = ("replace_one", "add_remove")
 _SMALLEST_DELTA = sys.float_info.min
 
 
+def not_finite(name: str) -> ValueError:
+    """Return the error of a table with entries that are missing or infinite."""
+    return ValueError(
+        f"{name} contains NaN or infinity: put a public number in their place, or declare it by "
+        "dpfast.io.Number(name, missing=...)"
+    )
+
+
 def real(name: str, value: object) -> float:
     """Return a real number as a float; TypeError for anything else, booleans and arrays included.
 

@@ -146,7 +146,10 @@ def test_what_producers_say_is_not_quoted(error):
 
 def test_columns_of_text_are_named_and_nothing_else_is_said():
     for table in (pl.DataFrame({"a": ["Anna"]}), pl.LazyFrame({"a": ["Anna"]})):
-        with pytest.raises(TypeError, match=r"X has columns that are not numbers: a \(string_view\)$"):
+        with pytest.raises(
+            TypeError,
+            match=r"X has columns that are not numbers: a \(string_view\); leave them out, .*Columns$",
+        ):
             gram(table, bound_x=1.0)
 
 

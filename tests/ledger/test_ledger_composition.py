@@ -263,8 +263,15 @@ def test_the_report_shows_the_limits_and_what_is_taken_of_them():
     assert "passed" not in report
     for _ in range(10):
         ledger.spend(gaussian())
-    assert "delta 1.1e-06 of 5e-05: passed" in ledger.report()
+    assert "delta 1.1e-06 of 5e-05: beyond it, so the other one holds" in ledger.report()
     assert "composition  basic: epsilons add up" in Ledger(BUDGET, composition="basic").report()
+
+
+def test_what_is_spent_is_said_at_the_budgets_delta_where_a_release_has_a_larger_one():
+    ledger = Ledger(Privacy(2.0, 1e-5))
+    ledger.spend(release(Privacy(1.0, 1e-4), mu=gaussian_mu(1.0, 1e-4)))
+    assert ledger.spent.delta == 1e-5
+    assert 1.0 < ledger.spent.epsilon < 2.0
 
 
 def test_what_is_spent_is_said_where_epsilon_is_nothing():

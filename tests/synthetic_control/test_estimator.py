@@ -581,6 +581,19 @@ def test_a_bad_panel_is_refused_before_anything_is_spent(arguments, words):
     assert ledger.remaining == Privacy(5.0, 1e-3)
 
 
+@pytest.mark.parametrize(("bound", "speaks"), [(1.0, True), ((0.0, 40.0), True), (60.0, False), ("private", True)])
+def test_a_target_beyond_the_declared_or_released_range_is_warned_of_and_donors_are_not(bound, speaks):
+    donors = np.empty((20_000, 13))
+    fits = SyntheticControl(1.0, 1e-6, bound=bound, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fits.fit(np.full_like(donors, 50.0), 10, target=np.full(13, 50.0))
+        fits.fit(np.full_like(donors, 1e6), 10)
+        fits.fit(np.full_like(donors, 1e6), 10, target=np.zeros(13))
+    said = [str(one.message) for one in caught if "beyond bound" in str(one.message)]
+    assert len(said) == speaks
+
+
 def test_a_failed_fit_keeps_the_old_one():
     donors, target, _ = panel()
     fitted = model(random_state=0).fit(donors, 10)

@@ -47,4 +47,7 @@ def check_numeric(table: str, columns: Iterable[tuple[object, object, bool]]) ->
     """Refuse a table with columns, of a name and a type, that are not of numbers."""
     refused = [f"{name} ({kind})" for name, kind, is_number in columns if not is_number]
     if refused:
-        raise TypeError(f"{table} has columns that are not numbers: {', '.join(refused[:5])}")
+        raise TypeError(
+            f"{table} has columns that are not numbers: {', '.join(refused[:5])}; "
+            "leave them out, or declare categories by dpfast.io.Columns"
+        )

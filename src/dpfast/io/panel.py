@@ -357,7 +357,10 @@ def _joined(blocks: Iterator[Rows], name: str) -> FloatArray:
         return np.concatenate(list(map(np.asarray, blocks)))
     except TypeError:
         # Without the names of columns, which may be those of donors.
-        raise TypeError(f"{name} has entries that are not numbers") from None
+        raise TypeError(
+            f"{name} has entries that are not numbers: a row is a donor, a column a period (a table with a row for "
+            "each donor and period is for fit_long)"
+        ) from None
 
 
 def _periods_of(column: Any, name: str) -> Any:

@@ -53,5 +53,5 @@ def _sum_lines(taken: Taken) -> Iterator[str]:
     for name, sums, most in (("plain sums", plain, own.plain), ("Gaussian", gaussian, own.gaussian)):
         square = f"mu^2 {float(sums.square):.4g} of {most.mu**2:.4g}, " if most.mu else ""
         of_epsilon = f"epsilon {sums.epsilon_up:.6g} of {most.epsilon:.6g}"
-        passed = "" if sums.within(most) else ": passed"
-        yield f"    {name:11}  {square}{of_epsilon}, delta {float(sums.delta):.4g} of {most.delta:.4g}{passed}"
+        beyond = "" if sums.within(most) else ": beyond it, so the other one holds"
+        yield f"    {name:11}  {square}{of_epsilon}, delta {float(sums.delta):.4g} of {most.delta:.4g}{beyond}"

@@ -65,7 +65,8 @@ def admitted(entries: Entries, limits: Filter, entry: Entry) -> Entry | None:
 def spent(entries: Entries, limits: Filter) -> Privacy:
     """Return what all committed costs come to, had they been decided on beforehand.
 
-    The plain sum, or the epsilon at the budget's delta that an accountant finds (privacy.mixtures) where that is less.
+    The plain sum, or the epsilon at the budget's delta that an accountant finds (privacy.mixtures) where that
+    is less, or the plain sum of deltas more than the budget's.
     """
     return _come_to(entries.spent, limits)
 
@@ -86,8 +87,9 @@ def _come_to(costs: list[Entry], limits: Filter) -> Privacy:
         return sums
     mu = compose_mu(entry.mu for entry in costs if entry.mu is not None)
     epsilon = mixture_epsilon(mu, (cost.epsilon for cost in others), down(left))
-    # Of two that are about the same, the one with the numbers that were asked for.
-    return sums if sums.epsilon <= 1.001 * epsilon else Privacy.of_sum(epsilon, budget.delta, budget.adjacency)
+    # Of two that are about the same, the one with the numbers that were asked for, if its delta is within the budget's.
+    asked_for = plain.delta <= Fraction(repr(budget.delta)) and sums.epsilon <= 1.001 * epsilon
+    return sums if asked_for else Privacy.of_sum(epsilon, budget.delta, budget.adjacency)
 
 
 def promised(entries: Entries, limits: Filter) -> Privacy:

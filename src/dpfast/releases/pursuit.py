@@ -30,6 +30,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
@@ -78,7 +79,7 @@ class PursuedRows:
         blocks = [np.array(y) for _, y in table.blocks(map_y=outcome_map) if y is not None]
         outcomes = np.concatenate([np.empty((0, table.n_outcomes)), *blocks])
         if not np.isfinite(outcomes).all():
-            raise ValueError("y contains NaN or infinity")
+            raise check.not_finite("y")
         return cls(table, row_map, outcomes, n_threads)
 
     def columns(self, features: tuple[int, ...]) -> FloatArray:

@@ -18,6 +18,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
@@ -99,7 +100,7 @@ def _summed(table: io.Table, row_map: RowMap) -> FixedPoint:
     for rows, _ in table.blocks(row_map):
         block = np.asarray(rows)
         if np.isnan(block).any():
-            raise ValueError("X contains NaN or infinity")
+            raise check.not_finite("X")
         z = np.clip(np.rint(np.ldexp(block, _BITS)), -(1 << _BITS), 1 << _BITS).astype(np.int64)
         # Blocks of mapped rows are short: neither sum leaves 63 bits.
         pairs = np.hstack([z << _BITS, 2 * z * z - 5 * _ONE // 4])

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import IntArray
 from dpfast._quiet import quiet
@@ -219,7 +220,7 @@ class GramAccumulator(Layout):
             statuses = run_in_threads([partial(add_ranges, part) for part in parts[:n_threads]], ranges.stop)
         for status, name in zip((kernel.X_NOT_FINITE, kernel.Y_NOT_FINITE), self._names, strict=True):
             if status in statuses:
-                raise ValueError(f"{name} contains NaN or infinity")
+                raise check.not_finite(name)
 
     def _gathered(self, spilled: kernel.GramTotals) -> None:
         """Say how to add what the threads' parts hold, and `spilled`, by one call."""

@@ -367,7 +367,7 @@ def _add_ranges(
     statuses = run_in_threads([partial(add_ranges, part) for part in parts[:n_workers]], ranges.stop)
     for status, name in ((residual_step.X_NOT_FINITE, "X"), (residual_step.Y_NOT_FINITE, "Y")):
         if status in statuses:
-            raise ValueError(f"{name} contains NaN or infinity")
+            raise check.not_finite(name)
 
 
 def _add_rows(x: Rows, y: Rows, part: ThreadSums | ThreadSizes, start: int, stop: int) -> int:

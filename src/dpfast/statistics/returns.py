@@ -365,7 +365,10 @@ def blocks_of(trajectories: object) -> Iterable[Trajectories]:
         raise TypeError(f"trajectories must be Trajectories or an iterable of them, got {type(trajectories).__name__}")
     for block in trajectories:
         if not isinstance(block, Trajectories):
-            raise TypeError(f"trajectories must yield Trajectories, got {type(block).__name__}")
+            raise TypeError(
+                f"trajectories must yield Trajectories, got {type(block).__name__}: a table becomes them by "
+                "Trajectories.from_frame"
+            )
         yield block
 
 

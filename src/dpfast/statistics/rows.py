@@ -146,7 +146,7 @@ def _map_ranges(kernel: row_maps.RowMapKernel, rows: Rows, out: FloatArray, rang
 def check_box(box: object) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the declared limits as two arrays of numbers, finite and in order."""
     if not isinstance(box, tuple | list) or len(box) != 2:
-        raise TypeError(f"box_x must be a pair (low, high), got {type(box).__name__}")
+        raise TypeError(f"box_x must be a pair (low, high), each of one entry a feature, got {type(box).__name__}")
     low, high = (np.asarray(side) for side in box)
     for name, side in (("low", low), ("high", high)):
         if side.dtype.kind not in "iuf" or side.ndim > 1 or not np.all(np.isfinite(side)):
@@ -154,7 +154,10 @@ def check_box(box: object) -> tuple[NDArray[Any], NDArray[Any]]:
     if not {low.size, high.size} <= {1, max(low.size, high.size)}:
         raise ValueError(f"box_x's low and high must have one length, got {low.size} and {high.size}")
     if not np.all(low <= high) or not np.any(low < high):
-        raise ValueError("box_x's low must be at most its high everywhere, and below it somewhere")
+        raise ValueError(
+            "box_x's low must be at most its high everywhere, and below it somewhere: it is (the least of all "
+            "features, the largest of all features), not a pair for each"
+        )
     return low, high
 
 

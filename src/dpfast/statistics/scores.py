@@ -17,6 +17,7 @@ import math
 
 import numpy as np
 
+from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.kernels.columns import Rows
@@ -58,7 +59,7 @@ def residual_scores(
     exponents = _exponent(entry_bound), _exponent(clip)
     rounded = np.rint(_in_units(shortened(residuals, clip), exponents[1]))
     if not np.isfinite(rounded).all():
-        raise ValueError("y contains NaN or infinity")
+        raise check.not_finite("y")
     total, start = FixedPoint.zeros((table.n_features, residuals.shape[1]), -sum(exponents)), 0
     for x, _ in table.blocks():
         if start + len(x) > len(rounded):
@@ -86,7 +87,7 @@ def _block_scores(
             np.rint(_in_units(entries, exponents[0]), out=entries)
             products = entries.T @ rounded[start:stop]
             if not np.isfinite(products).all():
-                raise ValueError("X contains NaN or infinity")
+                raise check.not_finite("X")
             sums += products.astype(np.int64)
             if number % _BLOCKS == 0:
                 exact, sums = exact + _wide(sums, exact.exponent), np.zeros(shape, np.int64)

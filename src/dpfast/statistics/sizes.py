@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import IntArray
 from dpfast.kernels import sizes as kernel
@@ -91,7 +92,7 @@ def _exact(counts: IntArray) -> FixedPoint:
 def _codes_of(rows: Rows, bins: HalfOctaves, norms: bool, name: str) -> Codes:
     codes = np.empty((len(rows), 1 if norms else rows.shape[1]), np.int16)
     if not kernel.codes_of(readable(rows), bins, norms, codes, 0, len(rows)):
-        raise ValueError(f"{name} contains NaN or infinity")
+        raise check.not_finite(name)
     return codes
 
 

@@ -853,6 +853,7 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
 
     def _sum(self, privacy: Privacy, source: noise.BitSource, read: _Read) -> Summed:
         donors, public = self._read(read)
+        self._warn_of_range(public)
         if self.mechanism == "cross_section":
             steps = self._steps(privacy, public)
             self._warn_of_moments(steps, public)
@@ -873,6 +874,18 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
             return super()._release(summed, source)
         steps: DonorSteps = summed.mechanism
         return steps.release(summed.statistic, source, self._named, self.n_threads)
+
+    def _warn_of_range(self, public: _Public) -> None:
+        # Of public numbers alone, or a range that was released: whether donors keep to it is private.
+        if public.target is None:
+            return
+        offset, half_width = self._range()
+        if np.mean(np.abs(public.target[..., : public.n_pre] - offset) > half_width) > 0.5:
+            warn(
+                "target is beyond bound in most periods before the intervention, and donors are "
+                "clipped to it: predictions cannot follow. Declare the range of the outcomes.",
+                UtilityWarning,
+            )
 
     def _warn_of_moments(self, steps: DonorSteps, public: _Public) -> None:
         # No warning may tell how many donors there are where that is private.
