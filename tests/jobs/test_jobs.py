@@ -224,6 +224,33 @@ def test_people_with_several_rows(frame, folder, kind):
     assert "all rows of one 'patient', 4 at most" in (folder / "fit" / "report.md").read_text()
 
 
+def test_a_plan_counts_the_rows_of_a_person(frame, folder, capsys):
+    frame.assign(patient=0).to_csv(folder / "table.csv", index=False)
+    job = write_job(folder, changed(people={"id": "patient", "max_rows": 4}))
+    assert main(["plan", str(job), "--people", "5000"]) == 0
+    options = PARAMETERS | {"box_x": (np.zeros(4), np.array([100.0, 1.0, 1.0, 1.0])), "epsilon": 1.0, "delta": 1e-6}
+    of_people, of_rows = (MultiOutcomeRidge.plan(5000, 4, 2, max_rows=most, **options) for most in (4, None))
+    assert str(of_people) != str(of_rows)
+    assert capsys.readouterr().out.startswith(f"{of_people}\n")
+
+
+def test_a_check_misses_the_library_that_the_fit_would_miss(frame, folder, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    path = write_job(folder, BASE)
+    for command in ("check", "fit"):
+        assert main([command, str(path)]) == 2
+        assert (
+            "table.csv' needs PyArrow, which is not installed: pip install 'dpfast[arrow]'" in capsys.readouterr().err
+        )
+    assert main(["plan", str(path)]) == 0
+
+
+def test_what_needs_a_table_in_memory_is_no_key_of_a_job(folder):
+    path = write_job(folder, changed(estimator={"block_bounds": [2.0, 9.0]}))
+    with pytest.raises(ValueError, match=r"\[estimator\] has an unknown key 'block_bounds'"):
+        Job.read(path)
+
+
 def test_people_without_an_id_are_refused_and_cost_nothing(frame, folder, capsys):
     frame.assign(patient=["a", *[None] * 699]).to_csv(folder / "table.csv", index=False)
     assert main(["fit", str(write_job(folder, changed(people={"id": "patient", "max_rows": 4})))]) == 2

@@ -82,6 +82,8 @@ def test_a_new_job_shows_and_explains_every_key(kind):
         names = [key.name for key in table.keys if not isinstance(key.values, Table)]
         assert shown[place] == names
         assert all(key.says for key in table.keys)
+        # Citations are taken out of what docstrings say, and nothing is left of them.
+        assert not any(re.search(r"\( |\bof[:.)]|\]_", key.says) for key in table.keys)
 
 
 @pytest.mark.parametrize("kind", KINDS)

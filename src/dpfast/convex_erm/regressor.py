@@ -81,7 +81,7 @@ class ObjectivePerturbationRegressor(_Fitted, RegressorMixin, PerturbedObjective
         Add a constant feature of about the size of `bound_x`, which lengthens rows. Its coefficient, the last one,
         belongs to the constraint and the penalty as any.
     calibration : {"sound", "paper"}, default "sound"
-        "paper" is the printed noise of [1]_: valid under "add_remove", mostly too little under "replace_one", with a
+        "paper" is the printed noise [1]_: valid under "add_remove", mostly too little under "replace_one", with a
         warning where it is.
     adjacency, random_state, n_threads, ledger
         As for every estimator.

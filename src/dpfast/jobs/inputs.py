@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast._optional import optional
 from dpfast.io import Category, Columns, Number, RowOwners
 from dpfast.io.files import FORMATS, file_format, table_files
 from dpfast.io.named import MISSING, Batch
@@ -56,6 +57,7 @@ class Files:
             raise ValueError("[input] path is a .npy file, which has no named columns; give a pair of them as x and y")
         if declared_format is not None and formats != {declared_format}:
             raise ValueError(f"[input] format is {declared_format!r}, but the files are {', '.join(sorted(formats))}")
+        optional("pyarrow", f"reading {str(files[0])!r}")  # of a CSV file the header is read without
         return files
 
 

@@ -116,7 +116,9 @@ class Kind(ABC):
         for name, one in inspect.signature(self.ESTIMATOR.plan).parameters.items():
             if one.default is one.empty and one.kind is not one.VAR_KEYWORD and name not in sizes:
                 key = "people" if name == self.PEOPLE else name
-                raise ValueError(f"[plan] lacks the key {key!r}, which nothing else in the job tells")
+                raise ValueError(
+                    f"[plan] lacks the key {key!r}, which nothing else in the job tells: a plan looks at no table"
+                )
         return self._planned(stand_in, parameters, sizes)
 
     def _planned(self, stand_in: Any, parameters: Mapping[str, Any], sizes: Mapping[str, Any]) -> Plan:
@@ -181,7 +183,7 @@ _LEDGER_SAYS = (
 _LEDGER_KEYS = (
     Key("path", TEXT, "The file.", example='"people.ledger"'),
     Key("epsilon", NUMBER, "The budget: all that may ever be spent.", example="3.0"),
-    Key("delta", NUMBER, "The same of delta.", 0.0, example="3e-6"),
+    Key("delta", NUMBER, "The same of delta: ten times that of a job, or more.", 0.0, example="1e-5"),
     *keys_of(
         Ledger,
         hints_of(Ledger.__init__),

@@ -137,7 +137,8 @@ class Rows:
     def sizes(self) -> dict[str, int]:
         """Return the sizes that plans take, as far as they are known."""
         known = {"n_features": self.feature_names, "n_outcomes": self.outcome_names}
-        return {name: len(names) for name, names in known.items() if names is not None}
+        widths = {name: len(names) for name, names in known.items() if names is not None}
+        return widths if self.people is None else widths | {"max_rows": self.people.max_rows}
 
     def facts(self) -> list[tuple[str, str]]:
         """Return what is public of them, for a report."""

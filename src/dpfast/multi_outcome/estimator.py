@@ -94,7 +94,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         that rows within `bound_x` can give with the public labels Y, which lowers the error where outcomes are many.
         "independent" is the naive baseline: one release an outcome, the budget composed over them.
     n_subsample : int, optional
-        Release X'X of so many rows s, a secret uniform sample of all n, and X'Y of all rows (Algorithm 4 of [1]_): X'X
+        Release X'X of so many rows s, a secret uniform sample of all n, and X'Y of all rows (Algorithm 4 [1]_): X'X
         is then estimated by n/s times the sum over the sample. It buys time where features are many, at most the
         fraction (1 - s/n)(d + 1)/(d + 1 + 2l) of the arithmetic for d features and l outcomes, and costs noise and
         sampling error: `plan` says how much. The sample is read by itself: with 20 features, a fit that samples half

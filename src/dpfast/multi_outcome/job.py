@@ -34,8 +34,11 @@ class MultiOutcome(Kind):
     ESTIMATOR = MultiOutcomeRidge
     NOTE = results.NOTE
     FORM = RowsForm(people=True, limits=True, example=(_FEATURES, _OUTCOMES))
+    # People with several rows are streamed, which block_bounds are not for.
     CHANGES = Changes(
-        optional=("bound_x",), left_out=("max_weight",), examples={"bound_y": "30.0", "fit_intercept": "true"}
+        optional=("bound_x",),
+        left_out=("block_bounds", "max_weight"),
+        examples={"bound_y": "30.0", "fit_intercept": "true"},
     )
     FORMER: ClassVar[Mapping[str, str]] = {"box": "box_x"}
 

@@ -108,8 +108,8 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
         eigenvalue of the released X'X counts for less than the floor that the known noise sets (`noise_floor_`).
     mechanism : {"cross_section", "output", "objective"}, default "cross_section"
         "cross_section" releases moments, which serve any number of targets, and is far more accurate. "output" adds
-        noise to the ridge weights of one target, "objective" to their objective over the L1 ball ([1]_, Algorithms 2
-        and 3, here with exact calibrations); both then release the prediction.
+        noise to the ridge weights of one target, "objective" to their objective over the L1 ball (Algorithms 2 and
+        3 [1]_; here with exact calibrations); both then release the prediction.
     split : tuple of (epsilon_1, epsilon_2), optional
         For ``calibration="paper"``: the shares of weights and donors; halves by default.
     curvature, gradient : float, optional
