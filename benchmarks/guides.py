@@ -185,7 +185,7 @@ def classification():
     options = {"bound_x": 3.5, "classes": range(10), "fit_intercept": True}
     line("no privacy", right(lambda: LogisticRegression(max_iter=1_000), images, digits, runs=5))
     for epsilon in (0.3, 1.0, 3.0):
-        line(f"epsilon {epsilon}", right(private(epsilon), images, digits, runs=10))
+        line(f"epsilon {epsilon}", right(private(epsilon), images, digits))
     for copies in (4, 10):
         line(f"epsilon 1, {1347 * copies} images", right(private(), images, digits, copies, runs=10))
     line("epsilon 1, method='objective'", right(private(method="objective"), images, digits, runs=10))

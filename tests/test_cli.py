@@ -127,3 +127,12 @@ def test_the_demo_goes_without_what_is_not_installed(tmp_path, monkeypatch, caps
     assert main(["demo", "--output", str(tmp_path)]) == 0
     assert "No pictures: matplotlib is not installed (pip install 'dpfast[plot]')." in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["results.csv"]
+
+
+def test_a_command_that_has_no_debug_names_none(monkeypatch, capsys):
+    def fail(*_, **__):
+        raise KeyError("a person's name")
+
+    monkeypatch.setattr("dpfast.audit.report.run", fail)
+    assert main(["audit"]) == 1
+    assert capsys.readouterr().err == "dpfast audit: unexpected KeyError, a defect of dpfast: please report it\n"

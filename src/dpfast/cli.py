@@ -52,12 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if getattr(options, "debug", False):
             raise
-        status, message = _failure(error)
+        status, message = _failure(error, traced=hasattr(options, "debug"))
         print(f"dpfast {options.command}: {' '.join(message.split())}", file=sys.stderr)
         return status
 
 
-def _failure(error: Exception) -> tuple[int, str]:
+def _failure(error: Exception, *, traced: bool) -> tuple[int, str]:
     """Return the exit code and the line that belong to an error."""
     match error:
         case BudgetExceeded():
@@ -65,7 +65,8 @@ def _failure(error: Exception) -> tuple[int, str]:
         case ValueError() | TypeError() | OSError() | ImportError():
             return 2, str(error)
     # Its message may be another library's, and quote data.
-    return 1, f"unexpected {type(error).__name__}; --debug of dpfast fit shows where (a traceback may quote data)"
+    shown = "; --debug shows where (a traceback may quote data)" if traced else ", a defect of dpfast: please report it"
+    return 1, f"unexpected {type(error).__name__}{shown}"
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

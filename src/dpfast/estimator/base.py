@@ -98,7 +98,7 @@ def warn_of_printed(mechanism: Mechanism) -> None:
     """Warn where a printed calibration misses its own claim."""
     if not mechanism.guaranteed:
         warn(
-            f"the printed calibration does not give {mechanism.privacy}: its noise is too small. "
+            f"the printed calibration does not give {mechanism.privacy}: docs/defects.md says why. "
             "Use calibration='sound' for anything but comparison.",
             UnsoundCalibrationWarning,
         )
