@@ -45,7 +45,8 @@ class Batch(Protocol):
 
 def check_numeric(table: str, columns: Iterable[tuple[object, object, bool]]) -> None:
     """Refuse a table with columns, of a name and a type, that are not of numbers."""
-    refused = [f"{name} ({kind})" for name, kind, is_number in columns if not is_number]
+    # A Series comes without its name.
+    refused = [f"{name} ({kind})".lstrip() for name, kind, is_number in columns if not is_number]
     if refused:
         raise TypeError(
             f"{table} has columns that are not numbers: {', '.join(refused[:5])}; "
