@@ -97,10 +97,20 @@ def test_a_summary_names_candidates_and_what_they_cost_but_no_scores(table):
     scaled = make_pipeline(PrivateStandardScaler(1.0, box_x=(-1, 1)), ridge(bound_x=3.0))
     chosen = select([ridge(1.0).set_output(predict="pandas"), scaled], *table, epsilon=1.0, delta=1e-6, bound_y=1.0)
     told = chosen.summary()
-    assert told["estimator"].tolist() == ["MultiOutcomeRidge", "PrivateStandardScaler + MultiOutcomeRidge"]
+    assert told["estimator"].tolist() == [
+        "MultiOutcomeRidge(bound_x=1.0)",
+        "PrivateStandardScaler(box_x=(-1, 1)) + MultiOutcomeRidge(bound_x=3.0)",
+    ]
     assert told["epsilon"][0] == chosen.estimators_[0].privacy_spent_.epsilon
     assert np.flatnonzero(told["chosen"]).tolist() == [chosen.best_index_]
     assert list(told) == ["estimator", "epsilon", "delta", "chosen"]
+
+
+def test_candidates_of_one_kind_are_told_apart_by_their_settings(table):
+    chosen = select([ridge(1.0), ridge(1e7)], *table, epsilon=1.0, delta=1e-6, bound_y=1.0)
+    shown = ["MultiOutcomeRidge(ridge=1.0)", "MultiOutcomeRidge(ridge=10000000.0)"]
+    assert chosen.summary()["estimator"].tolist() == shown
+    assert "ridge=10000000.0" in chosen._repr_html_()
 
 
 def test_pipelines_scale_within_the_budget(table):

@@ -6,17 +6,22 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any, NamedTuple
 
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from dpfast._html import shortened
 from dpfast.estimator.bounded import BoundedEstimator
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.ledger import Ledger, Release
 from dpfast.privacy import Privacy, UtilityWarning, gaussian_mu, parts_of, range_of_mu, split_mu
 from dpfast.privacy.rounding import ROUND_DOWN
 from dpfast.selection.mechanism import FITTED
+
+# What a selection gives its candidates.
+_OF_BUDGET = ("epsilon", "delta", "adjacency", "ledger", "random_state", "n_threads")
 
 
 class Budgets(NamedTuple):
@@ -72,6 +77,31 @@ def _checked(estimator: Any, privacy: Privacy, ledger: Ledger | None) -> Any:
         if math.isinf(step._checked().epsilon):
             raise ValueError("epsilon must be finite: the steps of a candidate share its budget in proportion to it")
     return copy
+
+
+def shown(candidates: Sequence[Any]) -> list[str]:
+    """Return what each candidate is: its steps, with those parameters that not all candidates have."""
+    said = [[_declared(step) for step in private_steps(one)] for one in candidates]
+    common = set[str].intersection(*(set().union(*own) for own in said))
+    names = [[type(step).__name__ for step in private_steps(one)] for one in candidates]
+    return [
+        " + ".join(
+            f"{name}({', '.join(left)})" if (left := [text for text in texts if text not in common]) else name
+            for name, texts in zip(own_names, own, strict=True)
+        )
+        for own_names, own in zip(names, said, strict=True)
+    ]
+
+
+def _declared(step: BoundedEstimator) -> list[str]:
+    """Return the parameters that are not at their default, but for those of the budget, as Python shows them."""
+    defaults = {name: one.default for name, one in signature(type(step)).parameters.items()}
+    parameters = step.get_params(deep=False).items()
+    return [
+        f"{name}={shortened(repr(value))}"
+        for name, value in parameters
+        if name not in _OF_BUDGET and value is not defaults[name] and repr(value) != repr(defaults[name])
+    ]
 
 
 def budgets(candidates: Sequence[Any], privacy: Privacy, refit_share: float) -> Budgets:

@@ -117,8 +117,8 @@ class Selection:
         Returns
         -------
         pandas.DataFrame
-            A row a candidate. Columns ``estimator``, its name; ``epsilon`` and ``delta``, what its fit on the rows that
-            were not held out cost, steps added up; ``chosen``.
+            A row a candidate. Columns ``estimator``, its name, with those parameters that not all candidates have;
+            ``epsilon`` and ``delta``, what its fit on the rows that were not held out cost, steps added up; ``chosen``.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class Selection:
         """
         steps = [candidate.private_steps(one) for one in self.estimators_]
         columns = {
-            "estimator": [" + ".join(type(step).__name__ for step in own) for own in steps],
+            "estimator": candidate.shown(self.estimators_),
             "epsilon": [math.fsum(step.privacy_spent_.epsilon for step in own) for own in steps],
             "delta": [math.fsum(step.privacy_spent_.delta for step in own) for own in steps],
             "chosen": [place == self.best_index_ for place in range(len(steps))],
@@ -136,9 +136,8 @@ class Selection:
 
     def _repr_html_(self) -> str:
         rows = [
-            (place, " + ".join(type(step).__name__ for step in candidate.private_steps(one)), "chosen" * is_best)
-            for place, one in enumerate(self.estimators_)
-            for is_best in [place == self.best_index_]
+            (place, shown, "chosen" * (place == self.best_index_))
+            for place, shown in enumerate(candidate.shown(self.estimators_))
         ]
         return card(
             "Selection",
