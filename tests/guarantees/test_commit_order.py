@@ -1,6 +1,8 @@
 """In every family a release is paid for, and recorded, right after its noise was drawn and before it is used."""
 
+import contextlib
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from catalogue import FITS, people
 from interrupts import BUDGET, attributes, books
 
 import dpfast
-from dpfast import Ledger, registry
+from dpfast import Ledger, UtilityWarning, registry
 from dpfast.ledger import Reservation
 from dpfast.noise import BitSource
 from dpfast.privacy.composition import keeps_to
@@ -90,6 +92,18 @@ def test_a_release_is_committed_right_after_its_noise_was_drawn(name, monkeypatc
     assert events.count("commit") == 1
     last_draw = len(events) - 1 - events[::-1].index("draw")
     assert events[last_draw + 1 : last_draw + 3] == ["commit", "committed"]
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_warning_that_is_made_an_error_tells_of_nothing_that_is_not_paid_for(name, monkeypatch):
+    """Of few people answers and found bounds are guesses, as warnings say."""
+    fit = FITS[name]
+    model, _ = new(name)
+    with warnings.catch_warnings(), Recorder(monkeypatch) as recorder:
+        warnings.simplefilter("error", UtilityWarning)
+        with contextlib.suppress(UtilityWarning, ValueError):
+            fit.run(model, *people(6))
+    assert "draw" not in recorder.events or "committed" in recorder.events
 
 
 @pytest.mark.parametrize("name", FITS)

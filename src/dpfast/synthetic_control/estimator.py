@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ from dpfast import io, noise, plotting
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast._quiet import quiet
-from dpfast.estimator.base import Prepared, PrivateEstimator, Solved, Summed, reserve, warn
+from dpfast.estimator.base import Expected, Prepared, PrivateEstimator, Solved, Summed, reserve, warn
 from dpfast.estimator.plan import Plan
 from dpfast.estimator.presented import Presenting
 from dpfast.ledger import Release
@@ -63,6 +63,15 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _Read = Callable[[], tuple[io.Panel, ArrayLike | None]]
+
+_GUESS = (
+    "the noisy counts that bound='private' paid for show no donors beyond noise: the range found is a guess. Give a "
+    "range, or a larger epsilon."
+)
+_BEYOND = (
+    "target is beyond bound in most periods before the intervention, and donors are clipped to it: predictions cannot "
+    "follow. Declare the range of the outcomes."
+)
 
 
 class _Public(NamedTuple):
@@ -207,6 +216,9 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
     basis: int | ArrayLike | None = None
     observation_rate: float | None = None
     placebo_share: float | None = None
+
+    #: Whether `bound` was released in this fit rather than declared.
+    _range_is_found: ClassVar[bool] = False
 
     @quiet
     def fit(
@@ -365,7 +377,8 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
             values, public = self._read(lambda: (panel, None))
             steps = [self._steps(one, public, repeatedly=True) for one in each]
             for one in steps:
-                self._warn_of_moments(one, public)
+                if expected := self._expected(one, public):
+                    self._warn_of_noise(expected.error, expected.people, one.privacy)
             rows = steps[0].section().rows
             sections = [CrossSection.calibrate(one, rows) for one in each]
             exact = sum_donors(values, rows, self.n_threads)
@@ -706,10 +719,10 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
     def _stand_in(self) -> Self:
         return self._within(1.0) if self._finds_range else self
 
-    def _within(self, bound: float | tuple[float, float]) -> Self:
+    def _within(self, bound: float | tuple[float, float], *, is_found: bool = False) -> Self:
         """Return a copy with a range of its own, which shares the ledger."""
         other = copy(self)
-        other.__dict__.update(bound=bound)
+        other.__dict__.update(bound=bound, _range_is_found=is_found)
         return other
 
     def _checked(self) -> Privacy:
@@ -728,14 +741,10 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
         mechanism, rest = self._range_noise(privacy)
         release = mechanism.release(range_counts(donors), source, self._named("counts of donors by size"))
         low, high, is_certain = range_found(mechanism, release, public.n_donors, nonnegative=self.nonnegative)
-        if not is_certain:
-            warn(
-                "the noisy counts that bound='private' paid for show no donors beyond noise: the range found is a "
-                "guess. Give a range, or a larger epsilon.",
-                UtilityWarning,
-            )
-        bound = high if self.nonnegative else (low, high)
-        return Prepared(self._within(bound), rest, (release,), {"bound_": bound})
+        found = self._within(high if self.nonnegative else (low, high), is_found=True)
+        # Said once it is paid for: who makes errors of warnings would learn of it at no cost.
+        caution = found._beyond_range(public) if is_certain else _GUESS
+        return Prepared(found, rest, (release,), {"bound_": found.bound}, caution)
 
     def _check_absent(self, *names: str) -> None:
         for name in names:
@@ -853,11 +862,11 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
 
     def _sum(self, privacy: Privacy, source: noise.BitSource, read: _Read) -> Summed:
         donors, public = self._read(read)
-        self._warn_of_range(public)
+        if not self._range_is_found and (caution := self._beyond_range(public)):
+            warn(caution, UtilityWarning)
         if self.mechanism == "cross_section":
             steps = self._steps(privacy, public)
-            self._warn_of_moments(steps, public)
-            return Summed(steps, donors, public)
+            return Summed(steps, donors, public, self._expected(steps, public))
         if public.target is None or public.target.ndim != 1:
             raise ValueError(
                 f"target must be one series with mechanism={self.mechanism!r}: a second target's weights are a "
@@ -866,8 +875,8 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
         offset, half_width = self._range()
         own = (public.target[: public.n_pre] - offset) / half_width
         chosen = self._algorithm(privacy, len(donors), public.n_post, own)
-        self._warn_of_noise(error_of_weights(chosen), f"{len(donors)} donors", privacy)
-        return Summed(chosen, BoundedPanel.of(donors, own, chosen.bounds, offset, half_width), public)
+        panel = BoundedPanel.of(donors, own, chosen.bounds, offset, half_width)
+        return Summed(chosen, panel, public, Expected(error_of_weights(chosen), f"{len(donors)} donors"))
 
     def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
         if self.mechanism != "cross_section":
@@ -875,23 +884,19 @@ class SyntheticControl(TargetReports, Presenting, PrivateEstimator):
         steps: DonorSteps = summed.mechanism
         return steps.release(summed.statistic, source, self._named, self.n_threads)
 
-    def _warn_of_range(self, public: _Public) -> None:
-        # Of public numbers alone, or a range that was released: whether donors keep to it is private.
+    def _beyond_range(self, public: _Public) -> str:
+        """Say that the target is beyond the range, if it is: whether donors keep to it is private."""
         if public.target is None:
-            return
+            return ""
         offset, half_width = self._range()
-        if np.mean(np.abs(public.target[..., : public.n_pre] - offset) > half_width) > 0.5:
-            warn(
-                "target is beyond bound in most periods before the intervention, and donors are "
-                "clipped to it: predictions cannot follow. Declare the range of the outcomes.",
-                UtilityWarning,
-            )
+        is_beyond = np.mean(np.abs(public.target[..., : public.n_pre] - offset) > half_width) > 0.5
+        return _BEYOND if is_beyond else ""
 
-    def _warn_of_moments(self, steps: DonorSteps, public: _Public) -> None:
-        # No warning may tell how many donors there are where that is private.
-        if public.n_donors is not None:
-            error = error_of_moments(steps, public.n_donors, self.ridge)
-            self._warn_of_noise(error, f"{public.n_donors} donors", steps.privacy)
+    def _expected(self, steps: DonorSteps, public: _Public) -> Expected | None:
+        """Return the error to expect: none where the number of donors is private."""
+        if public.n_donors is None:
+            return None
+        return Expected(error_of_moments(steps, public.n_donors, self.ridge), f"{public.n_donors} donors")
 
     def _solve(
         self, mechanism: DonorSteps | DonorMechanism, releases: tuple[Release, ...], public: _Public
