@@ -9,13 +9,22 @@ import re
 from pathlib import Path
 
 import pytest
+import sklearn
 from catalogue import FAMILIES
+from packaging.version import Version
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from dpfast import Ledger, ObjectivePerturbationClassifier, ObjectivePerturbationRegressor, Privacy, registry
 
 ESTIMATORS = [estimator for module in FAMILIES.values() for estimator in module.CONVENTIONS]
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "scikit_learn.md"
+#: Checks that older versions lack, or that ask for less there; tried with 1.6.0 and 1.9.1.
+_LATER = {
+    "check_all_zero_sample_weights_error",
+    "check_classifiers_one_label",
+    "check_sample_weight_equivalence_on_sparse_data",
+}
+_IS_OLDER = Version(sklearn.__version__) < Version("1.9")
 _ROW = re.compile(r"^\| `(check_\w+)` \| (.+?) \| (any|finite) \| (.+) \|$", re.MULTILINE)
 
 
@@ -23,7 +32,8 @@ def listed():
     """Checks that fail: for which estimators, whether without noise too, and why."""
     everybody = {type(estimator).__name__ for estimator in ESTIMATORS}
     for check, names, epsilon, reason in _ROW.findall(PAGE.read_text()):
-        yield check, everybody if names == "all" else set(re.findall(r"`(\w+)`", names)), epsilon, reason
+        if not (_IS_OLDER and check in _LATER):
+            yield check, everybody if names == "all" else set(re.findall(r"`(\w+)`", names)), epsilon, reason
 
 
 def expected_to_fail(estimator):
@@ -36,6 +46,8 @@ def expected_to_fail(estimator):
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_to_fail)
 def test_conventions(estimator, check):
+    if _IS_OLDER and check.func.__name__ == "check_classifiers_one_label" and not math.isinf(estimator.epsilon):
+        pytest.skip("noise decides it there")
     check(estimator)
 
 
