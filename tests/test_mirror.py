@@ -17,6 +17,7 @@ TESTED_BY = {
     "attack/turned_rows.py": "audit/test_audit.py",
     "convex_erm/classifier.py": "convex_erm/test_estimator.py",
     "convex_erm/regressor.py": "convex_erm/test_estimator.py",
+    "convex_erm/reports.py": "plotting/test_public_rows.py",
     "estimator/linear.py": "plotting/test_estimates.py",
     "io/__init__.py": "test_package.py",
     "io/arrow.py": "io/test_files.py",
@@ -59,6 +60,7 @@ TESTED_BY = {
     "sparse_regression/plan.py": "sparse_regression/test_estimator.py",
     "statistics/accumulator.py": "statistics/test_gram.py",
     "synthetic_control/mechanism.py": "synthetic_control/test_estimator.py",
+    "synthetic_control/placebos.py": "synthetic_control/test_estimator.py",
     "synthetic_control/predictions.py": "synthetic_control/test_estimator.py",
 }
 #: The same, of a name or a folder.

@@ -1,0 +1,195 @@
+"""Placebos: what would be found where nothing happened, in time and among donors, of moments and counts released."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from dpfast import _arguments as check
+from dpfast import io, plotting
+from dpfast._arrays import FloatArray
+from dpfast._optional import optional
+from dpfast.ledger import Release
+from dpfast.solvers.damped import damped_solve
+from dpfast.synthetic_control.reports import TargetReports, effect_table
+from dpfast.synthetic_control.steps import DonorSteps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+
+class Placebos(TargetReports):
+    """Placebo tests of an estimator that releases donors' moments, and counts of their errors."""
+
+    basis: int | ArrayLike | None
+    placebo_share: float | None
+
+    @property
+    @abstractmethod
+    def _is_for_one_target(self) -> bool:
+        """Whether weights were released, and no moments."""
+
+    @property
+    @abstractmethod
+    def _released_steps(self) -> DonorSteps:
+        """The mechanism of the fit."""
+
+    @property
+    @abstractmethod
+    def _releases_within_range(self) -> tuple[Release, ...]:
+        """What was released once the range was known."""
+
+    @abstractmethod
+    def _predicted(self, pre: FloatArray, coef: FloatArray, periods: slice) -> FloatArray:
+        """Predict some periods from the first ones of targets."""
+
+    def placebo(self, n_pre: int, target: ArrayLike | None = None) -> DataFrame:
+        """Tabulate the effect that would be found had the intervention come earlier, where there was none.
+
+        The moments of the periods before the intervention hold those of any shorter history, so that this costs no
+        further privacy. Effects far from 0 speak against the fit, or are the noise's. A donor in the target's place is
+        not offered: its record is private.
+
+        Parameters
+        ----------
+        n_pre : int
+            Number of periods before the placebo, fewer than before the intervention.
+        target : array of shape (n_periods,) or ``(n_pre_,)``, or several as rows; optional
+            Public outcomes; by default the target of the fit.
+
+        Returns
+        -------
+        pandas.DataFrame
+            As from `effect`, for the periods from the placebo to the intervention.
+        """
+        check_is_fitted(self)
+        if self._is_for_one_target:
+            raise ValueError(f"placebo needs moments, which mechanism={self.mechanism!r} does not release")
+        if self.basis is not None:
+            raise ValueError("placebo needs the moments of single periods, which a basis has not: fit without one")
+        rows = self._target(target, {"n_pre": self.n_pre_, "all": self.n_pre_ + self.n_post_})[..., : self.n_pre_]
+        cut = io.check_n_pre(n_pre, self.n_pre_, "the fit before the intervention")
+        if math.isinf(self.privacy_spent_.epsilon):
+            raise ValueError("placebo needs released moments; at epsilon=inf fit again with the earlier n_pre")
+        xx, _ = self._released_steps.moments(self._releases_within_range)
+        keep = None if self.n_components_ is None else min(self.n_components_, cut)
+        coef = damped_solve(xx[:cut, :cut], xx[:cut, cut:], self.ridge_ / 2.0, self.noise_floor_, keep)
+        predicted = self._predicted(rows[..., :cut], coef.T, slice(cut, self.n_pre_))
+        return effect_table(rows[..., cut:], predicted, index=self._index()[cut : self.n_pre_])
+
+    def placebo_ranks(self, target: ArrayLike | None = None, *, level: float = 0.9) -> DataFrame:
+        """Rank targets among donors by how much worse they are predicted after the intervention than before it.
+
+        The ratio of root mean squared errors, after the intervention over before it, is computed for every donor with
+        the released coefficients, and counted with noise in bins of a quarter of an octave: the in-space placebo test
+        of [4]_. Where the intervention changed nothing, a target that is like the donors is as likely to have any rank.
+
+        Parameters
+        ----------
+        target : array of shape (n_periods,) or (n_targets, n_periods), optional
+            Public outcomes of all periods; by default the target of the fit. They cost no further privacy.
+        level : float, default 0.9
+            Nominal coverage of the limits, which are about privacy noise alone.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a target: ``ratio``; ``p_value``, the share of donors, and the target itself, whose ratio is in its
+            bin or beyond; ``low`` and ``high``, limits of what that is without noise. A p-value whose limits are wide
+            says little: use `high` where it must not be too small.
+
+        Raises
+        ------
+        ValueError
+            If the fit had no `placebo_share`, or no noise.
+
+        References
+        ----------
+        .. [4] Abadie, A., Diamond, A., Hainmueller, J. (2010). Synthetic Control Methods for Comparative Case Studies.
+           Journal of the American Statistical Association 105, Section 3.5.
+
+        Examples
+        --------
+        >>> from dpfast import SyntheticControl
+        >>> from dpfast.datasets import synthetic_control_panel
+        >>> donors, target, _ = synthetic_control_panel(10_000, 10, seed=0)
+        >>> target[10:] += 0.2
+        >>> model = SyntheticControl(1.0, 1e-6, placebo_share=0.1, random_state=0).fit(donors, 10, target)
+        >>> bool(model.placebo_ranks()["high"].max() < 0.1)
+        True
+        """
+        pd = optional("pandas", "placebo_ranks")
+
+        check_is_fitted(self)
+        level = check.share("level", level)
+        if self._is_for_one_target or self.placebo_share is None or math.isinf(self.privacy_spent_.epsilon):
+            raise ValueError("placebo_ranks needs noisy counts of donors' errors: fit with a placebo_share")
+        steps = self._released_steps
+        rows = np.atleast_2d(self._whole(target))
+        ratios = steps.solution(self._releases_within_range).ratios(rows)
+        beyond, deviation, n = steps.tail(self._releases_within_range, ratios)
+        reach = float(ndtri(0.5 + level / 2.0)) * deviation
+        sides = {"p_value": beyond, "low": beyond - reach, "high": beyond + reach}
+        shares = {name: np.clip((1.0 + count) / (1.0 + n), 1.0 / (1.0 + n), 1.0) for name, count in sides.items()}
+        names = target.index if isinstance(target, pd.DataFrame) else range(len(rows))
+        return pd.DataFrame({"ratio": ratios} | shares, index=pd.Index(names, name="target"))
+
+    def plot_placebo(
+        self,
+        target: ArrayLike | None = None,
+        *,
+        level: float = 0.9,
+        ax: Axes | None = None,
+        title: str | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+    ) -> Axes:
+        """Draw how much worse donors are predicted after the intervention, and the target among them.
+
+        Privacy: drawn from noisy counts that were released, and from the target's own record, which is public.
+
+        Parameters
+        ----------
+        target : array of shape (n_periods,), optional
+            By default the target of the fit.
+        level : float, default 0.9
+            Nominal coverage of the limits, which are about privacy noise alone.
+        ax, title, label, unit
+            As for `dpfast.plotting.placebo_distribution`.
+
+        Returns
+        -------
+        matplotlib Axes
+            ``axes.figure.savefig(path)`` writes them to a file.
+
+        Raises
+        ------
+        ValueError
+            If the fit had no `placebo_share`, or no noise, or the target is several.
+
+        Examples
+        --------
+        >>> from dpfast import SyntheticControl
+        >>> from dpfast.datasets import synthetic_control_panel
+        >>> donors, target, _ = synthetic_control_panel(10_000, 10, seed=0)
+        >>> target[10:] += 0.2
+        >>> model = SyntheticControl(1.0, 1e-6, placebo_share=0.1, random_state=0).fit(donors, 10, target)
+        >>> model.plot_placebo(label="treated").get_ylabel()
+        'donors, as released'
+        """
+        table = self.placebo_ranks(target, level=level)
+        if len(table) != 1:
+            raise ValueError(f"target must be one series to be drawn, got {len(table)}")
+        ratio, *share = (float(value) for value in table.iloc[0])
+        ends, counts, deviation = self._released_steps.ratio_counts(self._releases_within_range)
+        options: dict[str, Any] = {"level": level, "ax": ax, "title": title, "label": label, "unit": unit}
+        return plotting.placebo_distribution(
+            ends, counts, ratio, (share[0], share[1], share[2]), deviation=deviation, **options
+        )
