@@ -70,7 +70,9 @@ def _pictures(models: dict[str, Any], output: Path) -> Iterator[Path]:
         )
     yield plotting.saved(figure.axes[0], output, "accuracy.png")
     truth = [people.MADE_UP.get(feature, 0.0) for feature in range(60)]
-    sparse = models["made up, 3 of 60"].plot(reference=truth, title="3 features of 60, chosen and fitted privately")
+    sparse = models["made up, 3 of 60"].plot(
+        reference=truth, label="private", title="3 of 60 features, chosen privately"
+    )
     yield plotting.saved(sparse, output, "sparse-regression.png")
     if find_spec("pandas"):
         path = models["made-up donors"].plot(level=counterfactuals.LEVEL, title="1,000 donors, no effect")

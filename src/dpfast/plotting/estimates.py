@@ -128,8 +128,8 @@ def coefficients(
     drawn_on = canvas.finish(title, with_unit(quantity, unit), note)
     count = len(axes.get_yticks())
     axes.set_ylim(count - 0.4, -0.6)
-    share = canvas.legend(loc="lower center", exactly=True)
-    # Below the rows, so that it hides none of them.
+    # Framed: its signs would pass for values. Below the rows, so that it hides none of them.
+    share = canvas.legend(loc="lower center", edgecolor="0.6", exactly=True)
     axes.set_ylim(count - 0.4 + (count + 0.2) * share / (1.0 - share), -0.6)
     return drawn_on
 

@@ -225,8 +225,11 @@ def _grid(
     for name, marker in _MARKS:
         where = marks[name]
         if len(where):
-            shift = 0.3 if is_written else 0.0
-            _mark(canvas, name, marker, where % columns - shift, where // columns - shift)
+            # In a corner, where there are words: small enough to hide none.
+            cell = min(wide / columns, tall / rows)
+            size = min(max(0.17 * cell, 5.0), 10.0)
+            shift = 0.5 - 0.62 * size / cell if is_written else 0.0
+            _mark(canvas, name, marker, where % columns - shift, where // columns - shift, markersize=size)
     return canvas.finish_map(title, f"column{note}", "row", 3 if is_written else 2)
 
 
