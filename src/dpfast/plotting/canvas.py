@@ -212,9 +212,9 @@ class Canvas:
         """Width and height of the axes in points."""
         return tuple(72.0 / self.ax.figure.dpi * self.ax.bbox.size)
 
-    def finish_map(self, title: str | None, x: str, y: str, columns: int) -> Axes:
+    def finish_map(self, title: str | None, x: str, y: str, **place: Any) -> Axes:
         """Write what is left, with the legend above the axes, where it hides nothing, and the title above that."""
-        self.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=columns, borderaxespad=0.1)
+        self.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), borderaxespad=0.1, **place)
         return self.finish(title, x, y, pad=6.0 + self._legend_height)
 
     def finish(self, title: str | None, x: str, y: str, *, pad: float | None = None) -> Axes:

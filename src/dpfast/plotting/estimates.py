@@ -216,4 +216,4 @@ def _map(
     for side, names in (("x", features), ("y", outcomes)):
         kept = thinned(len(names), LABELS)
         canvas.names(side, kept, [names[int(place)] for place in kept], upright=upright and side == "x")
-    return canvas.finish_map(title, "feature", "outcome", 1)
+    return canvas.finish_map(title, "feature", "outcome", ncols=1)

@@ -222,15 +222,16 @@ def _grid(
             if len(unsure):
                 pale = {"color": "white", "markeredgecolor": "black", "markersize": 5.0}
                 _mark(canvas, "limits wider than half of the range", "o", unsure[:, 1], unsure[:, 0], **pale)
+    # In a corner, where there are words: small enough to hide none.
+    cell = min(wide / columns, tall / rows)
+    size = min(max(0.17 * cell, 5.5), 10.0)
+    shift = 0.5 - 0.65 * size / cell if is_written else 0.0
     for name, marker in _MARKS:
         where = marks[name]
         if len(where):
-            # In a corner, where there are words: small enough to hide none.
-            cell = min(wide / columns, tall / rows)
-            size = min(max(0.17 * cell, 5.0), 10.0)
-            shift = 0.5 - 0.62 * size / cell if is_written else 0.0
-            _mark(canvas, name, marker, where % columns - shift, where // columns - shift, markersize=size)
-    return canvas.finish_map(title, f"column{note}", "row", 3 if is_written else 2)
+            x, y = where % columns - shift, where // columns - shift
+            _mark(canvas, name, marker, x, y, markersize=size, markeredgewidth=0.1 * size)
+    return canvas.finish_map(title, f"column{note}", "row", ncols=3 if is_written else 2, markerscale=8.0 / size)
 
 
 def _write(canvas: Canvas, image: Any, values: FloatArray, half: FloatArray | None) -> None:
