@@ -26,9 +26,9 @@ from dpfast.privacy import gaussian_mu, parts_of
 from dpfast.privacy.words import plain_words
 
 
-def release(epsilon, delta=0.0, adjacency="replace_one", **more):
+def release(epsilon, delta=0.0, adjacency="replace_one", name="a sum", **more):
     privacy = Privacy(epsilon, delta, adjacency)
-    return Release("a sum", "Laplace", privacy, {"sum": np.arange(3.0)}, {"sum": 2.5}, **more)
+    return Release(name, "Laplace", privacy, {"sum": np.arange(3.0)}, {"sum": 2.5}, **more)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +215,28 @@ def test_the_report_says_that_releases_of_one_fit_are_not_added_up():
     assert together not in ledger.report()
     ledger.reserve(Privacy(1.0)).commit(release(0.5), release(0.5))
     assert f"releases     3; {together}" in ledger.report()
+
+
+def test_the_report_lists_steps_that_are_alike_in_one_line():
+    ledger = Ledger(Privacy(9.0, 1e-6))
+    ledger.spend(release(0.5))
+    steps = [release(0.1, name=f"descent, step {k}", reproducible=True) for k in range(1, 6)]
+    ledger.reserve(Privacy(1.0)).commit(release(0.2, name="descent, step 0"), *steps, release(0.1, name="residuals"))
+    ledger.reserve(Privacy(0.5)).commit(*(release(0.1, name=f"other, step {k}") for k in range(2)))
+    lines = ledger.report().splitlines()
+    listed = [line.split()[0] + " " + line.split(": ")[0].split("  ")[-1] for line in lines if line.startswith("  [")]
+    assert listed == [
+        "[1] a sum",
+        "[2] descent, step 0",
+        "[3] descent, steps 1 to 5, each",
+        "[8] residuals",
+        "[9] other, step 0",
+        "[10] other, step 1",
+    ]
+    assert sum("  [3] to [7] " in line for line in lines) == 1
+    assert [line for line in lines if line.startswith("  but")] == [
+        "  but          releases 3 to 7, each: its noise came from a seed: its guarantee is void, for anybody"
+    ]
 
 
 def test_a_release_is_immutable_and_travels():

@@ -303,7 +303,7 @@ class Ledger:
         label: str | None = None,
         unit: str | None = None,
     ) -> Axes:
-        """Draw what was spent, release after release, against the budget.
+        """Draw what was spent, fit after fit, against the budget.
 
         Parameters
         ----------

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from dpfast.ledger.entries import Entries
+from dpfast.ledger.release import Release
 from dpfast.ledger.sums import Taken, promised, remaining, spent
 from dpfast.privacy import Unit
 from dpfast.privacy.filters import Filter
 from dpfast.privacy.words import NEIGHBOURS, UNITS, plain_words
 
 _TOGETHER = "; those of one fit were calibrated together: the ledger counts its cost, not the sum of theirs"
+_STEP = re.compile(r"(.*, step) (\d+)(: .*)")
+# Fewer of them are easier to read one by one.
+_FEW = 3
 _VOID = "no guarantee: what follows voids that of all releases together"
 
 
@@ -26,11 +32,10 @@ def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterato
         yield f"  {name:12} epsilon {sum_of.epsilon:.6g}, delta {sum_of.delta:.6g}"
     yield from _sum_lines(Taken.of(entries.values(), limits))
     yield "  meaning      " + (plain_words(costs) if promised(entries, limits) == costs else _VOID)
-    for number, release in releases:
-        if not release.guaranteed:
-            yield f"  but          release {number}: its printed calibration does not give what it claims"
-        elif release.reproducible:
-            yield f"  but          release {number}: its noise came from a seed: its guarantee is void, for anybody"
+    for flaw, group in groupby(releases, key=lambda numbered: _flaw(numbered[1])):
+        if flaw:
+            numbers = [number for number, _ in group]
+            yield f"  but          release{_span(numbers)}: {flaw}"
     for entry in entries.values():
         if entry.held:
             ended = ", which has ended: forfeit it or give it back" if entry.holder.ended() else ""
@@ -40,7 +45,34 @@ def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterato
     several = any(len(entry.releases or ()) > 1 for entry in entries.values())
     # Otherwise a reader adds up what stands below, and finds more than was spent.
     yield f"  releases     {len(releases)}{_TOGETHER if several else ''}"
-    yield from (f"  [{number}] {release.summary()}" for number, release in releases)
+    number = 0
+    for entry in entries.values():
+        lines = [release.summary() for release in entry.releases or ()]
+        for _, alike in groupby(lines, key=lambda line: _STEP.sub(r"\1\3", line)):
+            yield from _release_lines(number + 1, steps := list(alike))
+            number += len(steps)
+
+
+def _flaw(release: Release) -> str:
+    """Say why a release promises nothing; nothing where it does."""
+    if not release.guaranteed:
+        return "its printed calibration does not give what it claims"
+    return "its noise came from a seed: its guarantee is void, for anybody" if release.reproducible else ""
+
+
+def _span(numbers: Sequence[int]) -> str:
+    """Name one release, or several in a row."""
+    return f" {numbers[0]}" if len(numbers) == 1 else f"s {numbers[0]} to {numbers[-1]}, each"
+
+
+def _release_lines(first: int, steps: list[str]) -> Iterator[str]:
+    """List releases from a number on; in one line where they are alike but for their steps."""
+    ends = _STEP.fullmatch(steps[0]), _STEP.fullmatch(steps[-1])
+    if len(steps) >= _FEW and ends[0] and ends[1]:
+        name, step, rest = ends[0].groups()
+        yield f"  [{first}] to [{first + len(steps) - 1}] {name}s {step} to {ends[1][2]}, each{rest}"
+    else:
+        yield from (f"  [{number}] {line}" for number, line in enumerate(steps, start=first))
 
 
 def _sum_lines(taken: Taken) -> Iterator[str]:

@@ -31,7 +31,7 @@ class Spender(Protocol):
 
     @property
     def costs(self) -> tuple[Privacy, ...]:
-        """What each release cost."""
+        """What each fit, or query, cost."""
 
     @property
     def spending(self) -> tuple[Privacy, ...]:
@@ -46,7 +46,7 @@ def budget_spent(
     label: str | None = None,
     unit: str | None = None,
 ) -> Axes:
-    """Draw what a ledger has spent, release after release, against its budget.
+    """Draw what a ledger has spent, fit after fit, against its budget.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def budget_spent(
     canvas.whole("x")
     canvas.open_frame()
     canvas.legend()
-    return canvas.finish(title, "releases paid for", with_unit("epsilon spent", unit))
+    return canvas.finish(title, "fits paid for", with_unit("epsilon spent", unit))
 
 
 def plan_curves(
