@@ -99,8 +99,8 @@ def test_every_format_holds_the_same_numbers(job, tmp_path):
     model = MultiOutcomeRidge.load(folder / "model.json")
     with (folder / "coefficients.csv").open(newline="", encoding="utf-8") as file:
         constant, row = csv.DictReader(file)
-    assert (constant["feature"], float(constant["coefficient"])) == ("(intercept)", model.intercept_[0])
-    assert (row["feature"], float(row["coefficient"])) == (NAME, model.coef_[0, 0])
+    assert (constant["feature"], float(constant["coef"])) == ("(intercept)", model.intercept_[0])
+    assert (row["feature"], float(row["coef"])) == (NAME, model.coef_[0, 0])
     summary = model.summary()
     for name in ("estimate", "std_error", "low", "high", "p_value"):
         assert float(row[name]) == summary[name].iloc[1]

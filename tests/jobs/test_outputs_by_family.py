@@ -37,7 +37,7 @@ def test_classes_and_the_side_that_coefficients_speak_for():
     assert tables["classes"] == {"class": ["no", "yes"], "weight": [1.0, 1.0]}
     assert tables["coefficients"]["class"] == ["yes"] * 4
     assert tables["coefficients"]["feature"] == ["(intercept)", *FEATURES]
-    assert tables["coefficients"]["coefficient"] == [*two.intercept_, *two.coef_[0]]
+    assert tables["coefficients"]["coef"] == [*two.intercept_, *two.coef_[0]]
     assert ("classes", "yes (where the score is positive) against no") in of_convex_erm.facts(two)
     three = ObjectivePerturbationClassifier(
         5.0, 1e-6, bound_x=1.0, classes=[2, 0, 1], method="gradient", class_weight={0: 0.5}
@@ -45,7 +45,7 @@ def test_classes_and_the_side_that_coefficients_speak_for():
     tables = of_convex_erm.tables_of_classes(three, FEATURES)
     assert tables["classes"] == {"class": [0, 1, 2], "weight": [0.5, 1.0, 1.0]}
     assert tables["coefficients"]["class"] == np.repeat([0, 1, 2], 3).tolist()
-    assert tables["coefficients"]["coefficient"] == three.coef_.ravel().tolist()
+    assert tables["coefficients"]["coef"] == three.coef_.ravel().tolist()
     axes = of_convex_erm.figures_of_classes(three, FEATURES)["coefficients"]
     drawn = {line.get_label(): list(line.get_xdata()) for line in axes.lines}
     assert [drawn[label] for label in "012"] == three.coef_.tolist()
@@ -56,7 +56,7 @@ def test_coefficients_of_one_outcome():
         X, X @ [0.5, 0.0, -0.3]
     )
     table = of_convex_erm.tables_of_outcome(model, FEATURES, "days")["coefficients"]
-    assert table == {"outcome": ["days"] * 3, "feature": FEATURES, "coefficient": model.coef_.tolist()}
+    assert table == {"outcome": ["days"] * 3, "feature": FEATURES, "coef": model.coef_.tolist()}
     assert of_convex_erm.figures_of_outcome(model, FEATURES, "days")["coefficients"].get_title() == "days"
 
 
@@ -66,7 +66,7 @@ def test_a_support_and_its_coefficients():
     chosen = [FEATURES[j] for j in model.support_]
     assert tables["support"] == {"number": model.support_.tolist(), "feature": chosen}
     table = tables["coefficients"]
-    assert table["coefficient"] == model.coef_.ravel().tolist()
+    assert table["coef"] == model.coef_.ravel().tolist()
     assert [name for name, kept in zip(table["feature"], table["chosen"], strict=True) if kept] == chosen
     assert of_sparse.facts(model) == [("features chosen", "2 of 3")]
     axes = of_sparse.figures(model, FEATURES, ["days"])["coefficients"]
@@ -79,7 +79,7 @@ def test_values_of_states_and_their_noise():
     states = [f"s{k}" for k in range(len(model.value_))]
     tables = of_policies.tables(model, states)
     assert tables["values"]["state"] == states
-    np.testing.assert_array_equal(tables["values"]["noise_std"], model.value_std_)
+    np.testing.assert_array_equal(tables["values"]["std_privacy"], model.value_std_)
     axes = of_policies.figures(model, states)["values"]
     assert [label.get_text() for label in axes.get_xticklabels()] == states
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), model.value_)
@@ -90,8 +90,8 @@ def test_values_of_states_and_their_noise():
     features = np.c_[np.ones(len(states)), np.arange(len(states))]
     weighed = PolicyEvaluation(1.0, 1e-6, gamma=0.9, horizon=20, method="lsw", features=features).fit(walks)
     assert not of_policies.figures(weighed, states)["values"].collections
-    assert "noise_std" not in of_policies.tables(weighed, states)["values"]
-    assert of_policies.tables(weighed, states)["coefficients"]["coefficient"] is weighed.coef_
+    assert "std_privacy" not in of_policies.tables(weighed, states)["values"]
+    assert of_policies.tables(weighed, states)["coefficients"]["coef"] is weighed.coef_
 
 
 @pytest.fixture(scope="module")

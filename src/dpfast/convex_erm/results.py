@@ -66,5 +66,5 @@ def _coefficients(side: str, labels: Sequence[Any], features: Sequence[str], mod
     return {
         side: [label for label in labels for _ in names],
         "feature": [name for _ in labels for name in names],
-        "coefficient": values.ravel().tolist(),
+        "coef": values.ravel().tolist(),
     }

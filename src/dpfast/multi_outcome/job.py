@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpfast.jobs.kinds import Kind, Progress
@@ -61,17 +61,6 @@ class MultiOutcome(Kind):
             model.fit(features, outcomes)
         else:
             model.fit(data.encoded(progress), None, groups=data.owners(), max_rows=data.max_rows)
-
-    def coefficients(
-        self, model: MultiOutcomeRidge, feature_names: Sequence[str], outcome_names: Sequence[str]
-    ) -> Iterator[Sequence[object]]:
-        """Yield the rows of coefficients.csv."""
-        yield "outcome", "feature", "coefficient", "noise_std"
-        for k, outcome in enumerate(outcome_names):
-            if model.fit_intercept:
-                yield outcome, "(intercept)", float(model.intercept_[k]), ""
-            for j, feature in enumerate(feature_names):
-                yield outcome, feature, float(model.coef_[k, j]), float(model.coef_std_[k, j])
 
     def tables(self, model: MultiOutcomeRidge, job: Job) -> dict[str, Table]:
         """Return coefficients, their errors and limits."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 NOTE = (
-    "noise_std is what the privacy noise alone does to a coefficient; it says nothing of sampling error. estimate, "
+    "std_privacy is what the privacy noise alone does to a coefficient; it says nothing of sampling error. estimate, "
     f"std_error, low and high ({LEVEL:.0%} limits) and p_value are those of MultiOutcomeRidge.summary(), for the "
     "target named above: where the residual variance was not released, they leave sampling error out too."
 )
@@ -26,8 +26,8 @@ def tables(model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence
     """Return a row for each outcome and feature, and for its intercept, where there is one."""
     law = model._law(model._usual_target(model.residual_std_), model.residual_std_, LEVEL)
     columns = {
-        "coefficient": model.coef_,
-        "noise_std": model.coef_std_,
+        "coef": model.coef_,
+        "std_privacy": model.coef_std_,
         "estimate": law.center,
         "std_error": law.deviation,
         "low": law.low,
@@ -42,7 +42,7 @@ def tables(model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence
     }
     for name, values in columns.items():
         # An intercept's error is not known.
-        first = model.intercept_[:, None] if name == "coefficient" else np.full((len(outcomes), 1), None, object)
+        first = model.intercept_[:, None] if name == "coef" else np.full((len(outcomes), 1), None, object)
         block = np.hstack([first, values.astype(object)]) if constant else values
         table[name] = block.ravel().tolist()
     return {"coefficients": table}

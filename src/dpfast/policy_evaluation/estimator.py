@@ -285,13 +285,18 @@ class PolicyEvaluation(_Fitted, Presenting, PrivateEstimator):
             If pandas is not installed.
         """
         check_is_fitted(self)
+        states = range(len(self.value_)) if self._states is None else self._states
+        return tabulated({"state": states}, self._tabled(level))
+
+    def _tabled(self, level: float) -> dict[str, FloatArray]:
+        """Return the columns of `summary`."""
         reach = float(special.ndtri((1.0 + check.share("level", level)) / 2.0))
         columns = {"estimate": self.value_}
         if hasattr(self, "value_std_"):
             noise_std = self.value_std_
             sides = {"low": self.value_ - reach * noise_std, "high": self.value_ + reach * noise_std}
             columns |= {"std_privacy": noise_std} | sides
-        return tabulated({"state": range(len(self.value_)) if self._states is None else self._states}, columns)
+        return columns
 
     def plot(
         self,

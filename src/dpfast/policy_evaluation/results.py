@@ -12,20 +12,19 @@ from dpfast.policy_evaluation.estimator import PolicyEvaluation
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+LEVEL = 0.95
 NOTE = (
-    "noise_std is the standard deviation of a value from the privacy noise alone (first order), where its law is "
-    "public; it says nothing of sampling error."
+    "std_privacy is the standard deviation of a value from the privacy noise alone (first order), where its law is "
+    f"public, and low and high are {LEVEL:.0%} limits for it; they say nothing of sampling error."
 )
 
 
 def tables(model: PolicyEvaluation, states: Sequence[Any]) -> dict[str, Mapping[str, Any]]:
     """Return a row for each state, and the coefficients where states have features."""
-    values: dict[str, Any] = {"state": states, "value": model.value_}
-    if hasattr(model, "value_std_"):
-        values["noise_std"] = model.value_std_
+    values: dict[str, Any] = {"state": states} | model._tabled(LEVEL)
     if model.features is None:
         return {"values": values}
-    return {"values": values, "coefficients": {"feature": np.arange(len(model.coef_)), "coefficient": model.coef_}}
+    return {"values": values, "coefficients": {"feature": np.arange(len(model.coef_)), "coef": model.coef_}}
 
 
 def figures(model: PolicyEvaluation, states: Sequence[Any]) -> dict[str, Axes]:

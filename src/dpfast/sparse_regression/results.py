@@ -27,7 +27,7 @@ def tables(model: SparseRegression, features: Sequence[str], outcomes: Sequence[
         "coefficients": {
             "outcome": [outcome for outcome in outcomes for _ in features],
             "feature": [name for _ in outcomes for name in features],
-            "coefficient": coef.ravel().tolist(),
+            "coef": coef.ravel().tolist(),
             "chosen": np.tile(chosen, len(outcomes)).tolist(),
         },
     }

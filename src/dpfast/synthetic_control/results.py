@@ -45,7 +45,7 @@ def tables(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Mapping
     coefficients = {
         "period": np.repeat(post, len(pre)),
         "earlier_period": np.tile(pre, len(post)),
-        "coefficient": model.coef_.ravel(),
+        "coef": model.coef_.ravel(),
     }
     return written | {"coefficients": coefficients, "center": {"period": model.periods_, "center": model.center_}}
 
