@@ -113,10 +113,19 @@ def test_every_kind_of_table_gives_the_bits_of_the_fit_in_memory(frame, expected
     assert refined == 13
 
 
-def test_rows_to_predict_need_no_outcomes(frame):
-    parts = list(Columns(["days"]).encode(frame))
-    assert all(y is None for _, y in parts)
-    assert sum(len(x) for x, _ in parts) == len(frame)
+def test_rows_to_predict_need_no_outcomes_and_keep_their_index(frame, expected, tmp_path):
+    assert all(y is None for _, y in Columns(["days"]).encode(frame))
+    for table in tables(frame.drop(columns="days"), tmp_path):
+        rows = COLUMNS.transform(table)
+        assert list(rows.columns) == list(COLUMNS.feature_names)
+        assert np.array_equal(rows, expected[0])
+    moved = COLUMNS.transform(frame.set_index(frame.index + 5))
+    assert list(moved.index) == list(frame.index + 5)
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=90.0, bound_y=3.0).fit(COLUMNS.encode(frame), None)
+    np.testing.assert_allclose(model.predict(moved), expected[0] @ model.coef_.T + model.intercept_)
+    assert COLUMNS.transform(frame[:0]).shape == (0, 7)
+    with pytest.raises(TypeError, match="table"):
+        COLUMNS.transform(frame["age"])
 
 
 def test_an_encoded_table_can_be_read_again_and_counts_bytes(frame, tmp_path):

@@ -12,16 +12,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
+from dpfast._optional import optional
 from dpfast.io.arrow import NULL_WORDS
+from dpfast.io.frames import is_frame
 from dpfast.io.named import MISSING, UNDECLARED, Batch, Codes
 from dpfast.io.parts import Part, table_parts
 from dpfast.kernels.columns import ColumnBlock
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 REFUSE: Literal["refuse"] = "refuse"
 _EXACT_INTEGERS = 2**53
@@ -262,6 +267,45 @@ class Columns:
             An iterable of (X, Y) blocks; nothing is read before it is iterated over.
         """
         return EncodedTable(self, table, progress)
+
+    def transform(self, table: Any) -> DataFrame:
+        """Return a table's features, encoded, as rows to predict for, or to fit with outcomes that are given apart.
+
+        Privacy: rows of people are as private after encoding as before; no level or constant is taken from them.
+
+        Parameters
+        ----------
+        table : table
+            As for `encode`. It needs no outcomes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a row and a column a feature, by name: with the index of a frame. Rows of a query come in no fixed
+            order.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the table lacks a declared column, or holds other values there than are declared.
+        ImportError
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from dpfast.io import Category, Columns
+        >>> columns = Columns(["age", Category("site", ("Bern", "Basel"), drop_first=True)])
+        >>> columns.transform(pd.DataFrame({"age": [40.0], "site": ["Basel"]}, index=["Ann"]))
+              age  site=Basel
+        Ann  40.0         1.0
+        """
+        pandas = optional("pandas", "a frame of rows")
+        blocks = Columns(self.features).encode(table)
+        rows = np.concatenate([features for features, _ in blocks])
+        index = table.index if is_frame(table) else None
+        frame: DataFrame = pandas.DataFrame(rows, index, list(self.feature_names))
+        return frame
 
     def check(self, table: Any) -> None:
         """Refuse a table that lacks a declared column, or holds another kind of values there; no rows are read.
