@@ -220,6 +220,27 @@ def test_whatever_is_drawn_is_drawn(case):
         assert all(float(tick) == int(tick) for tick in axes.get_xticks())
 
 
+TURNS = np.where(np.arange(40) % 2, 1.0, 0.0)
+#: Pictures whose curves leave no corner free.
+CROWDED = {
+    "path": lambda: synthetic_control_paths(range(40), 30, TURNS, 1.0 - TURNS, np.full(10, -0.1), np.full(10, 1.1)),
+    "gap": lambda: synthetic_control_gaps(range(40), 30, TURNS),
+    "scores": lambda: score_curves([0.5, 1.0, 2.0], [[0.4, 0.4, 0.5], [0.9, 0.9, 0.9]], exact=0.95),
+}
+
+
+@pytest.mark.parametrize("crowded", CROWDED)
+def test_a_legend_stands_above_what_leaves_no_room_for_it(crowded):
+    axes = CROWDED[crowded]()
+    FigureCanvasAgg(axes.figure).draw()
+    foot = axes.get_legend().get_window_extent().y0
+    for line in axes.lines:
+        if line.get_transform() != axes.get_xaxis_transform():
+            assert line.get_window_extent().y1 < foot
+    for area in axes.collections:
+        assert area.get_window_extent().y1 < foot
+
+
 def test_names_that_begin_with_an_underscore_are_in_the_legend():
     assert len(entries(HOSTILE["odd names"]())) == 2
 

@@ -21,6 +21,9 @@ TOLERANCE = dict.fromkeys(PICTURES, 3.0) | dict.fromkeys(MAPS, 10.0)
 #: What else hangs on fonts: room for a legend.
 LIMITS = {
     "coefficients": (4.0, -0.6),
+    "path": (0.8, 2.6),
+    "gap": (-0.6, 0.8),
+    "scores": (0.4, 1.1),
     "placebo": (-20.0, 100.0),
     "values": (-1.5, 2.0),
     "calibration": (-0.1, 1.5),

@@ -102,6 +102,7 @@ class Canvas:
             raise TypeError(f"ax must be matplotlib Axes, got {type(ax).__name__}")
         self.ax: Any = ax
         self._legend_height = 0.0
+        self._is_laid_out = False
 
     @property
     def ink(self) -> Any:
@@ -181,8 +182,8 @@ class Canvas:
         handles, labels = self.ax.get_legend_handles_labels()
         if not handles:
             return 0.0
-        if exactly and self._owned:
-            self.ax.figure.draw_without_rendering()
+        if exactly:
+            self._lay_out()
         frame = {"frameon": True, "framealpha": 0.85, "edgecolor": "none", "fancybox": False, "shadow": False}
         legend = self.ax.legend(handles, labels, **({"fontsize": "small", "loc": "best"} | frame | place))
         width, height = self.size
@@ -207,6 +208,18 @@ class Canvas:
         low, high = low - slack - foot * (high - low), high + slack
         self.limit("y", low, low + (high - low) / (1.0 - share))
 
+    def legend_beside(self) -> None:
+        """Write the legend where there is room for it among what is drawn, or else above."""
+        self.legend(exactly=True)
+        self.ax.autoscale_view()
+        box = self.ax.get_legend().get_window_extent()
+        upright = self.ax.get_xaxis_transform()  # of lines that are seen above and below any legend
+        for drawn in (*self.ax.lines, *self.ax.collections):
+            scale = drawn.get_transform()
+            if scale != upright and any(scale.transform_path(one).intersects_bbox(box) for one in _paths(drawn)):
+                self.legend_on_top()
+                return
+
     @property
     def size(self) -> tuple[float, float]:
         """Width and height of the axes in points."""
@@ -224,15 +237,29 @@ class Canvas:
             literal(text)
             text.set_text(_lines(text, words, room))
         if title is not None:
+            if self._is_laid_out:
+                self._lay_out()  # the labels have taken room since
+                width, _ = self.size
             text = self.ax.set_title("", fontsize="medium", pad=pad)
             literal(text)
             text.set_text(_lines(text, title, width))
         axes: Axes = self.ax
         return axes
 
+    def _lay_out(self) -> None:
+        """Give the axes of a figure of their own the place that they will have, as far as is known."""
+        if self._owned:
+            self._is_laid_out = True
+            self.ax.figure.draw_without_rendering()
+
     def open_frame(self) -> None:
         """Leave out the lines above and to the right."""
         self.ax.spines[["top", "right"]].set_visible(False)
+
+
+def _paths(drawn: Any) -> Iterable[Any]:
+    """Return the outlines of a line or of an area."""
+    return [drawn.get_path()] if hasattr(drawn, "get_path") else drawn.get_paths()
 
 
 def with_unit(name: str, unit: str | None) -> str:

@@ -97,7 +97,7 @@ def synthetic_control_paths(
     if np.isfinite(before):
         entry += f" (error before: {before:.3g})"
     _draw(canvas, times, control, _limits(low, high, n_pre, times), covering(level, "privacy noise"), entry)
-    canvas.legend()
+    canvas.legend_beside()
     return canvas.finish(title, canvas.ax.get_xlabel(), with_unit("outcome", unit))
 
 
@@ -143,7 +143,7 @@ def synthetic_control_gaps(
     if np.isfinite(before):
         entry = f"{entry or 'gap'} (error before: {before:.3g})"
     _draw(canvas, times, values, _limits(low, high, n_pre, times), covering(level, "privacy noise"), entry)
-    canvas.legend()
+    canvas.legend_beside()
     return canvas.finish(title, canvas.ax.get_xlabel(), with_unit("observed - synthetic control", unit))
 
 

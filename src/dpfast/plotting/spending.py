@@ -246,7 +246,7 @@ def score_curves(
     axes.set_xscale("log", base=2)
     _ticks(canvas, places)
     canvas.open_frame()
-    canvas.legend()
+    canvas.legend_beside()
     return canvas.finish(title, xlabel, with_unit(quantity, unit))
 
 
