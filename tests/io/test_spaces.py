@@ -65,7 +65,6 @@ def test_every_state_has_its_own_number(name):
         ("Discrete", -2),
         ("MultiDiscrete", [7, -2]),  # would be another's number in a mixed radix
         ("MultiDiscrete", [5, 2]),
-        ("MultiDiscrete", [5]),
         ("MultiBinary", [0, 0, 2]),
         ("Tuple", (4, 2)),
         ("Tuple", (3, 1)),
@@ -85,7 +84,11 @@ def test_what_lies_outside_is_no_other_state(name, seen):
         ("Discrete", "0"),
         ("Discrete", [0, 1]),
         ("MultiDiscrete", [5.0, 0.0]),
+        ("MultiDiscrete", [5]),
+        ("MultiDiscrete", [5, 0, 0]),
+        ("MultiBinary", [0, 0]),
         ("Tuple", (4,)),
+        ("Tuple", ([4, 0], [])),  # as many entries in all
         ("Tuple", 4),
         ("Dict", {"card": (4, 0)}),
         ("Box", [0.1]),

@@ -43,7 +43,7 @@ class Integers:
 
     def read(self, seen: Any) -> Iterator[Hashable]:
         """Yield the integers of an observation."""
-        for value in np.asarray(seen).ravel().tolist():
+        for value, _ in zip(np.asarray(seen).ravel().tolist(), self.sizes, strict=True):
             yield index(value)
 
     def names(self) -> Iterator[range]:
