@@ -13,6 +13,7 @@ import catalogue
 import numpy as np
 import pytest
 from policy_evaluation.fits import N_STATES, walks
+from sklearn.base import is_classifier
 
 from dpfast import MultiOutcomeRidge, Privacy, Release
 from dpfast.convex_erm import objective_perturbation
@@ -269,3 +270,30 @@ def test_nothing_is_said_where_numpy_is_to_raise(name):
         for title, x, y in every_table(options):
             if title in picked:
                 assert observed(fit, x, y) == expected, title
+
+
+def unfit(n, text):
+    """Tables that are none of numbers, or whose rows are of different lengths."""
+    x, y = catalogue.people(n)
+    yield "outcomes of text", x, [text] * n
+    yield "outcomes, one of them text", x, [*y[1:].tolist(), text]
+    yield "rows of one text", [text] * n, y
+    yield "rows of text", [[text] * x.shape[1]] * n, y
+    yield "a shorter row", [*x[1:].tolist(), [1.0]], y
+    yield "an outcome too many", x, [*([[one] for one in y[1:]]), [1.0, 2.0]]
+    yield "an outcome that is a list", x, [*y[1:].tolist(), [1.0, 2.0]]
+
+
+@pytest.mark.parametrize("name", [name for name, fit in catalogue.FITS.items() if fit.table not in (None, "panel")])
+def test_what_are_no_numbers_is_refused_in_words_that_do_not_depend_on_them(name):
+    fit = catalogue.FITS[name]
+    said = {}
+    for n, text in ((20, "-25.7"), (31, "12.5*"), (32, "secret.txt"), (33, "no path " * 60), (34, "x\0y"), (35, "")):
+        for title, x, y in unfit(n, text):
+            # Labels may be text: they are none that is declared.
+            if "outcome" in title and is_classifier(fit.estimator):
+                continue
+            with pytest.raises((TypeError, ValueError)) as refused:
+                fit(x, y)
+            said.setdefault(title, set()).add(f"{refused.type.__name__}: {refused.value}")
+    assert all(len(messages) == 1 for messages in said.values()), said

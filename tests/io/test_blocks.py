@@ -143,6 +143,14 @@ def test_empty_tables(tmp_path):
         (iter([7]), TypeError, "builtins.int; accepted"),
         (iter([(np.ones((1, 1)),)]), TypeError, r"\(X, Y\) pairs"),
         ({1.0}, TypeError, "builtins.set; accepted"),
+        (
+            ["12.secret"],
+            TypeError,
+            "^X holds text; .*, or paths that end in .parquet, .pq, .csv, .npy$",
+        ),
+        (["secret*"], TypeError, "^X holds text"),
+        (("secret" * 100,), TypeError, "^X holds text"),
+        (["secret\0"], TypeError, "^X holds text"),
     ],
 )
 def test_unfit_tables_are_refused_without_their_values(table, error, message):

@@ -21,7 +21,7 @@ from dpfast.io.alignment import check_aligned
 from dpfast.io.arrow import arrow_blocks, file_blocks
 from dpfast.io.borrowed import borrowed, is_lent
 from dpfast.io.columns import EncodedTable
-from dpfast.io.files import file_format, is_path, table_files
+from dpfast.io.files import check_listed, file_format, is_path, table_files
 from dpfast.io.frames import frame_as_array, frame_blocks, is_frame
 from dpfast.io.own_words import in_own_words
 from dpfast.io.partitions import is_dask
@@ -154,6 +154,7 @@ def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: boo
 
 def _iterable_blocks(table: Iterable[Any], name: str, *, is_outcome: bool, allow_pairs: bool) -> Iterator[Any]:
     for item in table:
+        check_listed(item, name)
         if isinstance(item, tuple):
             if not allow_pairs or len(item) != 2:
                 raise TypeError(f"{name} yields tuples; (X, Y) pairs are accepted only where Y is not given as well")

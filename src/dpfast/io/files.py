@@ -7,12 +7,23 @@ import os
 from pathlib import Path
 from typing import TypeGuard
 
+from dpfast.io.own_words import in_own_words
+
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".npy": "npy"}
 
 
 def is_path(table: object) -> TypeGuard[str | os.PathLike[str]]:
     """Whether `table` names files."""
     return isinstance(table, (str, os.PathLike))
+
+
+def check_listed(item: object, name: str) -> None:
+    """Refuse an item of a list that is text and no path: it may be somebody's, whom the error of a path would quote."""
+    if not isinstance(item, str) or Path(item).suffix in FORMATS:
+        return
+    problem = f"{name} holds text; real numbers are needed, or paths that end in {', '.join(FORMATS)}"
+    if not in_own_words(lambda: os.path.isdir(item) or glob.glob(item, recursive=True), problem, TypeError):
+        raise TypeError(problem)
 
 
 def table_files(path: str | os.PathLike[str], name: str) -> list[Path]:

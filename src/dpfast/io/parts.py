@@ -16,7 +16,7 @@ from dpfast.io.arrow import (
     parquet_batches,
     parquet_schema,
 )
-from dpfast.io.files import file_format, is_path, table_files
+from dpfast.io.files import check_listed, file_format, is_path, table_files
 from dpfast.io.frames import frame_batches, frame_families, is_frame
 from dpfast.io.named import Batch, Family
 from dpfast.io.partitions import check_no_dask
@@ -53,6 +53,7 @@ def table_parts(table: Any) -> Iterator[Part]:
         yield Part("the table", names, families, partial(arrow_batches, stream))
     elif isinstance(table, Iterable) and not (isinstance(table, str | bytes | dict | set) or hasattr(table, "shape")):
         for item in table:
+            check_listed(item, "the table")
             yield from table_parts(item)
     else:
         check_no_dask(table)
