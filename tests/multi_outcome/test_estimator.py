@@ -303,7 +303,7 @@ def test_fit_gram_is_fit():
     assert np.array_equal(one.coef_std_, other.coef_std_)
 
 
-@pytest.mark.parametrize("kind", ["float32", "fortran", "strided", "list", "frame", "blocks"])
+@pytest.mark.parametrize("kind", ["float32", "fortran", "strided", "list", "frame", "blocks", "list of blocks"])
 def test_every_kind_of_table_gives_the_same_release(kind):
     x, y = table()
     x, y = x.astype(np.float32).astype(np.float64), y.astype(np.float32).astype(np.float64)
@@ -313,10 +313,9 @@ def test_every_kind_of_table_gives_the_same_release(kind):
         "strided": (np.repeat(x, 2, axis=0)[::2], np.repeat(y, 2, axis=1)[:, ::2]),
         "list": (x.tolist(), y.tolist()),
         "frame": (pd.DataFrame(x, columns=list("abc")), pd.DataFrame(y)),
-        "blocks": ([x[:100], x[100:]], [y[:100], y[100:]]),
+        "blocks": (iter([x[:100], x[100:]]), iter([y[:100], y[100:]])),
+        "list of blocks": ([x[:100], x[100:]], [y[:100], y[100:]]),
     }[kind]
-    if kind == "blocks":
-        given = (iter(given[0]), iter(given[1]))
     expected = model(random_state=2).fit(x, y).coef_
     for threads in (1, 2):
         # An iterator is read once.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from dpfast import Ledger, MultiOutcomeRidge, Privacy
+from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning"),
@@ -127,3 +127,23 @@ def test_tables_in_parts_have_no_weights_beside_them():
     model = MultiOutcomeRidge(1.0, 1e-6, max_weight=1.0, **BOUNDS)
     with pytest.raises(TypeError, match="not with a table in parts"):
         model.fit(dask_array.from_array(x), dask_array.from_array(y), sample_weight=w)
+
+
+class Unread:
+    """Weights that must not be looked at."""
+
+    def __array__(self, *args, **kwargs):
+        raise AssertionError("read")
+
+
+@pytest.mark.parametrize("weights", [np.full(300, np.nan), np.ones(7), Unread()], ids=["nan", "few", "unread"])
+def test_weights_are_read_when_what_a_fit_costs_is_held(weights):
+    """Before, errors would tell of them at no cost, and the time of the reservation how long reading took."""
+    x, y, _ = table()
+    ledger = Ledger(Privacy(0.5, 1e-6))
+    with pytest.raises(BudgetExceeded):
+        MultiOutcomeRidge(1.0, 1e-6, ledger=ledger, max_weight=1.0, **BOUNDS).fit(x, y, sample_weight=weights)
+    roomy = Ledger(Privacy(1.0, 1e-6))
+    with pytest.raises((ValueError, TypeError)):
+        MultiOutcomeRidge(1.0, 1e-6, ledger=roomy, max_weight=1.0, **BOUNDS).fit(x, y, sample_weight=weights)
+    assert roomy.remaining == roomy.budget

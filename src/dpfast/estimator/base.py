@@ -258,12 +258,25 @@ class PrivateEstimator(Persistent, ABC):
     def _check_parameters(self, privacy: Privacy) -> None:
         """Refuse bad parameters of the family."""
 
-    def _fit(self, privacy: Privacy, *data: Any, unit: Unit = "row", columns: Mapping[str, Any] | None = None) -> Self:
-        """Reserve, sum, release, commit, solve, keep; parameters have been checked."""
+    def _fit(
+        self,
+        privacy: Privacy,
+        *data: Any,
+        unit: Unit = "row",
+        columns: Mapping[str, Any] | None = None,
+        opened: Callable[..., tuple[Any, ...]] | None = None,
+    ) -> Self:
+        """Reserve, sum, release, commit, solve, keep; parameters have been checked.
+
+        Data that has to be read before it is what the family sums is `opened` once what a fit costs is held: before,
+        the time of the reservation, which is on record, would tell how long that took, and errors what is in it.
+        """
         if math.isinf(privacy.epsilon) and any(isinstance(one, io.Partitions) for one in data):
             raise TypeError("epsilon must be finite for a table in parts: without noise rows are fitted in memory")
         caution, noisy = "", 0.0
         with reserve(self, privacy, unit, self._mu(privacy)) as reservation:
+            if opened is not None:
+                data = opened(*data)
             if math.isinf(privacy.epsilon):
                 releases, attributes = self._stand_in()._fit_without_noise(*map(_dense, data))
                 reservation.commit(*releases)

@@ -33,7 +33,7 @@ from dpfast.ledger import Release
 from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, clip_to_box, row_frames
 from dpfast.multi_outcome.plan import R2, SPREAD, assumed_of, lost_share, planned, planned_in_stages
 from dpfast.multi_outcome.reports import CoefficientReports
-from dpfast.privacy import Composition, Privacy, gaussian_mu
+from dpfast.privacy import Composition, Privacy, Unit, gaussian_mu
 from dpfast.releases.moments import exact_moments, noisy_moments
 from dpfast.releases.refined_moments import People, Public, RefinedMoments
 from dpfast.solvers import refining
@@ -231,13 +231,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         self._check_people(groups, max_rows, privacy)
         self._check_weights(sample_weight)
         columns = columns_of(X) | outcomes_of(X, Y) | {"_single_outcome": _dimensions(Y) == 1}
-        if sample_weight is not None and self.max_weight is not None:
-            clips = not math.isinf(privacy.epsilon)
-            io.check_aligned(X=X, Y=Y, groups=groups, sample_weight=sample_weight)
-            X, Y = io.weighed(
-                X, Y, sample_weight, float(self.max_weight), clips=clips, may_copy=not clips or groups is not None
-            )
-        return self._fit(privacy, X, Y, groups, max_rows, unit="row" if groups is None else "person", columns=columns)
+        opened = None if sample_weight is None else partial(self._weighed, privacy, sample_weight)
+        unit: Unit = "row" if groups is None else "person"
+        return self._fit(privacy, X, Y, groups, max_rows, unit=unit, columns=columns, opened=opened)
 
     @quiet
     def fit_gram(self, gram: Gram) -> Self:
@@ -470,6 +466,17 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             raise ValueError(
                 "sample_weight does not go with mechanism='projection': weights are private, labels public"
             )
+
+    def _weighed(
+        self, privacy: Privacy, sample_weight: ArrayLike, X: Any, Y: Any, groups: Any, max_rows: int | None
+    ) -> tuple[Any, ...]:
+        """Return the data of a fit, weighed."""
+        assert self.max_weight is not None
+        clips = not math.isinf(privacy.epsilon)
+        io.check_aligned(X=X, Y=Y, groups=groups, sample_weight=sample_weight)
+        may_copy = not clips or groups is not None
+        table = io.weighed(X, Y, sample_weight, float(self.max_weight), clips=clips, may_copy=may_copy)
+        return *table, groups, max_rows
 
     def _check_people(self, groups: object, max_rows: int | None, privacy: Privacy) -> None:
         """Refuse people who own several rows where they are not catered for."""
@@ -747,4 +754,10 @@ def _dimensions(table: Any) -> int:
     """Return 1 for a single column of outcomes, 2 for any other table."""
     if hasattr(table, "ndim"):
         return int(table.ndim)
-    return np.ndim(np.asarray(table)) if isinstance(table, list) or hasattr(table, "__array__") else 2
+    if not (isinstance(table, list | tuple) or hasattr(table, "__array__")):
+        return 2
+    try:
+        return np.ndim(np.asarray(table))
+    except ValueError:
+        # Blocks, or rows of different lengths: NumPy would say how many. Whoever reads the table refuses these.
+        return 2
