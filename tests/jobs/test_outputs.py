@@ -167,6 +167,15 @@ def test_what_was_expected_stands_beside_what_was_released(job, tmp_path):
     assert page.count("error as released") == 2
 
 
+def test_the_number_of_people_that_is_expected_with_is_not_taken_for_that_of_the_table(job, tmp_path):
+    path = job(output='formats = ["csv"]\nplots = false')
+    assert main(["fit", path, "--quiet"]) == 0
+    planned = Job.read(tmp_path / "job.toml").plan()
+    page = "".join(Page((tmp_path / "fit" / "report.html").read_text()).text)
+    assert planned.n == planned.needed_n
+    assert f"expected from public numbers, if there are just enough people{str(planned).splitlines()[0]}" in page
+
+
 def test_formats_are_chosen(job, tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "drawn", lambda figures, formats: {"coefficients": dict.fromkeys(formats, b"")})
     assert main(["fit", job(output='formats = ["parquet"]\nplots = true')]) == 0

@@ -225,6 +225,8 @@ def _parts(
     if ledger.promised == ledger.spent:
         facts.append(("in words", plain_words(ledger.spent)))
     more = f"{ledger.affords(model):,}"
+    # Else the number would be taken for that of the table.
+    assumed = "" if job.people or job.known_people else ", if there are just enough people"
     spent = {LEDGER: images[LEDGER]} if LEDGER in images else {}
     images = {name: made for name, made in images.items() if name != LEDGER}
     return [
@@ -233,7 +235,7 @@ def _parts(
         Part("Results", said.facts, job.kind.NOTE, images, results),
         Part(
             "Expected, and as released",
-            [("expected from public numbers", "; ".join(str(said.expected).splitlines())), *told],
+            [(f"expected from public numbers{assumed}", "; ".join(str(said.expected).splitlines())), *told],
         ),
         Part(
             "Ledger", [("further fits like this that it has room for", more)], pictures=spent, verbatim=ledger.report()
