@@ -90,7 +90,9 @@ def test_what_lies_outside_is_no_other_state(name, seen):
         ("Tuple", (4,)),
         ("Tuple", ([4, 0], [])),  # as many entries in all
         ("Tuple", 4),
+        ("Tuple", (4, 0, 0)),
         ("Dict", {"card": (4, 0)}),
+        ("Dict", {"at": [0.1, 0.5], "card": (4, 0), "secret": 1}),
         ("Box", [0.1]),
         ("Box", "secret"),
     ],

@@ -220,15 +220,15 @@ def test_the_report_says_that_releases_of_one_fit_are_not_added_up():
 def test_the_report_lists_steps_that_are_alike_in_one_line():
     ledger = Ledger(Privacy(9.0, 1e-6))
     ledger.spend(release(0.5))
-    steps = [release(0.1, name=f"descent, step {k}", reproducible=True) for k in range(1, 6)]
-    ledger.reserve(Privacy(1.0)).commit(release(0.2, name="descent, step 0"), *steps, release(0.1, name="residuals"))
+    steps = [release(0.1, name=f"descent, step {k}", reproducible=True) for k in range(2, 7)]
+    ledger.reserve(Privacy(1.0)).commit(release(0.2, name="descent, step 1"), *steps, release(0.1, name="residuals"))
     ledger.reserve(Privacy(0.5)).commit(*(release(0.1, name=f"other, step {k}") for k in range(2)))
     lines = ledger.report().splitlines()
     listed = [line.split()[0] + " " + line.split(": ")[0].split("  ")[-1] for line in lines if line.startswith("  [")]
     assert listed == [
         "[1] a sum",
-        "[2] descent, step 0",
-        "[3] descent, steps 1 to 5, each",
+        "[2] descent, step 1",
+        "[3] descent, steps 2 to 6, each",
         "[8] residuals",
         "[9] other, step 0",
         "[10] other, step 1",

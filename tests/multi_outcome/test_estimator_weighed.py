@@ -3,10 +3,12 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy
+from dpfast.io import ProcessPartitions
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning"),
@@ -125,8 +127,23 @@ def test_tables_in_parts_have_no_weights_beside_them():
     dask_array = pytest.importorskip("dask.array")
     x, y, w = table()
     model = MultiOutcomeRidge(1.0, 1e-6, max_weight=1.0, **BOUNDS)
-    with pytest.raises(TypeError, match="not with a table in parts"):
-        model.fit(dask_array.from_array(x), dask_array.from_array(y), sample_weight=w)
+    lazy = dask_array.from_array
+    parts = ProcessPartitions([x], [y])
+    for X, Y, W in ((lazy(x), lazy(y), w), (x, lazy(y), w), (x, y, lazy(w)), (parts, None, w)):
+        with pytest.raises(TypeError, match="not with a table in parts"):
+            model.fit(X, Y, sample_weight=W)
+
+
+@pytest.mark.parametrize("other", ["X", "Y", "sample_weight", "groups"])
+def test_weights_of_other_records_are_refused(other):
+    x, y, w = table()
+    given = {"X": pd.DataFrame(x), "Y": pd.DataFrame(y), "sample_weight": pd.Series(w), "groups": pd.Series(range(300))}
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    model = MultiOutcomeRidge(1.0, 1e-6, ledger=ledger, max_weight=1.0, **BOUNDS)
+    with pytest.raises(ValueError, match=f"{other} .*different indices|and {other} have different indices"):
+        model.fit(**given | {other: given[other][::-1]}, max_rows=1)
+    assert ledger.remaining == ledger.budget
+    model.fit(**given, max_rows=1)
 
 
 class Unread:
