@@ -83,6 +83,19 @@ def test_deviations_are_those_of_states_visited_often(solver):
     assert spread == pytest.approx(stated, rel=5.0 / np.sqrt(800.0) + 0.1)
 
 
+@pytest.mark.parametrize("solver", [lambda *sums: ridge_values(*sums, 1e4), shrunken_values], ids=["ridge", "shrunken"])
+def test_deviations_of_values_drawn_all_the_way_to_the_pooled_return_are_those_of_its_own_noise(solver):
+    """Four alike states under noise of a range far too wide: what is left of each value is the pooled return."""
+    visits, noise = np.full(4, 3000.0), MomentNoise(3.0, 0.0, 600.0)
+    returns = np.random.default_rng(2).normal(3000.0 * 0.1, noise.cross, size=(400, 4))
+    found = [
+        solver(visits, each, noise, (-50.0, 50.0) if solver is shrunken_values else (-2.0, 2.0)) for each in returns
+    ]
+    spread = np.std([total(one) for one in found], axis=0)
+    assert np.sqrt(np.mean([one.deviation**2 for one in found], axis=0)) == pytest.approx(spread, rel=0.35)
+    assert np.min([one.deviation for one in found]) > 0.7 * 0.1
+
+
 def test_the_pooled_return_stays_within_the_range():
     few = np.full(4, 1e-3)
     assert ridge_values(few, np.full(4, 900.0), NOISE, LIMITS, None).pooled == 0.5

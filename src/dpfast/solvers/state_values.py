@@ -55,17 +55,24 @@ def ridge_values(
     one = math.hypot(noise.cross, pooled * noise.diagonal)
     deviation_of_pooled = one * math.sqrt(len(visits)) / _total(visits, noise)
     nearest = min(limits, key=lambda end: abs(pooled - end))
-    if abs(pooled - nearest) < _APART * deviation_of_pooled:
-        pooled = nearest
+    is_end = abs(pooled - nearest) < _APART * deviation_of_pooled
+    pooled = nearest if is_end else pooled
     left = returns - pooled * visits
     cross = math.hypot(noise.cross, pooled * noise.diagonal)
     penalty = (
         automatic_diagonal_ridge(visits, left, MomentNoise(noise.diagonal, 0.0, cross)) if ridge is None else ridge
     )
     damped = np.maximum(visits, 0.0) + penalty
-    above, deviation = np.zeros_like(left), np.zeros_like(left)
+    above, own, drawn = np.zeros_like(left), np.zeros_like(left), np.zeros_like(left)
     np.divide(left, damped, out=above, where=damped > 0.0)
-    np.divide(np.hypot(noise.cross, noise.diagonal * (pooled + above)), damped, out=deviation, where=damped > 0.0)
+    np.divide(1.0, damped, out=own, where=damped > 0.0)
+    if not is_end:
+        # How much of c, and of its noise, is in a value: the noise of all states' sums, the value's own among them.
+        drawn = penalty * own / _total(visits, noise)
+    values, n_states = pooled + above, len(visits)
+    by_returns = own**2 + 2.0 * own * drawn + n_states * drawn**2
+    by_visits = (own * values) ** 2 + 2.0 * own * values * drawn * pooled + n_states * (drawn * pooled) ** 2
+    deviation = np.sqrt(noise.cross**2 * by_returns + noise.diagonal**2 * np.maximum(by_visits, 0.0))
     return StateValues(pooled, above, deviation, penalty)
 
 
@@ -88,7 +95,12 @@ def shrunken_values(
         if abs(spread - last) <= _PRECISION * last:
             break
     kept = spread / (spread + variances)
-    return StateValues(pooled, kept * (quotients - pooled), kept * np.sqrt(variances), 0.0)
+    # The noise of c, which is a mean of all quotients, is in every value that is drawn to it.
+    part = 1.0 / (spread + variances)
+    part /= np.sum(part)
+    squared = kept**2 * variances + 2.0 * kept * (1.0 - kept) * part * variances
+    squared += (1.0 - kept) ** 2 * float(part**2 @ variances)
+    return StateValues(pooled, kept * (quotients - pooled), np.sqrt(squared), 0.0)
 
 
 def _pooled(visits: FloatArray, returns: FloatArray, noise: MomentNoise, limits: tuple[float, float]) -> float:
