@@ -155,3 +155,20 @@ def test_noise_of_a_step_has_the_calibrated_law():
     assert stage.mechanism.deviation == pytest.approx(2.0 * clip * math.sqrt(steps) / gaussian_mu(1.0, 1e-5), rel=1e-4)
     assert abs(z.mean()) < 5.0 / math.sqrt(z.size)
     assert abs(z.var() - 1.0) < 5.0 * math.sqrt(2.0 / z.size)
+
+
+def test_early_steps_show_that_noise_hides_little_where_few_of_them_suffice():
+    """Classes that overlap: slopes are over long before the first half of the steps is."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1.0, 1.0, size=(4_000, 3))
+    y = np.eye(3)[np.argmax(x @ rng.normal(size=(3, 3)) + rng.gumbel(size=(4_000, 3)), axis=1)]
+    mechanism = mechanism_of("softmax", n=4_000, constant=True)
+    for seed in range(5):
+        releases = mechanism.release(people_of(x, y), 1, noise.resolve_source(seed), "fit")
+        assert mechanism.shown_agreement(releases) > 0.99
+
+
+def test_noise_alone_shows_that_it_hides_the_classes():
+    mechanism, nobody = mechanism_of("softmax"), people_of(np.zeros((N, 3)), np.eye(3)[np.zeros(N, int)])
+    seeded = [mechanism.release(nobody, 1, noise.resolve_source(seed), "fit") for seed in range(20)]
+    assert np.mean([mechanism.shown_agreement(releases) for releases in seeded]) < 0.55

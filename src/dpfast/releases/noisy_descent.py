@@ -37,6 +37,8 @@ from dpfast.statistics.rows import RowMap
 
 #: Share of mu^2 of the count of people, where it is private.
 _COUNT = 0.02
+#: Standard deviations by which the squares of slopes are longer than noise, not to be noise alone.
+_SURE = 4.0
 
 
 class Stage(NamedTuple):
@@ -110,13 +112,20 @@ class NoisyDescent:
         return descent.agreement(self.link, self.shape, self.row_bound, people, self.whole.deviation)
 
     def shown_agreement(self, releases: Sequence[Release]) -> float:
-        """Return the same as the first half of the steps shows it, while slopes are still as they were."""
+        """Return the same as early steps show it, while slopes are still as they were.
+
+        Where few steps suffice, slopes of the first half are over, and the fewer of it are looked at, too: if they are
+        more than `_SURE` standard deviations longer than their noise, which is the larger the fewer they are.
+        """
         steps = releases[self.n_rows is None :]
-        first = steps[: (len(steps) + 1) // 2]
-        entries = math.prod(self.shape)
-        mean = sum(release.values["sum"] for release in first) / len(first)
-        noise = entries * first[0].scales["sum"] ** 2 / len(first)
-        signal = max(float(np.sum(mean**2)) - noise, 0.0)
+        entries, looked_at = math.prod(self.shape), (len(steps) + 1) // 2
+        signal, unsure = 0.0, 0.0
+        while looked_at:
+            mean = sum(release.values["sum"] for release in steps[:looked_at]) / looked_at
+            noise = entries * steps[0].scales["sum"] ** 2 / looked_at
+            beyond = float(np.sum(mean**2)) - noise
+            signal = max(signal, beyond if beyond > unsure * noise else 0.0)
+            looked_at, unsure = looked_at // 2, _SURE * math.sqrt(2.0 / entries)
         return math.sqrt(signal / (signal + entries * self.whole.deviation**2))
 
     def release(self, people: io.Table, n_threads: int | None, source: BitSource, name: str) -> tuple[Release, ...]:
