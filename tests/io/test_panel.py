@@ -62,17 +62,40 @@ def test_a_long_frame_is_a_wide_one():
     assert list(panel.periods) == YEARS
 
 
+def test_text_is_in_the_order_of_its_letters_unless_categories_are_declared_to_be_ordered():
+    phases = ["run-in", "dose", "washout", "late"]
+    frame = pd.DataFrame({"who": ["a"] * 4 + ["b"] * 4, "phase": 2 * phases, "sales": np.arange(8.0)})
+    panel, target = open_long_panel(frame, "who", "phase", "sales", "b", 2)
+    assert list(panel.periods) == sorted(phases)
+    assert target.tolist() == [4.0 + phases.index(phase) for phase in sorted(phases)]
+    declared = frame.assign(phase=pd.Categorical(frame.phase, categories=phases, ordered=True))
+    panel, target = open_long_panel(declared, "who", "phase", "sales", "b", 2)
+    assert list(panel.periods) == phases
+    assert target.tolist() == [4.0, 5.0, 6.0, 7.0]
+
+
 @pytest.mark.parametrize(
-    "declared",
-    [list, lambda months: pd.Categorical(months, categories=["May", "June", "July", "August"], ordered=True)],
+    "times",
+    [
+        ["May", "June", "July", "August"],
+        ["Dec 2023", "Jan 2024", "Feb 2024", "Mar 2024"],
+        ["31.12.2023", "31.01.2024", "29.02.2024", "31.03.2024"],
+        ["8", "9", "10", "11"],
+        ["week 8", "week 9", "week 10", "week 11"],
+    ],
 )
-def test_text_is_in_the_order_of_its_letters_unless_categories_are_declared_to_be_ordered(declared):
-    months = ["June", "May", "August", "July"]
-    frame = pd.DataFrame({"who": ["a"] * 4 + ["b"] * 4, "month": declared(2 * months), "sales": np.arange(8.0)})
-    panel, target = open_long_panel(frame, "who", "month", "sales", "b", 2)
-    expected = sorted(months) if declared is list else ["May", "June", "July", "August"]
-    assert list(panel.periods) == expected
-    assert target.tolist() == [4.0 + months.index(month) for month in expected]
+def test_text_that_says_dates_or_numbers_is_refused_where_letters_would_put_it_in_another_order(times):
+    frame = pd.DataFrame({"who": ["a"] * 4 + ["b"] * 4, "month": 2 * times, "sales": np.arange(8.0)})
+    with pytest.raises(ValueError, match=r"times in column 'month' are text.*make dates"):
+        open_long_panel(frame, "who", "month", "sales", "b", 2)
+    in_order = frame.assign(month=pd.Categorical(frame.month, categories=times, ordered=True))
+    assert list(open_long_panel(in_order, "who", "month", "sales", "b", 2)[0].periods) == times
+
+
+@pytest.mark.parametrize("times", [["2023-11", "2023-12", "2024-01"], ["08", "09", "10"], ["1.25", "1.5", "2.0"]])
+def test_text_whose_letters_are_in_the_order_of_its_dates_or_numbers_is_taken(times):
+    frame = pd.DataFrame({"who": ["a"] * 3 + ["b"] * 3, "month": 2 * times, "sales": np.arange(6.0)})
+    assert list(open_long_panel(frame, "who", "month", "sales", "b", 2)[0].periods) == times
 
 
 def test_periods_are_those_of_the_treated_unit():

@@ -7,6 +7,8 @@ anything of a value: who is in the panel may be what is protected.
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -375,12 +377,31 @@ def _periods_of(column: Any, name: str) -> Any:
             labels = labels.sort_values()
         except TypeError:
             raise TypeError(f"the treated unit has times in column {name!r} that cannot be put in order") from None
+        _check_order_of_text(labels.tolist(), name)
     if not labels.is_unique:
         raise ValueError("frame must have one row for each unit and period: a pair of them occurs more than once")
     if isinstance(labels, pandas.DatetimeIndex):
         # Columns of dates differ in resolution, and what one entry needs would show in all.
         labels = labels.as_unit("ns" if labels.nanosecond.any() else "us")
     return labels
+
+
+def _check_order_of_text(periods: list[Any], name: str) -> None:
+    """Refuse text in the order of its letters that says numbers or dates in another: a public unit's, so public."""
+    if not all(isinstance(period, str) for period in periods):
+        return
+    number = r"[0-9]+(?:\.[0-9]+(?![.0-9]))?"
+    around = {re.sub(number, "", period) for period in periods}
+    numbers = [tuple(map(float, re.findall(number, period))) for period in periods]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        to_datetime = optional("pandas", "a panel with labels").to_datetime
+        dates = to_datetime(periods, errors="coerce", format="mixed", utc=True)
+    if (len(around) == 1 and numbers != sorted(numbers)) or not (dates.isna().any() or dates.is_monotonic_increasing):
+        raise ValueError(
+            f"times in column {name!r} are text, whose order of letters is not that of the dates or numbers in it: "
+            "make dates (pandas.to_datetime), numbers or an ordered category of them first"
+        )
 
 
 def _labels(column: Any) -> list[Hashable]:
