@@ -93,3 +93,16 @@ def test_a_second_fit_leaves_room_for_the_marks_of_the_first():
     value_function(VALUES, ax=axes, label="other")
     # Marks are at 0.04 of the height, and points above them.
     assert axes.transLimits.transform((0.0, VALUES.min()))[1] > 0.08
+
+
+def test_names_that_would_run_into_each_other_stand_upright():
+    def rotation(names, **options):
+        axes = value_function(VALUES[: len(names)], states=names, **options)
+        return axes.get_xticklabels()[0].get_rotation()
+
+    treatments = ["metformin", "sulfonylurea", "insulin", "diet", "surgery", "none"]
+    assert rotation(treatments) == 90.0
+    assert rotation(list("abcdef")) == 0.0
+    # What fits depends on the axes.
+    figure = pytest.importorskip("matplotlib.figure").Figure((12.0, 3.0))
+    assert rotation(treatments, ax=figure.subplots()) == 0.0

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpfast.io import write_table
 from dpfast.synthetic_control.reports import effect_report, effect_table
 
 YEARS = pd.Index([1989, 1990, 1991], name="year")
@@ -83,3 +84,10 @@ def test_bad_input_is_named(arguments, message):
 def test_a_bad_level_is_named(level, message):
     with pytest.raises(ValueError, match=message):
         effect_report(effect_table(OBSERVED, COUNTERFACTUAL, index=YEARS), level)
+
+
+def test_periods_of_a_table_of_effects_are_in_its_file(tmp_path):
+    for periods, name in (([1989, 1990, 1991], "period"), (YEARS, "year")):
+        write_table(effect_table(OBSERVED, COUNTERFACTUAL, index=periods), tmp_path / "effects.csv")
+        lines = (tmp_path / "effects.csv").read_text().splitlines()
+        assert [line.split(",")[0] for line in lines] == [name, "1989", "1990", "1991"]

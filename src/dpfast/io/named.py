@@ -50,5 +50,5 @@ def check_numeric(table: str, columns: Iterable[tuple[object, object, bool]]) ->
     if refused:
         raise TypeError(
             f"{table} has columns that are not numbers: {', '.join(refused[:5])}; "
-            "leave them out, or declare categories by dpfast.io.Columns"
+            "leave them out, make days of dates, or declare categories by dpfast.io.Columns"
         )

@@ -31,6 +31,8 @@ PALETTE = ("#0072b2", "#8c2d04", "#2aa198", "#e69f00")
 SHADES = "cividis"
 #: Names below one another that are still read.
 LABELS = 40
+# Points that a letter of a label takes across.
+_LETTER = 6.0
 #: Columns that a name has, of which a wide character takes two.
 _WIDTH = 32
 # Of what is wider than its place.
@@ -149,10 +151,11 @@ class Canvas:
         if getattr(self.ax, f"get_{side}scale")() == "linear":
             getattr(self.ax, f"set_{side}lim")(low, high)
 
-    def names(self, side: str, places: ArrayLike, names: Iterable[object], *, upright: bool = False) -> None:
-        """Write names at places."""
-        axis = getattr(self.ax, f"{side}axis")
-        axis.set_ticks(np.asarray(places), [short(name) for name in names])
+    def names(self, side: str, places: ArrayLike, names: Iterable[object]) -> None:
+        """Write names at places, upright where they would run into each other side by side."""
+        axis, words = getattr(self.ax, f"{side}axis"), [short(name) for name in names]
+        axis.set_ticks(np.asarray(places), words)
+        upright = side == "x" and max(map(len, words), default=0) * len(words) * _LETTER > self.size[0]
         for text in axis.get_ticklabels():
             literal(text)
         axis.set_tick_params(labelrotation=90 if upright else 0)

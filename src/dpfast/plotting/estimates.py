@@ -212,8 +212,7 @@ def _map(
         if len(rows):
             style = {"color": "white", "markeredgecolor": "black", "markersize": 4.0, "linestyle": "none"}
             canvas.ax.plot(columns, rows, "X", label=covering(level, "0 is inside"), **style)
-    upright = sum(len(short(name)) for name in features) > 60
     for side, names in (("x", features), ("y", outcomes)):
         kept = thinned(len(names), LABELS)
-        canvas.names(side, kept, [names[int(place)] for place in kept], upright=upright and side == "x")
+        canvas.names(side, kept, [names[int(place)] for place in kept])
     return canvas.finish_map(title, "feature", "outcome", ncols=1)

@@ -268,7 +268,7 @@ def _over_time(index: ArrayLike, n_pre: int, ax: Axes | None) -> tuple[Canvas, N
         canvas.plain("x")
         kept = thinned(len(labels), _LABELLED)
         words = [short(labels[int(place)], 20) for place in kept]
-        canvas.names("x", kept, words, upright=sum(map(len, words)) > 70)
+        canvas.names("x", kept, words)
     elif times.dtype.kind in "iu" and canvas.ax.get_xscale() == "linear":
         canvas.whole("x")
     margin = (times[-1] - times[0]) / 40

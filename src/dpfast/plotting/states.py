@@ -112,7 +112,7 @@ def value_function(
     _points(canvas, found, half, public, level, marks, label)
     step = -(-len(found) // _DRAWN)
     if states is not None and len(found) <= LABELS:
-        canvas.names("x", np.arange(len(found)), states, upright=sum(len(short(state)) for state in states) > 60)
+        canvas.names("x", np.arange(len(found)), states)
     else:
         canvas.whole("x")
     canvas.open_frame()

@@ -69,16 +69,18 @@ def effect_table(
     Examples
     --------
     >>> from dpfast.effects import effect_table
-    >>> effect_table([80.0, 60.0], [100.0, 80.0], index=[1989, 1990])
-          observed  counterfactual  effect  cumulative  percent
-    1989      80.0           100.0   -20.0       -20.0    -20.0
-    1990      60.0            80.0   -20.0       -40.0    -25.0
+    >>> effect_table([80.0, 60.0], [100.0, 80.0], index=[1989, 1990]).reset_index()
+       period  observed  counterfactual  effect  cumulative  percent
+    0    1989      80.0           100.0   -20.0       -20.0    -20.0
+    1    1990      60.0            80.0   -20.0       -40.0    -25.0
     """
     pd = optional("pandas", "a table of effects")
     if (low is None) != (high is None):
         raise ValueError("low and high must be given together, or neither")
     rows = np.asarray(observed, np.float64)
     periods = pd.Index(index)
+    # A table that is written to a file has the levels of its index that have names.
+    periods = periods.rename("period") if periods.name is None else periods
     if rows.ndim not in (1, 2) or rows.shape[-1] == 0 or rows.shape[-1] != len(periods):
         raise ValueError(
             "observed must have one value for each of the periods of index, of which there is at least one: "
