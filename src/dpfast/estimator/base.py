@@ -365,7 +365,8 @@ class PrivateEstimator(Persistent, ABC):
         warn(
             f"{'as released' if people is None else f'with {people}'} at {privacy}, the prediction is expected to be "
             f"off by {100.0 * min(error, 1.0):.0f}% of the signal: mostly noise, and shrinkage against it. "
-            f"{type(self).__name__}.plan says how many are needed.",
+            f"{type(self).__name__}.plan says how many are needed"
+            f"{'; where there are as many, there is hardly a signal to find' if people is None else ''}.",
             ReleasedUtilityWarning if people is None else UtilityWarning,
         )
         return True
