@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -46,6 +48,18 @@ def test_a_bad_argument_is_one_line_and_exit_code_2(capsys):
     assert message.count("\n") == 1
     assert main(["audit", "--runs", "3"]) == 2
     assert main(["plan", *sizes[:-1], "2"]) == 2
+
+
+@pytest.mark.parametrize("arguments", [["new", "multi_outcome_ridge"], ["new", "--schema"], ["new"]])
+def test_a_reader_that_has_enough_is_no_error(arguments):
+    """Long texts fail while they are written, short ones at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dpfast", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait() == 141
 
 
 def test_audit_passes(capsys, monkeypatch):

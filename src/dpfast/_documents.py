@@ -47,8 +47,8 @@ def read_document(path: str, kind: str, *versions: int) -> dict[str, Any]:
     stated, rest = data[len(_OPENING) : _DIGEST_END], data[_DIGEST_END:]
     if not data.startswith(_OPENING) or stated != _digest(rest):
         raise ValueError(
-            f"{path!r} is not an intact {kind} file: its checksum does not match its content. It may be truncated, "
-            "damaged or edited; restore it, nothing in it was used"
+            f"{path!r} is not an intact {kind} file: its checksum does not match its content. It may be another "
+            "file, truncated, damaged or edited; restore the latest copy, nothing in it was used"
         )
     try:
         content = json.loads(data, object_hook=_unusual_float, parse_constant=_refuse_constant)

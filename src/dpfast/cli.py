@@ -7,6 +7,7 @@ import ast
 import difflib
 import inspect
 import json
+import os
 import re
 import sys
 import warnings
@@ -45,7 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             # A line, as errors are: which line of Python warned is nothing to those who run a command.
             warnings.showwarning = lambda message, *_: print(f"dpfast {options.command}: {message}", file=sys.stderr)
-            return int(options.run(options))
+            status = int(options.run(options))
+            # What could not be written is noticed here, and not when the interpreter ends.
+            sys.stdout.flush()
+            return status
+    except BrokenPipeError:
+        # Whoever read has enough, as `head` has; the rest goes nowhere. The code is that of the signal.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         print(f"dpfast {options.command}: interrupted", file=sys.stderr)
         return 130
@@ -62,6 +70,8 @@ def _failure(error: Exception, *, traced: bool) -> tuple[int, str]:
     match error:
         case BudgetExceeded():
             return 3, str(error)
+        case OSError(strerror=str() as problem, filename=str() | Path() as name):
+            return 2, f"{problem}: {str(name)!r}"
         case ValueError() | TypeError() | OSError() | ImportError():
             return 2, str(error)
     # Its message may be another library's, and quote data.

@@ -180,7 +180,7 @@ def test_unfit_columns_are_named_without_their_values(column, table, error, mess
 def test_a_csv_without_names_is_not_quoted(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("secret,34\nother,35\n")
-    with pytest.raises(ValueError, match="no column 'secrets' in its first line, nor any other") as raised:
+    with pytest.raises(ValueError, match=r"no column 'secrets' in .*, nor any .* commas between") as raised:
         Columns(["secrets", "age"]).check(path)
     assert "34" not in str(raised.value).replace(str(path), "")
     path.write_text("age,wieght\n34,3\n")
@@ -207,7 +207,7 @@ def test_csv_cells_that_do_not_parse_are_not_quoted(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("b,a,c\n1,secret,maybe\n")
     for column, message in (
-        (Number("a"), "'a', cells that are not numbers"),
+        (Number("a"), "'a', cells that are not numbers; missing are empty cells, NA, N/A"),
         (Boolean("c"), "'c', .* not true, false"),
     ):
         with pytest.raises(ValueError, match=message) as raised:

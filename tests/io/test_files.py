@@ -155,7 +155,8 @@ except ValueError as error:
         for cpus in (1, 1, 2)
     ]
     assert {(one.returncode, one.stderr) for one in done} == {(0, "")}
-    message = f"{str(path)!r} holds, in column number 2, cells that are not numbers None\n"
+    message = f"{str(path)!r} holds, in column number 2, cells that are not numbers; missing are empty cells, "
+    message += f"{', '.join(arrow.NULL_WORDS[1:])} None\n"
     assert {one.stdout for one in done} == {message}
 
 

@@ -282,6 +282,34 @@ def test_budget_of_a_dead_process_is_named(folder, capsys, monkeypatch):
     assert "has ended" not in capsys.readouterr().out
 
 
+def test_a_ledger_of_another_unit_is_refused_by_a_check(frame, folder, capsys):
+    ledger = {"path": "rows.ledger", "epsilon": 3.0, "delta": 1e-5}
+    rows = write_job(folder, changed(privacy={"ledger": ledger}))
+    Job.read(rows).open_ledger().reserve(Privacy(1.0, 1e-6))
+    assert main(["check", str(rows)]) == 0
+    frame.assign(patient=range(700)).to_csv(folder / "table.csv", index=False)
+    people = write_job(folder, changed(privacy={"ledger": ledger}, people={"id": "patient", "max_rows": 1}))
+    for command in ("check", "fit"):
+        assert main([command, str(people)]) == 2
+        assert "unit must be the ledger's, 'row', got 'person'" in capsys.readouterr().err
+
+
+def test_a_check_misses_the_folder_of_the_ledger_that_the_fit_would_miss(folder, capsys, monkeypatch):
+    ledger = {"path": "l", "epsilon": 3.0, "delta": 1e-5}
+    path = write_job(folder, changed(privacy={"ledger": ledger}))
+    allowed = iter([True, False])  # the folder of outputs, that of the ledger
+    monkeypatch.setattr(os, "access", lambda *_: next(allowed))
+    assert main(["check", str(path)]) == 2
+    assert "no permission to write in its folder" in capsys.readouterr().err
+    ledger["path"] = "none/l"
+    path = write_job(folder, changed(privacy={"ledger": ledger}))
+    monkeypatch.undo()
+    assert main(["check", str(path)]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    # A plan may be made elsewhere.
+    assert main(["plan", str(path)]) == 0
+
+
 def test_a_warning_is_one_line(folder, capsys, monkeypatch):
     def fit(self, *_, **__):
         warnings.warn("mostly noise", UtilityWarning, stacklevel=1)
@@ -406,7 +434,13 @@ REFUSED = [
         "unknown key .*; only features have limits, outcomes are bounded by bound_y",
     ),
     (changed(outcomes={"days": None, "again": None}), "must declare at least one"),
-    (changed(input={"path": "none.csv"}), "No such file or directory: .*none.csv"),
+    (
+        changed(input={"path": "none.csv"}),
+        r"\[input\] path: no such file or directory: .*none.csv'; a path begins in the folder of",
+    ),
+    (changed(input={"path": "s3://bucket/table.csv"}), r"is the address 's3://bucket/table.csv'"),
+    (changed(input={"path": ["table.csv", "tab*.csv"]}), "names a file twice"),
+    (changed(privacy={"ledger": {"path": "no/l", "epsilon": 1, "delta": 1e-5}}), "there is no folder .*no'. Correct"),
     (changed(input={"path": "*.parquet"}), "which no file matches"),
     (changed(input={"path": 3}), r"\[input\] path must be text or a list of texts, got an integer"),
     (changed(input={"path": []}), "path must list at least one file"),
@@ -438,6 +472,8 @@ def test_a_file_that_is_not_toml_and_one_that_is_missing(folder, capsys):
     (folder / "job.toml").write_text("[input\n")
     assert main(["fit", str(folder / "job.toml")]) == 2
     assert "is not TOML" in capsys.readouterr().err
+    assert main(["check", str(folder)]) == 2
+    assert capsys.readouterr().err == f"dpfast check: Is a directory: {str(folder)!r}\n"
     (folder / "job.toml").write_text(f"input = {'[' * 5000}")
     assert main(["fit", str(folder / "job.toml")]) == 2
     assert "too deeply" in capsys.readouterr().err

@@ -257,7 +257,9 @@ def _csv_problem(path: Path, families: Mapping[str, str], declared: bool) -> str
         suspects = half if not is_readable({name: families[name] for name in half}) else suspects[len(half) :]
     (name,) = suspects
     place = repr(name) if declared else f"number {1 + list(families).index(name)}"
-    return f"holds, in column {place}, cells that are not {_HOLDS[families[name]]}"
+    family = families[name]
+    missing = "" if family == "text" else f"; missing are empty cells, {', '.join(filter(None, NULL_WORDS))}"
+    return f"holds, in column {place}, cells that are not {_HOLDS[family]}{missing}"
 
 
 def _first_line(path: Path) -> list[str]:

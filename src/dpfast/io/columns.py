@@ -440,7 +440,8 @@ def check_named_once(name: str, part: Part, declared: Sequence[str]) -> None:
         raise ValueError(f"{part.label} has more than one column {name!r}")
     if part.families is None:
         # The first line of a text file may be a person's: none of it is quoted.
-        others = ", nor any other that is declared" if not any(other in part.names for other in declared) else ""
+        none = ", nor any other that is declared: it must name the columns just as they are declared, commas between"
+        others = "" if any(other in part.names for other in declared) else none
         raise ValueError(f"{part.label} has no column {name!r} in its first line{others}")
     strings = [other for other in part.names if isinstance(other, str)]
     shown = ", ".join(map(repr, strings[:20])) + (f" and {len(strings) - 20} more" if len(strings) > 20 else "")

@@ -91,7 +91,8 @@ def comparable(groups: object, numbers: dict[Hashable, int]) -> NDArray[Any]:
     if isinstance(groups, (Mapping, Set)):
         raise ValueError(f"groups must be 1-D, with one id a row, got a {type(groups).__qualname__}")
     if isinstance(groups, (str, bytes)) or not (is_array or hasattr(groups, "__len__")):
-        raise TypeError(f"groups must be a 1-D array of ids, got {type(groups).__qualname__}")
+        column = "; of a column of files, dpfast.io.RowOwners(files, column)" if isinstance(groups, str) else ""
+        raise TypeError(f"groups must be a 1-D array of ids, got {type(groups).__qualname__}{column}")
     if not is_array:
         # As they are: NumPy would turn 1 into text where somebody else's id is text.
         return numbered(cast("Iterable[Any]", groups), numbers, "groups")

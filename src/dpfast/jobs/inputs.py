@@ -47,6 +47,9 @@ class Files:
         paths = [section["path"]] if isinstance(section["path"], str) else section["path"]
         if not paths:
             raise ValueError("[input] path must list at least one file")
+        for path in paths:
+            if "://" in path:
+                raise ValueError(f"[input] path is the address {path!r}: files are read from a disk, copy them first")
         return cls(tuple(here / path for path in paths))
 
     def found(self, declared_format: str | None) -> list[Path]:
@@ -57,6 +60,13 @@ class Files:
             raise ValueError("[input] path is a .npy file, which has no named columns; give a pair of them as x and y")
         if declared_format is not None and formats != {declared_format}:
             raise ValueError(f"[input] format is {declared_format!r}, but the files are {', '.join(sorted(formats))}")
+        for file in files:
+            if not file.exists():
+                raise FileNotFoundError(
+                    f"[input] path: no such file or directory: {str(file)!r}; a path begins in the folder of the job"
+                )
+        if len({file.resolve() for file in files}) < len(files):
+            raise ValueError("[input] path names a file twice, whose rows would count twice")
         optional("pyarrow", f"reading {str(files[0])!r}")  # of a CSV file the header is read without
         return files
 

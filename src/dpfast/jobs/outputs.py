@@ -93,8 +93,9 @@ def refuse_unfinished(job: Job) -> None:
         if (partial / MODEL).exists():
             raise FileExistsError(
                 f"[output] {str(partial / MODEL)!r} is the model of a release that was made and paid for, left by a "
-                f"run that did not finish: {job.kind.ESTIMATOR.__name__}.load reads it if it is this job's. Move it "
-                "away, or say --force, which pays for another release"
+                "run that did not finish, or written just now by one that still runs. If none does: "
+                f"{job.kind.ESTIMATOR.__name__}.load reads it if it is this job's. Move it away, or say --force, which "
+                "pays for another release"
             )
 
 

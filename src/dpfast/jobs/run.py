@@ -52,6 +52,7 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
     if not force:
         outputs.refuse_unfinished(job)
     outputs.check_writable(job, replace=job.overwrite or force)
+    job.check_ledger()
     ledger = job.open_ledger()
     model = job.kind.ESTIMATOR(**job.parameters, ledger=ledger)
     try:
@@ -89,6 +90,7 @@ def check(path: Path) -> str:
     if not done:
         outputs.refuse_unfinished(job)
         outputs.check_writable(job, replace=job.overwrite)
+        job.check_ledger()
     what = ", ".join(f"{name}: {text}" for name, text in job.data.facts())
     made = "its release has been made and written already; " if done else ""
     return f"{str(job.path)!r} is a job of {job.kind.KIND}; {what}\n{made}{_charge(job)}; no row was read"
@@ -130,11 +132,12 @@ def _charge(job: Job) -> str:
     # Neither is written to: one that is not there stays so.
     ledger = job.open_ledger() if is_there else Ledger(job.budget, **job.ledger_options)
     times = ledger.affords(job.kind.ESTIMATOR(**job.parameters))
-    where = f"the ledger {str(job.ledger_path)!r}" + ("" if is_there else ", which is not there yet")
+    where, absent = f"the ledger {str(job.ledger_path)!r}", "" if is_there else ", which is not there yet"
     if times == 0:
+        where += absent and f"{absent},"
         held = held_by_the_dead(ledger)
         raise BudgetExceeded(f"costs {job.cost}, but {where} has {ledger.remaining} left{held and f'; {held}'}")
-    return f"costs {job.cost}, of {where}: there is room for {times:,} such"
+    return f"costs {job.cost}, of {where}{absent}: there is room for {times:,} such"
 
 
 @contextmanager

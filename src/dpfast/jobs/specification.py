@@ -16,7 +16,8 @@ from dpfast.jobs.formats import Formats
 from dpfast.jobs.kinds import Kind, kinds, public_size
 from dpfast.jobs.values import Words, refuse_unknown
 from dpfast.ledger import Ledger
-from dpfast.privacy import Privacy
+from dpfast.ledger.file import check_place
+from dpfast.privacy import Privacy, Unit
 
 # Neither decides the release: the results do not depend on the threads, and a hashed seed is found again by trying.
 _UNHASHED = ("random_state", "n_threads")
@@ -96,8 +97,18 @@ class Job:
         )
 
     def open_ledger(self) -> Ledger:
-        """Open the ledger that pays, or make it."""
-        return Ledger(self.budget, self.ledger_path, **self.ledger_options)
+        """Open the ledger that pays, or make it; ValueError if it adds up guarantees for another unit."""
+        return Ledger(self.budget, self.ledger_path, unit=self.unit, **self.ledger_options)
+
+    def check_ledger(self) -> None:
+        """Refuse a ledger whose folder is not there or cannot be written; none is made."""
+        if self.ledger_path is not None:
+            check_place(str(self.ledger_path))
+
+    @property
+    def unit(self) -> Unit:
+        """Whose data the job's guarantee is for."""
+        return "row" if getattr(self.data, "max_rows", None) is None else "person"
 
     @property
     def known_people(self) -> int | None:

@@ -58,6 +58,7 @@ class LedgerFile:
     def create(cls, path: str, limits: Filter) -> LedgerFile:
         """Open a ledger, first making an empty one with these limits if there is none."""
         if not os.path.exists(path):
+            check_place(path)
             with _Lock[None](path):
                 # Another process may have been first.
                 if not os.path.exists(path):
@@ -163,6 +164,20 @@ class LedgerFile:
             "holder": asdict(entry.holder),
             "releases": None if releases is None else [release.to_dict(values=False) for release in releases],
         }
+
+
+def check_place(path: str) -> None:
+    """Refuse a folder that is not there or cannot be written; it is not made, as a new ledger has a new budget."""
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(
+            f"the ledger file {path!r} cannot be made: there is no folder {folder!r}. Correct the path or, if these "
+            "people have no ledger yet, make the folder"
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(
+            f"the ledger file {path!r} cannot be written: no permission to write in its folder, where its lock lies too"
+        )
 
 
 def _refuse_links(path: str) -> None:

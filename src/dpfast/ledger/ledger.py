@@ -555,8 +555,9 @@ class Ledger:
             if own not in (None, unit):
                 raise ValueError(
                     f"unit must be the ledger's, {own!r}, got {unit!r}: guarantees for single rows and for persons who "
-                    "own several rows do not add up. Fit everything with groups and max_rows (max_rows=1 where each "
-                    "person has one row), or everything without; or keep one ledger for rows and one for persons"
+                    "own several rows do not add up. Fit everything with groups and max_rows, [people] in a job "
+                    "(max_rows=1 where each person has one row), or everything without; or keep one ledger for rows "
+                    "and one for persons"
                 )
 
     def _commit(self, number: int, releases: tuple[Release, ...]) -> None:
