@@ -140,6 +140,16 @@ def test_the_error_bound_holds_for_exact_moments(kind):
         assert abs(error - Fraction(tolerance) / 2) <= Fraction(half)
 
 
+@pytest.mark.parametrize("size", [1, 3, 20])
+@pytest.mark.parametrize(
+    ("curvature", "gradient", "tolerance"), [(3.7, 0.2, 1e-9), (1e300, 1e-300, 0.0), (0.1, 7.0, 0.3)]
+)
+def test_the_error_bound_is_the_proofs_rounded_up(size, curvature, gradient, tolerance):
+    """Errors of tables come nowhere near it, so that they would not tell a bound that is a thousandth of it."""
+    exact = Fraction(tolerance) / 2 + Fraction(8 * (size + 2), 2**53) * (Fraction(curvature) + Fraction(gradient))
+    assert exact <= Fraction(score_error(size, curvature, gradient, tolerance)) <= exact * (1 + Fraction(1, 2**47))
+
+
 @pytest.mark.parametrize("kind", ["Fortran", "strided", "read-only", "float32", "lists"])
 def test_arrays_of_many_kinds(kind):
     xx, xy = (np.rint(64.0 * values) for values in moments(50, 6))

@@ -94,6 +94,13 @@ def test_the_norm_of_rounded_sums_is_within_its_error():
         assert (Fraction(norm) - error) ** 2 <= squared <= (Fraction(norm) + error) ** 2
 
 
+def test_the_error_of_a_norm_is_that_of_the_worst_table():
+    """No table comes near it: there every rounding is upward by half a unit."""
+    for n, part, outcomes in ((1, 0.3, 1), (3000, 1.7, 3), (10**6, 1e-5, 40)):
+        exact = n * Fraction(part) * Fraction(outcomes + 8, 2**53)
+        assert abs(Fraction(score_error(n, part, outcomes)) - exact) <= exact / 2**50
+
+
 def test_what_is_not_finite_and_other_numbers_of_rows_are_refused():
     x, r = np.ones((4, 2)), np.ones((4, 1))
     for bad in (math.nan, math.inf):

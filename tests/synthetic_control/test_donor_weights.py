@@ -92,6 +92,14 @@ def test_nobody_moves_the_computed_projection_further():
         assert moved == pytest.approx(bounds.projection_sensitivity, rel=1e-8)
 
 
+@pytest.mark.parametrize("n", [1, 100, 100_000])
+def test_twice_the_rounding_of_a_projection_is_part_of_its_sensitivity(n):
+    """Sums of n donors, each with a weight of at most 1, are off by at most (n + 2) u times the sum of their norms."""
+    found = Fraction(PanelBounds(n, T0, 4, 1.0, 2.0, 3.0).projection_sensitivity)
+    rounding = 2 * Fraction(n + 2, 2**53) * n * 3
+    assert 6 + rounding <= found <= (6 + 2 * rounding) * (1 + Fraction(1, 2**43))
+
+
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_the_noise_of_output_perturbation_has_the_calibrated_law(delta):
     rows, bounds = panel()
