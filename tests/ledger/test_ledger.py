@@ -131,7 +131,7 @@ def test_delta_is_a_budget_too():
 
 
 def test_adjacencies_do_not_mix():
-    with pytest.raises(ValueError, match="adjacency"):
+    with pytest.raises(ValueError, match=r"adjacency must be the ledger's.*Privacy\(epsilon, delta, 'add_remove'\)"):
         Ledger(Privacy(1.0)).spend(release(0.5, adjacency="add_remove"))
 
 

@@ -138,6 +138,17 @@ def test_classifiers_and_sparse_regressions_are_selected_too(table, labels):
     assert not hasattr(chosen, "predict_proba")
 
 
+def test_labels_may_be_a_column_of_polars_or_arrow(labels):
+    X, y = labels
+    polars = pytest.importorskip("polars")
+    columns = polars.Series("ill", y), polars.Series("ill", y).to_arrow()
+    picks = [
+        select([classifier(), classifier(5.0)], X, one, **BUDGET, random_state=0).best_estimator_.coef_.tolist()
+        for one in (y, *columns)
+    ]
+    assert picks == picks[:1] * 3
+
+
 @pytest.mark.parametrize("methods", [["gradient", "gradient"], ["objective", "gradient"], ["auto", "auto"]])
 def test_methods_that_release_at_every_step_compose_with_others(labels, methods):
     X, y = labels

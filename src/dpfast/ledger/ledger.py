@@ -407,7 +407,8 @@ class Ledger:
         if privacy.adjacency != self.budget.adjacency:
             raise ValueError(
                 f"adjacency must be the ledger's, {self.budget.adjacency!r}, got {privacy.adjacency!r}: "
-                "guarantees under different adjacencies do not add up"
+                "guarantees under different adjacencies do not add up. Fit everything with the ledger's, or keep "
+                f"a ledger of Privacy(epsilon, delta, {privacy.adjacency!r})"
             )
         mark = None
         if random_state is not None:

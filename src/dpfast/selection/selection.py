@@ -356,7 +356,10 @@ def _in_public_words(
 def _tables(X: Any, y: Any, estimators: Sequence[Any], scoring: Scoring) -> tuple[Any, NDArray[Any]]:
     """Return tables whose rows can be taken apart, refused whole: who is held out does not decide what is said."""
     for name, table in (("X", X), ("y", y)):
-        if not isinstance(table, list | tuple | np.ndarray) and not (hasattr(table, "iloc") or hasattr(table, "rows")):
+        is_frame = hasattr(table, "iloc") or hasattr(table, "rows")
+        # Labels may be a column of Polars or Arrow, which are arrays as they are.
+        is_column = table is y and hasattr(table, "__array__")
+        if not (isinstance(table, list | tuple | np.ndarray) or is_frame or is_column):
             raise TypeError(f"{name} must be an array or a data frame in memory, got a {type(table).__name__}")
         if hasattr(table, "dask"):
             raise TypeError(f"{name} must be in memory: its rows are taken apart")
