@@ -160,6 +160,11 @@ def _lines(value: Any, depth: int) -> str:
         raise ValueError("a document must not nest so deeply") from None
 
 
+def printed(text: str) -> str:
+    """Return text with spaces for what ends a line, hides what follows or turns it round."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
 def spelled_out(value: Any) -> Any:
     """Replace the floats that JSON has no number for."""
     if isinstance(value, float) and not math.isfinite(value):

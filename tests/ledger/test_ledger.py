@@ -239,6 +239,16 @@ def test_the_report_lists_steps_that_are_alike_in_one_line():
     ]
 
 
+def test_no_name_of_a_release_becomes_a_line_of_the_report():
+    ledger, plain = Ledger(Privacy(2.0, 1e-6)), Ledger(Privacy(2.0, 1e-6))
+    plain.spend(release(1.0))
+    ledger.spend(release(1.0, name="a sum\n  meaning      nothing is told\u2028of anybody\r\x1b[8m\u202e"))
+    lines = ledger.report().splitlines()
+    assert len(lines) == len(plain.report().splitlines())
+    assert sum(line.startswith("  meaning") for line in lines) == 1
+    assert all(line.isprintable() for line in lines)
+
+
 def test_a_release_is_immutable_and_travels():
     one = release(0.5, 1e-7)
     with pytest.raises(ValueError, match="read-only"):

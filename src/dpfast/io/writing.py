@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpfast._documents import replace_file, spelled_out
+from dpfast._documents import printed, replace_file, spelled_out
 from dpfast._optional import optional
 from dpfast.io.frames import is_frame
 
@@ -211,8 +211,7 @@ def _latex_cell(entry: Any) -> str:
 
 
 def _escaped(text: str) -> str:
-    printed = "".join(sign if sign.isprintable() else " " for sign in text)
-    return _SIGNS.sub(lambda sign: _MEANT[sign.group()], " ".join(printed.split()))
+    return _SIGNS.sub(lambda sign: _MEANT[sign.group()], " ".join(printed(text).split()))
 
 
 def _latex_row(entries: Sequence[str] | Any) -> str:

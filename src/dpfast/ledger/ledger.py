@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
 
 from dpfast import _arguments as check
+from dpfast._documents import printed
 from dpfast._html import Fact, card, caution, facts, section
 from dpfast.kernels import transaction
 from dpfast.ledger import block
@@ -527,7 +528,8 @@ class Ledger:
 
     def report(self) -> str:
         """Say in plain words what has been promised, spent and released: several lines, made of public numbers only."""
-        return "\n".join(report_lines(self._limits, self._unit, self._storage.read()))
+        # What a release is called is its maker's, and must not read like a line of the ledger's own.
+        return "\n".join(map(printed, report_lines(self._limits, self._unit, self._storage.read())))
 
     def __enter__(self) -> Self:
         block.enter(self)
