@@ -11,7 +11,7 @@ from scipy import optimize
 from sklearn.linear_model import Lasso as SklearnLasso
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.timing import median_ratio, seconds
+from benchmarks.timing import median_ratio, seconds, sized
 from dpfast.solvers import (
     Box,
     FactorMatrix,
@@ -169,7 +169,7 @@ class Projection:
 class Logistic:
     """Ridge logistic regression on a table, over a ball that does not bind, where scikit-learn has the same problem."""
 
-    params = ([10_000, 1_000_000], [10, 50])
+    params = ([10_000, sized(1_000_000)], [10, 50])
     param_names = ("n_rows", "n_features")
 
     def setup(self, n, d):

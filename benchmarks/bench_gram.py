@@ -10,10 +10,10 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.timing import median_ratio
+from benchmarks.timing import median_ratio, sized
 from dpfast.statistics import gram
 
-SIZES = [(1_000_000, 20), (200_000, 100), (40_000, 500), (20_000, 1000)]
+SIZES = [(sized(n), d) for n, d in [(1_000_000, 20), (200_000, 100), (40_000, 500), (20_000, 1000)]]
 N_OUTCOMES = 5
 
 
@@ -87,7 +87,7 @@ class AgainstNumpy:
 class Memory:
     """Rows that share their memory: what is left is what the sums themselves need."""
 
-    params = ([10_000, 1_000_000], [20, 500])
+    params = ([10_000, sized(1_000_000)], [20, 500])
     param_names = ("n_rows", "n_features")
 
     def setup(self, n_rows, n_features):

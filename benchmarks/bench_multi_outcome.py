@@ -6,13 +6,13 @@ import sys
 import numpy as np
 from sklearn.linear_model import Ridge
 
-from benchmarks.timing import median_ratio, seconds
+from benchmarks.timing import median_ratio, seconds, sized
 from dpfast import MultiOutcomeRidge, noise
 from dpfast.statistics import gram, sampled_gram
 
 
 class Fit:
-    params = ([10_000, 200_000], [20, 100], [1, 100])
+    params = ([10_000, sized(200_000)], [20, 100], [1, 100])
     param_names = ("rows", "features", "outcomes")
 
     def setup(self, rows, features, outcomes):
@@ -36,7 +36,7 @@ class Fit:
 class Refined:
     """Residual steps beside moments alone."""
 
-    params = ([1_000_000], [20])
+    params = ([sized(1_000_000)], [20])
     param_names = ("rows", "features")
     timeout = 300
 
@@ -55,7 +55,10 @@ class Refined:
 class Subsample:
     """PRIMO's Algorithm 4: X'X of a sample. Its noise and its sampling error are what `plan` says, not timed here."""
 
-    params = ([(1_000_000, 20, 1), (200_000, 100, 5), (40_000, 500, 5)], [0.5, 0.1, 0.02])
+    params = (
+        [(sized(n), d, k) for n, d, k in [(1_000_000, 20, 1), (200_000, 100, 5), (40_000, 500, 5)]],
+        [0.5, 0.1, 0.02],
+    )
     param_names = ("size", "sampled")
     timeout = 300
 

@@ -3,11 +3,11 @@
 import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from benchmarks.timing import fastest_ratio
+from benchmarks.timing import fastest_ratio, sized
 from dpfast import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
 from dpfast.solvers import CappedLogisticLoss, L2Ball
 
-N, D = 1_000_000, 50
+N, D = sized(1_000_000), 50
 
 
 def _table():
@@ -48,8 +48,8 @@ class DefaultClassifier:
 
     def setup(self, n_classes, method):
         rng = np.random.default_rng(0)
-        self.X = rng.uniform(-0.2, 0.2, (100_000, 20))
-        margins = self.X @ rng.normal(size=(20, n_classes)) + 0.1 * rng.gumbel(size=(100_000, n_classes))
+        self.X = rng.uniform(-0.2, 0.2, (sized(100_000), 20))
+        margins = self.X @ rng.normal(size=(20, n_classes)) + 0.1 * rng.gumbel(size=(len(self.X), n_classes))
         self.y = margins.argmax(axis=1)
         self.ours = ObjectivePerturbationClassifier(1.0, 1e-5, bound_x=1.0, classes=range(n_classes), method=method)
         self.theirs = LogisticRegression(fit_intercept=False)

@@ -8,11 +8,11 @@ import itertools
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.timing import median_ratio
+from benchmarks.timing import median_ratio, sized
 from dpfast.noise import SecureSource, sample_without_replacement
 from dpfast.statistics import gram
 
-SIZES = [(1_000_000, 20), (200_000, 100), (40_000, 500)]
+SIZES = [(sized(n), d) for n, d in [(1_000_000, 20), (200_000, 100), (40_000, 500)]]
 ROWS_EACH = 20
 N_OUTCOMES = 5
 
@@ -89,7 +89,7 @@ class Sample:
 
     params = ([0.01, 0.1, 0.5],)
     param_names = ("share",)
-    n_rows = 1_000_000
+    n_rows = sized(1_000_000)
 
     def setup(self, share):
         self.n_sampled = int(share * self.n_rows)

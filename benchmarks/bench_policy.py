@@ -9,14 +9,19 @@ import time
 
 import numpy as np
 
-from benchmarks.timing import median_ratio
+from benchmarks.timing import median_ratio, sized
 from dpfast.statistics import Trajectories, first_visit_returns, smooth_sensitivity
 
 GAMMA, RANGE = 0.99, (0.0, 100.0)
 #: Seconds: numba's threads go on spinning after a loop, on the cores of whoever is timed next.
 NUMBA_REST = 0.02
 # States, mean steps of a trajectory, steps.
-SIZES = [(40, 100, 1_000_000), (1_000, 100, 1_000_000), (100_000, 100, 1_000_000), (1_000, 20, 4_000_000)]
+SIZES = [
+    (40, 100, sized(1_000_000)),
+    (1_000, 100, sized(1_000_000)),
+    (100_000, 100, sized(1_000_000)),
+    (1_000, 20, sized(4_000_000)),
+]
 
 
 def walks(n_states, mean_steps, n_steps):

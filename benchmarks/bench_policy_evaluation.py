@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from benchmarks.timing import median_ratio
+from benchmarks.timing import median_ratio, sized
 from dpfast import PolicyEvaluation
 from dpfast.statistics import Trajectories, first_visit_returns
 
@@ -23,7 +23,7 @@ class Fit:
     param_names = ("states", "method", "features")
 
     def setup(self, states, method, features):
-        self.walks = walks(states, 1_000_000)
+        self.walks = walks(states, sized(1_000_000))
         phi = None if features is None else np.random.default_rng(0).normal(size=(states, features))
         options = {"gamma": 0.99, "return_range": (0.0, 100.0), "horizon": 150, "method": method, "features": phi}
         self.private = PolicyEvaluation(8.0, 1e-2, **options)
@@ -42,7 +42,7 @@ class Fit:
 
 class Sums:
     def setup(self):
-        self.walks = walks(40, 1_000_000)
+        self.walks = walks(40, sized(1_000_000))
 
     def time_first_visit_returns(self):
         first_visit_returns(self.walks, 0.99, return_range=(0.0, 100.0), horizon=150)

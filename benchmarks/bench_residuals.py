@@ -8,13 +8,13 @@ import math
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.timing import fastest_ratio
+from benchmarks.timing import fastest_ratio, sized
 from dpfast import io
 from dpfast.statistics import gram
 from dpfast.statistics.residuals import ResidualStep, residual_sizes, residual_sums
 from dpfast.statistics.rows import RowMap, centred
 
-ENTRIES, BOUND_Y = 20_000_000, 20.0
+ENTRIES, BOUND_Y = 100 * sized(200_000), 20.0
 
 
 class ResidualSteps:

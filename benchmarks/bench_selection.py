@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.timing import fastest_ratio
+from benchmarks.timing import fastest_ratio, sized
 from dpfast import MultiOutcomeRidge, select
 
 
@@ -11,8 +11,8 @@ class Selecting:
 
     def setup(self):
         rng = np.random.default_rng(0)
-        self.X = rng.uniform(-0.2, 0.2, (100_000, 20))
-        self.y = self.X @ rng.normal(size=20) / 3.0 + 0.1 * rng.normal(size=100_000)
+        self.X = rng.uniform(-0.2, 0.2, (sized(100_000), 20))
+        self.y = self.X @ rng.normal(size=20) / 3.0 + 0.1 * rng.normal(size=len(self.X))
         shared = {"bound_x": 1.0, "bound_y": 1.0}
         self.candidates = [MultiOutcomeRidge(1.0, 1e-6, ridge=ridge, **shared) for ridge in (1.0, 100.0, 10_000.0)]
 

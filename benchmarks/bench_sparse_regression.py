@@ -13,7 +13,7 @@ import time
 import numpy as np
 from scipy.special import ndtr
 
-from benchmarks.timing import fastest_ratio
+from benchmarks.timing import fastest_ratio, sized
 from dpfast import SparseRegression
 from dpfast.noise import ExponentialPick, SecureSource
 from dpfast.papers.sparse_regression import recovery_probability
@@ -102,7 +102,7 @@ class Pursuing:
     """Three of many features: a pass over the table each, and the fit of those chosen."""
 
     def setup(self):
-        self.x, self.y, _ = table(100_000, 200, 3)
+        self.x, self.y, _ = table(sized(100_000), 200, 3)
         self.model = SparseRegression(1.0, 1e-6, n_nonzero=3, selector="pursuit")
 
     def time_fit(self):
