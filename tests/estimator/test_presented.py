@@ -1,4 +1,5 @@
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -138,6 +139,7 @@ def test_what_is_no_container_and_what_is_not_installed_is_said(monkeypatch):
         (Y.rename(columns={"cost": 1}), None),
         (Y.to_numpy(), None),
         ([1.0, 2.0], None),
+        (Path("y.npy"), None),
     ],
 )
 def test_outcomes_have_names_where_all_have_one(given, names):

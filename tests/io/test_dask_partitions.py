@@ -170,6 +170,17 @@ def test_names_of_features_are_those_of_frames(arrays):
     assert DaskPartitions(da.from_array(arrays[0])).feature_names is None
 
 
+def test_names_of_outcomes_are_those_of_frames_and_not_of_dask(arrays):
+    X, Y = da.from_array(arrays[0]), da.from_array(arrays[1])
+    y = dd.from_pandas(pd.DataFrame(arrays[1], columns=["days", "cost"]), npartitions=2)
+    assert DaskPartitions(y, y).outcome_names == ("days", "cost")
+    assert DaskPartitions(y, y["cost"]).outcome_names == ("cost",)
+    assert DaskPartitions(X, Y).outcome_names is None
+    model = MultiOutcomeRidge(1.0, 1e-6, **BOUNDS)
+    assert model.fit(X, Y).summary().index.tolist() == [(i, j) for i in range(2) for j in range(4)]
+    assert model.predict(arrays[0]).shape == (len(arrays[0]), 2)
+
+
 def test_tables_in_long_form_say_what_to_give_instead():
     long = dd.from_pandas(pd.DataFrame({"who": [1, 1, 2, 2], "when": [0, 1, 0, 1], "what": 0.5}), npartitions=2)
     with pytest.raises(TypeError, match="cannot be a Dask collection: compute it first"):

@@ -143,6 +143,8 @@ def test_parts_must_be_alike(arrays):
         gram(Listed([(X, Y), (X, None)], 4, 2), **BOUNDS)
     with pytest.raises(ValueError, match="feature_names must be 4"):
         Listed([], 4, feature_names=["a"])
+    with pytest.raises(ValueError, match="outcome_names must be 2"):
+        Listed([], 4, 2, outcome_names=["a"])
     with pytest.raises(ValueError, match="partitioned_by"):
         Listed([], 4, partitioned_by="household")
 

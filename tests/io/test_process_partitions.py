@@ -7,6 +7,8 @@ import time
 from functools import partial
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from engines import fail, kill, kill_once
 
@@ -44,9 +46,13 @@ def test_a_worker_that_is_killed_changes_no_bit(arrays, tmp_path):
 
 def test_widths_are_those_of_features_and_outcomes_of_any_kind(arrays):
     X, Y = arrays
-    assert widths_of_part(X, Y) == widths_of_part([(X, Y)], None) == (4, 2, None)
-    assert widths_of_part(X, np.full(len(X), "yes")) == (4, 1, None)
-    assert widths_of_part(X, None) == (4, 0, None)
+    assert widths_of_part(X, Y) == widths_of_part([(X, Y)], None) == (4, 2, None, None)
+    assert widths_of_part(X, np.full(len(X), "yes")) == (4, 1, None, None)
+    assert widths_of_part(X, None) == (4, 0, None, None)
+    y = pd.DataFrame(Y, columns=["days", "cost"])
+    for named in (y, pa.Table.from_pandas(y)):
+        assert widths_of_part(X, named) == (4, 2, None, ("days", "cost"))
+    assert widths_of_part(X, y["days"]) == (4, 1, None, ("days",))
     assert widths_of_part([], None) is None
 
 

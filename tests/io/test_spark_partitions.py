@@ -62,6 +62,7 @@ def test_a_frame_gives_the_same_bits(frame, table):
     model = MultiOutcomeRidge(1.0, 1e-6, **BOUNDS, random_state=0)
     fitted = model.fit(parts).coef_
     assert model.feature_names_in_.tolist() == list(DECLARED.feature_names)
+    assert model.outcome_names_in_.tolist() == list(DECLARED.outcome_names)
     assert np.array_equal(fitted, model.fit(DECLARED.encode(table), None).coef_)
     assert gram(SparkPartitions(frame.filter("y > 100"), DECLARED), **BOUNDS).n_rows == 0
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from dpfast import io
 from dpfast.io.borrowed import borrowed
 from dpfast.io.own_words import in_own_words
+from dpfast.io.widths import outcome_names_of
 
 
 def columns_of(X: Any) -> dict[str, Any]:
@@ -42,8 +43,12 @@ def columns_of(X: Any) -> dict[str, Any]:
     if io.is_arrow(X):
         found = io.stream_names(X)
         return {} if found is None else _named(found)
-    # A Dask frame has names, and scikit-learn finds them on the empty frame that it keeps of its own kind.
-    X = getattr(X, "_meta", X) if io.is_dask(X) else X
+    if io.is_dask(X) and hasattr(X, "shape"):
+        if not hasattr(X, "columns"):
+            # The empty array that an array keeps of its own kind has no columns.
+            return {"n_features_in_": X.shape[1]}
+        # A frame has names, and scikit-learn finds them on the empty frame that it keeps.
+        X = X._meta
     if not hasattr(X, "shape"):
         return {}
     probe = BaseEstimator()
@@ -115,14 +120,5 @@ def outcomes_of(X: Any, Y: Any) -> dict[str, Any]:
     >>> outcomes_of(None, pd.Series([1.0], name="days"))["outcome_names_in_"]
     array(['days'], dtype=object)
     """
-    names: list[Any]
-    if Y is None:
-        names = list(X.columns.outcome_names) if isinstance(X, io.EncodedTable) else []
-    elif io.is_arrow(Y):
-        names = io.stream_names(Y) or []
-    else:
-        # A frame has columns, a column a name: of pandas', Dask's or Polars'.
-        names = list(Y.columns) if hasattr(Y, "columns") else [getattr(Y, "name", None)]
-    if not names or not all(isinstance(name, str) and name for name in names):
-        return {}
-    return {"outcome_names_in_": np.array(names, dtype=object)}
+    names = X.outcome_names if Y is None and isinstance(X, io.Partitions) else outcome_names_of(X, Y)
+    return {} if names is None else {"outcome_names_in_": np.array(names, dtype=object)}

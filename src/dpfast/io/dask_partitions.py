@@ -14,7 +14,7 @@ from typing import Any
 
 from dpfast._optional import optional
 from dpfast.io.partitions import Combine, Function, PartitionedBy, Partitions, is_dask, reduced
-from dpfast.io.widths import Widths, common_widths, names_of, widths_of_part
+from dpfast.io.widths import Widths, common_widths, names_of, outcome_names_of, widths_of_part
 
 # Results that a task combines: enough that combining costs few tasks, few enough to be held at a time.
 _FAN_IN = 16
@@ -72,8 +72,8 @@ class DaskPartitions(Partitions):
             if widths is None:
                 raise ValueError("X has no blocks, so its number of columns is unknown")
         else:
-            widths = Widths(_width(X), 0 if Y is None else _width(Y), names_of(X))
-        super().__init__(*widths[:2], feature_names=widths.feature_names, partitioned_by=partitioned_by)
+            widths = Widths(_width(X), 0 if Y is None else _width(Y), names_of(X), outcome_names_of(X, Y))
+        super().__init__(**widths._asdict(), partitioned_by=partitioned_by)
 
     def run(self, function: Function, combine: Combine) -> Any:
         """Compute by whatever scheduler Dask is set to."""

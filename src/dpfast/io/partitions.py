@@ -74,6 +74,8 @@ class Partitions(ABC):
         Columns of Y; 0 if there are no outcomes.
     feature_names : sequence of str, optional
         Names of the columns of X.
+    outcome_names : sequence of str, optional
+        Names of the columns of Y.
     partitioned_by : {"person"}, optional
         Declares that all rows of a person are in one part, and that parts hold ids, one for each row: what sums over
         people who own several rows need. Public, and not checked by a fit: see `is_partitioned_by_person`.
@@ -108,13 +110,17 @@ class Partitions(ABC):
         n_outcomes: int = 0,
         *,
         feature_names: Sequence[str] | None = None,
+        outcome_names: Sequence[str] | None = None,
         partitioned_by: PartitionedBy | None = None,
     ) -> None:
         self.n_features = check.positive_integer("n_features", n_features)
         self.n_outcomes = check.integer_of_at_least("n_outcomes", n_outcomes, 0)
         if feature_names is not None and len(feature_names) != self.n_features:
             raise ValueError(f"feature_names must be {self.n_features}, as many as there are features")
+        if outcome_names is not None and len(outcome_names) != self.n_outcomes:
+            raise ValueError(f"outcome_names must be {self.n_outcomes}, as many as there are outcomes")
         self.feature_names = None if feature_names is None else tuple(feature_names)
+        self.outcome_names = None if outcome_names is None else tuple(outcome_names)
         self.partitioned_by = checked_partitioning(partitioned_by)
 
     @abstractmethod

@@ -85,7 +85,7 @@ class ProcessPartitions(Partitions):
         widths = self._widths(self._parts[:1]) or self._widths(self._parts)
         if widths is None:
             raise ValueError("X has no blocks, so its number of columns is unknown")
-        super().__init__(*widths[:2], feature_names=widths.feature_names, partitioned_by=partitioned_by)
+        super().__init__(**widths._asdict(), partitioned_by=partitioned_by)
 
     def run(self, function: Function, combine: Combine) -> Any:
         """Give parts to the workers a few at a time, and combine what they return as it comes in."""

@@ -77,6 +77,7 @@ class SparkPartitions(Partitions):
             len(columns.feature_names),
             len(columns.outcome_names),
             feature_names=columns.feature_names,
+            outcome_names=columns.outcome_names or None,
             partitioned_by=partitioned_by,
         )
 
