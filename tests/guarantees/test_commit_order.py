@@ -6,12 +6,13 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from catalogue import FITS, people
 from interrupts import BUDGET, attributes, books
 
 import dpfast
-from dpfast import Ledger, UtilityWarning, registry
+from dpfast import BudgetExceeded, Ledger, Privacy, UtilityWarning, registry
 from dpfast.ledger import Reservation
 from dpfast.noise import BitSource
 from dpfast.privacy.composition import keeps_to
@@ -92,6 +93,13 @@ def test_a_release_is_committed_right_after_its_noise_was_drawn(name, monkeypatc
     assert events.count("commit") == 1
     last_draw = len(events) - 1 - events[::-1].index("draw")
     assert events[last_draw + 1 : last_draw + 3] == ["commit", "committed"]
+
+
+@pytest.mark.parametrize("name", [name for name, fit in FITS.items() if fit.table is not None])
+def test_a_fit_that_cannot_be_paid_for_does_not_tell_that_its_table_would_be_refused(name):
+    model = FITS[name].new(ledger=Ledger(Privacy(1e-9, 0.0, FITS[name].estimator.adjacency)))
+    with pytest.raises(BudgetExceeded):
+        FITS[name].run(model, np.where(np.arange(len(X))[:, None] == 3, np.nan, X), Y)
 
 
 @pytest.mark.parametrize("name", FITS)
