@@ -88,8 +88,32 @@ def test_text_that_says_dates_or_numbers_is_refused_where_letters_would_put_it_i
     frame = pd.DataFrame({"who": ["a"] * 4 + ["b"] * 4, "month": 2 * times, "sales": np.arange(8.0)})
     with pytest.raises(ValueError, match=r"times in column 'month' are text.*make dates"):
         open_long_panel(frame, "who", "month", "sales", "b", 2)
+    donors = frame.pivot(index="who", columns="month", values="sales")
+    polars = pytest.importorskip("polars")
+    for panel, orientation in (
+        (donors, "units_by_periods"),
+        (donors.T, "periods_by_units"),
+        (polars.from_pandas(donors), "units_by_periods"),
+    ):
+        with pytest.raises(ValueError, match="donors must have its periods in order: sort its"):
+            open_panel(panel, 2, orientation=orientation)
+    assert list(open_panel(donors[times], 2).periods) == times
     in_order = frame.assign(month=pd.Categorical(frame.month, categories=times, ordered=True))
     assert list(open_long_panel(in_order, "who", "month", "sales", "b", 2)[0].periods) == times
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        ["Q3 2023", "Q4 2023", "Q1 2024"],
+        ["2023.9", "2023.10", "2023.11"],
+        ["01/12/2023", "15/01/2024", "31/01/2024"],
+        ["washout", "dose", "late"],
+        ["1.5", "1.75", "2.0"],
+    ],
+)
+def test_columns_of_text_that_are_in_order_are_taken_whatever_their_letters_are(times):
+    assert list(open_panel(pd.DataFrame(np.ones((4, 3)), columns=times), 2).periods) == times
 
 
 @pytest.mark.parametrize("times", [["2023-11", "2023-12", "2024-01"], ["08", "09", "10"], ["1.25", "1.5", "2.0"]])

@@ -332,11 +332,9 @@ def _read_frame(frame: Any, name: str, turned: bool) -> tuple[FloatArray, Any]:
         raise ValueError(f"{name} must have periods labelled on one level: use fit_long for a panel in rows")
     if not periods.is_unique:
         raise ValueError(f"{name} must have each period once: a label of its {_AXIS[turned]} occurs more than once")
-    if not periods.is_monotonic_increasing and not all(isinstance(label, str) for label in periods):
-        raise ValueError(
-            f"{name} must have its periods in order: sort its {_AXIS[turned]} first (or say in orientation that the "
-            "other axis holds periods)"
-        )
+    is_text = all(isinstance(label, str) for label in periods)
+    if not (_is_in_time(periods.tolist()) if is_text else periods.is_monotonic_increasing):
+        raise ValueError(_UNORDERED.format(name, _AXIS[turned]))
     return values, periods
 
 
@@ -348,10 +346,16 @@ def _read_stream(table: Any, name: str, turned: bool) -> tuple[FloatArray, Any]:
         return values, None
     if len(set(stream.schema.names)) < len(stream.schema.names):
         raise ValueError(f"{name} must have each period once: a label of its columns occurs more than once")
+    if not _is_in_time(list(stream.schema.names)):
+        raise ValueError(_UNORDERED.format(name, _AXIS[turned]))
     return values, optional("pandas", "a panel with labels").Index(stream.schema.names)
 
 
 _AXIS = {False: "columns", True: "rows"}
+_UNORDERED = (
+    "{} must have its periods in order: sort its {} first, by the dates or numbers that text says (or say in "
+    "orientation that the other axis holds periods)"
+)
 
 
 def _joined(blocks: Iterator[Rows], name: str) -> FloatArray:
@@ -377,7 +381,11 @@ def _periods_of(column: Any, name: str) -> Any:
             labels = labels.sort_values()
         except TypeError:
             raise TypeError(f"the treated unit has times in column {name!r} that cannot be put in order") from None
-        _check_order_of_text(labels.tolist(), name)
+        if not _is_in_time(labels.tolist()):
+            raise ValueError(
+                f"times in column {name!r} are text, whose order of letters is not that of the dates or numbers in it: "
+                "make dates (pandas.to_datetime), numbers or an ordered category of them first"
+            )
     if not labels.is_unique:
         raise ValueError("frame must have one row for each unit and period: a pair of them occurs more than once")
     if isinstance(labels, pandas.DatetimeIndex):
@@ -386,22 +394,24 @@ def _periods_of(column: Any, name: str) -> Any:
     return labels
 
 
-def _check_order_of_text(periods: list[Any], name: str) -> None:
-    """Refuse text in the order of its letters that says numbers or dates in another: a public unit's, so public."""
-    if not all(isinstance(period, str) for period in periods):
-        return
-    number = r"[0-9]+(?:\.[0-9]+(?![.0-9]))?"
-    around = {re.sub(number, "", period) for period in periods}
-    numbers = [tuple(map(float, re.findall(number, period))) for period in periods]
+def _is_in_time(labels: list[Any]) -> bool:
+    """Whether labels of periods are in the order of the dates, or numbers, that they say; so is text that says none."""
+    if not labels or not all(isinstance(label, str) for label in labels):
+        return True
+    whole = [tuple(map(int, re.findall(r"[0-9]{1,18}", label))) for label in labels]
+    if all(re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", label) for label in labels):
+        # "2023.10" may be October.
+        return labels == sorted(labels, key=float) or whole == sorted(whole)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         to_datetime = optional("pandas", "a panel with labels").to_datetime
-        dates = to_datetime(periods, errors="coerce", format="mixed", utc=True)
-    if (len(around) == 1 and numbers != sorted(numbers)) or not (dates.isna().any() or dates.is_monotonic_increasing):
-        raise ValueError(
-            f"times in column {name!r} are text, whose order of letters is not that of the dates or numbers in it: "
-            "make dates (pandas.to_datetime), numbers or an ordered category of them first"
-        )
+        dates = to_datetime(labels, errors="coerce", format="mixed", utc=True)
+    if not dates.isna().any():
+        return bool(dates.is_monotonic_increasing)
+    if len({re.sub(r"[0-9]+", "", label) for label in labels}) > 1:
+        return True
+    # The year may come last, as in "Q1 2023".
+    return whole == sorted(whole) or whole == sorted(whole, key=lambda parts: parts[::-1])
 
 
 def _labels(column: Any) -> list[Hashable]:
