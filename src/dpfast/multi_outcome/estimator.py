@@ -214,7 +214,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         sample_weight : array of shape (n_rows,), optional
             Weight of each row, as private as the row; goes with `max_weight`. Rows and outcomes are held to their
             bounds once they are weighed. Not with `fit_intercept` and `box_x`, which would need the sum of all weights
-            (add a constant column to X for an intercept), nor with mechanism "projection".
+            (add a constant column to X for an intercept), nor with mechanism "projection". With `groups` a row of
+            weight 0 is one of a person's `max_rows` too.
 
         Returns
         -------
