@@ -65,6 +65,11 @@ def test_text_that_is_no_document_is_refused_even_if_sealed(path, text):
         read_document(path, "test", 1)
 
 
+def test_a_folder_that_is_not_there_is_named_and_not_the_temporary_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"b' cannot be written: there is no folder .*a'$"):
+        write_document(str(tmp_path / "a" / "b"), "test", 1, {}, temporary=str(tmp_path / "a" / "tmp"))
+
+
 def test_a_failed_write_leaves_the_old_document_alone(path, monkeypatch):
     written(path, {"old": 1})
 

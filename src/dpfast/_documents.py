@@ -71,6 +71,9 @@ def replace_file(path: str, data: bytes, temporary: str) -> None:
     Its permissions are kept, where it exists. `temporary` is a path in the same folder, where what a killed writer left
     is removed.
     """
+    beside = os.path.dirname(path) or os.curdir
+    if not os.path.isdir(beside):
+        raise FileNotFoundError(f"{path!r} cannot be written: there is no folder {beside!r}")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)
     # Exclusive creation follows no link that somebody may have put there.

@@ -177,7 +177,7 @@ def _add_privacy(parser: argparse.ArgumentParser, delta: float | None) -> None:
 
 def _add_estimator(plan: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
     """Add the choice of an estimator, and what the one that was chosen plans from."""
-    choice = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    choice = argparse.ArgumentParser(plan.prog, add_help=False, allow_abbrev=False)
     for parser in (choice, plan):
         parser.add_argument(
             "--estimator",

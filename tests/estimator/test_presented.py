@@ -151,3 +151,12 @@ def test_outcomes_that_are_declared_with_the_features_have_names_too():
     table = Columns(features=["age"], outcomes=["dose"]).encode(X)
     assert outcomes_of(table, None)["outcome_names_in_"].tolist() == ["dose"]
     assert outcomes_of(X, None) == {}
+
+
+def test_tables_that_are_no_numbers_yet_are_told_what_makes_them():
+    columns, model = Columns(features=["age", "dose"]), ridge().fit(X, Y)
+    for rows in ("x.csv", Path("x.csv"), columns.encode(X)):
+        with pytest.raises(TypeError, match=r"rows of numbers, got .*Columns\.transform makes them"):
+            model.predict(rows)
+    with pytest.raises(ValueError, match=r"none of them missing: .*Columns\.transform makes them"):
+        model.predict(X.astype(str) + " years")

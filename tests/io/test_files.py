@@ -228,3 +228,8 @@ def test_an_array_file_that_is_none_is_refused_and_closed(tmp_path, start):
     (tmp_path / "t.npy").write_bytes(start)
     with pytest.raises(ValueError, match=r"not a \.npy file"):
         gram(tmp_path / "t.npy", bound_x=1.0)
+
+
+def test_an_address_is_no_file():
+    with pytest.raises(ValueError, match=r"X is the address 's3://bucket/x\.csv'"):
+        gram("s3://bucket/x.csv", bound_x=1.0)

@@ -207,6 +207,9 @@ def test_what_a_plan_is_not_told_is_asked_for(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("with 500 people")
     assert main(["plan", str(path), "--people", "0"]) == 2
     assert "--people must be at least 1, got 0" in capsys.readouterr().err
+    limited = [("age = { low", '"lab_*" = { low'), section]
+    assert main(["plan", str(write_job(tmp_path, kind, *limited))]) == 2
+    assert "[features] has limits and a pattern" in capsys.readouterr().err
 
 
 def test_no_key_that_must_be_there_is_left_to_an_editor_alone():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,11 @@ from dpfast import io
 from dpfast.io.borrowed import borrowed
 from dpfast.io.own_words import in_own_words
 from dpfast.io.widths import outcome_names_of
+
+_NO_NUMBERS = (
+    "X must hold numbers, none of them missing: of columns of text, booleans or missing values that were declared, "
+    "dpfast.io.Columns.transform makes them"
+)
 
 
 def columns_of(X: Any) -> dict[str, Any]:
@@ -88,6 +94,8 @@ def rows_to_predict(estimator: BaseEstimator, X: Any) -> NDArray[np.float64]:
     >>> rows_to_predict(model, [[1, 2, 3]])
     array([[1., 2., 3.]])
     """
+    if isinstance(X, (str, PathLike, io.EncodedTable)):
+        raise TypeError(f"X must be rows of numbers, got {type(X).__name__}: dpfast.io.Columns.transform makes them")
     X = io.in_memory(X, "X", may_copy=True) if io.is_sparse(X) else borrowed(X, "X")
     is_numeric = isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim == 2
     if not is_numeric:
@@ -99,7 +107,7 @@ def rows_to_predict(estimator: BaseEstimator, X: Any) -> NDArray[np.float64]:
             )
         if array.dtype.kind == "c":
             raise ValueError("Complex data not supported: X must hold real numbers")
-        in_own_words(lambda: array.astype(np.float64), "X must hold numbers, none of them missing")
+        in_own_words(lambda: array.astype(np.float64), _NO_NUMBERS)
     # No rows are rows too: how many there are may be private.
     rows: NDArray[np.float64] = validate_data(estimator, X, reset=False, dtype=np.float64, ensure_min_samples=0)
     return rows

@@ -26,11 +26,18 @@ def check_listed(item: object, name: str) -> None:
         raise TypeError(problem)
 
 
+def check_on_disk(path: str | os.PathLike[str], name: str) -> None:
+    """Refuse an address."""
+    if "://" in str(path):
+        raise ValueError(f"{name} is the address {str(path)!r}: files are read from a disk, copy them first")
+
+
 def table_files(path: str | os.PathLike[str], name: str) -> list[Path]:
     """Return the files, of one format, that a path stands for, in the order of their names; at least one.
 
     It is a file, which may not exist, a pattern, or a folder: the tables directly in it.
     """
+    check_on_disk(path, name)
     place = Path(path)
     if place.is_dir():
         files = sorted(file for file in place.iterdir() if file.suffix in FORMATS and not file.name.startswith("."))

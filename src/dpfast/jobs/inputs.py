@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpfast._optional import optional
 from dpfast.io import Category, Columns, Number, RowOwners
-from dpfast.io.files import FORMATS, file_format, table_files
+from dpfast.io.files import FORMATS, check_on_disk, file_format, table_files
 from dpfast.io.named import MISSING, Batch
 from dpfast.io.parts import table_parts
 from dpfast.jobs.values import LEFT_OUT, TEXT, Either, Key, Lists, Table, Words
@@ -48,8 +48,7 @@ class Files:
         if not paths:
             raise ValueError("[input] path must list at least one file")
         for path in paths:
-            if "://" in path:
-                raise ValueError(f"[input] path is the address {path!r}: files are read from a disk, copy them first")
+            check_on_disk(path, "[input] path")
         return cls(tuple(here / path for path in paths))
 
     def found(self, declared_format: str | None) -> list[Path]:

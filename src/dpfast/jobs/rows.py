@@ -193,6 +193,11 @@ class RowsForm:
         declared = {key: sections.get(key, {}) for key in ("features", "outcomes")}
         resolved = _resolved(declared, files)
         if resolved is None:
+            if any(one.limits is not None for one in declared["features"].values()):
+                raise ValueError(
+                    "[features] has limits and a pattern, and a plan, which looks at no table, does not know which "
+                    "columns it stands for: name them in full, in the job or in a copy to plan with"
+                )
             return Rows(files, None, people, None, None, None)
         columns, limits = resolved
         if not columns.outcomes and self._outcomes != "none":
