@@ -416,6 +416,10 @@ REFUSED = [
     (changed(features={"age": "number"}), "the key 'bound_x', and there is no box"),
     (changed(features={"age": {"low": 1}}), r"\[features.age\] lacks the key 'high'"),
     (changed(features={"age": {"low": 1, "high": 1}}), r"\[features.age\] low must be below high"),
+    (
+        changed(features={"age": {"low": 1, "high": 9, "missing": 99}}),
+        r"\[features.age\] missing must be from low to high",
+    ),
     (changed(features={"age": {"kind": "integer"}}), r"\[features.age\] kind must be one of"),
     (changed(features={"age": 3}), r"\[features\] age must be one of 'number', 'boolean' or a table, got an integer"),
     (changed(features={"age": {"levels": ["x"], "mising": "x"}}), "did you mean 'missing'"),

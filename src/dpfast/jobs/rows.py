@@ -248,6 +248,10 @@ class RowsForm:
 def _named(place: Place, declared: Declared) -> Declared:
     if declared.kind is Number and declared.limits is not None and declared.limits[0] >= declared.limits[1]:
         raise ValueError(f"{section(place)} low must be below high, and both finite")
+    if declared.kind is Number and declared.limits is not None:
+        (low, high), missing = declared.limits, declared.options.get("missing", "refuse")
+        if missing != "refuse" and (missing < low or missing > high):
+            raise ValueError(f"{section(place)} missing must be from low to high, onto which it would be clipped")
     return declared
 
 
