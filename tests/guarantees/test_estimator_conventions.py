@@ -48,6 +48,8 @@ def expected_to_fail(estimator):
 def test_conventions(estimator, check):
     if _IS_OLDER and check.func.__name__ == "check_classifiers_one_label" and not math.isinf(estimator.epsilon):
         pytest.skip("noise decides it there")
+    if check.func.__name__ == "check_classifiers_one_label":
+        estimator.set_params(random_state=0)  # as other checks do: a few predictions may all be right by chance
     check(estimator)
 
 
