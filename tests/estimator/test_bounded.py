@@ -62,9 +62,11 @@ def test_both_releases_keep_to_one_budget_in_one_ledger():
 def test_before_releases_that_are_not_gaussian_epsilons_add():
     x, y = unit_table()
     models = [
-        ObjectivePerturbationRegressor(1.0, 1e-6, **PRIVATE, constraint=L2Ball(2.0)).fit(x, y),
-        ObjectivePerturbationClassifier(1.0, 1e-6, bound_x="private", classes=[False, True]).fit(x, y > 0),
-        SparseRegression(1.0, 1e-6, **PRIVATE, n_nonzero=2, selector="exponential").fit(x, y),
+        ObjectivePerturbationRegressor(1.0, 1e-6, **PRIVATE, constraint=L2Ball(2.0), random_state=0).fit(x, y),
+        ObjectivePerturbationClassifier(1.0, 1e-6, bound_x="private", classes=[False, True], random_state=0).fit(
+            x, y > 0
+        ),
+        SparseRegression(1.0, 1e-6, **PRIVATE, n_nonzero=2, selector="exponential", random_state=0).fit(x, y),
     ]
     for model in models:
         costs = [one.privacy for one in model.releases_]

@@ -78,6 +78,7 @@ def test_text_is_in_the_order_of_its_letters_unless_categories_are_declared_to_b
     "times",
     [
         ["May", "June", "July", "August"],
+        ["Nov.", "Dec.", "Jan.", "Feb."],
         ["Dec 2023", "Jan 2024", "Feb 2024", "Mar 2024"],
         ["31.12.2023", "31.01.2024", "29.02.2024", "31.03.2024"],
         ["8", "9", "10", "11"],
@@ -106,6 +107,7 @@ def test_text_that_says_dates_or_numbers_is_refused_where_letters_would_put_it_i
     "times",
     [
         ["Q3 2023", "Q4 2023", "Q1 2024"],
+        ["Nov", "Dec", "Jan"],
         ["2023.9", "2023.10", "2023.11"],
         ["01/12/2023", "15/01/2024", "31/01/2024"],
         ["washout", "dose", "late"],

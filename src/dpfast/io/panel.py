@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -394,10 +395,24 @@ def _periods_of(column: Any, name: str) -> Any:
     return labels
 
 
+_YEAR = """
+    january february march april may june
+    july august september october november december
+"""
+#: Months by their names, and by the first three or four letters of these.
+_MONTHS = {name[:letters]: number for number, name in enumerate(_YEAR.split()) for letters in (3, 4, len(name))}
+
+
 def _is_in_time(labels: list[Any]) -> bool:
     """Whether labels of periods are in the order of the dates, or numbers, that they say; so is text that says none."""
     if not labels or not all(isinstance(label, str) for label in labels):
         return True
+    if not any(re.search(r"[0-9]", label) for label in labels):
+        # No dates without a number, but perhaps months, of at most a year.
+        names = [label.casefold().rstrip(".") for label in labels]
+        if not all(name in _MONTHS for name in names):
+            return True
+        return sum((_MONTHS[after] - _MONTHS[name]) % 12 for name, after in pairwise(names)) < 12
     whole = [tuple(map(int, re.findall(r"[0-9]{1,18}", label))) for label in labels]
     if all(re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", label) for label in labels):
         # "2023.10" may be October.
