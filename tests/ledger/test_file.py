@@ -131,7 +131,7 @@ def test_a_path_is_a_path(bad):
 def test_a_folder_is_no_ledger_and_a_missing_one_is_not_made(tmp_path):
     with pytest.raises(OSError, match=str(tmp_path)):
         Ledger(BUDGET, tmp_path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"ledger\.json' cannot be made: there is no folder .*make the folder"):
         Ledger(BUDGET, tmp_path / "missing" / "ledger.json")
     assert not (tmp_path / "missing").exists()
 
