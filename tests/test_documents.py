@@ -3,6 +3,7 @@
 import hashlib
 import math
 import os
+import stat
 import struct
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfast._documents import array_from_lists, array_to_lists, read_document, write_document
+from dpfast._documents import array_from_lists, array_to_lists, inert, read_document, replace_file, write_document
 
 
 @pytest.fixture
@@ -156,3 +157,43 @@ def test_what_nests_too_deeply_to_be_spelled_out_is_refused(tmp_path):
         deep = [deep]
     with pytest.raises(ValueError, match="nest"):
         write_document(str(tmp_path / "a"), "kind", 1, {"a": deep}, temporary=str(tmp_path / "b"))
+
+
+def test_all_bytes_are_the_disks_before_a_file_takes_its_place(tmp_path, monkeypatch):
+    """In this order: what is flushed, then synchronised, then renamed, and then the folder."""
+    path, steps, fsync, replace = tmp_path / "file", [], os.fsync, os.replace
+
+    def spied_fsync(descriptor):
+        found = os.fstat(descriptor)
+        steps.append("folder" if stat.S_ISDIR(found.st_mode) else found.st_size)
+        fsync(descriptor)
+
+    def spied_replace(*arguments):
+        steps.append("renamed")
+        replace(*arguments)
+
+    monkeypatch.setattr(os, "fsync", spied_fsync)
+    monkeypatch.setattr(os, "replace", spied_replace)
+    replace_file(str(path), b"x" * 1000, f"{path}.tmp")
+    assert steps == [1000, "renamed", "folder"]
+
+
+@given(st.text())
+def test_inert_text_is_printed_and_begins_no_formula(text):
+    shown = inert(text)
+    assert shown.isprintable()
+    assert len(shown) - len(text) in (0, 1)
+    try:
+        float(shown)
+    except ValueError:
+        assert shown.lstrip()[:1] not in ("=", "+", "-", "@") or not shown
+    assert inert(shown) == shown
+
+
+@pytest.mark.parametrize("text", ["=cmd|'/C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\t=1", " =1", "\x1b]0;x\x07=1"])
+def test_what_a_spreadsheet_would_compute_is_text(text):
+    shown = inert(text)
+    assert "\x1b" not in shown
+    assert "\t" not in shown
+    assert shown[0] in "' "
+    assert inert("-5.5") == "-5.5"

@@ -51,7 +51,7 @@ def read_document(path: str, kind: str, *versions: int) -> dict[str, Any]:
             "file, truncated, damaged or edited; restore the latest copy, nothing in it was used"
         )
     try:
-        content = json.loads(data, object_hook=_unusual_float, parse_constant=_refuse_constant)
+        content = from_json(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path!r} is not a {kind} file: it is no valid JSON") from error
     if content.get("kind") != kind:
@@ -91,14 +91,28 @@ def replace_file(path: str, data: bytes, temporary: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+    flush_name(path)
+
+
+def flush_name(path: str) -> None:
+    """Have a file's name on the disk: a new one is durable only once its folder is."""
     if not hasattr(os, "O_DIRECTORY"):
         return  # Windows opens no folders: its own journal keeps names
-    # The new name is durable only once its folder is.
     folder = os.open(os.path.dirname(path) or os.curdir, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def to_json(value: Any) -> str:
+    """Return numbers, strings, lists, dicts with string keys and None as JSON, in one line."""
+    return _lines(value, depth=0)
+
+
+def from_json(text: str | bytes) -> Any:
+    """Return what `to_json` described, to the bit."""
+    return json.loads(text, object_hook=_unusual_float, parse_constant=_refuse_constant)
 
 
 def array_to_lists(array: NDArray[Any]) -> Any:
@@ -166,6 +180,17 @@ def _lines(value: Any, depth: int) -> str:
 def printed(text: str) -> str:
     """Return text with spaces for what ends a line, hides what follows or turns it round."""
     return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+def inert(text: str) -> str:
+    """Return text that no terminal obeys and no spreadsheet computes: a formula is put after an apostrophe."""
+    shown = printed(text)
+    if not shown.lstrip().startswith(("=", "+", "-", "@")):
+        return shown
+    with contextlib.suppress(ValueError):
+        float(shown)
+        return shown
+    return f"'{shown}"
 
 
 def spelled_out(value: Any) -> Any:

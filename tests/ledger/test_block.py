@@ -1,6 +1,7 @@
 """A ledger that pays for a block of code: for that block, its thread and its process, and never for nobody."""
 
 import asyncio
+import contextlib
 import contextvars
 import copy
 import os
@@ -124,18 +125,86 @@ def test_tasks_of_a_block_take_its_ledger():
     assert len(ledger.costs) == 2
 
 
-def test_a_generator_that_ends_elsewhere_takes_no_other_block_along():
-    ledger, other = Ledger(BUDGET), Ledger(BUDGET)
+@contextlib.contextmanager
+def block_of(ledger):
+    with ledger:
+        yield
 
-    def steps():
-        with ledger:
-            yield
 
-    begun = steps()
-    next(begun)
-    with other:
-        begun.close()
-        assert ledger_of_block() is other
+def generator_of(ledger):
+    with ledger:
+        yield
+
+
+def generator_with_a_stack_of(ledger):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(ledger)
+        yield
+
+
+async def asynchronous_generator_of(ledger):
+    with ledger:
+        yield
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda ledger: next(generator_of(ledger)),
+        lambda ledger: next(generator_with_a_stack_of(ledger)),
+        lambda ledger: block_of(ledger).__enter__(),
+        lambda ledger: asyncio.run(anext(asynchronous_generator_of(ledger))),
+    ],
+)
+def test_a_block_is_not_entered_where_it_could_be_suspended(begin):
+    """It would pay for whatever is fitted while the generator waits."""
+    own, others = Ledger(BUDGET), Ledger(BUDGET)
+    with own:
+        with pytest.raises(RuntimeError, match="cannot be entered in a generator"):
+            begin(others)
+        fitted()
+    assert (len(own.costs), len(others.costs)) == (1, 0)
+    assert ledger_of_block() is None
+
+
+def test_functions_that_a_generator_calls_may_enter_blocks():
+    def paid(ledger):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(ledger)
+            fitted()
+
+    ledger = Ledger(BUDGET)
+    assert list(map(paid, [ledger] * 2)) == [None, None]
+    assert [None for _ in (0,) for _ in (paid(ledger) for _ in (0,))] == [None]
+    assert len(ledger.costs) == 3
+
+
+@pytest.mark.parametrize("elsewhere", [in_a_thread, lambda act: contextvars.copy_context().run(act)])
+def test_a_block_is_left_where_it_was_entered(elsewhere):
+    ledger = Ledger(BUDGET)
+
+    def leave():
+        try:
+            ledger.__exit__(None, None, None)
+        except RuntimeError as error:
+            return str(error)
+
+    with ledger:
+        assert "must be left in the thread and task that entered it" in elsewhere(leave)
+        # Nothing has changed: it pays, and other threads are refused.
+        fitted()
+        assert "pays for a block of code in another thread" in str(in_a_thread(fitted))
+    assert ledger_of_block() is None
+    assert len(ledger.costs) == 1
+    assert in_a_thread(ledger_of_block) is None
+
+
+def test_blocks_are_left_in_the_reverse_order():
+    first, second = Ledger(BUDGET), Ledger(BUDGET)
+    with first, second:
+        with pytest.raises(RuntimeError, match="after all blocks within it"):
+            first.__exit__(None, None, None)
+        assert ledger_of_block() is second
     assert ledger_of_block() is None
 
 

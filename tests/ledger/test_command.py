@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 
+import ledger_processes as processes
 import numpy as np
 import pytest
 
@@ -50,6 +51,11 @@ def test_what_was_spent_and_who_holds_what_is_shown(path, capsys):
     assert not any(one["ended"] for one in content["reservations"])
     assert content["releases"][0]["name"] == "a mean"
     assert "values" not in content["releases"][0]
+    assert content["limits"] == ledger._limits.to_dict()
+    assert content["promised"] == content["budget"]
+    # All that is in the file, for whoever has no other program for it.
+    entries = processes.rows(path)[1]
+    assert content["entries"] == [{"number": number} | entries[number] for number in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(("settle", "spent"), [("--forfeit", 1.5), ("--give-back", 0.5)])
@@ -88,7 +94,7 @@ def test_one_of_another_machine_is_settled_by_its_number(path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["none.json"], "No such file"),
+        (["none.json"], "is gone: restore it"),
         (["text.json"], "is not an intact dpfast ledger file"),
         (["people's.json", "--yes"], "go with --forfeit or --give-back"),
     ],

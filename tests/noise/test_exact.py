@@ -1,5 +1,6 @@
 """Rigorous intervals and tails against mpmath, and the exact decision against many revealed bits."""
 
+import decimal
 from fractions import Fraction
 
 import mpmath as mp
@@ -129,3 +130,52 @@ def test_the_smallest_words_are_decided(law):
         p = mp.mpf(2) ** -128
         assert exact(x + half_step) < p * (1 + mp.mpf(2) ** -40)
         assert exact(x - half_step) > p
+
+
+HOSTILE_CONTEXTS = [
+    decimal.Context(prec=1, rounding=decimal.ROUND_DOWN),
+    decimal.Context(prec=28, Emin=-5, Emax=5, clamp=1),
+    decimal.Context(traps=[decimal.Inexact, decimal.Rounded, decimal.Subnormal, decimal.FloatOperation]),
+]
+
+
+def exact_decisions():
+    """Everything that decimals decide, computed anew."""
+    for cached in (intervals.contexts, intervals.pi):
+        cached.cache_clear()
+    angle = Interval.of(Fraction(-31, 10), 40)
+    half = Interval.of(Fraction(1, 2), 40)
+    yield from (intervals.pi(40), intervals.sine(angle), intervals.cosine(angle), angle * half / half - half)
+    yield from (half.exp(), half.ln(), half.sqrt(), half.scaled(95))
+    for tail, _, magnitude in TAILS.values():
+        yield [tail(Fraction(x, 7), 95) for x in (0, 1, 40)]
+        for word in (1, 2**63 - 1, 2**63, 2**64 - 1):
+            yield decide_offset(word, lambda: 12345, Fraction(1, 3), Fraction(10**7), tail, magnitude)
+
+
+@pytest.mark.parametrize("context", HOSTILE_CONTEXTS)
+def test_no_decimal_context_of_the_callers_is_used(context, monkeypatch):
+    expected = list(exact_decisions())
+    monkeypatch.setattr(decimal.DefaultContext, "clamp", context.clamp)
+    with decimal.localcontext(context):
+        assert list(exact_decisions()) == expected
+        assert not any(decimal.getcontext().flags.values())
+
+
+@given(st.fractions(), st.fractions(0, 10), st.integers(5, 50))
+def test_a_range_is_enclosed_from_end_to_end(low, width, digits):
+    interval = Interval.of(low, digits, low + width)
+    assert Fraction(interval.low) <= low <= low + width <= Fraction(interval.high)
+
+
+def test_pi_is_enclosed_with_what_its_series_leaves_out(monkeypatch):
+    """The least and the greatest that truncated terms allow are both within."""
+    seen = []
+    of = Interval.of.__func__
+    monkeypatch.setattr(Interval, "of", classmethod(lambda cls, *given: seen.append(given) or of(cls, *given)))
+    intervals.pi.__wrapped__(30)
+    ((least, digits, greatest),) = seen
+    assert digits == 30
+    with mp.workdps(60):
+        assert real(least) < mp.pi < real(greatest)
+    assert greatest - least == Fraction(2 * 80 * 40, 10**40)

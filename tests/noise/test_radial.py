@@ -1,6 +1,7 @@
 """L2-Laplace noise: Gamma radius, uniform direction, exact on given bits."""
 
 import math
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
@@ -9,7 +10,7 @@ from scipy import stats
 
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.noise import SecureSource, SeededSource, l2_laplace, laplace
-from dpfast.noise.radial import draw_vector
+from dpfast.noise.radial import _Approximation, _squared_norm, draw_vector
 
 FALSE_REJECT = 1e-7
 
@@ -145,3 +146,18 @@ def test_seeded_vectors_are_frozen():
 def test_bad_arguments_are_refused(error, match, changes):
     with pytest.raises(error, match=match):
         l2_laplace(**({"scale": 1.0, "dim": 3, "source": SecureSource()} | changes))
+
+
+@pytest.mark.parametrize("dim", [2, 3, 5, 8])
+def test_the_error_of_a_squared_norm_covers_its_corners(dim):
+    """Errors of very different sizes, in exact arithmetic: a last coordinate on its own has its own."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        n_pairs = (dim + 1) // 2
+        halves = _Approximation(1.0 + rng.random(n_pairs), 10.0 ** rng.uniform(-6, -1, n_pairs))
+        gaussians = _Approximation(rng.normal(size=dim), 10.0 ** rng.uniform(-6, -1, dim))
+        square = _squared_norm(halves, gaussians)
+        most = 2 * sum(Fraction(v) + Fraction(e) for v, e in zip(*(part[: dim // 2] for part in halves), strict=True))
+        if dim % 2:
+            most += (Fraction(abs(gaussians.value[-1])) + Fraction(gaussians.error[-1])) ** 2
+        assert abs(Fraction(float(square.value)) + Fraction(float(square.error)) - most) < Fraction(1, 10**14)

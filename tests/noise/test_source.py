@@ -1,10 +1,13 @@
 """Sources of bits: no two share a stream, and a seeded one is a function of its seed."""
 
 import copy
+import ctypes
 import functools
 import multiprocessing
 import os
 import pickle
+import platform
+import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor
 
@@ -202,3 +205,50 @@ def test_further_bits_of_two_calls_differ():
     source = SeededSource(3)
     words = [source.open().branch(index)() for _ in range(3) for index in range(3)]
     assert len(set(words)) == 9
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64", reason="the modes' numbers are of x86-64"
+)
+@pytest.mark.parametrize("mode", [0x400, 0x800, 0xC00])  # down, up, towards zero
+def test_no_noise_is_drawn_where_the_processor_does_not_round_to_nearest(mode):
+    library = ctypes.CDLL("libm.so.6")
+    try:
+        library.fesetround(mode)
+        with pytest.raises(RuntimeError, match="does not round to nearest"):
+            resolve_source(None)
+    finally:
+        library.fesetround(0)
+    assert isinstance(resolve_source(None), SecureSource)
+
+
+class Watched(int):
+    """A counter that may be advanced only while a lock is held."""
+
+    def __new__(cls, lock):
+        counter = super().__new__(cls)
+        counter.lock = lock
+        return counter
+
+    def __add__(self, other):
+        assert self.lock.locked()
+        return int(self) + other
+
+
+def test_calls_and_bindings_are_numbered_under_their_locks():
+    source = SeededSource(0)
+    source._numbering._n_calls = Watched(source._numbering._lock)
+    source.open()
+    source._times_bound[digest("here")] = Watched(source._lock)
+    source.bound("here")
+    assert source._numbering._n_calls == source._times_bound[digest("here")] == 1
+
+
+def test_what_has_no_name_of_its_own_is_known_by_its_type():
+    class Named:
+        def __init__(self, name):
+            self.__qualname__ = name
+
+    assert digest(functools.partial(len)) == digest(functools.partial(max)) != digest(len)
+    assert digest(Named("a")) == digest(Named("b")) != digest(object())
+    assert digest(len) != digest(max)

@@ -311,3 +311,8 @@ def test_bad_splits_are_refused(call, message):
         call()
     with pytest.raises(TypeError, match="weights must be a sequence"):
         split_mu(1.0, "ab")
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 7.3])
+def test_no_epsilon_is_needed_where_delta_alone_suffices(scale):
+    assert gaussian_epsilon(scale, gaussian_delta(scale, 0.0)) == 0.0

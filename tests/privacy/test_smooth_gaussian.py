@@ -268,7 +268,7 @@ def test_rounding_stays_within_both_conditions(bound, tau, error, ratio, rounded
 def test_smoothness_leaves_something_or_says_so():
     calibration = smooth_gaussian(1.0, 1e-6, 10)
     assert calibration.beta - 1e-10 < calibration.smoothness() < calibration.beta
-    with pytest.raises(ValueError, match="relative_error must be well below"):
+    with pytest.raises(ValueError, match="epsilon must be larger"):
         calibration.smoothness(0.5)
     with pytest.raises(ValueError, match="relative_error must lie"):
         calibration.smoothness(-0.1)

@@ -48,3 +48,11 @@ def test_limits():
 def test_bad_input_is_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         subsampled_budget(*arguments)
+
+
+@given(st.integers(1, 10**9), st.integers(0, 10**9), st.floats(0.0, 0.999), st.sampled_from([1.0, math.inf]))
+def test_delta_is_rounded_down_whatever_epsilon_is(n_sampled, n_rest, share, epsilon):
+    gamma = Fraction(n_sampled, n_sampled + n_rest)
+    delta = float(gamma) * share
+    _, inner = subsampled_budget(epsilon, delta, n_sampled, n_sampled + n_rest)
+    assert Fraction(inner) * gamma <= Fraction(delta) < Fraction(math.nextafter(inner, 1.0)) * gamma

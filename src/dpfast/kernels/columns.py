@@ -26,23 +26,23 @@ class ColumnBlock:
 
     def __init__(self, columns: Iterable[NDArray[Any]], dtype: DTypeLike = np.float64) -> None:
         self.dtype = np.dtype(dtype)
-        self._columns = [in_c_order(column, self.dtype) for column in columns]
-        self.shape = len(self._columns[0]), len(self._columns)
-        if any(column.shape != self.shape[:1] for column in self._columns):
+        self.columns = [in_c_order(column, self.dtype) for column in columns]
+        self.shape = len(self.columns[0]), len(self.columns)
+        if any(column.shape != self.shape[:1] for column in self.columns):
             raise ValueError("columns must be 1-D and of one length")
-        self.addresses = np.array([column.__array_interface__["data"][0] for column in self._columns], np.uintp)
+        self.addresses = np.array([column.__array_interface__["data"][0] for column in self.columns], np.uintp)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> ColumnBlock:
         """Return some of the rows; of a slice of them, without a copy."""
-        return ColumnBlock([column[rows] for column in self._columns], self.dtype)
+        return ColumnBlock([column[rows] for column in self.columns], self.dtype)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Copy to a column-major array."""
         array = np.empty(self.shape, self.dtype if dtype is None else dtype, order="F")
-        for column, values in zip(array.T, self._columns, strict=True):
+        for column, values in zip(array.T, self.columns, strict=True):
             column[...] = values
         return array
 
@@ -51,6 +51,11 @@ class ColumnBlock:
 
 
 Rows: TypeAlias = NDArray[Any] | ColumnBlock
+
+
+def kept(block: Rows) -> NDArray[Any]:
+    """Copy a block that is kept while others are read: who makes them may fill the same memory again and again."""
+    return np.array(block)
 
 
 def in_c_order(array: NDArray[Any], dtype: DTypeLike | None = None) -> NDArray[Any]:

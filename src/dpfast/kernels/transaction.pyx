@@ -7,7 +7,7 @@ whole step before any handler runs.
 """
 
 import threading
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from types import GenericAlias
 
 cimport cython
@@ -79,10 +79,17 @@ cdef class Bracket:
     ----------
     turn : Turn, optional
         Held from before `_open` until after `_close`.
+
+    Attributes
+    ----------
+    sealed : callable or None
+        Once it is set, no error leaves the block: what it makes, called without arguments, is raised in its place, and
+        an interrupt anew. Neither has a cause or a context.
     """
 
     cdef Turn turn
     cdef bint has_turn
+    cdef public object sealed
 
     __class_getitem__ = classmethod(GenericAlias)
 
@@ -101,10 +108,17 @@ cdef class Bracket:
 
     def __exit__(self, kind, error, trace):
         try:
-            if kind is None:
-                self._keep()
-        finally:
-            self._finish()
+            try:
+                if kind is None:
+                    self._keep()
+            finally:
+                self._finish()
+        except BaseException as raised:
+            if self.sealed is None:
+                raise
+            error = raised
+        if self.sealed is not None and error is not None:
+            _raise_alone(_INTERRUPTS.get(type(error), self.sealed))
 
     def _open(self):
         """Nothing, by default: there is a turn to hold then."""
@@ -132,7 +146,22 @@ cdef class Bracket:
 
     def __del__(self):
         # A debugger can raise where no signal does, between a block and its __exit__.
-        self._end_turn()
+        if self.has_turn:
+            self._finish()
+
+
+_INTERRUPTS = {
+    KeyboardInterrupt: KeyboardInterrupt, SystemExit: partial(SystemExit, 1), GeneratorExit: GeneratorExit,
+}
+
+
+cdef _raise_alone(make):
+    """Raise a new error with nothing in it of the one that is being handled."""
+    try:
+        raise make()
+    except BaseException as error:
+        error.__context__ = None
+        raise
 
 
 def entered(make):

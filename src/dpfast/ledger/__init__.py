@@ -1,7 +1,8 @@
 """What was spent: the ledger, the records of releases, and their export."""
 
-from dpfast.ledger.ledger import BudgetExceeded, Ledger, Reservation, paying
+from dpfast.ledger.ledger import BudgetExceeded, Ledger, paying
 from dpfast.ledger.release import Release
+from dpfast.ledger.reservation import PaidFailure, Reservation
 from dpfast.privacy.filters import Split
 
-__all__ = ["BudgetExceeded", "Ledger", "Release", "Reservation", "Split", "paying"]
+__all__ = ["BudgetExceeded", "Ledger", "PaidFailure", "Release", "Reservation", "Split", "paying"]

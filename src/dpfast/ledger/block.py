@@ -2,28 +2,34 @@
 
 It holds for what runs in the block's own context (contextvars): the thread that entered it, and the asyncio tasks that
 are made there. Another thread does not say whose people it fits; where some block is open it is refused, as a fit that
-no ledger counts would be worse. Estimators that are pickled unfitted in the block, as by joblib for worker processes,
-take the ledger along, which a ledger file bears.
+no ledger counts would be worse. A block is left in the context that entered it, and is not entered in a generator: one
+that is suspended in it would leave its ledger to pay for whatever its caller fits. Estimators that are pickled unfitted
+in the block, as by joblib for worker processes, take the ledger along, which a ledger file bears.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
+from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dpfast.ledger.ledger import Ledger
+    from dpfast.ledger.release import Release
 
 
 class Block:
-    """A block of code that has been entered."""
+    """A block of code that has been entered: who pays for its fits, or is told of what is released in them."""
 
-    def __init__(self, ledger: Ledger | None) -> None:
+    def __init__(self, ledger: Ledger | None, told: Callable[[Release], None] | None = None) -> None:
         self.ledger = ledger
+        self.told = told
         self.process = os.getpid()
+        self.token = _own.set((*_own.get(), self))
 
 
 _own: ContextVar[tuple[Block, ...]] = ContextVar("blocks", default=())
@@ -31,31 +37,51 @@ _own: ContextVar[tuple[Block, ...]] = ContextVar("blocks", default=())
 _open: dict[Block, None] = {}
 
 
-def enter(ledger: Ledger | None) -> None:
+def enter(ledger: Ledger | None, told: Callable[[Release], None] | None = None) -> None:
     """Have a ledger pay from here on; None: none does, whatever is around."""
-    block = Block(ledger)
-    _open[block] = None
-    _own.set((*_own.get(), block))
+    _open[Block(ledger, told)] = None
 
 
 def leave(ledger: Ledger | None) -> None:
-    """Leave the innermost block of a ledger."""
+    """Leave the innermost block, which must be of this ledger and have been entered in this context."""
     own = _own.get()
-    for index in range(len(own) - 1, -1, -1):
-        if own[index].ledger is ledger:
-            _open.pop(own[index], None)
-            _own.set(own[:index] + own[index + 1 :])
-            return
+    try:
+        if not own or own[-1].ledger is not ledger:
+            raise ValueError("it is not the innermost block")
+        _own.reset(own[-1].token)
+    except ValueError as error:
+        raise RuntimeError(
+            "a block `with ledger:` must be left in the thread and task that entered it, after all blocks within it: "
+            "it stays open, and its ledger pays for what is fitted where it was entered"
+        ) from error
+    _open.pop(own[-1], None)
+
+
+def refuse_generator(frame: FrameType | None) -> None:
+    """Refuse a frame that can be suspended while its caller goes on."""
+    while frame is not None and frame.f_globals.get("__name__") == "contextlib":
+        frame = frame.f_back
+    if frame is not None and frame.f_code.co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR):
+        raise RuntimeError(
+            "`with ledger:` cannot be entered in a generator: while that is suspended, the ledger would pay for what "
+            "its caller fits. Enter it around the loop that runs the generator, or give estimators ledger=..."
+        )
 
 
 @contextmanager
-def apart() -> Iterator[None]:
-    """Have no block pay: for fits that are paid for together."""
-    enter(None)
+def apart(told: Callable[[Release], None] | None = None) -> Iterator[None]:
+    """Have no block pay: for fits that are paid for together, by somebody who is told of each release as it is made."""
+    enter(None, told)
     try:
         yield
     finally:
         leave(None)
+
+
+def told_of_releases() -> Callable[[Release], None] | None:
+    """Return who is told of what is released in the innermost block, if somebody is."""
+    own = _own.get()
+    return own[-1].told if own else None
 
 
 def ledger_of_block() -> Ledger | None:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dpfast._documents import spelled_out
-from dpfast.ledger.ledger import Ledger, Reservation
+from dpfast.ledger.ledger import Ledger
+from dpfast.ledger.reservation import Reservation
 
 
 def add(commands: Any) -> None:
@@ -79,8 +80,10 @@ def described(ledger: Ledger) -> dict[str, Any]:
         "path": ledger.path,
         **{name: asdict(getattr(ledger, name)) for name in ("budget", "spent", "promised", "remaining")},
         "composition": ledger.composition,
+        "limits": ledger._limits.to_dict(),
         "unit": ledger.unit,
         "spending": [asdict(one) for one in ledger.spending],
+        "entries": [{"number": number} | entry.to_dict() for number, entry in ledger._storage.read().items()],
         "releases": [release.to_dict(values=False) for release in ledger.releases],
         "reservations": [
             asdict(one.privacy)

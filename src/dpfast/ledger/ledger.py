@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
+import sys
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
@@ -14,11 +14,12 @@ from dpfast._documents import printed
 from dpfast._html import Fact, card, caution, facts, section
 from dpfast.kernels import transaction
 from dpfast.ledger import block
-from dpfast.ledger.entries import Entries, Entry, MemoryStorage, Storage
+from dpfast.ledger.entries import Draft, Entry, MemoryStorage, Totals
 from dpfast.ledger.process import Process
 from dpfast.ledger.release import Release, now, releases_html, unit_value
-from dpfast.ledger.report import report_lines
-from dpfast.ledger.sums import admitted, affords, fits_plainly, promised, remaining, spending, spent, within
+from dpfast.ledger.report import IF_BEFOREHAND, OF_LIMITS, report_lines
+from dpfast.ledger.reservation import Reservation
+from dpfast.ledger.sums import admitted, affords, fits_plainly, is_void, promised, remaining, spending, spent, within
 from dpfast.plotting import budget_spent
 from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu
 from dpfast.privacy.filters import Filter, Split
@@ -28,6 +29,8 @@ from dpfast.privacy.words import NEIGHBOURS, UNITS, plain_words
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
+
+    from dpfast.ledger.file import LedgerFile
 
 #: How a ledger adds guarantees up.
 Accounting = Literal["gaussian", "basic"]
@@ -42,123 +45,9 @@ class Costed(Protocol):
 class BudgetExceeded(ValueError):
     """A release would cost more than the ledger has left; nothing was spent.
 
-    Searches and cross-validations of scikit-learn make a score of NaN of any error in a fit, unless they are given
-    ``error_score="raise"``. Where some fits went well they warn of the others (`sklearn.exceptions.FitFailedWarning`):
-    once there is a ledger, such a warning that tells of an exhausted one is an error, in whichever process the fits
-    were. A later ``warnings.simplefilter`` undoes that; where all fits failed, scikit-learn raises itself.
+    Searches and cross-validations of scikit-learn make a score of NaN of any error in a fit, and warn of it
+    (`sklearn.exceptions.FitFailedWarning`), unless they are given ``error_score="raise"``: give them that.
     """
-
-
-# Of the error as scikit-learn quotes it in a warning; its category is a RuntimeWarning, and not imported for this.
-_UNHEARD = r"(?s).*\bBudgetExceeded: "
-
-
-def _make_heard() -> None:
-    """Have a warning that quotes `BudgetExceeded` raised: a search must not go on with the scores it could pay for.
-
-    ``except Exception`` in scikit-learn's loop catches any ValueError; that warning, in the process that began the
-    search, is the only thing that its caller gets to see.
-    """
-    if not any(action == "error" and text and text.pattern == _UNHEARD for action, text, *_ in warnings.filters):
-        warnings.filterwarnings("error", _UNHEARD, RuntimeWarning)
-
-
-class Reservation(transaction.Bracket["Reservation"]):
-    """Part of a ledger's budget, held while a release is made: committed once, or given back.
-
-    Used as a context manager it gives back what was not committed, whatever was raised. In a forked copy of the process
-    that holds it, it cannot be committed and is not given back.
-    """
-
-    def __init__(self, ledger: Ledger, entry: Entry, number: int | None = None) -> None:
-        super().__init__()
-        self._ledger = ledger
-        self._entry = entry
-        self._number = number
-        self._is_own = number is None
-        self._process = os.getpid()
-        self._settled = False
-
-    @property
-    def privacy(self) -> Privacy:
-        """What is held."""
-        return self._entry.privacy
-
-    @property
-    def since(self) -> str:
-        """When it was made (ISO 8601, UTC): the time on record for all that it pays for."""
-        return self._entry.since
-
-    @property
-    def number(self) -> int | None:
-        """Its number in the ledger, which no other has or will have; None before it is made."""
-        return self._number
-
-    @property
-    def holder(self) -> str:
-        """Which process made it, in words."""
-        return str(self._entry.holder)
-
-    @property
-    def unit(self) -> Unit:
-        """Whose data it is held for."""
-        return self._entry.unit
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether the process that made the reservation has certainly ended."""
-        return self._entry.holder.ended()
-
-    def commit(self, *releases: Release) -> None:
-        """Turn the reservation into spent budget, recorded by the releases it paid for.
-
-        Together they cost no more than what is held, under its adjacency and for its unit: those of all rows with those
-        of any one part (`Release.part`). Their time is set to that of
-        the reservation: the time of the commitment would tell how long the data took to read.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If the reservation is no longer open, or a release not of that kind.
-        RuntimeError
-            In a forked copy of the process.
-        """
-        if os.getpid() != self._process:
-            raise RuntimeError("this reservation was made in another process: commit it there")
-        if self._number is None:
-            raise ValueError("this reservation is not made before `with` has entered it")
-        self._ledger._commit(self._number, releases)
-        self._settled = True
-
-    def forfeit(self) -> None:
-        """Count the reservation as spent for good, though nothing records what it paid for.
-
-        For a reservation whose process ended before it committed: its noise may have been drawn, and seen.
-        """
-        self.commit()
-
-    def give_back(self) -> None:
-        """Return the budget to the ledger; no effect once committed.
-
-        Giving back another process's reservation is sound only if nothing that was drawn under it has left that
-        process.
-        """
-        if os.getpid() == self._process and self._number is not None and not self._settled:
-            self._ledger._give_back(self._number, self)
-            self._settled = True
-
-    def _open(self) -> Reservation:
-        if self._number is None:
-            self._ledger._hold(self)
-        return self
-
-    def _close(self) -> None:
-        self.give_back()
-
-    def __repr__(self) -> str:
-        entry = self._entry
-        ended = ", which has ended" if self.abandoned else ""
-        return f"Reservation({entry.privacy}; by {entry.holder}{ended}, {entry.since})"
 
 
 class Ledger:
@@ -180,15 +69,17 @@ class Ledger:
     chosen, also in view of what was released before [1]_.
 
     ``with ledger:`` has it pay for all fits in the block that have no ledger of their own; of blocks in blocks the
-    innermost one does. Threads that are started there do not inherit it, and are refused fits without a ledger.
+    innermost one does. Threads that are started there do not inherit it, and are refused fits without a ledger. A block
+    is left where it was entered, and is not entered in a generator.
 
     Parameters
     ----------
     budget : Privacy
         All that may ever be spent.
     path : path-like, optional
-        The ledger's file. It is made if it does not exist; if it does, its budget must be `budget`. Beside it a file
-        ``path.lock`` is kept. The file is the only memory of what was spent: do not restore an older copy of it, and
+        The ledger's file, a database of SQLite. It is made if it does not exist; if it does, its budget must be
+        `budget`. While a step is written, and after a crash until the next step, ``path-journal`` lies beside it: the
+        two belong together. The file is the only memory of what was spent: do not restore an older copy of it, and
         give it no second name: symbolic links are followed, a hard-linked file is refused.
     composition : {"gaussian", "basic"}, optional
         How guarantees add up: by default "gaussian", or as it was for a file that exists. By "basic" composition the
@@ -238,13 +129,14 @@ class Ledger:
         if not isinstance(budget, Privacy):
             raise TypeError(f"budget must be a dpfast.Privacy, got a {type(budget).__name__}")
         limits = _limits(budget, composition, split)
-        _make_heard()
         self._budget = budget
+        # Who else is to know of a release as soon as it is made: whoever pays, where this ledger is of a single fit.
+        self._told: Callable[[Release], None] | None = None
         self._unit = None if unit is None else unit_value(unit)
-        self._storage: Storage = MemoryStorage(limits) if path is None else _file(path, limits)
+        self._storage: MemoryStorage | LedgerFile = MemoryStorage(limits) if path is None else _file(path, limits)
         self._check_limits(limits, is_asked=composition is not None or split is not None)
         if unit is not None:
-            self._check_unit(self._storage.read(), unit)
+            self._check_unit(self._storage.totals(), unit)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
@@ -274,10 +166,10 @@ class Ledger:
 
     @property
     def spent(self) -> Privacy:
-        """What all committed costs come to, whether or not they bought a guarantee (`promised`).
+        """What all committed costs come to, if they were decided beforehand: a measure of use, and no promise.
 
-        Their plain sum or, by "gaussian" composition, the epsilon at the budget's delta where that is less. It holds of
-        releases whose costs were decided on beforehand; the budget holds of any.
+        Their plain sum or, by "gaussian" composition, the epsilon at the budget's delta where that is less. Where a
+        cost was chosen in view of earlier results, a sum of what was spent may be passed; `promised` holds of any.
         """
         return spent(self._storage.read(), self._limits)
 
@@ -293,7 +185,11 @@ class Ledger:
 
     @property
     def promised(self) -> Privacy:
-        """What holds of all releases together: `spent`, or an infinite epsilon once a seed has voided one of them."""
+        """What holds of all releases together, however their costs were chosen.
+
+        It is what the limits in force promise: the budget, as soon as something is spent. Its epsilon is infinite once
+        a seed, or a printed calibration, has voided a release.
+        """
         return promised(self._storage.read(), self._limits)
 
     def plot(
@@ -327,7 +223,7 @@ class Ledger:
     @property
     def unit(self) -> Unit | None:
         """Whose data all guarantees are for; None as long as neither a reservation nor the caller has said."""
-        return self._unit or self._storage.read().unit
+        return self._unit or self._storage.totals().unit
 
     @property
     def remaining(self) -> Privacy:
@@ -336,7 +232,7 @@ class Ledger:
         By "basic" composition the budget less what is spent and what is reserved. By "gaussian" composition Gaussian
         releases have more left, which `affords` counts.
         """
-        return remaining(self._storage.read(), self._limits)
+        return remaining(self._storage.totals(), self._limits)
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -444,29 +340,29 @@ class Ledger:
                 raise TypeError(f"cost must be a dpfast.Privacy or an estimator, got a {type(cost).__name__}")
             cost, mu = cost._cost()
         entry = self.reserving(cost, mu=mu)._entry
-        return affords(self._storage.read(), self._limits, entry.privacy, entry.mu)
+        return affords(self._storage.totals(), self._limits, entry.privacy, entry.mu)
 
     def _hold(self, reservation: Reservation) -> None:
         privacy, mark = reservation.privacy, reservation._entry.seed
-        with self._storage.transaction() as entries:
-            self._check_unit(entries, reservation._entry.unit)
-            entry = admitted(entries, self._limits, reservation._entry)
+        with self._storage.transaction() as draft:
+            self._check_unit(draft.totals, reservation._entry.unit)
+            entry = admitted(draft.totals, self._limits, reservation._entry)
             if entry is None:
-                left = remaining(entries, self._limits)
-                ended = any(entry.held and entry.holder.ended() for entry in entries.values())
+                left = remaining(draft.totals, self._limits)
+                ended = any(holder.ended() for holder in draft.holders())
                 raise BudgetExceeded(
                     f"a release at epsilon {privacy.epsilon!r}, delta {privacy.delta!r} was asked for, but the ledger "
                     f"has epsilon {left.epsilon!r}, delta {left.delta!r} left; nothing was spent"
-                    + (_ASK_FOR_BASIC if fits_plainly(entries, self._limits, privacy) else "")
+                    + (_ASK_FOR_BASIC if fits_plainly(draft.totals, self._limits, privacy) else "")
                     + ("; a process that has ended still holds budget: see ledger.abandoned" if ended else "")
                 )
-            if mark is not None and any(other.seed == mark for other in entries.values()):
+            if mark is not None and draft.has_seed(mark):
                 raise ValueError(
                     "random_state must be a seed that this ledger has not seen: noise of one seed cancels between two "
                     "releases. Leave it None, as for any release that is to be private; clones that are meant to be "
                     "alike need a ledger each"
                 )
-            number = entries.hold(entry)
+            number = draft.hold(entry)
             # Known before it is written: an interrupt right after that must find what to give back.
             reservation._entry = _claims[self._claim(number)] = entry
             reservation._number = number
@@ -532,6 +428,7 @@ class Ledger:
         return "\n".join(map(printed, report_lines(self._limits, self._unit, self._storage.read())))
 
     def __enter__(self) -> Self:
+        block.refuse_generator(sys._getframe(1))
         block.enter(self)
         return self
 
@@ -552,9 +449,9 @@ class Ledger:
                 "when it was made: leave both out"
             )
 
-    def _check_unit(self, entries: Entries, unit: Unit) -> None:
+    def _check_unit(self, totals: Totals, unit: Unit) -> None:
         """Refuse to add up guarantees for rows and for persons."""
-        for own in (self._unit, entries.unit):
+        for own in (self._unit, totals.unit):
             if own not in (None, unit):
                 raise ValueError(
                     f"unit must be the ledger's, {own!r}, got {unit!r}: guarantees for single rows and for persons who "
@@ -563,22 +460,35 @@ class Ledger:
                     "and one for persons"
                 )
 
+    def _mark_drawn(self, number: int) -> None:
+        with self._storage.transaction() as draft:
+            draft.mark_drawn(number)
+
     def _commit(self, number: int, releases: tuple[Release, ...]) -> None:
-        with self._storage.transaction() as entries:
-            if not entries.holds(number):
-                raise ValueError("this reservation has already been committed or given back")
-            entry = entries[number]
-            _check_paid(releases, entry)
-            for release in releases:
-                release._recorded_at(entry.since)
-            entries.spend(number, releases)
+        with self._storage.transaction() as draft:
+            _check_paid(releases, draft.held(number))
+            _spend(draft, number, releases)
+        _claims.pop(self._claim(number), None)
+
+    def _forfeit_rest(self, number: int, releases: tuple[Release, ...]) -> None:
+        """Commit what was released before a failure, or nothing where that is not what was reserved; once."""
+        with self._storage.transaction() as draft:
+            entry = draft.find(number)
+            if entry is None or not entry.held:
+                return
+            try:
+                _check_paid(releases, entry)
+            except (TypeError, ValueError):
+                releases = ()
+            _spend(draft, number, releases)
         _claims.pop(self._claim(number), None)
 
     def _give_back(self, number: int, reservation: Reservation) -> None:
-        with self._storage.transaction() as entries:
+        with self._storage.transaction() as draft:
+            entry = draft.find(number)
             is_its = not reservation._is_own or _claims.get(self._claim(number)) is reservation._entry
-            if is_its and entries.get(number) == reservation._entry:
-                del entries[number]
+            if is_its and entry is not None and entry.held:
+                draft.give_back(number)
         if is_its:
             _claims.pop(self._claim(number), None)
 
@@ -593,15 +503,16 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         entries = self._storage.read()
-        sums, unit = spent(entries, self._limits), self._unit or entries.unit
-        kept = promised(entries, self._limits) == sums
-        of_all = plain_words(sums) if kept else "no guarantee: the releases marked below void that of all together"
+        unit = self._unit or entries.totals.unit
+        kept, promise = not is_void(entries), promised(entries, self._limits)
+        of_all = plain_words(promise) if kept else "no guarantee: the releases marked below void that of all together"
         held = [entry for entry in entries.values() if entry.held]
         forfeited = [entry for entry in entries.values() if not entry.held and not entry.releases]
         said: list[Fact] = [
             ("budget", _sum_of(self.budget)),
-            ("spent", _sum_of(sums)),
-            ("remaining", _sum_of(remaining(entries, self._limits))),
+            ("promised", f"{_sum_of(promise)}; {OF_LIMITS}"),
+            ("spent", f"{_sum_of(spent(entries, self._limits))}; {IF_BEFOREHAND}"),
+            ("remaining", _sum_of(remaining(entries.totals, self._limits))),
             ("reserved", "; ".join(str(entry.privacy) for entry in held) or None),
             ("forfeited", "; ".join(str(entry.privacy) for entry in forfeited) or None),
             ("neighbours", NEIGHBOURS[self.budget.adjacency]),
@@ -619,8 +530,8 @@ class Ledger:
         entries = self._storage.read()
         sums = spent(entries, self._limits)
         return (
-            f"Ledger(epsilon {sums.epsilon:.6g} of {self.budget.epsilon:.6g}, "
-            f"delta {sums.delta:.6g} of {self.budget.delta:.6g}, {len(entries.releases)} releases)"
+            f"Ledger(spent epsilon {sums.epsilon:.6g} of {self.budget.epsilon:.6g}, delta {sums.delta:.6g} of "
+            f"{self.budget.delta:.6g}, {IF_BEFOREHAND}; {len(entries.releases)} releases)"
         )
 
 
@@ -641,7 +552,10 @@ _claims: dict[tuple[object, int], Entry] = {}
 def paying(ledger: Ledger | None, privacy: Privacy) -> Ledger:
     """Return the ledger that pays: the one given, that of the block of code, or one for this fit alone."""
     own = block.ledger_of_block() if ledger is None else ledger
-    return Ledger(privacy, composition="basic") if own is None else own
+    if own is None:
+        own = Ledger(privacy, composition="basic")
+        own._told = block.told_of_releases()
+    return own
 
 
 def _limits(budget: Privacy, composition: Accounting | None, split: Split | None) -> Filter:
@@ -656,7 +570,7 @@ def _limits(budget: Privacy, composition: Accounting | None, split: Split | None
     return Filter.split(budget, Split() if split is None else split)
 
 
-def _file(path: object, limits: Filter) -> Storage:
+def _file(path: object, limits: Filter) -> LedgerFile:
     # Imported when it is used: most ledgers are in memory.
     from dpfast.ledger.file import LedgerFile
 
@@ -674,6 +588,13 @@ def _own_path(path: object) -> str:
         raise TypeError(f"path must be a path, got a {type(path).__name__}")
     # The file's own path: a link, if replaced, would part from what it points to.
     return os.path.realpath(path)
+
+
+def _spend(draft: Draft, number: int, releases: tuple[Release, ...]) -> None:
+    """Record what a reservation paid for, at the time when it was made."""
+    for release in releases:
+        release._recorded_at(draft.held(number).since)
+    draft.spend(number, releases)
 
 
 def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:

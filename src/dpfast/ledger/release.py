@@ -232,13 +232,11 @@ class Release:
         """Return the release that `to_dict` described, to the bit; without values if it was described without them."""
         try:
             check.choice("calibration", record["calibration"], get_args(Calibration))
-            # Records written before there were units, and promises apart from calibrations, have no such keys.
-            unit, epsilon = record.get("unit", "row"), record.get("calibrated_epsilon", record["epsilon"])
             shapes = {name: tuple(shape) for name, shape in record["shapes"].items()}
             release = cls(
                 name=check.text("name", record["name"]),
                 mechanism=check.text("mechanism", record["mechanism"]),
-                privacy=Privacy(epsilon, record["delta"], record["adjacency"]),
+                privacy=Privacy(record["calibrated_epsilon"], record["delta"], record["adjacency"]),
                 values={
                     name: array_from_lists(name, lists, record["dtypes"][name], shapes[name])
                     for name, lists in record.get("values", {}).items()
@@ -251,14 +249,13 @@ class Release:
                 reproducible=check.boolean("reproducible", record["reproducible"]),
                 time=check.text("time", record["time"]),
                 shapes=shapes,
-                # Records written before there were samples, and parts, have no such keys.
-                sample=None if record.get("sample") is None else sample_sizes(*record["sample"]),
-                unit=unit_value(unit),
-                part=check.optional(check.text, "part", record.get("part")),
+                sample=None if record["sample"] is None else sample_sizes(*record["sample"]),
+                unit=unit_value(record["unit"]),
+                part=check.optional(check.text, "part", record["part"]),
             )
             stated = Privacy(record["epsilon"], record["delta"], record["adjacency"])
         except (KeyError, AttributeError) as error:
             raise ValueError("this is not the record of a release: a part is missing or not a mapping") from error
-        if stated not in (release.promised, release.privacy):
+        if stated != release.promised:
             raise ValueError("this is not the record of a release: it states an epsilon that is not its own")
         return release

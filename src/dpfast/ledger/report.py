@@ -8,7 +8,7 @@ from itertools import groupby
 
 from dpfast.ledger.entries import Entries
 from dpfast.ledger.release import Release
-from dpfast.ledger.sums import Taken, promised, remaining, spent
+from dpfast.ledger.sums import Taken, is_void, promised, remaining, spent
 from dpfast.privacy import Unit
 from dpfast.privacy.filters import Filter
 from dpfast.privacy.words import NEIGHBOURS, UNITS, plain_words
@@ -17,21 +17,29 @@ _TOGETHER = "; those of one fit were calibrated together: the ledger counts its 
 _STEP = re.compile(r"(.*, step) (\d+)(: .*)")
 # Fewer of them are easier to read one by one.
 _FEW = 3
+#: What is said beside what is promised, and beside what was spent.
+OF_LIMITS = "by the limits in force, however costs were chosen"
+IF_BEFOREHAND = "if all costs were decided beforehand"
 _VOID = "no guarantee: what follows voids that of all releases together"
 
 
 def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterator[str]:
     """Say what a ledger has promised, spent and recorded."""
-    releases, unit, budget = list(enumerate(entries.releases, start=1)), unit or entries.unit, limits.budget
-    costs = spent(entries, limits)
+    releases, unit, budget = list(enumerate(entries.releases, start=1)), unit or entries.totals.unit, limits.budget
+    promise = promised(entries, limits)
     yield "Privacy report"
     yield f"  neighbours   {NEIGHBOURS[budget.adjacency]}"
     if unit is not None:
         yield f"  unit         {UNITS[unit]}"
-    for name, sum_of in (("budget", budget), ("spent", costs), ("remaining", remaining(entries, limits))):
-        yield f"  {name:12} epsilon {sum_of.epsilon:.6g}, delta {sum_of.delta:.6g}"
-    yield from _sum_lines(Taken.of(entries.values(), limits))
-    yield "  meaning      " + (plain_words(costs) if promised(entries, limits) == costs else _VOID)
+    for name, sum_of, more in (
+        ("budget", budget, ""),
+        ("promised", promise, f"; {OF_LIMITS}"),
+        ("spent", spent(entries, limits), f"; {IF_BEFOREHAND}"),
+        ("remaining", remaining(entries.totals, limits), ""),
+    ):
+        yield f"  {name:12} epsilon {sum_of.epsilon:.6g}, delta {sum_of.delta:.6g}{more}"
+    yield from _sum_lines(Taken.of(entries.totals, limits))
+    yield "  meaning      " + (_VOID if is_void(entries) else plain_words(promise))
     for flaw, group in groupby(releases, key=lambda numbered: _flaw(numbered[1])):
         if flaw:
             numbers = [number for number, _ in group]

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpfast.ledger.entries import Entries, Entry
+from dpfast.ledger.entries import Entries, Entry, Totals
 from dpfast.privacy import compose_mu
 from dpfast.privacy.filters import Filter, Sums, plain_charge
 from dpfast.privacy.guarantee import Privacy
@@ -39,26 +40,24 @@ class Taken(NamedTuple):
     gaussian: Sums | None
 
     @classmethod
-    def of(cls, entries: Iterable[Entry], limits: Filter) -> Taken:
-        """Add entries up."""
-        costs = list(entries)
-        plain = Sums(plain_charge(entry.privacy) for entry in costs)
-        if limits.gaussian is None or any(entry.charge is None for entry in costs):
-            return cls(limits.whole, plain, None)
-        return cls(limits, plain, Sums(entry.charge for entry in costs if entry.charge is not None))
+    def of(cls, totals: Totals, limits: Filter) -> Taken:
+        """Compare totals with the limits that are in force."""
+        if limits.gaussian is None or totals.unplaced:
+            return cls(limits.whole, totals.plain, None)
+        return cls(limits, totals.plain, totals.gaussian)
 
 
-def admitted(entries: Entries, limits: Filter, entry: Entry) -> Entry | None:
+def admitted(totals: Totals, limits: Filter, entry: Entry) -> Entry | None:
     """Return an entry with its place in the Gaussian sums, if it has one; None if there is too little left for it."""
     cost = entry.privacy
-    in_force, plain, gaussian = Taken.of(entries.values(), limits)
+    in_force, plain, gaussian = Taken.of(totals, limits)
     plain = plain.with_one(plain_charge(cost))
     if gaussian is not None:
         charge = in_force.place(cost, entry.mu, gaussian)
         if in_force.admits(plain, gaussian.with_one(charge)):
-            return entry.at(charge)
-    if (gaussian is None or not entries) and limits.whole.admits(plain, None):
-        return entry.at(None)
+            return replace(entry, charge=charge)
+    if (gaussian is None or not totals.count) and limits.whole.admits(plain, None):
+        return replace(entry, charge=None)
     return None
 
 
@@ -92,30 +91,38 @@ def _come_to(costs: list[Entry], limits: Filter) -> Privacy:
     return sums if asked_for else Privacy.of_sum(epsilon, budget.delta, budget.adjacency)
 
 
+def is_void(entries: Entries) -> bool:
+    """Whether a release that was calibrated promises nothing, and with it all together."""
+    return any(math.isinf(one.promised.epsilon) and not math.isinf(one.privacy.epsilon) for one in entries.spent)
+
+
 def promised(entries: Entries, limits: Filter) -> Privacy:
-    """Return what holds of all releases together: what is spent, or an infinite epsilon once one of them is void."""
-    costs = spent(entries, limits)
-    if any(math.isinf(entry.promised.epsilon) for entry in entries.spent):
-        return Privacy.of_sum(math.inf, costs.delta, costs.adjacency)
-    return costs
+    """Return what holds of all releases together, however their costs were chosen: what the limits in force promise.
+
+    That is the budget, for any limits; nothing where nothing is spent, and an infinite epsilon once a release is void.
+    """
+    budget = limits.budget
+    if not entries.spent:
+        return Privacy.of_sum(0.0, 0.0, budget.adjacency)
+    return Privacy.of_sum(math.inf, budget.delta, budget.adjacency) if is_void(entries) else budget
 
 
-def remaining(entries: Entries, limits: Filter) -> Privacy:
+def remaining(totals: Totals, limits: Filter) -> Privacy:
     """Return the most that one more release of any kind may cost; all of the budget where there is no entry."""
-    in_force, plain, gaussian = Taken.of(entries.values(), limits if entries else limits.whole)
+    in_force, plain, gaussian = Taken.of(totals, limits if totals.count else limits.whole)
     return in_force.left(plain, gaussian)
 
 
-def affords(entries: Entries, limits: Filter, cost: Privacy, mu: float | None) -> int:
+def affords(totals: Totals, limits: Filter, cost: Privacy, mu: float | None) -> int:
     """Return how many more releases of a cost would be admitted."""
-    in_force, plain, gaussian = Taken.of(entries.values(), limits)
+    in_force, plain, gaussian = Taken.of(totals, limits)
     more = in_force.more(cost, mu, plain, gaussian)
-    return more if more or entries else limits.whole.more(cost, mu, plain, None)
+    return more if more or totals.count else limits.whole.more(cost, mu, plain, None)
 
 
-def fits_plainly(entries: Entries, limits: Filter, cost: Privacy) -> bool:
+def fits_plainly(totals: Totals, limits: Filter, cost: Privacy) -> bool:
     """Whether a further cost would keep to plain sums of the whole budget."""
-    return within([*(entry.privacy for entry in entries.values()), cost], limits.budget)
+    return totals.plain.with_one(plain_charge(cost)).within(plain_charge(limits.budget))
 
 
 def within(costs: Iterable[Privacy], budget: Privacy) -> bool:

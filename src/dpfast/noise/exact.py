@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from .intervals import Interval, contexts, pi
+from .intervals import Interval, contexts, negligible, pi
 
 #: Bits to which bounds are computed beyond those revealed: one decision in 2**30 needs another round for want of them.
 _GUARD_BITS = 32
@@ -89,9 +89,9 @@ def _double_factorials(square: Interval) -> Interval:
     """Enclose the sum over n >= 0 of square^n / (2n+1)!!."""
     down, up = contexts(square.digits)
     low = high = low_term = high_term = Decimal(1)
-    small = down.power(10, -square.digits)
+    small, least = negligible(square.digits), up.multiply(2, square.high)
     odd = 3
-    while high_term > small * high or odd < 2 * square.high:
+    while high_term > up.multiply(small, high) or odd < least:
         low_term = down.divide(down.multiply(low_term, square.low), odd)
         high_term = up.divide(up.multiply(high_term, square.high), odd)
         low, high = down.add(low, low_term), up.add(high, high_term)

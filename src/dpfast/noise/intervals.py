@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-_LIMITS = {"Emin": decimal.MIN_EMIN, "Emax": decimal.MAX_EMAX, "traps": [decimal.InvalidOperation]}
+# All that a context has: what is left out would be that of the process, which a caller may change. For the same reason
+# no operator of Decimal's is used, but for comparisons: they round, and trap, as the thread's context says.
+_LIMITS = {
+    "Emin": decimal.MIN_EMIN,
+    "Emax": decimal.MAX_EMAX,
+    "capitals": 1,
+    "clamp": 0,
+    "flags": [],
+    "traps": [decimal.InvalidOperation],
+}
 
 
 @functools.lru_cache(maxsize=64)
@@ -24,6 +33,11 @@ def contexts(digits: int) -> tuple[decimal.Context, decimal.Context]:
         decimal.Context(prec=digits, rounding=decimal.ROUND_FLOOR, **_LIMITS),  # type: ignore[arg-type]
         decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING, **_LIMITS),  # type: ignore[arg-type]
     )
+
+
+def negligible(digits: int) -> Decimal:
+    """Return the unit of the last of so many digits of 1."""
+    return contexts(digits)[0].power(10, -digits)
 
 
 @dataclass(frozen=True)
@@ -131,11 +145,11 @@ def _alternating(angle: Interval, term: Interval, power: int) -> Interval:
     square = angle * angle
     square = Interval(max(square.low, Decimal(0)), square.high, digits)
     total = term
-    small = Decimal(10) ** -digits
-    while abs(term.low) > small or abs(term.high) > small or power < 8:
+    small = negligible(digits)
+    while term.low.copy_abs() > small or term.high.copy_abs() > small or power < 8:
         term = -(term * square / Interval.of((power + 1) * (power + 2), digits))
         total = total + term
         power += 2
     # Beyond power 8 the terms shrink and alternate, so what is left out is smaller than the last term.
-    rest = Interval(-small, small, digits)
+    rest = Interval(small.copy_negate(), small, digits)
     return total + rest

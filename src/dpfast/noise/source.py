@@ -10,6 +10,9 @@ No two streams are ever the same: a secure source makes new keys in a forked chi
 Seeded streams are the same wherever the seed is: so that one seed does not repeat noise over two budgets, releases or
 parameters, every release draws from a source *bound* to them (`BitSource.bound`), whose keys are hashed with them. That
 restores no guarantee: over two tables that differ in one person a seeded release has the same noise, which cancels.
+
+A source that was given a reservation marks it as drawn before it opens its first stream, so that noise is never asked
+for under a reservation that could still be given back.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -41,6 +44,18 @@ _SLACK_WORDS = 2
 _KEY_BYTES = 32
 
 _forks_survived = 0
+
+Recorded = TypeVar("Recorded")
+
+
+class Reserved(Protocol):
+    """What pays for the noise of a source, as far as the source knows it: a ledger's reservation."""
+
+    def draw(self) -> None:
+        """Mark it as drawn, durably; at once if it is."""
+
+    def add(self, release: Any) -> None:
+        """Put a release on record, whatever happens next."""
 
 
 def _note_fork() -> None:
@@ -121,7 +136,8 @@ class BitSource(ABC):
 
     reproducible: bool
 
-    def __init__(self) -> None:
+    def __init__(self, reservation: Reserved | None = None) -> None:
+        self._reservation = reservation
         self._numbering = _Numbering(*self._make_keys())
 
     @abstractmethod
@@ -137,8 +153,22 @@ class BitSource(ABC):
         the seed, the context, and how often this source was bound to that context before.
         """
 
+    def paid(self, reservation: Reserved) -> Self:
+        """Return a source of the same streams, each opened once by either, whose noise a reservation pays for."""
+        source = object.__new__(type(self))
+        source.__dict__ = self.__dict__ | {"_reservation": reservation}
+        return source
+
+    def record(self, release: Recorded) -> Recorded:
+        """Put on record what was just released with noise of this source; returns it."""
+        if self._reservation is not None:
+            self._reservation.add(release)
+        return release
+
     def open(self) -> Stream:
         """Open the stream of one call, which no other call, thread or process shares."""
+        if self._reservation is not None:
+            self._reservation.draw()
         numbering = self._numbering
         if numbering.generation != _forks_survived:
             if self.reproducible:
@@ -157,6 +187,11 @@ class SecureSource(BitSource):
     """Bits nobody can predict: AES-256 in counter mode, keyed by the operating system.
 
     Copying, pickling and forking give a source with keys of its own, so no two sources ever share a stream.
+
+    Parameters
+    ----------
+    reservation : Reservation, optional
+        Of a ledger: marked as drawn before the first bit, from where on its cost is spent whatever happens.
 
     References
     ----------
@@ -193,6 +228,8 @@ class SeededSource(BitSource):
     ----------
     seed : int
         Any nonnegative integer. The stream is a function of it alone (keys are its hash).
+    reservation : Reservation, optional
+        As for `SecureSource`.
 
     Raises
     ------
@@ -208,15 +245,15 @@ class SeededSource(BitSource):
 
     reproducible = True
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, reservation: Reserved | None = None) -> None:
         self._seed: int = check.integer_of_at_least("seed", seed, 0)
-        self._start(b"")
+        self._start(b"", reservation)
 
-    def _start(self, path: bytes) -> None:
+    def _start(self, path: bytes, reservation: Reserved | None) -> None:
         self._path = path
         self._times_bound: Counter[bytes] = Counter()
         self._lock = threading.Lock()
-        super().__init__()
+        super().__init__(reservation)
 
     def bound(self, *context: Any) -> SeededSource:
         """Return a source whose keys follow from the seed, the context and how often it was bound to that before."""
@@ -226,7 +263,7 @@ class SeededSource(BitSource):
             self._times_bound[own] += 1
         source = object.__new__(SeededSource)
         source._seed = self._seed
-        source._start(self._path + own + counter.to_bytes(8, "little"))
+        source._start(self._path + own + counter.to_bytes(8, "little"), self._reservation)
         return source
 
     def _make_keys(self) -> tuple[bytes, bytes]:
@@ -250,13 +287,22 @@ def check_source(source: Any) -> BitSource:
     return check.instance("source", source, BitSource, "a SecureSource or a SeededSource")  # type: ignore[type-abstract]
 
 
-def resolve_source(random_state: Any) -> BitSource:
+def _rounds_to_nearest() -> bool:
+    one, less_than_half = np.array([1.0, -1.0]), 2.0**-53 * 0.875
+    # Up and down move one of these, towards zero moves the last.
+    return bool(np.all(one + one * less_than_half == one) and np.all(one - one * less_than_half / 4.0 == one))
+
+
+def resolve_source(random_state: Any, reservation: Reserved | None = None) -> BitSource:
     """Return a new SecureSource for a ``random_state`` of None, a SeededSource for a nonnegative integer.
 
-    NumPy's generators are not cryptographic, so none is accepted.
+    NumPy's generators are not cryptographic, so none is accepted. RuntimeError where the processor does not round to
+    nearest: noise would be as exact, and draws thousands of times slower.
     """
+    if not _rounds_to_nearest():
+        raise RuntimeError("the processor does not round to nearest: some code of this process has set another mode")
     if random_state is None:
-        return SecureSource()
+        return SecureSource(reservation)
     if isinstance(random_state, bool) or not isinstance(random_state, numbers.Integral):
         raise TypeError(f"random_state must be None or a nonnegative integer, not {type(random_state).__name__}")
-    return SeededSource(check.integer_of_at_least("random_state", random_state, 0))
+    return SeededSource(check.integer_of_at_least("random_state", random_state, 0), reservation)

@@ -63,8 +63,9 @@ def advanced_share(epsilon: float, slack: float, releases: int) -> float:
     def total(share: float) -> float:
         return root * share + releases * share * math.expm1(share)
 
-    # Both terms grow with the share, and the first alone gives an upper end.
-    return bisected(lambda share: total(share) <= epsilon * ROUND_DOWN, 0.0, epsilon / root, 200)[0]
+    # Both terms grow with the share, and each alone gives an upper end.
+    largest = min(epsilon / root, max(1.0, math.log1p(epsilon)))
+    return bisected(lambda share: total(share) <= epsilon * ROUND_DOWN, 0.0, largest, 200)[0]
 
 
 def parts_of(

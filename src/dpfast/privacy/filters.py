@@ -138,8 +138,8 @@ class Sums:
     def __init__(self, charges: Iterable[Charge] = ()) -> None:
         # Equal terms are added at once: a ledger has many.
         terms = Counter(charges)
-        self.infinite = any(math.isinf(charge.epsilon) or math.isinf(charge.mu) for charge in terms)
         finite = [(c, times) for c, times in terms.items() if not (math.isinf(c.epsilon) or math.isinf(c.mu))]
+        self.infinite = terms.total() - sum(times for _, times in finite)  # how many are
         self.epsilon = sum((_decimal(charge.epsilon) * times for charge, times in finite), Fraction(0))
         self.square = sum((Fraction(charge.mu) ** 2 * times for charge, times in finite), Fraction(0))
         self.delta = sum((_decimal(charge.delta) * times for charge, times in terms.items()), Fraction(0))
@@ -150,13 +150,25 @@ class Sums:
         return math.inf if self.infinite else float(self.epsilon)
 
     def with_one(self, charge: Charge, times: int = 1) -> Sums:
-        """Return sums with a charge added, so often."""
-        more = Sums([charge] if times else [])
-        more.infinite = more.infinite or self.infinite
-        more.epsilon = self.epsilon + more.epsilon * times
-        more.square = self.square + more.square * times
-        more.delta = self.delta + more.delta * times
+        """Return sums with a charge added, so often; -1 takes one out again."""
+        one, more = Sums([charge]), Sums()
+        more.infinite = self.infinite + one.infinite * times
+        more.epsilon = self.epsilon + one.epsilon * times
+        more.square = self.square + one.square * times
+        more.delta = self.delta + one.delta * times
         return more
+
+    def to_list(self) -> list[Any]:
+        """Return the exact sums as text, and how many terms are infinite."""
+        return [str(self.epsilon), str(self.square), str(self.delta), self.infinite]
+
+    @classmethod
+    def from_list(cls, written: list[Any]) -> Self:
+        """Return the sums that `to_list` described."""
+        sums, (epsilon, square, delta, infinite) = cls(), written
+        sums.epsilon, sums.square, sums.delta = map(_exact, (epsilon, square, delta))
+        sums.infinite = check.integer_of_at_least("infinite", infinite, 0)
+        return sums
 
     def within(self, limits: Charge) -> bool:
         """Whether no sum passes its limit; but for the slack of epsilons and deltas, which calibrations leave."""
@@ -164,6 +176,14 @@ class Sums:
             return False
         room = _Room(limits)
         return self.epsilon <= room.epsilon and self.square <= room.square and self.delta <= room.delta
+
+
+def _exact(written: Any) -> Fraction:
+    """Return the number that `Sums.to_list` wrote."""
+    try:
+        return Fraction(check.text("a sum", written))
+    except ZeroDivisionError:
+        raise ValueError(f"a sum must be a number, got {written!r}") from None
 
 
 class _Room:

@@ -133,7 +133,10 @@ class SmoothGaussian:
             return math.inf
         left = Fraction(self.beta) - 2 * Fraction(error) - Fraction(_SCALE_ROUNDING)
         if left <= 0:
-            raise ValueError(f"relative_error must be well below beta/2 = {self.beta / 2.0:.3g}, got {error!r}")
+            raise ValueError(
+                "epsilon must be larger for noise whose size depends on the data: it leaves beta = "
+                f"{self.beta:.3g}, of which rounding may take {2.0 * error:.3g} or more"
+            )
         return rounding.down(left)
 
 

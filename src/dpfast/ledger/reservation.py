@@ -1,0 +1,182 @@
+"""A reservation: the part of a ledger's budget that pays for one release or fit, from before it reads any data.
+
+It is *drawn* from just before the first bit of noise is asked for under it. Until then leaving it gives its cost back.
+From then on nothing does: whether a fit fails after a draw, and how, follows the noise, so that a refund would let
+anybody ask again without end. What was released is then on record, the rest of the cost forfeited, and the error that
+leaves is the same whatever was raised: the draw is charged, and all that is seen of it is post-processing.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dpfast.kernels import transaction
+from dpfast.ledger.entries import DrawnError
+
+if TYPE_CHECKING:
+    from dpfast.ledger.entries import Entry
+    from dpfast.ledger.ledger import Ledger
+    from dpfast.ledger.release import Release
+    from dpfast.privacy import Privacy, Unit
+
+
+class PaidFailure(RuntimeError):
+    """A fit or release failed after noise had been drawn for it: its cost is spent, and what was released on record.
+
+    The error is the same for every reason, and none is chained: how a fit fails after a draw depends on what was drawn.
+    A model that has its releases is finished by its `complete`, which spends nothing.
+    """
+
+
+_SENTENCE = (
+    "this failed after noise had been drawn: its cost is spent, and what was released is among the ledger's releases; "
+    "what failed is not said, as it depends on what was drawn"
+)
+_paid_failure = partial(PaidFailure, _SENTENCE)
+
+
+class Reservation(transaction.Bracket["Reservation"]):
+    """Part of a ledger's budget, held while a release is made: committed once, or given back.
+
+    Used as a context manager it gives back what was not committed, whatever was raised, as long as nothing was drawn
+    under it. Once something was, it commits what was released, forfeits the rest, and raises `PaidFailure` in the place
+    of any error, and interrupts anew. In a forked copy of the process that holds it, it can neither be drawn under nor
+    committed, and is not given back.
+    """
+
+    def __init__(self, ledger: Ledger, entry: Entry, number: int | None = None) -> None:
+        super().__init__()
+        self._ledger = ledger
+        self._entry = entry
+        self._number = number
+        self._is_own = number is None
+        self._process = os.getpid()
+        self._added: tuple[Release, ...] = ()
+        self._settled = False
+
+    @property
+    def privacy(self) -> Privacy:
+        """What is held."""
+        return self._entry.privacy
+
+    @property
+    def since(self) -> str:
+        """When it was made (ISO 8601, UTC): the time on record for all that it pays for."""
+        return self._entry.since
+
+    @property
+    def number(self) -> int | None:
+        """Its number in the ledger, which no other has or will have; None before it is made."""
+        return self._number
+
+    @property
+    def holder(self) -> str:
+        """Which process made it, in words."""
+        return str(self._entry.holder)
+
+    @property
+    def unit(self) -> Unit:
+        """Whose data it is held for."""
+        return self._entry.unit
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the process that made the reservation has certainly ended."""
+        return self._entry.holder.ended()
+
+    @property
+    def drawn(self) -> bool:
+        """Whether noise may have been drawn under it: it cannot be given back then."""
+        return self._entry.drawn or self.sealed is not None
+
+    def draw(self) -> None:
+        """Mark it as drawn, durably: to be called before the first bit of noise is asked for under it.
+
+        `noise.SecureSource` does, if it is given the reservation. Calls after the first cost nothing.
+
+        Raises
+        ------
+        ValueError
+            If the reservation is no longer open.
+        RuntimeError
+            In a forked copy of the process.
+        OSError
+            If that cannot be written down; nothing may be drawn then.
+        """
+        if self.sealed is None or self._settled or os.getpid() != self._process:
+            self._ledger._mark_drawn(self._number_here())
+            self.sealed = _paid_failure
+
+    def add(self, release: Release) -> None:
+        """Have a release on record whatever happens next, in which state it is committed if this fails later."""
+        release._recorded_at(self.since)
+        self._added = (*self._added, release)
+        if self._ledger._told is not None:
+            self._ledger._told(release)
+
+    def commit(self, *releases: Release) -> None:
+        """Turn the reservation into spent budget, recorded by the releases it paid for; by default what was added.
+
+        Together they cost no more than what is held, under its adjacency and for its unit: those of all rows with those
+        of any one part (`Release.part`). Their time is set to that of
+        the reservation: the time of the commitment would tell how long the data took to read.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the reservation is no longer open, or a release not of that kind.
+        RuntimeError
+            In a forked copy of the process.
+        """
+        self._ledger._commit(self._number_here(), releases or self._added)
+        self._settled = True
+
+    def forfeit(self) -> None:
+        """Count the reservation as spent for good, though nothing records what it paid for.
+
+        For a reservation whose process ended before it committed: its noise may have been drawn, and seen.
+        """
+        self.commit()
+
+    def give_back(self) -> None:
+        """Return the budget to the ledger; no effect once committed.
+
+        Raises
+        ------
+        ValueError
+            If noise was drawn under it, in this process or the one that made it.
+        """
+        if os.getpid() == self._process and self._number is not None and not self._settled:
+            self._ledger._give_back(self._number, self)
+            self._settled = True
+
+    def _open(self) -> Reservation:
+        if self._number is None:
+            self._ledger._hold(self)
+        return self
+
+    def _close(self) -> None:
+        if self.sealed is None:
+            try:
+                self.give_back()
+            except DrawnError:
+                # Marked as drawn, and interrupted before that was known here.
+                self.sealed = _paid_failure
+        if self.sealed is not None and not self._settled and os.getpid() == self._process:
+            self._ledger._forfeit_rest(self._number_here(), self._added)
+            self._settled = True
+
+    def _number_here(self) -> int:
+        """Return its number, in the process that may use it."""
+        if os.getpid() != self._process:
+            raise RuntimeError("this reservation was made in another process: use it there")
+        if self._number is None:
+            raise ValueError("this reservation is not made before `with` has entered it")
+        return self._number
+
+    def __repr__(self) -> str:
+        entry = self._entry
+        ended = ", which has ended" if self.abandoned else ""
+        return f"Reservation({entry.privacy}; by {entry.holder}{ended}, {entry.since})"
