@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpfast import io
+from dpfast._own_words import in_own_words
 from dpfast.io import blocks, in_memory
-from dpfast.io.own_words import in_own_words
 from dpfast.statistics import GramAccumulator, gram
 
 pd = pytest.importorskip("pandas")

@@ -133,7 +133,9 @@ def test_an_encoded_table_can_be_read_again_and_counts_bytes(frame, tmp_path):
         path = tmp_path / name
         frame.to_csv(path, index=False) if name == "t.csv" else frame.to_parquet(path, row_group_size=100)
         counts = []
-        table = COLUMNS.encode([path, path], counts.append)
+        other = tmp_path / f"other{path.suffix}"
+        other.write_bytes(path.read_bytes())
+        table = COLUMNS.encode([path, other], counts.append)
         assert [len(list(table)) for _ in range(2)] == [len(counts) / 2 + 1] * 2
         assert sum(counts) == 4 * path.stat().st_size
 
@@ -226,6 +228,8 @@ def test_csv_cells_that_do_not_parse_are_not_quoted(tmp_path):
         (lambda: Columns(["a"], ["a"]), ValueError, "column 'a' is declared twice"),
         (lambda: Columns(["a=x", Category("a", ("x", "y"))]), ValueError, "encoded column 'a=x' is declared twice"),
         (lambda: Number(""), TypeError, "name of a column"),
+        (lambda: Boolean(3), TypeError, "name of a column"),
+        (lambda: Category("", ("x",)), TypeError, "name of a column"),
         (lambda: Number("a", missing="mean"), TypeError, "missing of column 'a' must be a real number"),
         (lambda: Number("a", missing=float("nan")), ValueError, "'refuse' or a finite number"),
         (lambda: Boolean("a", missing=1), TypeError, "missing of column 'a' must be True or False"),

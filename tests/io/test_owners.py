@@ -52,6 +52,14 @@ def test_missing_ids_are_refused(ids, tmp_path):
             owners(table)
 
 
+def test_ids_of_a_dictionary_that_no_row_has_are_nobodys():
+    values = pa.array(["d", "b", "a", None, "c"])
+    table = pa.table({"id": pa.DictionaryArray.from_arrays(pa.array([2, 1, 2], pa.uint8()), values)})
+    whose = RowOwners(table, "id")
+    assert np.asarray(whose).tolist() == [0, 1, 0]
+    assert list(whose.distinct()) == ["a", "b"]
+
+
 def test_ids_of_two_kinds_and_no_ids_are_refused():
     text, numbers = pd.DataFrame({"id": ["1"]}), pd.DataFrame({"id": [1]})
     with pytest.raises(TypeError, match="text in some parts of the table and numbers in others"):

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from engines import Listed
 
@@ -31,9 +32,14 @@ class Watched(Listed):
         return seen
 
 
+PEOPLE = pa.table({"who": pa.array(["a", "b", "c", "d"]).dictionary_encode()})
+
+
 @pytest.mark.parametrize(
     ("one", "other", "apart"),
     [
+        (RowOwners(PEOPLE.slice(0, 2), "who"), RowOwners(PEOPLE.slice(2, 2), "who"), True),
+        (RowOwners(PEOPLE.slice(0, 3), "who"), RowOwners(PEOPLE.slice(2, 2), "who"), False),
         ([1, 1, 2], [3, 4], True),
         ([1, 1, 2], [3, 2], False),
         ([1, 2], np.array([2.0, 5.5]), False),

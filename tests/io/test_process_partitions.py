@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from functools import partial
+from multiprocessing.connection import wait
 
 import numpy as np
 import pandas as pd
@@ -85,5 +86,33 @@ def test_an_interrupt_ends_the_workers(arrays):
         threading.Timer(1.0, partial(os.kill, os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             gram(parts, bound_x=1.0)
-        assert not any(worker.is_alive() for worker in workers)
+        # Not `is_alive`: where the pool's own thread has waited for one, that asks in vain for a moment.
+        assert len(wait([worker.sentinel for worker in workers], timeout=0)) == len(workers)
         assert parts._pool is None
+
+
+def test_one_thread_at_a_time_gives_work_out_and_ends_it(arrays):
+    with ProcessPartitions([arrays[0]], n_workers=1) as parts:
+        held, seen, lock = [], [], parts._lock
+
+        class Recording:
+            def __enter__(self):
+                lock.acquire()
+                held.append(True)
+
+            def __exit__(self, *error):
+                held.pop()
+                lock.release()
+
+        class Pool:
+            def shutdown(self):
+                seen.append(list(held))
+
+        gathered, parts._lock = parts._gathered, Recording()
+        parts._gathered = lambda *given: (seen.append(list(held)), gathered(*given))[1]
+        assert gram(parts, bound_x=1.5).n_rows == 300
+        parts._pool.shutdown()
+        parts._pool = Pool()
+        parts.close()
+        assert len(seen) > 1
+        assert all(one == [True] for one in seen)

@@ -202,11 +202,11 @@ def test_episodes_refused(episodes, declared, kind, message):
     assert "SECRET" not in str(error.value)
 
 
-def test_arrays_are_kept_and_read_only():
+def test_arrays_are_copied_and_read_only():
     states, rewards = np.array([0, 1], np.int32), np.array([0.0, 1.0], np.float32)
     one = Trajectories(states, rewards, [0, 2], 2)
-    assert np.shares_memory(one.states, states)
-    assert np.shares_memory(one.rewards, rewards)
+    assert not np.shares_memory(one.states, states)
+    assert not np.shares_memory(one.rewards, rewards)
     assert (one.states.dtype, one.rewards.dtype, one.offsets.dtype) == (np.int32, np.float32, np.int64)
     with pytest.raises(ValueError, match="read-only"):
         one.states[0] = 1
@@ -429,3 +429,10 @@ def test_rows_that_a_library_cannot_read_are_not_quoted():
             read(broken, step="when", states=LETTERS, **COLUMNS)
         assert "SECRET" not in str(error.value)
         assert error.value.__context__ is None
+
+
+@pytest.mark.parametrize("selected", [[0, 0], [0, 0, 1], [1, 1], [2, 0, 2], [-1, 2]])
+def test_nobody_is_selected_twice(selected):
+    walks = Trajectories([0, 1, 2], [0.0, 1.0, 0.5], [0, 1, 2, 3], 3)
+    with pytest.raises(ValueError, match="a trajectory selected twice would count as two people"):
+        walks[selected]

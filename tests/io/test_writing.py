@@ -43,9 +43,11 @@ def test_pandas_reads_what_is_written_of_a_frame(ending, tmp_path):
     path = tmp_path / f"table.{ending}"
     path.write_text("an older file")
     write_table(frame(), path)
-    # The C parser of pandas before 3 ends a text at a null byte.
-    read = getattr(pd, f"read_{ending}")(path, **({"engine": "python"} if ending == "csv" else {}))
-    pd.testing.assert_frame_equal(read, frame().reset_index(), check_exact=True)
+    read, expected = getattr(pd, f"read_{ending}")(path), frame().reset_index()
+    if ending == "csv":
+        # What ends a line, or a text, is a space there.
+        expected["feature"] = expected["feature"].str.replace("[\n\0]", " ", regex=True)
+    pd.testing.assert_frame_equal(read, expected, check_exact=True)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
@@ -90,3 +92,10 @@ def test_what_cannot_be_written_leaves_the_file_as_it_was(tmp_path, monkeypatch)
         write_table(frame(), path)
     assert path.read_text() == "an older file"
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_no_cell_and_no_name_of_csv_is_a_formula_or_moves_a_cursor(tmp_path):
+    table = {"=cmd": ["\x1b[31mred", "-1", "-a"], "value": [-1.5, None, 2.0], "@n": [-1, 2, 3]}
+    write_table(table, tmp_path / "table.csv")
+    text = (tmp_path / "table.csv").read_text()
+    assert text == "'=cmd,value,'@n\n [31mred,-1.5,-1\n-1,,2\n'-a,2.0,3\n"

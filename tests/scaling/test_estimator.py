@@ -105,3 +105,16 @@ def test_errors_of_means_are_those_of_the_noise(adjacency):
     np.testing.assert_allclose(spread, np.mean([fit.mean_std_ for fit in fits], axis=0), rtol=0.2)
     table = fits[0].summary(level=0.99)
     np.testing.assert_allclose(table["high"] - table["low"], 2.0 * 2.5758 * table["std_privacy"], rtol=1e-4)
+
+
+@pytest.mark.parametrize("spoilt", [0.0, -1.0])
+def test_a_file_with_one_scale_that_is_not_positive_is_refused(spoilt):
+    scaler = PrivateStandardScaler(1.0, 1e-6, box_x=BOX, random_state=0).fit(table(200))
+    scaler.scale_[1] = spoilt
+    with pytest.raises(ValueError, match="scale_ must be positive"):
+        scaler._check_fitted()
+
+
+def test_a_fit_without_noise_states_its_delta():
+    (release,) = PrivateStandardScaler(math.inf, 1e-6, box_x=BOX).fit(table(20)).releases_
+    assert release.privacy == Privacy(math.inf, 1e-6)

@@ -418,3 +418,10 @@ def test_extra_memory_does_not_grow_with_the_rows(dtype, rows):
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=os.environ)
     # The array would be 320 MB; the pack and totals are under 1 MB, blocks of other dtypes 5 MB, an index 3 MB.
     assert int(result.stdout) < 16 * 1024
+
+
+def test_moments_of_no_rows_are_moments():
+    empty = Gram(np.zeros((2, 2)), None, 0, 1.0, None, Grid.for_bounds(1.0))
+    assert empty == gram(np.empty((0, 2)), bound_x=1.0)
+    with pytest.raises(ValueError, match="n_rows"):
+        Gram(np.zeros((2, 2)), None, -1, 1.0, None, Grid.for_bounds(1.0))

@@ -175,3 +175,10 @@ def test_refused(arguments, options, kind, message):
 def test_lsl_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         smooth_sensitivity_lsl([8, 1], [0.5, 0.5], 1.0, **LSL | changes)
+
+
+def test_counts_up_to_the_largest_are_taken_and_no_others():
+    assert smooth_sensitivity([2**53, 0], [1.0, 1.0], 0.1) > 0.0
+    for count in (2**53 + 1, -1):
+        with pytest.raises(ValueError, match="between 0 and 2"):
+            smooth_sensitivity([count, 1], [1.0, 1.0], 0.1)

@@ -587,3 +587,12 @@ def test_a_block_a_little_beyond_its_bound_is_scaled_onto_it(n_rows, beyond):
         squared = sum(total.integer(index) ** 2 for index in np.ndindex(total.shape)) * Fraction(4) ** total.exponent
         assert squared <= Fraction(limit) ** 2
         assert squared > Fraction(limit) ** 2 * (1 - Fraction(1, 1000))
+
+
+def test_blocks_are_clipped_for_people_of_up_to_the_most_rows():
+    most = 1 << 17
+    assert PersonUnit.checked(most, 1.0, None, 1.0, None).clips_blocks
+    assert not PersonUnit.checked(most + 1, None, None, 1.0, None).clips_blocks
+    for bounds in ((1.0, None), (None, 1.0)):
+        with pytest.raises(ValueError, match=f"max_rows must be at most {most}"):
+            PersonUnit.checked(most + 1, *bounds, 1.0, 1.0)

@@ -365,3 +365,18 @@ def test_rows_that_cannot_be_summed_are_refused_without_a_word_on_them():
         residual_sizes(table, step, (3, 0))
     with pytest.raises(ValueError, match="bound_squares"):
         residual_sums(table, step, 1.0, bound_squares=1e200)
+
+
+def test_what_may_overflow_is_bounded_by_sizes_and_not_by_sums():
+    step = step_of(np.random.default_rng(5))
+    cancelling = np.zeros_like(step.theta)
+    cancelling[0], cancelling[1] = 1e200, -1e200
+    with pytest.raises(ValueError, match="cannot overflow"):
+        ResidualStep(theta=cancelling, map_x=step.map_x, map_y=step.map_y, constant=True)
+
+
+@pytest.mark.parametrize("clip", [1e-3, 1.0, 2.0, 3.0, 1e9])
+def test_residuals_are_rounded_to_a_grid_of_2_to_the_21st_of_the_clip_at_least(clip):
+    of_products, of_residuals = Clip(clip, (3, 2)).exponents
+    assert of_products == 21
+    assert 2.0**21 < math.ldexp(clip, of_residuals) <= 2.0**22

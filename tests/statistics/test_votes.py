@@ -124,3 +124,14 @@ def test_lasso_passes_the_trial_for_all_sizes():
     for rows, p in itertools.product((1, 2, 7, 40), (1, 3, 30)):
         for size in {1, p}:
             check_selector(LassoSelector(), rows, p, size)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_interrupts_that_a_selector_raises_say_nothing(kind):
+    def select(x, y, size):
+        raise kind(f"somebody's value is {x[0, 0]}")
+
+    with pytest.raises(kind) as raised:
+        block_votes(*sparse(), 10, 2, select, n_threads=1)
+    assert "somebody" not in str(raised.value)
+    assert raised.value.__context__ is None

@@ -1,11 +1,12 @@
 """Any table as blocks of rows: NumPy, pandas, whatever offers Arrow's stream, files, Dask, iterables of blocks."""
 
+from dpfast._own_words import in_own_words
 from dpfast.io.alignment import check_aligned, is_unordered
 from dpfast.io.blocks import as_matrix, blocks, in_memory
 from dpfast.io.borrowed import borrowed
 from dpfast.io.columns import Boolean, Category, Columns, EncodedTable, Number
 from dpfast.io.dask_partitions import DaskPartitions, reduce_partitions
-from dpfast.io.own_words import in_own_words
+from dpfast.io.deferred import Deferred, read_now
 from dpfast.io.owners import RowOwners
 from dpfast.io.panel import (
     Orientation,
@@ -18,6 +19,7 @@ from dpfast.io.panel import (
     target_rows,
 )
 from dpfast.io.partitions import EngineError, Partitions, PersonIds, groups_of, is_dask, sum_over
+from dpfast.io.passes import one_table
 from dpfast.io.people import People, people
 from dpfast.io.person_partitions import is_partitioned_by_person
 from dpfast.io.process_partitions import ProcessPartitions
@@ -36,6 +38,7 @@ __all__ = [
     "Category",
     "Columns",
     "DaskPartitions",
+    "Deferred",
     "EncodedTable",
     "EngineError",
     "Number",
@@ -65,11 +68,13 @@ __all__ = [
     "is_sparse",
     "is_unordered",
     "map_block",
+    "one_table",
     "open_long_panel",
     "open_panel",
     "open_table",
     "people",
     "period_labels",
+    "read_now",
     "reduce_partitions",
     "reusing_room",
     "stream_names",

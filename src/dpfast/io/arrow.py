@@ -1,4 +1,4 @@
-"""Arrow's record batches, Parquet files and CSV files as blocks of rows. pyarrow is imported when a table is opened.
+"""Arrow's record batches and Parquet files as blocks of rows. pyarrow is imported when a table is opened.
 
 Messages of pyarrow quote cells and count rows, in words that differ between its readers. They are never read: an error
 of pyarrow's is replaced by one that names the file and, where that was declared, the column.
@@ -6,10 +6,9 @@ of pyarrow's is replaced by one that names the file and, where that was declared
 
 from __future__ import annotations
 
-import csv
 import os
 import sys
-from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,23 +21,18 @@ from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
+from dpfast._own_words import in_own_words
 from dpfast.io.named import MISSING, UNDECLARED, Codes, Family, check_numeric
-from dpfast.io.own_words import in_own_words
 from dpfast.io.streams import ArrowStream, arrow_library, batch_rows, open_stream
 from dpfast.kernels.columns import ColumnBlock, Rows
 
 T = TypeVar("T")
 
-# What an empty cell of a CSV file may hold.
-NULL_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
-
 # Column chunks of Parquet are read through buffers, none in advance: a row group need not fit in memory.
 _BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES = 1 << 18, 1 << 26
 _BYTES_AHEAD = 1 << 26  # in the system's cache, no memory of this process
-_CSV_BLOCK_BYTES = 1 << 22
 
 _DAMAGED_PARQUET = "{0!r} is not a Parquet file, is damaged, or uses a feature not supported"
-_HOLDS = {"number": "numbers", "boolean": "true, false, 1 or 0", "text": "text in UTF-8"}
 
 
 def arrow_blocks(table: Any, name: str) -> Iterator[Rows]:
@@ -48,20 +42,13 @@ def arrow_blocks(table: Any, name: str) -> Iterator[Rows]:
 
 def stream_blocks(stream: ArrowStream, name: str) -> Iterator[Rows]:
     """Iterate over the record batches of a stream, every column a number."""
-    return _rows(stream.read(None), stream.schema, name)
+    return rows_of(stream.read(None), stream.schema, name)
 
 
-def file_blocks(path: Path, name: str) -> Iterator[Rows]:
-    """Iterate over a Parquet or CSV file, every column a number; two batches in memory at a time."""
-    if path.suffix == ".csv":
-        names = csv_names(path)
-        _check_header(path, names)
-        pyarrow = arrow_library(repr(str(path)))
-        schema = pyarrow.schema([(column, pyarrow.float64()) for column in names])
-        batches = csv_batches(path, dict.fromkeys(names, "number"), declared=False)
-    else:
-        schema, batches = parquet_schema(path), parquet_batches(path, None)
-    yield from _rows((batch.batch for batch, _ in batches), schema, name)
+def parquet_blocks(path: Path, name: str) -> Iterator[Rows]:
+    """Iterate over a Parquet file, every column a number; two batches in memory at a time."""
+    schema = parquet_schema(path)
+    yield from rows_of((batch.batch for batch, _ in parquet_batches(path, None)), schema, name)
 
 
 @dataclass(frozen=True)
@@ -132,7 +119,7 @@ def arrow_batches(stream: ArrowStream, names: Iterable[str]) -> Iterator[tuple[A
 def parquet_schema(path: Path) -> Any:
     """Read a Parquet file's schema from its footer."""
     parquet = arrow_library(repr(str(path))).parquet
-    _check_openable(path)
+    check_openable(path)
     return in_own_words(partial(parquet.read_schema, path), _DAMAGED_PARQUET.format(str(path)))
 
 
@@ -141,7 +128,7 @@ def parquet_batches(path: Path, names: Iterable[str] | None) -> Iterator[tuple[A
     wanted = None if names is None else list(names)
     batches = _parquet_batches(path, wanted)
     is_whole = wanted is None or set(wanted) >= set(parquet_schema(path).names)
-    yield from _one_ahead(_reading_ahead(path, batches) if is_whole else batches)
+    yield from one_ahead(_reading_ahead(path, batches) if is_whole else batches)
 
 
 def _parquet_batches(path: Path, names: list[str] | None) -> Generator[tuple[ArrowBatch, float], None, None]:
@@ -182,112 +169,13 @@ def _reading_ahead(
             yield batch, share
 
 
-def csv_names(path: Path) -> list[str]:
-    """Read the first line of a CSV file: the names of its columns, unless it has none and that is somebody's row.
-
-    No message quotes it.
-    """
-    _check_openable(path)
-    names = in_own_words(partial(_first_line, path), f"{str(path)!r} is not a CSV file in UTF-8")
-    if not names:
-        raise ValueError(f"{str(path)!r} is empty: the first line of a CSV file must name its columns")
-    if len(set(names)) < len(names):
-        raise ValueError(f"{str(path)!r} names two columns alike in its first line")
-    return names
-
-
-def csv_batches(
-    path: Path, families: Mapping[str, str], *, declared: bool = True
-) -> Iterator[tuple[ArrowBatch, float]]:
-    """Iterate over batches of some columns of a CSV file, and the share of the file that has been read.
-
-    `families` maps the columns wanted to "number", "boolean" or "text": types are declared, never inferred from rows.
-    Where names are not `declared` by the caller, messages say a column's place instead.
-    """
-    try:
-        yield from _csv_batches(path, families)
-        return
-    except _UnreadableError:
-        pass
-    raise ValueError(f"{str(path)!r} {_csv_problem(path, families, declared)}")
-
-
-class _UnreadableError(Exception):
-    """Stands for an error of pyarrow's until it is known which column is to blame."""
-
-
-def _csv_batches(path: Path, families: Mapping[str, str]) -> Iterator[tuple[ArrowBatch, float]]:
-    pyarrow = arrow_library(repr(str(path)))
-    kinds = {"number": "float64", "boolean": "bool_", "text": "string", "bytes": "binary"}
-    convert = pyarrow.csv.ConvertOptions(
-        column_types={name: getattr(pyarrow, kinds[family])() for name, family in families.items()},
-        include_columns=list(families),
-        null_values=list(NULL_WORDS),
-        true_values=["true", "True", "TRUE", "1", "1.0"],
-        false_values=["false", "False", "FALSE", "0", "0.0"],
-        strings_can_be_null=True,
-    )
-    # A file of pyarrow's own: its threads read ahead, and would need the interpreter's lock for a file of Python's, so
-    # that a process which ends meanwhile aborts. For that reason too it is not closed here, but by its last user.
-    file = pyarrow.OSFile(str(path))
-    size = max(1, file.size())
-    options = pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES)
-    open_csv = partial(pyarrow.csv.open_csv, file, options, convert_options=convert)
-    batches = in_own_words(open_csv, "", _UnreadableError)
-    while (batch := in_own_words(partial(next, batches, None), "", _UnreadableError)) is not None:
-        yield ArrowBatch(batch), file.tell() / size
-
-
-def _csv_problem(path: Path, families: Mapping[str, str], declared: bool) -> str:
-    """Find the column to blame by reading the file again, half of the columns at a time."""
-
-    def is_readable(chosen: Mapping[str, str]) -> bool:
-        try:
-            for _ in _csv_batches(path, chosen):
-                pass
-        except _UnreadableError:
-            return False
-        return True
-
-    suspects = list(families)
-    if not is_readable(dict.fromkeys(suspects, "bytes")):
-        return "is damaged: not every line has as many cells as the first"
-    while len(suspects) > 1:
-        half = suspects[: len(suspects) // 2]
-        suspects = half if not is_readable({name: families[name] for name in half}) else suspects[len(half) :]
-    (name,) = suspects
-    place = repr(name) if declared else f"number {1 + list(families).index(name)}"
-    family = families[name]
-    missing = "" if family == "text" else f"; missing are empty cells, {', '.join(filter(None, NULL_WORDS))}"
-    return f"holds, in column {place}, cells that are not {_HOLDS[family]}{missing}"
-
-
-def _first_line(path: Path) -> list[str]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        return next(csv.reader(file), [])
-
-
-def _check_header(path: Path, names: Sequence[str]) -> None:
-    """Refuse a first line that holds values: it is somebody's row, and its words are not the caller's."""
-    if any(name in NULL_WORDS or _reads_as_number(name) for name in names):
-        raise ValueError(f"{str(path)!r} holds values in its first line: that of a CSV file must name its columns")
-
-
-def _reads_as_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _check_openable(path: Path) -> None:
+def check_openable(path: Path) -> None:
     """Raise the plain error of a file that is missing or forbidden."""
     with path.open("rb"):
         pass
 
 
-def _rows(batches: Iterable[Any], schema: Any, name: str) -> Iterator[Rows]:
+def rows_of(batches: Iterable[Any], schema: Any, name: str) -> Iterator[Rows]:
     """Columns as they are, float32 where every column is, else float64; nulls become NaN. The first has no rows."""
     types = sys.modules["pyarrow"].types
     check_numeric(name, ((field.name, field.type, is_number(field.type)) for field in schema))
@@ -297,7 +185,7 @@ def _rows(batches: Iterable[Any], schema: Any, name: str) -> Iterator[Rows]:
         yield ColumnBlock(map(numbers_of, batch.columns), dtype)
 
 
-def _one_ahead(items: Generator[T, None, None]) -> Iterator[T]:
+def one_ahead(items: Generator[T, None, None]) -> Iterator[T]:
     """Iterate while a thread makes the next item: decoding and summing take turns otherwise."""
     with closing(items), ThreadPoolExecutor(1, "dpfast-read") as reader:
         following = reader.submit(next, items, None)

@@ -7,7 +7,7 @@ streams, of features and of outcomes, are cut where either of them ends a block.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from numbers import Real
@@ -17,16 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast._own_words import in_own_words
 from dpfast.io.alignment import check_aligned
-from dpfast.io.arrow import arrow_blocks, file_blocks
+from dpfast.io.arrow import arrow_blocks, parquet_blocks, parquet_schema
 from dpfast.io.borrowed import borrowed, is_lent
 from dpfast.io.columns import EncodedTable
-from dpfast.io.files import check_listed, file_format, is_path, table_files
+from dpfast.io.csv_files import csv_blocks, csv_names
+from dpfast.io.files import file_format, is_path, table_files
 from dpfast.io.frames import frame_as_array, frame_blocks, is_frame
-from dpfast.io.own_words import in_own_words
 from dpfast.io.partitions import is_dask
 from dpfast.io.sparse import is_sparse, sparse_blocks
-from dpfast.io.streams import is_arrow, is_held, streams_once
+from dpfast.io.streams import is_arrow, is_held, stream_names, streams_once, tables_of
 from dpfast.kernels.columns import ColumnBlock, Rows
 
 Matrix = NDArray[Any]
@@ -42,8 +43,6 @@ ACCEPTED = (
 
 def as_matrix(values: object, name: str, *, is_outcome: bool = False) -> Matrix:
     """Return `values` as a 2-D array of real numbers, without a copy; a 1-D array of outcomes becomes one column."""
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array; drop or fill its missing values first")
     array: Matrix = in_own_words(
         partial(np.asarray, borrowed(values, name)), f"{name} has rows of different lengths, or is no array of numbers"
     )
@@ -88,6 +87,10 @@ def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: b
 def blocks(X: object, Y: object = None) -> Iterator[Block]:
     """Iterate over a table, and the outcomes that go with it, as blocks of rows.
 
+    An iterable may fill one buffer again and again. Estimators that read rows more than once refuse one that gives
+    other rows the next time. Data frames that go together are yielded as pairs; columns of several tables go by their
+    places, and must have the same names in the same order.
+
     Parameters
     ----------
     X : table or iterable
@@ -130,6 +133,15 @@ def is_read_once(table: object) -> bool:
     return isinstance(table, Iterator)
 
 
+def is_made_anew(table: object) -> bool:
+    """Whether an iterable of the caller's makes the blocks of a table, or of one in a list, whenever it is read."""
+    if isinstance(table, EncodedTable):
+        return is_made_anew(table.source)
+    if isinstance(table, (list, tuple)):
+        return _is_table_list(table) and any(map(is_made_anew, table))
+    return _is_plain_iterable(table) and not (is_arrow(table) or is_lent(table) or _becomes_array(table))
+
+
 def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: bool = False) -> Iterator[Any]:
     if isinstance(table, ColumnBlock):
         return iter([table])
@@ -144,7 +156,7 @@ def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: boo
     if is_arrow(table):
         return arrow_blocks(table, name)
     if is_path(table):
-        return chain.from_iterable(_file_stream(file, name, is_outcome=is_outcome) for file in table_files(table, name))
+        return _blocks_of_files(table_files(table, name), name, is_outcome=is_outcome)
     if isinstance(table, EncodedTable):
         table = table.blocks()
     if _is_table_list(table) or isinstance(table, Iterator) or _is_plain_iterable(table):
@@ -153,14 +165,57 @@ def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: boo
 
 
 def _iterable_blocks(table: Iterable[Any], name: str, *, is_outcome: bool, allow_pairs: bool) -> Iterator[Any]:
-    for item in table:
-        check_listed(item, name)
+    columns = _SameColumns(name)
+    # Lists have been compared with what goes with them.
+    has_frames = allow_pairs or isinstance(table, list | tuple)
+    for item in tables_of(table, name):
+        columns.check(item)
+        if is_frame(item) and not has_frames:
+            raise TypeError(
+                f"{name} yields data frames, whose rows must be paired by their indices: yield (X, Y) pairs"
+            )
         if isinstance(item, tuple):
             if not allow_pairs or len(item) != 2:
                 raise TypeError(f"{name} yields tuples; (X, Y) pairs are accepted only where Y is not given as well")
             yield from blocks(*item)
         else:
             yield from _stream(item, name, is_outcome=is_outcome)
+
+
+def _blocks_of_files(files: Sequence[Path], name: str, *, is_outcome: bool) -> Iterator[Rows]:
+    columns = _SameColumns(name)
+    for file in files:
+        if len(files) > 1:
+            columns.check(file)
+        yield from _file_stream(file, name, is_outcome=is_outcome)
+
+
+class _SameColumns:
+    """Refuses tables, one after another, whose columns are not those of the first: here they go by their places."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._first = name, dict[int, list[Any]]()
+
+    def check(self, item: Any) -> None:
+        """Look at the names of a table, or at those of X and of Y."""
+        for place, one in enumerate(item if isinstance(item, tuple) else (item,)):
+            names = _column_names(one, self._name)
+            if names is not None and self._first.setdefault(place, names) != names:
+                raise ValueError(
+                    f"{self._name} holds tables whose columns have other names, or another order, than those of the "
+                    "first: read them by name, dpfast.io.Columns(features, outcomes).encode(tables)"
+                )
+
+
+def _column_names(table: Any, name: str) -> list[Any] | None:
+    """Return the names of a table's columns, or None where it has none, or looking would use it up."""
+    if is_path(table):
+        file = table_files(table, name)[0]
+        kind = file_format(file, name)
+        return None if kind == "npy" else csv_names(file) if kind == "csv" else list(parquet_schema(file).names)
+    if is_frame(table):
+        return list(table.columns) if table.ndim == 2 else None
+    return stream_names(table) if is_arrow(table) else None
 
 
 def _aligned(xs: Iterator[Rows], ys: Iterator[Rows]) -> Iterator[Block]:
@@ -177,9 +232,10 @@ def _aligned(xs: Iterator[Rows], ys: Iterator[Rows]) -> Iterator[Block]:
 
 
 def _file_stream(file: Path, name: str, *, is_outcome: bool) -> Iterable[Rows]:
-    if file_format(file, name) == "npy":
+    kind = file_format(file, name)
+    if kind == "npy":
         return [as_matrix(_load_npy(file), name, is_outcome=is_outcome)]
-    return file_blocks(file, name)
+    return csv_blocks(file, name) if kind == "csv" else parquet_blocks(file, name)
 
 
 def _load_npy(file: Path) -> Matrix:

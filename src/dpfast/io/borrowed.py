@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from dpfast._own_words import in_own_words
 from dpfast.io.arrow import is_number, numbers_of
-from dpfast.io.own_words import in_own_words
 from dpfast.io.streams import arrow_library
 
 # Devices whose memory the processor reads: its own, and that which CUDA or ROCm pin or manage for it.
@@ -21,11 +21,17 @@ def is_lent(values: object) -> bool:
     return hasattr(values, "__dlpack__") or hasattr(values, "__arrow_c_array__")
 
 
+def check_unmasked(values: object, name: str) -> None:
+    """Refuse masked arrays: NumPy reads what lies under the mask."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array; drop or fill its missing values first")
+
+
 def borrowed(values: Any, name: str) -> Any:
     """Return what is lent as an array of the same memory, structs as a record batch, and anything else as it is.
 
     Arrow's lists of one length are rows. A copy is made where Arrow has missing entries, which become NaN, or bits for
-    booleans. TypeError for what lies on a device of its own.
+    booleans. TypeError for what lies on a device of its own, and for masked arrays.
 
     Examples
     --------
@@ -35,6 +41,7 @@ def borrowed(values: Any, name: str) -> Any:
     >>> borrowed(ages, "ages").ctypes.data == ages.buffers()[1].address
     True
     """
+    check_unmasked(values, name)
     if not is_lent(values):
         return values
     if hasattr(values, "__arrow_c_array__"):

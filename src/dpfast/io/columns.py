@@ -19,11 +19,11 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
-from dpfast.io.arrow import NULL_WORDS
+from dpfast.io.csv_files import NULL_WORDS
 from dpfast.io.frames import is_frame
 from dpfast.io.named import MISSING, UNDECLARED, Batch, Codes
 from dpfast.io.parts import Part, table_parts
-from dpfast.kernels.columns import ColumnBlock
+from dpfast.kernels.columns import ColumnBlock, kept
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -302,7 +302,7 @@ class Columns:
         """
         pandas = optional("pandas", "a frame of rows")
         blocks = Columns(self.features).encode(table)
-        rows = np.concatenate([features for features, _ in blocks])
+        rows = np.concatenate([kept(features) for features, _ in blocks])
         index = table.index if is_frame(table) else None
         frame: DataFrame = pandas.DataFrame(rows, index, list(self.feature_names))
         return frame

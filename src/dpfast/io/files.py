@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeGuard
 
-from dpfast.io.own_words import in_own_words
+from dpfast._own_words import in_own_words
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".npy": "npy"}
 
@@ -54,7 +55,15 @@ def table_files(path: str | os.PathLike[str], name: str) -> list[Path]:
         raise ValueError(
             f"{name} is {str(place)!r}, which holds files of several formats: {', '.join(sorted(formats))}"
         )
+    check_named_once(files, name)
     return files
+
+
+def check_named_once(files: Sequence[Path], name: str) -> None:
+    """Refuse files of which one has two names, be it by a link: its rows would count twice."""
+    places = [(found.st_dev, found.st_ino) for found in (file.stat() for file in files if file.exists())]
+    if len(set(places)) < len(places):
+        raise ValueError(f"{name} names a file twice, whose rows would count twice")
 
 
 def file_format(file: Path, name: str) -> str:

@@ -41,7 +41,12 @@ def numbered_column(batch: Batch, name: str, numbers: dict[Hashable, int]) -> In
     places, ids = batch.distinct(name)
     if np.any(places == MISSING):
         raise ValueError(f"column {name!r} has missing ids: every row needs one")
-    return numbered(ids, numbers, f"column {name!r}")[places]
+    # A dictionary may hold ids that no row has.
+    used, rows, among = np.unique(places, return_index=True, return_inverse=True)
+    order = np.argsort(rows)
+    codes = np.empty(len(used), np.int64)
+    codes[order] = numbered([ids[place] for place in used[order].tolist()], numbers, f"column {name!r}")
+    return codes[among]
 
 
 def _key(one: Any) -> Any:

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
+from dpfast._own_words import in_own_words
 from dpfast.io.arrow import stream_blocks
 from dpfast.io.blocks import as_matrix, blocks
 from dpfast.io.borrowed import borrowed
@@ -28,13 +29,12 @@ from dpfast.io.dask_partitions import DaskPartitions
 from dpfast.io.frames import frame_blocks, is_frame
 from dpfast.io.ids import numbered_column
 from dpfast.io.named import MISSING
-from dpfast.io.own_words import in_own_words
 from dpfast.io.partitions import Partitions, is_dask
 from dpfast.io.parts import Part, table_parts
 from dpfast.io.sparse import is_sparse, sparse_blocks
 from dpfast.io.states import StateEncoder
 from dpfast.io.streams import is_arrow, open_stream
-from dpfast.kernels.columns import Rows
+from dpfast.kernels.columns import Rows, kept
 
 Orientation: TypeAlias = Literal["units_by_periods", "periods_by_units"]
 
@@ -116,7 +116,7 @@ class _PanelPart:
     def __call__(self, x: Any, y: Any, ids: Any) -> tuple[FloatArray, None, None]:
         if y is not None:
             raise ValueError(f"{self.name} must hold all periods, and nothing beside them")
-        read = [np.asarray(block) for block, _ in blocks(x)] or [np.empty((0, self.n_periods))]
+        read = [kept(block) for block, _ in blocks(x)] or [np.empty((0, self.n_periods))]
         values = np.array(read[0] if len(read) == 1 else np.concatenate(read), np.float64, order="C")
         if values.shape[1] != self.n_periods:
             raise ValueError(f"parts of {self.name} must all have the same periods")
@@ -361,7 +361,7 @@ _UNORDERED = (
 
 def _joined(blocks: Iterator[Rows], name: str) -> FloatArray:
     try:
-        return np.concatenate(list(map(np.asarray, blocks)))
+        return np.concatenate(list(map(kept, blocks)))
     except TypeError:
         # Without the names of columns, which may be those of donors.
         raise TypeError(

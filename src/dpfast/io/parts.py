@@ -11,16 +11,15 @@ from typing import Any
 from dpfast.io.arrow import (
     arrow_batches,
     arrow_families,
-    csv_batches,
-    csv_names,
     parquet_batches,
     parquet_schema,
 )
-from dpfast.io.files import check_listed, file_format, is_path, table_files
+from dpfast.io.csv_files import csv_batches, csv_names
+from dpfast.io.files import file_format, is_path, table_files
 from dpfast.io.frames import frame_batches, frame_families, is_frame
 from dpfast.io.named import Batch, Family
 from dpfast.io.partitions import check_no_dask
-from dpfast.io.streams import is_arrow, open_stream
+from dpfast.io.streams import is_arrow, open_stream, tables_of
 
 ACCEPTED = (
     "a pandas DataFrame, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), an Arrow Dataset, a "
@@ -52,8 +51,7 @@ def table_parts(table: Any) -> Iterator[Part]:
         names, families = list(stream.schema.names), arrow_families(stream.schema)
         yield Part("the table", names, families, partial(arrow_batches, stream))
     elif isinstance(table, Iterable) and not (isinstance(table, str | bytes | dict | set) or hasattr(table, "shape")):
-        for item in table:
-            check_listed(item, "the table")
+        for item in tables_of(table, "the table"):
             yield from table_parts(item)
     else:
         check_no_dask(table)

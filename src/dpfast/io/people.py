@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpfast._arrays import IntArray
 from dpfast.io.blocks import dtype_name
-from dpfast.io.borrowed import borrowed
+from dpfast.io.borrowed import borrowed, check_unmasked
 from dpfast.io.ids import numbered
 from dpfast.kernels import owners
 from dpfast.kernels.columns import in_c_order
@@ -83,8 +83,7 @@ def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
 
 def comparable(groups: object, numbers: dict[Hashable, int]) -> NDArray[Any]:
     """Return the ids as an array that can be compared and sorted, or numbers in their place, of ids by `numbers`."""
-    if isinstance(groups, np.ma.MaskedArray):
-        raise TypeError("groups is a masked array; every row needs a person")
+    check_unmasked(groups, "groups")
     if not hasattr(groups, "__array__"):
         groups = borrowed(groups, "groups")
     is_array = hasattr(groups, "__array__") or isinstance(groups, (array, memoryview))

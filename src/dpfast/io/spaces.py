@@ -22,7 +22,7 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.io.own_words import in_own_words
+from dpfast._own_words import in_own_words
 from dpfast.io.states import StateEncoder, declared_states
 
 Encode = Callable[[Any], int]

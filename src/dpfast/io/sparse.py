@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast.io.own_words import in_own_words
+from dpfast._own_words import in_own_words
 
 _Stored = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 

@@ -11,14 +11,16 @@ What producers say of their errors quotes cells. It is never read, and replaced 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from dpfast._optional import optional
+from dpfast._own_words import in_own_words
+from dpfast.io.files import check_listed, check_named_once, is_path
 from dpfast.io.frames import is_frame
-from dpfast.io.own_words import in_own_words
 
 _VALUES_PER_BATCH = 1 << 22
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
@@ -57,6 +59,22 @@ def is_held(table: object) -> bool:
 def is_query(table: object) -> bool:
     """Whether the rows of what `is_arrow` come in no order that holds."""
     return is_arrow(table) and not (is_held(table) or _is_dataset(table) or _is_reader(table))
+
+
+def tables_of(several: Iterable[Any], name: str) -> Iterator[Any]:
+    """Iterate over tables that make up one; neither text, nor a file twice, nor a query that was not to be seen."""
+    is_listed = isinstance(several, list | tuple)
+    if is_listed:
+        paths = [one for one in several if is_path(one)]
+        for one in paths:
+            check_listed(one, name)
+        check_named_once(list(map(Path, paths)), name)
+    for one in several:
+        check_listed(one, name)
+        if is_query(one) and not is_listed:
+            # Whether anything goes with a table row by row is asked before it is read.
+            raise TypeError(f"{name} yields a query, whose rows come in no fixed order: give queries in a list")
+        yield one
 
 
 def streams_once(table: object) -> bool:

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast import _arguments as check
 from dpfast.io.alignment import check_aligned, is_unordered
 from dpfast.io.blocks import Block, blocks, in_memory, is_read_once
 from dpfast.io.dask_partitions import DaskPartitions
 from dpfast.io.partitions import Partitions, PersonIds, is_dask
-from dpfast.kernels.columns import Rows
+from dpfast.io.passes import passes_over
+from dpfast.kernels.columns import Rows, kept
 
 BlockMap = Callable[[Any], NDArray[Any]]
 
@@ -29,9 +31,10 @@ class Stream:
 
     def __init__(self, X: Any, Y: Any) -> None:
         self._tables = X, Y
-        self._begun: Iterator[Block] | None = blocks(X, Y)
         self.is_read_once = any(map(is_read_once, self._tables))
         self.is_unordered = any(map(is_unordered, self._tables))
+        self._passes = passes_over(X, Y)
+        self._begun: Iterator[Block] | None = self._passes.watched(blocks(X, Y))
 
     def first(self) -> Block | None:
         """Read the first block; to be called before anything else."""
@@ -47,7 +50,7 @@ class Stream:
             return begun
         if self.is_read_once:
             raise ValueError("X or Y is an iterator, which can be read only once, and has been")
-        return blocks(*self._tables)
+        return self._passes.watched(blocks(*self._tables))
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,17 @@ class Table:
                 y = None if y_block is None else y_block[start : start + _MAPPED_ROWS]
                 yield map_block(x, y, map_x, map_y)
 
+    def check_finite(self) -> None:
+        """Refuse NaN and infinity anywhere; not for partitions."""
+        doubles = partial(np.asarray, dtype=np.float64)
+        for x, y in self.blocks(doubles, doubles):
+            for name, block in (("X", x), ("Y", y)):
+                if block is not None and not np.isfinite(block).all():
+                    raise check.not_finite(name)
+
     def whole(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return features and outcomes as two arrays: those in memory as they are, a stream's blocks joined."""
-        x, y = _joined(self._blocks())
+        x, y = self.arrays or _joined(self._blocks())
         if y is None:
             raise ValueError("Y is needed: outcomes, or labels, of every row")
         return x, y
@@ -222,7 +233,7 @@ def _no_rows(n_features: int, n_outcomes: int) -> tuple[NDArray[Any], NDArray[An
 
 
 def _joined(blocks_of_rows: Iterator[Block]) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    xs, ys = zip(*((np.asarray(x), None if y is None else np.asarray(y)) for x, y in blocks_of_rows), strict=True)
+    xs, ys = zip(*((kept(x), None if y is None else kept(y)) for x, y in blocks_of_rows), strict=True)
     if len(xs) == 1:
         return xs[0], ys[0]
     return np.concatenate(xs), None if ys[0] is None else np.concatenate(ys)

@@ -16,15 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
+from dpfast._own_words import in_own_words
 from dpfast._quiet import quiet
 from dpfast.io import trajectory_sources as sources
 from dpfast.io.blocks import dtype_name
 from dpfast.io.borrowed import borrowed
-from dpfast.io.own_words import in_own_words
 from dpfast.io.spaces import declared_observations
 from dpfast.io.states import StateEncoder, declared_states
 from dpfast.kernels import first_visits as kernel
-from dpfast.kernels.columns import in_c_order
 
 _MOST_STATES = (1 << 31) - 1
 # Sums of this many rewards stay finite for any number of steps.
@@ -37,11 +36,10 @@ class Trajectories:
     Parameters
     ----------
     states : array_like of int (n_steps,)
-        The state of every step, one trajectory after the other, from 0 to ``n_states - 1``. int32 and int64 are kept
-        as they are.
+        The state of every step, one trajectory after the other, from 0 to ``n_states - 1``. Copied; int32 stays so.
     rewards : array_like (n_steps,)
         The reward received on leaving (or, where a terminal state is recorded, on being in) that state; finite, below
-        1e200 in size. float32 and float64 are kept as they are.
+        1e200 in size. Copied; float32 stays so.
     offsets : array_like of int (n_trajectories + 1,)
         Where each trajectory begins, and at last ``n_steps``; every trajectory has a step.
     n_states : int
@@ -410,9 +408,12 @@ def _checked(states: ArrayLike, rewards: ArrayLike, offsets: ArrayLike, n_states
     """Return arrays as kernels read them, or raise; whose trajectory is at fault is not said."""
     state = _vector("states", states, "iu", "integers (or declare others: see StateEncoder)")
     reward = _vector("rewards", rewards, "fiub", "real numbers")
-    offset = in_c_order(_vector("offsets", offsets, "iu", "integers"), np.int64)
-    state = in_c_order(state, np.int32 if state.dtype.itemsize < 4 or state.dtype == np.int32 else np.int64)
-    reward = in_c_order(reward, np.float32 if reward.dtype == np.float32 else np.float64)
+    offset = _vector("offsets", offsets, "iu", "integers")
+    # Kernels index by states and offsets: the caller's arrays might change once they have been checked.
+    offset = np.array(offset, np.int64, order="C")
+    is_short = state.dtype.itemsize < 4 or state.dtype == np.int32
+    state = np.array(state, np.int32 if is_short else np.int64, order="C")
+    reward = np.array(reward, np.float32 if reward.dtype == np.float32 else np.float64, order="C")
     if len(state) != len(reward):
         raise ValueError("states and rewards have different lengths")
     if len(offset) == 0:
@@ -431,8 +432,6 @@ def _checked(states: ArrayLike, rewards: ArrayLike, offsets: ArrayLike, n_states
 
 
 def _vector(name: str, values: ArrayLike, kinds: str, accepted: str) -> NDArray[Any]:
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array; every step needs a value")
     array: NDArray[Any] = in_own_words(
         partial(np.asarray, borrowed(values, name)), f"{name} must be a 1-D array of numbers"
     )

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
+from dpfast._own_words import in_own_words
 from dpfast.io.alignment import is_unordered
 from dpfast.io.arrow import (
     ArrowBatch,
@@ -30,7 +31,6 @@ from dpfast.io.arrow import (
 from dpfast.io.files import file_format, is_path, table_files
 from dpfast.io.frames import is_frame
 from dpfast.io.ids import numbered_column
-from dpfast.io.own_words import in_own_words
 from dpfast.io.partitions import check_no_dask
 from dpfast.io.people import people
 from dpfast.io.spaces import Encode

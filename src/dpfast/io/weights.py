@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from dpfast._arrays import FloatArray
+from dpfast._own_words import in_own_words
 from dpfast.io.blocks import as_matrix, blocks, in_memory, is_read_once
-from dpfast.io.own_words import in_own_words
 from dpfast.io.partitions import Partitions, is_dask
 
 

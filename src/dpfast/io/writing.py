@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpfast._documents import printed, replace_file, spelled_out
+from dpfast._documents import inert, printed, replace_file, spelled_out
 from dpfast._optional import optional
 from dpfast.io.frames import is_frame
 
@@ -46,7 +46,8 @@ def write_table(table: DataFrame | Columns, path: str | os.PathLike[str]) -> Non
         Such as `summary` returns. Levels of the index that have names become the first columns.
     path : path-like
         Replaced as a whole if it exists. JSON is a list of rows; ``pandas.read_json`` reads it, null where nothing is
-        known. LaTeX is a ``tabular`` for the package booktabs, with numbers of five digits; everything is escaped.
+        known. LaTeX is a ``tabular`` for the package booktabs, with numbers of five digits; everything is escaped. In
+        CSV an apostrophe stands before text that a spreadsheet would compute, such as ``=cmd``.
 
     Raises
     ------
@@ -125,8 +126,8 @@ def csv_bytes(table: Columns) -> bytes:
     """Write CSV: floats as the shortest decimals that read back to the same bits, nothing where nothing is known."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows(_rows(table))
+    writer.writerow(map(inert, map(str, table)))
+    writer.writerows([inert(one) if isinstance(one, str) else one for one in row] for row in _rows(table))
     return text.getvalue().encode()
 
 

@@ -170,17 +170,18 @@ def private_bounds(
     if (groups is None) != (max_rows is None):
         raise ValueError("groups and max_rows go together: whose each row is, and how many of a person's count")
     check.optional(check.positive_integer, "max_rows", max_rows)
-    source = noise.resolve_source(random_state)
     unit: Unit = "row" if groups is None else "person"
     mu = gaussian_mu(epsilon, delta) if privacy.delta > 0.0 else None
     with paying(ledger, privacy).reserving(privacy, unit=unit, random_state=random_state, mu=mu) as reservation:
+        io.check_aligned(X=X, Y=Y, groups=groups)
         table = io.open_table(X, Y)
+        names = columns_of(X).get("feature_names_in_")
+        source = noise.resolve_source(random_state, reservation)
         mechanism = NoisySizes.calibrate(privacy, sizes, table.n_features, unit=unit)
         counts = size_counts(table, sizes, groups=groups, max_rows=max_rows, n_threads=n_threads)
         n_people = int(counts.low[0].sum()) if adjacency == "replace_one" else None
         release = mechanism.release(counts, source, "private_bounds: counts of people by size")
         reservation.commit(release)
-    found = mechanism.found(release, n_people)
-    names = columns_of(X).get("feature_names_in_")
+        found = mechanism.found(release, n_people)
     named = None if names is None else tuple(names)
     return PrivateBounds(found.rows, found.outcomes, found.box, found.are_certain, release, named)

@@ -113,7 +113,7 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = ("sound",)
 
     @quiet
-    def fit(self, X: Any, y: None = None) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Learn means and standard deviations.
 
         Parameters
@@ -121,7 +121,7 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
         X : table of shape (n_rows, n_features)
             One person a row: arrays, data frames, Arrow or Dask tables, files, or iterables of blocks.
         y : ignored
-            For pipelines.
+            For pipelines: its index must be that of X.
 
         Returns
         -------
@@ -133,7 +133,10 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        return self._fit(self._checked(), X, columns=columns_of(X))
+        privacy = self._checked()
+        # What follows in a pipeline is given y beside rows that have lost their index.
+        io.check_aligned(X=X, y=y)
+        return self._fit(privacy, X, columns=columns_of(X))
 
     @quiet
     def transform(self, X: ArrayLike) -> FloatArray:

@@ -27,7 +27,7 @@ class Scaler(Kind):
 
     KIND = "private_standard_scaler"
     ESTIMATOR = PrivateStandardScaler
-    NOTE = results.NOTE
+    RESULTS = results
     FORM = RowsForm("none", limits=True, example=(_FEATURES, ""))
     CHANGES = Changes(optional=("box_x",))
 
@@ -50,10 +50,6 @@ class Scaler(Kind):
     def figures(self, model: PrivateStandardScaler, job: Job) -> dict[str, Axes]:
         """Return none."""
         return {}
-
-    def facts(self, model: PrivateStandardScaler, job: Job) -> list[tuple[str, str]]:
-        """Return what was chosen."""
-        return results.facts(model)
 
 
 KINDS = (Scaler(),)

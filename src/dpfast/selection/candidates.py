@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from inspect import signature
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from dpfast._html import shortened
 from dpfast.estimator.bounded import BoundedEstimator
 from dpfast.estimator.linear import LinearEstimator
-from dpfast.ledger import Ledger, Release
+from dpfast.ledger import Ledger, Release, Reservation
 from dpfast.privacy import Privacy, UtilityWarning, gaussian_mu, parts_of, range_of_mu, split_mu
 from dpfast.privacy.rounding import ROUND_DOWN
 from dpfast.selection.mechanism import FITTED
@@ -144,6 +144,11 @@ def fit(
         warnings.simplefilter("always", UtilityWarning)
         candidate.fit(X, y)
     return said
+
+
+def recorder(name: str, reservation: Reservation, *, part: str | None = FITTED) -> Callable[[Release], None]:
+    """Return what puts the releases of a fit on record in the reservation that pays for it, as they are made."""
+    return lambda release: reservation.add(replace(release, name=f"{name}: {release.name}", part=part))
 
 
 def record(model: Any, name: str, ledger: Ledger | None, *, part: str | None = FITTED) -> tuple[Release, ...]:

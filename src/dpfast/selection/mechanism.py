@@ -81,22 +81,29 @@ class HeldOutPick:
         pick = noise.ExponentialPick(self.rate, source.bound(name, self, len(statistic)))
         # Exact: sums of fewer than 2^33 people are below 2^53 units.
         pick.update(np.array(statistic, np.float64) / _UNITS)
-        return Release(
-            name,
-            "exponential mechanism",
-            self.privacy,
-            {"index": np.array(pick.index)},
-            self.scales,
-            mu=range_mu(self.privacy.epsilon),
-            reproducible=source.reproducible,
-            part=HELD_OUT,
+        return source.record(
+            Release(
+                name,
+                "exponential mechanism",
+                self.privacy,
+                {"index": np.array(pick.index)},
+                self.scales,
+                mu=range_mu(self.privacy.epsilon),
+                reproducible=source.reproducible,
+                part=HELD_OUT,
+            )
         )
+
+
+def count_held_out(n_rows: int, share: float) -> int:
+    """Return how many are held out of a public number of rows."""
+    return min(max(1, round(share * n_rows)), n_rows - 1)
 
 
 def held_out(n_rows: int, share: float, source: noise.BitSource, *, public_count: bool) -> IntArray:
     """Draw who is held out: so many where the number of rows is public, else each by a coin of its own."""
     if public_count:
-        return noise.sample_without_replacement(n_rows, min(max(1, round(share * n_rows)), n_rows - 1), source)
+        return noise.sample_without_replacement(n_rows, count_held_out(n_rows, share), source)
     coins = noise.random_blocks(n_rows, _COINS, source, equal=False)
     return np.flatnonzero(coins < round(share * _COINS))
 

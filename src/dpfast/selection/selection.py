@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +22,24 @@ from dpfast._quiet import quiet
 from dpfast.estimator.base import warn
 from dpfast.estimator.page import spent_html
 from dpfast.io.writing import tabulated
-from dpfast.ledger import Ledger, Release, paying
+from dpfast.ledger import Ledger, PaidFailure, Release, paying
 from dpfast.ledger.block import apart
 from dpfast.ledger.release import releases_html
 from dpfast.privacy import Adjacency, Privacy, UtilityWarning
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.selection import candidates as candidate
-from dpfast.selection.mechanism import HeldOutPick, Scoring, cost_of_labels, cost_of_outcomes, held_out
+from dpfast.selection.mechanism import (
+    HeldOutPick,
+    Scoring,
+    cost_of_labels,
+    cost_of_outcomes,
+    count_held_out,
+    held_out,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-T = TypeVar("T")
-Cautions = list[warnings.WarningMessage]
 
 # Costs of outcomes are shares of their squared bound; what there is to explain is taken to be a quarter of it.
 _WHOLE: dict[str, float] = {"accuracy": 1.0, "squared_error": 0.25}
@@ -254,47 +259,46 @@ def select(
         raise ValueError(f"refit_share must be below 1, got {refit_share!r}: something must be left to choose by")
     parts = candidate.budgets(fitted, privacy, float(refit_share))
     pick = HeldOutPick.calibrate(parts.pick)
-    source = noise.resolve_source(random_state)
     public_count = privacy.adjacency == "replace_one"
-    with paying(ledger, privacy).reserving(privacy, random_state=random_state) as reservation, apart():
+    releases: tuple[Release, ...] = ()
+    with paying(ledger, privacy).reserving(privacy, random_state=random_state) as reservation:
+        source = noise.resolve_source(random_state, reservation)
         X, y = _tables(X, y, fitted, scoring)
         n_rows = len(y)
         if public_count and n_rows < 2:
             raise ValueError(f"X must have at least 2 rows, one to fit and one to hold out, got {n_rows}")
+        n_held_out = count_held_out(n_rows, float(test_size))
+        _rehearse(fitted, parts.fits, X, y, n_rows - n_held_out if public_count else 0)
         split = source.bound("select: who is held out", pick, float(test_size))
         others = held_out(n_rows, float(test_size), split, public_count=public_count)
         own = np.setdiff1d(np.arange(n_rows), others, assume_unique=True)
-
-        def chosen_of_parts() -> tuple[list[Cautions], Release, int, Any, Cautions]:
-            learned = _safe_indexing(X, own), y[own]
-            said = [
-                candidate.fit(estimator, part, _seeds(source, index, part), *learned)
-                for index, (estimator, part) in enumerate(zip(fitted, parts.fits, strict=True))
-            ]
-            judged = y[others], _safe_indexing(X, others)
-            costs = [cost_of(estimator, *judged) for estimator in fitted]
-            picked = pick.release(costs, source, "select: which estimator")
-            best = int(picked.values["index"])
-            if not parts.refits[best]:
-                return said, picked, best, fitted[best], said[best]
-            chosen = clone(fitted[best])
-            seeds = _seeds(source, len(fitted), parts.refits[best])
-            return said, picked, best, chosen, candidate.fit(chosen, parts.refits[best], seeds, X, y)
-
-        n_fitted = len(own) if public_count else 0
-        said, picked, best, chosen, cautions = _in_public_words(chosen_of_parts, fitted, parts.fits, X, y, n_fitted)
-        releases: tuple[Release, ...] = ()
-        for index, estimator in enumerate(fitted):
-            releases += candidate.record(estimator, f"select, estimators[{index}]", ledger)
+        learned, judged = (_safe_indexing(X, own), y[own]), (y[others], _safe_indexing(X, others))
+        unfitted, said = [clone(one) for one in fitted], []
+        for index, (estimator, part) in enumerate(zip(fitted, parts.fits, strict=True)):
+            name, seeds = f"select, estimators[{index}]", _seeds(source, index, part)
+            with apart(candidate.recorder(name, reservation)):
+                said.append(candidate.fit(estimator, part, seeds, *learned))
+            releases += candidate.record(estimator, name, ledger)
+        picked = pick.release([cost_of(one, *judged) for one in fitted], source, "select: which estimator")
         releases += (picked,)
+        best = int(picked.values["index"])
+        chosen, cautions = fitted[best], said[best]
         if parts.refits[best]:
-            releases += candidate.record(chosen, "select, refit", ledger, part=None)
+            name, seeds = "select, refit", _seeds(source, len(fitted), parts.refits[best])
+            chosen = unfitted[best]
+            with apart(candidate.recorder(name, reservation, part=None)):
+                cautions = candidate.fit(chosen, parts.refits[best], seeds, X, y)
+            releases += candidate.record(chosen, name, ledger, part=None)
+        selection = Selection(chosen, best, tuple(fitted), releases, privacy)
         reservation.commit(*releases)
-    for caution in cautions:
-        warn(str(caution.message), caution.category)
     noisy = sum(any(issubclass(one.category, UtilityWarning) for one in own) for own in said)
-    _warn_of_noise(pick, len(fitted), noisy, len(others) if public_count else None, scoring)
-    return Selection(chosen, best, tuple(fitted), releases, privacy)
+    told = [(str(caution.message), caution.category) for caution in cautions]
+    told += _cautions(pick, len(fitted), noisy, n_held_out if public_count else None, scoring)
+    for message, category in told:
+        # Whoever makes errors of warnings has paid, and gets what was paid for.
+        with suppress(category):
+            warn(message, category)
+    return selection
 
 
 def _scoring(estimators: Sequence[Any], scoring: Scoring | None) -> Scoring:
@@ -323,38 +327,28 @@ def _seeds(source: noise.BitSource, index: int, parts: Sequence[Privacy]) -> lis
     return [int(source.bound("select: a fit", index, step).words(1)[0]) for step in range(len(parts))]
 
 
-def _in_public_words(
-    run: Callable[[], T], estimators: Sequence[Any], parts: Sequence[Sequence[Privacy]], X: Any, y: Any, n_fitted: int
-) -> T:
-    """Run what goes through parts of the rows; whatever it raises is replaced by what is public.
+def _rehearse(estimators: Sequence[Any], parts: Sequence[Sequence[Privacy]], X: Any, y: Any, n_fitted: int) -> None:
+    """Fit a table that tells of nobody, with as many rows and the same columns: what is refused of it is public.
 
-    An error of a fit, or of a prediction, would say in which part a row is. What is refused of a table that tells of
-    nobody, with as many rows and the same columns, is public; all else is said in the same words.
+    From the draw of who is held out on, an error would say in which part a row is, and is paid for and not told.
     """
-    try:
-        return run()
-    except MemoryError:
-        raise
-    except Exception:
-        # Raised from here, an error of ours would carry the other as its context.
-        pass
     rows = np.zeros((n_fitted, io.open_table(X, may_copy=True).n_features))
     for index, (estimator, part) in enumerate(zip(estimators, parts, strict=True)):
         public = clone(estimator)
         outcome = candidate.private_steps(public)[-1].classes[0] if is_classifier(public) else 0.0
         outcomes = np.full((n_fitted, *y.shape[1:]), outcome)
         try:
-            candidate.fit(public, part, [None] * len(part), rows, outcomes)
+            with apart():
+                candidate.fit(public, part, [None] * len(part), rows, outcomes)
         except (TypeError, ValueError) as error:
             raise type(error)(f"estimators[{index}]: {error}") from None
-    raise ValueError(
-        "estimators must not fail on a part of the rows, be it fitted or held out, and one has: on which, and why, "
-        "would tell who is held out"
-    )
+        except PaidFailure:
+            raise ValueError(f"estimators[{index}] must be one that can be fitted, and rows of zeros cannot") from None
 
 
 def _tables(X: Any, y: Any, estimators: Sequence[Any], scoring: Scoring) -> tuple[Any, NDArray[Any]]:
     """Return tables whose rows can be taken apart, refused whole: who is held out does not decide what is said."""
+    io.check_aligned(X=X, y=y)
     for name, table in (("X", X), ("y", y)):
         is_frame = hasattr(table, "iloc") or hasattr(table, "rows")
         # Labels may be a column of Polars or Arrow, which are arrays as they are.
@@ -370,24 +364,30 @@ def _tables(X: Any, y: Any, estimators: Sequence[Any], scoring: Scoring) -> tupl
         outcomes = io.in_own_words(lambda: np.asarray(y, kind), "y must hold a label for each row of X")
         outcomes = outcomes[:, 0] if outcomes.ndim == 2 and outcomes.shape[1] == 1 else outcomes
     else:
-        outcomes = io.in_own_words(lambda: np.asarray(y, np.float64), "y must hold numbers")
+        # What begins with text would be taken for paths.
+        listed = isinstance(y, list | tuple)
+        read = io.as_matrix(y, "y", is_outcome=True) if listed else io.in_memory(y, "y", is_outcome=True, may_copy=True)
+        if read is None:
+            raise TypeError(f"y must be an array or a data frame in memory, got a {type(y).__name__}")
+        outcomes = read.astype(np.float64)
+        outcomes = outcomes[:, 0] if np.ndim(y) == 1 else outcomes
         if not np.isfinite(outcomes).all():
-            raise ValueError("y must not contain NaN or infinity")
+            raise check.not_finite("y")
     if outcomes.ndim not in ((1,) if scoring == "accuracy" else (1, 2)) or len(X) != len(outcomes):
         raise ValueError("y must have a label, or outcomes, for each row of X")
-    doubles = partial(np.asarray, dtype=np.float64)
-    if not all(np.isfinite(block).all() for block, _ in io.open_table(X, may_copy=True).blocks(doubles)):
-        raise ValueError("X must not contain NaN or infinity")
+    io.open_table(X, may_copy=True).check_finite()
     if scoring == "accuracy":
         for estimator in estimators:
             candidate.private_steps(estimator)[-1]._opened(X, outcomes)
     return X, outcomes
 
 
-def _warn_of_noise(pick: HeldOutPick, n_models: int, noisy: int, n_held_out: int | None, scoring: Scoring) -> None:
-    """Warn where models are mostly noise, as so many said of themselves, or the pick is, as public numbers say."""
+def _cautions(
+    pick: HeldOutPick, n_models: int, noisy: int, n_held_out: int | None, scoring: Scoring
+) -> Iterator[tuple[str, type[Warning]]]:
+    """Say where models are mostly noise, as so many said of themselves, or the pick is, as public numbers say."""
     if 2 * noisy > n_models:
-        warn(
+        yield (
             f"{noisy} of {n_models} candidates are mostly noise, fitted with their part of the budget: what is picked "
             "among them says little of what is best with the rest of it. List fewer candidates, or trust the defaults.",
             ReleasedUtilityWarning,
@@ -395,7 +395,7 @@ def _warn_of_noise(pick: HeldOutPick, n_models: int, noisy: int, n_held_out: int
     lost = 0.0 if n_held_out is None else pick.lost(n_models, n_held_out) / _WHOLE[scoring]
     if lost >= _USELESS:
         what = "of accuracy" if scoring == "accuracy" else "of what there is to explain"
-        warn(
+        yield (
             f"with {n_held_out} people held out and {n_models} candidates, the pick at epsilon "
             f"{pick.privacy.epsilon:.6g} is expected to lose up to {100.0 * min(lost, 1.0):.0f}% {what}: mostly noise. "
             "List fewer candidates, or hold out more people.",

@@ -144,6 +144,7 @@ class GramAccumulator(Layout):
     def _checked_blocks(self, X: object, Y: object, rows: ArrayLike | None) -> Iterator[tuple[Any, Any, Any]]:
         if Y is not None and self.n_outcomes == 0:
             raise ValueError("Y was given to an accumulator with n_outcomes=0")
+        io.check_aligned(X=X, Y=Y)
         x, y = _in_memory(X, Y, rows)
         if x is None or (Y is not None and y is None):
             if rows is not None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
+from dpfast._own_words import in_own_words
 from dpfast._quiet import quiet
 from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 
@@ -107,8 +109,9 @@ def block_votes(
         for block, _ in ranges:
             rows = order[ends[block - 1] if block else 0 : ends[block]]
             try:
-                chosen = _checked(selector(X[rows], y[rows], size), n_features, size)
-            except Exception:
+                # What it raises, interrupts too, has seen rows.
+                chosen = in_own_words(partial(_chosen, selector, X[rows], y[rows], size), "")
+            except (ValueError, MemoryError):
                 chosen = np.arange(size)
             votes[block, chosen] = True
 
@@ -128,12 +131,16 @@ def check_selector(selector: Selector, n_rows: int, n_features: int, size: int) 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            _checked(selector(X, y, size), n_features, size)
+            _chosen(selector, X, y, size)
     except Exception as error:
         raise ValueError(
             f"selector must select features of any table: on {n_rows} rows of made-up numbers with {n_features} "
             f"columns, for size={size}, it failed: {error}"
         ) from error
+
+
+def _chosen(selector: Selector, X: FloatArray, y: FloatArray, size: int) -> IntArray:
+    return _checked(selector(X, y, size), X.shape[1], size)
 
 
 def _checked(selected: object, n_features: int, size: int) -> IntArray:
