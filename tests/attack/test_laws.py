@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dpfast.attack import Events
+from dpfast import Privacy
+from dpfast.attack import Attack, Events
 
 
 def test_events_are_bounded_by_frequencies_of_either_table():
@@ -27,3 +28,10 @@ def test_events_never_pass_the_true_epsilon_more_often_than_stated():
         seen = tuple((rng.random((200, 1)) < p).astype(float) for p in (kept, 1.0 - kept))
         wrong += Events().epsilon(seen, 0.0, 0.05) > 1.0
     assert wrong <= 15
+
+
+def test_an_attack_runs_as_often_as_its_effort_says():
+    calls = []
+    attack = Attack("one", Privacy(1.0, 1e-6), Events(), lambda one: calls.append(one) or np.zeros(1), (), effort=2.5)
+    attack.run(3)
+    assert calls == [False] * 8 + [True] * 8

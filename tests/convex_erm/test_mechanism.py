@@ -74,7 +74,7 @@ def test_a_loss_given_by_functions():
     assert np.abs(difference).max() < 40.0 * max(one.scales["coef"] for one in released) < 1e-2
     with pytest.raises(ValueError, match="adjacency must be 'replace_one' with a loss given by functions"):
         objective_perturbation(X, y, loss=same, **(arguments | {"privacy": Privacy(1.0, 1e-6, "add_remove")}))
-    with pytest.raises(ValueError, match="slope must return an array of the shape it was given"):
+    with pytest.raises(ValueError, match="slope must return an array of the shape that it was given"):
         objective_perturbation(
             X, y, loss=CallableLoss(own.value, lambda z, y: 0.0, own.value, slope_bound=1.0, curvature_bound=1.0),
             **arguments,

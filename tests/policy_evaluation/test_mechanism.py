@@ -221,3 +221,13 @@ def test_tau_of_weighted_means_covers_every_rounding(features):
     reach = max(abs(grid.low), abs(grid.high))
     a_mean = (n_terms + 1) * Fraction(1, 2**53) * Fraction(reach) + Fraction(grid.mean_error)
     assert Fraction(statistic.tau) >= a_mean * Fraction(norm)
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 0.3, 0.5, 20.0])
+def test_tau_of_the_ridge_fit_grows_as_the_ridge_falls(ridge):
+    """Eight units of rounding of the longest solution, sqrt(visits / (2 ridge)) times the width of returns."""
+    public = problem(None)
+    statistic = RidgeFit(public, 9, ridge)
+    visits = 9 * sum(sorted(map(Fraction, public.weights.tolist()))[::-1][: public.most_visited])
+    squared = 64 * Fraction(1, 2**106) * Fraction(public.grid.width) ** 2 * visits / (2 * Fraction(ridge))
+    assert squared <= Fraction(statistic.tau) ** 2 <= squared * Fraction(101, 100)

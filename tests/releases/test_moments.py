@@ -267,3 +267,10 @@ def test_repetitions_cost_what_they_add_up_to(repeats):
     release = calibrated.release_repeatedly(sums(np.ones((2, D)), np.ones((2, L))), noise.SeededSource(0), "", repeats)
     assert repeats * Fraction(calibrated.mu) ** 2 <= Fraction(release.mu) ** 2
     assert release.mu == pytest.approx(calibrated.mu * math.sqrt(repeats), rel=1e-12)
+
+
+def test_noise_off_the_diagonal_is_rounded_up():
+    """Entries that stand twice have half the variance, in exact arithmetic."""
+    for epsilon in np.random.default_rng(0).uniform(0.1, 5.0, 100):
+        calibrated, _ = calibration(Privacy(float(epsilon), 1e-6), BLOCKS["pair"])
+        assert 2 * Fraction(calibrated.off_diagonal) ** 2 >= Fraction(calibrated.deviations.xx) ** 2

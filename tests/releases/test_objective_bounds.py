@@ -181,3 +181,8 @@ def test_curvature_fades_only_where_the_steepest_slope_may_be_met():
     assert bounds.free_convexity(1.0) == pytest.approx(8.0 * bounds.curvature)
     alone = ObjectiveBounds(LogisticLoss(2.0), 3, 2.0, 1.0)
     assert alone.free_convexity(1.0) == pytest.approx(4.0 * bounds.curvature)
+
+
+def test_a_box_of_other_features_is_refused():
+    with pytest.raises(ValueError, match="2"):
+        squared_bounds(size=3, constraint=Box(low=[-1.0, -1.0], high=[1.0, 2.0]))

@@ -167,3 +167,16 @@ def test_a_feature_is_found_that_another_hides():
     y = x[:, :1] + 0.3 * x[:, 3:4]
     releases = pursuit(Privacy(4.0, 1e-6), (6, 1), n_rows=8000).release(rows_of(x, y), SeededSource(1), "pursuit")
     assert [int(one.values["feature"]) for one in releases if "feature" in one.values] in ([0, 3], [1, 3])
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_all_of_the_budget_is_used(delta, size, share):
+    mechanism = pursuit(Privacy(1.0, delta), (12, 1), size, 3000, share=share)
+    parts = mechanism._parts
+    each = [parts.sizes] * size + [parts.pick] * size + [parts.moments] * (size - 1) + [parts.fit]
+    spent = [gaussian_mu(*one.target) ** 2 if delta else one.epsilon for one in each]
+    budget = budgeted_mu(mechanism) ** (2 if delta else 1)
+    assert sum(spent) == pytest.approx(budget, rel=1e-6)
+    assert sum(spent[size : 2 * size]) == pytest.approx(share * budget, rel=1e-6)

@@ -326,3 +326,23 @@ def test_a_slope_that_falls_between_close_points_is_found_out():
     )
     with pytest.raises(ValueError, match="loss must be convex: its slope falls at z = "):
         loss.probe()
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyError, StopIteration, MemoryError, SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("name", ["loss", "slope", "curvature"])
+def test_what_a_given_loss_raises_is_not_passed_on(name, kind):
+    def function(z, y):
+        raise kind("the outcome .4242 of somebody")
+
+    loss = given_loss(**{name: function})
+    method = {"loss": loss.value, "slope": loss.derivative, "curvature": loss.second_derivative}[name]
+    with pytest.raises((ValueError, MemoryError, SystemExit, KeyboardInterrupt)) as raised:
+        method(np.zeros(3), np.ones(3))
+    assert ".4242" not in str(raised.value)
+    assert raised.value.__context__ is None
+    assert issubclass(kind, Exception) or type(raised.value) is kind
+
+
+def test_the_shape_a_given_loss_returns_is_refused_without_the_number_of_rows():
+    with pytest.raises(ValueError, match=r"^loss must return an array of the shape that it was given$"):
+        given_loss(loss=lambda z, y: 0.0).value(np.zeros(17), np.ones(17))

@@ -25,7 +25,7 @@ from dpfast.solvers import (
     minimise_smooth,
     proximal_bounds,
     smallest_smooth_tolerance,
-    smooth,
+    smooth_convex,
 )
 
 LOSSES = {
@@ -204,7 +204,7 @@ def never_certified(monkeypatch):
         found, on_boundary = certified(self, x)
         return certificates.Minimiser(found.x, np.inf), on_boundary
 
-    monkeypatch.setattr(smooth._Steps, "guesses", lambda self, start: iter(()))
+    monkeypatch.setattr(smooth_convex._Steps, "guesses", lambda self, start: iter(()))
     monkeypatch.setattr(certificates.Certificate, "certified", blind)
 
 
@@ -235,8 +235,8 @@ def test_no_vector_takes_more_steps_than_the_public_constants_say(loss, constrai
     gradient = GeneralisedLinear.gradient
     monkeypatch.setattr(GeneralisedLinear, "gradient", lambda self, x: count.append(1) or gradient(self, x))
     # Each guess is refined so many times, with two gradients each.
-    most_fast = 2 * (smooth._NEWTON_STEPS + 1) * certificates._REFINEMENTS
-    steps = smooth._Problem.of(function, constraint, penalty, None).bounds.n_guaranteed_steps(tolerance)
+    most_fast = 2 * (smooth_convex._NEWTON_STEPS + 1) * certificates._REFINEMENTS
+    steps = smooth_convex._Problem.of(function, constraint, penalty, None).bounds.n_guaranteed_steps(tolerance)
     most = most_fast + steps + steps // certificates._STEPS_PER_CERTIFICATE + 3
     assert most < 20_000
     for case in range(40):
@@ -309,7 +309,7 @@ def test_constants_are_not_taken_from_the_data():
     bounds = []
     for seed in range(3):
         function, _, _ = function_of(loss, seed=seed)
-        problem = smooth._Problem.of(function, L2Ball(1.0), Ridge(1.0), None)
+        problem = smooth_convex._Problem.of(function, L2Ball(1.0), Ridge(1.0), None)
         bounds.append((problem.bounds.smallest_tolerance(), problem.bounds.n_guaranteed_steps(1e-9)))
     assert bounds[0] == bounds[1] == bounds[2]
     assert isinstance(problem.bounds, proximal_bounds.ProximalBounds)

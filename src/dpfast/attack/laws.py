@@ -212,7 +212,7 @@ class Events(Law):
         pairs = list(zip(here, there, strict=True)) + list(zip(there, here, strict=True))
         tail = error / (2.0 * len(pairs))
         limits = ((frequency_limits(*often, tail)[0], frequency_limits(*rare, tail)[1]) for often, rare in pairs)
-        return max(0.0, *(math.log((least - delta) / most) for least, most in limits if least > delta))
+        return max([0.0, *(math.log((least - delta) / most) for least, most in limits if least > delta)])
 
     def attainable(self, delta: float) -> float:
         """Not a number: of these no law is recorded."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from dpfast.convex_erm import results
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
+from dpfast.io import Deferred
 from dpfast.jobs.kinds import Kind, Progress
 from dpfast.jobs.parameters import Changes
 from dpfast.jobs.rows import Rows, RowsForm
@@ -30,7 +32,7 @@ class Regressor(Kind):
 
     KIND = "objective_perturbation_regressor"
     ESTIMATOR = ObjectivePerturbationRegressor
-    NOTE = results.NOTE
+    RESULTS = results
     FORM = RowsForm("one", example=(_FEATURES, 'days = "number"'))
     CHANGES = Changes(
         examples={"bound_x": "2.0", "bound_y": "30.0", "constraint": '{ kind = "L2Ball", radius = 30.0 }'},
@@ -48,17 +50,13 @@ class Regressor(Kind):
         """Return pictures of them."""
         return results.figures_of_outcome(model, job.data.feature_names, job.data.outcome_names[0])
 
-    def facts(self, model: ObjectivePerturbationRegressor, job: Job) -> list[tuple[str, str]]:
-        """Return what was chosen."""
-        return results.facts(model)
-
 
 class Classifier(Kind):
     """Classification by declared labels."""
 
     KIND = "objective_perturbation_classifier"
     ESTIMATOR = ObjectivePerturbationClassifier
-    NOTE = results.NOTE
+    RESULTS = results
     FORM = RowsForm("labels", example=(_FEATURES, 'outcome = { levels = ["home", "ward", "dead"] }'))
     CHANGES = Changes(
         values={"classes": Lists(Either((TEXT, INTEGER, NUMBER)))},
@@ -87,7 +85,8 @@ class Classifier(Kind):
 
     def fit(self, model: ObjectivePerturbationClassifier, job: Job, progress: Progress | None) -> None:
         """Fit, from rows in memory."""
-        model.fit(*job.data.labelled(progress))
+        read = cache(partial(job.data.labelled, progress))
+        model.fit(Deferred(lambda: read()[0]), Deferred(lambda: read()[1]))
 
     def tables(self, model: ObjectivePerturbationClassifier, job: Job) -> dict[str, Table]:
         """Return coefficients and classes."""
@@ -96,10 +95,6 @@ class Classifier(Kind):
     def figures(self, model: ObjectivePerturbationClassifier, job: Job) -> dict[str, Axes]:
         """Return pictures of them."""
         return results.figures_of_classes(model, job.data.feature_names)
-
-    def facts(self, model: ObjectivePerturbationClassifier, job: Job) -> list[tuple[str, str]]:
-        """Return what was chosen."""
-        return results.facts(model)
 
 
 KINDS = (Regressor(), Classifier())

@@ -11,6 +11,7 @@ from dpfast._quiet import quiet
 from dpfast.estimator.base import warn_of_printed
 from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.ledger import Ledger, Release, paying
+from dpfast.noise.source import check_source
 from dpfast.privacy import Calibration, Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import Penalty, check_bound, check_problem, public_rows
@@ -135,6 +136,7 @@ def objective_perturbation(
         bounds.check_functions()
         mechanism = ObjectivePerturbation.calibrate(privacy, bounds, ridge, calibration=calibration)
         warn_of_printed(mechanism)
-        release = mechanism.release(statistic, noise.SecureSource() if source is None else source, name)
+        bits = noise.SecureSource() if source is None else check_source(source)
+        release = mechanism.release(statistic, bits.paid(reservation), name)
         reservation.commit(release)
     return release

@@ -41,11 +41,12 @@ from dpfast.solvers.inference import Evidence, Textbook, evidence_of_moments
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import (
     RidgeSolution,
+    Units,
     moments_of_each_outcome,
     ridge_from_moments,
     ridge_of_each_outcome,
 )
-from dpfast.statistics import Gram, gram, sampled_gram
+from dpfast.statistics import Gram, SampledGram, gram, sampled_gram
 from dpfast.statistics.rows import check_box, shortened
 
 #: More would leave too little to each.
@@ -519,7 +520,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         )
 
     def _sum(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Summed:
-        summed = self._summed(privacy, source, *data)
+        summed = self._summed(privacy, *data)
         n_rows, mechanism = summed.public.n_rows, summed.mechanism
         if n_rows is None:
             return summed
@@ -532,7 +533,6 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _summed(
         self,
         privacy: Privacy,
-        source: noise.BitSource,
         X: Any,
         Y: Any = None,
         groups: ArrayLike | None = None,
@@ -545,7 +545,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         needs_arrays |= groups is not None and self.refine != 0
         table = open_with_outcomes(type(self).__name__, X, Y, may_copy=needs_arrays)
         if self.n_subsample is not None:
-            return self._sampled(privacy, source, table)
+            return self._sampled(privacy, table)
         steps = self._steps(privacy, table, groups)
         staged = self._staged(privacy, steps, People(table, groups, max_rows, self.n_threads)) if steps != 0 else None
         if staged is not None:
@@ -615,6 +615,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
         if isinstance(summed.mechanism, RefinedMoments):
             return summed.mechanism.release(summed.statistic, summed.public, source, type(self).__name__)
+        if self.n_subsample is not None:
+            summed = summed._replace(statistic=summed.statistic(source))
         return super()._release(summed, source)
 
     def _given(self, privacy: Privacy, exact: Gram) -> Summed:
@@ -625,8 +627,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             raise ValueError("gram must have the bounds on a person's block that the estimator has as block_bounds")
         return Summed(route, exact, Public(self._public_rows(exact)))
 
-    def _sampled(self, privacy: Privacy, source: noise.BitSource, table: io.Table) -> Summed:
-        """Sum X'X over a secret sample."""
+    def _sampled(self, privacy: Privacy, table: io.Table) -> Summed:
+        """Prepare to sum X'X over a secret sample; who is in it is not to decide what is refused."""
         if table.arrays is None:
             raise TypeError("X and Y must be arrays, .npy files or frames with n_subsample")
         n_rows = len(table.arrays[0])
@@ -634,20 +636,26 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             raise ValueError("X has no rows: at least one is needed")
         route = self._route(table.n_features, table.n_outcomes, privacy, n_rows=n_rows)
         assert route.calibration.sample is not None
-        sampling = source.bound(f"{self._release_name}: sample", *route.calibration.bound_to)
-        rows = noise.sample_without_replacement(n_rows, route.calibration.sample[0], sampling)
+        size = route.calibration.sample[0]
         bounds = {"bound_x": route.frame.radius, "bound_y": float(self.bound_y)}
-        exact = sampled_gram(table, None, rows, **bounds, n_threads=self.n_threads)
+        table.check_finite()
+
+        def exact(source: noise.BitSource) -> SampledGram:
+            sampling = source.bound(f"{self._release_name}: sample", *route.calibration.bound_to)
+            rows = noise.sample_without_replacement(n_rows, size, sampling)
+            return sampled_gram(table, None, rows, **bounds, n_threads=self.n_threads)
+
         return Summed(route, exact, Public(n_rows))
 
     def _public_rows(self, exact: Gram) -> int | None:
         return exact.n_rows if self.adjacency == "replace_one" and exact.unit is None else None
 
     def _public_labels(self, table: io.Table) -> LabelFactor:
-        """Factor the labels as they are summed, which are declared public."""
+        """Factor the labels, which are declared public, as they are summed, in the units in which sums are solved."""
         if table.arrays is None or table.arrays[1] is None:
             raise TypeError("Y must be an array or a data frame with mechanism='projection': it is used as a whole")
-        return LabelFactor.from_labels(shortened(table.arrays[1], float(self.bound_y)))
+        bound = float(self.bound_y)
+        return LabelFactor.from_labels(shortened(table.arrays[1], bound) / Units.near(1.0, bound).outcomes)
 
     def _solve(
         self, mechanism: Route | RefinedMoments, releases: tuple[Release, ...], public: Public
@@ -657,19 +665,20 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             variance = refined.residual_variance
             return _attributes(refined.solution, (refined.evidence,), refined.n_steps, residual_variance=variance)
         (release,) = releases
+        bounds = mechanism.frame.radius, float(self.bound_y)
+        own, penalty = Units.near(*bounds), self._penalty
         moments = noisy_moments(release, mechanism.calibration, public.n_rows)
+        moments = own.moments(moments, bounds if self.fit_intercept else None)
+        told = own.of_evidence(mechanism.units, mechanism.calibration.shape[0])
         if mechanism.calibration.each_outcome:
-            evidence = tuple(evidence_of_moments(one) for one in moments_of_each_outcome(moments))
-            return _attributes(ridge_of_each_outcome(moments, self._penalty), evidence)
-        framing: dict[str, Any] = {
-            "center": mechanism.center,
-            "units": mechanism.units,
-            "fit_intercept": self.fit_intercept,
-        }
-        evidence = (evidence_of_moments(moments, **framing),)
+            evidence = tuple(evidence_of_moments(one, **told) for one in moments_of_each_outcome(moments))
+            return _attributes(own.solution(ridge_of_each_outcome(moments, own.penalty(penalty))), evidence)
+        framing: dict[str, Any] = {"center": own.center(mechanism.center), "fit_intercept": self.fit_intercept}
+        evidence = (evidence_of_moments(moments, **framing, **told),)
         if public.labels is not None:
-            moments = public.labels.project_moments(moments, mechanism.frame.radius)
-        return _attributes(ridge_from_moments(moments, self._penalty, **framing), evidence)
+            moments = public.labels.project_moments(moments, mechanism.frame.radius / own.rows)
+        solved = ridge_from_moments(moments, own.penalty(penalty), units=mechanism.units, **framing)
+        return _attributes(own.solution(solved), evidence)
 
     def _released_error(
         self, mechanism: Route | RefinedMoments, releases: tuple[Release, ...], attributes: Mapping[str, Any]

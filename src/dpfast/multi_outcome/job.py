@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from dpfast.jobs.kinds import Kind, Progress
 from dpfast.jobs.parameters import Changes
@@ -32,7 +32,7 @@ class MultiOutcome(Kind):
 
     KIND = "multi_outcome_ridge"
     ESTIMATOR = MultiOutcomeRidge
-    NOTE = results.NOTE
+    RESULTS = results
     FORM = RowsForm(people=True, limits=True, example=(_FEATURES, _OUTCOMES))
     # People with several rows are streamed, which block_bounds are not for.
     CHANGES = Changes(
@@ -40,7 +40,6 @@ class MultiOutcome(Kind):
         left_out=("block_bounds", "max_weight"),
         examples={"bound_y": "30.0", "fit_intercept": "true"},
     )
-    FORMER: ClassVar[Mapping[str, str]] = {"box": "box_x"}
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
         """Return the estimator's parameters; rows are bounded by their limits too."""
@@ -69,10 +68,6 @@ class MultiOutcome(Kind):
     def figures(self, model: MultiOutcomeRidge, job: Job) -> dict[str, Axes]:
         """Return pictures of them."""
         return results.figures(model, job.data.feature_names, job.data.outcome_names)
-
-    def facts(self, model: MultiOutcomeRidge, job: Job) -> list[tuple[str, str]]:
-        """Return what was chosen."""
-        return results.facts(model)
 
 
 KINDS = (MultiOutcome(),)

@@ -131,15 +131,8 @@ class Route(FramedMoments):
     ) -> RefinedMoments:
         """Return the mechanism that releases in stages what it sums in the same way."""
         frame, calibration = self.frame, self.calibration
-        features, outcomes = calibration.shape
         row_map = frame.row_map or RowMap()
         blocks = frame.blocks(calibration.privacy.adjacency, several_rows=options.max_rows is not None)
-
-        def weights(radius_x: float, radius_y: float) -> dict[str, float]:
-            signal = features * (radius_y / radius_x) ** 2
-            costs = prediction_costs(features, outcomes, radius_x, radius_y, signal)
-            return {name: costs[name] for name in blocks}
-
         return RefinedMoments(
             calibration.privacy,
             schedule,
@@ -147,7 +140,7 @@ class Route(FramedMoments):
             (frame.radius, bound_y),
             row_map if row_map.scale is not None else replace(row_map, bound=frame.radius),
             replace(NONNEGATIVE, bound=bound_y) if frame.nonnegative else RowMap(bound=bound_y),
-            weights,
+            tuple(blocks),
             ridge,
             fit_intercept,
             frame.nonnegative,

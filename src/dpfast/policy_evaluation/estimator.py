@@ -585,7 +585,10 @@ class PolicyEvaluation(_Fitted, Presenting, PrivateEstimator):
         counts = extreme_counts(trajectories, self.gamma, problem.grid, mechanism.edges, **steps)
 
         def sums(narrow: Problem) -> SufficientStatistics:
-            return sufficient_statistics(trajectories, self.gamma, **narrow.visits(), n_threads=self.n_threads)
+            found = sufficient_statistics(trajectories, self.gamma, **narrow.visits(), n_threads=self.n_threads)
+            if found.n_trajectories != int(counts.to_float64()[0].sum()):
+                raise ValueError("trajectories gave others than the time before: both passes must read the same")
+            return found
 
         return Summed(mechanism, (counts, sums), public)
 

@@ -8,7 +8,7 @@ from dpfast.jobs.kinds import Kind, Progress
 from dpfast.jobs.parameters import Changes
 from dpfast.jobs.specification import Job
 from dpfast.jobs.tables import Table
-from dpfast.jobs.walks import WalksForm
+from dpfast.jobs.walks import Blocks, WalksForm
 from dpfast.policy_evaluation import results
 from dpfast.policy_evaluation.estimator import PolicyEvaluation
 
@@ -21,14 +21,14 @@ class Evaluation(Kind):
 
     KIND = "policy_evaluation"
     ESTIMATOR = PolicyEvaluation
-    NOTE = results.NOTE
+    RESULTS = results
     FORM = WalksForm()
     CHANGES = Changes(examples={"gamma": "0.9", "horizon": "20", "reward_range": "[0.0, 1.0]"})
     PEOPLE = "m"
 
     def fit(self, model: PolicyEvaluation, job: Job, progress: Progress | None) -> None:
         """Fit, from blocks of trajectories where these are sorted in files that can be read so."""
-        model.fit(job.data.read(progress))
+        model.fit(Blocks(job.data, progress))
 
     def tables(self, model: PolicyEvaluation, job: Job) -> dict[str, Table]:
         """Return values of states."""
@@ -37,10 +37,6 @@ class Evaluation(Kind):
     def figures(self, model: PolicyEvaluation, job: Job) -> dict[str, Axes]:
         """Return pictures of them."""
         return results.figures(model, job.data.states)
-
-    def facts(self, model: PolicyEvaluation, job: Job) -> list[tuple[str, str]]:
-        """Return what was chosen."""
-        return results.facts(model)
 
 
 KINDS = (Evaluation(),)

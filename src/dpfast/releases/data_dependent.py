@@ -105,14 +105,16 @@ class DataDependentGaussian(Generic[AnyStatistic]):
         grid = noise.grid_for_scales(*self.extreme_scales)
         scale = self.scale(self.statistic.smooth_sensitivity(sums, self.smoothness))
         released = draw("Gaussian", scale, self.statistic.center(sums), source, grid)
-        return Release(
-            name,
-            "data-dependent Gaussian",
-            self.privacy,
-            {"coordinates": released},
-            self.scales,
-            grid={"coordinates": grid},
-            calibration="sound" if self.constants == "sound" else "paper",
-            guaranteed=self.guaranteed,
-            reproducible=source.reproducible,
+        return source.record(
+            Release(
+                name,
+                "data-dependent Gaussian",
+                self.privacy,
+                {"coordinates": released},
+                self.scales,
+                grid={"coordinates": grid},
+                calibration="sound" if self.constants == "sound" else "paper",
+                guaranteed=self.guaranteed,
+                reproducible=source.reproducible,
+            )
         )

@@ -166,15 +166,17 @@ class ObjectivePerturbation:
             f"epsilon {own.noise_epsilon:.3g} for noise, {own.curvature_epsilon:.3g} for curvature, "
             f"{own.finishing_epsilon:.3g} to hide a solver's error of {self.tolerance:.3g}"
         )
-        return Release(
-            f"{name} ({costs})",
-            f"{own.mechanism} objective",
-            self.privacy,
-            {"coef": coef},
-            self.scales,
-            calibration=self.calibration,
-            guaranteed=self.guaranteed,
-            reproducible=source.reproducible,
+        return source.record(
+            Release(
+                f"{name} ({costs})",
+                f"{own.mechanism} objective",
+                self.privacy,
+                {"coef": coef},
+                self.scales,
+                calibration=self.calibration,
+                guaranteed=self.guaranteed,
+                reproducible=source.reproducible,
+            )
         )
 
     def _problem(self) -> dict[str, Any]:

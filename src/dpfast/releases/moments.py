@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
@@ -308,19 +308,21 @@ class JointMoments:
         grids: Mapping[str, float],
         source: BitSource,
     ) -> Release:
-        return Release(
-            name,
-            self.law,
-            privacy,
-            values,
-            self.scales,
-            mu=mu,
-            grid=grids,
-            calibration=self.calibration,
-            guaranteed=self.guaranteed,
-            reproducible=source.reproducible,
-            sample=self.sample,
-            unit=self.unit,
+        return source.record(
+            Release(
+                name,
+                self.law,
+                privacy,
+                values,
+                self.scales,
+                mu=mu,
+                grid=grids,
+                calibration=self.calibration,
+                guaranteed=self.guaranteed,
+                reproducible=source.reproducible,
+                sample=self.sample,
+                unit=self.unit,
+            )
         )
 
     def _exact(self, gram: Gram | SampledGram | SufficientStatistics) -> _Blocks:
@@ -542,3 +544,9 @@ def prediction_costs(features: int, outcomes: int, radius: float, bound_y: float
         "y": outcomes * spread,
         "n": bound_y**2 * spread,
     }
+
+
+def weights_of(blocks: Iterable[str], shape: tuple[int, int], radius: float, bound_y: float) -> dict[str, float]:
+    """Return the weights of these blocks in the error of predictions, where rows explain outcomes at their bound."""
+    costs = prediction_costs(*shape, radius, bound_y, shape[0] * (bound_y / radius) ** 2)
+    return {name: costs[name] for name in blocks}

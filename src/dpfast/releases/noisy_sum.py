@@ -81,16 +81,18 @@ class NoisySum:
         grid = default_grid(self.scale)
         flat = FixedPoint(statistic.high.ravel(), statistic.low.ravel(), statistic.exponent)
         drawn = draw(self.law, self.scale, flat, source, grid)
-        return Release(
-            name,
-            self.law,
-            self.privacy,
-            {"sum": drawn.reshape(self.shape)},
-            self.scales,
-            mu=self.mu,
-            grid={"sum": grid},
-            reproducible=source.reproducible,
-            unit=self.unit,
+        return source.record(
+            Release(
+                name,
+                self.law,
+                self.privacy,
+                {"sum": drawn.reshape(self.shape)},
+                self.scales,
+                mu=self.mu,
+                grid={"sum": grid},
+                reproducible=source.reproducible,
+                unit=self.unit,
+            )
         )
 
 

@@ -29,16 +29,18 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
+from dpfast.kernels.columns import kept
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Privacy, gaussian_mu, parts_of, range_of_mu, score_rate
-from dpfast.releases.moments import JointMoments, noisy_moments, prediction_costs
+from dpfast.releases.moments import JointMoments, noisy_moments, weights_of
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.refined_moments import People, Public, Refined, RefinedMoments
 from dpfast.releases.refined_moments import Stage as FitStage
@@ -60,6 +62,8 @@ UNCLIPPED = 0.4
 _UNCLIPPED_IN_STEPS = 0.8
 # Half-octaves below the largest outcome in which residuals are told apart.
 _TOLD_APART = 20
+# What is released of moments.
+_BLOCKS = "xx", "xy"
 
 
 @dataclass
@@ -75,12 +79,21 @@ class PursuedRows:
 
     @classmethod
     def of(cls, table: io.Table, row_map: RowMap, outcome_map: RowMap, n_threads: int | None) -> Self:
-        """Read the outcomes."""
-        blocks = [np.array(y) for _, y in table.blocks(map_y=outcome_map) if y is not None]
-        outcomes = np.concatenate([np.empty((0, table.n_outcomes)), *blocks])
+        """Read the outcomes, and see that all is finite: later, it would be paid for and not told."""
+        blocks = [np.empty((0, table.n_outcomes))]
+        for x, y in table.blocks(map_y=outcome_map):
+            if not _all_finite(np.asarray(x)):
+                raise check.not_finite("X")
+            blocks += [] if y is None else [kept(y)]
+        outcomes = np.concatenate(blocks)
         if not np.isfinite(outcomes).all():
             raise check.not_finite("y")
         return cls(table, row_map, outcomes, n_threads)
+
+    def count(self) -> int:
+        """Count the rows, and see that all their entries are numbers: what is drawn comes before some are read."""
+        self.table.check_finite()
+        return len(self.outcomes)
 
     def columns(self, features: tuple[int, ...]) -> FloatArray:
         """Return columns of mapped rows, reading those that were not read before."""
@@ -122,13 +135,19 @@ class PursuedParts:
     n_threads: int | None = None
 
     def count_rows(self) -> int:
-        """Count the rows, and see that their outcomes are numbers."""
-        return int(self.sum(_count_rows))
+        """Count the rows, and see that all their entries are numbers."""
+        return int(self.sum(PursuedRows.count))
 
     def sum(self, statistic: Callable[[PursuedRows], Any]) -> Any:
         """Add up a statistic of every part's rows."""
         maps = self.row_map, self.outcome_map
         return self.table.reduce(partial(_of_part, statistic, maps, self.n_threads or 1), operator.add)
+
+
+def _all_finite(rows: NDArray[Any]) -> bool:
+    # A finite sum has finite terms, and takes no memory.
+    with np.errstate(invalid="ignore", over="ignore"):
+        return bool(np.isfinite(rows.sum(dtype=np.float64)) or np.isfinite(rows).all())
 
 
 def _of_part(
@@ -137,10 +156,6 @@ def _of_part(
     if table.is_read_once or table.is_unordered:
         table = io.open_table(*table.whole())
     return statistic(PursuedRows.of(table, *maps, n_threads))
-
-
-def _count_rows(rows: PursuedRows) -> int:
-    return len(rows.outcomes)
 
 
 class Stage(NamedTuple):
@@ -201,14 +216,16 @@ class FeaturePick:
         candidates = np.delete(np.arange(self.shape[0]), self.picked)
         pick = noise.ExponentialPick(self.rate, source)
         pick.update(-scores[candidates])
-        return Release(
-            name,
-            "exponential mechanism",
-            self.privacy,
-            {"feature": np.array(candidates[pick.index], np.int64)},
-            self.scales,
-            mu=self.mu,
-            reproducible=source.reproducible,
+        return source.record(
+            Release(
+                name,
+                "exponential mechanism",
+                self.privacy,
+                {"feature": np.array(candidates[pick.index], np.int64)},
+                self.scales,
+                mu=self.mu,
+                reproducible=source.reproducible,
+            )
         )
 
 
@@ -317,7 +334,7 @@ class Pursuit:
             (radius, self.outcome_bound),
             RowMap(bound=radius),
             RowMap(bound=self.outcome_bound),
-            partial(_weights, shape),
+            _BLOCKS,
             may_stop=True,
         )
 
@@ -348,7 +365,7 @@ class Pursuit:
     def _moments(self, part: Privacy, radius: float, clip: float, n_features: int) -> JointMoments:
         shape = n_features, self.shape[1]
         radii = rounded_bound(radius, shape[0]), rounded_bound(clip, shape[1])
-        return JointMoments.calibrate(part, radii, shape, _weights(shape, *radii))
+        return JointMoments.calibrate(part, radii, shape, weights_of(_BLOCKS, shape, *radii))
 
 
 class _Parts(NamedTuple):
@@ -406,11 +423,6 @@ def _of_fit(
 ) -> Any:
     people = rows.people(picked, theta)
     return stage.statistic(people if counting is None else replace(people, sizes=counting.count_sizes(people)))
-
-
-def _weights(shape: tuple[int, int], radius_x: float, radius_y: float) -> dict[str, float]:
-    costs = prediction_costs(*shape, radius_x, radius_y, shape[0] * (radius_y / radius_x) ** 2)
-    return {name: costs[name] for name in ("xx", "xy")}
 
 
 def _count(rows: PursuedRows, bins: HalfOctaves, features: tuple[int, ...], theta: FloatArray) -> FixedPoint:

@@ -42,14 +42,14 @@ from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Privacy, Unit, gaussian_mu, parts_of
 from dpfast.releases.mechanism import answered
-from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments
+from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, weights_of
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers import refining
 from dpfast.solvers.bounds import last_bin
 from dpfast.solvers.inference import Evidence, evidence_of_belief, evidence_of_moments
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.refining import Belief, Clip, Estimate, Schedule
-from dpfast.solvers.ridge import MomentNoise, RidgeSolution, ridge_from_moments
+from dpfast.solvers.ridge import MomentNoise, RidgeSolution, Units, ridge_from_moments
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sizes, residual_sums, squares_bound
 from dpfast.statistics.rows import RowMap
@@ -60,6 +60,8 @@ from dpfast.statistics.sizes import Sizes, size_counts
 _SQUARES = 0.02
 #: How many times what is expected of a row a residual part may be and still be told by its size.
 _BEYOND_EXPECTED = 8.0
+#: How many times as large as outcomes predictions may be that residuals are taken of.
+_REACH = 2.0**12
 #: Half-octaves below the largest size that is expected in which sizes are told apart.
 _TOLD_APART = 40
 
@@ -119,9 +121,6 @@ class Refined(NamedTuple):
     evidence: Evidence
     #: Of outcomes about their linear function of the features; None where people own several rows.
     residual_variance: FloatArray | None = None
-    #: In the units that they are summed in; None where there were too few people for steps.
-    belief: Belief | None = None
-    estimate: Estimate | None = None
     n_steps: int = 0
 
 
@@ -141,8 +140,8 @@ class RefinedMoments:
         Largest norms of rows, once they are mapped, and of outcomes.
     row_map, outcome_map : RowMap
         Public maps, whose results are bounded.
-    weights : callable
-        From radii to the blocks of moments that are released and what their noise costs.
+    blocks : tuple of str
+        Names of the blocks of moments that are released.
     penalty : float, optional
         Added to the diagonal of X'X, of rows in the units that they came in; None to choose it.
     fit_intercept, nonnegative : bool
@@ -161,7 +160,7 @@ class RefinedMoments:
     radii: tuple[float, float]
     row_map: RowMap
     outcome_map: RowMap
-    weights: Callable[[float, float], Mapping[str, float]]
+    blocks: tuple[str, ...]
     penalty: float | None = None
     fit_intercept: bool = False
     nonnegative: bool = False
@@ -217,24 +216,26 @@ class RefinedMoments:
         released = yield Stage(
             "moments", moments, partial(self._sum_rows, moments=moments, radii=held.radii, row_map=self.row_map)
         )
+        own, units = self._units, self.row_map.scale
         noisy = noisy_moments(released, moments, public.n_rows)
-        units = self.row_map.scale
-        framing: dict[str, Any] = {"center": self._center, "fit_intercept": self.fit_intercept}
+        noisy = own.moments(noisy, held.radii if self.fit_intercept else None)
+        told = own.of_evidence(units, self.shape[0])
+        framing: dict[str, Any] = {"center": own.center(self._center), "fit_intercept": self.fit_intercept}
         if not held.has_steps:
-            evidence = evidence_of_moments(noisy, units=units, **framing)
+            evidence = evidence_of_moments(noisy, **framing, **told)
             if public.labels is not None:
-                noisy = public.labels.project_moments(noisy, held.radii[0])
-            solution = ridge_from_moments(noisy, self.penalty, units=units, **framing)
+                noisy = public.labels.project_moments(noisy, held.radii[0] / own.rows)
+            solution = own.solution(ridge_from_moments(noisy, own.penalty(self.penalty), units=units, **framing))
             coef = self._with_constant(solution)
             variance = yield from self._residual_variance(coef, parts, self.radii[1], held.people)
             return Refined(solution, evidence, variance)
         if public.labels is not None:
-            noisy = public.labels.project_moments(noisy, held.radii[0])
-        bias = refining.shortening_bias(held.people, held.radii, self.shape)
+            noisy = public.labels.project_moments(noisy, held.radii[0] / own.rows)
+        radii = held.radii[0] / own.rows, held.radii[1] / own.outcomes
+        bias = refining.shortening_bias(held.people, radii, self.shape)
         # The error of X'Y never grows by a projection: its noise is taken to be what it was.
-        belief = refining.first_belief(
-            replace(noisy, shrinkage=None), ridge=self._penalty_as_summed, bias=bias, **framing
-        )
+        penalty = own.penalty(self._penalty_as_summed)
+        belief = refining.first_belief(replace(noisy, shrinkage=None), ridge=penalty, bias=bias, **framing)
         length = self.row_map.largest_norm(self.shape[0])
         if parts.row_moments is not None:
             belief, length = yield from self._whitened_moments(belief, parts)
@@ -242,13 +243,13 @@ class RefinedMoments:
         for number in range(schedule.steps):
             belief, held_to = yield from self._residual_step(belief, parts, number, length, held.people, held_to)
         estimate = belief.solve()
-        variance = yield from self._residual_variance(estimate.coef, parts, held_to.residuals, held.people)
-        evidence = evidence_of_belief(belief, units=units)
-        solution = refining.solution(belief, estimate)
-        own = np.ones(1) if units is None else units
+        variance = yield from self._residual_variance(self._as_summed(estimate), parts, held_to.residuals, held.people)
+        evidence = evidence_of_belief(belief, **told)
+        solution = own.solution(refining.solution(belief, estimate))
+        per = np.ones(1) if units is None else units
         given = solution.ridge if self.penalty is None else self.penalty
-        solution = replace(solution, coef=solution.coef / own, coef_std=solution.coef_std / own, ridge=given)
-        return Refined(solution, evidence, variance, belief, estimate, schedule.steps)
+        solution = replace(solution, coef=solution.coef / per, coef_std=solution.coef_std / per, ridge=given)
+        return Refined(solution, evidence, variance, schedule.steps)
 
     def _whitened_moments(self, belief: Belief, parts: _Parts) -> Generator[Stage, Release, tuple[Belief, float]]:
         """Learn more of X'X, from rows in coordinates in which it is about the identity."""
@@ -287,11 +288,12 @@ class RefinedMoments:
         self, belief: Belief, parts: _Parts, number: int, length: float, people: float, held_to: _HeldTo
     ) -> Generator[Stage, Release, tuple[Belief, _HeldTo]]:
         """Learn of what the coefficients so far leave unexplained, parts held to a clip of this step or the last."""
-        estimate = belief.solve()
+        own, estimate = self._units, belief.solve()
+        kept = self._summable(self._as_summed(estimate))
+        estimate = replace(estimate, theta=kept * estimate.theta, coef=kept * estimate.coef)
         turn, whitening = _triangular(belief.whitening)
-        step = ResidualStep(
-            np.ascontiguousarray(estimate.coef), self.row_map, self.outcome_map, whitening, belief.constant
-        )
+        whitening[:, : self.shape[0]] /= own.rows
+        step = ResidualStep(self._as_summed(estimate), self.row_map, self.outcome_map, whitening, belief.constant)
         if number < len(parts.sizes):
             held_to = yield from self._residual_sizes(step, belief, parts, number, length, people)
         clip = held_to.clip
@@ -301,8 +303,25 @@ class RefinedMoments:
         released = yield Stage(
             f"residuals, step {number + 1}", sums, partial(_sum_residuals, step=step, clip=clip.size)
         )
-        measured = turn @ released.values["sum"]
-        return refining.with_residuals(belief, estimate, measured, sums.deviation, clip), held_to
+        measured = turn @ (released.values["sum"] / own.outcomes)
+        cut = clip._replace(bias=clip.bias / own.outcomes)
+        return refining.with_residuals(belief, estimate, measured, sums.deviation / own.outcomes, cut), held_to
+
+    def _summable(self, coef: FloatArray) -> float:
+        """Return the part of coefficients (D, l) that is kept for sums of residuals, which may not overflow: often 1.
+
+        What is learned of residuals holds from whichever coefficients they are taken.
+        """
+        length = math.hypot(self.row_map.largest_norm(self.shape[0]), 1.0)
+        predicted = length * float(np.sum(np.abs(coef)))
+        return 1.0 / max(1.0, predicted / (_REACH * self.outcome_map.largest_norm(self.shape[1])))
+
+    def _as_summed(self, estimate: Estimate) -> FloatArray:
+        """Return coefficients, the constant's last if there is one, for rows and outcomes as they are summed."""
+        own = self._units
+        coef = own.outcomes * estimate.coef
+        coef[: self.shape[0]] /= own.rows
+        return coef
 
     def _residual_sizes(
         self, step: ResidualStep, belief: Belief, parts: _Parts, number: int, length: float, people: float
@@ -341,7 +360,7 @@ class RefinedMoments:
         constant = len(coef) > self.shape[0]
         # So that its square has a grid.
         limit = min(max(limit, 1e-49), 1e49)
-        step = ResidualStep(np.ascontiguousarray(coef), self.row_map, self.outcome_map, constant=constant)
+        step = ResidualStep(self._summable(coef) * coef, self.row_map, self.outcome_map, constant=constant)
         noise = NoisySum.calibrate(parts.squares, squares_bound(limit**2, step), step.shape[1:])
         released = yield Stage("squares of residuals", noise, partial(_sum_squares, step=step, limit=limit))
         # What cannot be told from noise may be as large as that.
@@ -354,6 +373,11 @@ class RefinedMoments:
         coef = solution.coef if self.row_map.scale is None else solution.coef * self.row_map.scale
         center = np.zeros(self.shape[0]) if self._center is None else self._center
         return np.vstack([coef.T, solution.intercept + coef @ center])
+
+    @property
+    def _units(self) -> Units:
+        """What is computed between releases is in these; rows and outcomes are summed as they come."""
+        return Units.near(*self.radii)
 
     @property
     def _unit(self) -> Unit:
@@ -409,7 +433,7 @@ class RefinedMoments:
         return _Held((radii[0], radii[1]), people, enough or not self.may_stop)
 
     def _moments(self, part: Privacy, radii: tuple[float, float]) -> JointMoments:
-        weights = self.weights(*(rounded_bound(*one) for one in zip(radii, self.shape, strict=True)))
+        weights = weights_of(self.blocks, self.shape, *map(rounded_bound, radii, self.shape))
         return self._calibrated(part, radii, weights, nonnegative=self.nonnegative, block_bounds=self.block_bounds)
 
     def _calibrated(
@@ -438,6 +462,7 @@ class RefinedMoments:
     def _whitened_map(self, belief: Belief) -> RowMap:
         """Return the map of rows, as they come, to a belief's coordinates; it subtracts and multiplies once."""
         center, basis = belief.row_map()
+        center, basis = self._units.rows * center, basis / self._units.rows
         own = self.row_map
         if own.scale is not None:
             center = center * own.scale

@@ -97,14 +97,16 @@ class ScoredSelection:
         pick = noise.ExponentialPick(self.rate, source.bound(name, self, len(xx)))
         for block in scores.blocks(n_threads, progress):
             pick.update(block)
-        return Release(
-            name,
-            "exponential mechanism",
-            self.privacy,
-            {"support": scores.support(pick.index)},
-            self.scales,
-            calibration=self.calibration,
-            reproducible=source.reproducible,
+        return source.record(
+            Release(
+                name,
+                "exponential mechanism",
+                self.privacy,
+                {"support": scores.support(pick.index)},
+                self.scales,
+                calibration=self.calibration,
+                reproducible=source.reproducible,
+            )
         )
 
 
@@ -166,16 +168,18 @@ class VotedSelection:
         blocks = noise.random_blocks(len(y), self.n_blocks, source, equal=public_count)
         votes = block_votes(X, y, blocks, self.n_blocks, self.size, selector, n_threads=n_threads)
         counts = draw(self.calibrated.mechanism, self.calibrated.scale, votes.astype(np.float64), source)
-        return Release(
-            name,
-            self.calibrated.mechanism,
-            self.privacy,
-            {"votes": counts, "support": most_votes(counts, self.size)},
-            self.scales,
-            mu=self.calibrated.mu,
-            grid={"votes": noise.default_grid(self.calibrated.scale)},
-            calibration=self.calibration,
-            reproducible=source.reproducible,
+        return source.record(
+            Release(
+                name,
+                self.calibrated.mechanism,
+                self.privacy,
+                {"votes": counts, "support": most_votes(counts, self.size)},
+                self.scales,
+                mu=self.calibrated.mu,
+                grid={"votes": noise.default_grid(self.calibrated.scale)},
+                calibration=self.calibration,
+                reproducible=source.reproducible,
+            )
         )
 
 

@@ -40,7 +40,7 @@ import numpy as np
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.refining import Belief
+from dpfast.solvers.refining import Belief, inverse
 from dpfast.solvers.ridge import MomentNoise, NoisyMoments, reduced_moments
 
 # Prior standard deviations tried: from this fraction of the least error in any direction to so many times what the
@@ -76,6 +76,7 @@ class Evidence:
     spread: float = 0.0  # what noise in X'X adds to it, in units of it, for coefficients of mean square 1
     sampling: float = 0.0  # the variance (1 - s/n)/s of a mean, where X'X was estimated from s of n rows
     units: FloatArray | None = None  # (d,): coefficients are for features divided by them
+    outcome_unit: float = 1.0  # and for outcomes divided by it
 
     @property
     def prominence(self) -> float:
@@ -93,14 +94,15 @@ class Evidence:
         directions = [_Directions.of(self.xx, self.inverse, each) for each in self.covariance]
         outcomes = self.xy.shape[1]
         sampling = self.sampling * float(np.trace(self.xx))
-        columns = zip(directions * (outcomes // len(directions)), self.xy.T, residual_variance, strict=True)
+        variances = residual_variance / self.outcome_unit**2
+        columns = zip(directions * (outcomes // len(directions)), self.xy.T, variances, strict=True)
         laws = [
             each.law(column, float(variance), self.spread, sampling, of_population=of_population).summary(level)
             for each, column, variance in columns
         ]
         posterior = Posterior(*(np.array(part) for part in zip(*laws, strict=True)))
-        own = 1.0 if self.units is None else self.units
-        center, deviation, low, high = (part / own for part in posterior[:-1])
+        own = self.outcome_unit / (1.0 if self.units is None else self.units)
+        center, deviation, low, high = (part * own for part in posterior[:-1])
         return Posterior(center, deviation, low, high, posterior.opposite)
 
 
@@ -231,6 +233,7 @@ def evidence_of_moments(
     *,
     center: FloatArray | None = None,
     units: FloatArray | None = None,
+    outcome_unit: float = 1.0,
     fit_intercept: bool = False,
 ) -> Evidence:
     """Return what moments tell, as they were released: shrunk ones are not unbiased."""
@@ -252,10 +255,11 @@ def evidence_of_moments(
     added = (features + 1) * noise.off_diagonal**2
     size = float(np.mean(np.einsum("mii->mi", covariance)))
     spread = added / size if added > 0.0 else 0.0
-    return Evidence(_symmetric(xx), _symmetric(inverse), reduced.xy, covariance, spread, noise.sampling, units)
+    own = units, outcome_unit
+    return Evidence(_symmetric(xx), _symmetric(inverse), reduced.xy, covariance, spread, noise.sampling, *own)
 
 
-def evidence_of_belief(belief: Belief, *, units: FloatArray | None = None) -> Evidence:
+def evidence_of_belief(belief: Belief, *, units: FloatArray | None = None, outcome_unit: float = 1.0) -> Evidence:
     """Return what moments and residual sums tell together; noise in X'X is in the precision of X'Y there.
 
     It counts for as much as the coefficients were off when residuals were taken, and whitened rows make it small.
@@ -264,19 +268,20 @@ def evidence_of_belief(belief: Belief, *, units: FloatArray | None = None) -> Ev
     size = len(belief.xx)
     values, vectors = linalg.eigh(belief.xx)
     values, least = np.maximum(values, 0.0), _least_eigenvalues(values, vectors, belief.variance)
-    xx, inverse = (vectors * values) @ vectors.T, (vectors / np.maximum(values, least)) @ vectors.T
+    xx, variance = (vectors * values) @ vectors.T, (vectors / np.maximum(values, least)) @ vectors.T
     # To the coordinates in which rows are summed, where coefficients are spread evenly.
     basis = belief.basis[:size]
-    back = linalg.inv(basis)
+    back = inverse(basis)
     xx, covariance = (back.T @ each @ back for each in (xx, belief.covariance))
-    xy, inverse = back.T @ belief.xy, basis @ inverse @ basis.T
+    xy, variance = back.T @ belief.xy, basis @ variance @ basis.T
     if belief.fit_intercept:
         # The constant has no prior: it is eliminated.
-        level = xx[:-1, -1:] / xx[-1, -1]
+        level = xx[:-1, -1:] / max(float(xx[-1, -1]), 1e-30 * float(np.max(xx)), np.finfo(np.float64).tiny)
         away = np.hstack([np.eye(features), -level])
         xx, covariance = away @ xx @ away.T, away @ covariance @ away.T
-        xy, inverse = away @ xy, inverse[:-1, :-1]
-    return Evidence(_symmetric(xx), _symmetric(inverse), xy, _symmetric(covariance)[None], units=units)
+        xy, variance = away @ xy, variance[:-1, :-1]
+    own = 0.0, 0.0, units, outcome_unit
+    return Evidence(_symmetric(xx), _symmetric(variance), xy, _symmetric(covariance)[None], *own)
 
 
 def _least_eigenvalues(values: FloatArray, vectors: FloatArray, variance: FloatArray) -> FloatArray:

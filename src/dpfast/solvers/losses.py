@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
+from dpfast._own_words import in_own_words
 from dpfast.solvers.pairs import ROUND_UP_ONE
 
 LossFunction = Callable[[FloatArray, FloatArray], ArrayLike]
@@ -772,7 +773,8 @@ def _parameter(name: str, value: object, least: float = 2.0**-100) -> float:
 
 def _evaluated(name: str, function: LossFunction, z: ArrayLike, y: ArrayLike) -> FloatArray:
     predictions, outcomes = (np.asarray(values, np.float64) for values in np.broadcast_arrays(z, y))
-    values = np.asarray(function(predictions, outcomes), np.float64)
+    problem = f"{name} must return numbers, and raise nothing, for any arrays of predictions and outcomes"
+    values: FloatArray = in_own_words(lambda: np.asarray(function(predictions, outcomes), np.float64), problem)
     if values.shape != predictions.shape:
-        raise ValueError(f"{name} must return an array of the shape it was given, {predictions.shape}")
+        raise ValueError(f"{name} must return an array of the shape that it was given")
     return values

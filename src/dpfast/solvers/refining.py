@@ -47,6 +47,7 @@ _STEPS = 3
 # Steps after so many clip as the last of them did: residuals change little by then, and a histogram costs a pass.
 _COUNTED_STEPS = 2
 _TINY = 1e-280  # in place of a variance of zero
+_LEAST_HEARD = 1e-24  # in place of no noise at all, as a part of what is not trusted
 _COUNT_MARGIN = 2.0
 # What is cut off points in directions of its own, but for a part in common: that of skewed residuals with the constant,
 # one of k coordinates, say.
@@ -178,7 +179,7 @@ class Belief:
         if not self.fit_intercept:
             return np.zeros(features) if self.center is None else -self.center, np.ascontiguousarray(directions)
         directions = np.ascontiguousarray(directions[:, :-1])
-        return linalg.solve(directions.T, -self.basis[-1, :-1]), directions
+        return -inverse(directions).T @ self.basis[-1, :-1], directions
 
 
 @dataclass(frozen=True)
@@ -389,7 +390,7 @@ def _estimate(belief: Belief) -> Estimate:
     noise = parts @ inverse.T
     noise = _symmetric(noise @ (belief.weighed_noise + np.diag(belief.common)) @ noise.T)
     rho = np.maximum(np.diag(mistrust), _TINY)
-    heard = np.clip(np.diag(noise), _TINY, rho)
+    heard = np.clip(np.diag(noise), _LEAST_HEARD * rho, rho)
     penalised = kappa > 1e-12 * kappa[-1]
     shrunk, signal = np.zeros(len(kappa)), math.inf
     if belief.penalty is not None:
@@ -509,6 +510,13 @@ def _inverse_root(root: FloatArray) -> FloatArray:
     values = np.maximum(values, max(len(values) * np.finfo(np.float64).eps * float(values[0]), _TINY))
     inverse: FloatArray = (right.T / values) @ left.T
     return inverse
+
+
+def inverse(basis: FloatArray) -> FloatArray:
+    """Invert a basis whose rows may differ in size; what rounding has made of a direction is as good as none."""
+    sizes = np.maximum(linalg.norm(basis, axis=1), _TINY)
+    found: FloatArray = _inverse_root(basis / sizes[:, None]) / sizes
+    return found
 
 
 def _symmetric(matrix: FloatArray) -> FloatArray:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -26,6 +27,8 @@ from dpfast._arrays import FloatArray
 _EIGENVALUE_FLOOR = 0.25
 # Penalties tried, in units of sigma sqrt(d): from no effect to shrinking everything to zero.
 _PENALTIES = np.geomspace(1e-3, 1e5, 161)
+# Beyond, a penalty leaves nothing of the coefficients, or all of what noise makes of them.
+_LEAST_PENALTY, _LARGEST_PENALTY = 2.0**-200, 2.0**500
 # Mean squared coefficients are estimated from the directions whose eigenvalue is so many deviations of the noise's
 # spectrum above it, all alike: weighed by its square, one direction that all rows share would speak for all of them.
 # Of {1/2, 1, 2, 4, 8, 16, 32, 128, inf} squared, the nearest to the best penalty in hindsight, as below.
@@ -84,6 +87,64 @@ class NoisyMoments:
     y: FloatArray | None = None
     n: float | None = None
     shrinkage: Shrinkage | None = None  # of xy since it was released
+
+
+class Units(NamedTuple):
+    """Powers of two near public bounds: in units of them nothing overflows or vanishes, and no other digit changes."""
+
+    rows: float
+    outcomes: float
+
+    @classmethod
+    def near(cls, bound_x: float, bound_y: float) -> Units:
+        """Return the largest powers of two that are not above these bounds."""
+        return cls(*(math.ldexp(0.5, math.frexp(bound)[1]) for bound in (bound_x, bound_y)))
+
+    def moments(self, moments: NoisyMoments, bounds: tuple[float, float] | None = None) -> NoisyMoments:
+        """Return moments, as they were released, in these units, means of rows and outcomes within bounds if given."""
+        rows, outcomes = self
+        own = moments.noise
+        squared, product = rows**2, rows * outcomes
+        noise = MomentNoise(
+            own.diagonal / squared,
+            own.off_diagonal / squared,
+            own.cross / product,
+            own.x / rows,
+            own.y / outcomes,
+            own.n,
+            own.sampling,
+        )
+        x = None if moments.x is None else moments.x / rows
+        y = None if moments.y is None else moments.y / outcomes
+        if bounds is not None and x is not None and y is not None and moments.n is not None:
+            n = _counted(moments.n)
+            x, y = _held(x, n * bounds[0] / rows), _held(y, n * bounds[1] / outcomes)
+        return NoisyMoments(moments.xx / squared, moments.xy / product, noise, x, y, moments.n)
+
+    def penalty(self, ridge: float | FloatArray | None) -> Any:
+        """Return a penalty on coefficients in these units; None for None."""
+        if ridge is None:
+            return None
+        return np.where(ridge == 0.0, 0.0, np.clip(ridge / self.rows**2, _LEAST_PENALTY, _LARGEST_PENALTY))[()]
+
+    def center(self, center: FloatArray | None) -> FloatArray | None:
+        """Return a public centre of rows in these units; None for None."""
+        return None if center is None else center / self.rows
+
+    def of_evidence(self, units: FloatArray | None, features: int) -> dict[str, Any]:
+        """Return what coefficients of rows that were divided by `units` are to be divided and multiplied by."""
+        per = np.full(features, self.rows) * (1.0 if units is None else units)
+        return {"units": per, "outcome_unit": self.outcomes}
+
+    def solution(self, solution: RidgeSolution) -> RidgeSolution:
+        """Return a solution in these units as it is in none."""
+        slope = self.outcomes / self.rows
+        return RidgeSolution(
+            slope * solution.coef,
+            self.outcomes * solution.intercept,
+            slope * solution.coef_std,
+            float(self.rows**2 * solution.ridge),
+        )
 
 
 @dataclass(frozen=True)
@@ -228,8 +289,8 @@ def _response(xx: FloatArray, penalty: float, units: FloatArray | None) -> Float
         xx = positive_semidefinite(xx) * np.outer(units, units)
     values, vectors = linalg.eigh(xx)
     damped = np.maximum(values, 0.0) + penalty
-    # At no penalty, the cut-off of the usual pseudo-inverses: what rounding can leave of a zero eigenvalue.
-    cutoff = 0.0 if penalty > 0.0 else len(values) * np.finfo(np.float64).eps * float(damped[-1])
+    # The cut-off of the usual pseudo-inverses: what rounding can leave of a zero eigenvalue.
+    cutoff = len(values) * np.finfo(np.float64).eps * float(damped[-1])
     inverse = np.divide(1.0, damped, out=np.zeros_like(damped), where=damped > cutoff)
     response: FloatArray = (vectors * inverse) @ vectors.T
     return response if units is None else response * np.outer(units, units)
@@ -285,8 +346,18 @@ class ReducedMoments:
 def _sums(moments: NoisyMoments) -> tuple[FloatArray, FloatArray, float]:
     if moments.x is None or moments.y is None or moments.n is None:
         raise ValueError("moments must hold the sums x and y and the count n for an intercept or a center")
-    # A noisy count can be anything; a table to fit has at least a row.
-    return moments.x, moments.y, max(moments.n, 1.0)
+    return moments.x, moments.y, _counted(moments.n)
+
+
+def _counted(n: float) -> float:
+    """Return a number of rows: a noisy count can be anything, a table to fit has at least a row."""
+    return max(n, 1.0)
+
+
+def _held(vector: FloatArray, bound: float) -> FloatArray:
+    """Shorten a vector to a length."""
+    length = float(np.linalg.norm(vector))
+    return vector if length <= bound else vector * (bound / length)
 
 
 def reduced_moments(moments: NoisyMoments, center: FloatArray | None, fit_intercept: bool) -> ReducedMoments:

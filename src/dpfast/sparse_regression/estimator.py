@@ -404,7 +404,7 @@ class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimato
         rows: PursuedRows | PursuedParts
         if table.partitions is None:
             rows = PursuedRows.of(table, row_map, RowMap(bound=bound_y), self.n_threads)
-            n = len(rows.outcomes)
+            n = rows.count()
         else:
             rows = PursuedParts(table, row_map, RowMap(bound=bound_y), self.n_threads)
             n = rows.count_rows()
@@ -434,7 +434,7 @@ class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimato
         rows, outcomes = (np.asarray(array, np.float64) for array in table.whole())
         for name, values in (("X", rows), ("y", outcomes)):
             if not np.isfinite(values).all():
-                raise ValueError(f"{name} must not contain NaN or infinity")
+                raise check.not_finite(name)
         n, p = rows.shape
         selection, regression = self._calibrated(privacy, p, n)
         assert isinstance(selection, VotedSelection)

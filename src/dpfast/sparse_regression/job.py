@@ -28,7 +28,7 @@ class Sparse(Kind):
 
     KIND = "sparse_regression"
     ESTIMATOR = SparseRegression
-    NOTE = results.NOTE
+    RESULTS = results
     FORM = RowsForm(example=(_FEATURES, 'days = "number"'))
     CHANGES = Changes(examples={"n_nonzero": "2", "bound_y": "30.0"})
 
@@ -51,10 +51,6 @@ class Sparse(Kind):
     def figures(self, model: SparseRegression, job: Job) -> dict[str, Axes]:
         """Return pictures of them."""
         return results.figures(model, job.data.feature_names, job.data.outcome_names)
-
-    def facts(self, model: SparseRegression, job: Job) -> list[tuple[str, str]]:
-        """Return what was chosen."""
-        return results.facts(model)
 
 
 KINDS = (Sparse(),)

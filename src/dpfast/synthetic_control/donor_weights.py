@@ -207,17 +207,19 @@ class DonorMechanism(ABC):
             noisy = self._projections(panel, weights[:, np.newaxis], source)[:, 0]
         # Weights that follow from noise in their objective are on no grid.
         on_grid = {"weights": self.noise_scales.weight_scale} if self.first == "weights" else {}
-        return Release(
-            self._recorded(name),
-            self.noise_scales.mechanism + (" objective" if self.first == "objective" else ""),
-            self.privacy,
-            {"weights": weights, second: noisy},
-            self.scales,
-            mu=self.noise_scales.mu,
-            grid={value: noise.default_grid(one) for value, one in (on_grid | {second: scale}).items()},
-            calibration=self.calibration,
-            guaranteed=self.guaranteed,
-            reproducible=source.reproducible,
+        return source.record(
+            Release(
+                self._recorded(name),
+                self.noise_scales.mechanism + (" objective" if self.first == "objective" else ""),
+                self.privacy,
+                {"weights": weights, second: noisy},
+                self.scales,
+                mu=self.noise_scales.mu,
+                grid={value: noise.default_grid(one) for value, one in (on_grid | {second: scale}).items()},
+                calibration=self.calibration,
+                guaranteed=self.guaranteed,
+                reproducible=source.reproducible,
+            )
         )
 
     def _projections(self, panel: BoundedPanel, weights: FloatArray, source: noise.BitSource) -> FloatArray:

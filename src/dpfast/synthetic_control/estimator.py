@@ -261,8 +261,9 @@ class SyntheticControl(Placebos, Presenting, PrivateEstimator):
         """
 
         def read() -> tuple[io.Panel, ArrayLike | None]:
-            self._check_order(donors, "donors", orientation == "periods_by_units")
-            return io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack), target
+            table = io.read_now(donors)
+            self._check_order(table, "donors", orientation == "periods_by_units")
+            return io.open_panel(table, n_pre, orientation=orientation, **self._may_lack), target
 
         return self._fit(self._checked(), read)
 
@@ -295,9 +296,12 @@ class SyntheticControl(Placebos, Presenting, PrivateEstimator):
             As for `fit`; also if a column is missing, a row has no unit, or a unit has a period of the target's twice
             or (unless `observation_rate` is declared) lacks one.
         """
-        named = frame, unit, time, value, treated
         self._check_order(frame, "frame")
-        return self._fit(self._checked(), lambda: io.open_long_panel(*named, n_pre, **self._may_lack))
+
+        def read() -> tuple[io.Panel, ArrayLike]:
+            return io.open_long_panel(io.read_now(frame), unit, time, value, treated, n_pre, **self._may_lack)
+
+        return self._fit(self._checked(), read)
 
     @quiet
     def fit_repeatedly(
@@ -378,7 +382,7 @@ class SyntheticControl(Placebos, Presenting, PrivateEstimator):
             rows = steps[0].section().rows
             sections = [CrossSection.calibrate(one, rows) for one in each]
             exact = sum_donors(values, rows, self.n_threads)
-            source, name = noise.resolve_source(self.random_state), self._release_name
+            source, name = noise.resolve_source(self.random_state, reservation), self._release_name
             releases = [one.release_repeatedly(exact, source, name, repeats) for one in sections]
             reservation.commit(*releases)
         ridge = rows.penalty(self.ridge)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from dpfast.io import Deferred
 from dpfast.jobs.kinds import Kind, Progress
 from dpfast.jobs.panels import Panel, PanelForm
 from dpfast.jobs.parameters import Changes
@@ -21,7 +23,7 @@ class Control(Kind):
 
     KIND = "synthetic_control"
     ESTIMATOR = SyntheticControl
-    NOTE = results.NOTE
+    RESULTS = results
     FORM = PanelForm()
     CHANGES = Changes(examples={"bound": "[0.0, 5.0]"})
 
@@ -29,9 +31,9 @@ class Control(Kind):
         """Fit, from a panel in memory."""
         data: Panel = job.data
         if data.long is None:
-            model.fit(data.wide(progress), data.n_pre, data.series)
+            model.fit(Deferred(partial(data.wide, progress)), data.n_pre, data.series)
         else:
-            model.fit_long(data.rows(progress), *data.long, data.treated, data.n_pre)
+            model.fit_long(Deferred(partial(data.rows, progress)), *data.long, data.treated, data.n_pre)
 
     def tables(self, model: SyntheticControl, job: Job) -> dict[str, Table]:
         """Return effects, paths and coefficients."""
@@ -40,10 +42,6 @@ class Control(Kind):
     def figures(self, model: SyntheticControl, job: Job) -> dict[str, Axes]:
         """Return pictures of them."""
         return results.figures(model, job.data.targets)
-
-    def facts(self, model: SyntheticControl, job: Job) -> list[tuple[str, str]]:
-        """Return what was chosen."""
-        return results.facts(model)
 
 
 KINDS = (Control(),)

@@ -68,7 +68,7 @@ def effect_table(
 
     Examples
     --------
-    >>> from dpfast.effects import effect_table
+    >>> from dpfast.synthetic_control.reports import effect_table
     >>> effect_table([80.0, 60.0], [100.0, 80.0], index=[1989, 1990]).reset_index()
        period  observed  counterfactual  effect  cumulative  percent
     0    1989      80.0           100.0   -20.0       -20.0    -20.0
@@ -130,7 +130,7 @@ def effect_report(table: DataFrame, level: float | None = None) -> str:
 
     Examples
     --------
-    >>> from dpfast.effects import effect_report, effect_table
+    >>> from dpfast.synthetic_control.reports import effect_report, effect_table
     >>> print(effect_report(effect_table([80.0, 60.0], [100.0, 80.0], index=[1989, 1990])))
     From 1989 to 1990 (2 periods) the outcome was 70 on average, where 90 was to be expected without the intervention.
     Average effect -20 a period, cumulative effect -40, or -22.2% of the counterfactual.
@@ -220,7 +220,7 @@ class TargetReports:
         Returns
         -------
         pandas.DataFrame
-            See `dpfast.effects.effect_table`.
+            See `dpfast.synthetic_control.reports.effect_table`.
         """
         rows = self._whole(target)
         pre, observed = rows[..., : self.n_pre_], rows[..., self.n_pre_ :]
