@@ -4,7 +4,6 @@ Public names are imported when they are first used, so that importing dpfast loa
 ``__init__.pyi``, for readers, type checkers and Python alike.
 """
 
-from dpfast import _moved
 from dpfast._lazy import lazy
 from dpfast.registry import HOMES
 
@@ -13,7 +12,6 @@ __all__ = sorted(HOMES)
 _FOLDERS = ("audit", "datasets", "io", "ledger", "noise", "papers", "privacy", "releases", "solvers", "statistics")
 
 # The version stands in pyproject.toml alone.
-_HOMES = HOMES | _moved.TOP | {name: f"dpfast.{name}" for name in _FOLDERS} | {"__version__": "dpfast._version"}
+_HOMES = HOMES | {name: f"dpfast.{name}" for name in _FOLDERS} | {"__version__": "dpfast._version"}
 
-_moved.install()
 __getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -2,10 +2,12 @@
 from dpfast.convex_erm import ObjectivePerturbationClassifier as ObjectivePerturbationClassifier
 from dpfast.convex_erm import ObjectivePerturbationRegressor as ObjectivePerturbationRegressor
 from dpfast.estimator import Plan as Plan
+from dpfast.estimator import complete as complete
 from dpfast.io import Trajectories as Trajectories
 from dpfast.kernels import get_include as get_include
 from dpfast.ledger import BudgetExceeded as BudgetExceeded
 from dpfast.ledger import Ledger as Ledger
+from dpfast.ledger import PaidFailure as PaidFailure
 from dpfast.ledger import Release as Release
 from dpfast.multi_outcome import MultiOutcomeRidge as MultiOutcomeRidge
 from dpfast.policy_evaluation import PolicyEvaluation as PolicyEvaluation

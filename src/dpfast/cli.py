@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfast import registry
+from dpfast._documents import printed
 from dpfast.ledger import BudgetExceeded
 from dpfast.ledger import command as ledger_command
 from dpfast.privacy import Privacy
@@ -45,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             # A line, as errors are: which line of Python warned is nothing to those who run a command.
-            warnings.showwarning = lambda message, *_: print(f"dpfast {options.command}: {message}", file=sys.stderr)
+            warnings.showwarning = lambda message, *_: print(
+                f"dpfast {options.command}: {printed(str(message))}", file=sys.stderr
+            )
             status = int(options.run(options))
             # What could not be written is noticed here, and not when the interpreter ends.
             sys.stdout.flush()
@@ -61,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(options, "debug", False):
             raise
         status, message = _failure(error, traced=hasattr(options, "debug"))
-        print(f"dpfast {options.command}: {' '.join(message.split())}", file=sys.stderr)
+        print(f"dpfast {options.command}: {' '.join(printed(message).split())}", file=sys.stderr)
         return status
 
 

@@ -64,7 +64,7 @@ def test_every_release_of_a_fit_is_on_record_and_paid_for(name, tmp_path):
         assert ledger.unit == unit
         assert {one.unit for one in releases} == {unit}
         assert not any(one.reproducible for one in releases)
-        assert (ledger.promised == ledger.spent) == all(one.guaranteed for one in releases)
+        assert (ledger.promised == ledger.budget) == all(one.guaranteed for one in releases)
 
 
 @every_fit

@@ -167,11 +167,11 @@ def test_a_damaged_release_is_refused(path, field, bad):
 
 def test_a_ledger_is_no_model_and_a_model_no_ledger(path):
     MultiOutcomeRidge(1.0, 1e-6, **BOUNDS).save(path)
-    with pytest.raises(ValueError, match="not a dpfast ledger"):
+    with pytest.raises(ValueError, match="not an intact dpfast ledger file"):
         Ledger(Privacy(1.0), path)
     ledger = path.with_name("ledger.json")
     Ledger(Privacy(1.0), ledger)
-    with pytest.raises(ValueError, match="not a dpfast model"):
+    with pytest.raises(ValueError, match="not an intact dpfast model file"):
         MultiOutcomeRidge.load(ledger)
 
 
@@ -185,3 +185,23 @@ def test_what_cannot_be_saved_is_named_and_nothing_is_written(path):
     with pytest.raises(FileNotFoundError):
         MultiOutcomeRidge.load(path)
     assert not os.listdir(path.parent)
+
+
+@pytest.mark.parametrize("how", ["own", "linked", "gone", "another's", "hard-linked"])
+def test_a_model_replaces_no_ledger(how, tmp_path):
+    model, path = MultiOutcomeRidge(1.0, 1e-6, **BOUNDS), tmp_path / "people"
+    ledger = Ledger(Privacy(1.0, 1e-6), path)
+    if how in ("own", "linked", "gone"):
+        model.ledger = ledger
+    if how == "gone":
+        path.unlink()
+    target = path
+    if how in ("linked", "hard-linked"):
+        target = tmp_path / "link"
+        target.symlink_to(path) if how == "linked" else os.link(path, target)
+    before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match="path must not be that of a ledger"):
+        model.save(target)
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
+    model.save(tmp_path / "model.json")
+    model.save(tmp_path / "model.json")

@@ -1,5 +1,6 @@
 """What all estimators share: parameters and checks, plans, files, names of features."""
 
+from dpfast.estimator.completion import complete
 from dpfast.estimator.plan import Plan
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "complete"]

@@ -13,6 +13,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from functools import wraps
 from inspect import signature
@@ -21,13 +22,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, get
 
 import numpy as np
 from sklearn import get_config
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast import io, noise, plotting
+from dpfast.estimator import completion
+from dpfast.estimator.completion import Unsolved
 from dpfast.estimator.documentation import document
 from dpfast.estimator.page import page_of
-from dpfast.estimator.persistence import Persistent
+from dpfast.estimator.persistence import LEFT_OUT, Persistent
 from dpfast.estimator.presented import check_output
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.ledger import Ledger, Release, Reservation, paying
@@ -49,8 +54,15 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+# Beyond, noise is so much larger than sums, or sums than noise, that no solver tells both.
+_EPSILONS = 2.0**-40, 2.0**40
 # An expected error of this part of what is estimated means that the answer is mostly noise.
 _USELESS = 0.5
+# Attributes of an estimator that waits for `complete`, and of the copy that a fit runs on.
+_UNSOLVED = "_unsolved"
+_ORIGINAL = "_original"
+# The methods that fit.
+_FITS = ("fit", "fit_gram", "fit_long", "fit_repeatedly")
 
 
 def _without_weights(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,6 +78,45 @@ def _without_weights(fit: Callable[..., Any]) -> Callable[..., Any]:
         return fit(self, *args, **kwargs)
 
     return answering
+
+
+def _on_a_copy(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a fit run with the parameters as they are when it begins: those of its noise are those of its sums."""
+
+    @wraps(fit)
+    def answering(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _ORIGINAL in vars(self):  # the fit of a subclass, which has its copy, calls that of its parent
+            return fit(self, *args, **kwargs)
+        frozen = object.__new__(type(self))
+        own = vars(self).copy().items()
+        given = {name: one if name[0] == "_" or _is_fitted(name) else _owned(one) for name, one in own}
+        given[_ORIGINAL] = self
+        frozen.__dict__ = given.copy()
+        result = fit(frozen, *args, **kwargs)
+        # What a subclass has set beside what was fitted.
+        self.__dict__ |= {name: one for name, one in vars(frozen).items() if given.get(name, frozen) is not one}
+        return self if result is frozen else result
+
+    return answering
+
+
+def _owned(value: Any) -> Any:
+    """Return a copy of a parameter that its owner could change in place, as deep as it holds such."""
+    match value:
+        case np.ndarray():
+            return value.copy()
+        case list():
+            return [_owned(one) for one in value]
+        case dict():
+            return {key: _owned(one) for key, one in value.items()}
+        case tuple() if type(value) is tuple:
+            return tuple(_owned(one) for one in value)
+    return value.copy() if hasattr(value, "iloc") else value
+
+
+def _is_fitted(name: str) -> bool:
+    """Whether an attribute of this name is of a fit, by scikit-learn's convention."""
+    return name[-1] == "_" and name[0] != "_"
 
 
 def _dense(table: Any) -> Any:
@@ -149,7 +200,8 @@ class PrivateEstimator(Persistent, ABC):
     Parameters
     ----------
     epsilon : float
-        Privacy of the whole fit; ``inf`` for the textbook estimator without noise, clipping or rounding.
+        Privacy of the whole fit, from 2**-40 to 2**40; ``inf`` for the textbook estimator without noise, clipping or
+        rounding.
     delta : float, default 0.0
         0 for pure differential privacy, which asks for more noise.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
@@ -184,6 +236,9 @@ class PrivateEstimator(Persistent, ABC):
     ValueError, TypeError
         If a parameter, a shape or an entry (NaN, inf) is not accepted. Nothing is spent then, and the estimator is left
         as it was.
+    PaidFailure
+        If a fit fails after it has drawn noise, whatever the reason: its cost is spent. Where all was released,
+        `complete` finishes it.
     BudgetExceeded
         If the ledger has too little left; no data is read then.
     """
@@ -201,14 +256,17 @@ class PrivateEstimator(Persistent, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        fit = vars(cls).get("fit")
-        if fit is not None and "sample_weight" not in signature(fit).parameters:
-            cls.fit = _without_weights(fit)
+        for name, method in vars(cls).copy().items():
+            if name in _FITS:
+                takes_weights = name != "fit" or "sample_weight" in signature(method).parameters
+                setattr(cls, name, _on_a_copy(method if takes_weights else _without_weights(method)))
         document(cls, PrivateEstimator.__doc__ or "")
 
     def _checked(self) -> Privacy:
         """Refuse bad parameters; return the guarantee to spend."""
         privacy = Privacy(self.epsilon, self.delta, self.adjacency)
+        if not (_EPSILONS[0] <= privacy.epsilon <= _EPSILONS[1] or math.isinf(privacy.epsilon)):
+            raise ValueError(f"epsilon must lie between 2**-40 and 2**40, or be inf for no noise, got {self.epsilon!r}")
         check.choice("calibration", self.calibration, self._CALIBRATIONS)
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
             raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
@@ -273,35 +331,100 @@ class PrivateEstimator(Persistent, ABC):
         """
         if math.isinf(privacy.epsilon) and any(isinstance(one, io.Partitions) for one in data):
             raise TypeError("epsilon must be finite for a table in parts: without noise rows are fitted in memory")
-        caution, noisy = "", 0.0
-        with reserve(self, privacy, unit, self._mu(privacy)) as reservation:
+        common = {"privacy_spent_": privacy} | dict(columns or {})
+        with reserve(self, privacy, unit, self._mu(privacy)) as reservation, io.one_table():
+            data = tuple(map(io.read_now, data))
             if opened is not None:
                 data = opened(*data)
             if math.isinf(privacy.epsilon):
                 releases, attributes = self._stand_in()._fit_without_noise(*map(_dense, data))
                 reservation.commit(*releases)
-            else:
-                source = noise.resolve_source(self.random_state)
-                model, rest, found, bounds, caution = self._prepared(privacy, source, *data)
-                summed = model._sum(rest, source, *data)
-                warn_of_printed(summed.mechanism)
-                expected = summed.expected or Expected(0.0, "")
-                warned = not found and self._warn_of_noise(expected.error, expected.people, privacy)
-                released = model._release(summed, source)
-                releases = (*found, *released)
-                reservation.commit(*releases)
-                attributes = model._solve(summed.mechanism, released, summed.public)
-                if not warned:
-                    # Bounds that were released made what is expected a released value, too.
-                    noisy = max(expected.error, model._released_error(summed.mechanism, released, attributes))
-                attributes |= bounds
-        self._keep({"releases_": releases, "privacy_spent_": privacy} | attributes | dict(columns or {}))
+                self._keep({"releases_": releases} | common | attributes)
+                return self
+            source = noise.resolve_source(self.random_state, reservation)
+            model, rest, before, found, caution = self._prepared(privacy, source, *data)
+            summed = model._sum(rest, source, *data)
+            warn_of_printed(summed.mechanism)
+            error, people = summed.expected or Expected(0.0, "")
+            # Bounds that were released made what is expected a released value, too.
+            warned = not before and self._warn_of_noise(error, people, privacy)
+            releases = (*before, *model._release(summed, source))
+            given = self._given_to(model)
+            unsolved = Unsolved(given, summed.mechanism, summed.public, found, len(before), None if warned else error)
+            # Kept before the ledger has committed: once something was drawn, all of it is paid for, whatever follows.
+            completion.keep(self._keep({"releases_": releases, _UNSOLVED: unsolved} | common))
+            reservation.commit(*releases)
+            noisy = self._solve_released()
         # What was paid for is kept, also by those who make errors of warnings.
         if caution:
             warn(caution, ReleasedUtilityWarning)
         else:
             self._warn_of_noise(noisy, None, privacy)
         return self
+
+    def complete(self) -> Self:
+        """Solve again from what was released, where solving was interrupted, or failed; a fitted model stays as it is.
+
+        Privacy: post-processing of `releases_`; nothing is spent.
+
+        Returns
+        -------
+        self
+            Fitted.
+
+        Raises
+        ------
+        NotFittedError
+            If nothing was released.
+
+        Examples
+        --------
+        >>> from dpfast import SyntheticControl
+        >>> model = SyntheticControl(float("inf"), ridge=0.0).fit([[1.0, 2.0, 3.0], [2.0, 2.0, 4.0]], n_pre=2)
+        >>> model.complete() is model
+        True
+        """
+        if not self._is_solved:
+            self._warn_of_noise(self._solve_released(), None, self.privacy_spent_)
+        check_is_fitted(self)
+        return self
+
+    @property
+    def _is_solved(self) -> bool:
+        """Whether it does not wait for `complete`."""
+        return _UNSOLVED not in vars(self)
+
+    def _given_to(self, model: Self) -> dict[str, Any]:
+        """Return the parameters of the estimator that has what was found, but for those of the ledger."""
+        own = vars(self)
+        return {
+            name: value
+            for name, value in vars(model).items()
+            if name in self._get_param_names() or own.get(name, own) is not value
+            if name not in LEFT_OUT
+        }
+
+    def _solve_released(self) -> float:
+        """Solve from what was released, and keep the result; return the error that is to be told of it, 0 for none."""
+        unsolved: Unsolved = vars(self)[_UNSOLVED]
+        model = copy(self)
+        model.__dict__.update(unsolved.given)
+        own = self.releases_[unsolved.n_before :]
+        attributes = model._solve(unsolved.mechanism, own, unsolved.public)
+        noisy = 0.0
+        if unsolved.error is not None:
+            noisy = max(unsolved.error, model._released_error(unsolved.mechanism, own, attributes))
+        kept = {name: value for name, value in vars(self).items() if _is_fitted(name)}
+        completion.forget(self._keep(kept | attributes | dict(unsolved.found)))
+        return noisy
+
+    def __sklearn_is_fitted__(self) -> bool:
+        if not self._is_solved:
+            raise NotFittedError(
+                f"this {type(self).__name__} has released what it is fitted from, and is not solved: call complete(), "
+                "which spends nothing"
+            )
+        return any(map(_is_fitted, vars(self)))
 
     def _repr_html_inner(self) -> str:
         """Return what notebooks show: parameters, what a fit costs, or what it has cost and released."""
@@ -353,10 +476,15 @@ class PrivateEstimator(Persistent, ABC):
         return Release(self._release_name if name is None else name, "no", privacy, values, {})
 
     def _keep(self, fitted: Mapping[str, Any]) -> Self:
-        """Set what was fitted, and drop what an earlier fit left, in one step that no interrupt splits."""
-        kept = {name: value for name, value in self.__dict__.items() if name.startswith("_") or name[-1] != "_"}
-        self.__dict__ = kept | dict(fitted)
-        return self
+        """Set what was fitted, and drop what an earlier fit left, in one step that no interrupt splits.
+
+        A fit runs on a copy: the estimator that it is a copy of is set first, and returned.
+        """
+        original: Self = vars(self).get(_ORIGINAL, self)
+        for model in (original, self):
+            kept = {name: one for name, one in vars(model).items() if not _is_fitted(name) and name != _UNSOLVED}
+            model.__dict__ = kept | dict(fitted)
+        return original
 
     def _warn_of_noise(self, error: float, people: str | None, privacy: Privacy) -> bool:
         """Warn where the answer is mostly noise, as public numbers say of so many people, or what was released."""
@@ -473,6 +601,11 @@ class PrivateEstimator(Persistent, ABC):
             raise ValueError("privacy_spent_ must be a guarantee")
         if not isinstance(self.releases_, tuple) or not all(isinstance(one, Release) for one in self.releases_):
             raise ValueError("releases_ must be a tuple of releases")
+        if not self._is_solved:
+            unsolved = vars(self)[_UNSOLVED]
+            if not isinstance(unsolved, Unsolved) or unsolved.n_before not in range(len(self.releases_)):
+                raise ValueError("a model that waits for complete() must hold releases to solve from")
+            return
         if hasattr(self, "n_features_in_"):
             n_features = check.positive_integer("n_features_in_", self.n_features_in_)
             if hasattr(self, "feature_names_in_") and len(self.feature_names_in_) != n_features:

@@ -103,6 +103,8 @@ class BoundedEstimator(PrivateEstimator):
             max_rows=measured.max_rows,
             n_threads=self.n_threads,
         )
+        # What a table is refused for is said before anything is drawn, whatever the bounds on its rows will be.
+        self._stand_in()._sum(rest, source, *data)
         # Public under replace-one: every histogram has everybody in it.
         n_people = int(counts.low[0].sum()) if self.adjacency == "replace_one" else None
         release = mechanism.release(counts, source, f"{type(self).__name__}: counts of people by size")
@@ -117,7 +119,7 @@ class BoundedEstimator(PrivateEstimator):
 
     def _check_loaded(self) -> None:
         super()._check_loaded()
-        if not hasattr(self, "releases_") or self.privacy_spent_.epsilon == float("inf"):
+        if not hasattr(self, "releases_") or self.privacy_spent_.epsilon == float("inf") or not self._is_solved:
             return
         for name in self._to_find:
             found = getattr(self, f"{name}_")

@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from dpfast import io
+from dpfast._own_words import in_own_words
 from dpfast.io.borrowed import borrowed
-from dpfast.io.own_words import in_own_words
 from dpfast.io.widths import outcome_names_of
 
 _NO_NUMBERS = (

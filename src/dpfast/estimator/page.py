@@ -32,7 +32,8 @@ def page_of(model: Any) -> str:
         body.append(section("Releases", releases_html(model.releases_)))
     parameters = facts(_parameters(model))
     body.append(folded("Parameters", parameters) if fitted else section("Parameters", parameters))
-    return card(f"{type(model).__name__}, {'fitted' if fitted else 'not fitted'}", *body)
+    state = "not fitted" if not fitted else "fitted" if model._is_solved else "paid for and not solved: call complete()"
+    return card(f"{type(model).__name__}, {state}", *body)
 
 
 def spent_html(releases: Sequence[Release], privacy: Privacy) -> str:

@@ -1,7 +1,8 @@
 """Fitted models as JSON files: everything public about them, to the bit, and nothing that is executed when read.
 
-A file holds the estimator's name, its parameters and its fitted attributes, releases included. It never holds a
-ledger, which is an account and not a model, nor a seed: whoever has the seed of a release can take its noise off.
+A file holds the estimator's name, its parameters and its fitted attributes, releases included; of a model that waits
+for `complete` what it is solved from, which is as public. It never holds a ledger, which is an account and not a model,
+nor a seed: whoever has the seed of a release can take its noise off.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from functools import cached_property
+from importlib import import_module
 from importlib.metadata import version
 from inspect import signature
 from typing import Any, ClassVar, Self
@@ -18,13 +21,20 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from dpfast._documents import array_from_lists, array_to_lists, read_document, write_document
+from dpfast.estimator.completion import Unsolved
 from dpfast.ledger import Release
+from dpfast.ledger.file import is_ledger
 from dpfast.privacy import Privacy
+from dpfast.registry import FAMILIES
 
 _KIND = "dpfast model"
 _VERSION = 1
-_LEFT_OUT = ("ledger", "random_state")
+#: Parameters that no file holds.
+LEFT_OUT = ("ledger", "random_state")
 _ATTRIBUTE = re.compile("_?[a-z][a-z0-9_]*")
+# Where classes are of what is calibrated and solved: their objects hold public numbers, and no code.
+_FOLDERS = "|".join([*FAMILIES, "privacy", "releases", "solvers", "statistics"])
+_CALIBRATED = re.compile(rf"dpfast\.({_FOLDERS})(\.[a-z_]+)*")
 
 
 class Persistent(BaseEstimator):
@@ -54,17 +64,21 @@ class Persistent(BaseEstimator):
         ------
         TypeError
             If the path is no path, or a parameter is no number, string, array or collection of them.
+        ValueError
+            If the path is that of a ledger: what was spent would be forgotten.
         OSError
             If the file cannot be written; what was there before is then untouched.
         """
         target = _path(path)
+        if is_ledger(target) or target == getattr(getattr(self, "ledger", None), "path", None):
+            raise ValueError(f"path must not be that of a ledger, which a model would replace; got {target!r}")
         parameters = self.get_params(deep=False)
         fitted = {name: value for name, value in vars(self).items() if name not in parameters}
         content = {
             "dpfast": version("dpfast"),
             "estimator": type(self).__name__,
             "parameters": {
-                name: self._encode_parameter(name, value) for name, value in parameters.items() if name not in _LEFT_OUT
+                name: self._encode_parameter(name, value) for name, value in parameters.items() if name not in LEFT_OUT
             },
             "fitted": {name: _encode(name, value) for name, value in fitted.items()},
         }
@@ -106,7 +120,7 @@ class Persistent(BaseEstimator):
         if content["estimator"] != cls.__name__:
             raise ValueError(f"it is a {content['estimator']!r}")
         parameters = {name: cls._decode_parameter(name, value) for name, value in content["parameters"].items()}
-        expected = set(cls._get_param_names()) - set(_LEFT_OUT)
+        expected = set(cls._get_param_names()) - set(LEFT_OUT)
         if not parameters.keys() <= expected:
             raise ValueError(f"it has parameters that the estimator does not: {sorted(parameters.keys() - expected)}")
         model = cls(**parameters)
@@ -121,6 +135,8 @@ class Persistent(BaseEstimator):
 
     def _encode_parameter(self, name: str, value: object) -> Any:
         if type(value) not in self._PARAMETER_TYPES:
+            if _CALIBRATED.fullmatch(type(value).__module__):
+                raise _not_saved(name, value)
             return _encode(name, value)
         made_with = [argument for argument in signature(type(value)).parameters if hasattr(value, argument)]
         arguments = {argument: _encode(name, getattr(value, argument)) for argument in made_with}
@@ -129,6 +145,8 @@ class Persistent(BaseEstimator):
     @classmethod
     def _decode_parameter(cls, name: str, value: Any) -> Any:
         if not isinstance(value, dict) or value.keys() != {"object"}:
+            if isinstance(value, dict) and value.keys() == {"made"}:
+                raise ValueError(f"{name} is of no known type")
             return _decode(name, value)
         types = {one.__name__: one for one in cls._PARAMETER_TYPES}
         arguments = {argument: _decode(name, one) for argument, one in value["object"]["arguments"].items()}
@@ -158,6 +176,8 @@ def _encode(name: str, value: object) -> Any:
             return {"release": value.to_dict()}
         case Privacy():
             return {"privacy": [value.epsilon, value.delta, value.adjacency]}
+        case _ if _CALIBRATED.fullmatch(type(value).__module__) or isinstance(value, Unsolved):
+            return {"made": [type(value).__module__, type(value).__name__, _encode(name, _content_of(value))]}
         case tuple():
             return {"tuple": [_encode(name, member) for member in value]}
         case list():
@@ -166,9 +186,36 @@ def _encode(name: str, value: object) -> Any:
             return {"dict": {key: _encode(name, member) for key, member in value.items()}}
         case dict():
             return {"items": [[_encode(name, key), _encode(name, member)] for key, member in value.items()]}
-    raise TypeError(
+    raise _not_saved(name, value)
+
+
+def _not_saved(name: str, value: object) -> TypeError:
+    return TypeError(
         f"{name} cannot be saved: a {type(value).__name__} is no number, string, array or collection of them"
     )
+
+
+def _content_of(value: Any) -> dict[str, Any]:
+    """Return what an object holds, by name, but for what it works out of that when it is asked."""
+    held = value._asdict() if hasattr(value, "_asdict") else vars(value)
+    cls = type(value)
+    return {name: one for name, one in held.items() if not isinstance(getattr(cls, name, None), cached_property)}
+
+
+def _made(module: str, name: str, content: dict[str, Any]) -> Any:
+    """Return an object of one of our classes with this content; no constructor runs."""
+    if module == Unsolved.__module__ and name == Unsolved.__name__:
+        return Unsolved(**content)
+    if not _CALIBRATED.fullmatch(module):
+        raise ValueError(f"{module!r} has no classes of what a model is solved from")
+    cls = getattr(import_module(module), name)
+    if not isinstance(cls, type) or cls.__module__ != module:
+        raise ValueError(f"{module}.{name} is no class of what a model is solved from")
+    if issubclass(cls, tuple):
+        return cls(**content)
+    made = object.__new__(cls)
+    vars(made).update(content)
+    return made
 
 
 def _decode(name: str, value: Any) -> Any:
@@ -189,6 +236,9 @@ def _decode(name: str, value: Any) -> Any:
         case "privacy":
             epsilon, delta, adjacency = content
             return Privacy(epsilon, delta, adjacency)
+        case "made":
+            module, made, content = content
+            return _made(module, made, _decode(name, content))
         case "tuple":
             return tuple(_decode(name, member) for member in content)
         case "dict":

@@ -48,6 +48,7 @@ class NoisySum:
         source = source.bound(name, self.privacy, self.law, self.scale, statistic.shape)
         grid = default_grid(self.scale)
         values = {"sum": draw(self.law, self.scale, statistic, source, grid)}
-        return Release(
-            name, self.law, self.privacy, values, self.scales, grid={"sum": grid}, reproducible=source.reproducible
+        grids, reproducible = {"sum": grid}, source.reproducible
+        return source.record(
+            Release(name, self.law, self.privacy, values, self.scales, grid=grids, reproducible=reproducible)
         )

@@ -1,0 +1,108 @@
+"""Models that have their releases and are not solved: what a fit keeps before it solves, and who is told of it.
+
+A fit pays before it solves, and solving may be interrupted, or fail. What it solves from is on the model by then:
+releases and public numbers, never anything else of the data, so that `complete` can solve at any later time for
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from dpfast.ledger import Release
+
+
+class Unsolved(NamedTuple):
+    """What a fit solves from, besides its releases: all of it is public."""
+
+    #: Parameters of the estimator as they were when its fit began, with the bounds that the fit has found.
+    given: Mapping[str, Any]
+    mechanism: Any
+    #: What is public besides and needed to solve.
+    public: Any
+    #: Fitted attributes that were found before, and by how many releases.
+    found: Mapping[str, Any]
+    n_before: int
+    #: What public numbers say of the error; None where that has been said.
+    error: float | None
+
+
+_keepers: ContextVar[tuple[Callable[[Any], None], ...]] = ContextVar("keepers", default=())
+# By identity; adding to and removing from a dict is atomic.
+_unsolved: dict[int, Any] = {}
+
+
+@contextmanager
+def kept_by(function: Callable[[Any], None]) -> Iterator[None]:
+    """Have a function told of each model that is fitted in the block once all is drawn, before the ledger's commit.
+
+    The model is not solved then: it can be saved, and completed.
+    """
+    before = _keepers.get()
+    _keepers.set((*before, function))
+    try:
+        yield
+    finally:
+        _keepers.set(before)
+
+
+def keep(model: Any) -> None:
+    """Tell of a model that has all its releases, and remember it until it is solved."""
+    _unsolved[id(model)] = model
+    for function in _keepers.get():
+        function(model)
+
+
+def forget(model: Any) -> None:
+    """Forget a model that is solved."""
+    _unsolved.pop(id(model), None)
+
+
+def complete(releases: Sequence[Release]) -> Any:
+    """Finish a fit that was interrupted, or failed, after its noise was drawn: solve again from what it released.
+
+    Privacy: post-processing of releases; nothing is spent.
+
+    Parameters
+    ----------
+    releases : sequence of Release
+        Of one fit of this process, as its ledger has them (`Ledger.releases`), with or without their values. A model
+        that is at hand has a method `complete`, which needs none; one of another process is loaded from its file.
+
+    Returns
+    -------
+    estimator
+        The model, fitted.
+
+    Raises
+    ------
+    TypeError
+        If it is no sequence of releases.
+    ValueError
+        If no fit of this process waits to be completed from them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpfast
+    >>> from dpfast import Ledger, MultiOutcomeRidge, Privacy
+    >>> ledger = Ledger(Privacy(1.0, 1e-6))
+    >>> model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, ledger=ledger)
+    >>> model = model.fit(np.eye(3), np.ones(3))
+    >>> dpfast.complete(ledger.releases)
+    Traceback (most recent call last):
+        ...
+    ValueError: no fit of this process waits to be completed from these releases
+    """
+    if not isinstance(releases, Sequence):
+        raise TypeError(f"releases must be a sequence of dpfast.Release, got a {type(releases).__name__}")
+    if not releases or not all(isinstance(one, Release) for one in releases):
+        raise TypeError("releases must be a sequence of dpfast.Release, at least one")
+    asked = [one.to_dict(values=False) for one in releases]
+    for model in list(_unsolved.values()):
+        if [one.to_dict(values=False) for one in model.releases_] == asked:
+            return model.complete()
+    raise ValueError("no fit of this process waits to be completed from these releases")

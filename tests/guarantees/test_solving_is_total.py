@@ -1,0 +1,169 @@
+"""No fit fails after it has drawn noise, whatever was drawn, within whatever bounds.
+
+Every draw is answered by the test: with what its law gives hardly ever, and with what no solver likes (zeros, all
+entries alike, a negative definite X'X, entries of unlike sizes), in units of the scale that the noise was calibrated
+to, or with the exact sums many times over, as if there were as many more people.
+"""
+
+import math
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+from catalogue import FAMILIES, SOME, VARIED, people
+
+from dpfast import PaidFailure, UnsoundCalibrationWarning, UtilityWarning, noise
+from dpfast.estimator.base import PrivateEstimator
+from dpfast.privacy.guarantee import ReleasedUtilityWarning
+
+#: What each law gives at most, in units of its scale: beyond, in less than one draw of 1e300.
+FARTHEST = {"gaussian": 37.0, "laplace": 690.0, "l2_laplace": 690.0}
+
+
+def exact(center, scale, farthest, rng):
+    return center
+
+
+def zero(center, scale, farthest, rng):
+    return np.zeros_like(center)
+
+
+def negated(center, scale, farthest, rng):
+    return -center
+
+
+def alike(center, scale, farthest, rng):
+    return np.full_like(center, scale)
+
+
+def lowest(center, scale, farthest, rng):
+    return center - farthest * scale
+
+
+def of_unlike_sizes(center, scale, farthest, rng):
+    return scale * np.geomspace(1e-12, farthest, center.size).reshape(center.shape)
+
+
+def in_turns(center, scale, farthest, rng):
+    return center + scale * np.where(np.arange(center.size) % 2, -1.0, 1.0).reshape(center.shape)
+
+
+def in_tails(center, scale, farthest, rng):
+    return center + farthest * scale * rng.choice([-1.0, 0.0, 1.0], center.shape)
+
+
+def noise_alone(center, scale, farthest, rng):
+    return farthest / 3.0 * scale * rng.standard_normal(center.shape)
+
+
+def usual(center, scale, farthest, rng):
+    return center + scale * rng.standard_normal(center.shape)
+
+
+ANSWERS = [exact, zero, negated, alike, lowest, of_unlike_sizes, in_turns, in_tails, noise_alone, usual]
+#: Epsilons, and what bounds on rows and on outcomes are multiplied by, all as far as they are accepted.
+EPSILONS = [1.0, 2.0**-40, 2.0**40, 1e-4, 1e4]
+SIZES = [(1.0, 1.0), (1e-69, 1e69), (1e69, 1e-69), (1e69, 1e69), (1e-69, 1e-69), (1e7, 1.0), (1.0, 1e-7)]
+#: Minimisers take their time where epsilon is large, and noise whose size depends on the data where it is small.
+OF_SLOW_FAMILIES = tuple(name for family in ("convex_erm", "policy_evaluation") for name in FAMILIES[family].FITS)
+#: What solves most after its draws; of all others a few.
+IN_STAGES = tuple(FAMILIES["multi_outcome"].FITS)
+OF_ROWS, OF_OUTCOMES = ("bound_x", "box_x"), ("bound_y", "bound", "reward_range", "return_range")
+
+
+@pytest.fixture
+def answered(monkeypatch):
+    """Return a function that has draws answered from now on, each in a way of its own, or all in one."""
+
+    def answer_with(seed, people_more, way=None):
+        rng = np.random.default_rng(seed)
+
+        def answering(law):
+            def draw(scale, size, source, *, center=None, grid=None):
+                source.words(1)
+                sums = 0.0 if center is None else center.to_float64() if hasattr(center, "to_float64") else center
+                chosen = way or ANSWERS[rng.integers(len(ANSWERS))]
+                farthest = FARTHEST[law] / math.sqrt(math.prod(np.atleast_1d(size)) if law == "l2_laplace" else 1.0)
+                shape = size if isinstance(size, tuple) else (size,)
+                return chosen(people_more * np.broadcast_to(np.asarray(sums, np.float64), shape), scale, farthest, rng)
+
+            return draw
+
+        for law in FARTHEST:
+            monkeypatch.setattr(noise, law, answering(law))
+
+    return answer_with
+
+
+def multiplied(estimator, size_x, size_y):
+    """Return the bounds that are declared, so many times as large."""
+    found = {}
+    for names, size in ((OF_ROWS, size_x), (OF_OUTCOMES, size_y)):
+        for name in names:
+            value = getattr(estimator, name, None)
+            if isinstance(value, tuple):
+                found[name] = tuple(size * one for one in value)
+            elif isinstance(value, float):
+                found[name] = size * value
+    return found
+
+
+def finite(fitted):
+    """Whether all that was fitted is: of the rest, limits are infinite and errors NaN where they are not known."""
+    arrays = [value for name, value in vars(fitted).items() if name[-1] == "_" and isinstance(value, np.ndarray)]
+    return all(np.all(np.isfinite(array)) for array in arrays if array.dtype.kind == "f")
+
+
+def check_is_total(name, number, answered):
+    """Fit once in the scenario of a number; of all of them every family meets all answers."""
+    fit = VARIED[name]
+    epsilons = [1.0, 1e-4] if name.startswith(OF_SLOW_FAMILIES) else EPSILONS
+    seed = zlib.crc32(f"{name} {number}".encode())
+    size_x, size_y = SIZES[seed % len(SIZES)]
+    epsilon = epsilons[seed // 7 % len(epsilons)]
+    bounds = multiplied(fit.estimator, size_x, size_y)
+    if not fit.accepts(epsilon=epsilon, **bounds):
+        epsilon, bounds, size_x, size_y = fit.estimator.epsilon, {}, 1.0, 1.0
+    rows, outcomes = people(13, seed=number)
+    rows *= size_y if "bound" in bounds else size_x if any(one in bounds for one in OF_ROWS) else 1.0
+    answered(seed, (1.0, 1e4)[seed // 64 % 2])
+    with np.errstate(all="raise", under="ignore"), warnings.catch_warnings():
+        for category in (UnsoundCalibrationWarning, UtilityWarning, ReleasedUtilityWarning):
+            warnings.simplefilter("ignore", category)
+        try:
+            fitted = fit.run(fit.new(epsilon=epsilon, **bounds), rows, size_y * outcomes)
+        except PaidFailure:
+            pytest.fail(f"fails after a draw: epsilon={epsilon!r}, {bounds!r}, seed {seed}")
+        except ValueError:
+            # Refused before anything was drawn: what was drawn makes a PaidFailure of every error.
+            assert (epsilon, size_x, size_y) != (1.0, 1.0, 1.0)
+            return
+        if isinstance(fitted, PrivateEstimator):
+            assert finite(fitted)
+            fitted.summary()
+
+
+FEW = [
+    pytest.param(name, marks=[] if place % 4 == 0 or name.startswith(IN_STAGES) else [pytest.mark.slow])
+    for place, name in enumerate(VARIED)
+]
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_what_was_drawn_decides_nothing_but_the_result(name, answered):
+    check_is_total(name, 0, answered)
+
+
+@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("epsilon", [2.0**-41, 1e-300, 2.0**41, 1e300])
+def test_an_epsilon_beyond_what_can_be_solved_for_is_refused_by_name(name, epsilon):
+    with pytest.raises(ValueError, match="epsilon must lie between"):
+        VARIED[name](*people(13), epsilon=epsilon)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VARIED)
+def test_what_was_drawn_decides_nothing_but_the_result_many_times_over(name, answered):
+    for number in range(1, 30):
+        check_is_total(name, number, answered)
