@@ -347,7 +347,7 @@ def test_what_is_written(frame, folder, capsys):
     assert [float(row["std_privacy"]) for row in rows[6:]] == expected.coef_std_[1].tolist()
     assert record(folder)["outcome_names"] == ["days", "again"]
     assert record(folder)["spent"] == {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace_one"}
-    assert record(folder)["promised"] == record(folder)["spent"] | {"epsilon": {"float": "inf"}}
+    assert record(folder)["promised"] == record(folder)["budget"] | {"epsilon": {"float": "inf"}}
     report = (folder / "fit" / "report.md").read_text()
     assert "Privacy report" in report
     assert "its guarantee is void, for anybody" in report
@@ -412,7 +412,8 @@ REFUSED = [
     (changed(estimator={"fit_intercept": 1}), r"\[estimator\] fit_intercept must be true or false, got an integer"),
     (changed(estimator={"adjacency": "none"}), "adjacency must be"),
     (changed(estimator={"adjacency": 3}), r"adjacency must be one of 'replace_one', 'add_remove', got an integer"),
-    (changed(estimator={"box": [0, 1]}), "leave one of them out"),
+    (changed(estimator={"box": [0, 1]}), r"\[estimator\] has an unknown key 'box'; did you mean 'box_x'"),
+    (changed(estimator={"box_x": [0, 1]}), "leave one of them out"),
     (changed(features={"age": "number"}), "the key 'bound_x', and there is no box"),
     (changed(features={"age": {"low": 1}}), r"\[features.age\] lacks the key 'high'"),
     (changed(features={"age": {"low": 1, "high": 1}}), r"\[features.age\] low must be below high"),
@@ -457,7 +458,7 @@ REFUSED = [
     (changed(input={"path": None, "x": "x.npy", "y": "y.npy"}), "which .npy files do not have"),
     (changed(output={"folder": "table.csv"}), r"\[output\] folder .* is a file"),
     (changed(output={"folder": None}), r"\[output\] lacks the key 'folder'"),
-    (changed(output={"folder": "."}), "holds other files"),
+    (changed(output={"folder": "."}), "holds the job's input .*table.csv': choose another"),
 ]
 
 
@@ -558,14 +559,26 @@ def test_no_permission(folder, capsys, monkeypatch):
 
 
 def test_a_release_that_cannot_be_put_in_place_is_not_lost(folder, capsys, monkeypatch):
-    def fail(*_, **__):
-        raise OSError("no")
+    rename = Path.rename
 
-    monkeypatch.setattr(outputs, "_put_in_place", fail)
-    assert main(["fit", str(write_job(folder, changed()))]) == 1
-    assert "was made and paid for, but its outputs are in" in capsys.readouterr().err
-    (partial,) = left_behind(folder)
-    assert {path.name for path in (folder / partial).iterdir()} == OUTPUTS
+    def fail(path, target):
+        if path.name == "results":
+            raise OSError("no")
+        return rename(path, target)
+
+    path = write_job(folder, changed())
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fail)
+        assert main(["fit", str(path)]) == 1
+    results = folder / ".fit.partial" / "results"
+    error = capsys.readouterr().err
+    assert f"was made and paid for, but its outputs are in {str(results)!r}: no" in error
+    assert "Start the job again, which pays nothing" in error
+    assert {one.name for one in results.iterdir()} == OUTPUTS
+    monkeypatch.setattr(MultiOutcomeRidge, "fit", lambda *_: pytest.fail("a fit was begun"))
+    assert main(["fit", str(path)]) == 0
+    assert {one.name for one in (folder / "fit").iterdir()} == OUTPUTS
+    assert left_behind(folder) == {"fit"}
 
 
 STOPPED_WHILE_READING = """
@@ -595,11 +608,10 @@ def test_a_job_that_is_stopped_leaves_nothing_and_nothing_that_is_in_the_way(how
         job.send_signal(how)
         assert job.wait(timeout=60) != 0
     left = left_behind(folder)
-    # What is killed cannot tidy up: the folder made for its outputs stays, hidden and empty.
-    assert len(left) == (0 if how == signal.SIGINT else 1)
-    assert all(name.startswith(".fit.") and not any((folder / name).iterdir()) for name in left)
+    # What is killed cannot tidy up: the hidden folder stays, for the next start.
+    assert left == (set() if how == signal.SIGINT else {".fit.partial"})
     assert main(["fit", str(path)]) == 0
-    assert left_behind(folder) == left | {"fit"}
+    assert left_behind(folder) == {"fit"}
 
 
 @pytest.mark.slow
@@ -623,9 +635,9 @@ def test_what_a_killed_job_reserved_is_kept_until_its_owner_says_what_becomes_of
 
 
 def test_what_killed_jobs_left_costs_no_budget(folder):
-    for name in (f".fit.{os.getpid()}.partial", f".fit.{os.getpid()}.old"):
-        (folder / name).mkdir()
-        (folder / name / "model.json").write_text("half")
+    (folder / ".fit.partial").mkdir()
+    (folder / ".fit.partial" / "model.json").write_text("half")
+    (folder / ".fit.partial" / "owner").write_text("another")
     ledger = {"path": "ledger.json", "epsilon": 4.0, "delta": 1e-5}
     path = write_job(folder, changed(privacy={"ledger": ledger}, estimator={"random_state": None}))
     for runs in (1, 2):
@@ -672,4 +684,5 @@ def test_a_record_that_cannot_be_read_is_of_no_job(folder, text):
     job = Job.read(write_job(folder, BASE))
     job.folder.mkdir()
     (job.folder / outputs.RECORD).write_text(text)
-    assert not outputs.is_done(job)
+    with pytest.raises(FileExistsError, match="holds other files"):
+        outputs.is_pending(job)

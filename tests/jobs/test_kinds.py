@@ -2,22 +2,27 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from jobs.examples import KINDS, table_of, without, write_job
 
 from dpfast import (
+    BudgetExceeded,
+    Ledger,
     ObjectivePerturbationClassifier,
     ObjectivePerturbationRegressor,
     PolicyEvaluation,
+    Privacy,
     PrivateStandardScaler,
     SparseRegression,
     SyntheticControl,
     Trajectories,
 )
 from dpfast.cli import main
-from dpfast.jobs import Job
+from dpfast.io import parts
+from dpfast.jobs import Job, run
 from dpfast.solvers import L2Ball
 
 pd = pytest.importorskip("pandas")
@@ -341,3 +346,56 @@ def test_a_job_is_refused_before_a_row_is_read(kind, change, message, tmp_path, 
     assert code == 2
     assert error.count("\n") == 1
     assert re.search(message, error), error
+
+
+def long_panel(folder):
+    long = table_of("synthetic_control", 60).assign(who=range(60)).melt("who", var_name="when", value_name="sales")
+    path = write_job(folder, "synthetic_control", QUIET, table=long)
+    text = without(without(path.read_text(), "targets"), "panel")
+    path.write_text(text + LONG.format("7", "number", "2021"))
+    return path
+
+
+def labels_in_arrays(folder):
+    frame = table_of("objective_perturbation_classifier")
+    np.save(folder / "x.npy", encoded(frame))
+    np.save(folder / "y.npy", frame.outcome.to_numpy(str))
+    path = write_job(folder, "objective_perturbation_classifier", QUIET)
+    text = without(without(path.read_text(), "features"), "outcomes")
+    text = text.replace('path = "table.csv"', 'x = "x.npy"\ny = "y.npy"')
+    path.write_text(text.replace("# classes = ", "classes = ").replace('["..."]', '["home", "ward", "dead"]'))
+    return path
+
+
+@pytest.mark.parametrize("kind", [*KINDS, long_panel, labels_in_arrays])
+def test_rows_are_read_under_the_reservation_that_pays_for_them(kind, tmp_path, monkeypatch):
+    """An exhausted ledger says the same of every table, and the time on record is that before reading."""
+    events, file_part, load, hold = [], parts._file_part, np.load, Ledger._hold
+
+    def spied_part(file):
+        part = file_part(file)
+        return replace(part, read=lambda wanted: [events.append("rows")] and part.read(wanted))
+
+    def spied_load(*arguments, **options):
+        events.append("rows" if options.get("mmap_mode") is None else "header")
+        return load(*arguments, **options)
+
+    def spied_hold(ledger, reservation):
+        hold(ledger, reservation)
+        events.append(reservation.since)
+
+    path = write_job(tmp_path, kind, QUIET) if kind in KINDS else kind(tmp_path)
+    monkeypatch.setattr(parts, "_file_part", spied_part)
+    monkeypatch.setattr(np, "load", spied_load)
+    monkeypatch.setattr(Ledger, "_hold", spied_hold)
+    with monkeypatch.context() as patch:
+        patch.setattr(Job, "open_ledger", lambda job: Ledger(Privacy(0.5, 1e-6), unit=job.unit))
+        with pytest.raises(BudgetExceeded):
+            run(path, progress=False)
+    assert "rows" not in events
+    monkeypatch.setattr("dpfast.ledger.ledger.now", lambda: "2026-01-01T00:00:00+00:00" if "rows" not in events else "")
+    run(path, progress=False)
+    (since,) = {one for one in events if one not in ("rows", "header")}
+    assert events.index(since) < events.index("rows")
+    record = json.loads((Job.read(path).folder / "report.json").read_text())
+    assert {release["time"] for release in record["this_job"]} == {since}

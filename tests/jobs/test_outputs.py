@@ -248,14 +248,17 @@ def test_a_release_whose_results_cannot_be_written_is_kept_as_a_model(broken, jo
     (partial,) = (path for path in tmp_path.iterdir() if path.name.startswith(".fit."))
     model = MultiOutcomeRidge.load(partial / "model.json")
     assert Ledger.open(tmp_path / "people.json").costs == (model.privacy_spent_,)
-    # Nor is it paid for a second time without a word.
+    # Nor is it paid for a second time.
     monkeypatch.undo()
-    assert main(["fit", str(tmp_path / "job.toml")]) == 2
-    assert "is the model of a release that was made and paid for" in capsys.readouterr().err
-    assert main(["check", str(tmp_path / "job.toml")]) == 2
+    path = str(tmp_path / "job.toml")
+    assert main(["check", path]) == 0
+    assert "its release has been made, and a fit completes it for nothing" in capsys.readouterr().out
+    monkeypatch.setattr(MultiOutcomeRidge, "fit", None)
+    assert main(["fit", path]) == 0
+    assert capsys.readouterr().out.startswith("completed what an earlier run had paid for; spent epsilon 1, ")
+    assert np.array_equal(MultiOutcomeRidge.load(tmp_path / "fit" / "model.json").coef_, model.complete().coef_)
     assert len(Ledger.open(tmp_path / "people.json").costs) == 1
-    (partial / "model.json").unlink()
-    assert main(["check", str(tmp_path / "job.toml")]) == 0
+    assert names(tmp_path) == {"table.csv", "job.toml", "people.json", "people.json-journal", "fit"}
 
 
 @pytest.mark.parametrize("arrays", [False, True])
@@ -284,15 +287,15 @@ def test_a_disk_that_is_full_leaves_the_former_results_whole(job, tmp_path, caps
     path = job(output='formats = ["csv"]\nplots = false')
     assert main(["fit", path, "--quiet"]) == 0
     former = {one.name: one.read_bytes() for one in (tmp_path / "fit").iterdir()}
-    write = outputs._write_through
+    write = outputs.replace_file
     for name in former.keys() - {"model.json"}:
 
-        def full(path, content, name=name):
-            if path.name == name:
-                raise OSError(28, "No space left on device", str(path))
-            write(path, content)
+        def full(path, content, temporary, name=name):
+            if path.endswith(name):
+                raise OSError(28, "No space left on device", path)
+            write(path, content, temporary)
 
-        monkeypatch.setattr(outputs, "_write_through", full)
+        monkeypatch.setattr(outputs, "replace_file", full)
         assert main(["fit", path, "--force", "--quiet"]) == 1
         assert "No space left on device" in capsys.readouterr().err
         assert {one.name: one.read_bytes() for one in (tmp_path / "fit").iterdir()} == former
@@ -351,7 +354,9 @@ def test_pictures_leave_the_settings_of_their_user_alone():
     assert b"#ff0000" not in drawn["one"]["svg"]
 
 
-@pytest.mark.parametrize("name", ["a--b -->", "]]></svg><script>", "\x01", "$\\frac{", "\n\n# new |", "名前", ""])
+@pytest.mark.parametrize(
+    "name", ["a--b -->", "]]></svg><script>", "\x01\x1b[31m=1", "$\\frac{", "\n\n# new |", "名前", ""]
+)
 def test_any_name_leaves_pictures_and_reports_well_formed(name):
     def figures():
         return {"one": plotting.coefficients([name, "x"], [name], np.array([[1.0, 2.0]]))}
@@ -362,6 +367,7 @@ def test_any_name_leaves_pictures_and_reports_well_formed(name):
     assert not page.tags & {"svg", "script"}
     assert page.tables[1][-1] == "1"
     lines = report.as_markdown(name, parts, []).splitlines()
+    assert all(line.isprintable() for line in [*lines, *report.as_html(name, parts).splitlines()])
     assert [len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("|")] == [3, 3, 3]
 
 

@@ -115,6 +115,7 @@ def test_a_new_job_is_accepted_and_planned(kind, tmp_path, capsys):
     assert main(["check", str(path)]) == 0
     said = capsys.readouterr().out
     assert f"is a job of {kind}; " in said
+    assert "\na line of a CSV file is a row: " in said
     assert said.endswith("costs epsilon 1, delta 1e-06, replace-one, of a ledger of its own; no row was read\n")
     assert not (tmp_path / "fit").exists()
     (tmp_path / "table.csv").unlink()
@@ -232,3 +233,12 @@ def test_the_version(capsys):
         main(["--version"])
     assert caught.value.code == 0
     assert capsys.readouterr().out.startswith("dpfast 0.")
+
+
+@pytest.mark.parametrize(
+    "value", [["1", "2"], [1.0, "2"], [[1.0], ["2"]], [True], [[1.0, 2.0], [3.0]], [[1.0], 2.0], [[1.0], [[2.0]]]]
+)
+def test_arrays_hold_numbers_alone_in_rows_of_one_length(value):
+    with pytest.raises(TypeError, match=r"\[a\] b must be a list of numbers, or of lists of them, all of one length"):
+        Array().taken(("a", "b"), value)
+    assert Array().taken(("a", "b"), [[1, 2.5]]).tolist() == [[1.0, 2.5]]

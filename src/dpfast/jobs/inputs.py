@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpfast._optional import optional
 from dpfast.io import Category, Columns, Number, RowOwners
-from dpfast.io.files import FORMATS, check_on_disk, file_format, table_files
+from dpfast.io.files import FORMATS, check_named_once, check_on_disk, file_format, table_files
 from dpfast.io.named import MISSING, Batch
 from dpfast.io.parts import table_parts
 from dpfast.jobs.values import LEFT_OUT, TEXT, Either, Key, Lists, Table, Words
@@ -64,8 +64,7 @@ class Files:
                 raise FileNotFoundError(
                     f"[input] path: no such file or directory: {str(file)!r}; a path begins in the folder of the job"
                 )
-        if len({file.resolve() for file in files}) < len(files):
-            raise ValueError("[input] path names a file twice, whose rows would count twice")
+        check_named_once(files, "[input] path")
         optional("pyarrow", f"reading {str(files[0])!r}")  # of a CSV file the header is read without
         return files
 

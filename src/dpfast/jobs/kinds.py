@@ -6,6 +6,7 @@ import inspect
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -70,12 +71,10 @@ class Kind(ABC):
     KIND: ClassVar[str]
     ESTIMATOR: ClassVar[type[Any]]
     FORM: ClassVar[Form]
-    #: What readers of its tables must know, as plain text.
-    NOTE: ClassVar[str]
+    #: Its module with `NOTE`, what readers of its tables must know, and `facts`, what else there is to say of a model.
+    RESULTS: Any
     #: What keys of [estimator] have that signature and documentation do not tell.
     CHANGES: ClassVar[Changes] = Changes()
-    #: Keys of [estimator] by names that they had.
-    FORMER: ClassVar[Mapping[str, str]] = {}
     #: The size that a plan calls the number of people.
     PEOPLE: ClassVar[str] = "n"
 
@@ -94,10 +93,6 @@ class Kind(ABC):
     @abstractmethod
     def figures(self, model: Any, job: Job) -> dict[str, Axes]:
         """Return pictures of it by name; called only where matplotlib is installed."""
-
-    @abstractmethod
-    def facts(self, model: Any, job: Job) -> list[Fact]:
-        """Return what else there is to say of it: names, and plain text."""
 
     def check(self, parameters: Mapping[str, Any], data: Any) -> None:
         """Refuse what a fit would refuse of the parameters: a plan does, which needs public sizes only."""
@@ -154,14 +149,8 @@ class Kind(ABC):
         yield Key("output", _OUTPUT, _OUTPUT.says)
 
     def _parameters(self) -> Iterator[Key]:
-        changes = self.CHANGES
-        every = Changes(
-            changes.values,
-            changes.optional,
-            changes.examples,
-            (*_NOT_PARAMETERS, *changes.left_out),
-            getattr(self.ESTIMATOR, "_PARAMETER_TYPES", ()),
-        )
+        left_out = (*_NOT_PARAMETERS, *self.CHANGES.left_out)
+        every = replace(self.CHANGES, left_out=left_out, classes=getattr(self.ESTIMATOR, "_PARAMETER_TYPES", ()))
         keys = keys_of(self.ESTIMATOR, hints_of(self.ESTIMATOR), self.ESTIMATOR.__doc__ or "", every)
         # What all estimators have comes last.
         shared = ("adjacency", "calibration", "random_state", "n_threads")
@@ -172,7 +161,7 @@ class Kind(ABC):
         known = Changes(left_out=(self.PEOPLE, "max_rows"))
         yield Key("people", INTEGER, "Number of people; by default as many as are needed.", LEFT_OUT)
         for key in keys_of(plan, hints_of(plan), plan.__doc__ or "", known):
-            yield Key(key.name, key.values, key.says, LEFT_OUT, None, key.usual)
+            yield replace(key, default=LEFT_OUT, example=None)
 
 
 _PLAN = "What `dpfast plan` is told that nothing else here says. It decides nothing of a fit."
@@ -184,12 +173,7 @@ _LEDGER_KEYS = (
     Key("path", TEXT, "The file.", example='"people.ledger"'),
     Key("epsilon", NUMBER, "The budget: all that may ever be spent.", example="3.0"),
     Key("delta", NUMBER, "The same of delta: ten times that of a job, or more.", 0.0, example="1e-5"),
-    *keys_of(
-        Ledger,
-        hints_of(Ledger.__init__),
-        Ledger.__doc__ or "",
-        Changes(left_out=("budget", "path", "unit")),
-    ),
+    *keys_of(Ledger, hints_of(Ledger.__init__), Ledger.__doc__ or "", Changes(left_out=("budget", "path", "unit"))),
 )
 _PRIVACY = Table(
     (

@@ -7,34 +7,46 @@ of a table that was read, or the time that reading took.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import math
 import os
 import platform
 import shutil
-import time
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import cache
-from glob import escape
 from importlib.metadata import version
+from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
-from dpfast._documents import spelled_out
+from dpfast._documents import replace_file, spelled_out
 from dpfast._quiet import quiet
 from dpfast.estimator.plan import Plan
 from dpfast.io.writing import WRITERS
 from dpfast.jobs import pictures
+from dpfast.jobs.locks import locked, unlock
 from dpfast.jobs.report import Part, as_html, as_markdown
 from dpfast.jobs.specification import Job
 from dpfast.kernels import transaction
+from dpfast.ledger.file import check_place
 from dpfast.ledger.release import guarantee_of
 from dpfast.privacy.words import plain_words
 
 MODEL, RECORD = "model.json", "report.json"
-# How folders end whose outputs are not complete.
-_PARTIAL = ".partial"
+# How folders end where jobs work, and what in them is locked, and says of which job they are.
+_PARTIAL, _OWNER = ".partial", "owner"
+# Bytes that the disk must have room for when a job begins.
+_ROOM = 1 << 16
+#: What completes a release that was paid for.
+AGAIN = "Start the job again, which pays nothing"
 #: The picture of what was spent.
 LEDGER = "ledger"
 #: What of a kind's facts tells how large the noise is beside what was expected.
@@ -52,9 +64,14 @@ class OutputError(RuntimeError):
     """A release was made and paid for, but could not be put in its place."""
 
 
-def is_done(job: Job) -> bool:
-    """Whether this very job has made and written its release already."""
-    return _written(job.folder).get("job_sha256") == job.digest
+def is_pending(job: Job, *, force: bool = False) -> bool:
+    """Whether this very job has not written its release, or is forced to replace it; refuse what it must not write."""
+    if not force and _written(job.folder).get("job_sha256") == job.digest:
+        return False
+    _check_writable(job, replace=job.overwrite or force)
+    if job.ledger_path is not None:
+        check_place(str(job.ledger_path))
+    return True
 
 
 def _written(folder: Path) -> dict[str, Any]:
@@ -66,15 +83,26 @@ def _written(folder: Path) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def check_writable(job: Job, *, replace: bool) -> None:
+def _listed(folder: Path) -> list[Path]:
+    """Return the files of a folder that the job which wrote it lists, its record last: no others are ever removed."""
+    files = _written(folder).get("files")
+    own = [path for path in folder.iterdir() if isinstance(files, list) and path.name in files and not path.is_dir()]
+    return sorted(own, key=lambda path: path.name == RECORD)
+
+
+def _check_writable(job: Job, *, replace: bool) -> None:
     """Refuse, before anything is spent, a folder that could not be written, or must not be replaced."""
     folder = job.folder
+    for what, path in [("ledger", job.ledger_path), *(("input", file) for file in job.data.files)]:
+        if path is not None and any(_is_within(place, (folder, work_of(job))) for place in _places(path)):
+            raise ValueError(f"[output] folder {str(folder)!r} holds the job's {what} {str(path)!r}: choose another")
     if folder.exists():
         if not folder.is_dir():
             raise FileExistsError(f"[output] folder {str(folder)!r} is a file")
-        present = sorted(file.name for file in folder.iterdir())
-        files = _written(folder).get("files")
-        foreign = [name for name in present if not isinstance(files, list) or name not in files]
+        if os.path.ismount(folder):
+            raise _irreplaceable(folder, "it is a mount point")
+        present = sorted(folder.iterdir())
+        foreign = [file.name for file in present if file not in _listed(folder)]
         if foreign:
             raise FileExistsError(f"[output] folder {str(folder)!r} holds other files, such as {foreign[0]!r}")
         if present and not replace:
@@ -87,85 +115,198 @@ def check_writable(job: Job, *, replace: bool) -> None:
         raise PermissionError(f"[output] folder {str(folder)!r} cannot be made: no permission to write beside it")
 
 
-def refuse_unfinished(job: Job) -> None:
-    """Refuse to make, and pay, again what a run released that was killed while it wrote its results."""
-    for partial in sorted(job.folder.parent.glob(f".{escape(job.folder.name)}.*{_PARTIAL}")):
-        if (partial / MODEL).exists():
-            raise FileExistsError(
-                f"[output] {str(partial / MODEL)!r} is the model of a release that was made and paid for, left by a "
-                "run that did not finish, or written just now by one that still runs. If none does: "
-                f"{job.kind.ESTIMATOR.__name__}.load reads it if it is this job's. Move it away, or say --force, which "
-                "pays for another release"
-            )
+def _irreplaceable(folder: Path, why: str | None) -> OSError:
+    return OSError(f"[output] folder {str(folder)!r} cannot be replaced as a whole: {why}. Name a folder within it")
 
 
-class Outputs(transaction.Bracket[None]):
-    """Where a job's outputs are written: a folder made beside their place before anything is spent.
+def _places(path: Path) -> Iterator[Path]:
+    """Yield the folder of a path, and those of the links that it leads over."""
+    while True:
+        here = Path(os.path.realpath(path.parent))
+        yield here
+        link = here / path.name
+        if not link.is_symlink():
+            return
+        path = here / os.readlink(link)
 
-    It is put in its place on leaving `with`, if by then the model is fitted, whatever was raised after that: the fit is
-    paid for. Otherwise nothing is left behind. No two jobs have the same folder, so what a killed one left is in
-    nobody's way. Entering raises OSError if the folder cannot be made; leaving raises OutputError if writing fails,
-    which says where the outputs are, if they are complete.
+
+def _is_within(place: Path, folders: Iterable[Path]) -> bool:
+    """Whether a folder is one of some, or within one, however these are spelled."""
+    there = [folder for folder in folders if folder.exists()]
+    return any(parent.exists() and any(map(parent.samefile, there)) for parent in (place, *place.parents))
+
+
+def work_of(job: Job) -> Path:
+    """Return the hidden folder beside its results where a job works."""
+    return job.folder.with_name(f".{job.folder.name}{_PARTIAL}")
+
+
+def unfinished(job: Job) -> bool:
+    """Whether this very job has released what it did not write; FileExistsError if another job has, of this folder.
+
+    It is another one if a table has changed since, as the file system tells.
+    """
+    kept = work_of(job) / MODEL
+    if not kept.exists():
+        return False
+    if (kept.parent / _OWNER).read_bytes() != _identity(job):
+        raise FileExistsError(
+            f"[output] {str(kept)!r} is the model of a release that was made and paid for, of another job or of tables "
+            "that have changed since: load it, complete it and move it away, or say --force, which gives it up"
+        )
+    return True
+
+
+def _identity(job: Job) -> bytes:
+    """Return a hash of what a job is and of when its tables were last changed; it tells nothing of either."""
+    tables = [(str(file), file.stat().st_mtime_ns, file.stat().st_ctime_ns) for file in job.data.files]
+    return hashlib.sha256(json.dumps([job.digest, tables]).encode()).hexdigest().encode()
+
+
+class Outputs(transaction.Bracket["Outputs"]):
+    """Where a job works: a hidden folder beside that of its results, locked, made before anything is spent.
+
+    It holds the model from when all is drawn, before the ledger has committed: whoever is killed from then on leaves it
+    for the next start, which completes it. On leaving `with`, a fitted model's results are written and put in their
+    place, whatever was raised after the fit. A model that is not solved stays for the next start. Otherwise nothing is
+    left behind. Entering raises OSError if the folder cannot be made, or another run has it; leaving raises OutputError
+    if writing fails, which says where the outputs are.
     """
 
-    def __init__(self, job: Job, model: Any) -> None:
+    def __init__(self, job: Job) -> None:
         super().__init__()
+        #: Whose results they are, once a fit of it may begin.
+        self.model: Any = None
         self._job = job
-        self._model = model
+        self._work = work_of(job)
+        self._results, self._former = self._work / "results", self._work / "former"
         self._new_parents = [folder for folder in job.folder.parents if not folder.exists()]
-        self._partial: Path | None = None
+        self._owner: FileIO | None = None
+        self._is_kept = False
 
-    def _open(self) -> None:
-        self._job.folder.parent.mkdir(parents=True, exist_ok=True)
-        while self._partial is None:
-            partial = self._job.folder.with_name(f".{self._job.folder.name}.{os.getpid()}-{time.time_ns()}{_PARTIAL}")
-            if not partial.exists():
-                # Known before it is made, so that an interrupt right after that leaves nothing.
-                self._partial = partial
-        self._partial.mkdir()
+    def _open(self) -> Outputs:
+        self._work.parent.mkdir(parents=True, exist_ok=True)
+        self._owner = locked(self._work / _OWNER)
+        self._place()
+        return self
+
+    def rehearse(self) -> None:
+        """Do once what could fail when all is paid: take room on the disk, and put the former results away and back."""
+        assert self._owner is not None
+        if not (self._work / MODEL).exists():
+            # No zeros: some disks give them no room.
+            self._owner.write(hashlib.shake_256(MODEL.encode()).digest(_ROOM))
+            os.fsync(self._owner.fileno())
+        folder = self._job.folder
+        if folder.exists():
+            try:
+                folder.rename(self._former)
+                self._former.rename(folder)
+            except OSError as error:
+                raise _irreplaceable(folder, error.strerror) from None
+
+    def keep(self, model: Any) -> None:
+        """Keep a model that has all its releases: called before the ledger commits, so that nothing is raised."""
+        if model is self.model:
+            # What fails is tried again, once it is solved.
+            with contextlib.suppress(Exception):
+                self._save()
+
+    def _save(self) -> None:
+        assert self._owner is not None
+        # Those of an earlier release: without its model they would be taken for complete.
+        if self._results.exists():
+            shutil.rmtree(self._results)
+        (self._work / MODEL).unlink(missing_ok=True)
+        self._owner.truncate(0)
+        self._owner.write(_identity(self._job))
+        os.fsync(self._owner.fileno())
+        self.model.save(self._work / MODEL)
+        self._is_kept = True
+
+    def kept(self) -> Any:
+        """Return the model that an earlier run of this job has paid for."""
+        self._is_kept = True
+        return self._job.kind.ESTIMATOR.load(self._work / MODEL)
 
     def _close(self) -> None:
-        if self._partial is None or not hasattr(self._model, "releases_"):
-            self._remove()
-            return
-        place = "lost"
+        if self._owner is None:
+            # It may have been locked, and interrupted before that was known.
+            with contextlib.suppress(OSError):
+                self._owner = locked(self._work / _OWNER)
+        if self._owner is not None and not self._owner.closed:
+            try:
+                if hasattr(self.model, "releases_"):
+                    self._write()
+            except Exception:
+                self._leave(self._owner)
+                raise
+            self._leave(self._owner)
+        for folder in (self._work, *self._new_parents):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    def _leave(self, owner: FileIO) -> None:
+        """Unlock the folder; without a release that is still to be written there is nothing to own."""
+        paths = [] if (self._work / MODEL).exists() or self._results.exists() else [self._work / _OWNER]
+        # While it is locked; Windows removes no open file, and whoever opens it keeps it there.
+        for path in paths:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        unlock(owner)
+        for path in paths if sys.platform == "win32" else ():
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def _write(self) -> None:
+        """Write the results, and put them in place; after an interrupt, go on."""
+        job, kept, place = self._job, self._work / MODEL, "lost"
         try:
-            if self._partial.exists():
-                # First, as all else can be made again from it.
-                self._model.save(self._partial / MODEL)
-                place = f"incomplete, with the model in {str(self._partial / MODEL)!r}"
-                for name, content in _files(self._job, self._model).items():
-                    _write_through(self._partial / name, content)
-                place = f"in {str(self._partial)!r}"
-            _put_in_place(self._partial, self._job.folder)
+            if not self._is_kept:
+                self.model.complete()
+                self._save()
+            place = f"incomplete, with the model in {str(kept)!r}"
+            if kept.exists():
+                check_is_fitted(self.model)
+                shutil.rmtree(self._results, ignore_errors=True)
+                self._results.mkdir()
+                self.model.save(self._results / MODEL)
+                for name, content in _files(job, self.model).items():
+                    replace_file(str(self._results / name), content, str(self._results / f"{name}.tmp"))
+                kept.unlink()
+            place = f"in {str(self._results)!r}"
+            self._place()
+        except NotFittedError:
+            return  # the next start solves it
         except Exception as error:
             # Whatever it is: what was paid for must not be lost without a word.
             said = error if isinstance(error, OSError) else f"unexpected {type(error).__name__}"
+            said = f"{said}. {AGAIN}" if self._is_kept else said
+            if not self._is_kept:
+                with contextlib.suppress(Exception):
+                    elsewhere = Path(tempfile.mkdtemp(prefix="dpfast-"), MODEL)
+                    self.model.save(elsewhere)
+                    place = f"incomplete, with the model in {str(elsewhere)!r}"
             raise OutputError(f"the release was made and paid for, but its outputs are {place}: {said}") from error
 
-    def _remove(self) -> None:
-        for folder in (self._partial, *self._new_parents):
-            if folder is not None:
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
-
-
-def _write_through(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _put_in_place(partial: Path, folder: Path) -> None:
-    """Rename a folder to what may be there already; after an interrupt, go on where it was."""
-    old = partial.with_suffix(".old")
-    if partial.exists():
-        if folder.exists():
-            folder.rename(old)
-        partial.rename(folder)
-    if old.exists():
-        shutil.rmtree(old)
+    def _place(self) -> None:
+        """Put results that are complete in their place, and former ones away; whatever was stopped, go on with it."""
+        folder, former = self._job.folder, self._former
+        if self._results.exists() and not (self._work / MODEL).exists():
+            if folder.exists():
+                folder.rename(former)
+            self._results.rename(folder)
+        if not former.exists():
+            return
+        if not folder.exists():
+            former.rename(folder)
+            return
+        for path in _listed(former):
+            path.unlink()
+        # What was put there while the job ran stays beside the results.
+        for path in former.iterdir():
+            path.rename(folder / path.name)
+        former.rmdir()
 
 
 @quiet
@@ -208,7 +349,7 @@ class _Said(NamedTuple):
             expected: Plan | str = job.plan()
         except ValueError as error:
             expected = f"nothing: {error}"
-        return cls(job.kind.facts(model, job), expected)
+        return cls(job.kind.RESULTS.facts(model), expected)
 
 
 def _parts(
@@ -223,8 +364,8 @@ def _parts(
         ("this job", guarantee_of(model.releases_, model.privacy_spent_)),
         ("all releases of the ledger", str(ledger.promised)),
     ]
-    if ledger.promised == ledger.spent:
-        facts.append(("in words", plain_words(ledger.spent)))
+    if not math.isinf(ledger.promised.epsilon):
+        facts.append(("in words", plain_words(ledger.promised)))
     more = f"{ledger.affords(model):,}"
     # Else the number would be taken for that of the table.
     assumed = "" if job.people or job.known_people else ", if there are just enough people"
@@ -233,7 +374,7 @@ def _parts(
     return [
         Part("Guarantee", facts=facts),
         Part("Job", facts=[*made, *settings, *job.data.facts()], text=_DECLARED),
-        Part("Results", said.facts, job.kind.NOTE, images, results),
+        Part("Results", said.facts, job.kind.RESULTS.NOTE, images, results),
         Part(
             "Expected, and as released",
             [(f"expected from public numbers{assumed}", "; ".join(str(said.expected).splitlines())), *told],

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dpfast._documents import printed
 from dpfast.jobs.tables import Table, shown
 
 #: Rows of a table that the report shows; its files hold all.
@@ -46,32 +47,32 @@ def as_markdown(title: str, parts: Sequence[Part], formats: Sequence[str]) -> st
             lines += [f"**{name}**{_cut(rows, total)}", ""]
             lines += [_markdown_row(header), _markdown_row(["---"] * len(header), plain=False)]
             lines += [*map(_markdown_row, rows), ""]
-        lines += [*(f"    {line}" for line in part.verbatim.splitlines()), ""] if part.verbatim else []
+        lines += [*(f"    {printed(line)}" for line in part.verbatim.splitlines()), ""] if part.verbatim else []
     return "\n".join(lines)
 
 
 def as_html(title: str, parts: Sequence[Part]) -> str:
     """Return the report as one page, its pictures in it; scripts and other files are forbidden to it."""
-    body = [f"<h1>{html.escape(title)}</h1>"]
+    body = [f"<h1>{_html(title)}</h1>"]
     for part in parts:
-        body.append(f"<h2>{html.escape(part.title)}</h2>")
+        body.append(f"<h2>{_html(part.title)}</h2>")
         if part.facts:
-            pairs = (f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in part.facts)
+            pairs = (f"<dt>{_html(name)}</dt><dd>{_html(text)}</dd>" for name, text in part.facts)
             body.append(f"<dl>{''.join(pairs)}</dl>")
         if part.text:
-            body.append(f"<p>{html.escape(part.text)}</p>")
+            body.append(f"<p>{_html(part.text)}</p>")
         for name, files in part.pictures.items():
             data = base64.b64encode(files["svg"]).decode()
-            body.append(f'<img alt="{html.escape(name)}" src="data:image/svg+xml;base64,{data}">')
+            body.append(f'<img alt="{_html(name)}" src="data:image/svg+xml;base64,{data}">')
         for name, table in part.tables.items():
             header, rows, total = shown(table, MOST_ROWS)
-            body.append(f"<h3>{html.escape(name)}{_cut(rows, total)}</h3>")
+            body.append(f"<h3>{_html(name)}{_cut(rows, total)}</h3>")
             body.append(f"<div><table><thead>{_html_row(header, 'th')}</thead><tbody>")
             body += [_html_row(row, "td") for row in rows]
             body.append("</tbody></table></div>")
         if part.verbatim:
-            body.append(f"<pre>{html.escape(part.verbatim)}</pre>")
-    return _PAGE.format(title=html.escape(title), body="\n".join(body))
+            body.append(f"<pre>{_html(part.verbatim)}</pre>")
+    return _PAGE.format(title=_html(title), body="\n".join(body))
 
 
 _PAGE = """\
@@ -106,9 +107,13 @@ img {{ display: block; max-width: 100%; margin: 1rem 0; }}
 _SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~&$!])")
 
 
+def _html(text: str) -> str:
+    return "\n".join(html.escape(printed(line)) for line in text.splitlines())
+
+
 def _plain(text: str) -> str:
     """Return text that Markdown shows as it is, on one line."""
-    return _SIGNS.sub(r"\\\1", " ".join(text.split()))
+    return _SIGNS.sub(r"\\\1", " ".join(printed(text).split()))
 
 
 def _markdown_row(cells: Sequence[str], *, plain: bool = True) -> str:
@@ -116,7 +121,7 @@ def _markdown_row(cells: Sequence[str], *, plain: bool = True) -> str:
 
 
 def _html_row(cells: Sequence[str], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+    return f"<tr>{''.join(f'<{tag}>{_html(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 def _cut(rows: Sequence[object], total: int) -> str:

@@ -2,23 +2,33 @@
 
 Rows are read once; where people own several, the column of their ids is read before.
 
-A job that stops before its release has spent nothing and is run again from the start. The exact sums it had so far are
-not kept: they are private, and a file of them would be one more thing to protect.
+A job that stops before its noise is drawn has spent nothing and is run again from the start. The exact sums it had so
+far are not kept: they are private, and a file of them would be one more thing to protect. What it has released is kept:
+started again, it completes that, and pays nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from dpfast._arguments import positive_integer
+from dpfast._documents import printed
 from dpfast._optional import optional
+from dpfast.estimator.completion import kept_by
 from dpfast.jobs import outputs
 from dpfast.jobs.specification import Job
-from dpfast.ledger import BudgetExceeded, Ledger
+from dpfast.ledger import BudgetExceeded, Ledger, PaidFailure
 from dpfast.ledger.command import held_by_the_dead
+
+_OF_CSV = (
+    "a line of a CSV file is a row: the cells of one that does not parse are missing, and a quoted line break makes "
+    "two such rows; write cells that hold line breaks as Parquet"
+)
 
 
 def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
@@ -42,29 +52,58 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
     Raises
     ------
     TypeError, ValueError, OSError
-        If the job or its input is unusable; nothing was spent, and nothing written.
+        If the job or its input is unusable, or another run of the folder is under way; nothing was spent, and nothing
+        written.
     BudgetExceeded
         If the ledger has too little left; no row was read.
+    OutputError
+        If the release was made and paid for, and could not be completed or written: it says where it is.
     """
     job = Job.read(Path(path))
-    if outputs.is_done(job) and not force:
-        return f"{str(job.folder)!r} holds the release of this job already; nothing was read or spent"
-    if not force:
-        outputs.refuse_unfinished(job)
-    outputs.check_writable(job, replace=job.overwrite or force)
-    job.check_ledger()
-    ledger = job.open_ledger()
-    model = job.kind.ESTIMATOR(**job.parameters, ledger=ledger)
+    done = f"{str(job.folder)!r} holds the release of this job already; nothing was read or spent"
+    # What an earlier run has left is put in order first.
+    if not outputs.work_of(job).exists() and not outputs.is_pending(job, force=force):
+        return done
     try:
-        with outputs.Outputs(job, model), _progress(job, progress) as advance:
-            job.kind.fit(model, job, advance)
+        with outputs.Outputs(job) as work:
+            # Another run of it may have ended meanwhile.
+            if not outputs.is_pending(job, force=force):
+                return done
+            if not force and outputs.unfinished(job):
+                return _completed(job, work)
+            ledger = job.open_ledger()
+            model = job.kind.ESTIMATOR(**job.parameters, ledger=ledger)
+            work.rehearse()
+            work.model = model
+            with kept_by(work.keep), _progress(job, progress) as advance:
+                job.kind.fit(model, job, advance)
     except BudgetExceeded as error:
         if held := held_by_the_dead(ledger):
             raise BudgetExceeded(f"{error}; {held}") from None
         raise
-    void = "" if model.random_state is None else f". {outputs.VOID}"
+    except PaidFailure as error:
+        raise outputs.OutputError(f"{error}. {outputs.AGAIN}" if outputs.unfinished(job) else str(error)) from None
     held = held_by_the_dead(ledger)
-    return f"spent {model.privacy_spent_}; wrote {str(job.folder)!r}{void}{held and f'. In the ledger {held}'}"
+    return f"{_said(job, model)}{held and f'. In the ledger {held}'}"
+
+
+def _completed(job: Job, work: outputs.Outputs) -> str:
+    """Finish what an earlier run of the job has released and paid for."""
+    model = work.kept()
+    model.ledger = job.open_ledger()
+    if job.ledger_path is None:
+        # That of a job alone went with its process.
+        privacy, mu = model._cost()
+        with model.ledger.reserving(privacy, unit=job.unit, mu=mu) as reservation:
+            # Copies: the model's keep the time of the run that made them.
+            reservation.commit(*map(copy, model.releases_))
+    work.model = model.complete()
+    return f"completed what an earlier run had paid for; {_said(job, model)}"
+
+
+def _said(job: Job, model: Any) -> str:
+    void = "" if "random_state" not in job.parameters else f". {outputs.VOID}"
+    return f"spent {model.privacy_spent_}; wrote {str(job.folder)!r}{void}"
 
 
 def check(path: Path) -> str:
@@ -86,14 +125,14 @@ def check(path: Path) -> str:
         As for `run`.
     """
     job = Job.read(Path(path))
-    done = outputs.is_done(job)
-    if not done:
-        outputs.refuse_unfinished(job)
-        outputs.check_writable(job, replace=job.overwrite)
-        job.check_ledger()
-    what = ", ".join(f"{name}: {text}" for name, text in job.data.facts())
-    made = "its release has been made and written already; " if done else ""
-    return f"{str(job.path)!r} is a job of {job.kind.KIND}; {what}\n{made}{_charge(job)}; no row was read"
+    made = ""
+    if not outputs.is_pending(job):
+        made = "its release has been made and written already; "
+    elif outputs.unfinished(job):
+        made = "its release has been made, and a fit completes it for nothing; "
+    what = printed(", ".join(f"{name}: {text}" for name, text in job.data.facts()))
+    lines = f"\n{_OF_CSV}" if any(file.suffix == ".csv" for file in job.data.files) else ""
+    return f"{str(job.path)!r} is a job of {job.kind.KIND}; {what}{lines}\n{made}{_charge(job)}; no row was read"
 
 
 def plan(path: Path, people: int | None = None, target: float | None = None) -> str:
@@ -146,11 +185,8 @@ def _progress(job: Job, wanted: bool) -> Iterator[Callable[[int], object] | None
     if not wanted or find_spec("tqdm") is None:
         yield None
         return
-    tqdm = optional("tqdm", "a progress bar").tqdm
-    if job.budget.adjacency == "add_remove":
-        with tqdm(bar_format="{desc}: {elapsed}", desc="reading", disable=None, leave=False) as bar:
-            yield lambda _: bar.update()
-        return
-    size = sum(file.stat().st_size for file in job.data.files)
-    with tqdm(total=size, unit="B", unit_scale=True, desc="reading", disable=None, leave=False) as bar:
-        yield bar.update
+    shown: dict[str, Any] = {"bar_format": "{desc}: {elapsed}"}
+    if job.budget.adjacency == "replace_one":
+        shown = {"total": sum(file.stat().st_size for file in job.data.files), "unit": "B", "unit_scale": True}
+    with optional("tqdm", "a progress bar").tqdm(desc="reading", disable=None, leave=False, **shown) as bar:
+        yield bar.update if "total" in shown else lambda _: bar.update()

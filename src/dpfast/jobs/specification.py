@@ -16,7 +16,6 @@ from dpfast.jobs.formats import Formats
 from dpfast.jobs.kinds import Kind, kinds, public_size
 from dpfast.jobs.values import Words, refuse_unknown
 from dpfast.ledger import Ledger
-from dpfast.ledger.file import check_place
 from dpfast.privacy import Privacy, Unit
 
 # Neither decides the release: the results do not depend on the threads, and a hashed seed is found again by trying.
@@ -65,7 +64,7 @@ class Job:
         """
         content = read_toml(path)
         here, kind = path.parent, _kind(content)
-        sections = kind.description.read((), _by_new_names(content, kind))
+        sections = kind.description.read((), content)
         privacy, given = sections["privacy"], sections["estimator"]
         adjacency = given.get("adjacency", "replace_one")
         cost = Privacy(privacy["epsilon"], privacy["delta"], adjacency)
@@ -99,11 +98,6 @@ class Job:
     def open_ledger(self) -> Ledger:
         """Open the ledger that pays, or make it; ValueError if it adds up guarantees for another unit."""
         return Ledger(self.budget, self.ledger_path, unit=self.unit, **self.ledger_options)
-
-    def check_ledger(self) -> None:
-        """Refuse a ledger whose folder is not there or cannot be written; none is made."""
-        if self.ledger_path is not None:
-            check_place(str(self.ledger_path))
 
     @property
     def unit(self) -> Unit:
@@ -150,17 +144,6 @@ def _kind(content: Mapping[str, Any]) -> Kind:
     if "kind" not in estimator:
         raise ValueError("[estimator] lacks the key 'kind'")
     return known[Words.of(*known).taken(("estimator", "kind"), estimator["kind"])]
-
-
-def _by_new_names(content: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
-    """Rename keys of [estimator] that were called otherwise."""
-    estimator = dict(content["estimator"])
-    for former, name in kind.FORMER.items():
-        if former in estimator:
-            if name in estimator:
-                raise ValueError(f"[estimator] {former} and {name} are the same: leave one of them out")
-            estimator[name] = estimator.pop(former)
-    return {**content, "estimator": estimator}
 
 
 def _digest(content: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,14 +25,16 @@ class Values(ABC):
 
     #: What they are, in messages: "must be ...".
     words: str
+    #: How Python has them.
+    TYPE: ClassVar[type] = object
 
-    @abstractmethod
     def fits(self, value: object) -> bool:
         """Whether a value is meant to be one of these, as its type says."""
+        return isinstance(value, self.TYPE)
 
-    @abstractmethod
     def read(self, place: Place, value: Any) -> Any:
         """Return what is made of a value that fits; TypeError or ValueError, naming section and key."""
+        return value
 
     @abstractmethod
     def schema(self) -> Schema:
@@ -64,10 +66,6 @@ class Plain(Values):
     def fits(self, value: object) -> bool:
         """As `Values` has it."""
         return type(value) in self.types
-
-    def read(self, place: Place, value: Any) -> Any:
-        """Return it as it is."""
-        return value
 
     def schema(self) -> Schema:
         """As `Values` has it."""
@@ -123,6 +121,7 @@ class Lists(Values):
     length: int | None = None
     #: What a list of any length is made into.
     made: Callable[[list[Any]], Any] = list
+    TYPE = list
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -131,10 +130,6 @@ class Lists(Values):
             f"{self.item.words.removeprefix('an ').removeprefix('a ')}s" if isinstance(self.item, Plain) else "items"
         )
         return f"a list of {items}" if self.length is None else f"a list of {self.length} {items}"
-
-    def fits(self, value: object) -> bool:
-        """As `Values` has it."""
-        return isinstance(value, list)
 
     def read(self, place: Place, value: Any) -> Any:
         """Return the list, or the tuple, of what is made of its items."""
@@ -161,10 +156,7 @@ class Array(Values):
     """Numbers in a list, or in lists of equal length in a list."""
 
     words: str = "a list of numbers, or of lists of them"
-
-    def fits(self, value: object) -> bool:
-        """As `Values` has it."""
-        return isinstance(value, list)
+    TYPE = list
 
     def read(self, place: Place, value: Any) -> Any:
         """Return an array."""
@@ -248,10 +240,7 @@ class Table(Values):
     #: Of keys that are not known: what is to be done instead.
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     words: str = "a table"
-
-    def fits(self, value: object) -> bool:
-        """As `Values` has it."""
-        return isinstance(value, Mapping)
+    TYPE = Mapping
 
     def read(self, place: Place, value: Any) -> Any:
         """Return what is made of each key; refuse one that is not known, or is missing."""
@@ -290,10 +279,7 @@ class Named(Values):
     #: Lines of a template.
     example: str = ""
     words: str = "a table"
-
-    def fits(self, value: object) -> bool:
-        """As `Values` has it."""
-        return isinstance(value, Mapping)
+    TYPE = Mapping
 
     def read(self, place: Place, value: Any) -> Any:
         """Return what is made of each value."""
@@ -316,10 +302,7 @@ class Variants(Values):
     #: The kind of a table that does not say it; None where it must.
     usual: Callable[[Mapping[str, Any]], str] | None = None
     words: str = "a table"
-
-    def fits(self, value: object) -> bool:
-        """As `Values` has it."""
-        return isinstance(value, Mapping)
+    TYPE = Mapping
 
     def read(self, place: Place, value: Any) -> Any:
         """Return what the table of its kind makes of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +81,8 @@ class Walks:
             (self.state,) if is_text else (), numbers if is_text else (*numbers, self.state), (self.id,)
         )
 
-    def read(self, progress: Progress | None) -> Trajectories | Blocks:
-        """Return all trajectories; as blocks, where they can be read as such."""
-        if self.sorted_files is not None:
-            return Blocks(self, progress)
+    def read(self, progress: Progress | None) -> Trajectories:
+        """Return all trajectories, held in memory."""
         numbers: dict[Hashable, int] = {}
         parts = [self._steps(batch, numbers) for batch in self.columns.batches(self.files, progress)]
         parts.insert(0, (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0)))
@@ -124,14 +123,19 @@ class Walks:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Sorted trajectories, read anew each time they are iterated over."""
+    """Trajectories, read when they are first iterated over; anew each time where they can be read in blocks."""
 
     walks: Walks
     progress: Progress | None
 
+    @cached_property
+    def _held(self) -> Trajectories:
+        return self.walks.read(self.progress)
+
     def __iter__(self) -> Iterator[Trajectories]:
         walks = self.walks
-        assert walks.sorted_files is not None
+        if walks.sorted_files is None:
+            return iter([self._held])
         names = {"trajectory": walks.id, "state": walks.state, "reward": walks.reward, "step": walks.order}
         declared = {"n_states": walks.n_states} if walks.encoder is None else {"states": walks.encoder}
         return Trajectories.iter_parquet(walks.sorted_files, **names, **declared)  # type: ignore[arg-type]
