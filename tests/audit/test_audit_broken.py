@@ -9,8 +9,10 @@ import pytest
 from dpfast import PolicyEvaluation, Trajectories, UtilityWarning, noise
 from dpfast.audit import epsilon_lower_bound
 from dpfast.estimator import base
+from dpfast.ledger import Reservation
+from dpfast.policy_evaluation import mechanism as smooth
 from dpfast.privacy.gaussian import gaussian_mu
-from dpfast.releases import minimisers, moments, noisy_sum, refined_moments, smooth
+from dpfast.releases import minimisers, moments, noisy_sum, refined_moments
 
 # Each attack is wrong once in ten million times.
 ERROR = 1e-7
@@ -90,6 +92,15 @@ def test_rows_that_are_not_clipped_are_not_taken_for_noise():
     here, there = (np.array([seen(neighbour) for _ in range(200)]) for neighbour in (False, True))
     assert attack.law.misfit((here, there)) > ERROR
     assert attack.law.misfit((here + 5.0 * here.std(), there)) < ERROR
+
+
+@pytest.mark.slow
+def test_attempts_that_fail_after_a_draw_and_are_given_back(monkeypatch):
+    """Each may tell what was drawn, and who has the budget back asks again."""
+    attack = attack_on("transcript of attempts beside a delta, replace_one")
+    assert attack.run(50, ERROR).epsilon == 0.0
+    monkeypatch.setattr(Reservation, "draw", lambda reservation: None)
+    assert attack.run(120, 1e-4).broken
 
 
 def test_noise_that_repeats_itself(monkeypatch):

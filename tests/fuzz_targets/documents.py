@@ -4,8 +4,10 @@ import copy
 import itertools
 import json
 import math
-from types import SimpleNamespace
+import sqlite3
+from contextlib import suppress
 
+import ledger_processes
 import numpy as np
 
 from dpfast import Ledger, MultiOutcomeRidge, PolicyEvaluation, Privacy, Release
@@ -168,26 +170,19 @@ def ledger_content():
     ledger = Ledger(Privacy(5.0, 1e-5), path)
     for model in MODELS[:1]:
         model.set_params(ledger=ledger).fit(X, X[:, :2]).set_params(ledger=None)
-    return read_document(str(path), *ledger_kind())
+    return path.read_bytes(), *ledger_processes.rows(path)
 
 
-def ledger_kind():
-    from dpfast.privacy import ledger_file
-
-    return ledger_file._KIND, ledger_file._WITH_LIMITS
+LEDGER, TOTALS, ENTRIES = ledger_content()
 
 
-LEDGER = ledger_content()
-
-
-@target("ledger.file", "_documents", accepts=(ValueError, OSError))
+@target("ledger.file", accepts=(ValueError, OSError))
 def open_ledgers(draw: Draw) -> None:
-    path, (kind, version) = new_path(".json"), ledger_kind()
-    content = restructured(draw, LEDGER)
-    if draw.flag(0.1):
-        write_text(draw, path, {"kind": kind, "version": version} | content)
-    else:
-        write_document(str(path), kind, version, content, temporary=f"{path}.tmp")
+    path = new_path(".json")
+    path.write_bytes(draw.mutated(LEDGER) if draw.flag(0.1) else LEDGER)
+    with suppress(sqlite3.Error):
+        totals, entries = restructured(draw, TOTALS), {key: restructured(draw, one) for key, one in ENTRIES.items()}
+        ledger_processes.rewrite(path, totals, entries)
     LedgerFile(str(path), Privacy(5.0, 1e-5)).read()
 
 
@@ -223,4 +218,4 @@ def read_records(draw: Draw) -> None:
     text = json.dumps(restructured(draw, {"job_sha256": "ab", "releases": []})).encode()
     path.write_bytes(draw.choice((text, draw.mutated(text), b"[" * 5000, b"9" * 5000)))
     path.replace(path.with_name(outputs.RECORD))
-    outputs.is_done(SimpleNamespace(folder=path.parent, digest="ab"))
+    outputs._listed(path.parent)

@@ -7,6 +7,7 @@ from typing import get_args
 
 from dpfast import registry
 from dpfast.attack import Attack, Finding, epsilon_lower_bound, mu_lower_bound
+from dpfast.audit import transcripts
 from dpfast.audit.literature import broken_attacks
 from dpfast.privacy import Adjacency, Privacy
 
@@ -27,6 +28,8 @@ _OF_CLAIMS = {*get_args(Adjacency), "Gaussian", "Laplace", "L2-Laplace", "Gaussi
 def all_attacks(privacy: Privacy) -> Iterator[Attack]:
     """Every mechanism that can make the claim, attacked in turn: each family says how, in its ``attacks.py``.
 
+    Then what is seen of attempts beside their releases: errors, refusals, and how many there are.
+
     Parameters
     ----------
     privacy : Privacy
@@ -34,6 +37,7 @@ def all_attacks(privacy: Privacy) -> Iterator[Attack]:
     """
     for family in registry.parts("attacks"):
         yield from family.attacks(privacy)
+    yield from transcripts.attacks(privacy)
 
 
 def one_claim_each(attacks: Iterable[Attack]) -> list[Attack]:

@@ -1,0 +1,64 @@
+"""An attack on transcripts: on what attempts return, raise and leave in their ledger, beside what they release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dpfast._arrays import FloatArray
+from dpfast.attack import Attack, Events, claimed, claims
+from dpfast.estimator.base import Summed
+from dpfast.ledger import BudgetExceeded, Ledger, Release
+from dpfast.multi_outcome import MultiOutcomeRidge
+from dpfast.noise import BitSource
+from dpfast.privacy import Privacy
+
+# Of attempts that cost nothing so many tell neighbours apart, by the mean of what was drawn.
+_ATTEMPTS = 100
+
+
+class _Telling(MultiOutcomeRidge):
+    """A regression that fails after its draw, and says what was drawn."""
+
+    def _release(self, summed: Summed, source: BitSource) -> tuple[Release, ...]:
+        (released,) = super()._release(summed, source)
+        raise ArithmeticError(float(released.values["xy"].sum()))
+
+
+def attacks(privacy: Privacy) -> Iterator[Attack]:
+    """Attack the transcript of attempts that fail and say what they drew, under a ledger that pays for one of them."""
+    for claim in claims(privacy):
+        yield _attack(claim)
+
+
+def _attack(privacy: Privacy) -> Attack:
+    tables = [(np.array([[0.0], [1.0]]), np.array([0.0, sign])) for sign in (1.0, -1.0)]
+    if privacy.adjacency == "add_remove":
+        tables[1] = tables[0][0][:1], tables[0][1][:1]
+    estimator = _Telling(bound_x=1.0, bound_y=1.0, ridge=1.0, refine=0, n_threads=1, **claimed(privacy))
+
+    def seen(neighbour: bool) -> FloatArray:
+        n_attempts, told = _transcript(estimator, privacy, tables[neighbour])
+        mean = float(np.mean(told)) if told else 0.0
+        return np.array([n_attempts > 1, mean > 0.0, mean > 0.5, mean < -0.5], np.float64)
+
+    delta = " beside a delta" if privacy.delta > 0.0 else ""
+    return Attack(f"transcript of attempts{delta}, {privacy.adjacency}", privacy, Events(), seen, (estimator,))
+
+
+def _transcript(
+    estimator: MultiOutcomeRidge, privacy: Privacy, table: tuple[FloatArray, FloatArray]
+) -> tuple[int, list[float]]:
+    """Return how many attempts were let through, and what numbers their errors told."""
+    model = estimator.set_params(ledger=Ledger(privacy))
+    n_attempts, told = 0, []
+    for _ in range(_ATTEMPTS):
+        try:
+            model.fit(*table)
+        except BudgetExceeded:
+            break
+        except Exception as error:
+            told += [one for one in error.args if isinstance(one, float)]
+        n_attempts += 1
+    return n_attempts, told
