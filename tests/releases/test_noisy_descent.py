@@ -7,7 +7,7 @@ import pytest
 
 from dpfast import Privacy, io, noise
 from dpfast.privacy import compose_mu, gaussian_mu
-from dpfast.releases.noisy_descent import NoisyDescent
+from dpfast.releases.noisy_descent import NoisyDescent, Rows
 from dpfast.statistics.rows import RowMap
 
 N = 300
@@ -37,13 +37,13 @@ def asked(mechanism, people, seed):
     while True:
         yield stage
         try:
-            stage = stages.send(stage.mechanism.release(stage.statistic(people, 1), source, stage.name))
+            stage = stages.send(stage.mechanism.release(stage.statistic(people), source, stage.name))
         except StopIteration:
             return
 
 
 def people_of(rows, outcomes):
-    return io.open_table(rows, outcomes)
+    return Rows(io.open_table(rows, outcomes), 1)
 
 
 ROWS = [[2.0, 0.0, 0.0], [1e6, -1e6, 1e6], [1e-3, 0.0, 0.0], [0.3, -0.2, 0.4], [0.0, 0.0, 0.0]]
@@ -73,8 +73,8 @@ def test_no_neighbour_moves_any_step_beyond_its_part(link, constant, adjacency):
     for number, stage in enumerate(asked(mechanism, people, 0)):
         if number % 5 > 1:
             continue
-        sums = stage.statistic(people, 1).to_float64()
-        far = max(float(np.linalg.norm(stage.statistic(other, 1).to_float64() - sums)) for other in others)
+        sums = stage.statistic(people).to_float64()
+        far = max(float(np.linalg.norm(stage.statistic(other).to_float64() - sums)) for other in others)
         assert far / stage.mechanism.scale <= stage.mechanism.mu * (1.0 + 1e-12), stage.name
         largest = max(largest, far / stage.mechanism.scale / stage.mechanism.mu)
     assert largest > 0.99
@@ -94,7 +94,7 @@ def test_names_of_steps_differ_so_that_seeded_noise_does():
     mechanism = mechanism_of("logistic", "add_remove")
     names = [stage.name for stage in asked(mechanism, people_of(*table("logistic")), 0)]
     assert len(set(names)) == len(names) > 30
-    releases = mechanism.release(people_of(*table("logistic")), 1, noise.resolve_source(0), "fit")
+    releases = mechanism.release(people_of(*table("logistic")), noise.resolve_source(0), "fit")
     assert len({release.name for release in releases}) == len(releases)
     steps = np.array([release.values["sum"] for release in releases[1:]])
     assert len(np.unique(steps[:, 0, 0])) == len(steps)
@@ -103,7 +103,7 @@ def test_names_of_steps_differ_so_that_seeded_noise_does():
 def test_what_is_released_is_all_that_is_told():
     for adjacency in ("replace_one", "add_remove"):
         mechanism = mechanism_of("softmax", adjacency)
-        releases = mechanism.release(people_of(*table("softmax")), 1, noise.resolve_source(5), "fit")
+        releases = mechanism.release(people_of(*table("softmax")), noise.resolve_source(5), "fit")
         one, other = (mechanism.solve(releases) for _ in range(2))
         np.testing.assert_array_equal(one.theta, other.theta)
         count = releases[0].values["sum"][0, 0]
@@ -125,7 +125,7 @@ def test_labels_beyond_their_weight_count_as_it():
     for link in ("logistic", "softmax"):
         x, y = table(link)
         stage = next(mechanism_of(link).stages())
-        sums = [stage.statistic(people_of(0.1 * x, size * y), 1).to_float64() for size in (1.0, 9.0)]
+        sums = [stage.statistic(people_of(0.1 * x, size * y)).to_float64() for size in (1.0, 9.0)]
         np.testing.assert_array_equal(*sums)
 
 
@@ -137,7 +137,7 @@ def test_pure_privacy_is_refused():
 def test_with_hardly_any_noise_many_classes_are_told_apart_as_they_can_be():
     x, y = table("softmax", 4_000)
     mechanism = mechanism_of("softmax", n=4_000, epsilon=50.0)
-    theta = mechanism.solve(mechanism.release(people_of(x, y), 1, noise.resolve_source(0), "fit")).theta
+    theta = mechanism.solve(mechanism.release(people_of(x, y), noise.resolve_source(0), "fit")).theta
     assert np.mean((x @ theta).argmax(axis=1) == y.argmax(axis=1)) > 0.97
 
 
@@ -147,7 +147,7 @@ def test_noise_of_a_step_has_the_calibrated_law():
     nobody = people_of(np.zeros((N, 3)), np.eye(3)[np.zeros(N, int)])
     stage = next(iter(asked(mechanism, nobody, 0)))
     source = noise.SecureSource()
-    draws = [stage.mechanism.release(stage.statistic(nobody, 1), source, "x").values["sum"] for _ in range(400)]
+    draws = [stage.mechanism.release(stage.statistic(nobody), source, "x").values["sum"] for _ in range(400)]
     z = np.array(draws).ravel() / stage.mechanism.deviation
     # A clip of length c for sums that one person replaced moves by 2 c: mu of the step is its share of the whole.
     steps = mechanism.schedule(N).n_steps
@@ -164,11 +164,11 @@ def test_early_steps_show_that_noise_hides_little_where_few_of_them_suffice():
     y = np.eye(3)[np.argmax(x @ rng.normal(size=(3, 3)) + rng.gumbel(size=(4_000, 3)), axis=1)]
     mechanism = mechanism_of("softmax", n=4_000, constant=True)
     for seed in range(5):
-        releases = mechanism.release(people_of(x, y), 1, noise.resolve_source(seed), "fit")
+        releases = mechanism.release(people_of(x, y), noise.resolve_source(seed), "fit")
         assert mechanism.shown_agreement(releases) > 0.99
 
 
 def test_noise_alone_shows_that_it_hides_the_classes():
     mechanism, nobody = mechanism_of("softmax"), people_of(np.zeros((N, 3)), np.eye(3)[np.zeros(N, int)])
-    seeded = [mechanism.release(nobody, 1, noise.resolve_source(seed), "fit") for seed in range(20)]
+    seeded = [mechanism.release(nobody, noise.resolve_source(seed), "fit") for seed in range(20)]
     assert np.mean([mechanism.shown_agreement(releases) for releases in seeded]) < 0.55

@@ -7,7 +7,7 @@ import pytest
 
 from dpfast import MultiOutcomeRidge, Privacy, io, noise, statistics
 from dpfast.privacy import compose_mu, gaussian_mu
-from dpfast.releases.refined_moments import People, Public
+from dpfast.releases.refined_moments import People
 from dpfast.solvers import refining
 
 N = 400
@@ -34,7 +34,7 @@ def mechanism_of(options, adjacency="replace_one", delta=1e-5, steps=2, several=
     staged = one._staged(
         privacy, steps, People(io.open_table(*table()), *((owners(N), 3) if several else (None, None)))
     )
-    return staged.mechanism, staged.public
+    return staged.mechanism
 
 
 def owners(n):
@@ -62,10 +62,10 @@ def moved(stage, one, other):
     return math.sqrt(total)
 
 
-def asked(mechanism, public, people, seed):
+def asked(mechanism, people, seed):
     """Every stage of a fit, as the noise of a seed leads to it."""
     source = noise.resolve_source(seed)
-    stages = mechanism.stages(public)
+    stages = mechanism.stages()
     stage = next(stages)
     while True:
         yield stage
@@ -88,7 +88,7 @@ ROWS = [
 @pytest.mark.parametrize("options", OPTIONS)
 def test_no_neighbour_moves_any_stage_beyond_its_part(options, adjacency):
     several = options.startswith("people")
-    mechanism, public = mechanism_of(options, adjacency, several=several, steps=3)
+    mechanism = mechanism_of(options, adjacency, several=several, steps=3)
     x, y = table()
     rng = np.random.default_rng(1)
     largest = {}
@@ -106,7 +106,7 @@ def test_no_neighbour_moves_any_stage_beyond_its_part(options, adjacency):
             rows[: 1 + several], changed[: 1 + several] = row, outcomes
             neighbours.append((rows, changed, groups))
         others = [counted(mechanism, *one) for one in neighbours]
-        for stage in asked(mechanism, public, people, seed):
+        for stage in asked(mechanism, people, seed):
             far = max(moved(stage, people, other) for other in others)
             assert far <= stage.mechanism.mu * (1.0 + 1e-12), stage.name
             largest[stage.name] = max(largest.get(stage.name, 0.0), far / stage.mechanism.mu)
@@ -120,31 +120,31 @@ def test_no_neighbour_moves_any_stage_beyond_its_part(options, adjacency):
 @pytest.mark.parametrize("options", OPTIONS)
 def test_all_stages_together_keep_to_the_budget(options):
     several = options.startswith("people")
-    mechanism, public = mechanism_of(options, several=several)
+    mechanism = mechanism_of(options, several=several)
     people = counted(mechanism, *table(), owners(N) if several else None)
-    mus = [stage.mechanism.mu for stage in asked(mechanism, public, people, 0)]
+    mus = [stage.mechanism.mu for stage in asked(mechanism, people, 0)]
     whole = gaussian_mu(1.0, 1e-5)
     assert whole * (1.0 - 1e-9) <= compose_mu(mus) <= whole
 
 
 def test_pure_parts_share_epsilon():
-    mechanism, public = mechanism_of("plain", delta=0.0)
-    costs = [stage.mechanism.privacy for stage in asked(mechanism, public, counted(mechanism, *table()), 0)]
+    mechanism = mechanism_of("plain", delta=0.0)
+    costs = [stage.mechanism.privacy for stage in asked(mechanism, counted(mechanism, *table()), 0)]
     assert all(cost.delta == 0.0 for cost in costs)
     assert 1.0 - 1e-9 <= math.fsum(cost.epsilon for cost in costs) <= 1.0
 
 
 def test_names_of_stages_differ_so_that_seeded_noise_does():
-    mechanism, public = mechanism_of("plain", steps=3)
-    names = [stage.name for stage in asked(mechanism, public, counted(mechanism, *table()), 0)]
+    mechanism = mechanism_of("plain", steps=3)
+    names = [stage.name for stage in asked(mechanism, counted(mechanism, *table()), 0)]
     assert len(set(names)) == len(names) == 5 + 2 + 3
 
 
 def test_what_is_released_is_all_that_is_told():
-    mechanism, public = mechanism_of("intercept")
+    mechanism = mechanism_of("intercept")
     people = counted(mechanism, *table())
-    releases = mechanism.release(people, public, noise.resolve_source(5), "fit")
-    one, other = (mechanism.solve(releases, public).solution for _ in range(2))
+    releases = mechanism.release(people, noise.resolve_source(5), "fit")
+    one, other = (mechanism.solve(releases).solution for _ in range(2))
     fitted = MultiOutcomeRidge(1.0, 1e-5, bound_y=3.0, refine=2, random_state=5, **OPTIONS["intercept"]).fit(*table())
     np.testing.assert_array_equal(one.coef, other.coef)
     assert fitted.n_steps_ == 2
@@ -152,7 +152,7 @@ def test_what_is_released_is_all_that_is_told():
         release.name.partition(": ")[2] for release in fitted.releases_
     ]
     assert len({release.name for release in fitted.releases_}) == len(fitted.releases_)
-    assert mechanism.solve(fitted.releases_, public).solution.coef == pytest.approx(fitted.coef_, abs=0.0)
+    assert mechanism.solve(fitted.releases_).solution.coef == pytest.approx(fitted.coef_, abs=0.0)
 
 
 def test_few_people_get_moments_alone_with_all_that_is_left():
@@ -176,8 +176,8 @@ def test_public_labels_are_held_to_what_was_declared():
     one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0, mechanism="projection", public_labels=True, refine=1)
     x, y = table()
     staged = one._staged(Privacy(1.0, 1e-5), 1, People(io.open_table(x, 1e-3 * y)))
-    assert isinstance(staged.public, Public)
-    stages = staged.mechanism.stages(staged.public)
+    assert staged.mechanism.public is staged.public
+    stages = staged.mechanism.stages()
     stage = next(stages)
     source = noise.resolve_source(0)
     moments = stages.send(stage.mechanism.release(stage.statistic(staged.statistic), source, stage.name))

@@ -15,7 +15,7 @@ from dpfast.noise import SeededSource
 from dpfast.privacy import gaussian_mu
 from dpfast.privacy.composition import keeps_to
 from dpfast.synthetic_control.mechanism import DonorRows, sum_donors
-from dpfast.synthetic_control.steps import DonorSteps, count_lengths, count_ratios, typical_length
+from dpfast.synthetic_control.steps import Donors, DonorSteps, count_lengths, count_ratios, typical_length
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
 
@@ -40,7 +40,7 @@ def steps_of(adjacency="replace_one", delta=1e-6, n=40, nonnegative=False, epsil
 
 
 def released(steps, donors, seed=0):
-    return steps.release(np.asarray(donors, np.float64), SeededSource(seed), "fit: {}".format, 1)
+    return steps.release(Donors(np.asarray(donors, np.float64), 1), SeededSource(seed), "fit")
 
 
 def panel(n=40, seed=0):
@@ -182,7 +182,7 @@ def by_hand(solution, series):
 
 def test_ratios_are_of_root_mean_squared_errors():
     steps = steps_of(placebo_share=0.3)
-    solution = steps.solution(released(steps, panel()))
+    solution = steps.solve(released(steps, panel()))
     series = panel(7, seed=5)
     np.testing.assert_allclose(solution.ratios(series), [by_hand(solution, one) for one in series], rtol=1e-9)
     # Beyond the range a series counts as at its end; and one that is predicted without error has a ratio too.
@@ -193,7 +193,7 @@ def test_ratios_are_of_root_mean_squared_errors():
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_no_donor_moves_the_counts_of_errors_further_than_is_calibrated(adjacency):
     steps = steps_of(adjacency, placebo_share=0.3)
-    solution = steps.solution(released(steps, panel()))
+    solution = steps.solve(released(steps, panel()))
     rng = np.random.default_rng(3)
     largest = 0.0
     for _ in range(100):
@@ -210,7 +210,7 @@ def test_no_donor_moves_the_counts_of_errors_further_than_is_calibrated(adjacenc
 def test_tails_count_donors_with_a_ratio_as_large(adjacency):
     steps, donors = steps_of(adjacency, epsilon=1e9, n=500, placebo_share=0.3), panel(500)
     releases = released(steps, donors)
-    ratios = np.sort(steps.solution(releases).ratios(donors))
+    ratios = np.sort(steps.solve(releases).ratios(donors))
     found, deviation, n = steps.tail(releases, ratios)
     # A bin is a quarter of an octave wide, and counted as a whole.
     exact, wider = (np.array([np.sum(ratios >= one) for one in room * ratios]) for room in (1.0, 2.0**-0.25))

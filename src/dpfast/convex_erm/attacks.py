@@ -25,8 +25,7 @@ from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
-from dpfast.releases.mechanism import answered
-from dpfast.releases.noisy_descent import Stage
+from dpfast.releases.mechanism import Query, answered
 from dpfast.solvers import CallableLoss, CappedLogisticLoss, L2Ball, LogisticLoss, SmoothedHuber
 from dpfast.statistics.sizes import Sizes
 
@@ -169,9 +168,9 @@ def _descent_attack(privacy: Privacy) -> Attack:
         seen: list[float] = []
         apart: list[float] = []
 
-        def answer(stage: Stage) -> Release:
+        def answer(query: Query) -> Release:
             release = releases[len(seen)]
-            sums = [stage.statistic(one.statistic, 1).to_float64() for one in summed]
+            sums = [query.statistic(one.statistic).to_float64() for one in summed]
             moved = sums[1] - sums[0]
             length = float(np.linalg.norm(moved))
             seen.append(float(np.sum((release.values["sum"] - sums[at]) * moved)) / length**2)

@@ -39,7 +39,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
 from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.noisy_descent import NoisyDescent
+from dpfast.releases.noisy_descent import NoisyDescent, Rows
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
 from dpfast.solvers import (
     GeneralisedLinearLoss,
@@ -536,11 +536,11 @@ class ObjectivePerturbationClassifier(_Fitted, ClassPictures, ClassifierMixin, P
         if mechanism.n_rows is not None:
             error = lost_share(mechanism.agreement(mechanism.n_rows), ACCURACY, 2)
             expected = Expected(error, f"{mechanism.n_rows} people")
-        return Summed(mechanism, people, expected=expected)
+        return Summed(mechanism, Rows(people, self.n_threads), expected=expected)
 
     def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
         if isinstance(summed.mechanism, NoisyDescent):
-            return summed.mechanism.release(summed.statistic, self.n_threads, source, self._release_name)
+            return summed.mechanism.release(summed.statistic, source, self._release_name)
         return super()._release(summed, source)
 
     def _solve(

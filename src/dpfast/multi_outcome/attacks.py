@@ -117,7 +117,7 @@ def _refined_attack(privacy: Privacy) -> Iterator[Attack]:
 
     def steps(releases: tuple[Release, ...]) -> Iterator[tuple[Release, list[FloatArray]]]:
         """Yield the release of every step, and what was summed for it on either table."""
-        stages = summed[0].mechanism.stages(summed[0].public)
+        stages = summed[0].mechanism.stages()
         stage = next(stages)
         for release in releases:
             if stage.name.startswith("residuals, step"):

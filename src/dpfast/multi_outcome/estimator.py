@@ -610,11 +610,12 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             mu = gaussian_mu(*privacy.target)
             if not refining.has_steps(n_rows, mu, mechanism.shape):
                 return None
-        return Summed(mechanism, counted, self._public(table, n_rows))
+        public = self._public(table, n_rows)
+        return Summed(replace(mechanism, public=public), counted, public)
 
     def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
         if isinstance(summed.mechanism, RefinedMoments):
-            return summed.mechanism.release(summed.statistic, summed.public, source, type(self).__name__)
+            return summed.mechanism.release(summed.statistic, source, type(self).__name__)
         if self.n_subsample is not None:
             summed = summed._replace(statistic=summed.statistic(source))
         return super()._release(summed, source)
@@ -661,7 +662,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         self, mechanism: Route | RefinedMoments, releases: tuple[Release, ...], public: Public
     ) -> dict[str, Any]:
         if isinstance(mechanism, RefinedMoments):
-            refined = mechanism.solve(releases, public)
+            refined = mechanism.solve(releases)
             variance = refined.residual_variance
             return _attributes(refined.solution, (refined.evidence,), refined.n_steps, residual_variance=variance)
         (release,) = releases

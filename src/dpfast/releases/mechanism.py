@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, Literal, Protocol, TypeVar
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -14,8 +16,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.privacy.law import Law
 
-_Stage = TypeVar("_Stage")
-_Told = TypeVar("_Told")
+Found = TypeVar("Found")
 
 
 class Mechanism(Protocol):
@@ -62,12 +63,54 @@ def draw_columns(law: Law, scale: float, centers: FloatArray, source: noise.BitS
     return draw(law, scale, centers, source)
 
 
-def answered(stages: Generator[_Stage, Release, _Told], answer: Callable[[_Stage], Release]) -> _Told:
-    """Answer every stage of several releases, each fitted to those before, and return what they tell."""
-    stage = next(stages)
+class Query(NamedTuple):
+    """One release of several: what it is called, its noise, and what is summed of the data owner's rows for it."""
+
+    name: str
+    mechanism: Any
+    statistic: Callable[[Any], Any]
+    #: What everybody's part in that is clipped to, where earlier releases decide it.
+    clip: float = math.inf
+
+
+# What the releases tell is computed when it is asked for: a fit has committed by then.
+Stages: TypeAlias = Generator[Query, Release, Callable[[], Found]]
+
+
+class Staged(ABC, Generic[Found]):
+    """A mechanism of several releases, each fitted to those before.
+
+    What is computed between them is written once, as a generator of queries: a fit answers them with the data, and a
+    solution with what was released. Queries depend on earlier releases and public numbers, nothing else.
+    """
+
+    @abstractmethod
+    def stages(self) -> Stages[Found]:
+        """Ask for one release after the other, and return what computes what they tell."""
+
+    def release(self, statistic: Any, source: noise.BitSource, name: str) -> tuple[Release, ...]:
+        """Draw the noise of every stage; seeded noise is that of its name."""
+        releases: list[Release] = []
+
+        def answer(query: Query) -> Release:
+            releases.append(query.mechanism.release(query.statistic(statistic), source, f"{name}: {query.name}"))
+            return releases[-1]
+
+        answered(self.stages(), answer)
+        return tuple(releases)
+
+    def solve(self, releases: Iterable[Release]) -> Found:
+        """Return what was released tells."""
+        left = iter(releases)
+        return answered(self.stages(), lambda _: next(left))()
+
+
+def answered(stages: Stages[Found], answer: Callable[[Query], Release]) -> Callable[[], Found]:
+    """Answer every query, and return what computes what the releases tell."""
+    query = next(stages)
     while True:
         try:
-            stage = stages.send(answer(stage))
+            query = stages.send(answer(query))
         except StopIteration as last:
-            told: _Told = last.value
-            return told
+            found: Callable[[], Found] = last.value
+            return found

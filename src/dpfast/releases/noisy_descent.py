@@ -7,15 +7,12 @@ the releases before and of public numbers, fixed before the data are read again;
 mu squared (`dpfast.privacy.parts_of`). All outcomes of a row are in one matrix, so classes need no shares of their own.
 
 Where the number of people is private, a noisy count comes first, for a small share: it says how many steps to take.
-
-As in `refined_moments`, what is computed between releases is written once, as a generator of stages that a fit answers
-with the data, and the solution with what was released.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
@@ -26,9 +23,8 @@ from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
-from dpfast.noise import BitSource
 from dpfast.privacy import Privacy, gaussian_mu, parts_of
-from dpfast.releases.mechanism import answered
+from dpfast.releases.mechanism import Query, Staged, Stages
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers import descent
 from dpfast.solvers.descent import Descent, Link, Position
@@ -41,12 +37,11 @@ _COUNT = 0.02
 _SURE = 4.0
 
 
-class Stage(NamedTuple):
-    """One release: its name, its noise, and what is summed for it."""
+class Rows(NamedTuple):
+    """The data owner's table, and the threads that go through it."""
 
-    name: str
-    mechanism: NoisySum
-    statistic: Callable[[io.Table, int | None], FixedPoint]
+    table: io.Table
+    n_threads: int | None = None
 
 
 class Descended(NamedTuple):
@@ -59,7 +54,7 @@ class Descended(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NoisyDescent:
+class NoisyDescent(Staged[Descended]):
     """The mechanism, calibrated for public numbers: schedule and noise of every step."""
 
     privacy: Privacy
@@ -128,29 +123,12 @@ class NoisyDescent:
             looked_at, unsure = looked_at // 2, _SURE * math.sqrt(2.0 / entries)
         return math.sqrt(signal / (signal + entries * self.whole.deviation**2))
 
-    def release(self, people: io.Table, n_threads: int | None, source: BitSource, name: str) -> tuple[Release, ...]:
-        """Draw the noise of every stage; seeded noise is that of its name."""
-        releases: list[Release] = []
-
-        def answer(stage: Stage) -> Release:
-            statistic = stage.statistic(people, n_threads)
-            releases.append(stage.mechanism.release(statistic, source, f"{name}: {stage.name}"))
-            return releases[-1]
-
-        answered(self.stages(), answer)
-        return tuple(releases)
-
-    def solve(self, releases: Iterable[Release]) -> Descended:
-        """Return what was released tells."""
-        left = iter(releases)
-        return answered(self.stages(), lambda _: next(left))
-
-    def stages(self) -> Generator[Stage, Release, Descended]:
-        """Ask for one release after the other, and return what they tell."""
+    def stages(self) -> Stages[Descended]:
+        """Ask for one release after the other."""
         left, people = self.privacy, self.n_rows
         if self.n_rows is None:
             part, left = parts_of(self.privacy, [_COUNT, 1.0 - _COUNT])
-            counted = yield Stage("number of people", NoisySum.of_counts(part, 1, 1), _count)
+            counted = yield Query("number of people", NoisySum.of_counts(part, 1, 1), _count)
             people = counted.values["sum"][0, 0]
         assert people is not None
         steps = self.schedule(float(people))
@@ -158,9 +136,9 @@ class NoisyDescent:
         for number, part in enumerate(parts_of(left, [1.0] * steps.n_steps)):
             mechanism = NoisySum.calibrate(part, self._bound, self.shape)
             statistic = partial(_slopes, step=self._step(position.theta), clip=self._clip)
-            released = yield Stage(f"slopes, step {number + 1}", mechanism, statistic)
+            released = yield Query(f"slopes, step {number + 1}", mechanism, statistic)
             position = descent.stepped(position, steps, number, released.values["sum"])
-        return Descended(descent.averaged(position, steps), float(people))
+        return lambda: Descended(descent.averaged(position, steps), float(people))
 
     @cached_property
     def _clip(self) -> float:
@@ -176,9 +154,9 @@ class NoisyDescent:
         return ResidualStep(theta, self.row_map, outcomes, constant=self.constant, link=self.link)
 
 
-def _count(people: io.Table, n_threads: int | None) -> FixedPoint:
-    return FixedPoint.from_integers(np.full((1, 1), people.count_rows(), np.int64), 0)
+def _count(rows: Rows) -> FixedPoint:
+    return FixedPoint.from_integers(np.full((1, 1), rows.table.count_rows(), np.int64), 0)
 
 
-def _slopes(people: io.Table, n_threads: int | None, step: ResidualStep, clip: float) -> FixedPoint:
-    return residual_sums(people, step, clip, n_threads=n_threads).products
+def _slopes(rows: Rows, step: ResidualStep, clip: float) -> FixedPoint:
+    return residual_sums(rows.table, step, clip, n_threads=rows.n_threads).products

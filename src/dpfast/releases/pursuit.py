@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple, Self
@@ -40,10 +40,10 @@ from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Privacy, gaussian_mu, parts_of, range_of_mu, score_rate
+from dpfast.releases.mechanism import Query, Staged, Stages
 from dpfast.releases.moments import JointMoments, noisy_moments, weights_of
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.refined_moments import People, Public, Refined, RefinedMoments
-from dpfast.releases.refined_moments import Stage as FitStage
 from dpfast.solvers import refining
 from dpfast.solvers.bounds import quantile_bin
 from dpfast.solvers.ridge import ridge_from_moments
@@ -118,6 +118,10 @@ class PursuedRows:
                     left[:, outcome] -= column * coefficient
         return left
 
+    def sum(self, statistic: Callable[[PursuedRows], Any]) -> Any:
+        """Return a statistic of the rows."""
+        return statistic(self)
+
     def people(self, features: tuple[int, ...], theta: FloatArray) -> People:
         """Return the rows of some features and what coefficients leave of outcomes, for their fit."""
         columns = self.columns(features)
@@ -156,16 +160,6 @@ def _of_part(
     if table.is_read_once or table.is_unordered:
         table = io.open_table(*table.whole())
     return statistic(PursuedRows.of(table, *maps, n_threads))
-
-
-class Stage(NamedTuple):
-    """One release: its name, its noise, and what is summed for it."""
-
-    name: str
-    mechanism: Any
-    statistic: Callable[[PursuedRows], Any]
-    #: To which residuals are held in it.
-    clip: float = math.inf
 
 
 class Pursued(NamedTuple):
@@ -230,7 +224,7 @@ class FeaturePick:
 
 
 @dataclass(frozen=True)
-class Pursuit:
+class Pursuit(Staged[Pursued]):
     """The mechanism: rounds of releases, calibrated for what is declared of rows and what is learned of them.
 
     Parameters
@@ -262,42 +256,21 @@ class Pursuit:
 
     guaranteed: ClassVar[bool] = True
 
-    def release(self, rows: PursuedRows | PursuedParts, source: BitSource, name: str) -> tuple[Release, ...]:
-        """Draw the noise of every stage; seeded noise is that of its name."""
-        releases: list[Release] = []
-
-        def answer(stage: Stage) -> Release:
-            statistic = rows.sum(stage.statistic) if isinstance(rows, PursuedParts) else stage.statistic(rows)
-            releases.append(stage.mechanism.release(statistic, source, f"{name}: {stage.name}"))
-            return releases[-1]
-
-        _answered(self.stages(), answer)
-        return tuple(releases)
-
-    def solve(self, releases: Iterable[Release]) -> Pursued:
-        """Return what was released tells."""
-        left = iter(releases)
-        return _answered(self.stages(), lambda _: next(left))
-
-    def stages(self) -> Stages:
-        """Ask for one release after the other, and return what they tell."""
+    def stages(self) -> Stages[Pursued]:
+        """Ask for one release after the other."""
         parts, bins = self._parts, self._bins
         picked: tuple[int, ...] = ()
         theta = np.zeros((0, self.shape[1]))
         for number in range(1, self.size + 1):
             counts = NoisySum.of_counts(parts.sizes, 1, bins.n_bins)
-            released = yield Stage(
-                f"sizes of residuals, round {number}", counts, partial(_count, bins=bins, features=picked, theta=theta)
+            released = yield _query(
+                f"sizes of residuals, round {number}", counts, _count, bins=bins, features=picked, theta=theta
             )
             sizes = released.values["sum"][0, bins.largest_code :]
             clip = bins.size(quantile_bin(sizes, UNCLIPPED, self.n_rows).place)
             pick = self.pick(clip, picked)
-            released = yield Stage(
-                f"feature {number}",
-                pick,
-                partial(_score, entry_bound=self.entry_bound, clip=clip, features=picked, theta=theta),
-                clip,
-            )
+            of_residuals: dict[str, Any] = {"clip": clip, "features": picked, "theta": theta}
+            released = yield _query(f"feature {number}", pick, _score, entry_bound=self.entry_bound, **of_residuals)
             features, picked = picked, (*picked, int(released.values["feature"]))
             if number == self.size:
                 break
@@ -305,18 +278,21 @@ class Pursuit:
             radius, wide = self.radius(number), quantile_bin(sizes, _UNCLIPPED_IN_STEPS, self.n_rows)
             clip = bins.size(wide.place)
             moments = self._moments(parts.moments, radius, clip, number)
-            released = yield Stage(
+            of_residuals |= {"clip": clip, "features": features}
+            released = yield _query(
                 f"moments of residuals, round {number}",
                 moments,
-                partial(_sum_residuals, radius=radius, clip=clip, picked=picked, features=features, theta=theta),
-                clip,
+                _sum_residuals,
+                radius=radius,
+                picked=picked,
+                **of_residuals,
             )
             step = ridge_from_moments(noisy_moments(released, moments, self.n_rows)).coef.T
             # Of the curvature only those are seen whose residuals are not clipped.
             theta = _with_zeros(theta) + step / wide.share
         theta = _with_zeros(theta)
-        refined = yield from _stages_of_fit(self.fit, picked, theta, self.n_rows)
-        return Pursued(picked, theta + refined.solution.coef.T)
+        refined = yield from _stages_of_fit(self.fit, picked, theta)
+        return lambda: Pursued(picked, theta + refined().solution.coef.T)
 
     def pick(self, clip: float, picked: tuple[int, ...] = ()) -> FeaturePick:
         """Return the mechanism that picks a feature by residuals held to a clip."""
@@ -336,6 +312,7 @@ class Pursuit:
             RowMap(bound=self.outcome_bound),
             _BLOCKS,
             may_stop=True,
+            public=Public(self.n_rows),
         )
 
     @property
@@ -377,35 +354,29 @@ class _Parts(NamedTuple):
     fit: Privacy
 
 
-Stages = Generator[Stage, Release, Pursued]
+def _query(name: str, mechanism: Any, statistic: Callable[..., Any], **options: Any) -> Query:
+    """Ask for a statistic of rows, or of each part of them."""
+    statistic = partial(statistic, **options)
+    return Query(name, mechanism, partial(_summed, statistic=statistic), options.get("clip", math.inf))
 
 
-def _answered(stages: Stages, answer: Callable[[Stage], Release]) -> Pursued:
-    """Answer every stage with its release."""
-    stage = next(stages)
-    while True:
-        try:
-            stage = stages.send(answer(stage))
-        except StopIteration as last:
-            pursued: Pursued = last.value
-            return pursued
+def _summed(rows: PursuedRows | PursuedParts, statistic: Callable[[PursuedRows], Any]) -> Any:
+    return rows.sum(statistic)
 
 
-def _stages_of_fit(
-    fit: RefinedMoments, picked: tuple[int, ...], theta: FloatArray, n_rows: int | None
-) -> Generator[Stage, Release, Refined]:
+def _stages_of_fit(fit: RefinedMoments, picked: tuple[int, ...], theta: FloatArray) -> Stages[Refined]:
     """Ask for the stages of the fit, of what coefficients so far leave of outcomes to the columns that were picked."""
-    stages = fit.stages(Public(n_rows))
-    stage = next(stages)
+    stages = fit.stages()
+    query = next(stages)
     counting: RefinedMoments | None = fit
     while True:
-        statistic = partial(_of_fit, stage=stage, picked=picked, theta=theta, counting=counting)
-        released = yield Stage(f"fit, {stage.name}", stage.mechanism, statistic)
+        options: dict[str, Any] = {"query": query, "picked": picked, "theta": theta, "counting": counting}
+        released = yield _query(f"fit, {query.name}", query.mechanism, _of_fit, **options)
         counting = None
         try:
-            stage = stages.send(released)
+            query = stages.send(released)
         except StopIteration as last:
-            refined: Refined = last.value
+            refined: Callable[[], Refined] = last.value
             return refined
 
 
@@ -416,13 +387,13 @@ def _with_zeros(theta: FloatArray) -> FloatArray:
 
 def _of_fit(
     rows: PursuedRows,
-    stage: FitStage,
+    query: Query,
     picked: tuple[int, ...],
     theta: FloatArray,
     counting: RefinedMoments | None,
 ) -> Any:
     people = rows.people(picked, theta)
-    return stage.statistic(people if counting is None else replace(people, sizes=counting.count_sizes(people)))
+    return query.statistic(people if counting is None else replace(people, sizes=counting.count_sizes(people)))
 
 
 def _count(rows: PursuedRows, bins: HalfOctaves, features: tuple[int, ...], theta: FloatArray) -> FixedPoint:

@@ -25,7 +25,7 @@ with the data, and the solution is had by answering with what was released.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -39,9 +39,8 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
-from dpfast.noise import BitSource
 from dpfast.privacy import Privacy, Unit, gaussian_mu, parts_of
-from dpfast.releases.mechanism import answered
+from dpfast.releases.mechanism import Query, Staged, Stages
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, weights_of
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers import refining
@@ -95,12 +94,7 @@ class Public(NamedTuple):
     labels: LabelFactor | None = None
 
 
-class Stage(NamedTuple):
-    """One release: its name, its noise, and what is summed for it."""
-
-    name: str
-    mechanism: JointMoments | NoisySum
-    statistic: Callable[[People], Any]
+_NOTHING = Public(None)
 
 
 class PlannedNoise(NamedTuple):
@@ -125,7 +119,7 @@ class Refined(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RefinedMoments:
+class RefinedMoments(Staged[Refined]):
     """The mechanism: a schedule of releases, calibrated for what is declared of rows and what is learned of them.
 
     Parameters
@@ -152,6 +146,8 @@ class RefinedMoments:
         Bounds on a person's moments, each None for none.
     may_stop : bool
         Whether the first counts may decide that there are too few people for steps, and moments get all that is left.
+    public : Public
+        What is public besides the releases.
     """
 
     privacy: Privacy
@@ -167,6 +163,7 @@ class RefinedMoments:
     max_rows: int | None = None
     block_bounds: tuple[float | None, float | None] = (None, None)
     may_stop: bool = False
+    public: Public = _NOTHING
 
     #: Printed algorithms have no residual steps.
     guaranteed: ClassVar[bool] = True
@@ -189,31 +186,16 @@ class RefinedMoments:
         sums = tuple(NoisySum.calibrate(part, 1.0, self.shape).deviation for part in parts.sums)
         return PlannedNoise(self._moments(parts.moments, radii).noise, rows, sums)
 
-    def release(self, people: People, public: Public, source: BitSource, name: str) -> tuple[Release, ...]:
-        """Draw the noise of every stage; seeded noise is that of its name."""
-        releases: list[Release] = []
-
-        def answer(stage: Stage) -> Release:
-            releases.append(stage.mechanism.release(stage.statistic(people), source, f"{name}: {stage.name}"))
-            return releases[-1]
-
-        answered(self.stages(public), answer)
-        return tuple(releases)
-
-    def solve(self, releases: Iterable[Release], public: Public) -> Refined:
-        """Return what was released tells."""
-        left = iter(releases)
-        return answered(self.stages(public), lambda _: next(left))
-
-    def stages(self, public: Public) -> Stages:
-        """Ask for one release after the other, and return what they tell."""
+    def stages(self) -> Stages[Refined]:
+        """Ask for one release after the other."""
+        public = self.public
         counts = NoisySum.of_counts(self._parts(self.schedule).bounds, 2, self._bins.n_bins, unit=self._unit)
-        released = yield Stage("sizes of rows and outcomes", counts, _first_counts)
+        released = yield Query("sizes of rows and outcomes", counts, _first_counts)
         held = self._held(released.values["sum"], counts, public)
         schedule = self.schedule if held.has_steps else self.schedule.without_steps()
         parts = self._parts(schedule)
         moments = self._moments(parts.moments, held.radii)
-        released = yield Stage(
+        released = yield Query(
             "moments", moments, partial(self._sum_rows, moments=moments, radii=held.radii, row_map=self.row_map)
         )
         own, units = self._units, self.row_map.scale
@@ -228,7 +210,7 @@ class RefinedMoments:
             solution = own.solution(ridge_from_moments(noisy, own.penalty(self.penalty), units=units, **framing))
             coef = self._with_constant(solution)
             variance = yield from self._residual_variance(coef, parts, self.radii[1], held.people)
-            return Refined(solution, evidence, variance)
+            return lambda: Refined(solution, evidence, variance)
         if public.labels is not None:
             noisy = public.labels.project_moments(noisy, held.radii[0] / own.rows)
         radii = held.radii[0] / own.rows, held.radii[1] / own.outcomes
@@ -244,14 +226,17 @@ class RefinedMoments:
             belief, held_to = yield from self._residual_step(belief, parts, number, length, held.people, held_to)
         estimate = belief.solve()
         variance = yield from self._residual_variance(self._as_summed(estimate), parts, held_to.residuals, held.people)
-        evidence = evidence_of_belief(belief, **told)
-        solution = own.solution(refining.solution(belief, estimate))
-        per = np.ones(1) if units is None else units
-        given = solution.ridge if self.penalty is None else self.penalty
-        solution = replace(solution, coef=solution.coef / per, coef_std=solution.coef_std / per, ridge=given)
-        return Refined(solution, evidence, variance, schedule.steps)
 
-    def _whitened_moments(self, belief: Belief, parts: _Parts) -> Generator[Stage, Release, tuple[Belief, float]]:
+        def refined() -> Refined:
+            solution = own.solution(refining.solution(belief, estimate))
+            per = np.ones(1) if units is None else units
+            given = solution.ridge if self.penalty is None else self.penalty
+            solution = replace(solution, coef=solution.coef / per, coef_std=solution.coef_std / per, ridge=given)
+            return Refined(solution, evidence_of_belief(belief, **told), variance, schedule.steps)
+
+        return refined
+
+    def _whitened_moments(self, belief: Belief, parts: _Parts) -> Generator[Query, Release, tuple[Belief, float]]:
         """Learn more of X'X, from rows in coordinates in which it is about the identity."""
         assert parts.row_sizes is not None
         assert parts.row_moments is not None
@@ -259,7 +244,7 @@ class RefinedMoments:
         assert row_map.basis is not None
         bins = _bins_below(row_map.largest_norm(self.shape[0]) * float(np.linalg.norm(row_map.basis, 2)))
         counts = NoisySum.of_counts(parts.row_sizes, 1, bins.n_bins, unit=self._unit)
-        released = yield Stage(
+        released = yield Query(
             "sizes of whitened rows", counts, partial(_count_rows, sizes=Sizes(rows=True, bins=bins), row_map=row_map)
         )
         sizes = np.array([bins.size(code) for code in range(bins.largest_code + 1)])
@@ -276,7 +261,7 @@ class RefinedMoments:
         )
         length = math.sqrt(clip.size)
         moments = self._row_moments(parts.row_moments, length)
-        released = yield Stage(
+        released = yield Query(
             "moments of whitened rows",
             moments,
             partial(self._sum_rows, moments=moments, radii=(length, self.radii[1]), row_map=row_map),
@@ -286,7 +271,7 @@ class RefinedMoments:
 
     def _residual_step(
         self, belief: Belief, parts: _Parts, number: int, length: float, people: float, held_to: _HeldTo
-    ) -> Generator[Stage, Release, tuple[Belief, _HeldTo]]:
+    ) -> Generator[Query, Release, tuple[Belief, _HeldTo]]:
         """Learn of what the coefficients so far leave unexplained, parts held to a clip of this step or the last."""
         own, estimate = self._units, belief.solve()
         kept = self._summable(self._as_summed(estimate))
@@ -300,7 +285,7 @@ class RefinedMoments:
         assert clip is not None
         bound = residual_bound(clip.size, step, self.max_rows)
         sums = NoisySum.calibrate(parts.sums[number], bound, step.shape, unit=self._unit)
-        released = yield Stage(
+        released = yield Query(
             f"residuals, step {number + 1}", sums, partial(_sum_residuals, step=step, clip=clip.size)
         )
         measured = turn @ (released.values["sum"] / own.outcomes)
@@ -325,12 +310,12 @@ class RefinedMoments:
 
     def _residual_sizes(
         self, step: ResidualStep, belief: Belief, parts: _Parts, number: int, length: float, people: float
-    ) -> Generator[Stage, Release, _HeldTo]:
+    ) -> Generator[Query, Release, _HeldTo]:
         """Count people by the size of their part of a step's sum: what tells its clip, and how long residuals are."""
         last = math.ceil(2.0 * math.log2(_BEYOND_EXPECTED * self.radii[1] * length))
         octaves = max(-900, min(last, 900)) - _TOLD_APART, max(-900, min(last, 900))
         counts = NoisySum.of_counts(parts.sizes[number], 1, _TOLD_APART + 2, unit=self._unit)
-        released = yield Stage(
+        released = yield Query(
             f"sizes of residuals, step {number + 1}", counts, partial(_count_residuals, step=step, octaves=octaves)
         )
         sizes = released.values["sum"][0]
@@ -353,7 +338,7 @@ class RefinedMoments:
 
     def _residual_variance(
         self, coef: FloatArray, parts: _Parts, limit: float, people: float
-    ) -> Generator[Stage, Release, FloatArray | None]:
+    ) -> Generator[Query, Release, FloatArray | None]:
         """Learn how far outcomes are from the coefficients (d + 1, l), a row's residuals held to a limit."""
         if parts.squares is None:
             return None
@@ -362,7 +347,7 @@ class RefinedMoments:
         limit = min(max(limit, 1e-49), 1e49)
         step = ResidualStep(self._summable(coef) * coef, self.row_map, self.outcome_map, constant=constant)
         noise = NoisySum.calibrate(parts.squares, squares_bound(limit**2, step), step.shape[1:])
-        released = yield Stage("squares of residuals", noise, partial(_sum_squares, step=step, limit=limit))
+        released = yield Query("squares of residuals", noise, partial(_sum_squares, step=step, limit=limit))
         # What cannot be told from noise may be as large as that.
         squares = np.maximum(released.values["sum"], noise.deviation)
         variance: FloatArray = squares / max(people - len(coef), 1.0)
@@ -511,9 +496,6 @@ class _Parts(NamedTuple):
     squares: Privacy | None
     sizes: tuple[Privacy, ...]
     sums: tuple[Privacy, ...]
-
-
-Stages = Generator[Stage, Release, Refined]
 
 
 def _bins_below(*largest: float) -> HalfOctaves:

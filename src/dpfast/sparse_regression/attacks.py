@@ -16,7 +16,7 @@ from dpfast.attack import Attack, OddsShift, claimed, claims, probe, shift_law
 from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Privacy, range_of_mu
-from dpfast.releases.pursuit import Stage
+from dpfast.releases.mechanism import Query
 from dpfast.sparse_regression.estimator import SparseRegression
 from dpfast.statistics.sizes import Sizes
 
@@ -75,8 +75,8 @@ def _pursuit_between(
     privacy: Privacy, person: tuple[FloatArray, float], instead: tuple[FloatArray, float], **options: Any
 ) -> tuple[
     SparseRegression,
-    Callable[[bool, int], list[tuple[Stage, Release]]],
-    Callable[[bool, Release], tuple[Stage, Any]],
+    Callable[[bool, int], list[tuple[Query, Release]]],
+    Callable[[bool, Release], tuple[Query, Any]],
 ]:
     """Return an estimator of two features, and what runs its first so many stages, with a person or with another.
 
@@ -90,7 +90,7 @@ def _pursuit_between(
     claim = estimator._checked()
     summed = [estimator._sum(claim, noise.resolve_source(None), *table, None) for table in tables]
 
-    def first(neighbour: bool, number: int) -> list[tuple[Stage, Release]]:
+    def first(neighbour: bool, number: int) -> list[tuple[Query, Release]]:
         mechanism, rows, source = summed[neighbour].mechanism, summed[neighbour].statistic, noise.resolve_source(None)
         stages, done = mechanism.stages(), []
         stage = next(stages)
@@ -100,7 +100,7 @@ def _pursuit_between(
                 return done
             stage = stages.send(done[-1][1])
 
-    def given(neighbour: bool, release: Release) -> tuple[Stage, Any]:
+    def given(neighbour: bool, release: Release) -> tuple[Query, Any]:
         mechanism, rows = summed[neighbour].mechanism, summed[neighbour].statistic
         stages = mechanism.stages()
         next(stages)

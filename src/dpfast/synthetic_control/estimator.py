@@ -53,7 +53,7 @@ from dpfast.synthetic_control.predictions import (
     coefficients_of_moments,
     prediction_interval,
 )
-from dpfast.synthetic_control.steps import DonorSteps
+from dpfast.synthetic_control.steps import Donors, DonorSteps
 
 if TYPE_CHECKING:
     pass
@@ -738,7 +738,7 @@ class SyntheticControl(Placebos, Presenting, PrivateEstimator):
         if self.mechanism != "cross_section":
             return super()._release(summed, source)
         steps: DonorSteps = summed.mechanism
-        return steps.release(summed.statistic, source, self._named, self.n_threads)
+        return steps.release(Donors(summed.statistic, self.n_threads), source, type(self).__name__)
 
     def _beyond_range(self, public: _Public) -> str:
         """Say that the target is beyond the range, if it is: whether donors keep to it is private."""
@@ -769,7 +769,7 @@ class SyntheticControl(Placebos, Presenting, PrivateEstimator):
                 "_limits": (offset - half_width, offset + half_width),
                 "_n_donors": public.n_donors,
             }
-        solution = mechanism.solution(releases)
+        solution = mechanism.solve(releases)
         rows = solution.rows
         return public.attributes | {
             "coef_": solution.coef,

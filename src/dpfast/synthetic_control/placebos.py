@@ -133,7 +133,7 @@ class Placebos(TargetReports):
             raise ValueError("placebo_ranks needs noisy counts of donors' errors: fit with a placebo_share")
         steps = self._released_steps
         rows = np.atleast_2d(self._whole(target))
-        ratios = steps.solution(self._releases_within_range).ratios(rows)
+        ratios = steps.solve(self._releases_within_range).ratios(rows)
         beyond, deviation, n = steps.tail(self._releases_within_range, ratios)
         reach = float(ndtri(0.5 + level / 2.0)) * deviation
         sides = {"p_value": beyond, "low": beyond - reach, "high": beyond + reach}

@@ -25,19 +25,21 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dpfast import io, noise
+from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
 from dpfast.privacy.rounding import ROUND_UP
+from dpfast.releases.mechanism import Query, Staged, Stages
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers.damped import components_beyond
+from dpfast.statistics import Gram
 from dpfast.statistics.rows import RowMap
 from dpfast.statistics.sizes import Sizes, size_counts
 from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, lengths_of, sum_donors
@@ -88,8 +90,20 @@ class Solution(NamedTuple):
         return ratios
 
 
+class Donors(NamedTuple):
+    """The data owner's panel in input units, and the threads that go through it."""
+
+    panel: FloatArray | io.Partitions
+    n_threads: int | None = None
+
+    @property
+    def own_threads(self) -> int | None:
+        """Threads of one part."""
+        return (self.n_threads or 1) if isinstance(self.panel, io.Partitions) else self.n_threads
+
+
 @dataclass(frozen=True)
-class DonorSteps:
+class DonorSteps(Staged[Solution]):
     """The mechanism of a fit: all its releases, calibrated together."""
 
     privacy: Privacy
@@ -156,34 +170,21 @@ class DonorSteps:
         """The mechanism of the lengths."""
         return NoisySum.of_counts(self.parts["lengths"], 2, HalfOctaves(0, _HALF_OCTAVES).n_bins)
 
-    def release(
-        self,
-        donors: FloatArray | io.Partitions,
-        source: noise.BitSource,
-        name: Callable[[str], str],
-        n_threads: int | None,
-    ) -> tuple[Release, ...]:
-        """Draw the noise of every step: the only place where the panel, in input units, turns into something public."""
+    def stages(self) -> Stages[Solution]:
+        """Ask for one release after the other."""
         released: dict[str, Release] = {}
-        if isinstance(donors, io.Partitions):
-            n_threads = n_threads or 1
         if "path" in self.parts:
-            paths = io.sum_over(donors, self.sum_paths)
-            released["path"] = self.path_noise.release(paths, source, name("mean path of donors"))
+            released["path"] = yield Query("mean path of donors", self.path_noise, self._sum_paths)
         if "lengths" in self.parts:
-            rows = self._unbounded(released)
-            counts = io.sum_over(donors, partial(count_lengths, rows=rows, n_threads=n_threads))
-            released["lengths"] = self.length_noise.release(counts, source, name("lengths of donors' rows"))
+            counts = partial(_count, counted=count_lengths, rows=self._unbounded(released))
+            released["lengths"] = yield Query("lengths of donors' rows", self.length_noise, counts)
         section = self._section(released)
-        moments = sum_donors(donors, section.rows, n_threads)
-        released["moments"] = section.release(
-            moments, source, name("moments of donors before and across the intervention")
-        )
+        moments = partial(_sum_moments, rows=section.rows)
+        released["moments"] = yield Query("moments of donors before and across the intervention", section, moments)
         if "errors" in self.parts:
-            solution = self._solution(released)
-            counts = io.sum_over(donors, partial(count_ratios, solution=solution, n_threads=n_threads))
-            released["errors"] = self.error_noise.release(counts, source, name("errors of donors' predictions"))
-        return tuple(released.values())
+            counts = partial(_count, counted=count_ratios, solution=self._solution(released))
+            released["errors"] = yield Query("errors of donors' predictions", self.error_noise, counts)
+        return partial(self._solution, released)
 
     @cached_property
     def error_noise(self) -> NoisySum:
@@ -202,10 +203,6 @@ class DonorSteps:
         """Return X'X and X'X_post about the path that predictions shrink towards."""
         values = self.released(releases)["moments"].values
         return self.section(releases).moments(values, self.n_donors)
-
-    def solution(self, releases: tuple[Release, ...]) -> Solution:
-        """Solve for what predicts."""
-        return self._solution(self.released(releases))
 
     def tail(self, releases: tuple[Release, ...], ratios: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         """Count donors whose ratio is no less, bins as a whole; with the counts' standard deviation, and their total.
@@ -292,6 +289,10 @@ class DonorSteps:
             number = float(np.sum(counts[:, counts.shape[1] // 2 :])) / len(counts)
         return max(number, 1.0)
 
+    def _sum_paths(self, donors: Donors) -> FixedPoint:
+        paths: FixedPoint = io.sum_over(donors.panel, self.sum_paths)
+        return paths
+
     def sum_paths(self, donors: FloatArray) -> FixedPoint:
         """Sum donors' mapped paths about the middle, and count them where that is private: the data owner's."""
         rows, limits = self.rows, (np.full(1, self.rows.least), np.ones(1))
@@ -303,6 +304,15 @@ class DonorSteps:
         if self.privacy.adjacency == "add_remove":
             totals.append(len(donors) * int(math.ldexp(self._count_weight, -_PATH_EXPONENT)))
         return FixedPoint.from_integers(totals, _PATH_EXPONENT)
+
+
+def _count(donors: Donors, counted: Callable[..., FixedPoint], **options: Any) -> FixedPoint:
+    counts: FixedPoint = io.sum_over(donors.panel, partial(counted, n_threads=donors.own_threads, **options))
+    return counts
+
+
+def _sum_moments(donors: Donors, rows: DonorRows) -> Gram:
+    return sum_donors(donors.panel, rows, donors.own_threads)
 
 
 def count_ratios(donors: FloatArray, solution: Solution, n_threads: int | None) -> FixedPoint:
