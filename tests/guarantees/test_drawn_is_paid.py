@@ -4,7 +4,7 @@ import hashlib
 import pickle
 import warnings
 from contextlib import suppress
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cache, partial
 
@@ -20,7 +20,7 @@ from dpfast import Ledger, MultiOutcomeRidge, PaidFailure, Privacy, UtilityWarni
 from dpfast.convex_erm import objective_perturbation
 from dpfast.estimator.completion import kept_by
 from dpfast.estimator.persistence import _encode
-from dpfast.ledger import Release
+from dpfast.ledger import Release, Reservation
 from dpfast.noise import BitSource
 from dpfast.solvers.losses import SmoothedHuber
 
@@ -345,6 +345,8 @@ def test_a_model_that_waits_says_so_and_nothing_else(tmp_path):
         ),
         (lambda text: text.replace('"Route"', '"limits_of"'), "no class"),
         (lambda text: text.replace('"n_before": 0', '"n_before": 99'), "must hold releases"),
+        (lambda text: text.replace('"found": {"dict": {', '"found": {"dict": {"predict": 1'), "'predict' cannot be"),
+        (lambda text: text.replace('"given": {"dict": {', '"given": {"dict": {"_solve": 1, '), "'_solve' cannot be"),
     ],
 )
 def test_a_file_of_a_waiting_model_names_no_code(found, message, tmp_path):
@@ -413,3 +415,95 @@ def test_a_ledger_that_cannot_be_read_is_no_draw(tmp_path):
     books = Ledger(BUDGET, tmp_path / "ledger")
     with pytest.raises(ValueError, match="is not an intact"), books.reserving(COST):
         (tmp_path / "ledger").write_bytes(b"damaged")
+
+
+@pytest.mark.parametrize("copied", [copy, deepcopy, lambda source: pickle.loads(pickle.dumps(source))])
+def test_a_source_that_a_reservation_pays_for_is_not_copied(copied):
+    books = ledger()
+    with pytest.raises(TypeError, match="nobody would pay"), books.reserving(COST) as reservation:
+        copied(noise.SecureSource(reservation)).words(1)
+    assert books.costs == ()
+    assert copied(noise.SecureSource()).words(1).shape == (1,)
+
+
+def test_of_fits_with_the_same_records_each_is_completed_from_its_own_releases(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpfast.ledger.ledger.now", lambda: "2026-01-01T00:00:00+00:00")
+    files = [Ledger(BUDGET, tmp_path / name) for name in "ab"]
+    memory = [ledger(), ledger()]
+    waiting = [interrupted("ridge", KeyboardInterrupt, books)[0] for books in (*files, *memory)]
+    assert [dpfast.complete(books.releases) for books in memory] == waiting[2:]
+    with pytest.raises(ValueError, match="complete the model"):
+        dpfast.complete(files[0].releases)
+    waiting[1].complete()
+    assert dpfast.complete(files[0].releases) is waiting[0]
+
+
+@pytest.mark.parametrize("name", ["select", "private_bounds"])
+def test_what_a_function_would_have_returned_is_completed_from_its_releases(name, monkeypatch):
+    act, books = OTHERS[name]()
+    whole = act()
+    commit = Reservation.commit
+
+    def stopped(reservation, *releases):
+        commit(reservation, *releases)
+        if reservation._ledger is again:
+            raise KeyboardInterrupt
+
+    act, again = OTHERS[name]()
+    monkeypatch.setattr(Reservation, "commit", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        act()
+    costs = again.costs
+    found = dpfast.complete(again.releases)
+    assert type(found) is type(whole)
+    assert (found.releases_ if name == "select" else (found.release,)) == again.releases
+    assert again.costs == costs == books.costs
+    with pytest.raises(ValueError, match="no fit of this process waits"):
+        dpfast.complete(again.releases)
+
+
+class Greedy(MultiOutcomeRidge):
+    """A user's subclass that releases more than the fit it is asked for."""
+
+    def fit(self, X, Y):
+        dpfast.private_bounds(X, Y, epsilon=2.0, delta=1e-7)
+        return super().fit(X, Y)
+
+
+def test_a_candidate_releases_no_more_than_its_part():
+    books = ledger()
+    greedy = [Greedy(1.0, bound_x=2.0, bound_y=1.0, ridge=one) for one in (1.0, 9.0)]
+    with books, pytest.raises(dpfast.BudgetExceeded):
+        dpfast.select(greedy, X, Y, epsilon=1.0, delta=1e-6, bound_y=1.0)
+    assert books.costs == ()
+
+
+def test_a_model_that_is_fitted_again_meanwhile_is_not_completed(monkeypatch):
+    stopped, _ = interrupted("ridge", KeyboardInterrupt, ledger())
+    solve = type(stopped)._solve
+    coef = []
+
+    def slow(model, *given):
+        if not coef:
+            coef.append(None)
+            coef[0] = stopped.set_params(random_state=None).fit(X, -Y).coef_
+        return solve(model, *given)
+
+    monkeypatch.setattr(type(stopped), "_solve", slow)
+    with pytest.raises(RuntimeError, match="meanwhile"):
+        stopped.complete()
+    assert stopped.coef_ is coef[0]
+
+
+def test_what_is_drawn_and_cannot_be_committed_is_promised(tmp_path):
+    (tmp_path / "here").mkdir()
+    books = Ledger(BUDGET, tmp_path / "here" / "ledger")
+    reservation = books.reserve(COST)
+    noise.SecureSource(reservation).words(1)
+    (tmp_path / "here").rename(tmp_path / "there")
+    with pytest.raises(FileNotFoundError):
+        reservation.commit()
+    (tmp_path / "there").rename(tmp_path / "here")
+    assert books.promised == BUDGET
+    assert "noise was drawn for it" in books.report()
+    assert books.remaining.epsilon < BUDGET.epsilon

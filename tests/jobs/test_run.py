@@ -13,6 +13,8 @@ import pytest
 from dpfast import Ledger, MultiOutcomeRidge, Privacy
 from dpfast.cli import main
 from dpfast.jobs import Job, OutputError, check, outputs, run
+from dpfast.ledger import Reservation
+from dpfast.ledger.process import Process
 
 pytest.importorskip("pyarrow")
 
@@ -361,3 +363,81 @@ def test_names_of_columns_move_no_cursor(tmp_path, capsys):
     assert "unknown key" in said.err
     written = [one.read_text() for one in (tmp_path / "fit").iterdir() if one.suffix != ".json"]
     assert not any(sign in text for text in (said.out, said.err, *written) for sign in "\x1b\x07")
+
+
+@pytest.mark.parametrize(
+    ("folder", "own"),
+    [("fit", "fit"), ("ledger-journal", "ledger"), (".fit.partial", ""), (".fit.partial/results", "")],
+)
+def test_a_folder_that_is_the_ledgers_or_another_jobs_is_refused_where_it_is_not_there_yet(folder, own, tmp_path):
+    path = write(tmp_path, ledger=own, folder=folder)
+    for command in (check, fit):
+        with pytest.raises(ValueError, match=r"\[output\] folder .* (holds the job's ledger|is where another job)"):
+            command(path)
+    assert names(tmp_path) == {"table.csv", "job.toml"}
+
+
+def test_a_folder_must_have_a_name(tmp_path):
+    with pytest.raises(ValueError, match="must have a name"):
+        check(write(tmp_path, folder="/"))
+
+
+@pytest.mark.parametrize("step", range(12))
+def test_what_others_put_among_the_outputs_stays_where_it_is_at_every_moment(step, tmp_path, monkeypatch):
+    """A ledger, say, which would be made anew where it is not."""
+    path, other, lock, opened = write(tmp_path), tmp_path / "fit" / "other", outputs.locked, []
+    monkeypatch.setattr(outputs, "locked", lambda path: opened.append(lock(path)) or opened[-1])
+    fit(path)
+    path, fit_it, steps = write(tmp_path, epsilon=2.0), MultiOutcomeRidge.fit, []
+
+    def watched(function):
+        def call(*arguments, **options):
+            assert other.read_text() == "a ledger"
+            return function(*arguments, **options)
+
+        call.__name__ = function.__name__
+        return call
+
+    with monkeypatch.context() as patch, contextlib.suppress(Killed):
+
+        def fit_meanwhile(self, *arguments, **options):
+            fitted = fit_it(self, *arguments, **options)
+            other.write_text("a ledger")
+            for name in ("rename", "replace", "unlink", "rmdir"):
+                patch.setattr(Path, name, killed_at(step, steps)(watched(getattr(Path, name))))
+            return fitted
+
+        patch.setattr(MultiOutcomeRidge, "fit", fit_meanwhile)
+        fit(path)
+    for file in opened:
+        if not file.closed:
+            outputs.unlock(file)
+    with contextlib.suppress(FileExistsError):
+        fit(path)
+    assert other.read_text() == "a ledger"
+    assert names(tmp_path / "fit") == OUTPUTS | {"other"}
+    assert not strays(tmp_path)
+    assert json.loads((tmp_path / "fit" / "report.json").read_text())["parameters"]["epsilon"] == 2.0
+    assert paid(tmp_path) == 2
+
+
+def test_a_run_that_is_killed_before_its_commit_is_on_record_once_it_is_completed(tmp_path, monkeypatch):
+    path, lock, opened = write(tmp_path), outputs.locked, []
+    monkeypatch.setattr(outputs, "locked", lambda path: opened.append(lock(path)) or opened[-1])
+
+    def killed(*given):
+        for owner, name in ((outputs.Outputs, "_close"), (Reservation, "_close")):
+            patch.setattr(owner, name, lambda self: None)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reservation, "commit", killed)
+        with pytest.raises(OutputError):
+            fit(path)
+    outputs.unlock(opened[0])
+    ledger = Ledger(BUDGET, tmp_path / "ledger")
+    assert [held.drawn for held in ledger.reservations] == [True]
+    monkeypatch.setattr(Process, "ended", lambda process: True)
+    assert "completed" in fit(path)
+    assert (ledger.reservations, len(ledger.costs), len(ledger.releases)) == ((), 1, 1)
+    assert json.loads((tmp_path / "fit" / "report.json").read_text())["promised"]["epsilon"] == BUDGET.epsilon

@@ -414,6 +414,8 @@ class PrivateEstimator(Persistent, ABC):
         noisy = 0.0
         if unsolved.error is not None:
             noisy = max(unsolved.error, model._released_error(unsolved.mechanism, own, attributes))
+        if vars(self).get(_UNSOLVED) is not unsolved:
+            raise RuntimeError(f"this {type(self).__name__} was completed or fitted again meanwhile, in another thread")
         kept = {name: value for name, value in vars(self).items() if _is_fitted(name)}
         completion.forget(self._keep(kept | attributes | dict(unsolved.found)))
         return noisy

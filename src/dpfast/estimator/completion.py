@@ -61,8 +61,24 @@ def forget(model: Any) -> None:
     _unsolved.pop(id(model), None)
 
 
+class Waiting:
+    """What a function has released and is to return: remembered until it does."""
+
+    def __init__(self, releases: Sequence[Release], complete: Callable[[], Any]) -> None:
+        self.releases_, self._complete = tuple(releases), complete
+        _unsolved[id(self)] = self
+
+    def complete(self) -> Any:
+        """Return it."""
+        found = self._complete()
+        forget(self)
+        return found
+
+
 def complete(releases: Sequence[Release]) -> Any:
     """Finish a fit that was interrupted, or failed, after its noise was drawn: solve again from what it released.
+
+    So are `select` and `private_bounds`, whose results would be lost with the error otherwise.
 
     Privacy: post-processing of releases; nothing is spent.
 
@@ -75,14 +91,14 @@ def complete(releases: Sequence[Release]) -> Any:
     Returns
     -------
     estimator
-        The model, fitted.
+        The model, fitted; or what `select` or `private_bounds` would have returned.
 
     Raises
     ------
     TypeError
         If it is no sequence of releases.
     ValueError
-        If no fit of this process waits to be completed from them.
+        If no fit of this process waits to be completed from them, or several do whose releases have the same records.
 
     Examples
     --------
@@ -101,8 +117,22 @@ def complete(releases: Sequence[Release]) -> Any:
         raise TypeError(f"releases must be a sequence of dpfast.Release, got a {type(releases).__name__}")
     if not releases or not all(isinstance(one, Release) for one in releases):
         raise TypeError("releases must be a sequence of dpfast.Release, at least one")
-    asked = [one.to_dict(values=False) for one in releases]
-    for model in list(_unsolved.values()):
-        if [one.to_dict(values=False) for one in model.releases_] == asked:
-            return model.complete()
-    raise ValueError("no fit of this process waits to be completed from these releases")
+    waiting = list(_unsolved.values())
+    found = [model for model in waiting if [*map(id, model.releases_)] == [*map(id, releases)]]
+    found = found or [model for model in waiting if _are(model.releases_, releases)]
+    if len(found) > 1:
+        raise ValueError("several fits of this process wait whose releases have these records: complete the model")
+    if not found:
+        raise ValueError("no fit of this process waits to be completed from these releases")
+    return found[0].complete()
+
+
+def _are(made: Sequence[Release], asked: Sequence[Release]) -> bool:
+    """Whether releases are those that were asked for, which a ledger's file has without their values."""
+
+    def described(release: Release, like: Release) -> dict[str, Any]:
+        return release.to_dict(values=bool(like.values))
+
+    return len(made) == len(asked) and all(
+        described(one, other) == described(other, other) for one, other in zip(made, asked, strict=True)
+    )

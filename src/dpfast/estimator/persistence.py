@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import version
-from inspect import signature
+from inspect import getattr_static, signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -129,6 +129,9 @@ class Persistent(BaseEstimator):
             # Nothing read may stand in for a method, a property or a parameter.
             if not _ATTRIBUTE.fullmatch(name) or hasattr(model, name):
                 raise ValueError(f"{name!r} cannot be a fitted attribute")
+        for one in fitted.values():
+            if isinstance(one, Unsolved):
+                _check_names(model, one)
         model.__dict__.update(fitted)
         model._check_loaded()
         return model
@@ -154,6 +157,14 @@ class Persistent(BaseEstimator):
 
     def _check_loaded(self) -> None:
         """Raise ValueError for parameters or attributes that no fit can have produced."""
+
+
+def _check_names(model: Persistent, unsolved: Unsolved) -> None:
+    """Refuse to complete a model by what stands in for a method, or for what no fit sets."""
+    for name in {*unsolved.found, *unsolved.given} - {*model._get_param_names()}:
+        held = getattr_static(model, name, None)
+        if not _ATTRIBUTE.fullmatch(name) or callable(held) or isinstance(held, property | cached_property):
+            raise ValueError(f"{name!r} cannot be what a model is solved from")
 
 
 def _path(path: object) -> str:

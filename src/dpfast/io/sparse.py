@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast._own_words import in_own_words
+from dpfast.io.borrowed import check_unmasked
 
 _Stored = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
@@ -41,6 +42,7 @@ def sparse_blocks(table: Any, name: str, *, whole: bool = False) -> Iterator[NDA
     if table.format not in _FORMATS:
         raise TypeError(f"{name} is a sparse matrix in the {table.format} format: convert it by .tocsr() first")
     n_rows, n_columns = table.shape
+    check_unmasked(getattr(table, "data", None), name)
     indptr, indices, data = in_own_words(partial(_FORMATS[table.format], table), _PROBLEM.format(name))
     csr_array = sys.modules["scipy.sparse"].csr_array
     step = n_rows if whole else _VALUES_PER_BLOCK // max(1, n_columns)

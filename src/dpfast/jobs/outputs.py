@@ -93,19 +93,24 @@ def _listed(folder: Path) -> list[Path]:
 def _check_writable(job: Job, *, replace: bool) -> None:
     """Refuse, before anything is spent, a folder that could not be written, or must not be replaced."""
     folder = job.folder
-    for what, path in [("ledger", job.ledger_path), *(("input", file) for file in job.data.files)]:
-        if path is not None and any(_is_within(place, (folder, work_of(job))) for place in _places(path)):
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"[output] folder {str(folder)!r} is a file")
+    if any(name.startswith(".") and name.endswith(_PARTIAL) for name in folder.parts):
+        raise ValueError(f"[output] folder {str(folder)!r} is where another job would work: choose another")
+    held = [("input", file) for file in job.data.files]
+    if job.ledger_path is not None:
+        journal = f"{os.path.realpath(job.ledger_path)}-journal"
+        held = [("ledger", job.ledger_path), ("ledger's journal", Path(journal)), *held]
+    for what, path in held:
+        if any(_is_within(place, (folder, work_of(job))) for place in _places(path)):
             raise ValueError(f"[output] folder {str(folder)!r} holds the job's {what} {str(path)!r}: choose another")
     if folder.exists():
-        if not folder.is_dir():
-            raise FileExistsError(f"[output] folder {str(folder)!r} is a file")
         if os.path.ismount(folder):
             raise _irreplaceable(folder, "it is a mount point")
-        present = sorted(folder.iterdir())
-        foreign = [file.name for file in present if file not in _listed(folder)]
-        if foreign:
-            raise FileExistsError(f"[output] folder {str(folder)!r} holds other files, such as {foreign[0]!r}")
-        if present and not replace:
+        # What was paid for is put beside what others have put there since.
+        if (foreign := _foreign(folder)) and not (replace and unfinished(job)):
+            raise FileExistsError(f"[output] folder {str(folder)!r} holds other files, such as {foreign[0].name!r}")
+        if any(folder.iterdir()) and not replace:
             raise FileExistsError(
                 f"[output] folder {str(folder)!r} holds the outputs of another job; "
                 "choose another, or set overwrite = true or --force"
@@ -120,20 +125,23 @@ def _irreplaceable(folder: Path, why: str | None) -> OSError:
 
 
 def _places(path: Path) -> Iterator[Path]:
-    """Yield the folder of a path, and those of the links that it leads over."""
+    """Yield where a path is, and the links that it leads over."""
     while True:
         here = Path(os.path.realpath(path.parent))
-        yield here
-        link = here / path.name
-        if not link.is_symlink():
+        place = here / path.name
+        yield place
+        if not place.is_symlink():
             return
-        path = here / os.readlink(link)
+        path = here / os.readlink(place)
 
 
 def _is_within(place: Path, folders: Iterable[Path]) -> bool:
-    """Whether a folder is one of some, or within one, however these are spelled."""
-    there = [folder for folder in folders if folder.exists()]
-    return any(parent.exists() and any(map(parent.samefile, there)) for parent in (place, *place.parents))
+    """Whether a place is that of one of some folders, or within one, however these are spelled."""
+    named = [Path(os.path.realpath(folder)) for folder in folders]
+    there = [folder for folder in named if folder.exists()]
+    return any(
+        parent in named or (parent.exists() and any(map(parent.samefile, there))) for parent in (place, *place.parents)
+    )
 
 
 def work_of(job: Job) -> Path:
@@ -292,21 +300,45 @@ class Outputs(transaction.Bracket["Outputs"]):
     def _place(self) -> None:
         """Put results that are complete in their place, and former ones away; whatever was stopped, go on with it."""
         folder, former = self._job.folder, self._former
+        if former.exists() and not folder.exists():
+            former.rename(folder)
         if self._results.exists() and not (self._work / MODEL).exists():
+            # What others put there while the job ran stays where it is, at every moment: it may be a ledger.
+            if folder.exists() and _foreign(folder):
+                _move_files(self._results, folder)
+                return
             if folder.exists():
                 folder.rename(former)
             self._results.rename(folder)
-        if not former.exists():
-            return
-        if not folder.exists():
-            former.rename(folder)
-            return
-        for path in _listed(former):
-            path.unlink()
-        # What was put there while the job ran stays beside the results.
-        for path in former.iterdir():
-            path.rename(folder / path.name)
-        former.rmdir()
+        if former.exists():
+            for path in _listed(former):
+                path.unlink()
+            for path in former.iterdir():
+                if not (folder / path.name).exists():
+                    path.rename(folder / path.name)
+            former.rmdir()
+
+
+def _foreign(folder: Path) -> list[Path]:
+    """Return what is in a folder of outputs and was not written by the job that wrote it."""
+    own = _listed(folder)
+    return [path for path in sorted(folder.iterdir()) if path not in own]
+
+
+def _move_files(results: Path, folder: Path) -> None:
+    """Replace a folder's outputs one by one, the record last; whatever was stopped, go on with it."""
+    foreign = {path.name for path in _foreign(folder)}
+    for path in results.iterdir():
+        if path.name in foreign:
+            raise FileExistsError(f"[output] folder {str(folder)!r} holds another file {path.name!r}")
+    if (results / RECORD).exists():
+        new = _written(results).get("files", [])
+        for path in _listed(folder):
+            if path.name not in new:
+                path.unlink()
+    for path in sorted(results.iterdir(), key=lambda path: path.name == RECORD):
+        path.replace(folder / path.name)
+    results.rmdir()
 
 
 @quiet

@@ -91,12 +91,18 @@ def _completed(job: Job, work: outputs.Outputs) -> str:
     """Finish what an earlier run of the job has released and paid for."""
     model = work.kept()
     model.ledger = job.open_ledger()
+    privacy, mu = model._cost()
+    # Copies: the model's keep the time of the run that made them.
+    releases = tuple(map(copy, model.releases_))
     if job.ledger_path is None:
         # That of a job alone went with its process.
-        privacy, mu = model._cost()
         with model.ledger.reserving(privacy, unit=job.unit, mu=mu) as reservation:
-            # Copies: the model's keep the time of the run that made them.
-            reservation.commit(*map(copy, model.releases_))
+            reservation.commit(*releases)
+    for held in model.ledger.abandoned:
+        # Of a run that was killed after it had kept the model, and before it had committed.
+        if held.drawn and (held.privacy, held.since) == (privacy, releases[0].time):
+            held.commit(*releases)
+            break
     work.model = model.complete()
     return f"completed what an earlier run had paid for; {_said(job, model)}"
 

@@ -78,6 +78,9 @@ class Job:
         budget = Privacy(ledger.pop("epsilon"), ledger.pop("delta"), adjacency) if ledger else cost
         ledger_path = here / ledger.pop("path") if ledger else None
         assumed = dict(sections.get("plan", {}))
+        folder = (here / output["folder"]).resolve()
+        if not folder.name:
+            raise ValueError(f"[output] folder must have a name, got {output['folder']!r}")
         return cls(
             path,
             kind,
@@ -87,7 +90,7 @@ class Job:
             budget,
             ledger_path,
             ledger,
-            (here / output["folder"]).resolve(),
+            folder,
             output["overwrite"],
             Formats.read(output),
             assumed.pop("people", None),

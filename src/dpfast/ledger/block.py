@@ -10,7 +10,7 @@ in the block, as by joblib for worker processes, take the ledger along, which a 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
@@ -19,30 +19,28 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dpfast.ledger.ledger import Ledger
-    from dpfast.ledger.release import Release
 
 
 class Block:
-    """A block of code that has been entered: who pays for its fits, or is told of what is released in them."""
+    """A block of code that has been entered: who pays for its fits."""
 
-    def __init__(self, ledger: Ledger | None, told: Callable[[Release], None] | None = None) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.told = told
         self.process = os.getpid()
         self.token = _own.set((*_own.get(), self))
 
 
 _own: ContextVar[tuple[Block, ...]] = ContextVar("blocks", default=())
-# Those of all threads. Additions and removals of a dict's keys are atomic.
+# Those of users, in all threads. Additions and removals of a dict's keys are atomic.
 _open: dict[Block, None] = {}
 
 
-def enter(ledger: Ledger | None, told: Callable[[Release], None] | None = None) -> None:
-    """Have a ledger pay from here on; None: none does, whatever is around."""
-    _open[Block(ledger, told)] = None
+def enter(ledger: Ledger) -> None:
+    """Have a ledger pay from here on."""
+    _open[Block(ledger)] = None
 
 
-def leave(ledger: Ledger | None) -> None:
+def leave(ledger: Ledger) -> None:
     """Leave the innermost block, which must be of this ledger and have been entered in this context."""
     own = _own.get()
     try:
@@ -69,19 +67,13 @@ def refuse_generator(frame: FrameType | None) -> None:
 
 
 @contextmanager
-def apart(told: Callable[[Release], None] | None = None) -> Iterator[None]:
-    """Have no block pay: for fits that are paid for together, by somebody who is told of each release as it is made."""
-    enter(None, told)
+def apart(ledger: Ledger) -> Iterator[None]:
+    """Have a ledger pay for code that is part of a call: no other thread is to say who pays for its fits meanwhile."""
+    Block(ledger)
     try:
         yield
     finally:
-        leave(None)
-
-
-def told_of_releases() -> Callable[[Release], None] | None:
-    """Return who is told of what is released in the innermost block, if somebody is."""
-    own = _own.get()
-    return own[-1].told if own else None
+        leave(ledger)
 
 
 def ledger_of_block() -> Ledger | None:
@@ -90,7 +82,7 @@ def ledger_of_block() -> Ledger | None:
     if own:
         return own[-1].ledger
     # A list is made by one call of C; a forked child has none of its parent's other threads.
-    if any(block.ledger is not None and block.process == os.getpid() for block in list(_open)):
+    if any(block.process == os.getpid() for block in list(_open)):
         raise RuntimeError(
             "a ledger pays for a block of code in another thread, and none for this one: give estimators ledger=..., a "
             "ledger file, Ledger(budget, path), where worker processes fit; enter `with ledger:` in this thread, "

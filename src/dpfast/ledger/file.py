@@ -279,6 +279,9 @@ def is_ledger(path: str) -> bool:
     # Closing it in the midst of a transaction would end the transaction's lock.
     with transaction.Bracket[None](_turn):
         try:
+            # A pipe, once opened, waits for somebody to write.
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                return False
             with open(path, "rb") as file:
                 header = file.read(72)
         except OSError:

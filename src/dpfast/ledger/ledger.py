@@ -187,7 +187,7 @@ class Ledger:
     def promised(self) -> Privacy:
         """What holds of all releases together, however their costs were chosen.
 
-        It is what the limits in force promise: the budget, as soon as something is spent. Its epsilon is infinite once
+        It is what the limits in force promise: the budget, as soon as something is drawn. Its epsilon is infinite once
         a seed, or a printed calibration, has voided a release.
         """
         return promised(self._storage.read(), self._limits)
@@ -552,10 +552,7 @@ _claims: dict[tuple[object, int], Entry] = {}
 def paying(ledger: Ledger | None, privacy: Privacy) -> Ledger:
     """Return the ledger that pays: the one given, that of the block of code, or one for this fit alone."""
     own = block.ledger_of_block() if ledger is None else ledger
-    if own is None:
-        own = Ledger(privacy, composition="basic")
-        own._told = block.told_of_releases()
-    return own
+    return Ledger(privacy, composition="basic") if own is None else own
 
 
 def _limits(budget: Privacy, composition: Accounting | None, split: Split | None) -> Filter:

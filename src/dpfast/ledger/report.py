@@ -46,7 +46,9 @@ def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterato
             yield f"  but          release{_span(numbers)}: {flaw}"
     for entry in entries.values():
         if entry.held:
-            ended = ", which has ended: forfeit it or give it back" if entry.holder.ended() else ""
+            settled = "forfeit it" if entry.drawn else "forfeit it or give it back"
+            ended = f", which has ended: {settled}" if entry.holder.ended() else ""
+            ended += "; noise was drawn for it" if entry.drawn else ""
             yield f"  reserved     {entry.privacy}, at {entry.since} by {entry.holder}{ended}"
         elif not entry.releases:
             yield f"  forfeited    {entry.privacy}, reserved at {entry.since} by {entry.holder}"

@@ -99,10 +99,10 @@ def is_void(entries: Entries) -> bool:
 def promised(entries: Entries, limits: Filter) -> Privacy:
     """Return what holds of all releases together, however their costs were chosen: what the limits in force promise.
 
-    That is the budget, for any limits; nothing where nothing is spent, and an infinite epsilon once a release is void.
+    That is the budget, for any limits; nothing where nothing was drawn, and an infinite epsilon once a release is void.
     """
     budget = limits.budget
-    if not entries.spent:
+    if not any(entry.drawn or not entry.held for entry in entries.values()):
         return Privacy.of_sum(0.0, 0.0, budget.adjacency)
     return Privacy.of_sum(math.inf, budget.delta, budget.adjacency) if is_void(entries) else budget
 

@@ -186,7 +186,8 @@ class BitSource(ABC):
 class SecureSource(BitSource):
     """Bits nobody can predict: AES-256 in counter mode, keyed by the operating system.
 
-    Copying, pickling and forking give a source with keys of its own, so no two sources ever share a stream.
+    Copying, pickling and forking give a source with keys of its own, so no two sources ever share a stream. One whose
+    noise a reservation pays for is not copied.
 
     Parameters
     ----------
@@ -215,6 +216,11 @@ class SecureSource(BitSource):
         return os.urandom(_KEY_BYTES), os.urandom(_KEY_BYTES)
 
     def __reduce__(self) -> tuple[type[SecureSource], tuple[()]]:
+        if self._reservation is not None:
+            raise TypeError(
+                "a source whose noise a reservation pays for is neither copied nor pickled: nobody would pay for the "
+                "copy's. Make another of the same reservation"
+            )
         return SecureSource, ()
 
     def __repr__(self) -> str:

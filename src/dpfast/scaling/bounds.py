@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
@@ -13,6 +15,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._html import card, caution, grid
 from dpfast._quiet import quiet
+from dpfast.estimator.completion import Waiting
 from dpfast.estimator.feature_names import columns_of
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Ledger, Release, paying
@@ -181,7 +184,13 @@ def private_bounds(
         counts = size_counts(table, sizes, groups=groups, max_rows=max_rows, n_threads=n_threads)
         n_people = int(counts.low[0].sum()) if adjacency == "replace_one" else None
         release = mechanism.release(counts, source, "private_bounds: counts of people by size")
+        waiting = Waiting([release], partial(_found, mechanism, release, n_people, names))
         reservation.commit(release)
-        found = mechanism.found(release, n_people)
+    found: PrivateBounds = waiting.complete()
+    return found
+
+
+def _found(mechanism: NoisySizes, release: Release, n_people: int | None, names: Sequence[str] | None) -> PrivateBounds:
+    found = mechanism.found(release, n_people)
     named = None if names is None else tuple(names)
     return PrivateBounds(found.rows, found.outcomes, found.box, found.are_certain, release, named)

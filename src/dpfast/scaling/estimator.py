@@ -133,10 +133,7 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        privacy = self._checked()
-        # What follows in a pipeline is given y beside rows that have lost their index.
-        io.check_aligned(X=X, y=y)
-        return self._fit(privacy, X, columns=columns_of(X))
+        return self._fit(self._checked(), X, y, columns=columns_of(X), opened=_rows_alone)
 
     @quiet
     def transform(self, X: ArrayLike) -> FloatArray:
@@ -195,8 +192,7 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
             If pandas is not installed.
         """
         check_is_fitted(self)
-        # Files written before means had errors have none.
-        mean_std = getattr(self, "mean_std_", np.full(len(self.mean_), np.nan))
+        mean_std = self.mean_std_
         reach = float(special.ndtri((1.0 + check.share("level", level)) / 2.0)) * mean_std
         columns = {
             "mean": self.mean_,
@@ -291,13 +287,18 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
         return Solved((self._exact_release({"mean": attributes["mean_"], "var": attributes["var_"]}),), attributes)
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        # Files written before means had errors have none.
-        for name in ("mean_", "var_", "scale_", *(["mean_std_"] if hasattr(self, "mean_std_") else [])):
+        for name in ("mean_", "var_", "scale_", "mean_std_"):
             yield name, (self.n_features_in_,)
 
     def _check_fitted(self) -> None:
         if not np.all(self.scale_ > 0.0):
             raise ValueError("scale_ must be positive")
+
+
+def _rows_alone(X: Any, y: Any) -> tuple[Any]:
+    # What follows in a pipeline is given y beside rows that have lost their index.
+    io.check_aligned(X=X, y=y)
+    return (X,)
 
 
 def _attributes(mean: FloatArray, variance: FloatArray, mean_std: FloatArray) -> dict[str, Any]:

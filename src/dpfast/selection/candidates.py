@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from inspect import signature
 from typing import Any, NamedTuple
@@ -146,9 +146,18 @@ def fit(
     return said
 
 
-def recorder(name: str, reservation: Reservation, *, part: str | None = FITTED) -> Callable[[Release], None]:
-    """Return what puts the releases of a fit on record in the reservation that pays for it, as they are made."""
-    return lambda release: reservation.add(replace(release, name=f"{name}: {release.name}", part=part))
+def allowance(
+    name: str, parts: Sequence[Privacy], reservation: Reservation | None = None, *, part: str | None = FITTED
+) -> Ledger:
+    """Return what pays for a candidate's steps, and nothing else that it may release.
+
+    What it pays for is put on record, as it is made, in the reservation that all are paid from.
+    """
+    epsilon, delta = (math.fsum(getattr(one, name) for one in parts) for name in ("epsilon", "delta"))
+    ledger = Ledger(Privacy(epsilon, delta, parts[0].adjacency), composition="basic")
+    if reservation is not None:
+        ledger._told = lambda release: reservation.add(replace(release, name=f"{name}: {release.name}", part=part))
+    return ledger
 
 
 def record(model: Any, name: str, ledger: Ledger | None, *, part: str | None = FITTED) -> tuple[Release, ...]:

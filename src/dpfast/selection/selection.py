@@ -20,6 +20,7 @@ from dpfast._arrays import FloatArray
 from dpfast._html import card, grid, section
 from dpfast._quiet import quiet
 from dpfast.estimator.base import warn
+from dpfast.estimator.completion import Waiting
 from dpfast.estimator.page import spent_html
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Ledger, PaidFailure, Release, paying
@@ -276,7 +277,7 @@ def select(
         unfitted, said = [clone(one) for one in fitted], []
         for index, (estimator, part) in enumerate(zip(fitted, parts.fits, strict=True)):
             name, seeds = f"select, estimators[{index}]", _seeds(source, index, part)
-            with apart(candidate.recorder(name, reservation)):
+            with apart(candidate.allowance(name, part, reservation)):
                 said.append(candidate.fit(estimator, part, seeds, *learned))
             releases += candidate.record(estimator, name, ledger)
         picked = pick.release([cost_of(one, *judged) for one in fitted], source, "select: which estimator")
@@ -286,10 +287,11 @@ def select(
         if parts.refits[best]:
             name, seeds = "select, refit", _seeds(source, len(fitted), parts.refits[best])
             chosen = unfitted[best]
-            with apart(candidate.recorder(name, reservation, part=None)):
+            with apart(candidate.allowance(name, parts.refits[best], reservation, part=None)):
                 cautions = candidate.fit(chosen, parts.refits[best], seeds, X, y)
             releases += candidate.record(chosen, name, ledger, part=None)
         selection = Selection(chosen, best, tuple(fitted), releases, privacy)
+        waiting = Waiting(releases, lambda: selection)
         reservation.commit(*releases)
     noisy = sum(any(issubclass(one.category, UtilityWarning) for one in own) for own in said)
     told = [(str(caution.message), caution.category) for caution in cautions]
@@ -298,7 +300,8 @@ def select(
         # Whoever makes errors of warnings has paid, and gets what was paid for.
         with suppress(category):
             warn(message, category)
-    return selection
+    completed: Selection = waiting.complete()
+    return completed
 
 
 def _scoring(estimators: Sequence[Any], scoring: Scoring | None) -> Scoring:
@@ -338,7 +341,7 @@ def _rehearse(estimators: Sequence[Any], parts: Sequence[Sequence[Privacy]], X: 
         outcome = candidate.private_steps(public)[-1].classes[0] if is_classifier(public) else 0.0
         outcomes = np.full((n_fitted, *y.shape[1:]), outcome)
         try:
-            with apart():
+            with apart(candidate.allowance("", part)):
                 candidate.fit(public, part, [None] * len(part), rows, outcomes)
         except (TypeError, ValueError) as error:
             raise type(error)(f"estimators[{index}]: {error}") from None
