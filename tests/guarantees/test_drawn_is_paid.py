@@ -1,5 +1,6 @@
 """What was drawn is paid, whatever fails and wherever: faults after each draw of everything that draws."""
 
+import asyncio
 import hashlib
 import pickle
 import warnings
@@ -507,3 +508,46 @@ def test_what_is_drawn_and_cannot_be_committed_is_promised(tmp_path):
     assert books.promised == BUDGET
     assert "noise was drawn for it" in books.report()
     assert books.remaining.epsilon < BUDGET.epsilon
+
+
+def test_a_task_that_is_cancelled_after_a_draw_is_cancelled():
+    books = ledger()
+
+    def cancelled():
+        with books.reserving(COST) as reservation:
+            noise.SecureSource(reservation).words(1)
+            raise asyncio.CancelledError(SECRET)
+
+    with pytest.raises(asyncio.CancelledError) as told:
+        cancelled()
+    assert told.value.args == ()
+    assert books.costs == (COST,)
+
+
+def test_a_seed_is_taken_once_however_it_is_given():
+    books = ledger()
+    rows = {"bound_x": 2.0, "bound_y": 1.0, "loss": SmoothedHuber(), "privacy": COST, "ledger": books}
+    objective_perturbation(X, Y, source=noise.SeededSource(3), **rows)
+    with pytest.raises(ValueError, match="a seed that this ledger has not seen"):
+        objective_perturbation(X, Y, source=noise.SeededSource(3), **rows)
+    assert books.costs == (COST,)
+
+
+@pytest.mark.parametrize("bounds", [(1e-60, 1e60), (1e-40, 1e40), (1.0, 1e70)])
+@pytest.mark.parametrize("n", [1, 30])
+def test_hardly_any_noise_and_few_people_far_below_their_bounds_end(n, bounds):
+    for epsilon in (1e6, 2.0**39):
+        for nonnegative in (False, True):
+            for far in (1.0, 1e-70):
+                model = MultiOutcomeRidge(
+                    epsilon, 1e-6, bound_x=bounds[0], bound_y=bounds[1], nonnegative=nonnegative, refine=2
+                )
+                model.fit(bounds[0] * X[:n] / 4.0, bounds[1] * far * Y[:n])
+                assert np.isfinite(model.coef_).all()
+                assert np.isfinite(model.coef_std_).all()
+
+
+@pytest.mark.parametrize("bound", [{"bound_x": 1e-71}, {"bound_y": 1e71}])
+def test_bounds_that_floats_do_not_hold_moments_of_are_refused(bound):
+    with pytest.raises(ValueError, match="must lie between 1e-70 and 1e70"):
+        MultiOutcomeRidge(1.0, 1e-6, **({"bound_x": 1.0, "bound_y": 1.0} | bound)).fit(X, Y)

@@ -122,7 +122,8 @@ def objective_perturbation(
             raise ValueError("gram must be of rows: sums over people who own several change by more than a row")
     elif bound_x is None or y is None:
         raise ValueError("y and bound_x must be given with rows")
-    with paying(ledger, privacy).reserving(privacy) as reservation:
+    bits = noise.SecureSource() if source is None else check_source(source)
+    with paying(ledger, privacy).reserving(privacy, random_state=bits.seed) as reservation:
         losses: list[SmoothConvexFunction]
         if isinstance(X, Gram):
             summed = TableLoss(loss, X.bound_x, X.bound_y or bound_y)
@@ -136,7 +137,6 @@ def objective_perturbation(
         bounds.check_functions()
         mechanism = ObjectivePerturbation.calibrate(privacy, bounds, ridge, calibration=calibration)
         warn_of_printed(mechanism)
-        bits = noise.SecureSource() if source is None else check_source(source)
         release = mechanism.release(statistic, bits.paid(reservation), name)
         reservation.commit(release)
     return release

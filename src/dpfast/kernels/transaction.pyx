@@ -6,6 +6,7 @@ functions are called from here instead: once the last of them has returned, cont
 whole step before any handler runs.
 """
 
+import sys
 import threading
 from functools import partial, update_wrapper
 from types import GenericAlias
@@ -118,7 +119,7 @@ cdef class Bracket:
                 raise
             error = raised
         if self.sealed is not None and error is not None:
-            _raise_alone(_INTERRUPTS.get(type(error), self.sealed))
+            _raise_alone(_interrupts().get(type(error), self.sealed))
 
     def _open(self):
         """Nothing, by default: there is a turn to hold then."""
@@ -150,9 +151,11 @@ cdef class Bracket:
             self._finish()
 
 
-_INTERRUPTS = {
-    KeyboardInterrupt: KeyboardInterrupt, SystemExit: partial(SystemExit, 1), GeneratorExit: GeneratorExit,
-}
+cdef _interrupts():
+    """Return what raises each kind of interrupt anew; a task of asyncio is cancelled where that was imported."""
+    kinds = {KeyboardInterrupt: KeyboardInterrupt, SystemExit: partial(SystemExit, 1), GeneratorExit: GeneratorExit}
+    cancelled = getattr(sys.modules.get("asyncio"), "CancelledError", None)
+    return kinds if cancelled is None else kinds | {cancelled: cancelled}
 
 
 cdef _raise_alone(make):

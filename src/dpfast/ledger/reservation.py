@@ -31,8 +31,9 @@ class PaidFailure(RuntimeError):
 
 
 _SENTENCE = (
-    "this failed after noise had been drawn: its cost is spent, and what was released is among the ledger's releases; "
-    "what failed is not said, as it depends on what was drawn"
+    "this failed after noise had been drawn: its cost is spent, and what was released is among the ledger's releases "
+    "(or all of it stays held, if the ledger cannot be written); what failed is not said, as it depends on what was "
+    "drawn"
 )
 _paid_failure = partial(PaidFailure, _SENTENCE)
 

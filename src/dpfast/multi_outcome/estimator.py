@@ -34,7 +34,7 @@ from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, clip_to_
 from dpfast.multi_outcome.plan import R2, SPREAD, assumed_of, lost_share, planned, planned_in_stages
 from dpfast.multi_outcome.reports import CoefficientReports
 from dpfast.privacy import Composition, Privacy, Unit, gaussian_mu
-from dpfast.releases.moments import exact_moments, noisy_moments
+from dpfast.releases.moments import check_radius, exact_moments, noisy_moments
 from dpfast.releases.refined_moments import People, Public, RefinedMoments
 from dpfast.solvers import refining
 from dpfast.solvers.inference import Evidence, Textbook, evidence_of_moments
@@ -378,8 +378,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
 
     def _check_parameters(self, privacy: Privacy) -> None:
         if self.bound_x is not None or self.box_x is None:
-            check.positive("bound_x", self.bound_x)
-        check.positive("bound_y", self.bound_y)
+            check_radius("bound_x", self.bound_x)
+        check_radius("bound_y", self.bound_y)
         check.nonnegative_or_auto("ridge", self.ridge)
         if self.refine != "auto":
             self._check_steps(check.integer_of_at_least("refine", self.refine, 0))

@@ -135,6 +135,8 @@ class BitSource(ABC):
     """
 
     reproducible: bool
+    #: What the bits follow from, if they follow from a seed.
+    seed: int | None = None
 
     def __init__(self, reservation: Reserved | None = None) -> None:
         self._reservation = reservation
@@ -252,7 +254,7 @@ class SeededSource(BitSource):
     reproducible = True
 
     def __init__(self, seed: int, reservation: Reserved | None = None) -> None:
-        self._seed: int = check.integer_of_at_least("seed", seed, 0)
+        self.seed: int = check.integer_of_at_least("seed", seed, 0)
         self._start(b"", reservation)
 
     def _start(self, path: bytes, reservation: Reserved | None) -> None:
@@ -268,12 +270,12 @@ class SeededSource(BitSource):
             counter = self._times_bound[own]
             self._times_bound[own] += 1
         source = object.__new__(SeededSource)
-        source._seed = self._seed
+        source.seed = self.seed
         source._start(self._path + own + counter.to_bytes(8, "little"), self._reservation)
         return source
 
     def _make_keys(self) -> tuple[bytes, bytes]:
-        seed_bytes = self._seed.to_bytes((self._seed.bit_length() + 7) // 8, "little")
+        seed_bytes = self.seed.to_bytes((self.seed.bit_length() + 7) // 8, "little")
         if self._path:
             message = b"dpfast.noise.SeededSource.bound:1:" + digest(seed_bytes, self._path)
         else:
@@ -285,7 +287,7 @@ class SeededSource(BitSource):
         raise TypeError("a SeededSource is neither copied nor pickled: give every worker a seed of its own")
 
     def __repr__(self) -> str:
-        return f"SeededSource({self._seed})" + (".bound(...)" if self._path else "")
+        return f"SeededSource({self.seed})" + (".bound(...)" if self._path else "")
 
 
 def check_source(source: Any) -> BitSource:

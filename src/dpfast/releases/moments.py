@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
@@ -52,6 +53,8 @@ from dpfast.solvers.ridge import MomentNoise, NoisyMoments
 from dpfast.statistics import Gram, PersonUnit, SampledGram, SufficientStatistics, person_block_bounds
 
 _LARGEST_SPREAD_EXPONENT = 40
+# Of rows and outcomes.
+_SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-70, 1e70
 
 _Blocks = dict[str, FixedPoint]
 
@@ -544,6 +547,13 @@ def prediction_costs(features: int, outcomes: int, radius: float, bound_y: float
         "y": outcomes * spread,
         "n": bound_y**2 * spread,
     }
+
+
+def check_radius(name: str, bound: object) -> None:
+    """Refuse a bound on rows or outcomes whose moments, and all that is solved from them, floats do not hold."""
+    number = check.positive(name, bound)
+    if not _SMALLEST_RADIUS <= number <= _LARGEST_RADIUS:
+        raise ValueError(f"{name} must lie between 1e-70 and 1e70, got {number!r}: measure in another unit")
 
 
 def weights_of(blocks: Iterable[str], shape: tuple[int, int], radius: float, bound_y: float) -> dict[str, float]:

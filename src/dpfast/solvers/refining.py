@@ -389,6 +389,8 @@ def _estimate(belief: Belief) -> Estimate:
     mistrust = _symmetric(parts @ parts.T)
     noise = parts @ inverse.T
     noise = _symmetric(noise @ (belief.weighed_noise + np.diag(belief.common)) @ noise.T)
+    if not np.isfinite(noise).all():
+        noise = mistrust  # of precisions beyond 1e150, whose squares no float holds
     rho = np.maximum(np.diag(mistrust), _TINY)
     heard = np.clip(np.diag(noise), _LEAST_HEARD * rho, rho)
     penalised = kappa > 1e-12 * kappa[-1]
