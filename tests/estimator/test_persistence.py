@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy
 from dpfast._documents import read_document, write_document
+from dpfast.ledger.file import is_ledger
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0.0, 0.5, size=(500, 3))
@@ -205,3 +206,9 @@ def test_a_model_replaces_no_ledger(how, tmp_path):
     assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
     model.save(tmp_path / "model.json")
     model.save(tmp_path / "model.json")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_no_ledger_to_wait_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert not is_ledger(str(tmp_path / "pipe"))

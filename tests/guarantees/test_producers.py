@@ -201,3 +201,14 @@ def test_a_query_that_an_iterable_yields_is_refused():
         with pytest.raises(TypeError, match="yields a query"):
             list(Columns(["a"]).encode(Again(lambda: iter([lazy]))))
     assert gram([lazy, lazy], bound_x=1.0) is not None
+
+
+@pytest.mark.parametrize("place", [1])
+def test_rows_are_compared_where_one_table_of_a_list_is_made_anew(place):
+    rows = np.linspace(-0.5, 0.5, 12).reshape(6, 2)
+    tables = [rows[:3]]
+    tables.insert(place, Again(lambda: iter([rows[3:]]), lambda: iter([-rows[3:]])))
+    table = io.open_table(tables)
+    assert sum(len(x) for x, _ in table.blocks()) == 6
+    with pytest.raises(ValueError, match="gave other rows"):
+        list(table.blocks())

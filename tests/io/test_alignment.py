@@ -61,3 +61,13 @@ def test_dask_partitions_that_were_reordered_are_refused():
         gram(x, turned, **bounds)
     model = MultiOutcomeRidge(1.0, 1e-6, **bounds).fit(x, y)
     assert model.feature_names_in_.tolist() == ["a"]
+
+
+def test_a_frame_goes_with_no_blocks_whose_index_is_not_known():
+    pd = pytest.importorskip("pandas")
+    X, Y = pd.DataFrame(np.ones((4, 2))), pd.DataFrame(np.ones((4, 1)))
+    bounds = {"bound_x": 2.0, "bound_y": 2.0}
+    for pair in ((X, iter([Y.to_numpy()])), (iter([X.to_numpy()]), Y)):
+        with pytest.raises(ValueError, match="different indices"):
+            gram(*pair, **bounds)
+    assert gram(iter([X.to_numpy()]), iter([Y.to_numpy()]), **bounds) == gram(X, Y, **bounds)

@@ -218,3 +218,12 @@ def test_a_matrix_that_lies_of_itself_is_read_as_it_is_or_refused(kind):
         else:
             assert found.tobytes() == dense(table).astype(found.dtype).tobytes()
     assert 60 < refused < 290
+
+
+def test_a_masked_array_within_is_refused():
+    from scipy import sparse
+
+    matrix = sparse.csr_matrix(np.eye(3))
+    matrix.data = np.ma.masked_array(matrix.data, [False, True, False])
+    with pytest.raises(TypeError, match="X is a masked array"):
+        gram(matrix, bound_x=1.0)

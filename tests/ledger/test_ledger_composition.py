@@ -331,3 +331,11 @@ def test_what_is_spent_is_what_an_accountant_finds():
     for budget, mixture, own, other in ledger_composition.table():
         # The accountant rounds up too, by its steps of 1e-4.
         assert own == pytest.approx(other, rel=2e-5), (budget, mixture)
+
+
+def test_an_empty_ledger_affords_the_whole_budget_once():
+    budget = Privacy(1.0, 1e-6)
+    empty = Ledger(budget)
+    assert empty.affords(budget) == 1
+    with empty.reserving(budget):
+        assert empty.affords(budget) == 0

@@ -202,3 +202,10 @@ def test_a_forked_copy_cannot_draw_under_its_parents_reservation(ledger):
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
         reservation.commit(released())
+
+
+def test_a_reservation_says_itself_that_it_was_drawn(ledger):
+    with ledger.reserving(COST) as reservation:
+        assert not reservation.drawn
+        reservation.draw()
+        assert reservation.drawn

@@ -210,3 +210,13 @@ def test_a_single_donor_is_on_a_line():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_the_predicted_error_has_what_convexity_takes_from_a_signal_that_all_donors_share(epsilon):
+    found = calibrated_objective(Privacy(epsilon, 1e-6), gradient=1e-9, projection_sensitivity=1e-9)
+    signal = np.full(9, math.sqrt(1.0 / 3.0))
+    donors = np.tile(signal, (20, 1))
+    kept = weights(donors, signal, found.weights.strong_convexity).sum() / weights(donors, signal, 9.0).sum()
+    assert kept < 0.95
+    assert found.expected_error == pytest.approx(1.0 - kept, rel=1e-3)

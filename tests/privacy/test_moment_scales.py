@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from neighbours import climb, row_in_ball
 
 from dpfast.privacy import MomentScales, moment_mu, moment_scales
+from dpfast.privacy.moment_scales import joint_mu
 
 _module = import_module("dpfast.privacy.moment_scales")  # hidden by the function of that name
 BLOCKS = ("xx", "x", "xy", "y")
@@ -314,3 +315,10 @@ def test_mu_is_rounded_up_where_it_is_subnormal(scale, bound, adjacency):
     assert 5e-324 <= mu < 1e-307
     assert Fraction(mu) ** 2 >= exact
     assert Fraction(max(mu - 4 * 5e-324, 0.0)) ** 2 <= exact * Fraction(1 + 2.0**-40)
+
+
+@pytest.mark.parametrize("least", [5e-324, 1.5e-323, 2.2250738585072014e-308, 1.0])
+def test_mu_is_rounded_up_where_it_is_subnormal_too(least):
+    for ratios in ((least, least), (least, 2.0 * least), (3.0 * least, least)):
+        found = Fraction(joint_mu(ratios, lambda one, other: one + other))
+        assert found**2 >= sum(Fraction(ratio) ** 2 for ratio in ratios)

@@ -58,14 +58,15 @@ def test_each_corner_is_the_worst_somewhere():
 @pytest.mark.parametrize(("n_states", "most_visited"), [(1, 1), (5, 3), (5, 5), (48, 40), (500, 40), (16, 9)])
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("weight", [1e-3, 1.0 / 12.0, 1.0, 30.0])
-def test_the_noise_is_the_least_that_meets_the_budget(n_states, most_visited, adjacency, weight):
+@pytest.mark.parametrize("mu", [0.2, 5.0])
+def test_the_noise_is_the_least_that_meets_the_budget(n_states, most_visited, adjacency, weight, mu):
     limits = VisitLimits(n_states, most_visited, visit=0.3, width=7.0, reach=3.5)
     weights = {"xx": weight * 7.0**2 / 0.3**2, "xy": 1.0}
-    scales = visit_moment_scales(0.2, limits, weights, adjacency=adjacency)
-    assert 0.2 * (1.0 - 1e-12) < visit_moment_mu(scales, limits, adjacency=adjacency) <= 0.2
+    scales = visit_moment_scales(mu, limits, weights, adjacency=adjacency)
+    assert mu * (1.0 - 1e-12) < visit_moment_mu(scales, limits, adjacency=adjacency) <= mu
     for step in range(-60, 61):
         other = MomentScales(xx=scales.xx * 1.05**step, xy=scales.xy)
-        other = other.times(visit_moment_mu(other, limits, adjacency=adjacency) / 0.2)
+        other = other.times(visit_moment_mu(other, limits, adjacency=adjacency) / mu)
         assert other.cost(weights) >= scales.cost(weights) * (1.0 - 1e-9)
 
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dpfast import Ledger, MultiOutcomeRidge, Privacy, PrivateStandardScaler
+from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, PrivateStandardScaler
 
 BOX = ([0.0, 0.0, -5.0], [120.0, 1.0, 5.0])
 
@@ -118,3 +118,14 @@ def test_a_file_with_one_scale_that_is_not_positive_is_refused(spoilt):
 def test_a_fit_without_noise_states_its_delta():
     (release,) = PrivateStandardScaler(math.inf, 1e-6, box_x=BOX).fit(table(20)).releases_
     assert release.privacy == Privacy(math.inf, 1e-6)
+
+
+@pytest.mark.parametrize("y", [pd.Series(np.ones(3), index=[2, 1, 0]), np.ma.masked_array(np.ones(3), [True] * 3)])
+def test_what_is_wrong_with_outcomes_is_said_once_the_cost_is_held(y):
+    spent, ledger = Ledger(Privacy(1.0, 1e-6)), Ledger(Privacy(1.0, 1e-6))
+    spent.reserve(Privacy(1.0, 1e-6))
+    for books, error in ((spent, BudgetExceeded), (ledger, (TypeError, ValueError))):
+        with pytest.raises(error) as told:
+            PrivateStandardScaler(1.0, 1e-6, box_x=(0.0, 1.0), ledger=books).fit(pd.DataFrame(np.ones((3, 2))), y)
+        assert isinstance(told.value, BudgetExceeded) == (books is spent)
+    assert ledger.costs == ()

@@ -25,6 +25,7 @@ from dpfast import (
 )
 from dpfast._arguments import not_finite
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
+from dpfast.selection import candidates
 from dpfast.solvers import Box, L2Ball
 
 N = 4000
@@ -449,3 +450,27 @@ def test_several_outcomes_and_a_ball_are_selected_by(table):
     assert chosen.predict(X).shape == (N, 2)
     ball = ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, constraint=L2Ball(1.0))
     assert select([ball], X, y, epsilon=1.0, bound_y=1.0).best_index_ == 0
+
+
+@pytest.mark.parametrize("refit", [0.0, 0.5])
+def test_a_block_pays_once_for_all_that_is_fitted(table, refit):
+    with Ledger(Privacy(1.0, 1e-6)) as ledger:
+        chosen = select([ridge(1.0), ridge(1e3)], *table, **BUDGET, bound_y=1.0, refit_share=refit)
+    assert ledger.costs == (Privacy(1.0, 1e-6),)
+    assert ledger.releases == chosen.releases_
+
+
+def test_what_the_last_fit_released_is_on_record_where_it_fails(monkeypatch, table):
+    fit, ledger = candidates.fit, Ledger(Privacy(1.0, 1e-6))
+
+    def failing(estimator, parts, seeds, rows, outcomes):
+        said = fit(estimator, parts, seeds, rows, outcomes)
+        if len(rows) == N:
+            raise ValueError("it is fitted to all rows")
+        return said
+
+    monkeypatch.setattr(candidates, "fit", failing)
+    with pytest.raises(PaidFailure):
+        select([ridge(1.0), ridge(1e3)], *table, **BUDGET, bound_y=1.0, ledger=ledger, refit_share=0.5)
+    assert [one.name.partition(":")[0] for one in ledger.releases][-1] == "select, refit"
+    assert ledger.costs == (Privacy(1.0, 1e-6),)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from reference.trajectories import largest_over_all_k, largest_over_all_k_lsl
 
 from dpfast.kernels import inverse_squares
+from dpfast.privacy import smooth_gaussian
 from dpfast.statistics import (
     SMOOTH_SENSITIVITY_ERROR,
     smooth_sensitivity,
@@ -182,3 +183,9 @@ def test_counts_up_to_the_largest_are_taken_and_no_others():
     for count in (2**53 + 1, -1):
         with pytest.raises(ValueError, match="between 0 and 2"):
             smooth_sensitivity([count, 1], [1.0, 1.0], 0.1)
+
+
+def test_calibrations_allow_for_the_error_of_both_neighbours():
+    beta = 0.01
+    calibrated = smooth_gaussian(1.0, 1e-6, 3, beta)
+    assert 0.0 < 2.0 * SMOOTH_SENSITIVITY_ERROR <= beta - calibrated.smoothness() <= 1e-9

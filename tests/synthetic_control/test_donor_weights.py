@@ -419,3 +419,12 @@ def test_the_tolerance_of_objective_perturbation_covers_every_rounding_before_th
         rounded = root / 2 * Fraction(noise.finest_grid(own.scale)) + sums
         # The other half of the tolerance is the solver's.
         assert Fraction(chosen.tolerance) / 2 >= rounded / Fraction(own.strong_convexity)
+
+
+@pytest.mark.parametrize("t", [1, 3, 10])
+def test_the_targets_norm_is_no_shorter_than_it_is(t):
+    for seed in range(200):
+        target = np.random.default_rng(seed).uniform(-1.0, 1.0, t)
+        bound = Fraction(PanelBounds.of(2, 1, target).target_norm)
+        exact = sum(Fraction(value) ** 2 for value in target.tolist())
+        assert exact <= bound**2 <= exact * (1 + Fraction(1, 2**40))

@@ -292,3 +292,20 @@ def test_loose_ranges_cost_little_once_lengths_are_found():
         errors[bound] = np.mean([np.abs(fit.predict(target[:10]) - signal[10:]).mean() for fit in fits])
     # Twenty fits each; without it the error is ten times as large and more.
     assert errors[10.0] < 1.6 * errors[1.0]
+
+
+def test_costs_of_noise_in_sums_of_restored_donors():
+    """A target along the middle of the box, of which the donors predict half the middle."""
+    _, rows = DonorRows(0.0, 1.0, 6, 3, nonnegative=True).ways(None, None)
+    assert rows.restored
+    costs, (pre, post) = rows.costs(), np.split(rows.center, [6])
+    target = math.sqrt(6.0 / (pre @ pre)) * pre
+    predicted = np.outer(pre, post) / (2.0 * pre @ pre)
+
+    def missed(n=0.0, y=(0.0, 0.0, 0.0)):
+        blocks = {"xx": np.zeros((6, 6)), "xy": np.zeros((6, 3)), "x": np.zeros(6), "y": np.asarray(y)}
+        xx, xy = rows.about_path(blocks, n)
+        return target @ (xy - xx @ predicted)
+
+    assert costs["n"] == pytest.approx(np.mean(missed(n=1.0) ** 2))
+    assert costs["y"] == pytest.approx(missed(y=np.eye(3)[0])[0] ** 2)

@@ -604,8 +604,7 @@ def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:
             raise ValueError(f"a release under {release.privacy.adjacency!r} was reserved under {cost.adjacency!r}")
         if release.unit != entry.unit:
             raise ValueError(f"a release for a {release.unit} was reserved for a {entry.unit}")
-        # What cannot be read again would make the ledger's file one that nobody opens.
-        Release.from_dict(release.to_dict(values=False))
+        release._check_readable()
     for part in {release.part for release in releases} or {None}:
         own = [release for release in releases if release.part in (None, part)]
         _check_kept(own, cost)

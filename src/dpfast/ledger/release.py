@@ -139,6 +139,10 @@ class Release:
         for name, mapping in {"values": values, "scales": self.scales, "grid": self.grid, "shapes": shapes}.items():
             object.__setattr__(self, name, MappingProxyType(dict(mapping)))
 
+    def _check_readable(self) -> None:
+        """Refuse a release whose record could not be read again: nobody would open a ledger's file that held it."""
+        Release.from_dict(self.to_dict(values=False))
+
     def _recorded_at(self, time: str) -> None:
         """Take the time of the reservation that pays for it: the ledger's part, when it records a release."""
         object.__setattr__(self, "time", time)
