@@ -666,3 +666,21 @@ def test_a_release_that_could_not_be_read_again_is_not_recorded(flaw, where, tmp
         ledger.spend(one)
     assert ledger.costs == ()
     assert where is None or Ledger(budget, tmp_path / where).costs == ()
+
+
+def test_a_refusal_names_processes_that_have_ended_only_where_one_holds_budget(tmp_path):
+    path = tmp_path / "budget"
+    ledger = Ledger(Privacy(1.0), path)
+
+    def refused():
+        with pytest.raises(BudgetExceeded) as refusal:
+            ledger.reserve(Privacy(0.9))
+        return "has ended" in str(refusal.value)
+
+    ledger.reserve(Privacy(0.2))
+    assert not refused()
+    code = f"import os; from dpfast import *; Ledger(Privacy(1.0), {str(path)!r}).reserve(Privacy(0.2)); os._exit(0)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert refused()
+    ledger.abandoned[0].give_back()
+    assert not refused()

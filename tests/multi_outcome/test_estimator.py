@@ -229,7 +229,9 @@ def test_features_in_natural_units_are_fitted_as_well_as_rescaled_ones():
         assert np.all(np.abs(fitted.coef_[0] - [0.25, 4.0]) < 5.0 * fitted.coef_std_[0] + [0.01, 0.25])
 
 
-@pytest.mark.parametrize("options", [{}, {"ridge": 0.0}, {"fit_intercept": True}, {"adjacency": "add_remove"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"ridge": 0.0}, {"fit_intercept": True}, {"adjacency": "add_remove"}, {"refine": 2}]
+)
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_units_do_not_matter(options, delta):
     x, y = visits(2_000)

@@ -322,3 +322,10 @@ def test_mu_is_rounded_up_where_it_is_subnormal_too(least):
     for ratios in ((least, least), (least, 2.0 * least), (3.0 * least, least)):
         found = Fraction(joint_mu(ratios, lambda one, other: one + other))
         assert found**2 >= sum(Fraction(ratio) ** 2 for ratio in ratios)
+
+
+def test_weights_far_apart_are_no_overflow():
+    weights = {"y": 6264.3353665688555, "xy": 2838.7359647587546, "xx": 0.001, "x": 1.0}
+    found = moment_scales(0.3, 1.5, 0.7, weights, adjacency="replace_one", n_features=2, n_outcomes=1)
+    mu = moment_mu(found, 1.5, 0.7, adjacency="replace_one", n_features=2, n_outcomes=1)
+    assert 0.3 * (1.0 - 1e-9) <= mu <= 0.3

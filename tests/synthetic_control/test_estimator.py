@@ -908,3 +908,12 @@ def test_a_series_of_other_periods_is_no_target():
     for call in calls:
         with pytest.raises(ValueError, match="must have the donors' periods as its index"):
             call()
+
+
+@pytest.mark.parametrize("limits", [(1.0, -1.0), (0.0, math.inf), (math.nan, 1.0), (0.0,)])
+def test_a_saved_range_that_is_none_is_refused(tmp_path, limits):
+    fitted = SyntheticControl(1.0, 1e-6, bound=1.0, random_state=0).fit(np.full((6, 5), 0.5), 3)
+    fitted._limits = limits
+    fitted.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="does not hold a valid SyntheticControl"):
+        SyntheticControl.load(tmp_path / "model")

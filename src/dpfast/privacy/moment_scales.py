@@ -384,6 +384,10 @@ def _best_pair(xx: float, xy: float) -> list[float]:
     return [1.0, 0.0, ratio, 0.0, 0.0]
 
 
+# Exponents whose exponentials, and products of two of them with weights, are floats.
+_FARTHEST = 300.0
+
+
 @remembered
 def _minimise(weights: tuple[float, ...], start: tuple[float, ...], worst_changes: _WorstChanges) -> tuple[float, ...]:
     """Minimise log sum(w e**-z) over z = log(precision) subject to loads . e**z <= 1: sequential quadratic programs."""
@@ -392,24 +396,28 @@ def _minimise(weights: tuple[float, ...], start: tuple[float, ...], worst_change
     used = np.asarray(weights) > 0.0
     cost = np.asarray(weights)[used]
 
+    def exp(z: FloatArray) -> FloatArray:
+        # Of where a step of the search may end, before it is taken back.
+        return np.exp(np.clip(z, -_FARTHEST, _FARTHEST))
+
     def expanded(z: FloatArray) -> FloatArray:
         precisions = np.zeros(len(BLOCKS))
-        precisions[used] = np.exp(z)
+        precisions[used] = exp(z)
         return precisions
 
     def loads_at(z: FloatArray) -> FloatArray:
         return np.asarray(worst_changes(*expanded(z)[:3].tolist()))[:, used]
 
     def objective(z: FloatArray) -> tuple[float, FloatArray]:
-        terms = cost * np.exp(-z)
+        terms = cost * exp(-z)
         return math.log(terms.sum()), -terms / terms.sum()
 
     origin = np.log(np.asarray(start)[used] / _largest_dot(worst_changes, start))
     # By the envelope theorem the loads at the maximiser are the gradient of the maximum.
     constraint = {
         "type": "ineq",
-        "fun": lambda z: 1.0 - loads_at(z) @ np.exp(z),
-        "jac": lambda z: -loads_at(z) * np.exp(z),
+        "fun": lambda z: 1.0 - loads_at(z) @ exp(z),
+        "jac": lambda z: -loads_at(z) * exp(z),
     }
     found = minimize(objective, origin, jac=True, method="SLSQP", constraints=[constraint], options={"ftol": 1e-13})
     return tuple(expanded(found.x).tolist())
