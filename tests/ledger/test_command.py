@@ -75,6 +75,17 @@ def test_what_ended_processes_hold_is_settled_once_that_is_confirmed(settle, spe
     assert main(["ledger", str(path), settle, "--yes"]) == 0
 
 
+@pytest.mark.usefixtures("_ended")
+def test_all_or_nothing_is_given_back_where_noise_was_drawn_for_one(path, capsys):
+    Ledger(BUDGET, path).reservations[1].draw()
+    assert main(["ledger", str(path), "--give-back", "--yes"]) == 2
+    assert "nothing was changed: noise was drawn for what can only be forfeited: held [3]" in capsys.readouterr().err
+    assert held(path) == [2, 3]
+    assert main(["ledger", str(path), "--give-back", "--reservation", "2", "--yes"]) == 0
+    assert main(["ledger", str(path), "--forfeit", "--yes"]) == 0
+    assert held(path) == []
+
+
 def counted(ledger):
     return [entry.privacy for entry in ledger._storage.read().values()]
 

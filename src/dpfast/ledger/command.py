@@ -103,7 +103,7 @@ def _settle(ledger: Ledger, options: argparse.Namespace) -> None:
         listed = "; ".join(map(_held, chosen)) or "nothing is held by a process that has ended"
         raise ValueError(f"nothing was changed: --yes is needed to {_verb(options)} {listed}")
     if options.give_back and any(one.drawn for one in chosen):
-        drawn = "; ".join(_held(one) for one in chosen if one.drawn)
+        drawn = "; ".join(_held(one).strip() for one in chosen if one.drawn)
         raise ValueError(f"nothing was changed: noise was drawn for what can only be forfeited: {drawn}")
     for reservation in chosen:
         if options.forfeit:
