@@ -439,9 +439,23 @@ def test_of_fits_with_the_same_records_each_is_completed_from_its_own_releases(t
     assert dpfast.complete(files[0].releases) is waiting[0]
 
 
-@pytest.mark.parametrize("name", ["select", "private_bounds"])
+FUNCTIONS = {name: OTHERS[name] for name in ("select", "private_bounds", "objective_perturbation")}
+FUNCTIONS |= {name: EVERY[name] for name in FITS if "repeatedly" in name}
+
+
+def released(result):
+    """Return what a function's result was made of."""
+    match result:
+        case Release():
+            return (result,)
+        case tuple():
+            return tuple(one.release for one in result)
+    return result.releases_ if hasattr(result, "releases_") else (result.release,)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_a_function_would_have_returned_is_completed_from_its_releases(name, monkeypatch):
-    act, books = OTHERS[name]()
+    act, books = FUNCTIONS[name]()
     whole = act()
     commit = Reservation.commit
 
@@ -450,14 +464,14 @@ def test_what_a_function_would_have_returned_is_completed_from_its_releases(name
         if reservation._ledger is again:
             raise KeyboardInterrupt
 
-    act, again = OTHERS[name]()
+    act, again = FUNCTIONS[name]()
     monkeypatch.setattr(Reservation, "commit", stopped)
     with pytest.raises(KeyboardInterrupt):
         act()
     costs = again.costs
     found = dpfast.complete(again.releases)
     assert type(found) is type(whole)
-    assert (found.releases_ if name == "select" else (found.release,)) == again.releases
+    assert released(found) == again.releases
     assert again.costs == costs == books.costs
     with pytest.raises(ValueError, match="no fit of this process waits"):
         dpfast.complete(again.releases)

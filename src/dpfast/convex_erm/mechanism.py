@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from dpfast import noise
 from dpfast._quiet import quiet
 from dpfast.estimator.base import warn_of_printed
+from dpfast.estimator.completion import Waiting
 from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.noise.source import check_source
@@ -138,5 +139,7 @@ def objective_perturbation(
         mechanism = ObjectivePerturbation.calibrate(privacy, bounds, ridge, calibration=calibration)
         warn_of_printed(mechanism)
         release = mechanism.release(statistic, bits.paid(reservation), name)
+        waiting = Waiting([release], lambda: release)
         reservation.commit(release)
-    return release
+    completed: Release = waiting.complete()
+    return completed

@@ -78,7 +78,7 @@ class Waiting:
 def complete(releases: Sequence[Release]) -> Any:
     """Finish a fit that was interrupted, or failed, after its noise was drawn: solve again from what it released.
 
-    So are `select` and `private_bounds`, whose results would be lost with the error otherwise.
+    So are functions, whose results would be lost with the error otherwise: `select`, `private_bounds`, repeated fits.
 
     Privacy: post-processing of releases; nothing is spent.
 
@@ -91,7 +91,7 @@ def complete(releases: Sequence[Release]) -> Any:
     Returns
     -------
     estimator
-        The model, fitted; or what `select` or `private_bounds` would have returned.
+        The model, fitted; or what a function would have returned.
 
     Raises
     ------

@@ -22,6 +22,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import Expected, Prepared, PrivateEstimator, Solved, Summed, reserve, warn
+from dpfast.estimator.completion import Waiting
 from dpfast.estimator.plan import Plan
 from dpfast.estimator.presented import Presenting
 from dpfast.ledger import Release
@@ -384,12 +385,12 @@ class SyntheticControl(Placebos, Presenting, PrivateEstimator):
             exact = sum_donors(values, rows, self.n_threads)
             source, name = noise.resolve_source(self.random_state, reservation), self._release_name
             releases = [one.release_repeatedly(exact, source, name, repeats) for one in sections]
+            pairs = list(zip(sections, releases, strict=True))
+            own = public.n_donors, rows.penalty(self.ridge)
+            waiting = Waiting(releases, lambda: tuple(CrossSectionBatch(*pair, *own) for pair in pairs))
             reservation.commit(*releases)
-        ridge = rows.penalty(self.ridge)
-        return tuple(
-            CrossSectionBatch(section, release, public.n_donors, ridge)
-            for section, release in zip(sections, releases, strict=True)
-        )
+        completed: tuple[CrossSectionBatch, ...] = waiting.complete()
+        return completed
 
     def predict(self, target_pre: ArrayLike) -> FloatArray:
         """Predict what targets would have done without the intervention.
