@@ -268,7 +268,27 @@ def test_well_sealed_entries_that_are_no_ledgers_are_refused(path, change):
         Ledger(BUDGET, path)
 
 
-ODD = (None, True, -1, 10**400, np.inf, -np.inf, np.nan, 0.1, "", "1/0", "inf", "1e999999", "\x00", [], {}, [[1]])
+# As JSON has infinities, and as our documents do.
+UNUSUAL = [{"float": one} for one in ("inf", "-inf", "nan")]
+ODD = (
+    *UNUSUAL,
+    None,
+    True,
+    -1,
+    10**400,
+    np.inf,
+    -np.inf,
+    np.nan,
+    0.1,
+    "",
+    "1/0",
+    "inf",
+    "1e999999",
+    "\x00",
+    [],
+    {},
+    [[1]],
+)
 
 
 def with_one_other(content):
