@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,11 +16,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_X_y
 
 from dpfast import _arguments as check
-from dpfast import io, noise
+from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.convex_erm.automatic import fitting
 from dpfast.convex_erm.estimator import PerturbedObjective, column_of
+from dpfast.convex_erm.mechanism import Descent, Minimisers
 from dpfast.convex_erm.plan import (
     ACCURACY,
     SPREAD,
@@ -31,7 +32,7 @@ from dpfast.convex_erm.plan import (
     planned_descent,
 )
 from dpfast.convex_erm.reports import ClassPictures
-from dpfast.estimator.base import Expected, Solved, Summed
+from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.feature_names import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
@@ -48,9 +49,6 @@ from dpfast.solvers import (
     descent,
 )
 from dpfast.statistics.rows import RowMap
-
-if TYPE_CHECKING:
-    pass
 
 # Two classes are told apart by descent where margins are expected to agree less than this with those sought. There a
 # minimiser, which finds directions by how people differ from 0, is right on up to .09 less (breast cancer about the
@@ -536,36 +534,25 @@ class ObjectivePerturbationClassifier(_Fitted, ClassPictures, ClassifierMixin, P
         if mechanism.n_rows is not None:
             error = lost_share(mechanism.agreement(mechanism.n_rows), ACCURACY, 2)
             expected = Expected(error, f"{mechanism.n_rows} people")
-        return Summed(mechanism, Rows(people, self.n_threads), expected=expected)
+        return Summed(Descent(mechanism), Rows(people, self.n_threads), expected=expected)
 
-    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
-        if isinstance(summed.mechanism, NoisyDescent):
-            return summed.mechanism.release(summed.statistic, source, self._release_name)
-        return super()._release(summed, source)
+    def _solve(self, mechanism: Any, releases: tuple[Release, ...], public: Any) -> Fitted:
+        solved = self._descended if mechanism.method == "gradient" else self._minimised
+        attributes, error = solved(mechanism, releases)
+        return Fitted(attributes | {"classes_": self._declared_classes(), "method_": mechanism.method}, error)
 
-    def _solve(
-        self, mechanism: ObjectivePerturbation | NoisyDescent, releases: tuple[Release, ...], public: Any
-    ) -> dict[str, Any]:
-        known = {"classes_": self._declared_classes()}
-        if not isinstance(mechanism, NoisyDescent):
-            shift = {"shift_": mechanism.bounds.loss.parameters()["shift"]} if self._shifts else {}
-            return super()._solve(mechanism, releases, public) | known | shift | {"method_": "objective"}
-        theta = mechanism.solve(releases).theta.T
-        d = mechanism.sizes[0]
-        intercept = theta[:, d].copy() if mechanism.constant else np.zeros(len(theta))
-        assert mechanism.row_map.scale is not None
-        found = {"coef_": theta[:, :d] / mechanism.row_map.scale, "intercept_": intercept, "n_features_in_": d}
-        return found | known | {"ridge_": 0.0, "method_": "gradient"}
+    def _minimised(self, mechanism: Minimisers, releases: tuple[Release, ...]) -> Fitted:
+        attributes, error = super()._solve(mechanism, releases, None)
+        shift = {"shift_": mechanism.perturbation.bounds.loss.parameters()["shift"]} if self._shifts else {}
+        return Fitted(attributes | shift, error)
 
-    def _released_error(
-        self,
-        mechanism: ObjectivePerturbation | NoisyDescent,
-        releases: tuple[Release, ...],
-        attributes: Mapping[str, Any],
-    ) -> float:
-        if not isinstance(mechanism, NoisyDescent):
-            return super()._released_error(mechanism, releases, attributes)
-        return lost_share(mechanism.shown_agreement(releases), ACCURACY, 2)
+    def _descended(self, mechanism: Descent, releases: tuple[Release, ...]) -> Fitted:
+        steps, theta = mechanism.steps, mechanism.solve(releases).theta.T
+        d = steps.sizes[0]
+        intercept = theta[:, d].copy() if steps.constant else np.zeros(len(theta))
+        assert steps.row_map.scale is not None
+        found = {"coef_": theta[:, :d] / steps.row_map.scale, "intercept_": intercept, "n_features_in_": d}
+        return Fitted(found | {"ridge_": 0.0}, lost_share(steps.shown_agreement(releases), ACCURACY, 2))
 
     def _fit_without_noise(self, X: Any, y: Any) -> Solved:
         rows, labels = check_X_y(X, y, dtype=np.float64)

@@ -21,11 +21,12 @@ from sklearn.utils.validation import column_or_1d
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
+from dpfast.convex_erm.mechanism import Minimisers, names_of_minimisers
 from dpfast.convex_erm.plan import (
     planned,
     released_signal,
 )
-from dpfast.estimator.base import Expected, Solved, Summed
+from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.plan import Plan
@@ -184,36 +185,20 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         mechanism = calibrated(n_rows)
         rows = mechanism.bounds.n_rows
         expected = None if rows is None else Expected(self._expected_error(mechanism, rows), f"{rows} people")
-        return Summed(mechanism, losses, expected=expected)
+        return Summed(Minimisers(privacy, mechanism, len(losses)), losses, expected=expected)
 
-    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
-        losses = summed.statistic
-        released = zip(losses, self._names(len(losses)), strict=True)
-        return tuple(summed.mechanism.release(loss, source, name) for loss, name in released)
-
-    def _names(self, count: int) -> list[str]:
-        """Return what so many releases are called in records."""
-        name = self._release_name
-        return [name] if count == 1 else [f"{name} of class {i}" for i in range(count)]
-
-    def _solve(self, mechanism: ObjectivePerturbation, releases: tuple[Release, ...], public: Any) -> dict[str, Any]:
-        return self._attributes(releases, mechanism.ridge)
-
-    def _released_error(
-        self, mechanism: ObjectivePerturbation, releases: tuple[Release, ...], attributes: Mapping[str, Any]
-    ) -> float:
-        rows = mechanism.bounds.n_rows
-        if rows is None:
-            return 0.0
-        return float(np.mean([self._error_of(mechanism, rows, release.values["coef"]) for release in releases]))
+    def _solve(self, mechanism: Minimisers, releases: tuple[Release, ...], public: Any) -> Fitted:
+        coef, perturbation = mechanism.solve(releases), mechanism.perturbation
+        rows = perturbation.bounds.n_rows
+        error = 0.0 if rows is None else float(np.mean([self._error_of(perturbation, rows, one) for one in coef]))
+        return Fitted(self._attributes(coef, perturbation.ridge), error)
 
     def _error_of(self, mechanism: ObjectivePerturbation, n: int, coef: FloatArray) -> float:
         """Return the error that released parameters speak of."""
         return self._error_of_signal(mechanism, n, released_signal(mechanism, n, coef, self._curvature(mechanism)))
 
-    def _attributes(self, releases: tuple[Release, ...], ridge: float) -> dict[str, Any]:
-        """Return the attributes that both kinds have; coefficients as rows, one for each release."""
-        coef = np.array([release.values["coef"] for release in releases])
+    def _attributes(self, coef: FloatArray, ridge: float) -> dict[str, Any]:
+        """Return the attributes that both kinds have, of coefficients as rows, one for each minimiser."""
         intercept, constant = np.zeros(len(coef)), self._table_loss.constant
         if constant > 0.0:
             coef, intercept = coef[:, :-1].copy(), constant * coef[:, -1]
@@ -224,12 +209,12 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         constant = self._table_loss.constant
         if constant > 0.0:
             rows = np.column_stack([rows, np.full(len(rows), constant)])
-        coefs = [self._minimiser(rows, column) for column in outcomes]
-        named = enumerate(zip(self._names(len(coefs)), coefs, strict=True))
+        coefs = np.array([self._minimiser(rows, column) for column in outcomes])
         releases = tuple(
-            self._exact_release({"coef": coef}, name, states_delta=number == 0) for number, (name, coef) in named
+            self._exact_release({"coef": coef}, f"{type(self).__name__}: {name}", states_delta=number == 0)
+            for number, (name, coef) in enumerate(zip(names_of_minimisers(len(coefs)), coefs, strict=True))
         )
-        return Solved(releases, self._attributes(releases, self._given_ridge))
+        return Solved(releases, self._attributes(coefs, self._given_ridge))
 
     def _minimiser(self, rows: FloatArray, outcomes: FloatArray) -> FloatArray:
         loss, ridge = self._resolved_loss, self._given_ridge

@@ -1,12 +1,18 @@
-"""Objective perturbation of a table as a function: what the estimators do, with a loss of the caller's."""
+"""The mechanisms of the family, and objective perturbation of a table as a function, with a loss of the caller's."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+from typing import ClassVar, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfast import noise
+from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import warn_of_printed
 from dpfast.estimator.completion import Waiting
@@ -14,13 +20,77 @@ from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.noise.source import check_source
 from dpfast.privacy import Calibration, Privacy
+from dpfast.releases.mechanism import Mechanism, Query, Stages, within
 from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.noisy_descent import Descended, NoisyDescent
 from dpfast.releases.objective_bounds import Penalty, check_bound, check_problem, public_rows
 from dpfast.releases.table_losses import TableLoss, loss_of_moments
 from dpfast.solvers import GeneralisedLinearLoss, SquaredLoss
 from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.smooth_convex import SmoothConvexFunction
 from dpfast.statistics import Gram
+
+
+@dataclass(frozen=True)
+class Minimisers(Mechanism[FloatArray]):
+    """One minimiser of a perturbed objective, or one for each class: they have equal parts of the budget."""
+
+    privacy: Privacy
+    #: Of each.
+    perturbation: ObjectivePerturbation
+    number: int
+
+    method: ClassVar = "objective"
+
+    @cached_property
+    def guaranteed(self) -> bool:
+        """Whether the noise is proved to give that."""
+        return self.perturbation.guaranteed
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Scales of the noise of each."""
+        return self.perturbation.scales
+
+    def stages(self) -> Stages[FloatArray]:
+        """Ask for one minimiser after the other; they are rows of what is told."""
+        found = []
+        for i, name in enumerate(names_of_minimisers(self.number)):
+            released = yield Query(name, self.perturbation, itemgetter(i))
+            found.append(released.values["coef"])
+        return lambda: np.array(found)
+
+
+def names_of_minimisers(number: int) -> list[str]:
+    """Return what so many releases are called in records."""
+    return ["coefficients"] if number == 1 else [f"coefficients of class {i}" for i in range(number)]
+
+
+@dataclass(frozen=True)
+class Descent(Mechanism[Descended]):
+    """Descent for all classes at once."""
+
+    steps: NoisyDescent
+
+    method: ClassVar = "gradient"
+
+    @cached_property
+    def privacy(self) -> Privacy:
+        """What all steps cost."""
+        return self.steps.privacy
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Standard deviation of the noise in an entry of a sum that had the whole budget."""
+        return self.steps.scales
+
+    def stages(self) -> Stages[Descended]:
+        """Ask for one step after the other."""
+        return (yield from within(self.steps.stages(), _of_coefficients))
+
+
+def _of_coefficients(query: Query) -> Query:
+    return query._replace(name=f"coefficients: {query.name}")
 
 
 @quiet

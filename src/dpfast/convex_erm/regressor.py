@@ -26,7 +26,6 @@ from dpfast.estimator.base import Solved
 from dpfast.estimator.feature_names import columns_of, outcomes_of
 from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.estimator.plan import Plan
-from dpfast.ledger import Release
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.solvers import (
     CallableLoss,
@@ -256,8 +255,8 @@ class ObjectivePerturbationRegressor(_Fitted, RegressorMixin, PerturbedObjective
     def _opened(self, X: Any, y: Any) -> io.Table:
         return open_with_outcome(type(self).__name__, X, y)
 
-    def _attributes(self, releases: tuple[Release, ...], ridge: float) -> dict[str, Any]:
-        both = super()._attributes(releases, ridge)
+    def _attributes(self, coef: FloatArray, ridge: float) -> dict[str, Any]:
+        both = super()._attributes(coef, ridge)
         return both | {"coef_": both["coef_"][0], "intercept_": float(both["intercept_"][0])}
 
     def _fit_without_noise(self, X: Any, y: Any) -> Solved:

@@ -47,7 +47,7 @@ from dpfast.privacy import (
     gaussian_mu,
 )
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
-from dpfast.releases.mechanism import Mechanism
+from dpfast.releases.mechanism import Mechanism, release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -145,7 +145,7 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def warn_of_printed(mechanism: Mechanism) -> None:
+def warn_of_printed(mechanism: Mechanism[Any]) -> None:
     """Warn where a printed calibration misses its own claim."""
     if not mechanism.guaranteed:
         warn(
@@ -165,8 +165,7 @@ class Expected(NamedTuple):
 class Summed(NamedTuple):
     """Data, read and summed, and the mechanism that is calibrated for them."""
 
-    #: A `Mechanism`, or what stands for several: of it the base asks what it promises, and whether that is proved.
-    mechanism: Any
+    mechanism: Mechanism[Any]
     #: The data owner's: only the mechanism sees it.
     statistic: Any
     #: What is public besides and needed to solve: sizes, labels declared public.
@@ -184,6 +183,14 @@ class Prepared(NamedTuple):
     attributes: Mapping[str, Any] = {}
     #: What is to be said of that part once all is paid for: before, it would tell of the people at no cost.
     caution: str = ""
+
+
+class Fitted(NamedTuple):
+    """What a solution gives: fitted attributes, and the error that the releases speak of, as `Expected` has it."""
+
+    attributes: dict[str, Any]
+    #: 0 where they say nothing.
+    error: float = 0.0
 
 
 class Solved(NamedTuple):
@@ -410,10 +417,8 @@ class PrivateEstimator(Persistent, ABC):
         model = copy(self)
         model.__dict__.update(unsolved.given)
         own = self.releases_[unsolved.n_before :]
-        attributes = model._solve(unsolved.mechanism, own, unsolved.public)
-        noisy = 0.0
-        if unsolved.error is not None:
-            noisy = max(unsolved.error, model._released_error(unsolved.mechanism, own, attributes))
+        attributes, error = model._solve(unsolved.mechanism, own, unsolved.public)
+        noisy = 0.0 if unsolved.error is None else max(unsolved.error, error)
         if vars(self).get(_UNSOLVED) is not unsolved:
             raise RuntimeError(f"this {type(self).__name__} was completed or fitted again meanwhile, in another thread")
         kept = {name: value for name, value in vars(self).items() if _is_fitted(name)}
@@ -455,15 +460,11 @@ class PrivateEstimator(Persistent, ABC):
 
     def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
         """Draw the noise."""
-        return (summed.mechanism.release(summed.statistic, source, self._release_name),)
+        return release(summed.mechanism, summed.statistic, source, type(self).__name__)
 
     @abstractmethod
-    def _solve(self, mechanism: Any, releases: tuple[Release, ...], public: Any) -> dict[str, Any]:
-        """Return the fitted attributes: post-processing."""
-
-    def _released_error(self, mechanism: Any, releases: tuple[Release, ...], attributes: Mapping[str, Any]) -> float:
-        """Return the error that a release speaks of, as `Expected` has it: post-processing; 0 where it says nothing."""
-        return 0.0
+    def _solve(self, mechanism: Any, releases: tuple[Release, ...], public: Any) -> Fitted:
+        """Return the fitted attributes: post-processing of what the mechanism tells of its releases."""
 
     @property
     def _release_name(self) -> str:

@@ -107,7 +107,7 @@ class BoundedEstimator(PrivateEstimator):
         self._stand_in()._sum(rest, source, *data)
         # Public under replace-one: every histogram has everybody in it.
         n_people = int(counts.low[0].sum()) if self.adjacency == "replace_one" else None
-        release = mechanism.release(counts, source, f"{type(self).__name__}: counts of people by size")
+        release = mechanism.noise.release(counts, source, f"{type(self).__name__}: counts of people by size")
         found = mechanism.found(release, n_people, nonnegative=measured.nonnegative)
         caution = (
             f"the noisy counts that {self._named} paid for show no people beyond noise in some histogram: the bounds "

@@ -19,7 +19,6 @@ from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.privacy import Composition, Privacy
-from dpfast.releases.refined_moments import RefinedMoments
 from dpfast.statistics.sizes import Sizes
 
 # Draws that count how often the sampler takes a given row.
@@ -112,8 +111,6 @@ def _refined_attack(privacy: Privacy) -> Iterator[Attack]:
         tables[1] = usual
     source = noise.SecureSource()
     summed = [estimator._sum(privacy, source, *table) for table in tables]
-    if not isinstance(summed[0].mechanism, RefinedMoments):
-        return
 
     def steps(releases: tuple[Release, ...]) -> Iterator[tuple[Release, list[FloatArray]]]:
         """Yield the release of every step, and what was summed for it on either table."""

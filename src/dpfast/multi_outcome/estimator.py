@@ -8,7 +8,7 @@ covariance may be that of a secret sample of the rows (PRIMO's SubSampReuseCov).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, Self, get_args
@@ -24,28 +24,23 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator import Plan
-from dpfast.estimator.base import Expected, Solved, Summed
+from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.feature_names import columns_of, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcomes
 from dpfast.ledger import Release
-from dpfast.multi_outcome.mechanism import NONNEGATIVE, Options, Route, clip_to_box, row_frames
+from dpfast.multi_outcome.mechanism import NONNEGATIVE, Moments, Options, Route, clip_to_box, row_frames
 from dpfast.multi_outcome.plan import R2, SPREAD, assumed_of, lost_share, planned, planned_in_stages
 from dpfast.multi_outcome.reports import CoefficientReports
 from dpfast.privacy import Composition, Privacy, Unit, gaussian_mu
-from dpfast.releases.moments import check_radius, exact_moments, noisy_moments
-from dpfast.releases.refined_moments import People, Public, RefinedMoments
+from dpfast.releases.mechanism import Mechanism
+from dpfast.releases.moments import check_radius, exact_moments
+from dpfast.releases.refined_moments import People, Public, Refined, RefinedMoments
 from dpfast.solvers import refining
-from dpfast.solvers.inference import Evidence, Textbook, evidence_of_moments
+from dpfast.solvers.inference import Evidence, Textbook
 from dpfast.solvers.projection import LabelFactor
-from dpfast.solvers.ridge import (
-    RidgeSolution,
-    Units,
-    moments_of_each_outcome,
-    ridge_from_moments,
-    ridge_of_each_outcome,
-)
+from dpfast.solvers.ridge import RidgeSolution, Units, ridge_from_moments
 from dpfast.statistics import Gram, SampledGram, gram, sampled_gram
 from dpfast.statistics.rows import check_box, shortened
 
@@ -519,20 +514,22 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             printed=self.calibration == "paper",
         )
 
-    def _sum(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Summed:
-        summed = self._summed(privacy, *data)
-        n_rows, mechanism = summed.public.n_rows, summed.mechanism
+    def _expected(self, route: Route, in_stages: RefinedMoments | None, n_rows: int | None) -> Expected | None:
+        """Return the error to expect: none where the number of rows is private."""
         if n_rows is None:
-            return summed
-        staged = isinstance(mechanism, RefinedMoments)
-        features, outcomes = shape = mechanism.shape if staged else mechanism.calibration.shape
-        route = self._route(features, outcomes, privacy) if staged else mechanism
-        lost = lost_share(route, mechanism if staged else None, n_rows, shape, float(self.bound_y))
-        return summed._replace(expected=Expected(lost, f"{n_rows} people"))
+            return None
+        shape = route.calibration.shape
+        return Expected(lost_share(route, in_stages, n_rows, shape, float(self.bound_y)), f"{n_rows} people")
 
-    def _summed(
+    def _moments(self, route: Route, statistic: Any, public: Public) -> Summed:
+        """Return what is released at once."""
+        mechanism = Moments(route, float(self.bound_y), public, self._penalty, self.fit_intercept)
+        return Summed(mechanism, statistic, public, self._expected(route, None, public.n_rows))
+
+    def _sum(
         self,
         privacy: Privacy,
+        source: noise.BitSource,
         X: Any,
         Y: Any = None,
         groups: ArrayLike | None = None,
@@ -564,7 +561,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             max_rows=max_rows,
             **({} if unit is None else {"bound_xx": unit.bound_xx, "bound_xy": unit.bound_xy}),
         )
-        return Summed(route, exact, self._public(table, self._public_rows(exact)))
+        return self._moments(route, exact, self._public(table, self._public_rows(exact)))
 
     def _public(self, table: io.Table, n_rows: int | None) -> Public:
         """Gather what is public besides the releases, the number of rows where it is."""
@@ -611,14 +608,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             if not refining.has_steps(n_rows, mu, mechanism.shape):
                 return None
         public = self._public(table, n_rows)
-        return Summed(replace(mechanism, public=public), counted, public)
-
-    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
-        if isinstance(summed.mechanism, RefinedMoments):
-            return summed.mechanism.release(summed.statistic, source, type(self).__name__)
-        if self.n_subsample is not None:
-            summed = summed._replace(statistic=summed.statistic(source))
-        return super()._release(summed, source)
+        return Summed(replace(mechanism, public=public), counted, public, self._expected(route, mechanism, n_rows))
 
     def _given(self, privacy: Privacy, exact: Gram) -> Summed:
         """Take the data owner's sums."""
@@ -626,7 +616,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         route = self._route(exact.xx.shape[0], exact.n_outcomes, privacy, max_rows)
         if exact.unit != route.calibration.people:
             raise ValueError("gram must have the bounds on a person's block that the estimator has as block_bounds")
-        return Summed(route, exact, Public(self._public_rows(exact)))
+        return self._moments(route, exact, Public(self._public_rows(exact)))
 
     def _sampled(self, privacy: Privacy, table: io.Table) -> Summed:
         """Prepare to sum X'X over a secret sample; who is in it is not to decide what is refused."""
@@ -641,12 +631,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         bounds = {"bound_x": route.frame.radius, "bound_y": float(self.bound_y)}
         table.check_finite()
 
-        def exact(source: noise.BitSource) -> SampledGram:
-            sampling = source.bound(f"{self._release_name}: sample", *route.calibration.bound_to)
-            rows = noise.sample_without_replacement(n_rows, size, sampling)
+        def exact(bits: noise.BitSource) -> SampledGram:
+            rows = noise.sample_without_replacement(n_rows, size, bits)
             return sampled_gram(table, None, rows, **bounds, n_threads=self.n_threads)
 
-        return Summed(route, exact, Public(n_rows))
+        return self._moments(route, exact, Public(n_rows))
 
     def _public_rows(self, exact: Gram) -> int | None:
         return exact.n_rows if self.adjacency == "replace_one" and exact.unit is None else None
@@ -658,34 +647,14 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         bound = float(self.bound_y)
         return LabelFactor.from_labels(shortened(table.arrays[1], bound) / Units.near(1.0, bound).outcomes)
 
-    def _solve(
-        self, mechanism: Route | RefinedMoments, releases: tuple[Release, ...], public: Public
-    ) -> dict[str, Any]:
-        if isinstance(mechanism, RefinedMoments):
-            refined = mechanism.solve(releases)
-            variance = refined.residual_variance
-            return _attributes(refined.solution, (refined.evidence,), refined.n_steps, residual_variance=variance)
-        (release,) = releases
-        bounds = mechanism.frame.radius, float(self.bound_y)
-        own, penalty = Units.near(*bounds), self._penalty
-        moments = noisy_moments(release, mechanism.calibration, public.n_rows)
-        moments = own.moments(moments, bounds if self.fit_intercept else None)
-        told = own.of_evidence(mechanism.units, mechanism.calibration.shape[0])
-        if mechanism.calibration.each_outcome:
-            evidence = tuple(evidence_of_moments(one, **told) for one in moments_of_each_outcome(moments))
-            return _attributes(own.solution(ridge_of_each_outcome(moments, own.penalty(penalty))), evidence)
-        framing: dict[str, Any] = {"center": own.center(mechanism.center), "fit_intercept": self.fit_intercept}
-        evidence = (evidence_of_moments(moments, **framing, **told),)
-        if public.labels is not None:
-            moments = public.labels.project_moments(moments, mechanism.frame.radius / own.rows)
-        solved = ridge_from_moments(moments, own.penalty(penalty), units=mechanism.units, **framing)
-        return _attributes(own.solution(solved), evidence)
-
-    def _released_error(
-        self, mechanism: Route | RefinedMoments, releases: tuple[Release, ...], attributes: Mapping[str, Any]
-    ) -> float:
+    def _solve(self, mechanism: Mechanism[Refined], releases: tuple[Release, ...], public: Public) -> Fitted:
+        found = mechanism.solve(releases)
+        attributes = _attributes(
+            found.solution, found.evidence, found.n_steps, residual_variance=found.residual_variance
+        )
         # What the best shrinkage loses of a signal that noise was added to.
-        return 1.0 / max(float(np.mean([Evidence(**told).prominence for told in attributes["_evidence"]])), 1.0)
+        error = 1.0 / max(float(np.mean([one.prominence for one in found.evidence])), 1.0)
+        return Fitted(attributes, error)
 
     @property
     def _penalty(self) -> float | None:

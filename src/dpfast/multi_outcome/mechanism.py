@@ -8,16 +8,24 @@ choice is made from declared numbers alone, so it costs no privacy.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
 from dpfast._arrays import FloatArray
+from dpfast.ledger import Release
+from dpfast.noise import BitSource
 from dpfast.privacy import Adjacency, Composition, Privacy
-from dpfast.releases.moments import DeclaredPeople, FramedMoments, JointMoments, prediction_costs
-from dpfast.releases.refined_moments import RefinedMoments
+from dpfast.releases.mechanism import Mechanism, Query, Stages, given
+from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, prediction_costs
+from dpfast.releases.refined_moments import Public, Refined, RefinedMoments
+from dpfast.solvers.inference import evidence_of_moments
 from dpfast.solvers.refining import Schedule
-from dpfast.statistics import rounded_bound
+from dpfast.solvers.ridge import Units, moments_of_each_outcome, ridge_from_moments, ridge_of_each_outcome
+from dpfast.statistics import SampledGram, rounded_bound
 from dpfast.statistics.rows import RowMap, centred, check_box, limits_of, scaled
 
 NONNEGATIVE = RowMap(np.zeros(1), np.full(1, np.inf))
@@ -68,9 +76,12 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Route(FramedMoments):
-    """A frame with its calibration: the mechanism."""
+class Route:
+    """A frame with its calibration, for rows as they are after its map."""
 
+    calibration: JointMoments
+    #: What the noise costs the fit: the least is chosen.
+    cost: float
     frame: Frame
 
     @classmethod
@@ -161,6 +172,60 @@ class Route(FramedMoments):
     def units(self) -> FloatArray | None:
         """The units that rows are summed in, if not their own."""
         return None if self.frame.row_map is None else self.frame.row_map.scale
+
+
+@dataclass(frozen=True)
+class Moments(Mechanism[Refined]):
+    """The mechanism of a fit without residual steps: one release of moments, and the coefficients that follow."""
+
+    route: Route
+    bound_y: float
+    public: Public
+    #: None to choose it.
+    penalty: float | None = None
+    fit_intercept: bool = False
+
+    @cached_property
+    def privacy(self) -> Privacy:
+        """What the release costs."""
+        return self.route.calibration.privacy
+
+    @cached_property
+    def guaranteed(self) -> bool:
+        """Whether the noise is proved to give that."""
+        return self.route.calibration.guaranteed
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Standard deviation of the noise in an entry of each block."""
+        return self.route.calibration.scales
+
+    def stages(self) -> Stages[Refined]:
+        """Ask for the moments."""
+        noise = self.route.calibration
+        statistic, bits = (given, None) if noise.sample is None else (_sampled, noise.bound_to)
+        released = yield Query("moments of features and outcomes", noise, statistic, sampled_by=bits)
+        return partial(self._solved, released)
+
+    def _solved(self, released: Release) -> Refined:
+        noise, radii = self.route.calibration, (self.route.frame.radius, self.bound_y)
+        own = Units.near(*radii)
+        moments = own.moments(noisy_moments(released, noise, self.public.n_rows), radii if self.fit_intercept else None)
+        told = own.of_evidence(self.route.units, noise.shape[0])
+        penalty = own.penalty(self.penalty)
+        if noise.each_outcome:
+            evidence = tuple(evidence_of_moments(one, **told) for one in moments_of_each_outcome(moments))
+            return Refined(own.solution(ridge_of_each_outcome(moments, penalty)), evidence)
+        framing: dict[str, Any] = {"center": own.center(self.route.center), "fit_intercept": self.fit_intercept}
+        evidence = (evidence_of_moments(moments, **framing, **told),)
+        if self.public.labels is not None:
+            moments = self.public.labels.project_moments(moments, radii[0] / own.rows)
+        return Refined(own.solution(ridge_from_moments(moments, penalty, units=self.route.units, **framing)), evidence)
+
+
+def _sampled(exact: Callable[[BitSource], SampledGram], bits: BitSource) -> SampledGram:
+    """Draw the secret sample, and sum it."""
+    return exact(bits)
 
 
 def row_frames(

@@ -133,12 +133,14 @@ def planned(
     assumed = assumed_of(route, n, shape, bound_y, spread, score)
     expected = assumed.expected_score(assumed.loss_of_noise(route.calibration.noise))
     if route.calibration.sample is None:
-        return replace(Plan.from_error(n, error, target, route.scales), score=score, expected_score=expected)
+        return replace(
+            Plan.from_error(n, error, target, route.calibration.scales), score=score, expected_score=expected
+        )
     # The error of (n/s) X_s'X_s theta is a sum over the sample of rows times predictions. Its mean square in the
     # norm of (X'X)^-1 is (1 - s/n)(d/s) bound_y^2 a person, for rows whose d directions are equally long.
     sampling_error = math.sqrt(route.calibration.noise.sampling * features)
     notes = {"error of the noise": error, "error of sampling": sampling_error} | _cost_of_sampling(route, of_all, shape)
-    plan = Plan.from_error(n, error, target, route.scales, sampling_error=sampling_error, notes=notes)
+    plan = Plan.from_error(n, error, target, route.calibration.scales, sampling_error=sampling_error, notes=notes)
     return replace(plan, score=score, expected_score=expected)
 
 
@@ -172,11 +174,13 @@ def _counting_rows(route: Route, features: int, bound_y: float, spread: float) -
 def _cost_of_sampling(route: Route, of_all: Route, shape: tuple[int, int]) -> dict[str, float]:
     """Compare X'X of a sample with that of all rows: what it costs in noise, and saves in arithmetic."""
     features, outcomes = shape
-    factor = route.calibration.xx_factor
+    factor, scales, other = route.calibration.xx_factor, route.calibration.scales, of_all.calibration.scales
     products_of_xx, products_of_xy = features * (features + 1) / 2, features * outcomes
     saved = (1.0 - 1.0 / factor) * products_of_xx / (products_of_xx + products_of_xy)
     return {
-        "noise in xx over that without sampling": factor * route.scales["xx"] / of_all.scales["xx"],
-        "noise in xy over that without sampling": route.scales["xy"] / of_all.scales["xy"],
+        "noise in xx over that without sampling": factor
+        * route.calibration.scales["xx"]
+        / of_all.calibration.scales["xx"],
+        "noise in xy over that without sampling": scales["xy"] / other["xy"],
         "fraction of the arithmetic saved": saved,
     }

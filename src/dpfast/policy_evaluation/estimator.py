@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
@@ -17,27 +17,24 @@ from dpfast import _arguments as check
 from dpfast import io, noise, plotting
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
-from dpfast.estimator.base import Expected, PrivateEstimator, Solved, Summed, warn_of_printed
+from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Summed, warn_of_printed
 from dpfast.estimator.plan import Plan, least
 from dpfast.estimator.presented import Presenting
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Release
+from dpfast.policy_evaluation.evaluation import PolicyMechanism, Returns, Run, Visits, VisitSolver
 from dpfast.policy_evaluation.mechanism import (
     Problem,
     RidgeFit,
     Statistic,
     WeightedMeans,
-    solve,
     usual_lag,
     usual_ridge,
     visit_moments,
 )
-from dpfast.policy_evaluation.plan import released_information, smooth_error, visit_error
-from dpfast.policy_evaluation.private_range import PrivateRange
+from dpfast.policy_evaluation.private_range import CountedReturns, PrivateRange
 from dpfast.privacy import Privacy
 from dpfast.releases.data_dependent import Constants, DataDependentGaussian
-from dpfast.releases.mechanism import Mechanism
-from dpfast.releases.moments import JointMoments
 from dpfast.solvers.ridge import ridge_from_rows
 from dpfast.statistics import (
     FirstVisitReturns,
@@ -62,8 +59,6 @@ Method = Literal["sufficient_statistics", "lsw", "lsl"]
 _SIZES = 1e-50, 1e50
 # Beyond, the supplement proves nothing.
 _LARGEST_PRINTED_EPSILON = 5.0
-# Of values in the middle of the range, which noise of half of its width moves; of others more is beyond.
-_BEYOND = 0.2
 _NAMES = {"lsw": "DP-LSW", "lsl": "DP-LSL", "sufficient_statistics": "sums of visits and returns"}
 _NAMES_OF_CONSTANTS = {"sound": "", "paper": ", supplement's constants", "icml": ", conference's constants"}
 
@@ -413,7 +408,7 @@ class PolicyEvaluation(_Fitted, Presenting, PrivateEstimator):
         def error(count: int) -> float:
             # Noise of public size is the same for all counts.
             mechanism = of_all if of_all.scales else estimator._mechanism(problem, privacy, count)
-            return estimator._error(mechanism, problem, count, visited)
+            return mechanism.expected_error(count, visited)
 
         expected = error(m)
         estimator._warn_of_noise(expected, f"{m} trajectories", privacy)
@@ -528,16 +523,23 @@ class PolicyEvaluation(_Fitted, Presenting, PrivateEstimator):
         return _Public(self._problem(first.n_states, first.encoder), states), chain([first], blocks)
 
     @property
-    def _release_name(self) -> str:
-        return f"{type(self).__name__}: {_NAMES[self.method]}{_NAMES_OF_CONSTANTS[self.calibration]}"
+    def _what(self) -> str:
+        """What the release is called in records, after the estimator's name."""
+        return f"{_NAMES[self.method]}{_NAMES_OF_CONSTANTS[self.calibration]}"
 
-    def _mechanism(self, problem: Problem, privacy: Privacy, m: int) -> Mechanism:
+    @property
+    def _release_name(self) -> str:
+        return f"{type(self).__name__}: {self._what}"
+
+    def _mechanism(self, problem: Problem, privacy: Privacy, m: int) -> PolicyMechanism:
         """Calibrate for m trajectories; noise of public size is the same for all numbers of them."""
+        run, solver = Run(problem, float(self.gamma), self._what), VisitSolver(self.ridge, self.shrinkage)
         if self._range_is_private:
-            return PrivateRange.calibrate(privacy, problem)
+            return PrivateRange.calibrate(privacy, run, solver)
         if self.method == "sufficient_statistics":
-            return visit_moments(problem, privacy)
-        return DataDependentGaussian.calibrate(privacy, self._statistic(problem, privacy, m), self.calibration)
+            return Visits(run, visit_moments(problem, privacy), solver)
+        statistic = self._statistic(problem, privacy, m)
+        return Returns(run, DataDependentGaussian.calibrate(privacy, statistic, self.calibration))
 
     def _statistic(self, problem: Problem, privacy: Privacy, m: int) -> Statistic:
         printed = self.calibration != "sound"
@@ -545,13 +547,6 @@ class PolicyEvaluation(_Fitted, Presenting, PrivateEstimator):
             return WeightedMeans(problem, m, printed)
         ridge = usual_ridge(problem, m, privacy, printed) if self.ridge is None else float(self.ridge)
         return RidgeFit(problem, m, ridge, printed)
-
-    def _error(self, mechanism: Any, problem: Problem, m: int, visited: float | None) -> float:
-        if isinstance(mechanism, PrivateRange):
-            mechanism = mechanism.widest()
-        if isinstance(mechanism, JointMoments):
-            return visit_error(mechanism, problem, problem.information(m, visited))
-        return smooth_error(mechanism, visited)
 
     def _sum(self, privacy: Privacy, source: noise.BitSource, trajectories: Any) -> Summed:
         public, data = self._opened(trajectories)
@@ -570,7 +565,7 @@ class PolicyEvaluation(_Fitted, Presenting, PrivateEstimator):
             mechanism = self._mechanism(problem, privacy, sums.n_trajectories)
         expected = None
         if self.adjacency == "replace_one":
-            error = self._error(mechanism, problem, sums.n_trajectories, 1.0)
+            error = mechanism.expected_error(sums.n_trajectories, 1.0)
             expected = Expected(error, f"{sums.n_trajectories} trajectories")
         return Summed(mechanism, sums, public, expected)
 
@@ -578,7 +573,8 @@ class PolicyEvaluation(_Fitted, Presenting, PrivateEstimator):
         """Count people by their returns; their sums are taken once the range is released."""
         if isinstance(trajectories, Iterator):
             raise TypeError("trajectories must be in a sequence with return_range='private', which reads them twice")
-        mechanism, problem = PrivateRange.calibrate(privacy, public.problem), public.problem
+        mechanism, problem = self._mechanism(public.problem, privacy, 1), public.problem
+        assert isinstance(mechanism, PrivateRange)
         # Refuse what is known to fail before anything is released.
         mechanism.widest()
         steps: dict[str, Any] = {"horizon": self.horizon, "lag": problem.lag}
@@ -590,53 +586,15 @@ class PolicyEvaluation(_Fitted, Presenting, PrivateEstimator):
                 raise ValueError("trajectories gave others than the time before: both passes must read the same")
             return found
 
-        return Summed(mechanism, (counts, sums), public)
+        return Summed(mechanism, CountedReturns(counts, sums), public)
 
-    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
-        problem = summed.public.problem
-        source = source.bound(float(self.gamma), problem.features, problem.weights)
-        if not isinstance(summed.mechanism, PrivateRange):
-            return super()._release(summed, source)
-        counts, sums = summed.statistic
-        found = summed.mechanism.release(counts, source, f"{self._release_name}: range of returns")
-        narrow, moments = summed.mechanism.narrowed(found)
-        return found, moments.release(sums(narrow), source, self._release_name)
-
-    def _solve(self, mechanism: Any, releases: tuple[Release, ...], public: _Public) -> dict[str, Any]:
-        extra: dict[str, Any] = {}
-        if isinstance(mechanism, PrivateRange):
-            narrow, mechanism = mechanism.narrowed(releases[0])
-            public = public._replace(problem=narrow)
-            extra["return_range_"] = narrow.grid.low, narrow.grid.high
-        problem, release = public.problem, releases[-1]
-        if isinstance(mechanism, JointMoments):
-            penalty = None if self.ridge is None else 0.5 * self.ridge
-            solution = solve(release, mechanism.noise, problem, penalty, self.shrinkage)
-            fitted = _attributes(public, solution.coef, solution.offset, 2.0 * solution.ridge)
-            return fitted | {"value_std_": solution.value_std} | extra
-        statistic = mechanism.statistic
-        coef = statistic.coefficients(release.values["coordinates"])
-        fitted = _attributes(public, coef, statistic.offset, statistic.ridge)
-        return fitted
-
-    def _released_error(self, mechanism: Any, releases: tuple[Release, ...], attributes: Mapping[str, Any]) -> float:
-        """Tell the error by released visits, or by how far released values are beyond the range of returns.
-
-        The noise of the latter has a private size, so that they come without standard deviations to tell it by: where
-        it is half of the range's width, `_BEYOND` of that is beyond, in root mean square, or more.
-        """
-        if isinstance(mechanism, PrivateRange):
-            problem, moments = mechanism.narrowed(releases[0])
-            return visit_error(moments, problem, released_information(releases[1], moments))
-        if isinstance(mechanism, JointMoments):
-            states = attributes["_states"]
-            problem = self._problem(len(attributes["value_"]), None if states is None else StateEncoder(states))
-            return visit_error(mechanism, problem, released_information(releases[0], mechanism))
-        problem = mechanism.statistic.problem
-        values, grid = problem.values(attributes["coef_"]) + attributes["offset_"], problem.grid
-        beyond = np.abs(values - np.clip(values, grid.low, grid.high)) / grid.width
-        weighted = math.sqrt(float(problem.weights @ beyond**2) / float(problem.weights.sum()))
-        return 0.5 * weighted / _BEYOND
+    def _solve(self, mechanism: PolicyMechanism, releases: tuple[Release, ...], public: _Public) -> Fitted:
+        found = mechanism.solve(releases)
+        extra: dict[str, Any] = {} if found.value_std is None else {"value_std_": found.value_std}
+        if found.narrow is not None:
+            public = public._replace(problem=found.narrow)
+            extra["return_range_"] = found.narrow.grid.low, found.narrow.grid.high
+        return Fitted(_attributes(public, found.coef, found.offset, found.ridge) | extra, found.error)
 
     def _fit_without_noise(self, trajectories: Any) -> Solved:
         public, data = self._opened(trajectories)

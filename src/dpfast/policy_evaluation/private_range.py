@@ -17,9 +17,10 @@ seen for noise is taken to be there, and noise alone hardly ever makes the range
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import partial
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +29,14 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
-from dpfast.noise import BitSource
+from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Run, VisitSolver
 from dpfast.policy_evaluation.mechanism import Problem, visit_moments
+from dpfast.policy_evaluation.plan import visit_error
 from dpfast.privacy import Privacy, parts_of
+from dpfast.releases.mechanism import Query, Stages
 from dpfast.releases.moments import JointMoments
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.statistics import ReturnGrid
+from dpfast.statistics import ReturnGrid, SufficientStatistics
 
 # Of mu squared, or of epsilon where delta is 0.
 _SHARE = 0.1
@@ -42,38 +45,43 @@ _HALF_OCTAVES = 24
 
 
 @dataclass(frozen=True, eq=False)
-class PrivateRange:
-    """The mechanism: noise for the counts of people, and what follows for the sums."""
+class PrivateRange(PolicyMechanism):
+    """The mechanism: noise for the counts of people, and then for the sums. Its problem has the declared range."""
 
     privacy: Privacy
-    #: With the range that is declared.
-    problem: Problem
     counts: NoisySum
     #: Of the sums.
     rest: Privacy
     #: Ends of the bins, in units of the declared range's grid.
     edges: NDArray[np.int64]
-    guaranteed: bool = True
+    solver: VisitSolver
 
     @classmethod
-    def calibrate(cls, privacy: Privacy, problem: Problem) -> Self:
+    def calibrate(cls, privacy: Privacy, run: Run, solver: VisitSolver) -> Self:
         """Split the budget between counts and sums."""
         first, rest = parts_of(privacy, [_SHARE, 1.0 - _SHARE])
-        edges = bin_edges(problem.grid)
-        return cls(privacy, problem, NoisySum.of_counts(first, 2, len(edges) - 1), rest, edges)
+        edges = bin_edges(run.problem.grid)
+        return cls(run, privacy, NoisySum.of_counts(first, 2, len(edges) - 1), rest, edges, solver)
 
     @property
     def scales(self) -> Mapping[str, float]:
         """Standard deviation of the noise in a count."""
         return self.counts.scales
 
-    def release(self, statistic: FixedPoint, source: BitSource, name: str) -> Release:
-        """Add noise to the counts of people by their largest and by their least return."""
-        return self.counts.release(statistic, source, name)
+    def stages(self) -> Stages[Evaluated]:
+        """Ask for counts of people by their largest and by their least return, then for the sums."""
+        counted = yield Query(f"{self.run.what}: range of returns", self.counts, _counts)
+        narrow, moments = self.narrowed(counted)
+        released = yield Query(self.run.what, moments, partial(_sums, narrow=narrow))
+        return lambda: self.solver.solve(released, moments, narrow)._replace(narrow=narrow)
 
     def widest(self) -> JointMoments:
         """Noise of the sums where all of the declared range is needed."""
         return visit_moments(self.problem, self.rest)
+
+    def expected_error(self, m: int, visited: float | None) -> float:
+        """Expect what the declared range gives."""
+        return visit_error(self.widest(), self.problem, self.problem.information(m, visited))
 
     def narrowed(self, release: Release) -> tuple[Problem, JointMoments]:
         """Return the problem with the range that the released counts show, and the noise of its sums."""
@@ -86,6 +94,21 @@ class PrivateRange:
         low, high = narrowest(values[0], values[1], self.counts.deviation, ends, noise, visited)
         narrow = replace(problem, grid=ReturnGrid.for_range(low, min(high, grid.high)))
         return narrow, visit_moments(narrow, self.rest)
+
+
+class CountedReturns(NamedTuple):
+    """What the data owner has summed of trajectories, and what sums them over a narrower range."""
+
+    counts: FixedPoint
+    sums: Callable[[Problem], SufficientStatistics]
+
+
+def _counts(returns: CountedReturns) -> FixedPoint:
+    return returns.counts
+
+
+def _sums(returns: CountedReturns, narrow: Problem) -> SufficientStatistics:
+    return returns.sums(narrow)
 
 
 def bin_edges(grid: ReturnGrid) -> NDArray[np.int64]:

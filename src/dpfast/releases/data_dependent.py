@@ -14,14 +14,14 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast.ledger import Release
 from dpfast.privacy import (
+    Calibration,
     Privacy,
     SmoothGaussian,
     smooth_gaussian,
     smooth_gaussian_delta,
 )
-from dpfast.releases.mechanism import draw
+from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.releases.printed import printed
 
 Constants = Literal["sound", "paper", "icml"]
@@ -55,7 +55,7 @@ AnyStatistic = TypeVar("AnyStatistic", bound=SmoothStatistic)
 
 
 @dataclass(frozen=True)
-class DataDependentGaussian(Generic[AnyStatistic]):
+class DataDependentGaussian(SingleRelease, Generic[AnyStatistic]):
     """The mechanism: what is released, with noise per unit of its sensitivity, from public numbers alone."""
 
     privacy: Privacy
@@ -99,22 +99,18 @@ class DataDependentGaussian(Generic[AnyStatistic]):
         """Return the scale of the noise for data with a bound on its sensitivity, as private as that is."""
         return self.smooth.scale(smooth_sensitivity, self.statistic.tau)
 
-    def release(self, sums: Any, source: noise.BitSource, name: str) -> Release:
-        """Add the noise to the statistic of the data owner's sums; the values are "coordinates"."""
-        source = source.bound(name, self.smooth, self.privacy, self.constants, self.extreme_scales, self.statistic.dim)
+    @cached_property
+    def calibration(self) -> Calibration:
+        """Whether the constants are exact, or a paper's."""
+        return "sound" if self.constants == "sound" else "paper"
+
+    def seeds(self, statistic: Any) -> tuple[object, ...]:
+        """Return what seeded noise is bound to."""
+        return self.smooth, self.privacy, self.constants, self.extreme_scales, self.statistic.dim
+
+    def draw(self, statistic: Any, source: noise.BitSource) -> Drawn:
+        """Add the noise to what is released of the data owner's sums; the values are "coordinates"."""
         grid = noise.grid_for_scales(*self.extreme_scales)
-        scale = self.scale(self.statistic.smooth_sensitivity(sums, self.smoothness))
-        released = draw("Gaussian", scale, self.statistic.center(sums), source, grid)
-        return source.record(
-            Release(
-                name,
-                "data-dependent Gaussian",
-                self.privacy,
-                {"coordinates": released},
-                self.scales,
-                grid={"coordinates": grid},
-                calibration="sound" if self.constants == "sound" else "paper",
-                guaranteed=self.guaranteed,
-                reproducible=source.reproducible,
-            )
-        )
+        scale = self.scale(self.statistic.smooth_sensitivity(statistic, self.smoothness))
+        released = draw("Gaussian", scale, self.statistic.center(statistic), source, grid)
+        return Drawn("data-dependent Gaussian", {"coordinates": released}, {"coordinates": grid})

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -27,10 +28,9 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast.ledger import Release
 from dpfast.privacy import Calibration, ObjectiveNoise, Privacy, meets_its_claim, objective_noise
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.mechanism import draw
+from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.releases.printed import printed
 from dpfast.solvers import ElasticNet, L2Ball, Lasso
@@ -53,7 +53,7 @@ def perturbation_rounding(own: ObjectiveNoise, dim: int) -> float:
 
 
 @dataclass(frozen=True)
-class ObjectivePerturbation:
+class ObjectivePerturbation(SingleRelease):
     """Objective perturbation, calibrated."""
 
     bounds: ObjectiveBounds
@@ -108,7 +108,7 @@ class ObjectivePerturbation:
         tolerance = max(smallest_smooth_tolerance(bounds.constants(), **own._problem()), _LEAST_TOLERANCE * own._size())
         return replace(own, tolerance=tolerance * ROUND_UP)
 
-    @property
+    @cached_property
     def privacy(self) -> Privacy:
         """What is promised."""
         return self.noise_scales.privacy
@@ -153,10 +153,13 @@ class ObjectivePerturbation:
         """Minimise the objective with noise b in it, within the tolerance; the result is not public."""
         return minimise_smooth(loss, linear=perturbation, tolerance=self.tolerance, **self._problem()).x
 
-    def release(self, statistic: SmoothConvexFunction, source: noise.BitSource, name: str) -> Release:
-        """Draw the noise; the statistic is the loss of a table within the bounds. The release's value is "coef"."""
+    def seeds(self, statistic: SmoothConvexFunction) -> tuple[object, ...]:
+        """Return what seeded noise is bound to."""
+        return self.privacy, self.noise_scales, self.bounds.n_features
+
+    def draw(self, statistic: SmoothConvexFunction, source: noise.BitSource) -> Drawn:
+        """Minimise with the noise; the statistic is the loss of a table within the bounds. The value is "coef"."""
         own, n = self.noise_scales, self.bounds.n_features
-        source = source.bound(name, self.privacy, own, n)
         computed = self.minimise(statistic, draw_perturbation(own, n, source))
         coef = draw("L2-Laplace", self.finishing_scale, computed, source)
         if self.bounds.constraint is not None:
@@ -166,18 +169,7 @@ class ObjectivePerturbation:
             f"epsilon {own.noise_epsilon:.3g} for noise, {own.curvature_epsilon:.3g} for curvature, "
             f"{own.finishing_epsilon:.3g} to hide a solver's error of {self.tolerance:.3g}"
         )
-        return source.record(
-            Release(
-                f"{name} ({costs})",
-                f"{own.mechanism} objective",
-                self.privacy,
-                {"coef": coef},
-                self.scales,
-                calibration=self.calibration,
-                guaranteed=self.guaranteed,
-                reproducible=source.reproducible,
-            )
-        )
+        return Drawn(f"{own.mechanism} objective", {"coef": coef}, remark=f" ({costs})")
 
     def _problem(self) -> dict[str, Any]:
         """Return what the solver is told beyond loss and noise."""

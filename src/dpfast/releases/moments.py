@@ -22,8 +22,8 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, NamedTuple, Self
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ from dpfast.privacy.law import Law, coordinate_deviation, law_for
 from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.privacy.visit_moments import VisitLimits, visit_moment_mu, visit_moment_scales
-from dpfast.releases.mechanism import draw
+from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.releases.printed import printed
 from dpfast.solvers.ridge import MomentNoise, NoisyMoments
 from dpfast.statistics import Gram, PersonUnit, SampledGram, SufficientStatistics, person_block_bounds
@@ -57,6 +57,7 @@ _LARGEST_SPREAD_EXPONENT = 40
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-70, 1e70
 
 _Blocks = dict[str, FixedPoint]
+Summed: TypeAlias = Gram | SampledGram | SufficientStatistics
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class DeclaredPeople:
 
 
 @dataclass(frozen=True)
-class JointMoments:
+class JointMoments(SingleRelease):
     """The mechanism: noise for all blocks of one release, calibrated together for rows of X and Y of a `shape`."""
 
     privacy: Privacy
@@ -258,40 +259,25 @@ class JointMoments:
         """Return the weighted sum of squared noise scales, that of X'X as it stands for all rows."""
         return _weighted(replace(self.deviations, xx=self.xx_factor * self.deviations.xx), weights)
 
-    def release(self, gram: Gram | SampledGram | SufficientStatistics, source: BitSource, name: str) -> Release:
-        """Add the noise to exact sums; the only place where they turn into something public.
+    def seeds(self, statistic: Summed) -> tuple[object, ...]:
+        """Return what seeded noise is bound to."""
+        return *self.bound_to, _shapes_of(self.exact(statistic))
+
+    def draw(self, statistic: Summed, source: BitSource) -> Drawn:
+        """Add the noise to exact sums.
 
         Values are "xx" (symmetric, or its diagonal; of the sample as it is, where it is sampled; (outcomes, features,
         features) with `each_outcome`), "xy" and, where calibrated, "x", "y" and "n". ValueError if the sums are of
         people who own several rows, or of a sample, and the noise is not, or the other way about.
         """
-        exact = self._exact(gram)
-        source = source.bound(name, *self.bound_to, _shapes_of(exact))
+        exact = self.exact(statistic)
         if not self.each_outcome:
-            values, grids = self._drawn(exact, source)
-            return self._record(name, self.privacy, self.mu, unpacked(values), grids, source)
-        draws = [
-            self._drawn(exact | {"xy": exact["xy"][:, [column]]}, source) for column in range(exact["xy"].shape[1])
-        ]
+            values, grids = self.drawn(exact, source)
+            return self.told(unpacked(values), grids)
+        draws = [self.drawn(exact | {"xy": exact["xy"][:, [column]]}, source) for column in range(exact["xy"].shape[1])]
         each = [unpacked(values) for values, _ in draws]
         values = {"xx": np.array([one["xx"] for one in each]), "xy": np.hstack([one["xy"] for one in each])}
-        return self._record(name, self.privacy, self.mu, values, draws[0][1], source)
-
-    def release_repeatedly(self, gram: Gram, source: BitSource, name: str, repeats: int) -> Release:
-        """Release the same sums many times over, each with fresh noise: an experiment's repetitions in one draw.
-
-        Values have a repetition along their first axis, X'X in two parts: "xx_diagonal" and, row by row, "xx_above"
-        (`unpacked` puts them together). What all of them cost is added up.
-        """
-        exact = self._exact(gram)
-        source = source.bound(name, *self.bound_to, _shapes_of(exact), repeats)
-        values, grids = self._drawn(exact, source, repeats)
-        for value in values.values():
-            value.flags.writeable = False
-        epsilon, delta = repeats * self.privacy.epsilon, min(repeats * self.privacy.delta, 1.0)
-        # Rounded up, by more than a square root and a product can have rounded down.
-        mu = None if self.mu is None else self.mu * math.sqrt(repeats) * (1.0 + 2.0**-50)
-        return self._record(name, Privacy.of_sum(epsilon, delta, self.privacy.adjacency), mu, values, grids, source)
+        return self.told(values, draws[0][1])
 
     def noise_alone(self, repeats: int, source: BitSource) -> dict[str, FloatArray]:
         """Draw the noise `repeats` times with no data under it, to simulate what it does to what is computed from it.
@@ -300,35 +286,13 @@ class JointMoments:
         """
         shapes = _shapes(self.shape, self.diagonal)
         zeros = {name: FixedPoint.zeros(shapes[name], 0) for name in self.scales}
-        return unpacked(self._drawn(zeros, source, repeats)[0])
+        return unpacked(self.drawn(zeros, source, repeats)[0])
 
-    def _record(
-        self,
-        name: str,
-        privacy: Privacy,
-        mu: float | None,
-        values: Mapping[str, FloatArray],
-        grids: Mapping[str, float],
-        source: BitSource,
-    ) -> Release:
-        return source.record(
-            Release(
-                name,
-                self.law,
-                privacy,
-                values,
-                self.scales,
-                mu=mu,
-                grid=grids,
-                calibration=self.calibration,
-                guaranteed=self.guaranteed,
-                reproducible=source.reproducible,
-                sample=self.sample,
-                unit=self.unit,
-            )
-        )
+    def told(self, values: Mapping[str, FloatArray], grids: Mapping[str, float]) -> Drawn:
+        """Return values with what a record says of them."""
+        return Drawn(self.law, values, grids, self.mu, self.unit, self.sample)
 
-    def _exact(self, gram: Gram | SampledGram | SufficientStatistics) -> _Blocks:
+    def exact(self, gram: Summed) -> _Blocks:
         """Return the exact entries of every block, X'X as its upper triangle (diagonal first)."""
         people, sample = (None, gram.sample) if isinstance(gram, SampledGram) else (gram.unit, None)
         if people != self.people:
@@ -343,7 +307,7 @@ class JointMoments:
             exact |= {"x": gram.exact_x_sum, "y": gram.exact_y_sum, "n": FixedPoint.from_integers(gram.n_rows, 0)}
         return {name: block for name, block in exact.items() if name in self.scales and block is not None}
 
-    def _drawn(
+    def drawn(
         self, exact: _Blocks, source: BitSource, repeats: int | None = None
     ) -> tuple[dict[str, FloatArray], dict[str, float]]:
         """Add noise to every block, X'X in its two parts; return them, and the grid of each block."""
@@ -378,38 +342,39 @@ class JointMoments:
 
 
 @dataclass(frozen=True)
-class FramedMoments:
-    """Joint moments of rows that a family maps first: the mechanism is that of the moments.
+class RepeatedMoments(SingleRelease):
+    """The same sums released many times over, each with fresh noise: an experiment's repetitions in one draw.
 
-    Parameters
-    ----------
-    calibration : JointMoments
-        Of the moments, for rows as they are after the map.
-    cost : float
-        What the noise costs, by the family's weights: the least is chosen.
+    Values have a repetition along their first axis, X'X in two parts: "xx_diagonal" and, row by row, "xx_above"
+    (`unpacked` puts them together). What all of them cost is added up.
     """
 
-    calibration: JointMoments
-    cost: float
+    joint: JointMoments
+    repeats: int
 
-    @property
+    @cached_property
     def privacy(self) -> Privacy:
-        """What one release costs."""
-        return self.calibration.privacy
-
-    @property
-    def guaranteed(self) -> bool:
-        """Whether the noise is proved to give that."""
-        return self.calibration.guaranteed
+        """What all of them cost."""
+        own = self.joint.privacy
+        return Privacy.of_sum(self.repeats * own.epsilon, min(self.repeats * own.delta, 1.0), own.adjacency)
 
     @property
     def scales(self) -> dict[str, float]:
         """Standard deviation of the noise in an entry of each block."""
-        return self.calibration.scales
+        return self.joint.scales
 
-    def release(self, statistic: Gram | SampledGram, source: BitSource, name: str) -> Release:
-        """Add the noise."""
-        return self.calibration.release(statistic, source, name)
+    def seeds(self, statistic: Gram) -> tuple[object, ...]:
+        """Return what seeded noise is bound to."""
+        return *self.joint.seeds(statistic), self.repeats
+
+    def draw(self, statistic: Gram, source: BitSource) -> Drawn:
+        """Add the noise to exact sums."""
+        values, grids = self.joint.drawn(self.joint.exact(statistic), source, self.repeats)
+        for value in values.values():
+            value.flags.writeable = False
+        # Rounded up, by more than a square root and a product can have rounded down.
+        mu = None if self.joint.mu is None else self.joint.mu * math.sqrt(self.repeats) * (1.0 + 2.0**-50)
+        return self.joint.told(values, grids)._replace(mu=mu)
 
 
 class _Bound(NamedTuple):

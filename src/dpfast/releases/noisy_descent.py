@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, gaussian_mu, parts_of
-from dpfast.releases.mechanism import Query, Staged, Stages
+from dpfast.releases.mechanism import Mechanism, Query, Stages
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers import descent
 from dpfast.solvers.descent import Descent, Link, Position
@@ -54,7 +54,7 @@ class Descended(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NoisyDescent(Staged[Descended]):
+class NoisyDescent(Mechanism[Descended]):
     """The mechanism, calibrated for public numbers: schedule and noise of every step."""
 
     privacy: Privacy
@@ -66,8 +66,6 @@ class NoisyDescent(Staged[Descended]):
     constant: bool = False
     #: None where it is private.
     n_rows: int | None = None
-
-    guaranteed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.privacy.delta == 0.0:

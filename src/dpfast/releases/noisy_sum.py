@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.ledger import Release
 from dpfast.noise import BitSource, default_grid
 from dpfast.privacy import Adjacency, Privacy, Unit, gaussian_mu, l2_laplace_scale, laplace_scale, scale_for_mu
 from dpfast.privacy.law import Law, coordinate_deviation
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.mechanism import draw
+from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 
 
 @dataclass(frozen=True)
-class NoisySum:
+class NoisySum(SingleRelease):
     """The mechanism: noise for a sum that one person moves by at most so much."""
 
     privacy: Privacy
@@ -33,7 +32,6 @@ class NoisySum:
     #: Where the noise is Gaussian.
     mu: float | None = None
     unit: Unit = "row"
-    guaranteed: bool = True
 
     @classmethod
     def calibrate(cls, privacy: Privacy, bound: float, shape: tuple[int, ...], *, unit: Unit = "row") -> Self:
@@ -73,49 +71,19 @@ class NoisySum:
         """Standard deviation of the noise in an entry."""
         return {"sum": self.deviation}
 
-    def release(self, statistic: FixedPoint, source: BitSource, name: str) -> Release:
+    def seeds(self, statistic: FixedPoint) -> tuple[object, ...]:
+        """Return what seeded noise is bound to."""
+        return self.privacy, self.law, self.scale, self.shape
+
+    def draw(self, statistic: FixedPoint, source: BitSource) -> Drawn:
         """Add the noise to the exact sum."""
         if statistic.shape != self.shape:
             raise ValueError(f"the sum has the shape {statistic.shape}, the noise was calibrated for {self.shape}")
-        source = source.bound(name, self.privacy, self.law, self.scale, self.shape)
         grid = default_grid(self.scale)
         flat = FixedPoint(statistic.high.ravel(), statistic.low.ravel(), statistic.exponent)
         drawn = draw(self.law, self.scale, flat, source, grid)
-        return source.record(
-            Release(
-                name,
-                self.law,
-                self.privacy,
-                {"sum": drawn.reshape(self.shape)},
-                self.scales,
-                mu=self.mu,
-                grid={"sum": grid},
-                reproducible=source.reproducible,
-                unit=self.unit,
-            )
-        )
+        return Drawn(self.law, {"sum": drawn.reshape(self.shape)}, {"sum": grid}, self.mu, self.unit)
 
 
 def _bins_moved(adjacency: Adjacency) -> int:
     return 2 if adjacency == "replace_one" else 1
-
-
-class ByNoisySum:
-    """A mechanism whose noise is that of a sum: what it promises is what that does."""
-
-    noise: NoisySum
-
-    @property
-    def privacy(self) -> Privacy:
-        """What the release costs."""
-        return self.noise.privacy
-
-    @property
-    def guaranteed(self) -> bool:
-        """Whether the guarantee is proved."""
-        return self.noise.guaranteed
-
-    @property
-    def scales(self) -> Mapping[str, float]:
-        """Standard deviation of the noise in an entry of the sum."""
-        return self.noise.scales

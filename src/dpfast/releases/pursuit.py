@@ -26,7 +26,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +37,12 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.columns import kept
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
-from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Privacy, gaussian_mu, parts_of, range_of_mu, score_rate
-from dpfast.releases.mechanism import Query, Staged, Stages
+from dpfast.releases.mechanism import Drawn, Mechanism, Query, SingleRelease, Stages, within
 from dpfast.releases.moments import JointMoments, noisy_moments, weights_of
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.releases.refined_moments import People, Public, Refined, RefinedMoments
+from dpfast.releases.refined_moments import People, Public, RefinedMoments
 from dpfast.solvers import refining
 from dpfast.solvers.bounds import quantile_bin
 from dpfast.solvers.ridge import ridge_from_moments
@@ -172,7 +171,7 @@ class Pursued(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FeaturePick:
+class FeaturePick(SingleRelease):
     """The mechanism: the exponential mechanism over features, for their sums with clipped residuals."""
 
     privacy: Privacy
@@ -182,8 +181,6 @@ class FeaturePick:
     picked: tuple[int, ...] = ()
     #: Of its bounded range, where delta is above 0.
     mu: float | None = None
-
-    guaranteed: ClassVar[bool] = True
 
     @classmethod
     def calibrate(
@@ -201,30 +198,23 @@ class FeaturePick:
         """Difference of scores that multiplies odds by e."""
         return {"feature": 1.0 / self.rate}
 
-    def release(self, statistic: FixedPoint, source: BitSource, name: str) -> Release:
+    def seeds(self, statistic: FixedPoint) -> tuple[object, ...]:
+        """Return what seeded noise is bound to."""
+        return self.privacy, self.rate, self.shape, self.picked
+
+    def draw(self, statistic: FixedPoint, source: BitSource) -> Drawn:
         """Pick a feature by its exact sums (n_features, n_outcomes)."""
         if statistic.shape != self.shape:
             raise ValueError(f"the sums have the shape {statistic.shape}, the pick was calibrated for {self.shape}")
-        source = source.bound(name, self.privacy, self.rate, self.shape, self.picked)
         scores = np.sqrt(np.sum(np.square(statistic.to_float64()), axis=1))
         candidates = np.delete(np.arange(self.shape[0]), self.picked)
         pick = noise.ExponentialPick(self.rate, source)
         pick.update(-scores[candidates])
-        return source.record(
-            Release(
-                name,
-                "exponential mechanism",
-                self.privacy,
-                {"feature": np.array(candidates[pick.index], np.int64)},
-                self.scales,
-                mu=self.mu,
-                reproducible=source.reproducible,
-            )
-        )
+        return Drawn("exponential mechanism", {"feature": np.array(candidates[pick.index], np.int64)}, mu=self.mu)
 
 
 @dataclass(frozen=True)
-class Pursuit(Staged[Pursued]):
+class Pursuit(Mechanism[Pursued]):
     """The mechanism: rounds of releases, calibrated for what is declared of rows and what is learned of them.
 
     Parameters
@@ -253,8 +243,6 @@ class Pursuit(Staged[Pursued]):
     outcome_bound: float
     n_rows: int | None
     selection_share: float
-
-    guaranteed: ClassVar[bool] = True
 
     def stages(self) -> Stages[Pursued]:
         """Ask for one release after the other."""
@@ -291,7 +279,7 @@ class Pursuit(Staged[Pursued]):
             # Of the curvature only those are seen whose residuals are not clipped.
             theta = _with_zeros(theta) + step / wide.share
         theta = _with_zeros(theta)
-        refined = yield from _stages_of_fit(self.fit, picked, theta)
+        refined = yield from within(self.fit.stages(), _OfFit(self.fit, picked, theta))
         return lambda: Pursued(picked, theta + refined().solution.coef.T)
 
     def pick(self, clip: float, picked: tuple[int, ...] = ()) -> FeaturePick:
@@ -354,7 +342,7 @@ class _Parts(NamedTuple):
     fit: Privacy
 
 
-def _query(name: str, mechanism: Any, statistic: Callable[..., Any], **options: Any) -> Query:
+def _query(name: str, mechanism: SingleRelease, statistic: Callable[..., Any], **options: Any) -> Query:
     """Ask for a statistic of rows, or of each part of them."""
     statistic = partial(statistic, **options)
     return Query(name, mechanism, partial(_summed, statistic=statistic), options.get("clip", math.inf))
@@ -364,20 +352,18 @@ def _summed(rows: PursuedRows | PursuedParts, statistic: Callable[[PursuedRows],
     return rows.sum(statistic)
 
 
-def _stages_of_fit(fit: RefinedMoments, picked: tuple[int, ...], theta: FloatArray) -> Stages[Refined]:
-    """Ask for the stages of the fit, of what coefficients so far leave of outcomes to the columns that were picked."""
-    stages = fit.stages()
-    query = next(stages)
-    counting: RefinedMoments | None = fit
-    while True:
-        options: dict[str, Any] = {"query": query, "picked": picked, "theta": theta, "counting": counting}
-        released = yield _query(f"fit, {query.name}", query.mechanism, _of_fit, **options)
-        counting = None
-        try:
-            query = stages.send(released)
-        except StopIteration as last:
-            refined: Callable[[], Refined] = last.value
-            return refined
+class _OfFit:
+    """Makes queries of the fit ones of what coefficients so far leave of outcomes to the columns that were picked."""
+
+    def __init__(self, fit: RefinedMoments, picked: tuple[int, ...], theta: FloatArray) -> None:
+        self._options: dict[str, Any] = {"picked": picked, "theta": theta}
+        # The first query is of counts that the fit reads in a pass of its own.
+        self._counting: RefinedMoments | None = fit
+
+    def __call__(self, query: Query) -> Query:
+        options = self._options | {"query": query, "counting": self._counting}
+        self._counting = None
+        return _query(f"fit, {query.name}", query.mechanism, _of_fit, **options)
 
 
 def _with_zeros(theta: FloatArray) -> FloatArray:

@@ -28,7 +28,7 @@ import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,7 +40,7 @@ from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit, gaussian_mu, parts_of
-from dpfast.releases.mechanism import Query, Staged, Stages
+from dpfast.releases.mechanism import Mechanism, Query, Stages
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, weights_of
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers import refining
@@ -112,14 +112,15 @@ class Refined(NamedTuple):
 
     #: In the units that rows came in.
     solution: RidgeSolution
-    evidence: Evidence
+    #: One for all outcomes, or one each.
+    evidence: tuple[Evidence, ...]
     #: Of outcomes about their linear function of the features; None where people own several rows.
     residual_variance: FloatArray | None = None
     n_steps: int = 0
 
 
 @dataclass(frozen=True)
-class RefinedMoments(Staged[Refined]):
+class RefinedMoments(Mechanism[Refined]):
     """The mechanism: a schedule of releases, calibrated for what is declared of rows and what is learned of them.
 
     Parameters
@@ -165,9 +166,6 @@ class RefinedMoments(Staged[Refined]):
     may_stop: bool = False
     public: Public = _NOTHING
 
-    #: Printed algorithms have no residual steps.
-    guaranteed: ClassVar[bool] = True
-
     @property
     def scales(self) -> dict[str, float]:
         """Standard deviation of the noise in an entry of each block of moments, at the declared radii."""
@@ -210,7 +208,7 @@ class RefinedMoments(Staged[Refined]):
             solution = own.solution(ridge_from_moments(noisy, own.penalty(self.penalty), units=units, **framing))
             coef = self._with_constant(solution)
             variance = yield from self._residual_variance(coef, parts, self.radii[1], held.people)
-            return lambda: Refined(solution, evidence, variance)
+            return lambda: Refined(solution, (evidence,), variance)
         if public.labels is not None:
             noisy = public.labels.project_moments(noisy, held.radii[0] / own.rows)
         radii = held.radii[0] / own.rows, held.radii[1] / own.outcomes
@@ -232,7 +230,7 @@ class RefinedMoments(Staged[Refined]):
             per = np.ones(1) if units is None else units
             given = solution.ridge if self.penalty is None else self.penalty
             solution = replace(solution, coef=solution.coef / per, coef_std=solution.coef_std / per, ridge=given)
-            return Refined(solution, evidence_of_belief(belief, **told), variance, schedule.steps)
+            return Refined(solution, (evidence_of_belief(belief, **told),), variance, schedule.steps)
 
         return refined
 

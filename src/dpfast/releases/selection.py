@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from functools import cached_property
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from dpfast import noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.ledger import Release
 from dpfast.privacy import Calibration, Privacy, VoteNoise, loss_range, score_rate, vote_noise
-from dpfast.releases.mechanism import draw
+from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.releases.printed import printed
 from dpfast.solvers.best_subset import SupportScores, score_error
@@ -34,8 +35,26 @@ _MIDDLES = (np.arange(256) + 0.5) / 256
 _RIDGE, _GAP = 2.0**-20, 2.0**-14
 
 
+class Scored(NamedTuple):
+    """Exact moments X'X and X'y, rounded to double, on which supports are scored; and how."""
+
+    xx: FloatArray
+    xy: FloatArray
+    n_threads: int | None = None
+    progress: Progress | None = None
+
+
+class Voters(NamedTuple):
+    """Rows and outcomes whose blocks vote, and what selects the features that a block votes for."""
+
+    X: FloatArray
+    y: FloatArray
+    selector: Selector
+    n_threads: int | None = None
+
+
 @dataclass(frozen=True)
-class ScoredSelection:
+class ScoredSelection(SingleRelease):
     """Algorithm 4: a support with probability proportional to exp(-rate * least sum of squared losses on it)."""
 
     #: What is promised, with delta 0.
@@ -48,8 +67,6 @@ class ScoredSelection:
     ridge: float
     tolerance: float
     calibration: Calibration = "sound"
-
-    guaranteed: ClassVar[bool] = True
 
     @classmethod
     def calibrate(cls, privacy: Privacy, bounds: ObjectiveBounds, *, calibration: Calibration = "sound") -> Self:
@@ -83,35 +100,22 @@ class ScoredSelection:
         odds = np.exp(logs - logs.max())
         return float(odds @ missing / odds.sum()) / size
 
-    def release(
-        self,
-        statistic: tuple[FloatArray, FloatArray],
-        source: noise.BitSource,
-        name: str,
-        n_threads: int | None = None,
-        progress: Progress | None = None,
-    ) -> Release:
-        """Score all supports on exact moments X'X and X'y, rounded to double, and pick one."""
-        xx, xy = statistic
-        scores = SupportScores(xx, xy, self.bounds.n_features, ridge=self.ridge, tolerance=self.tolerance)
-        pick = noise.ExponentialPick(self.rate, source.bound(name, self, len(xx)))
-        for block in scores.blocks(n_threads, progress):
+    def seeds(self, statistic: Scored) -> tuple[object, ...]:
+        """Return what seeded noise is bound to."""
+        return self, len(statistic.xx)
+
+    def draw(self, statistic: Scored, source: noise.BitSource) -> Drawn:
+        """Score all supports, and pick one."""
+        size, options = self.bounds.n_features, {"ridge": self.ridge, "tolerance": self.tolerance}
+        scores = SupportScores(statistic.xx, statistic.xy, size, **options)
+        pick = noise.ExponentialPick(self.rate, source)
+        for block in scores.blocks(statistic.n_threads, statistic.progress):
             pick.update(block)
-        return source.record(
-            Release(
-                name,
-                "exponential mechanism",
-                self.privacy,
-                {"support": scores.support(pick.index)},
-                self.scales,
-                calibration=self.calibration,
-                reproducible=source.reproducible,
-            )
-        )
+        return Drawn("exponential mechanism", {"support": scores.support(pick.index)})
 
 
 @dataclass(frozen=True)
-class VotedSelection:
+class VotedSelection(SingleRelease):
     """Algorithm 5: the features with the most votes of blocks of rows, counted with noise."""
 
     calibrated: VoteNoise
@@ -119,8 +123,6 @@ class VotedSelection:
     size: int
     n_blocks: int
     calibration: Calibration = "sound"
-
-    guaranteed: ClassVar[bool] = True
 
     @classmethod
     def calibrate(
@@ -134,7 +136,7 @@ class VotedSelection:
             return cls(printed("sparse_regression", "printed_vote_noise")(privacy, size), size, n_blocks, calibration)
         return cls(vote_noise(privacy, size, n_features), size, n_blocks)
 
-    @property
+    @cached_property
     def privacy(self) -> Privacy:
         """What is promised: without delta, if the noise does without."""
         return self.calibrated.privacy
@@ -144,8 +146,11 @@ class VotedSelection:
         """Scale of the noise in a count, in votes."""
         return {"votes": self.calibrated.scale}
 
-    def missed(self, n_features: int) -> float:
-        """Return the share to expect of features with all votes that fall behind the luckiest of those with none."""
+    def missed(self, signal: float, n_features: int) -> float:
+        """Return the share to expect of features with all votes that fall behind the luckiest of those with none.
+
+        All blocks vote for the support, whatever it is worth.
+        """
         others = n_features - self.size
         if others == 0:
             return 0.0
@@ -154,33 +159,20 @@ class VotedSelection:
         luckiest = law.isf(-np.expm1(np.log(_MIDDLES) / others))
         return float(np.mean(law.cdf(luckiest - self.n_blocks / self.calibrated.scale)))
 
-    def release(
-        self,
-        statistic: tuple[FloatArray, FloatArray, Selector],
-        source: noise.BitSource,
-        name: str,
-        n_threads: int | None = None,
-    ) -> Release:
-        """Let blocks of rows X and outcomes y vote, by what the selector selects of them, and release the counts."""
-        X, y, selector = statistic
-        source = source.bound(name, self, X.shape[1])
+    def seeds(self, statistic: Voters) -> tuple[object, ...]:
+        """Return what seeded noise, and the blocks, are bound to."""
+        return self, statistic.X.shape[1]
+
+    def draw(self, statistic: Voters, source: noise.BitSource) -> Drawn:
+        """Let blocks of rows vote, and release the counts."""
+        X, y, selector, n_threads = statistic
         public_count = self.privacy.adjacency == "replace_one"
         blocks = noise.random_blocks(len(y), self.n_blocks, source, equal=public_count)
         votes = block_votes(X, y, blocks, self.n_blocks, self.size, selector, n_threads=n_threads)
-        counts = draw(self.calibrated.mechanism, self.calibrated.scale, votes.astype(np.float64), source)
-        return source.record(
-            Release(
-                name,
-                self.calibrated.mechanism,
-                self.privacy,
-                {"votes": counts, "support": most_votes(counts, self.size)},
-                self.scales,
-                mu=self.calibrated.mu,
-                grid={"votes": noise.default_grid(self.calibrated.scale)},
-                calibration=self.calibration,
-                reproducible=source.reproducible,
-            )
-        )
+        law, scale = self.calibrated.mechanism, self.calibrated.scale
+        counts = draw(law, scale, votes.astype(np.float64), source)
+        values = {"votes": counts, "support": most_votes(counts, self.size)}
+        return Drawn(law, values, {"votes": noise.default_grid(scale)}, self.calibrated.mu)
 
 
 def chance_of_noise(release: Release) -> float:

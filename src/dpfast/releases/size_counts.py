@@ -16,11 +16,9 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
-from dpfast.noise import BitSource
 from dpfast.privacy import Privacy, Unit, parts_of
-from dpfast.releases.noisy_sum import ByNoisySum, NoisySum
+from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers.bounds import last_bin
 from dpfast.statistics.sizes import Sizes
 
@@ -41,7 +39,7 @@ class FoundBounds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NoisySizes(ByNoisySum):
+class NoisySizes:
     """The mechanism: noise for counts by size of people whose rows have so many features."""
 
     sizes: Sizes
@@ -69,10 +67,6 @@ class NoisySizes(ByNoisySum):
             splits = [parts_of(privacy, shares, "basic"), (pure, Privacy(rest.epsilon, privacy.delta, rest.adjacency))]
         ways = [(cls.calibrate(part, sizes, n_features, unit=unit), rest) for part, rest in splits]
         return min(ways, key=lambda way: way[0].noise.deviation)
-
-    def release(self, statistic: FixedPoint, source: BitSource, name: str) -> Release:
-        """Add the noise to the exact counts."""
-        return self.noise.release(statistic, source, name)
 
     def found(self, release: Release, people: int | None, *, nonnegative: bool = False) -> FoundBounds:
         """Return the bounds that the noisy counts give.

@@ -183,7 +183,7 @@ def private_bounds(
         mechanism = NoisySizes.calibrate(privacy, sizes, table.n_features, unit=unit)
         counts = size_counts(table, sizes, groups=groups, max_rows=max_rows, n_threads=n_threads)
         n_people = int(counts.low[0].sum()) if adjacency == "replace_one" else None
-        release = mechanism.release(counts, source, "private_bounds: counts of people by size")
+        release = mechanism.noise.release(counts, source, "private_bounds: counts of people by size")
         waiting = Waiting([release], partial(_found, mechanism, release, n_people, names))
         reservation.commit(release)
     found: PrivateBounds = waiting.complete()

@@ -18,7 +18,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator import Plan
-from dpfast.estimator.base import Solved, Summed
+from dpfast.estimator.base import Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.feature_names import columns_of, rows_to_predict
 from dpfast.io.writing import tabulated
@@ -274,12 +274,12 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
                 raise ValueError("X has no rows: at least one is needed")
         return Summed(PairSums.calibrate(privacy, table.n_features), sums, _Public(low, high, n_people))
 
-    def _solve(self, mechanism: PairSums, releases: tuple[Release, ...], public: _Public) -> dict[str, Any]:
-        mean, variance, noise_of_variance, noise_of_mean = mechanism.moments(releases[0], public.n_people)
+    def _solve(self, mechanism: PairSums, releases: tuple[Release, ...], public: _Public) -> Fitted:
+        mean, variance, noise_of_variance, noise_of_mean = mechanism.moments(mechanism.solve(releases), public.n_people)
         units = half_widths(public.low, public.high)
         middle = public.low / 2.0 + public.high / 2.0
         least = np.maximum(variance, noise_of_variance)
-        return _attributes(middle + units * mean, units**2 * least, units * noise_of_mean)
+        return Fitted(_attributes(middle + units * mean, units**2 * least, units * noise_of_mean))
 
     def _fit_without_noise(self, X: Any) -> Solved:
         rows: FloatArray = check_array(X, dtype=np.float64)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -22,11 +23,10 @@ from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.ledger import Release
-from dpfast.noise import BitSource
 from dpfast.privacy import Privacy
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.noisy_sum import ByNoisySum, NoisySum
+from dpfast.releases.mechanism import Mechanism, Query, Stages
+from dpfast.releases.noisy_sum import NoisySum
 from dpfast.statistics.rows import RowMap, centred
 
 # Bits of the grid that z is rounded to; its square has twice as many.
@@ -44,7 +44,7 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PairSums(ByNoisySum):
+class PairSums(Mechanism[FloatArray]):
     """The mechanism: noise for the sums of all features' pairs, and the number of people where it is private."""
 
     n_features: int
@@ -62,14 +62,28 @@ class PairSums(ByNoisySum):
         """Return how many were summed: the data owner's, unless it is public."""
         return statistic.integer(2 * n_features) // round(_count_weight(n_features) * _ONE)
 
-    def release(self, statistic: FixedPoint, source: BitSource, name: str) -> Release:
-        """Add the noise to the exact sums."""
-        counted = self.privacy.adjacency == "add_remove"
-        return self.noise.release(statistic if counted else statistic[:-1], source, name)
+    @cached_property
+    def privacy(self) -> Privacy:
+        """What the release costs."""
+        return self.noise.privacy
 
-    def moments(self, release: Release, n_people: int | None) -> Moments:
-        """Return the means and variances that follow; `n_people` where it is public."""
-        sums, d = release.values["sum"], self.n_features
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Standard deviation of the noise in an entry."""
+        return self.noise.scales
+
+    def stages(self) -> Stages[FloatArray]:
+        """Ask for the sums."""
+        released = yield Query("sums of features and of their squares", self.noise, self._counted)
+        return lambda: released.values["sum"]
+
+    def _counted(self, statistic: FixedPoint) -> FixedPoint:
+        """Leave out the number of people where it is public."""
+        return statistic if self.privacy.adjacency == "add_remove" else statistic[:-1]
+
+    def moments(self, sums: FloatArray, n_people: int | None) -> Moments:
+        """Return the means and variances that follow from released sums; `n_people` where it is public."""
+        d = self.n_features
         n = float(sums[-1]) / _count_weight(d) if n_people is None else float(n_people)
         n = max(n, 1.0)
         mean = np.clip(sums[:d] / n, -1.0, 1.0)

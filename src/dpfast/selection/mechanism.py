@@ -24,15 +24,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from dpfast import noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.io.states import StateEncoder
-from dpfast.ledger import Release
 from dpfast.privacy import Privacy, range_mu, score_rate
+from dpfast.releases.mechanism import Drawn, SingleRelease
 
 Scoring = Literal["accuracy", "squared_error"]
 
@@ -46,15 +46,13 @@ _COINS = 1 << 16
 
 
 @dataclass(frozen=True)
-class HeldOutPick:
+class HeldOutPick(SingleRelease):
     """Picks a model with probability proportional to exp(-rate * its cost of held-out people)."""
 
     #: What is promised, with delta 0.
     privacy: Privacy
     #: Of the exponential mechanism.
     rate: float
-
-    guaranteed: ClassVar[bool] = True
 
     @classmethod
     def calibrate(cls, privacy: Privacy) -> Self:
@@ -76,23 +74,17 @@ class HeldOutPick:
         """
         return math.log(n_models) / self.rate / n_held_out
 
-    def release(self, statistic: Sequence[int], source: noise.BitSource, name: str) -> Release:
+    def seeds(self, statistic: Sequence[int]) -> tuple[object, ...]:
+        """Return what a seeded pick is bound to."""
+        return self, len(statistic)
+
+    def draw(self, statistic: Sequence[int], source: noise.BitSource) -> Drawn:
         """Pick by exact costs, in units of 2^-20."""
-        pick = noise.ExponentialPick(self.rate, source.bound(name, self, len(statistic)))
+        pick = noise.ExponentialPick(self.rate, source)
         # Exact: sums of fewer than 2^33 people are below 2^53 units.
         pick.update(np.array(statistic, np.float64) / _UNITS)
-        return source.record(
-            Release(
-                name,
-                "exponential mechanism",
-                self.privacy,
-                {"index": np.array(pick.index)},
-                self.scales,
-                mu=range_mu(self.privacy.epsilon),
-                reproducible=source.reproducible,
-                part=HELD_OUT,
-            )
-        )
+        mu = range_mu(self.privacy.epsilon)
+        return Drawn("exponential mechanism", {"index": np.array(pick.index)}, mu=mu, part=HELD_OUT)
 
 
 def count_held_out(n_rows: int, share: float) -> int:

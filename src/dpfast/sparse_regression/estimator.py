@@ -9,10 +9,10 @@ budget by basic composition: objective perturbation is not Gaussian-differential
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from scipy.optimize import lsq_linear
@@ -23,7 +23,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
-from dpfast.estimator.base import Expected, Solved, Summed
+from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.feature_names import columns_of, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
@@ -36,17 +36,30 @@ from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
 from dpfast.releases.pursuit import PursuedParts, PursuedRows, Pursuit
 from dpfast.releases.selection import (
     Progress,
+    Scored,
     ScoredSelection,
     VotedSelection,
-    chance_of_noise,
+    Voters,
     check_n_supports,
     most_votes,
 )
 from dpfast.releases.table_losses import loss_of_moments
 from dpfast.solvers.best_subset import SupportScores
 from dpfast.solvers.loss_sums import LeastSquares
-from dpfast.sparse_regression.mechanism import bounds_on_support, error_of_coefficients, top_entries, whole_row_bound
-from dpfast.sparse_regression.plan import R2, SIGNAL, SPREAD, Stages, planned, relative_error
+from dpfast.sparse_regression.mechanism import (
+    R2,
+    SIGNAL,
+    SPREAD,
+    Choices,
+    PursuitFit,
+    SparseMechanism,
+    SupportThenFit,
+    bounds_on_support,
+    error_of_coefficients,
+    top_entries,
+    whole_row_bound,
+)
+from dpfast.sparse_regression.plan import planned, relative_error
 from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
 from dpfast.statistics.rows import RowMap
 
@@ -55,13 +68,6 @@ if TYPE_CHECKING:
 
 # Of a made-up table, where the number of rows of a block is private.
 _REHEARSAL_ROWS = 200
-
-
-class _Stages(NamedTuple):
-    """What both stages take of the table: the data owner's."""
-
-    choose: Callable[[noise.BitSource, str], Release]
-    loss_on: Callable[[IntArray], LeastSquares]
 
 
 class _Fitted:
@@ -342,14 +348,12 @@ class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimato
             float(self.selection_share),
         )
 
-    def _planned_stages(self, privacy: Privacy, n_features: int, n_rows: int) -> Stages | Pursuit:
+    def _planned_stages(self, privacy: Privacy, n_features: int, n_rows: int) -> SparseMechanism:
         if self._way == "pursuit":
-            return self._pursuit(privacy, n_features, n_rows)
+            return PursuitFit(self._pursuit(privacy, n_features, n_rows))
         return self._calibrated(privacy, n_features, n_rows)
 
-    def _calibrated(
-        self, privacy: Privacy, n_features: int, n_rows: int
-    ) -> tuple[ScoredSelection | VotedSelection, ObjectivePerturbation]:
+    def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> SupportThenFit:
         """Calibrate both stages; the second takes what basic composition leaves."""
         share, bounds = float(self.selection_share), self._bounds(n_features, n_rows)
         selection: ScoredSelection | VotedSelection
@@ -366,7 +370,8 @@ class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimato
         spent = selection.privacy
         rest = Privacy(privacy.epsilon - spent.epsilon, privacy.delta - spent.delta, privacy.adjacency)
         cost = error_of_coefficients(bounds)
-        return selection, ObjectivePerturbation.calibrate(rest, bounds, calibration=self.calibration, cost=cost)
+        regression = ObjectivePerturbation.calibrate(rest, bounds, calibration=self.calibration, cost=cost)
+        return SupportThenFit(privacy, selection, regression)
 
     def _block_count(self, n: int) -> int:
         n_blocks = max(1, round(math.sqrt(n))) if self.n_blocks is None else self.n_blocks
@@ -410,7 +415,7 @@ class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimato
             n = rows.count_rows()
         if n == 0 and privacy.adjacency == "replace_one":
             raise ValueError("X has no rows: at least one is needed")
-        pursuit = self._pursuit(privacy, table.n_features, n, table.n_outcomes)
+        pursuit = PursuitFit(self._pursuit(privacy, table.n_features, n, table.n_outcomes))
         return Summed(pursuit, rows, table.n_features, self._expected(pursuit, table.n_features))
 
     def _summed_rows(self, table: io.Table, privacy: Privacy, progress: Progress | None) -> Summed:
@@ -421,13 +426,12 @@ class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimato
             bound_x=whole_row_bound(self.n_nonzero, p) if own else self._bound_on_support,
             map_x=top_entries(self.n_nonzero) if own else None,
         )
-        selection, regression = self._calibrated(privacy, p, exact.n_rows)
-        assert isinstance(selection, ScoredSelection)
+        mechanism = self._calibrated(privacy, p, exact.n_rows)
         assert exact.xy is not None
-        choose = partial(selection.release, (exact.xx, exact.xy[:, 0]), n_threads=self.n_threads, progress=progress)
-        loss_on = partial(loss_of_moments, exact, regression.bounds.sizes)
-        stages = _Stages(choose, lambda support: loss_on(columns=support))
-        return Summed(regression, stages, p, self._expected((selection, regression), p))
+        scored = Scored(exact.xx, exact.xy[:, 0], self.n_threads, progress)
+        loss_on = partial(loss_of_moments, exact, mechanism.regression.bounds.sizes)
+        choices = Choices(scored, lambda support: loss_on(columns=support))
+        return Summed(mechanism, choices, p, self._expected(mechanism, p))
 
     def _voting_rows(self, table: io.Table, privacy: Privacy) -> Summed:
         """Let blocks of rows as they are vote; the bounded rows of the support will be summed for its fit."""
@@ -436,44 +440,25 @@ class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimato
             if not np.isfinite(values).all():
                 raise check.not_finite(name)
         n, p = rows.shape
-        selection, regression = self._calibrated(privacy, p, n)
-        assert isinstance(selection, VotedSelection)
-        selector = self._tried_selector(n, p)
-        choose = partial(selection.release, (rows, outcomes[:, 0], selector), n_threads=self.n_threads)
+        mechanism = self._calibrated(privacy, p, n)
+        voters = Voters(rows, outcomes[:, 0], self._tried_selector(n, p), self.n_threads)
 
         def loss_on(support: IntArray) -> LeastSquares:
             exact = self._gram(rows[:, support], outcomes, bound_x=self._bound_on_support)
-            return loss_of_moments(exact, regression.bounds.sizes)
+            return loss_of_moments(exact, mechanism.regression.bounds.sizes)
 
-        return Summed(regression, _Stages(choose, loss_on), p, self._expected((selection, regression), p))
+        return Summed(mechanism, Choices(voters, loss_on), p, self._expected(mechanism, p))
 
-    def _expected(self, stages: Stages | Pursuit, n_features: int) -> Expected | None:
-        rows = stages.n_rows if isinstance(stages, Pursuit) else stages[1].bounds.n_rows
-        return None if rows is None else Expected(relative_error(stages, rows, n_features), f"{rows} people")
+    def _expected(self, mechanism: SparseMechanism, n_features: int) -> Expected | None:
+        rows = mechanism.n_rows
+        return None if rows is None else Expected(relative_error(mechanism, rows, n_features), f"{rows} people")
 
     def _gram(self, *table: Any, **bounds: Any) -> Gram:
         return gram(*table, bound_y=self._bound_y, n_threads=self.n_threads, **bounds)
 
-    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
-        first, second = self._release_names
-        if isinstance(summed.mechanism, Pursuit):
-            return summed.mechanism.release(summed.statistic, source, type(self).__name__)
-        chosen = summed.statistic.choose(source, first)
-        loss = summed.statistic.loss_on(chosen.values["support"])
-        return chosen, summed.mechanism.release(loss, source, second)
-
-    def _released_error(
-        self, mechanism: ObjectivePerturbation, releases: tuple[Release, ...], attributes: Mapping[str, Any]
-    ) -> float:
-        chosen = releases[0]
-        return math.sqrt(chance_of_noise(chosen)) if "votes" in chosen.values else 0.0
-
-    def _solve(self, mechanism: object, releases: tuple[Release, ...], public: int) -> dict[str, Any]:
-        if isinstance(mechanism, Pursuit):
-            pursued = mechanism.solve(releases)
-            return _fitted(np.array(pursued.features), pursued.theta, public)
-        chosen, coefficients = releases
-        return _fitted(chosen.values["support"], coefficients.values["coef"][:, None], public)
+    def _solve(self, mechanism: SparseMechanism, releases: tuple[Release, ...], public: int) -> Fitted:
+        found = mechanism.solve(releases)
+        return Fitted(_fitted(np.array(found.features), found.theta, public), found.error)
 
     def _fit_without_noise(self, X: Any, y: Any, progress: Progress | None) -> Solved:
         """Best subset, or plain votes; then exact least squares over the box. Or plain orthogonal matching pursuit."""
@@ -493,7 +478,7 @@ class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimato
         first, second = self._release_names
         chosen = self._exact_release({"support": support}, first, states_delta=False)
         releases = chosen, self._exact_release({"coef": np.clip(found.x, -1.0, 1.0)}, second)
-        return Solved(releases, self._solve(None, releases, p))
+        return Solved(releases, _fitted(support, releases[1].values["coef"][:, None], p))
 
     def _pursued_without_noise(self, X: Any, y: Any) -> Solved:
         given = np.asarray(y)

@@ -7,16 +7,49 @@ box (releases/minimisers.py), from exact moments. Both see the same bounds.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple
 
+from scipy.special import ndtri
+
+from dpfast._arrays import FloatArray, IntArray
+from dpfast.privacy import Privacy, gaussian_mu
 from dpfast.privacy.objective import SplitCost
+from dpfast.releases.mechanism import Mechanism, Query, Stages
+from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds
-from dpfast.solvers import Box, SquaredLoss
+from dpfast.releases.pursuit import UNCLIPPED, Pursuit
+from dpfast.releases.selection import Scored, ScoredSelection, VotedSelection, Voters, chance_of_noise
+from dpfast.solvers import Box, SquaredLoss, refining
+from dpfast.solvers.loss_sums import LeastSquares
 from dpfast.statistics import Grid, rounded_bound
 from dpfast.statistics.rows import NORM_SLACK, RowMap
 
 #: Root mean square of a coefficient that convexity is chosen for.
 USUAL_COEFFICIENT = 0.5
+
+
+# Assumed where nothing is known: mean squared norm of rows on the support as a fraction of its squared bound, the
+# smallest coefficient, and R^2 without privacy.
+SPREAD, SIGNAL, R2 = 0.25, 0.5, 0.5
+# Deviations of outcomes within which nearly all of them are; and of residual parts, of the clip that is best for steps.
+_NEARLY_ALL, _CLIP = 3.0, 1.5
+
+
+class Errors(NamedTuple):
+    """What to expect, in the units of outcomes."""
+
+    #: Root mean squared error of predictions on the right support.
+    moved: float
+    #: Share of the support that is missed.
+    missed: float
+    #: Root mean square of predictions with usual coefficients.
+    prediction: float
+    #: Largest outcome.
+    bound: float
 
 
 def top_entries(size: int) -> RowMap:
@@ -65,3 +98,139 @@ class _ErrorOfCoefficients(SplitCost):
 
     def __call__(self, deviation: float, convexity: float) -> float:
         return math.hypot(deviation, USUAL_COEFFICIENT * convexity)
+
+
+class Chosen(NamedTuple):
+    """What the releases of a fit tell."""
+
+    features: tuple[int, ...]
+    #: Coefficients of these features (k, l).
+    theta: FloatArray
+    #: Share of the signal that the releases show to be off.
+    error: float = 0.0
+
+
+class SparseMechanism(Mechanism[Chosen]):
+    """What both mechanisms are to those who plan."""
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int | None:
+        """Number of rows; None where it is private."""
+
+    @abstractmethod
+    def errors(self, n: int, n_features: int, spread: float = SPREAD, signal: float = SIGNAL) -> Errors:
+        """Return what to expect of n people."""
+
+
+class Choices(NamedTuple):
+    """What both stages take of the table: the data owner's."""
+
+    statistic: Scored | Voters
+    loss_on: Callable[[IntArray], LeastSquares]
+
+
+@dataclass(frozen=True)
+class SupportThenFit(SparseMechanism):
+    """A support, then the coefficients on it: by basic composition, as objective perturbation is not Gaussian."""
+
+    privacy: Privacy
+    selection: ScoredSelection | VotedSelection
+    regression: ObjectivePerturbation
+
+    @cached_property
+    def guaranteed(self) -> bool:
+        """Whether the noise is proved to give that."""
+        return self.selection.guaranteed and self.regression.guaranteed
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, where it is public."""
+        return self.regression.bounds.n_rows
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Scales of the noise of both."""
+        return self.selection.scales | self.regression.scales
+
+    def stages(self) -> Stages[Chosen]:
+        """Ask for the support, then for the coefficients."""
+        chosen = yield Query("support", self.selection, _choices)
+        support = chosen.values["support"]
+        fitted = yield Query("coefficients on the support", self.regression, partial(_loss_on, support=support))
+        error = math.sqrt(chance_of_noise(chosen)) if "votes" in chosen.values else 0.0
+        return lambda: Chosen(tuple(support.tolist()), fitted.values["coef"][:, None], error)
+
+    def errors(self, n: int, n_features: int, spread: float = SPREAD, signal: float = SIGNAL) -> Errors:
+        """Return what to expect of n people."""
+        bounds = self.regression.bounds
+        # Without one feature of the support, its part of the sum of squares is left.
+        left = 0.5 * n * spread * bounds.curvature / bounds.n_features * signal**2
+        missed = self.selection.missed(left, n_features)
+        prediction = math.sqrt(spread) * bounds.row_bound * USUAL_COEFFICIENT
+        moved = self.regression.prediction_error(n, spread, prediction)
+        return Errors(moved, missed, prediction, bounds.outcome_bound)
+
+
+def _choices(choices: Choices) -> Scored | Voters:
+    return choices.statistic
+
+
+def _loss_on(choices: Choices, support: IntArray) -> LeastSquares:
+    return choices.loss_on(support)
+
+
+@dataclass(frozen=True)
+class PursuitFit(SparseMechanism):
+    """Pursuit of features for all outcomes."""
+
+    pursuit: Pursuit
+
+    @cached_property
+    def privacy(self) -> Privacy:
+        """What all releases cost."""
+        return self.pursuit.privacy
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, where it is public."""
+        return self.pursuit.n_rows
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Scales of a pick and of the fit."""
+        return self.pursuit.scales
+
+    def stages(self) -> Stages[Chosen]:
+        """Ask for one release after the other."""
+        pursued = yield from self.pursuit.stages()
+        return lambda: Chosen(*pursued())
+
+    def errors(self, n: int, n_features: int, spread: float = SPREAD, signal: float = SIGNAL) -> Errors:
+        """Expect of every round what the first is: residuals are normal and as large as all outcomes."""
+        pursuit = self.pursuit
+        size, n_features = pursuit.size, pursuit.shape[0]
+        radius = pursuit.radius(size)
+        prediction = math.sqrt(spread) * radius * USUAL_COEFFICIENT
+        outcome = min(prediction / math.sqrt(R2), pursuit.outcome_bound)
+        squares = n * spread * radius**2 / size
+        # Of the curvature, the share that the clip leaves.
+        score = UNCLIPPED * squares * signal
+        odds = score / pursuit.pick(outcome * float(ndtri(0.5 + UNCLIPPED / 2.0))).scales["feature"]
+        others = n_features - size
+        missed = 1.0 / (1.0 + math.exp(min(odds, 700.0)) / others) if others else 0.0
+        # The fit is of residuals: by moments alone, or by steps, in coordinates in which rows have so many units of
+        # length.
+        left = math.sqrt(1.0 - R2) * outcome
+        mu = gaussian_mu(*pursuit.privacy.target) if pursuit.privacy.delta > 0.0 else 0.0
+        has_steps = refining.has_steps(n, mu, pursuit.fit.shape)
+        noise = pursuit.fit.planned_noise(
+            (radius, min(_NEARLY_ALL * left, pursuit.outcome_bound)), 1.0, has_steps=has_steps
+        )
+        if has_steps:
+            steps = 1.0 / math.sqrt(math.fsum(one**-2 for one in noise.sums))
+            moved = steps * _CLIP * left * size / n
+        else:
+            moved = noise.moments.cross * math.sqrt(size / (n * squares))
+        moved = min(moved, prediction)
+        return Errors(moved, missed, prediction, pursuit.outcome_bound)

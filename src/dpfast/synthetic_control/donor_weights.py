@@ -31,9 +31,10 @@ Higham (2002), "Accuracy and stability of numerical algorithms", 2nd edition, SI
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
@@ -59,7 +60,7 @@ from dpfast.privacy import (
 )
 from dpfast.privacy.law import coordinate_deviation, expected_length
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.mechanism import draw, draw_columns
+from dpfast.releases.mechanism import Drawn, SingleRelease, draw, draw_columns
 from dpfast.releases.minimisers import draw_perturbation, perturbation_rounding
 from dpfast.releases.printed import printed
 from dpfast.solvers import L1Ball
@@ -156,7 +157,7 @@ class BoundedPanel:
 
 
 @dataclass(frozen=True)
-class DonorMechanism(ABC):
+class DonorMechanism(SingleRelease):
     """What all algorithms share: a release of weights, then one of what these predict."""
 
     bounds: PanelBounds
@@ -164,12 +165,10 @@ class DonorMechanism(ABC):
     #: The paper's lambda, or what takes its place.
     ridge: float
 
-    calibration: ClassVar[Calibration] = "sound"
-    guaranteed: ClassVar[bool] = True
     #: What the first noise is added to.
     first: ClassVar[Literal["weights", "objective"]]
 
-    @property
+    @cached_property
     def privacy(self) -> Privacy:
         """What one release costs."""
         return self.noise_scales.privacy
@@ -195,9 +194,17 @@ class DonorMechanism(ABC):
     def _weights(self, panel: BoundedPanel, source: noise.BitSource) -> FloatArray:
         """Draw the first noise, and return the weights."""
 
-    def release(self, panel: BoundedPanel, source: noise.BitSource, name: str) -> Release:
-        """Draw the noise: the only place where the panel turns into something public."""
-        source = source.bound(panel.target).bound(name, self)
+    def seeds(self, statistic: BoundedPanel) -> tuple[object, ...]:
+        """Return what seeded noise is bound to, besides the target."""
+        return (self,)
+
+    def bound(self, source: noise.BitSource, name: str, statistic: BoundedPanel) -> noise.BitSource:
+        """Bind seeded noise to the target, which is public, too."""
+        return super().bound(source.bound(statistic.target), name, statistic)
+
+    def draw(self, statistic: BoundedPanel, source: noise.BitSource) -> Drawn:
+        """Draw the weights, and what they predict."""
+        panel = statistic
         second, scale = self._second
         weights = self._weights(panel, source)
         if self.calibration == "paper":
@@ -207,19 +214,12 @@ class DonorMechanism(ABC):
             noisy = self._projections(panel, weights[:, np.newaxis], source)[:, 0]
         # Weights that follow from noise in their objective are on no grid.
         on_grid = {"weights": self.noise_scales.weight_scale} if self.first == "weights" else {}
-        return source.record(
-            Release(
-                self._recorded(name),
-                self.noise_scales.mechanism + (" objective" if self.first == "objective" else ""),
-                self.privacy,
-                {"weights": weights, second: noisy},
-                self.scales,
-                mu=self.noise_scales.mu,
-                grid={value: noise.default_grid(one) for value, one in (on_grid | {second: scale}).items()},
-                calibration=self.calibration,
-                guaranteed=self.guaranteed,
-                reproducible=source.reproducible,
-            )
+        return Drawn(
+            self.noise_scales.mechanism + (" objective" if self.first == "objective" else ""),
+            {"weights": weights, second: noisy},
+            {value: noise.default_grid(one) for value, one in (on_grid | {second: scale}).items()},
+            self.noise_scales.mu,
+            remark=self._remark,
         )
 
     def _projections(self, panel: BoundedPanel, weights: FloatArray, source: noise.BitSource) -> FloatArray:
@@ -230,9 +230,10 @@ class DonorMechanism(ABC):
             predicted = panel.post.T @ weights / np.where(largest > 0.0, largest, 1.0)
         return draw_columns(self.noise_scales.mechanism, self.noise_scales.projection_scale, predicted, source)
 
-    def _recorded(self, name: str) -> str:
-        """Return what a release is called in records."""
-        return name
+    @property
+    def _remark(self) -> str:
+        """What follows the name in records."""
+        return ""
 
 
 def ridge_weights(pre: FloatArray, target: FloatArray, ridge: float) -> FloatArray:
@@ -400,9 +401,10 @@ class DonorObjectivePerturbation(DonorMechanism):
         # Back into the ball, which is public.
         return L1Ball(1.0).project(finished)
 
-    def _recorded(self, name: str) -> str:
+    @property
+    def _remark(self) -> str:
         hidden = self.noise_scales.weights.finishing_epsilon
-        return f"{name} (epsilon {hidden:.3g} of it hides a solver's error of {self.tolerance:.3g})"
+        return f" (epsilon {hidden:.3g} of it hides a solver's error of {self.tolerance:.3g})"
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,14 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
-from dpfast.estimator.base import Expected, Prepared, PrivateEstimator, Solved, Summed, reserve, warn
+from dpfast.estimator.base import Expected, Fitted, Prepared, PrivateEstimator, Solved, Summed, reserve, warn
 from dpfast.estimator.completion import Waiting
 from dpfast.estimator.plan import Plan
 from dpfast.estimator.presented import Presenting
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, UtilityWarning, compose_mu
+from dpfast.releases.mechanism import Named
+from dpfast.releases.moments import RepeatedMoments
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers.ridge import ridge_from_rows
 from dpfast.synthetic_control.donor_weights import (
@@ -384,7 +386,9 @@ class SyntheticControl(Placebos, Presenting, PrivateEstimator):
             sections = [CrossSection.calibrate(one, rows) for one in each]
             exact = sum_donors(values, rows, self.n_threads)
             source, name = noise.resolve_source(self.random_state, reservation), self._release_name
-            releases = [one.release_repeatedly(exact, source, name, repeats) for one in sections]
+            releases = [
+                RepeatedMoments(one.joint, repeats).release(exact, one.bound_to_rows(source), name) for one in sections
+            ]
             pairs = list(zip(sections, releases, strict=True))
             own = public.n_donors, rows.penalty(self.ridge)
             waiting = Waiting(releases, lambda: tuple(CrossSectionBatch(*pair, *own) for pair in pairs))
@@ -596,7 +600,7 @@ class SyntheticControl(Placebos, Presenting, PrivateEstimator):
             return super()._prepared(privacy, source, *data)
         donors, public = self._read(*data)
         mechanism, rest = self._range_noise(privacy)
-        release = mechanism.release(range_counts(donors), source, self._named("counts of donors by size"))
+        release = mechanism.noise.release(range_counts(donors), source, self._named("counts of donors by size"))
         low, high, is_certain = range_found(mechanism, release, public.n_donors, nonnegative=self.nonnegative)
         found = self._within(high if self.nonnegative else (low, high), is_found=True)
         # Said once it is paid for: who makes errors of warnings would learn of it at no cost.
@@ -723,7 +727,7 @@ class SyntheticControl(Placebos, Presenting, PrivateEstimator):
             warn(caution, UtilityWarning)
         if self.mechanism == "cross_section":
             steps = self._steps(privacy, public)
-            return Summed(steps, donors, public, self._expected(steps, public))
+            return Summed(steps, Donors(donors, self.n_threads), public, self._expected(steps, public))
         if public.target is None or public.target.ndim != 1:
             raise ValueError(
                 f"target must be one series with mechanism={self.mechanism!r}: a second target's weights are a "
@@ -733,13 +737,8 @@ class SyntheticControl(Placebos, Presenting, PrivateEstimator):
         own = (public.target[: public.n_pre] - offset) / half_width
         chosen = self._algorithm(privacy, len(donors), public.n_post, own)
         panel = BoundedPanel.of(donors, own, chosen.bounds, offset, half_width)
-        return Summed(chosen, panel, public, Expected(error_of_weights(chosen), f"{len(donors)} donors"))
-
-    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
-        if self.mechanism != "cross_section":
-            return super()._release(summed, source)
-        steps: DonorSteps = summed.mechanism
-        return steps.release(Donors(summed.statistic, self.n_threads), source, type(self).__name__)
+        what = "weights of donors and the prediction made with them"
+        return Summed(Named(what, chosen), panel, public, Expected(error_of_weights(chosen), f"{len(donors)} donors"))
 
     def _beyond_range(self, public: _Public) -> str:
         """Say that the target is beyond the range, if it is: whether donors keep to it is private."""
@@ -755,32 +754,33 @@ class SyntheticControl(Placebos, Presenting, PrivateEstimator):
             return None
         return Expected(error_of_moments(steps, public.n_donors, self.ridge), f"{public.n_donors} donors")
 
-    def _solve(
-        self, mechanism: DonorSteps | DonorMechanism, releases: tuple[Release, ...], public: _Public
-    ) -> dict[str, Any]:
-        offset, half_width = self._range()
-        if not isinstance(mechanism, DonorSteps):
-            (release,) = releases
-            return public.attributes | {
-                "weights_": np.array(release.values["weights"]),
-                "prediction_": offset + half_width * prediction(release),
-                "ridge_": mechanism.ridge,
-                "noise_floor_": 0.0,
-                "n_components_": None,
-                "_limits": (offset - half_width, offset + half_width),
-                "_n_donors": public.n_donors,
-            }
-        solution = mechanism.solve(releases)
-        rows = solution.rows
-        return public.attributes | {
+    def _solve(self, mechanism: Any, releases: tuple[Release, ...], public: _Public) -> Fitted:
+        solved = self._predicting if self.mechanism == "cross_section" else self._weighing
+        return Fitted(public.attributes | {"_n_donors": public.n_donors} | solved(mechanism, releases))
+
+    def _weighing(self, mechanism: Named[DonorMechanism], releases: tuple[Release, ...]) -> dict[str, Any]:
+        """Return the attributes of released weights."""
+        (offset, half_width), release = self._range(), mechanism.solve(releases)
+        return {
+            "weights_": np.array(release.values["weights"]),
+            "prediction_": offset + half_width * prediction(release),
+            "ridge_": mechanism.single.ridge,
+            "noise_floor_": 0.0,
+            "n_components_": None,
+            "_limits": (offset - half_width, offset + half_width),
+        }
+
+    def _predicting(self, mechanism: DonorSteps, releases: tuple[Release, ...]) -> dict[str, Any]:
+        """Return the attributes of released moments."""
+        (offset, half_width), solution = self._range(), mechanism.solve(releases)
+        return {
             "coef_": solution.coef,
             "pre_coef_": solution.pre_coef,
             "ridge_": solution.ridge,
             "noise_floor_": solution.floor,
             "n_components_": solution.n_components,
-            "center_": offset + half_width * rows.path,
-            "_limits": (offset + half_width * rows.least, offset + half_width),
-            "_n_donors": public.n_donors,
+            "center_": offset + half_width * solution.rows.path,
+            "_limits": (offset + half_width * solution.rows.least, offset + half_width),
         }
 
     def _fit_without_noise(self, read: _Read) -> Solved:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -25,11 +25,11 @@ from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.io.partitions import Partitions, sum_over
-from dpfast.ledger import Release
 from dpfast.privacy import Privacy
-from dpfast.releases.moments import FramedMoments, JointMoments
+from dpfast.releases.mechanism import Drawn, SingleRelease
+from dpfast.releases.moments import JointMoments
 from dpfast.solvers.damped import noise_floor
-from dpfast.statistics import Gram, SampledGram, gram, rounded_bound
+from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import RowMap
 
 
@@ -218,10 +218,23 @@ def lengths_of(rows: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class CrossSection(FramedMoments):
+class CrossSection(SingleRelease):
     """The mechanism: moments of donor rows; `DonorRows.costs` weighs the variances of its noise."""
 
+    joint: JointMoments
+    #: What the noise costs: the least is chosen.
+    cost: float
     rows: DonorRows
+
+    @cached_property
+    def privacy(self) -> Privacy:
+        """What one release costs."""
+        return self.joint.privacy
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Standard deviation of the noise in an entry of each block."""
+        return self.joint.scales
 
     @classmethod
     def calibrate(cls, privacy: Privacy, *ways: DonorRows) -> Self:
@@ -233,46 +246,50 @@ class CrossSection(FramedMoments):
         features, outcomes = rows.shape
         public = {"n"} if privacy.adjacency == "replace_one" else set()
         weights = {name: cost for name, cost in rows.costs().items() if name not in public}
-        calibration = JointMoments.calibrate(
+        joint = JointMoments.calibrate(
             privacy,
             (rounded_bound(rows.bound_pre, features), rounded_bound(rows.bound_post, outcomes)),
             rows.shape,
             weights,
             nonnegative=rows.nonnegative and rows.center is None and rows.basis is None,
         )
-        return cls(calibration, calibration.cost(weights), rows)
+        return cls(joint, joint.cost(weights), rows)
 
     @property
     def off_diagonal(self) -> float:
         """Standard deviation of the noise in X'X off the diagonal, as `moments` returns it."""
-        return self.calibration.off_diagonal / self.rows.rate**2
+        return self.joint.off_diagonal / self.rows.rate**2
 
     @property
     def floor(self) -> float:
         """Least that an eigenvalue of X'X counts for."""
         return noise_floor(self.rows.shape[0], self.off_diagonal)
 
-    def release(self, statistic: Gram | SampledGram, source: noise.BitSource, name: str) -> Release:
-        """Add the noise to the sums of donors: the only place where they turn into something public."""
-        return super().release(statistic, self._bound(source), name)
+    def bound_to_rows(self, source: noise.BitSource) -> noise.BitSource:
+        """Bind seeded noise to how donors become rows, in mapped units: it does not depend on those of the panel."""
+        rows = self.rows
+        return source.bound(rows.n_pre, rows.center, rows.basis, rows.observation_rate)
 
-    def release_repeatedly(self, donors: Gram, source: noise.BitSource, name: str, repeats: int) -> Release:
-        """Release the same sums many times over; what all of it costs is added up."""
-        return self.calibration.release_repeatedly(donors, self._bound(source), name, repeats)
+    def seeds(self, statistic: Gram) -> tuple[object, ...]:
+        """Return what else it is bound to."""
+        return self.joint.seeds(statistic)
+
+    def bound(self, source: noise.BitSource, name: str, statistic: Gram) -> noise.BitSource:
+        """Bind seeded noise to both."""
+        return super().bound(self.bound_to_rows(source), name, statistic)
+
+    def draw(self, statistic: Gram, source: noise.BitSource) -> Drawn:
+        """Add the noise to the sums of donors."""
+        return self.joint.draw(statistic, source)
 
     def noise_alone(self, repeats: int, source: noise.BitSource) -> tuple[FloatArray, FloatArray]:
         """Draw the noise in X'X and X'X_post as `moments` returns them, with no data under it."""
-        drawn = self.calibration.noise_alone(repeats, source)
+        drawn = self.joint.noise_alone(repeats, source)
         return self.rows.about_path(drawn, drawn.get("n", 0.0))
 
     def moments(self, values: Mapping[str, FloatArray], n_donors: int | None) -> tuple[FloatArray, FloatArray]:
         """Return X'X and X'X_post that predict from a release; `n_donors` is needed to restore them, if public."""
         return self.rows.about_path(values, values.get("n", n_donors or 0))
-
-    def _bound(self, source: noise.BitSource) -> noise.BitSource:
-        rows = self.rows
-        # In mapped units: the noise does not depend on those of the panel.
-        return source.bound(rows.n_pre, rows.center, rows.basis, rows.observation_rate)
 
 
 def orthonormal_basis(basis: object, n_pre: int) -> FloatArray | None:

@@ -36,7 +36,7 @@ from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.mechanism import Query, Staged, Stages
+from dpfast.releases.mechanism import Mechanism, Query, Stages
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers.damped import components_beyond
 from dpfast.statistics import Gram
@@ -103,7 +103,7 @@ class Donors(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DonorSteps(Staged[Solution]):
+class DonorSteps(Mechanism[Solution]):
     """The mechanism of a fit: all its releases, calibrated together."""
 
     privacy: Privacy
@@ -141,11 +141,6 @@ class DonorSteps(Staged[Solution]):
         return dict(zip(shares, parts_of(self.privacy, list(shares.values())), strict=True))
 
     @property
-    def guaranteed(self) -> bool:
-        """Whether the noise is proved to give the guarantee."""
-        return True
-
-    @property
     def _middle(self) -> float:
         """Of the mapped range, for the mean path."""
         return (self.rows.least + 1.0) / 2.0
@@ -169,6 +164,11 @@ class DonorSteps(Staged[Solution]):
     def length_noise(self) -> NoisySum:
         """The mechanism of the lengths."""
         return NoisySum.of_counts(self.parts["lengths"], 2, HalfOctaves(0, _HALF_OCTAVES).n_bins)
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Of the moments, for rows as long as the range allows."""
+        return CrossSection.calibrate(self.parts["moments"], *self._ways(self._center({}), None)).scales
 
     def stages(self) -> Stages[Solution]:
         """Ask for one release after the other."""

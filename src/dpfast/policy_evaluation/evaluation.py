@@ -1,0 +1,154 @@
+"""What a policy evaluation releases and computes from it, whichever mechanism is at work."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from dpfast import noise
+from dpfast._arrays import FloatArray
+from dpfast.ledger import Release
+from dpfast.policy_evaluation.mechanism import Problem, Statistic, solve
+from dpfast.policy_evaluation.plan import released_information, smooth_error, visit_error
+from dpfast.privacy import Privacy
+from dpfast.releases.data_dependent import DataDependentGaussian
+from dpfast.releases.mechanism import Mechanism, Query, Stages, given
+from dpfast.releases.moments import JointMoments
+
+# Of values in the middle of the range, which noise of half of its width moves; of others more is beyond.
+_BEYOND = 0.2
+
+
+class Run(NamedTuple):
+    """What is public of a fit, and what its release is called in records."""
+
+    problem: Problem
+    gamma: float
+    what: str
+
+
+class Evaluated(NamedTuple):
+    """What the releases of a fit tell."""
+
+    coef: FloatArray
+    #: What coefficients are above.
+    offset: float
+    #: The paper's lambda.
+    ridge: float
+    #: Share of the range that values are expected to be off by.
+    error: float
+    #: None where the noise has a private size.
+    value_std: FloatArray | None = None
+    #: The problem with the range that was found, if it was to be.
+    narrow: Problem | None = None
+
+
+class VisitSolver(NamedTuple):
+    """How values follow from released sums over visits."""
+
+    ridge: float | None
+    shrinkage: bool
+
+    def solve(self, released: Release, moments: JointMoments, problem: Problem) -> Evaluated:
+        """Return what the sums tell."""
+        penalty = None if self.ridge is None else 0.5 * self.ridge
+        found = solve(released, moments.noise, problem, penalty, self.shrinkage)
+        error = visit_error(moments, problem, released_information(released, moments))
+        return Evaluated(found.coef, found.offset, 2.0 * found.ridge, error, found.value_std)
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyMechanism(Mechanism[Evaluated]):
+    """What the mechanisms share: seeded noise is bound to discount, features and weights."""
+
+    run: Run
+
+    @property
+    def problem(self) -> Problem:
+        """What is public of the fit."""
+        return self.run.problem
+
+    def seeded_for(self, source: noise.BitSource) -> noise.BitSource:
+        """Bind seeded noise to what is public."""
+        return source.bound(float(self.run.gamma), self.problem.features, self.problem.weights)
+
+    @abstractmethod
+    def expected_error(self, m: int, visited: float | None) -> float:
+        """Return the error to expect of m trajectories, as a share of the range."""
+
+
+@dataclass(frozen=True, eq=False)
+class Visits(PolicyMechanism):
+    """Sums over visits, with noise of public size."""
+
+    moments: JointMoments
+    solver: VisitSolver
+
+    @cached_property
+    def privacy(self) -> Privacy:
+        """What the release costs."""
+        return self.moments.privacy
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Standard deviations of the noise."""
+        return self.moments.scales
+
+    def stages(self) -> Stages[Evaluated]:
+        """Ask for the sums."""
+        released = yield Query(self.run.what, self.moments, given)
+        return lambda: self.solver.solve(released, self.moments, self.problem)
+
+    def expected_error(self, m: int, visited: float | None) -> float:
+        """Expect visits to be spread evenly."""
+        return visit_error(self.moments, self.problem, self.problem.information(m, visited))
+
+
+@dataclass(frozen=True, eq=False)
+class Returns(PolicyMechanism):
+    """A fit of mean returns, with noise of private size: DP-LSW or DP-LSL."""
+
+    single: DataDependentGaussian[Statistic]
+
+    @cached_property
+    def privacy(self) -> Privacy:
+        """What the release costs."""
+        return self.single.privacy
+
+    @cached_property
+    def guaranteed(self) -> bool:
+        """Whether the noise gives that."""
+        return self.single.guaranteed
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """None that is public."""
+        return self.single.scales
+
+    def stages(self) -> Stages[Evaluated]:
+        """Ask for the fit."""
+        released = yield Query(self.run.what, self.single, given)
+        return lambda: self._solved(released)
+
+    def _solved(self, released: Release) -> Evaluated:
+        """Tell the error by how far released values are beyond the range of returns.
+
+        They come without standard deviations to tell it by: where noise is half of the range's width, `_BEYOND` of that
+        is beyond, in root mean square, or more.
+        """
+        statistic, problem = self.single.statistic, self.problem
+        coef = statistic.coefficients(released.values["coordinates"])
+        values, grid = problem.values(coef) + statistic.offset, problem.grid
+        beyond = np.abs(values - np.clip(values, grid.low, grid.high)) / grid.width
+        weighted = math.sqrt(float(problem.weights @ beyond**2) / float(problem.weights.sum()))
+        return Evaluated(coef, statistic.offset, statistic.ridge, 0.5 * weighted / _BEYOND)
+
+    def expected_error(self, m: int, visited: float | None) -> float:
+        """Expect states to be visited alike; the noise was calibrated for m."""
+        return smooth_error(self.single, visited)
