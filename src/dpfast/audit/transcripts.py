@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,8 @@ _ATTEMPTS = 100
 class _Telling(MultiOutcomeRidge):
     """A regression that fails after its draw, and says what was drawn."""
 
-    def _release(self, summed: Summed, source: BitSource) -> tuple[Release, ...]:
-        (released,) = super()._release(summed, source)
+    def _release(self, summed: Summed, source: BitSource) -> tuple[tuple[Release, ...], Callable[[], Any]]:
+        ((released,), _) = super()._release(summed, source)
         raise ArithmeticError(float(released.values["xy"].sum()))
 
 

@@ -36,11 +36,10 @@ from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.feature_names import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
-from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
 from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.noisy_descent import NoisyDescent, Rows
+from dpfast.releases.noisy_descent import Descended, NoisyDescent, Rows
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
 from dpfast.solvers import (
     GeneralisedLinearLoss,
@@ -536,23 +535,23 @@ class ObjectivePerturbationClassifier(_Fitted, ClassPictures, ClassifierMixin, P
             expected = Expected(error, f"{mechanism.n_rows} people")
         return Summed(Descent(mechanism), Rows(people, self.n_threads), expected=expected)
 
-    def _solve(self, mechanism: Any, releases: tuple[Release, ...], public: Any) -> Fitted:
+    def _solve(self, mechanism: Any, found: Any, public: Any) -> Fitted:
         solved = self._descended if mechanism.method == "gradient" else self._minimised
-        attributes, error = solved(mechanism, releases)
+        attributes, error = solved(mechanism, found)
         return Fitted(attributes | {"classes_": self._declared_classes(), "method_": mechanism.method}, error)
 
-    def _minimised(self, mechanism: Minimisers, releases: tuple[Release, ...]) -> Fitted:
-        attributes, error = super()._solve(mechanism, releases, None)
+    def _minimised(self, mechanism: Minimisers, found: FloatArray) -> Fitted:
+        attributes, error = super()._solve(mechanism, found, None)
         shift = {"shift_": mechanism.perturbation.bounds.loss.parameters()["shift"]} if self._shifts else {}
         return Fitted(attributes | shift, error)
 
-    def _descended(self, mechanism: Descent, releases: tuple[Release, ...]) -> Fitted:
-        steps, theta = mechanism.steps, mechanism.solve(releases).theta.T
+    def _descended(self, mechanism: Descent, found: Descended) -> Fitted:
+        steps, theta = mechanism.steps, found.theta.T
         d = steps.sizes[0]
         intercept = theta[:, d].copy() if steps.constant else np.zeros(len(theta))
         assert steps.row_map.scale is not None
-        found = {"coef_": theta[:, :d] / steps.row_map.scale, "intercept_": intercept, "n_features_in_": d}
-        return Fitted(found | {"ridge_": 0.0}, lost_share(steps.shown_agreement(releases), ACCURACY, 2))
+        fitted = {"coef_": theta[:, :d] / steps.row_map.scale, "intercept_": intercept, "n_features_in_": d}
+        return Fitted(fitted | {"ridge_": 0.0}, lost_share(found.agreement, ACCURACY, 2))
 
     def _fit_without_noise(self, X: Any, y: Any) -> Solved:
         rows, labels = check_X_y(X, y, dtype=np.float64)

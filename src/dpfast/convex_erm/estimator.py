@@ -30,7 +30,6 @@ from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.plan import Plan
-from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes, check_bound, check_problem, public_rows
@@ -187,11 +186,11 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         expected = None if rows is None else Expected(self._expected_error(mechanism, rows), f"{rows} people")
         return Summed(Minimisers(privacy, mechanism, len(losses)), losses, expected=expected)
 
-    def _solve(self, mechanism: Minimisers, releases: tuple[Release, ...], public: Any) -> Fitted:
-        coef, perturbation = mechanism.solve(releases), mechanism.perturbation
+    def _solve(self, mechanism: Minimisers, found: FloatArray, public: Any) -> Fitted:
+        perturbation = mechanism.perturbation
         rows = perturbation.bounds.n_rows
-        error = 0.0 if rows is None else float(np.mean([self._error_of(perturbation, rows, one) for one in coef]))
-        return Fitted(self._attributes(coef, perturbation.ridge), error)
+        error = 0.0 if rows is None else float(np.mean([self._error_of(perturbation, rows, one) for one in found]))
+        return Fitted(self._attributes(found, perturbation.ridge), error)
 
     def _error_of(self, mechanism: ObjectivePerturbation, n: int, coef: FloatArray) -> float:
         """Return the error that released parameters speak of."""

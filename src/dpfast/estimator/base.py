@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, get_args
@@ -32,7 +32,7 @@ from dpfast.estimator import completion
 from dpfast.estimator.completion import Unsolved
 from dpfast.estimator.documentation import document
 from dpfast.estimator.page import page_of
-from dpfast.estimator.persistence import LEFT_OUT, Persistent
+from dpfast.estimator.persistence import LEFT_OUT, Persistent, parameter_names
 from dpfast.estimator.presented import check_output
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.ledger import Ledger, Release, Reservation, paying
@@ -47,7 +47,7 @@ from dpfast.privacy import (
     gaussian_mu,
 )
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
-from dpfast.releases.mechanism import Mechanism, release
+from dpfast.releases.mechanism import Mechanism, run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,7 +89,8 @@ def _on_a_copy(fit: Callable[..., Any]) -> Callable[..., Any]:
             return fit(self, *args, **kwargs)
         frozen = object.__new__(type(self))
         own = vars(self).copy().items()
-        given = {name: one if name[0] == "_" or _is_fitted(name) else _owned(one) for name, one in own}
+        # A last underscore marks what was fitted, by scikit-learn's convention.
+        given = {name: one if name[0] == "_" or name[-1] == "_" else _owned(one) for name, one in own}
         given[_ORIGINAL] = self
         frozen.__dict__ = given.copy()
         result = fit(frozen, *args, **kwargs)
@@ -112,11 +113,6 @@ def _owned(value: Any) -> Any:
         case tuple() if type(value) is tuple:
             return tuple(_owned(one) for one in value)
     return value.copy() if hasattr(value, "iloc") else value
-
-
-def _is_fitted(name: str) -> bool:
-    """Whether an attribute of this name is of a fit, by scikit-learn's convention."""
-    return name[-1] == "_" and name[0] != "_"
 
 
 def _dense(table: Any) -> Any:
@@ -355,13 +351,14 @@ class PrivateEstimator(Persistent, ABC):
             error, people = summed.expected or Expected(0.0, "")
             # Bounds that were released made what is expected a released value, too.
             warned = not before and self._warn_of_noise(error, people, privacy)
-            releases = (*before, *model._release(summed, source))
+            own, tell = model._release(summed, source)
+            releases = (*before, *own)
             given = self._given_to(model)
             unsolved = Unsolved(given, summed.mechanism, summed.public, found, len(before), None if warned else error)
             # Kept before the ledger has committed: once something was drawn, all of it is paid for, whatever follows.
             completion.keep(self._keep({"releases_": releases, _UNSOLVED: unsolved} | common))
             reservation.commit(*releases)
-            noisy = self._solve_released()
+            noisy = self._solve_released(tell)
         # What was paid for is kept, also by those who make errors of warnings.
         if caution:
             warn(caution, ReleasedUtilityWarning)
@@ -403,25 +400,29 @@ class PrivateEstimator(Persistent, ABC):
 
     def _given_to(self, model: Self) -> dict[str, Any]:
         """Return the parameters of the estimator that has what was found, but for those of the ledger."""
-        own = vars(self)
+        own, parameters = vars(self), parameter_names(type(self))
         return {
             name: value
             for name, value in vars(model).items()
-            if name in self._get_param_names() or own.get(name, own) is not value
+            if name in parameters or own.get(name, own) is not value
             if name not in LEFT_OUT
         }
 
-    def _solve_released(self) -> float:
-        """Solve from what was released, and keep the result; return the error that is to be told of it, 0 for none."""
+    def _solve_released(self, tell: Callable[[], Any] | None = None) -> float:
+        """Solve from what was released, and keep the result; return the error that is to be told of it, 0 for none.
+
+        `tell` computes what the releases tell, where the fit that made them is at hand.
+        """
         unsolved: Unsolved = vars(self)[_UNSOLVED]
         model = copy(self)
         model.__dict__.update(unsolved.given)
-        own = self.releases_[unsolved.n_before :]
-        attributes, error = model._solve(unsolved.mechanism, own, unsolved.public)
+        if tell is None:
+            tell = partial(unsolved.mechanism.solve, self.releases_[unsolved.n_before :])
+        attributes, error = model._solve(unsolved.mechanism, tell(), unsolved.public)
         noisy = 0.0 if unsolved.error is None else max(unsolved.error, error)
         if vars(self).get(_UNSOLVED) is not unsolved:
             raise RuntimeError(f"this {type(self).__name__} was completed or fitted again meanwhile, in another thread")
-        kept = {name: value for name, value in vars(self).items() if _is_fitted(name)}
+        kept = {name: value for name, value in vars(self).items() if name[-1] == "_" and name[0] != "_"}
         completion.forget(self._keep(kept | attributes | dict(unsolved.found)))
         return noisy
 
@@ -431,7 +432,7 @@ class PrivateEstimator(Persistent, ABC):
                 f"this {type(self).__name__} has released what it is fitted from, and is not solved: call complete(), "
                 "which spends nothing"
             )
-        return any(map(_is_fitted, vars(self)))
+        return any(name[-1] == "_" and name[0] != "_" for name in vars(self))
 
     def _repr_html_inner(self) -> str:
         """Return what notebooks show: parameters, what a fit costs, or what it has cost and released."""
@@ -458,13 +459,13 @@ class PrivateEstimator(Persistent, ABC):
     def _sum(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Summed:
         """Read the data, calibrate for their public sizes, and sum them exactly."""
 
-    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[Release, ...]:
-        """Draw the noise."""
-        return release(summed.mechanism, summed.statistic, source, type(self).__name__)
+    def _release(self, summed: Summed, source: noise.BitSource) -> tuple[tuple[Release, ...], Callable[[], Any]]:
+        """Draw the noise; return the releases, and what computes what they tell."""
+        return run(summed.mechanism, summed.statistic, source, type(self).__name__)
 
     @abstractmethod
-    def _solve(self, mechanism: Any, releases: tuple[Release, ...], public: Any) -> Fitted:
-        """Return the fitted attributes: post-processing of what the mechanism tells of its releases."""
+    def _solve(self, mechanism: Any, found: Any, public: Any) -> Fitted:
+        """Return the fitted attributes: post-processing of what the mechanism's releases tell."""
 
     @property
     def _release_name(self) -> str:
@@ -485,7 +486,11 @@ class PrivateEstimator(Persistent, ABC):
         """
         original: Self = vars(self).get(_ORIGINAL, self)
         for model in (original, self):
-            kept = {name: one for name, one in vars(model).items() if not _is_fitted(name) and name != _UNSOLVED}
+            kept = {
+                name: one
+                for name, one in vars(model).items()
+                if (name[-1] != "_" or name[0] == "_") and name != _UNSOLVED
+            }
             model.__dict__ = kept | dict(fitted)
         return original
 

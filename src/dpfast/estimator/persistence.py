@@ -16,6 +16,7 @@ from importlib import import_module
 from importlib.metadata import version
 from inspect import getattr_static, signature
 from typing import Any, ClassVar, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -35,6 +36,16 @@ _ATTRIBUTE = re.compile("_?[a-z][a-z0-9_]*")
 # Where classes are of what is calibrated and solved: their objects hold public numbers, and no code.
 _FOLDERS = "|".join([*FAMILIES, "privacy", "releases", "solvers", "statistics"])
 _CALIBRATED = re.compile(rf"dpfast\.({_FOLDERS})(\.[a-z_]+)*")
+
+
+def parameter_names(cls: type[BaseEstimator]) -> frozenset[str]:
+    """Return the names of a class's parameters; scikit-learn inspects its signature each time that it is asked."""
+    if cls not in _parameter_names:
+        _parameter_names[cls] = frozenset(cls._get_param_names())
+    return _parameter_names[cls]
+
+
+_parameter_names: WeakKeyDictionary[type[BaseEstimator], frozenset[str]] = WeakKeyDictionary()
 
 
 class Persistent(BaseEstimator):

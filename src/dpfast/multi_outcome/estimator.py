@@ -29,7 +29,6 @@ from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.feature_names import columns_of, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcomes
-from dpfast.ledger import Release
 from dpfast.multi_outcome.mechanism import NONNEGATIVE, Moments, Options, Route, clip_to_box, row_frames
 from dpfast.multi_outcome.plan import R2, SPREAD, assumed_of, lost_share, planned, planned_in_stages
 from dpfast.multi_outcome.reports import CoefficientReports
@@ -647,8 +646,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         bound = float(self.bound_y)
         return LabelFactor.from_labels(shortened(table.arrays[1], bound) / Units.near(1.0, bound).outcomes)
 
-    def _solve(self, mechanism: Mechanism[Refined], releases: tuple[Release, ...], public: Public) -> Fitted:
-        found = mechanism.solve(releases)
+    def _solve(self, mechanism: Mechanism[Refined], found: Refined, public: Public) -> Fitted:
         attributes = _attributes(
             found.solution, found.evidence, found.n_steps, residual_variance=found.residual_variance
         )

@@ -21,8 +21,7 @@ from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Su
 from dpfast.estimator.plan import Plan, least
 from dpfast.estimator.presented import Presenting
 from dpfast.io.writing import tabulated
-from dpfast.ledger import Release
-from dpfast.policy_evaluation.evaluation import PolicyMechanism, Returns, Run, Visits, VisitSolver
+from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Returns, Run, Visits, VisitSolver
 from dpfast.policy_evaluation.mechanism import (
     Problem,
     RidgeFit,
@@ -588,8 +587,7 @@ class PolicyEvaluation(_Fitted, Presenting, PrivateEstimator):
 
         return Summed(mechanism, CountedReturns(counts, sums), public)
 
-    def _solve(self, mechanism: PolicyMechanism, releases: tuple[Release, ...], public: _Public) -> Fitted:
-        found = mechanism.solve(releases)
+    def _solve(self, mechanism: PolicyMechanism, found: Evaluated, public: _Public) -> Fitted:
         extra: dict[str, Any] = {} if found.value_std is None else {"value_std_": found.value_std}
         if found.narrow is not None:
             public = public._replace(problem=found.narrow)

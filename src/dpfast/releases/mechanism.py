@@ -159,7 +159,16 @@ class Named(Mechanism[Release], Generic[Single]):
 
 
 def release(mechanism: Mechanism[Any], data: Any, source: noise.BitSource, name: str) -> tuple[Release, ...]:
+    """Answer the queries of a mechanism with the data, and return the releases."""
+    return run(mechanism, data, source, name)[0]
+
+
+def run(
+    mechanism: Mechanism[Found], data: Any, source: noise.BitSource, name: str
+) -> tuple[tuple[Release, ...], Callable[[], Found]]:
     """Answer the queries of a mechanism with the data: the only place where these turn into something public.
+
+    Returns the releases, and what computes what they tell, as `Mechanism.solve` does from the releases alone.
 
     A reservation that pays for the source is marked as drawn before the first bit, and holds each release before the
     mechanism sees it: from there on it is paid for, whatever happens next. Seeded noise is that of its name.
@@ -192,8 +201,8 @@ def release(mechanism: Mechanism[Any], data: Any, source: noise.BitSource, name:
         )
         return own.record(releases[-1])
 
-    answered(mechanism.stages(), answer)
-    return tuple(releases)
+    tell = answered(mechanism.stages(), answer)
+    return tuple(releases), tell
 
 
 def within(stages: Stages[Found], changed: Callable[[Query], Query]) -> Stages[Found]:

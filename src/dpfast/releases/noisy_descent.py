@@ -51,6 +51,8 @@ class Descended(NamedTuple):
     theta: FloatArray
     #: Number of people, public or released.
     people: float
+    #: The correlation of margins with those sought that early steps show.
+    agreement: float
 
 
 @dataclass(frozen=True)
@@ -104,13 +106,12 @@ class NoisyDescent(Mechanism[Descended]):
         """Return the correlation to expect of margins with those sought."""
         return descent.agreement(self.link, self.shape, self.row_bound, people, self.whole.deviation)
 
-    def shown_agreement(self, releases: Sequence[Release]) -> float:
-        """Return the same as early steps show it, while slopes are still as they were.
+    def shown_agreement(self, steps: Sequence[Release]) -> float:
+        """Return the same as early ones of the steps show it, while slopes are still as they were.
 
         Where few steps suffice, slopes of the first half are over, and the fewer of it are looked at, too: if they are
         more than `_SURE` standard deviations longer than their noise, which is the larger the fewer they are.
         """
-        steps = releases[self.n_rows is None :]
         entries, looked_at = math.prod(self.shape), (len(steps) + 1) // 2
         signal, unsure = 0.0, 0.0
         while looked_at:
@@ -129,14 +130,15 @@ class NoisyDescent(Mechanism[Descended]):
             counted = yield Query("number of people", NoisySum.of_counts(part, 1, 1), _count)
             people = counted.values["sum"][0, 0]
         assert people is not None
-        steps = self.schedule(float(people))
+        steps, slopes = self.schedule(float(people)), []
         position = Position.start(self.shape)
         for number, part in enumerate(parts_of(left, [1.0] * steps.n_steps)):
             mechanism = NoisySum.calibrate(part, self._bound, self.shape)
             statistic = partial(_slopes, step=self._step(position.theta), clip=self._clip)
             released = yield Query(f"slopes, step {number + 1}", mechanism, statistic)
+            slopes.append(released)
             position = descent.stepped(position, steps, number, released.values["sum"])
-        return lambda: Descended(descent.averaged(position, steps), float(people))
+        return lambda: Descended(descent.averaged(position, steps), float(people), self.shown_agreement(slopes))
 
     @cached_property
     def _clip(self) -> float:

@@ -22,7 +22,6 @@ from dpfast.estimator.base import Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.feature_names import columns_of, rows_to_predict
 from dpfast.io.writing import tabulated
-from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.scaling.mechanism import PairSums, sum_pairs
 from dpfast.statistics.rows import check_box, half_widths, limits_of
@@ -274,8 +273,8 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
                 raise ValueError("X has no rows: at least one is needed")
         return Summed(PairSums.calibrate(privacy, table.n_features), sums, _Public(low, high, n_people))
 
-    def _solve(self, mechanism: PairSums, releases: tuple[Release, ...], public: _Public) -> Fitted:
-        mean, variance, noise_of_variance, noise_of_mean = mechanism.moments(mechanism.solve(releases), public.n_people)
+    def _solve(self, mechanism: PairSums, found: FloatArray, public: _Public) -> Fitted:
+        mean, variance, noise_of_variance, noise_of_mean = mechanism.moments(found, public.n_people)
         units = half_widths(public.low, public.high)
         middle = public.low / 2.0 + public.high / 2.0
         least = np.maximum(variance, noise_of_variance)

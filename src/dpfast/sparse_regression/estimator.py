@@ -29,7 +29,6 @@ from dpfast.estimator.feature_names import columns_of, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.estimator.plan import Plan
-from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
@@ -51,6 +50,7 @@ from dpfast.sparse_regression.mechanism import (
     SIGNAL,
     SPREAD,
     Choices,
+    Chosen,
     PursuitFit,
     SparseMechanism,
     SupportThenFit,
@@ -456,8 +456,7 @@ class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimato
     def _gram(self, *table: Any, **bounds: Any) -> Gram:
         return gram(*table, bound_y=self._bound_y, n_threads=self.n_threads, **bounds)
 
-    def _solve(self, mechanism: SparseMechanism, releases: tuple[Release, ...], public: int) -> Fitted:
-        found = mechanism.solve(releases)
+    def _solve(self, mechanism: SparseMechanism, found: Chosen, public: int) -> Fitted:
         return Fitted(_fitted(np.array(found.features), found.theta, public), found.error)
 
     def _fit_without_noise(self, X: Any, y: Any, progress: Progress | None) -> Solved:

@@ -56,7 +56,7 @@ from dpfast.synthetic_control.predictions import (
     coefficients_of_moments,
     prediction_interval,
 )
-from dpfast.synthetic_control.steps import Donors, DonorSteps
+from dpfast.synthetic_control.steps import Donors, DonorSteps, Solution
 
 if TYPE_CHECKING:
     pass
@@ -754,25 +754,28 @@ class SyntheticControl(Placebos, Presenting, PrivateEstimator):
             return None
         return Expected(error_of_moments(steps, public.n_donors, self.ridge), f"{public.n_donors} donors")
 
-    def _solve(self, mechanism: Any, releases: tuple[Release, ...], public: _Public) -> Fitted:
-        solved = self._predicting if self.mechanism == "cross_section" else self._weighing
-        return Fitted(public.attributes | {"_n_donors": public.n_donors} | solved(mechanism, releases))
+    def _solve(self, mechanism: Any, found: Any, public: _Public) -> Fitted:
+        if self.mechanism == "cross_section":
+            solved = self._predicting(found)
+        else:
+            solved = self._weighing(found, mechanism.single.ridge)
+        return Fitted(public.attributes | {"_n_donors": public.n_donors} | solved)
 
-    def _weighing(self, mechanism: Named[DonorMechanism], releases: tuple[Release, ...]) -> dict[str, Any]:
+    def _weighing(self, release: Release, ridge: float) -> dict[str, Any]:
         """Return the attributes of released weights."""
-        (offset, half_width), release = self._range(), mechanism.solve(releases)
+        offset, half_width = self._range()
         return {
             "weights_": np.array(release.values["weights"]),
             "prediction_": offset + half_width * prediction(release),
-            "ridge_": mechanism.single.ridge,
+            "ridge_": ridge,
             "noise_floor_": 0.0,
             "n_components_": None,
             "_limits": (offset - half_width, offset + half_width),
         }
 
-    def _predicting(self, mechanism: DonorSteps, releases: tuple[Release, ...]) -> dict[str, Any]:
+    def _predicting(self, solution: Solution) -> dict[str, Any]:
         """Return the attributes of released moments."""
-        (offset, half_width), solution = self._range(), mechanism.solve(releases)
+        offset, half_width = self._range()
         return {
             "coef_": solution.coef,
             "pre_coef_": solution.pre_coef,
