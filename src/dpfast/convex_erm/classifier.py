@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_X_y
 
 from dpfast import _arguments as check
-from dpfast import io
+from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.convex_erm.automatic import fitting
@@ -31,7 +31,7 @@ from dpfast.convex_erm.plan import (
     lost_share,
     planned_descent,
 )
-from dpfast.convex_erm.reports import ClassPictures
+from dpfast.convex_erm.reports import draw_classes
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.feature_names import columns_of
 from dpfast.estimator.plan import Plan
@@ -48,6 +48,9 @@ from dpfast.solvers import (
     descent,
 )
 from dpfast.statistics.rows import RowMap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Two classes are told apart by descent where margins are expected to agree less than this with those sought. There a
 # minimiser, which finds directions by how people differ from 0, is right on up to .09 less (breast cancer about the
@@ -73,18 +76,8 @@ class _DistanceTo(SplitCost):
         return abs(math.log(convexity / self.convexity)) if deviation < math.inf else math.inf
 
 
-class _Fitted:
-    """What a fit gives besides coefficients."""
-
-    intercept_: FloatArray
-    classes_: NDArray[Any]
-    ridge_: float
-    method_: str
-    shift_: float
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
-class ObjectivePerturbationClassifier(_Fitted, ClassPictures, ClassifierMixin, PerturbedObjective):
+class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     """Differentially private linear classification by objective perturbation, or by noisy gradient descent.
 
     By objective perturbation, the released parameters minimise the summed loss plus penalty plus (ridge/2) ||theta||^2
@@ -181,6 +174,12 @@ class ObjectivePerturbationClassifier(_Fitted, ClassPictures, ClassifierMixin, P
         "hinge": SmoothedHinge(),
     }
 
+    intercept_: FloatArray = field(init=False)
+    classes_: NDArray[Any] = field(init=False)
+    ridge_: float = field(init=False)
+    method_: str = field(init=False)
+    shift_: float = field(init=False)
+
     @quiet
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit from rows: arrays, data frames, Arrow tables, files, or iterables of blocks.
@@ -272,6 +271,105 @@ class ObjectivePerturbationClassifier(_Fitted, ClassPictures, ClassifierMixin, P
         each = np.maximum(self._probability(margins), np.finfo(np.float64).tiny)
         probabilities: FloatArray = each / each.sum(axis=1, keepdims=True)
         return probabilities
+
+    def plot_calibration(
+        self,
+        X_public: ArrayLike,
+        y_public: ArrayLike,
+        *,
+        positive: object = None,
+        n_bins: int = 10,
+        ax: Axes | None = None,
+        title: str | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+    ) -> Axes:
+        """Draw how often a class came true of public rows that were given a probability of it.
+
+        Privacy: the rows are drawn as they are, and are declared public by being given; of private ones the picture
+        would be covered by no guarantee.
+
+        Parameters
+        ----------
+        X_public : array or DataFrame of shape (n_rows, n_features)
+            Public rows.
+        y_public : array of shape (n_rows,)
+            Their labels.
+        positive : label, optional
+            The class that is meant. By default the second of two, each of up to four, and of more all together: every
+            row then counts for each class.
+        n_bins, ax, title, label, unit
+            As for `dpfast.plotting.calibration`.
+
+        Returns
+        -------
+        matplotlib Axes
+            ``axes.figure.savefig(path)`` writes them to a file.
+
+        Raises
+        ------
+        ValueError
+            If a label, or `positive`, is none of the classes.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpfast import ObjectivePerturbationClassifier
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-0.5, 0.5, size=(20_000, 3))
+        >>> y = np.where(X @ [1.0, 0.0, -2.0] > 0.0, "yes", "no")
+        >>> model = ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=["no", "yes"], random_state=0)
+        >>> axes = model.fit(X[:19_000], y[:19_000]).plot_calibration(X[19_000:], y[19_000:], title="Held out")
+        >>> axes.get_title()
+        'Held out'
+        """
+        picture = partial(plotting.calibration, n_bins=n_bins)
+        return draw_classes(picture, self, X_public, y_public, positive, (ax, title, label, unit))
+
+    def plot_roc(
+        self,
+        X_public: ArrayLike,
+        y_public: ArrayLike,
+        *,
+        positive: object = None,
+        ax: Axes | None = None,
+        title: str | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+    ) -> Axes:
+        """Draw the receiver operating characteristic on public rows.
+
+        Privacy: as for `plot_calibration`, the rows are declared public by being given.
+
+        Parameters
+        ----------
+        X_public, y_public, positive
+            As for `plot_calibration`.
+        ax, title, label, unit
+            As for `dpfast.plotting.roc`.
+
+        Returns
+        -------
+        matplotlib Axes
+            ``axes.figure.savefig(path)`` writes them to a file.
+
+        Raises
+        ------
+        ValueError
+            If a label, or `positive`, is none of the classes, or no row has one that is drawn, or all have.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpfast import ObjectivePerturbationClassifier
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-0.5, 0.5, size=(20_000, 3))
+        >>> y = np.where(X @ [1.0, 0.0, -2.0] > 0.0, "yes", "no")
+        >>> model = ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=["no", "yes"], random_state=0)
+        >>> model.fit(X[:19_000], y[:19_000]).plot_roc(X[19_000:], y[19_000:]).get_xlabel()
+        'false positive rate'
+        """
+        return draw_classes(plotting.roc, self, X_public, y_public, positive, (ax, title, label, unit))
 
     @property
     def _names_one_side(self) -> bool:

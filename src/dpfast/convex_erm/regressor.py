@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -37,15 +37,8 @@ from dpfast.solvers import (
 )
 
 
-class _Fitted:
-    """What a fit gives besides coefficients."""
-
-    intercept_: float
-    ridge_: float
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
-class ObjectivePerturbationRegressor(_Fitted, RegressorMixin, PerturbedObjective):
+class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     """Differentially private linear regression by objective perturbation.
 
     The released parameters minimise the summed loss plus penalty plus (ridge/2) ||theta||^2 plus a random linear term,
@@ -122,6 +115,9 @@ class ObjectivePerturbationRegressor(_Fitted, RegressorMixin, PerturbedObjective
 
     bound_y: float | Literal["private"]
     loss: Literal["squared", "huber", "quantile", "poisson"] | GeneralisedLinearLoss = "squared"
+
+    intercept_: float = field(init=False)
+    ridge_: float = field(init=False)
 
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {
         "squared": SquaredLoss(),

@@ -14,7 +14,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial, wraps
 from inspect import signature
 from itertools import product
@@ -22,18 +22,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, get
 
 import numpy as np
 from sklearn import get_config
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast import io, noise, plotting
-from dpfast.estimator import completion
+from dpfast.estimator import completion, persistence
 from dpfast.estimator.completion import Unsolved
 from dpfast.estimator.documentation import document
 from dpfast.estimator.page import page_of
-from dpfast.estimator.persistence import LEFT_OUT, Persistent, parameter_names
-from dpfast.estimator.presented import check_output
+from dpfast.estimator.persistence import LEFT_OUT, parameter_names
+from dpfast.estimator.presented import Container, check_output, presented, with_output
 from dpfast.kernels.threads import resolve_n_threads
 from dpfast.ledger import Ledger, Release, Reservation, paying
 from dpfast.ledger.block import ledger_of_block
@@ -197,7 +198,7 @@ class Solved(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateEstimator(Persistent, ABC):
+class PrivateEstimator(BaseEstimator, ABC):
     """What every estimator takes, keeps and may raise.
 
     Parameters
@@ -255,7 +256,12 @@ class PrivateEstimator(Persistent, ABC):
     n_threads: int | None = None
     ledger: Ledger | None = None
 
+    releases_: tuple[Release, ...] = field(init=False)
+    privacy_spent_: Privacy = field(init=False)
+
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = get_args(Calibration)
+    #: Classes of parameters, beside numbers and the like, that keep what they were made with by their arguments' names.
+    _PARAMETER_TYPES: ClassVar[tuple[type, ...]] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -434,6 +440,90 @@ class PrivateEstimator(Persistent, ABC):
             )
         return any(name[-1] == "_" and name[0] != "_" for name in vars(self))
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a JSON file: its parameters and, if it is fitted, all that was released.
+
+        Neither the ledger nor `random_state` is written. What stands in the file is public, as the releases are.
+
+        Parameters
+        ----------
+        path : path-like
+            Replaced as a whole if it exists.
+
+        Raises
+        ------
+        TypeError
+            If the path is no path, or a parameter is no number, string, array or collection of them.
+        ValueError
+            If the path is that of a ledger: what was spent would be forgotten.
+        OSError
+            If the file cannot be written; what was there before is then untouched.
+        """
+        persistence.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model that `save` wrote.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+
+        Returns
+        -------
+        estimator
+            With the saved parameters and fitted attributes, equal to the bit; without a ledger and a seed.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, of another estimator or layout, or holds what no fit can have produced.
+        TypeError
+            If the path is no path.
+        OSError
+            If the file cannot be read.
+        """
+        return persistence.load(cls, path)
+
+    def set_output(self, *, predict: Container | None = None) -> Self:
+        """Choose what predictions are returned as: by `predict`, `predict_proba` and `decision_function`.
+
+        Parameters
+        ----------
+        predict : {"default", "pandas", "polars"}, optional
+            "default" is a NumPy array. "pandas" is a Series, or a DataFrame where there are several columns, with the
+            index of a DataFrame that is predicted from, and names of outcomes or classes; "polars" has no index. None
+            leaves it as it is. Clones keep it; scikit-learn's stacking, calibration and scorers of probabilities want
+            arrays.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If it is none of these.
+        ImportError
+            If the library is not installed.
+        """
+        if predict is not None:
+            self._sklearn_output_config = with_output(self._output_config, predict)
+        return self
+
+    @property
+    def _output_config(self) -> dict[str, str]:
+        """Where scikit-learn keeps what `set_output` was told, and what `clone` copies."""
+        config: dict[str, str] = getattr(self, "_sklearn_output_config", {})
+        return config
+
+    def _presented(
+        self, values: Any, given: Any, names: Sequence[Any] | None, name: Any = None, rows: Any = None
+    ) -> Any:
+        """Return predictions as they were asked for."""
+        return presented(self._output_config, values, given, names, name, rows)
+
     def _repr_html_inner(self) -> str:
         """Return what notebooks show: parameters, what a fit costs, or what it has cost and released."""
         return page_of(self)
@@ -602,7 +692,7 @@ class PrivateEstimator(Persistent, ABC):
 
     def _check_loaded(self) -> None:
         self._checked()
-        check_output(getattr(self, "_sklearn_output_config", {}))
+        check_output(self._output_config)
         if not any(name[-1] == "_" for name in vars(self)):
             return
         if not isinstance(self.privacy_spent_, Privacy):

@@ -14,7 +14,7 @@ from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import PrivateEstimator
 from dpfast.estimator.feature_names import rows_to_predict
-from dpfast.estimator.presented import Presenting, outcome_names
+from dpfast.estimator.presented import outcome_names
 from dpfast.io.writing import tabulated
 from dpfast.statistics.rows import RowMap
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 INTERCEPT = "(intercept)"
 
 
-class LinearEstimator(Presenting, PrivateEstimator):
+class LinearEstimator(PrivateEstimator):
     """An estimator with `coef_` and, if it fits one, `intercept_`."""
 
     coef_: FloatArray

@@ -15,7 +15,7 @@ from functools import cached_property
 from importlib import import_module
 from importlib.metadata import version
 from inspect import getattr_static, signature
-from typing import Any, ClassVar, Self
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -30,6 +30,7 @@ from dpfast.registry import FAMILIES
 
 _KIND = "dpfast model"
 _VERSION = 1
+Loaded = TypeVar("Loaded")
 #: Parameters that no file holds.
 LEFT_OUT = ("ledger", "random_state")
 _ATTRIBUTE = re.compile("_?[a-z][a-z0-9_]*")
@@ -48,129 +49,82 @@ def parameter_names(cls: type[BaseEstimator]) -> frozenset[str]:
 _parameter_names: WeakKeyDictionary[type[BaseEstimator], frozenset[str]] = WeakKeyDictionary()
 
 
-class Persistent(BaseEstimator):
-    """An estimator that is saved to and loaded from JSON.
-
-    Subclasses refuse, in `_check_loaded`, attributes that no fit can have produced. Parameters may be of the classes in
-    `_PARAMETER_TYPES`, which keep what they were made with under the names of their constructors' arguments.
-    """
-
-    #: What every fit gives; annotated where no dataclass takes them for parameters.
-    releases_: tuple[Release, ...]
-    privacy_spent_: Privacy
-
-    _PARAMETER_TYPES: ClassVar[tuple[type, ...]] = ()
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a JSON file: its parameters and, if it is fitted, all that was released.
-
-        Neither the ledger nor `random_state` is written. What stands in the file is public, as the releases are.
-
-        Parameters
-        ----------
-        path : path-like
-            Replaced as a whole if it exists.
-
-        Raises
-        ------
-        TypeError
-            If the path is no path, or a parameter is no number, string, array or collection of them.
-        ValueError
-            If the path is that of a ledger: what was spent would be forgotten.
-        OSError
-            If the file cannot be written; what was there before is then untouched.
-        """
-        target = _path(path)
-        if is_ledger(target) or target == getattr(getattr(self, "ledger", None), "path", None):
-            raise ValueError(f"path must not be that of a ledger, which a model would replace; got {target!r}")
-        parameters = self.get_params(deep=False)
-        fitted = {name: value for name, value in vars(self).items() if name not in parameters}
-        content = {
-            "dpfast": version("dpfast"),
-            "estimator": type(self).__name__,
-            "parameters": {
-                name: self._encode_parameter(name, value) for name, value in parameters.items() if name not in LEFT_OUT
-            },
-            "fitted": {name: _encode(name, value) for name, value in fitted.items()},
-        }
-        temporary = f"{target}.{os.getpid()}-{threading.get_ident()}.tmp"
-        write_document(target, _KIND, _VERSION, content, temporary=temporary)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model that `save` wrote.
-
-        Parameters
-        ----------
-        path : path-like
-            The file.
-
-        Returns
-        -------
-        estimator
-            With the saved parameters and fitted attributes, equal to the bit; without a ledger and a seed.
-
-        Raises
-        ------
-        ValueError
-            If the file is damaged, of another estimator or layout, or holds what no fit can have produced.
-        TypeError
-            If the path is no path.
-        OSError
-            If the file cannot be read.
-        """
-        source = _path(path)
-        content = read_document(source, _KIND, _VERSION)
-        try:
-            return cls._from_content(content)
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"{source!r} does not hold a valid {cls.__name__}: {error}") from error
-
-    @classmethod
-    def _from_content(cls, content: Mapping[str, Any]) -> Self:
-        if content["estimator"] != cls.__name__:
-            raise ValueError(f"it is a {content['estimator']!r}")
-        parameters = {name: cls._decode_parameter(name, value) for name, value in content["parameters"].items()}
-        expected = set(cls._get_param_names()) - set(LEFT_OUT)
-        if not parameters.keys() <= expected:
-            raise ValueError(f"it has parameters that the estimator does not: {sorted(parameters.keys() - expected)}")
-        model = cls(**parameters)
-        fitted = {name: _decode(name, value) for name, value in content["fitted"].items()}
-        for name in fitted:
-            # Nothing read may stand in for a method, a property or a parameter.
-            if not _ATTRIBUTE.fullmatch(name) or hasattr(model, name):
-                raise ValueError(f"{name!r} cannot be a fitted attribute")
-        for one in fitted.values():
-            if isinstance(one, Unsolved):
-                _check_names(model, one)
-        model.__dict__.update(fitted)
-        model._check_loaded()
-        return model
-
-    def _encode_parameter(self, name: str, value: object) -> Any:
-        if type(value) not in self._PARAMETER_TYPES:
-            if _CALIBRATED.fullmatch(type(value).__module__):
-                raise _not_saved(name, value)
-            return _encode(name, value)
-        made_with = [argument for argument in signature(type(value)).parameters if hasattr(value, argument)]
-        arguments = {argument: _encode(name, getattr(value, argument)) for argument in made_with}
-        return {"object": {"type": type(value).__name__, "arguments": arguments}}
-
-    @classmethod
-    def _decode_parameter(cls, name: str, value: Any) -> Any:
-        if not isinstance(value, dict) or value.keys() != {"object"}:
-            if isinstance(value, dict) and value.keys() == {"made"}:
-                raise ValueError(f"{name} is of no known type")
-            return _decode(name, value)
-        types = {one.__name__: one for one in cls._PARAMETER_TYPES}
-        arguments = {argument: _decode(name, one) for argument, one in value["object"]["arguments"].items()}
-        return types[value["object"]["type"]](**arguments)
-
-    def _check_loaded(self) -> None:
-        """Raise ValueError for parameters or attributes that no fit can have produced."""
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a model to a JSON file: its parameters and, if it is fitted, all that was released."""
+    target = _path(path)
+    if is_ledger(target) or target == getattr(getattr(model, "ledger", None), "path", None):
+        raise ValueError(f"path must not be that of a ledger, which a model would replace; got {target!r}")
+    parameters = model.get_params(deep=False)
+    fitted = {name: value for name, value in vars(model).items() if name not in parameters}
+    content = {
+        "dpfast": version("dpfast"),
+        "estimator": type(model).__name__,
+        "parameters": {
+            name: _encode_parameter(model, name, value) for name, value in parameters.items() if name not in LEFT_OUT
+        },
+        "fitted": {name: _encode(name, value) for name, value in fitted.items()},
+    }
+    temporary = f"{target}.{os.getpid()}-{threading.get_ident()}.tmp"
+    write_document(target, _KIND, _VERSION, content, temporary=temporary)
 
 
-def _check_names(model: Persistent, unsolved: Unsolved) -> None:
+def load(cls: type[Loaded], path: str | os.PathLike[str]) -> Loaded:
+    """Read a model of a class that `save` wrote."""
+    source = _path(path)
+    content = read_document(source, _KIND, _VERSION)
+    try:
+        return _from_content(cls, content)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{source!r} does not hold a valid {cls.__name__}: {error}") from error
+
+
+def _from_content(cls: type[Loaded], content: Mapping[str, Any]) -> Loaded:
+    made: Any = cls
+    if content["estimator"] != cls.__name__:
+        raise ValueError(f"it is a {content['estimator']!r}")
+    parameters = {
+        name: _decode_parameter(made._PARAMETER_TYPES, name, value) for name, value in content["parameters"].items()
+    }
+    expected = set(made._get_param_names()) - set(LEFT_OUT)
+    if not parameters.keys() <= expected:
+        raise ValueError(f"it has parameters that the estimator does not: {sorted(parameters.keys() - expected)}")
+    model: Any = made(**parameters)
+    fitted = {name: _decode(name, value) for name, value in content["fitted"].items()}
+    for name in fitted:
+        # Nothing read may stand in for a method, a property or a parameter.
+        if not _ATTRIBUTE.fullmatch(name) or hasattr(model, name):
+            raise ValueError(f"{name!r} cannot be a fitted attribute")
+    for one in fitted.values():
+        if isinstance(one, Unsolved):
+            _check_names(model, one)
+    model.__dict__.update(fitted)
+    model._check_loaded()
+    loaded: Loaded = model
+    return loaded
+
+
+def _encode_parameter(model: Any, name: str, value: object) -> Any:
+    if type(value) not in model._PARAMETER_TYPES:
+        if _CALIBRATED.fullmatch(type(value).__module__):
+            raise _not_saved(name, value)
+        return _encode(name, value)
+    made_with = [argument for argument in signature(type(value)).parameters if hasattr(value, argument)]
+    arguments = {argument: _encode(name, getattr(value, argument)) for argument in made_with}
+    return {"object": {"type": type(value).__name__, "arguments": arguments}}
+
+
+def _decode_parameter(types: tuple[type, ...], name: str, value: Any) -> Any:
+    if not isinstance(value, dict) or value.keys() != {"object"}:
+        if isinstance(value, dict) and value.keys() == {"made"}:
+            raise ValueError(f"{name} is of no known type")
+        return _decode(name, value)
+    named = {one.__name__: one for one in types}
+    arguments = {argument: _decode(name, one) for argument, one in value["object"]["arguments"].items()}
+    made: Any = named[value["object"]["type"]]
+    return made(**arguments)
+
+
+def _check_names(model: Any, unsolved: Unsolved) -> None:
     """Refuse to complete a model by what stands in for a method, or for what no fit sets."""
     for name in {*unsolved.found, *unsolved.given} - {*model._get_param_names()}:
         held = getattr_static(model, name, None)

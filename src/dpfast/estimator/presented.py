@@ -7,7 +7,7 @@ of probabilities slice and reshape what an estimator predicts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,63 +18,40 @@ from dpfast._optional import optional
 Container = Literal["default", "pandas", "polars"]
 
 
-class Presenting:
-    """Estimators whose predictions may be asked for as frames."""
+def with_output(config: dict[str, str], predict: Container) -> dict[str, str]:
+    """Return what `set_output` keeps, once it was told this; ImportError where the library is not installed."""
+    if check.choice("predict", predict, get_args(Container)) != "default":
+        _library(predict)
+    return config | {"predict": predict}
 
-    #: Where scikit-learn keeps what `set_output` was told, and what `clone` copies.
-    _sklearn_output_config: dict[str, str]
 
-    def set_output(self, *, predict: Container | None = None) -> Self:
-        """Choose what predictions are returned as: by `predict`, `predict_proba` and `decision_function`.
+def presented(
+    config: dict[str, str],
+    values: NDArray[Any],
+    given: Any,
+    names: Sequence[Any] | None,
+    name: Any = None,
+    rows: Any = None,
+) -> Any:
+    """Return predictions from `given` as they were asked for: several columns by their names, one by its own.
 
-        Parameters
-        ----------
-        predict : {"default", "pandas", "polars"}, optional
-            "default" is a NumPy array. "pandas" is a Series, or a DataFrame where there are several columns, with the
-            index of a DataFrame that is predicted from, and names of outcomes or classes; "polars" has no index. None
-            leaves it as it is. Clones keep it; scikit-learn's stacking, calibration and scorers of probabilities want
-            arrays.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If it is none of these.
-        ImportError
-            If the library is not installed.
-        """
-        if predict is None:
-            return self
-        if check.choice("predict", predict, get_args(Container)) != "default":
-            _library(predict)
-        self._sklearn_output_config = getattr(self, "_sklearn_output_config", {}) | {"predict": predict}
-        return self
-
-    def _presented(
-        self, values: NDArray[Any], given: Any, names: Sequence[Any] | None, name: Any = None, rows: Any = None
-    ) -> Any:
-        """Return predictions from `given` as they were asked for: several columns by their names, one by its own.
-
-        Their rows are those of `given`, unless they have labels of their own.
-        """
-        container = getattr(self, "_sklearn_output_config", {}).get("predict", "default")
-        if container == "default":
-            return values
-        library = _library(cast("Container", container))
-        columns = [str(k) for k in range(values.shape[1])] if values.ndim == 2 and names is None else names
-        if container == "polars":
-            if values.ndim == 1:
-                return library.Series("" if name is None else str(name), values)
-            assert columns is not None
-            return library.DataFrame({str(one): values[:, k] for k, one in enumerate(columns)})
-        index = getattr(given, "index", None) if rows is None else library.Index(rows)
-        index = index if isinstance(index, library.Index) else None
+    Their rows are those of `given`, unless they have labels of their own.
+    """
+    container = config.get("predict", "default")
+    if container == "default":
+        return values
+    library = _library(cast("Container", container))
+    columns = [str(k) for k in range(values.shape[1])] if values.ndim == 2 and names is None else names
+    if container == "polars":
         if values.ndim == 1:
-            return library.Series(values, index=index, name=name)
-        return library.DataFrame(values, index=index, columns=range(values.shape[1]) if names is None else columns)
+            return library.Series("" if name is None else str(name), values)
+        assert columns is not None
+        return library.DataFrame({str(one): values[:, k] for k, one in enumerate(columns)})
+    index = getattr(given, "index", None) if rows is None else library.Index(rows)
+    index = index if isinstance(index, library.Index) else None
+    if values.ndim == 1:
+        return library.Series(values, index=index, name=name)
+    return library.DataFrame(values, index=index, columns=range(values.shape[1]) if names is None else columns)
 
 
 def check_output(config: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
@@ -19,7 +19,6 @@ from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Summed, warn_of_printed
 from dpfast.estimator.plan import Plan, least
-from dpfast.estimator.presented import Presenting
 from dpfast.io.writing import tabulated
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Returns, Run, Visits, VisitSolver
 from dpfast.policy_evaluation.mechanism import (
@@ -69,19 +68,8 @@ class _Public(NamedTuple):
     states: tuple[Hashable, ...] | None
 
 
-class _Fitted:
-    """What a fit gives."""
-
-    value_: FloatArray
-    coef_: FloatArray
-    offset_: float
-    value_std_: FloatArray
-    return_range_: tuple[float, float]
-    ridge_: float
-
-
 @dataclass(eq=False, repr=False)
-class PolicyEvaluation(_Fitted, Presenting, PrivateEstimator):
+class PolicyEvaluation(PrivateEstimator):
     """Differentially private value function of a policy, from trajectories that people followed under it.
 
     Privacy: one release is (epsilon, delta)-differentially private under `adjacency`, a person being a trajectory;
@@ -191,6 +179,13 @@ class PolicyEvaluation(_Fitted, Presenting, PrivateEstimator):
     shrinkage: bool = False
     block_bounds: tuple[float, float] | None = None
     calibration: Constants = "sound"  # type: ignore[assignment]
+
+    value_: FloatArray = field(init=False)
+    coef_: FloatArray = field(init=False)
+    offset_: float = field(init=False)
+    value_std_: FloatArray = field(init=False)
+    return_range_: tuple[float, float] = field(init=False)
+    ridge_: float = field(init=False)
 
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = get_args(Constants)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -38,19 +38,8 @@ class _Public(NamedTuple):
     n_people: int | None
 
 
-class _Fitted:
-    """What a fit gives."""
-
-    mean_: FloatArray
-    var_: FloatArray
-    scale_: FloatArray
-    mean_std_: FloatArray
-    n_features_in_: int
-    feature_names_in_: NDArray[np.object_]
-
-
 @dataclass(eq=False, repr=False)
-class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, BoundedEstimator):
+class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstimator):
     """Standardise features by differentially private means and standard deviations.
 
     Put it in the place of scikit-learn's ``StandardScaler`` in a pipeline of private rows: that one learns the rows'
@@ -108,6 +97,13 @@ class PrivateStandardScaler(_Fitted, OneToOneFeatureMixin, TransformerMixin, Bou
     with_mean: bool = True
     with_std: bool = True
     calibration: Literal["sound"] = "sound"
+
+    mean_: FloatArray = field(init=False)
+    var_: FloatArray = field(init=False)
+    scale_: FloatArray = field(init=False)
+    mean_std_: FloatArray = field(init=False)
+    n_features_in_: int = field(init=False)
+    feature_names_in_: NDArray[np.object_] = field(init=False)
 
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = ("sound",)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -70,14 +70,8 @@ if TYPE_CHECKING:
 _REHEARSAL_ROWS = 200
 
 
-class _Fitted:
-    """What a fit gives besides coefficients."""
-
-    support_: IntArray
-
-
 @dataclass(eq=False, repr=False)
-class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimator):
+class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     """Differentially private linear regression on a few features, chosen privately among many.
 
     Privacy: the choice of features and then their coefficients are released, together (epsilon, delta)-differentially
@@ -165,6 +159,8 @@ class SparseRegression(_Fitted, RegressorMixin, BoundedEstimator, LinearEstimato
     n_blocks: int | None = None
     max_supports: int = 100_000_000
     selection_share: float = 0.5
+
+    support_: IntArray = field(init=False)
 
     @quiet
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:

@@ -24,7 +24,6 @@ from dpfast._quiet import quiet
 from dpfast.estimator.base import Expected, Fitted, Prepared, PrivateEstimator, Solved, Summed, reserve, warn
 from dpfast.estimator.completion import Waiting
 from dpfast.estimator.plan import Plan
-from dpfast.estimator.presented import Presenting
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, UtilityWarning, compose_mu
 from dpfast.releases.mechanism import Named
@@ -92,7 +91,7 @@ class _Public(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class SyntheticControl(Placebos, Presenting, PrivateEstimator):
+class SyntheticControl(Placebos, PrivateEstimator):
     """Differentially private synthetic control.
 
     Privacy: a person is a donor, with all its periods. The donors' moments before the intervention and across it, and
