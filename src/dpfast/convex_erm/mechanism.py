@@ -16,7 +16,7 @@ from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import warn_of_printed
 from dpfast.estimator.completion import Waiting
-from dpfast.estimator.outcomes import open_with_outcome
+from dpfast.estimator.inputs import open_with_outcome
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.noise.source import check_source
 from dpfast.privacy import Calibration, Privacy

@@ -23,8 +23,7 @@ from dpfast.convex_erm.plan import (
     usual_curvature,
 )
 from dpfast.estimator.base import Solved
-from dpfast.estimator.feature_names import columns_of, outcomes_of
-from dpfast.estimator.outcomes import open_with_outcome
+from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.plan import Plan
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.solvers import (

@@ -26,9 +26,8 @@ from dpfast._quiet import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
-from dpfast.estimator.feature_names import columns_of, outcomes_of
+from dpfast.estimator.inputs import columns_of, open_with_outcomes, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
-from dpfast.estimator.outcomes import open_with_outcomes
 from dpfast.multi_outcome.mechanism import NONNEGATIVE, Moments, Options, Route, clip_to_box, row_frames
 from dpfast.multi_outcome.plan import R2, SPREAD, assumed_of, lost_share, planned, planned_in_stages
 from dpfast.multi_outcome.reports import CoefficientReports

@@ -8,7 +8,7 @@ choice is made from declared numbers alone, so it costs no privacy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -196,7 +196,7 @@ class Moments(Mechanism[Refined]):
         return self.route.calibration.guaranteed
 
     @property
-    def scales(self) -> dict[str, float]:
+    def scales(self) -> Mapping[str, float]:
         """Standard deviation of the noise in an entry of each block."""
         return self.route.calibration.scales
 

@@ -226,8 +226,8 @@ class JointMoments(SingleRelease):
         off_diagonal = math.nextafter(scales.xx * math.sqrt(0.5), math.inf)
         return cls(privacy, shape, scales, off_diagonal, mu=mu, **facts)
 
-    @property
-    def scales(self) -> dict[str, float]:
+    @cached_property
+    def scales(self) -> Mapping[str, float]:
         """Standard deviation of the noise in an entry of each released block, of X'X on its diagonal."""
         return {name: float(getattr(self.deviations, name)) for name in self.deviations.released}
 
@@ -239,7 +239,7 @@ class JointMoments(SingleRelease):
     @property
     def noise(self) -> MomentNoise:
         """The same scales, for the solvers; there is none off a diagonal."""
-        scales, factor, sampling = self.scales, self.xx_factor, 0.0
+        scales, factor, sampling = dict(self.scales), self.xx_factor, 0.0
         cross, diagonal, off_diagonal = (
             scales.pop("xy", 0.0),
             scales.pop("xx"),
@@ -261,7 +261,10 @@ class JointMoments(SingleRelease):
 
     def seeds(self, statistic: Summed) -> tuple[object, ...]:
         """Return what seeded noise is bound to."""
-        return *self.bound_to, _shapes_of(self.exact(statistic))
+        shapes = _shapes(self.shape, self.diagonal)
+        if statistic.exact_xy is not None:  # a column, or a vector
+            shapes["xy"] = statistic.exact_xy.shape
+        return *self.bound_to, {name: shapes[name] for name in self.scales}
 
     def draw(self, statistic: Summed, source: BitSource) -> Drawn:
         """Add the noise to exact sums.
@@ -317,7 +320,7 @@ class JointMoments(SingleRelease):
             # With one feature there is nothing above the diagonal.
             parts = {"xx_diagonal": xx[:side]} | ({"xx_above": xx[side:]} if side > 1 else {}) | parts
         if self.law == "Gaussian":
-            scales = self.scales | {"xx_diagonal": self.deviations.xx, "xx_above": self.off_diagonal}
+            scales = {**self.scales, "xx_diagonal": self.deviations.xx, "xx_above": self.off_diagonal}
             grids = {name: default_grid(scales[name]) for name in exact}
             values = {
                 part: draw(self.law, scales[part], center, source, grids[_block_of(part)], repeats)
@@ -359,7 +362,7 @@ class RepeatedMoments(SingleRelease):
         return Privacy.of_sum(self.repeats * own.epsilon, min(self.repeats * own.delta, 1.0), own.adjacency)
 
     @property
-    def scales(self) -> dict[str, float]:
+    def scales(self) -> Mapping[str, float]:
         """Standard deviation of the noise in an entry of each block."""
         return self.joint.scales
 
@@ -447,10 +450,6 @@ def _shapes(shape: tuple[int, int], diagonal: bool) -> dict[str, tuple[int, ...]
 def _dimension(shapes: Mapping[str, tuple[int, ...]], blocks: Mapping[str, object]) -> int:
     """Count the distinct entries in the blocks of a release."""
     return sum(math.prod(shapes[name]) for name in blocks)
-
-
-def _shapes_of(exact: _Blocks) -> dict[str, tuple[int, ...]]:
-    return {name: sums.shape for name, sums in exact.items()}
 
 
 def _block_of(part: str) -> str:

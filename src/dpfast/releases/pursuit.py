@@ -306,7 +306,7 @@ class Pursuit(Mechanism[Pursued]):
     @property
     def scales(self) -> dict[str, float]:
         """Of the pick, for a clip of the largest outcome; and of the fit."""
-        return self.pick(self.outcome_bound).scales | self.fit.scales
+        return {**self.pick(self.outcome_bound).scales, **self.fit.scales}
 
     @cached_property
     def _parts(self) -> _Parts:

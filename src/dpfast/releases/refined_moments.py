@@ -167,7 +167,7 @@ class RefinedMoments(Mechanism[Refined]):
     public: Public = _NOTHING
 
     @property
-    def scales(self) -> dict[str, float]:
+    def scales(self) -> Mapping[str, float]:
         """Standard deviation of the noise in an entry of each block of moments, at the declared radii."""
         return self._moments(self._parts(self.schedule).moments, self.radii).scales
 

@@ -16,7 +16,7 @@ from dpfast._arrays import FloatArray
 from dpfast._html import card, caution, grid
 from dpfast._quiet import quiet
 from dpfast.estimator.completion import Waiting
-from dpfast.estimator.feature_names import columns_of
+from dpfast.estimator.inputs import columns_of
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.ledger.release import guarantee_html, releases_html

@@ -20,7 +20,7 @@ from dpfast._quiet import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
-from dpfast.estimator.feature_names import columns_of, rows_to_predict
+from dpfast.estimator.inputs import columns_of, rows_to_predict
 from dpfast.io.writing import tabulated
 from dpfast.privacy import Privacy
 from dpfast.scaling.mechanism import PairSums, sum_pairs

@@ -25,9 +25,8 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
-from dpfast.estimator.feature_names import columns_of, outcomes_of
+from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
-from dpfast.estimator.outcomes import open_with_outcome
 from dpfast.estimator.plan import Plan
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation

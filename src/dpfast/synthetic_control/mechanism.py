@@ -232,7 +232,7 @@ class CrossSection(SingleRelease):
         return self.joint.privacy
 
     @property
-    def scales(self) -> dict[str, float]:
+    def scales(self) -> Mapping[str, float]:
         """Standard deviation of the noise in an entry of each block."""
         return self.joint.scales
 

@@ -1,4 +1,4 @@
-"""Tables of features as scikit-learn knows them: the names and the number of their columns, rows to predict from."""
+"""What comes into a fit, as scikit-learn knows it: tables with outcomes, names of columns, rows to predict from."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import validate_data
 
 from dpfast import io
 from dpfast._own_words import in_own_words
+from dpfast.estimator.base import warn
 from dpfast.io.borrowed import borrowed
 from dpfast.io.widths import outcome_names_of
 
@@ -38,7 +40,7 @@ def columns_of(X: Any) -> dict[str, Any]:
     Examples
     --------
     >>> import numpy as np
-    >>> from dpfast.estimator.feature_names import columns_of
+    >>> from dpfast.estimator.inputs import columns_of
     >>> columns_of(np.ones((2, 3)))
     {'n_features_in_': 3}
     """
@@ -89,7 +91,7 @@ def rows_to_predict(estimator: BaseEstimator, X: Any) -> NDArray[np.float64]:
     --------
     >>> import numpy as np
     >>> from dpfast import MultiOutcomeRidge
-    >>> from dpfast.estimator.feature_names import rows_to_predict
+    >>> from dpfast.estimator.inputs import rows_to_predict
     >>> model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0).fit(np.eye(3), np.ones(3))
     >>> rows_to_predict(model, [[1, 2, 3]])
     array([[1., 2., 3.]])
@@ -124,9 +126,29 @@ def outcomes_of(X: Any, Y: Any) -> dict[str, Any]:
     Examples
     --------
     >>> import pandas as pd
-    >>> from dpfast.estimator.feature_names import outcomes_of
+    >>> from dpfast.estimator.inputs import outcomes_of
     >>> outcomes_of(None, pd.Series([1.0], name="days"))["outcome_names_in_"]
     array(['days'], dtype=object)
     """
     names = X.outcome_names if Y is None and isinstance(X, io.Partitions) else outcome_names_of(X, Y)
     return {} if names is None else {"outcome_names_in_": np.array(names, dtype=object)}
+
+
+def open_with_outcomes(caller: str, X: Any, Y: Any, *, may_copy: bool = False) -> io.Table:
+    """Open a table whose outcomes are in `Y`, or of the pairs that X yields."""
+    table = io.open_table(X, Y, may_copy=may_copy)
+    if table.n_outcomes == 0:
+        raise ValueError(f"{caller} requires y to be passed, but the target y is None")
+    return table
+
+
+def open_with_outcome(caller: str, X: Any, y: Any, *, may_copy: bool = False, or_more: bool = False) -> io.Table:
+    """Open a table whose outcomes are one column, `or_more`."""
+    table = open_with_outcomes(caller, X, y, may_copy=may_copy)
+    if table.n_outcomes > 1 and or_more:
+        return table
+    if table.n_outcomes > 1:
+        raise ValueError(f"y must have one column, got {table.n_outcomes}")
+    if getattr(y, "ndim", 1) == 2:
+        warn("A column-vector y was passed when a 1d array was expected", DataConversionWarning)
+    return table
