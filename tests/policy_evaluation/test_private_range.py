@@ -9,6 +9,7 @@ from scipy import stats
 from walks import problem
 
 from dpfast import Ledger, PolicyEvaluation, Privacy, UtilityWarning, noise
+from dpfast.policy_evaluation.evaluation import Run, VisitSolver
 from dpfast.policy_evaluation.mechanism import visit_moments
 from dpfast.policy_evaluation.private_range import PrivateRange, bin_edges, narrowest
 from dpfast.privacy import gaussian_mu, keeps_to, parts_of
@@ -20,7 +21,8 @@ EQUAL = np.full(4, 0.25)
 
 
 def mechanism(adjacency="replace_one", delta=1e-5, limits=(-100.0, 50.0), epsilon=1.0):
-    return PrivateRange.calibrate(Privacy(epsilon, delta, adjacency), problem(None, EQUAL, limits, 4))
+    run = Run(problem(None, EQUAL, limits, 4), 0.9, "values")
+    return PrivateRange.calibrate(Privacy(epsilon, delta, adjacency), run, VisitSolver(None, shrinkage=False))
 
 
 def random_walks(seed, n=300, scale=1.0, n_states=4):
@@ -145,7 +147,7 @@ def test_both_releases_keep_to_one_budget(delta, adjacency):
 def test_what_follows_is_computed_from_the_released_counts_alone():
     one = mechanism()
     exact, _ = counted(random_walks(1), one)
-    release = one.release(exact, noise.SeededSource(3), "test")
+    release = one.counts.release(exact, noise.SeededSource(3), "test")
     narrow, moments = one.narrowed(release)
     again, same = mechanism().narrowed(release)
     assert (narrow.grid, moments) == (again.grid, same)
@@ -161,7 +163,7 @@ def test_the_noise_of_the_counts_has_its_law(delta):
     """Of 300 releases; each test rejects with probability 1e-6."""
     one = mechanism(delta=delta)
     exact, counts = counted(random_walks(2), one)
-    drawn = [one.release(exact, noise.SeededSource(seed), "test").values["sum"] - counts for seed in range(300)]
+    drawn = [one.counts.release(exact, noise.SeededSource(seed), "test").values["sum"] - counts for seed in range(300)]
     assert stats.kstest(np.ravel(drawn) / one.counts.scale, "norm" if delta else "laplace").pvalue > 1e-6
     assert one.scales == {"sum": one.counts.deviation}
     # Two bins of each of two histograms move: by 2 in the Euclidean norm, by 4 in all.

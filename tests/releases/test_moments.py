@@ -10,7 +10,7 @@ from scipy import stats
 
 from dpfast import Privacy, noise
 from dpfast.privacy import gaussian_delta
-from dpfast.releases.moments import JointMoments, unpacked
+from dpfast.releases.moments import JointMoments, RepeatedMoments, unpacked
 from dpfast.statistics import gram, rounded_bound
 
 D, L = 3, 2
@@ -209,7 +209,9 @@ def repeated_draws(path, delta, adjacency="add_remove"):
         values = [calibrated.release(zeros, noise.SeededSource(k), "").values for k in range(REPEATS)]
         return calibrated, {name: np.array([one[name] for one in values]) for name in weights}
     if path == "repeatedly":
-        return calibrated, unpacked(calibrated.release_repeatedly(zeros, noise.SeededSource(0), "", REPEATS).values)
+        return calibrated, unpacked(
+            RepeatedMoments(calibrated, REPEATS).release(zeros, noise.SeededSource(0), "").values
+        )
     return calibrated, calibrated.noise_alone(REPEATS, noise.SeededSource(0))
 
 
@@ -264,7 +266,8 @@ def test_a_joint_draw_is_calibrated_for_its_blocks_as_they_are_stretched(skew):
 @pytest.mark.parametrize("repeats", [1, 2, 3, 10, 1000])
 def test_repetitions_cost_what_they_add_up_to(repeats):
     calibrated, _ = calibration(Privacy(1.0, 1e-6), BLOCKS["pair"])
-    release = calibrated.release_repeatedly(sums(np.ones((2, D)), np.ones((2, L))), noise.SeededSource(0), "", repeats)
+    exact = sums(np.ones((2, D)), np.ones((2, L)))
+    release = RepeatedMoments(calibrated, repeats).release(exact, noise.SeededSource(0), "")
     assert repeats * Fraction(calibrated.mu) ** 2 <= Fraction(release.mu) ** 2
     assert release.mu == pytest.approx(calibrated.mu * math.sqrt(repeats), rel=1e-12)
 

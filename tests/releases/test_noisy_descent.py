@@ -7,6 +7,7 @@ import pytest
 
 from dpfast import Privacy, io, noise
 from dpfast.privacy import compose_mu, gaussian_mu
+from dpfast.releases.mechanism import release
 from dpfast.releases.noisy_descent import NoisyDescent, Rows
 from dpfast.statistics.rows import RowMap
 
@@ -94,16 +95,16 @@ def test_names_of_steps_differ_so_that_seeded_noise_does():
     mechanism = mechanism_of("logistic", "add_remove")
     names = [stage.name for stage in asked(mechanism, people_of(*table("logistic")), 0)]
     assert len(set(names)) == len(names) > 30
-    releases = mechanism.release(people_of(*table("logistic")), noise.resolve_source(0), "fit")
-    assert len({release.name for release in releases}) == len(releases)
-    steps = np.array([release.values["sum"] for release in releases[1:]])
+    releases = release(mechanism, people_of(*table("logistic")), noise.resolve_source(0), "fit")
+    assert len({one.name for one in releases}) == len(releases)
+    steps = np.array([one.values["sum"] for one in releases[1:]])
     assert len(np.unique(steps[:, 0, 0])) == len(steps)
 
 
 def test_what_is_released_is_all_that_is_told():
     for adjacency in ("replace_one", "add_remove"):
         mechanism = mechanism_of("softmax", adjacency)
-        releases = mechanism.release(people_of(*table("softmax")), noise.resolve_source(5), "fit")
+        releases = release(mechanism, people_of(*table("softmax")), noise.resolve_source(5), "fit")
         one, other = (mechanism.solve(releases) for _ in range(2))
         np.testing.assert_array_equal(one.theta, other.theta)
         count = releases[0].values["sum"][0, 0]
@@ -137,7 +138,7 @@ def test_pure_privacy_is_refused():
 def test_with_hardly_any_noise_many_classes_are_told_apart_as_they_can_be():
     x, y = table("softmax", 4_000)
     mechanism = mechanism_of("softmax", n=4_000, epsilon=50.0)
-    theta = mechanism.solve(mechanism.release(people_of(x, y), noise.resolve_source(0), "fit")).theta
+    theta = mechanism.solve(release(mechanism, people_of(x, y), noise.resolve_source(0), "fit")).theta
     assert np.mean((x @ theta).argmax(axis=1) == y.argmax(axis=1)) > 0.97
 
 
@@ -164,11 +165,11 @@ def test_early_steps_show_that_noise_hides_little_where_few_of_them_suffice():
     y = np.eye(3)[np.argmax(x @ rng.normal(size=(3, 3)) + rng.gumbel(size=(4_000, 3)), axis=1)]
     mechanism = mechanism_of("softmax", n=4_000, constant=True)
     for seed in range(5):
-        releases = mechanism.release(people_of(x, y), noise.resolve_source(seed), "fit")
+        releases = release(mechanism, people_of(x, y), noise.resolve_source(seed), "fit")
         assert mechanism.shown_agreement(releases) > 0.99
 
 
 def test_noise_alone_shows_that_it_hides_the_classes():
     mechanism, nobody = mechanism_of("softmax"), people_of(np.zeros((N, 3)), np.eye(3)[np.zeros(N, int)])
-    seeded = [mechanism.release(nobody, noise.resolve_source(seed), "fit") for seed in range(20)]
+    seeded = [release(mechanism, nobody, noise.resolve_source(seed), "fit") for seed in range(20)]
     assert np.mean([mechanism.shown_agreement(releases) for releases in seeded]) < 0.55

@@ -12,6 +12,7 @@ from dpfast import Privacy, io
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.noise import SeededSource, resolve_source
 from dpfast.privacy import gaussian_mu, keeps_to, range_mu
+from dpfast.releases.mechanism import release
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.pursuit import FeaturePick, PursuedRows, Pursuit
 from dpfast.statistics.rows import RowMap
@@ -149,7 +150,7 @@ def test_sums_of_another_shape_are_refused():
 def test_what_is_solved_is_a_function_of_the_releases(outcomes):
     x, y = table(outcomes=outcomes)
     mechanism = pursuit(Privacy(2.0, 1e-6), (12, outcomes), n_rows=len(x))
-    releases = mechanism.release(rows_of(x, y), resolve_source(None), "pursuit")
+    releases = release(mechanism, rows_of(x, y), resolve_source(None), "pursuit")
     assert len({one.name for one in releases}) == len(releases)
     first, again = (mechanism.solve(releases) for _ in range(2))
     assert first.features == again.features
@@ -165,7 +166,8 @@ def test_a_feature_is_found_that_another_hides():
     x = rng.uniform(-1.0, 1.0, (8000, 6))
     x[:, 1] = 0.95 * x[:, 0] + 0.05 * x[:, 1]
     y = x[:, :1] + 0.3 * x[:, 3:4]
-    releases = pursuit(Privacy(4.0, 1e-6), (6, 1), n_rows=8000).release(rows_of(x, y), SeededSource(1), "pursuit")
+    mechanism = pursuit(Privacy(4.0, 1e-6), (6, 1), n_rows=8000)
+    releases = release(mechanism, rows_of(x, y), SeededSource(1), "pursuit")
     assert [int(one.values["feature"]) for one in releases if "feature" in one.values] in ([0, 3], [1, 3])
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from dpfast import MultiOutcomeRidge, Privacy, io, noise, statistics
 from dpfast.privacy import compose_mu, gaussian_mu
+from dpfast.releases.mechanism import release
 from dpfast.releases.refined_moments import People
 from dpfast.solvers import refining
 
@@ -143,15 +144,15 @@ def test_names_of_stages_differ_so_that_seeded_noise_does():
 def test_what_is_released_is_all_that_is_told():
     mechanism = mechanism_of("intercept")
     people = counted(mechanism, *table())
-    releases = mechanism.release(people, noise.resolve_source(5), "fit")
+    releases = release(mechanism, people, noise.resolve_source(5), "fit")
     one, other = (mechanism.solve(releases).solution for _ in range(2))
     fitted = MultiOutcomeRidge(1.0, 1e-5, bound_y=3.0, refine=2, random_state=5, **OPTIONS["intercept"]).fit(*table())
     np.testing.assert_array_equal(one.coef, other.coef)
     assert fitted.n_steps_ == 2
-    assert [release.name.partition(": ")[2] for release in releases] == [
-        release.name.partition(": ")[2] for release in fitted.releases_
+    assert [one.name.partition(": ")[2] for one in releases] == [
+        one.name.partition(": ")[2] for one in fitted.releases_
     ]
-    assert len({release.name for release in fitted.releases_}) == len(fitted.releases_)
+    assert len({one.name for one in fitted.releases_}) == len(fitted.releases_)
     assert mechanism.solve(fitted.releases_).solution.coef == pytest.approx(fitted.coef_, abs=0.0)
 
 

@@ -13,7 +13,7 @@ from dpfast import Privacy
 from dpfast.noise import SeededSource
 from dpfast.privacy import loss_range
 from dpfast.releases.objective_bounds import ObjectiveBounds
-from dpfast.releases.selection import ScoredSelection, VotedSelection, chance_of_noise, most_votes
+from dpfast.releases.selection import Scored, ScoredSelection, VotedSelection, Voters, chance_of_noise, most_votes
 from dpfast.solvers import Box, SquaredLoss
 from dpfast.solvers.best_subset import SupportScores, score_error
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE
@@ -40,7 +40,7 @@ def test_a_support_is_picked_with_the_exponential_mechanisms_law(adjacency):
     counts = np.zeros(10)
     n = 4000
     for _ in range(n):
-        release = selection.release((x.T @ x, x.T @ y), source, "a support")
+        release = selection.release(Scored(x.T @ x, x.T @ y), source, "a support")
         counts[order[tuple(release.values["support"].tolist())]] += 1
     computed = SupportScores(x.T @ x, x.T @ y, 2, ridge=selection.ridge, tolerance=selection.tolerance)
     law = special.softmax(-selection.rate * np.concatenate(list(computed.blocks())))
@@ -67,7 +67,7 @@ def test_votes_have_noise_of_the_calibrated_law(privacy, law):
     selection = VotedSelection.calibrate(privacy, 10, 30, 4)
     source, draws = SeededSource(2), []
     for _ in range(40):
-        release = selection.release((x, y, lambda x, y, size: np.arange(3)), source, "votes")
+        release = selection.release(Voters(x, y, lambda x, y, size: np.arange(3)), source, "votes")
         draws.append(release.values["votes"] - 4.0 * (np.arange(30) < 3))
         assert np.array_equal(release.values["support"], most_votes(release.values["votes"], 10))
     # Kolmogorov-Smirnov: false-reject rate 1e-6.
@@ -91,7 +91,9 @@ def test_the_share_of_features_that_noise_puts_behind_is_the_one_expected(delta)
     source = SeededSource(3)
     missed = 0
     for _ in range(2000):
-        release = selection.release((np.zeros((30, 20)), np.zeros(30), lambda x, y, size: [4, 9]), source, "votes")
+        release = selection.release(
+            Voters(np.zeros((30, 20)), np.zeros(30), lambda x, y, size: [4, 9]), source, "votes"
+        )
         missed += 2 - len(set(release.values["support"].tolist()) & {4, 9})
     # Noise of four standard deviations, and the two luckiest of the others taken as one.
     assert missed / 4000 == pytest.approx(selection.missed(20), abs=0.06)
@@ -117,18 +119,19 @@ def test_the_votes_of_one_block_are_told_from_those_of_many(delta):
     for n_blocks in (1, 400):
         selection = VotedSelection.calibrate(Privacy(1.0, delta), 1, 20, n_blocks)
         table = np.zeros((n_blocks, 20)), np.zeros(n_blocks), lambda x, y, size: [4]
-        chances.append(chance_of_noise(selection.release(table, SeededSource(5), "votes")))
+        chances.append(chance_of_noise(selection.release(Voters(*table), SeededSource(5), "votes")))
     assert chances[0] > 0.3
     assert chances[1] < 1e-6
     every = VotedSelection.calibrate(Privacy(1.0, delta), 1, 1, 2)
     assert (
-        chance_of_noise(every.release((np.zeros((2, 1)), np.zeros(2), lambda *_: [0]), SeededSource(5), "all")) == 0.0
+        chance_of_noise(every.release(Voters(np.zeros((2, 1)), np.zeros(2), lambda *_: [0]), SeededSource(5), "all"))
+        == 0.0
     )
 
 
 def test_a_support_release_says_what_it_is():
     x, y = small_table()
-    release = scored().release((x.T @ x, x.T @ y), SeededSource(0), "a support")
+    release = scored().release(Scored(x.T @ x, x.T @ y), SeededSource(0), "a support")
     assert release.privacy == Privacy(4.0)
     assert release.mechanism == "exponential mechanism"
     assert release.reproducible
@@ -164,5 +167,5 @@ def test_blocks_are_of_one_size_only_where_the_number_of_rows_is_public(adjacenc
         return [0]
 
     for seed in range(5):
-        selection.release((x, y, selector), SeededSource(seed), "votes", n_threads=1)
+        selection.release(Voters(x, y, selector, 1), SeededSource(seed), "votes")
     assert (set(sizes) == {6}) == alike

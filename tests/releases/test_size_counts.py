@@ -31,11 +31,11 @@ def test_a_tenth_of_the_budget_is_spent_and_the_rest_is_left():
     mus = [mechanism.noise.mu, gaussian_mu(*rest.target)]
     assert mus[0] ** 2 / (mus[0] ** 2 + mus[1] ** 2) == pytest.approx(0.1)
     assert math.hypot(*mus) == pytest.approx(gaussian_mu(1.0, 1e-6), rel=1e-6)
-    assert keeps_to([mechanism.privacy, rest], mus, whole)
-    assert not keeps_to([mechanism.privacy, rest], [mu * 1.001 for mu in mus], whole)
+    assert keeps_to([mechanism.noise.privacy, rest], mus, whole)
+    assert not keeps_to([mechanism.noise.privacy, rest], [mu * 1.001 for mu in mus], whole)
     mechanism, rest = NoisySizes.within(Privacy(1.0), True, ALL, 3)
     assert mechanism.noise.law == "Laplace"
-    assert (mechanism.privacy.epsilon, rest.epsilon) == pytest.approx((0.1, 0.9))
+    assert (mechanism.noise.privacy.epsilon, rest.epsilon) == pytest.approx((0.1, 0.9))
 
 
 @pytest.mark.parametrize(("n_features", "law"), [(1, "Laplace"), (200, "Gaussian")])
@@ -43,9 +43,9 @@ def test_before_a_release_that_is_not_gaussian_epsilons_and_deltas_add(n_feature
     whole = Privacy(1.0, 1e-6)
     mechanism, rest = NoisySizes.within(whole, False, Sizes(entries=True), n_features)
     assert mechanism.noise.law == law
-    assert keeps_to([mechanism.privacy, rest], [mechanism.noise.mu, None], whole)
-    assert (mechanism.privacy.epsilon, rest.epsilon) == pytest.approx((0.1, 0.9))
-    assert mechanism.privacy.delta + rest.delta == pytest.approx(1e-6)
+    assert keeps_to([mechanism.noise.privacy, rest], [mechanism.noise.mu, None], whole)
+    assert (mechanism.noise.privacy.epsilon, rest.epsilon) == pytest.approx((0.1, 0.9))
+    assert mechanism.noise.privacy.delta + rest.delta == pytest.approx(1e-6)
     others = [NoisySizes.calibrate(Privacy(0.1, delta), Sizes(entries=True), n_features) for delta in (0.0, 1e-7)]
     assert mechanism.noise.deviation == pytest.approx(min(one.noise.deviation for one in others), rel=1e-6)
 
@@ -54,7 +54,7 @@ def test_before_a_release_that_is_not_gaussian_epsilons_and_deltas_add(n_feature
 def test_the_noise_drawn_has_the_calibrated_law(delta):
     mechanism = NoisySizes.calibrate(Privacy(1.0, delta), ALL, 10)
     counts = FixedPoint.from_integers(np.arange(12 * 321).reshape(12, 321), 0)
-    release = mechanism.release(counts, SeededSource(1), "counts")
+    release = mechanism.noise.release(counts, SeededSource(1), "counts")
     noise = (release.values["sum"] - counts.to_float64()).ravel()
     law = stats.norm(scale=mechanism.noise.deviation) if delta else stats.laplace(scale=24.0)
     assert stats.kstest(noise, law.cdf).pvalue > 1e-4
@@ -66,7 +66,7 @@ def found(x, y=None, sizes=ALL, *, epsilon=100.0, adjacency="replace_one", group
     unit = "row" if groups is None else "person"
     mechanism = NoisySizes.calibrate(Privacy(epsilon, 1e-6, adjacency), sizes, x.shape[1], unit=unit)
     counts = size_counts(io.open_table(x, y), sizes, groups=groups, max_rows=None if groups is None else 10)
-    release = mechanism.release(counts, SeededSource(2), "counts")
+    release = mechanism.noise.release(counts, SeededSource(2), "counts")
     return mechanism.found(release, None if adjacency == "add_remove" else int(counts.low[0].sum()), **options)
 
 

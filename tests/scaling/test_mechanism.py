@@ -11,6 +11,7 @@ from reference.rows import TABLES
 from dpfast import Privacy, io
 from dpfast.noise import SeededSource
 from dpfast.privacy import gaussian_delta
+from dpfast.releases.mechanism import release
 from dpfast.scaling.mechanism import PairSums, sum_pairs
 
 D = 3
@@ -80,8 +81,8 @@ def test_nobody_moves_the_sums_further_than_the_noise_is_calibrated_for(adjacenc
 def test_moments_are_those_of_the_rows_within_what_is_said_of_the_noise(adjacency, delta):
     x = table(20_000)
     mechanism = PairSums.calibrate(Privacy(1.0, delta, adjacency), D)
-    release = mechanism.release(sums_of(x), SeededSource(0), "sums")
-    found = mechanism.moments(release, None if adjacency == "add_remove" else len(x))
+    sums = mechanism.solve(release(mechanism, sums_of(x), SeededSource(0), "sums"))
+    found = mechanism.moments(sums, None if adjacency == "add_remove" else len(x))
     z = (np.clip(x, LOW, HIGH) - (LOW + HIGH) / 2.0) / ((HIGH - LOW) / 2.0)
     deviation = mechanism.noise.deviation / len(x)
     assert np.all(np.abs(found.mean - z.mean(axis=0)) < 6.0 * deviation)
@@ -91,7 +92,8 @@ def test_moments_are_those_of_the_rows_within_what_is_said_of_the_noise(adjacenc
 def test_no_moments_are_out_of_range_whatever_is_released():
     mechanism = PairSums.calibrate(Privacy(1e-3, 1e-6, "add_remove"), D)
     for seed in range(20):
-        found = mechanism.moments(mechanism.release(sums_of(table(1)), SeededSource(seed), "sums"), None)
+        sums = mechanism.solve(release(mechanism, sums_of(table(1)), SeededSource(seed), "sums"))
+        found = mechanism.moments(sums, None)
         assert np.all(np.abs(found.mean) <= 1.0)
         assert np.all(found.variance <= 1.0)
         assert np.all((found.variance_noise > 0.0) & (found.variance_noise <= 1.0))

@@ -17,7 +17,7 @@ from dpfast.audit import epsilon_lower_bound, mu_lower_bound
 from dpfast.datasets import california_prop99, synthetic_control_panel
 from dpfast.noise import SeededSource
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from dpfast.releases.moments import unpacked
+from dpfast.releases.moments import RepeatedMoments, unpacked
 from dpfast.synthetic_control.estimator import _Public
 from dpfast.synthetic_control.mechanism import CrossSection, sum_donors
 from dpfast.synthetic_control.predictions import predictions
@@ -231,7 +231,7 @@ def sums_of(section, donors):
 
 def moved(section, here, there):
     """The mu of a release of one panel against another's: distance of their sums in units of noise."""
-    scales = section.calibration.deviations
+    scales = section.joint.deviations
     one, other = sums_of(section, here), sums_of(section, there)
     changes = (np.sum((one[name] - other[name]) ** 2) / getattr(scales, name) ** 2 for name in scales.released)
     return math.sqrt(math.fsum(changes))
@@ -267,7 +267,7 @@ def test_the_bound_is_attained_by_actual_donors(adjacency):
         achieved = moved(section, [np.r_[first, outcome]], np.empty((0, T)))
     else:
         # Later outcomes opposite, earlier ones at an angle with cosine B/(2A), A and B from the blocks' variances.
-        scales = section.calibration.deviations
+        scales = section.joint.deviations
         cosine = (scales.xx / scales.xy) ** 2 / 2.0
         turned = cosine * first + math.sqrt(1.0 - cosine**2) * second
         achieved = moved(section, [np.r_[first, outcome]], [np.r_[turned, -outcome]])
@@ -282,18 +282,18 @@ def test_an_audit_keeps_below_the_claim_and_catches_a_copy_with_too_little_noise
     claim = Privacy(1.0, 1e-5, adjacency)
     honest = section_of(ROUTES[route], adjacency, claim)
     # A broken copy believes that it has a budget with 1/weaken of the noise.
-    mu = honest.calibration.mu * weaken
+    mu = honest.joint.mu * weaken
     generous = Privacy(gaussian_epsilon(1.0 / mu, 1e-5), 1e-5, adjacency)
     section = CrossSection.calibrate(generous, honest.rows) if weaken > 1.0 else honest
     one = np.ones(T)
     other = np.r_[np.zeros(N_PRE // 2), np.ones(N_PRE // 2), np.zeros(N_POST)]
     here, there = [one, *small(3)], [other, *small(3)] if adjacency == "replace_one" else small(3)
-    scales = section.calibration.deviations
+    scales = section.joint.deviations
     direction = {name: value for name, value in _difference(section, here, there).items() if name in scales.released}
     scores = []
     for seed, donors in ((1, here), (2, there)):
         exact = sum_donors(np.asarray(donors), section.rows, 1)
-        values = section.calibration.release_repeatedly(exact, SeededSource(seed), "audit", 2000).values
+        values = RepeatedMoments(section.joint, 2000).release(exact, SeededSource(seed), "audit").values
         upper = np.triu_indices(len(direction["xx"]), 1)
         score = values["xx_diagonal"] @ np.diag(direction["xx"]) / scales.xx**2
         score = score + 2.0 * values["xx_above"] @ direction["xx"][upper] / scales.xx**2

@@ -14,6 +14,7 @@ from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.noise import SeededSource
 from dpfast.privacy import gaussian_mu
 from dpfast.privacy.composition import keeps_to
+from dpfast.releases.mechanism import release
 from dpfast.synthetic_control.mechanism import DonorRows, sum_donors
 from dpfast.synthetic_control.steps import Donors, DonorSteps, count_lengths, count_ratios, typical_length
 
@@ -40,7 +41,7 @@ def steps_of(adjacency="replace_one", delta=1e-6, n=40, nonnegative=False, epsil
 
 
 def released(steps, donors, seed=0):
-    return steps.release(Donors(np.asarray(donors, np.float64), 1), SeededSource(seed), "fit")
+    return release(steps, Donors(np.asarray(donors, np.float64), 1), SeededSource(seed), "fit")
 
 
 def panel(n=40, seed=0):

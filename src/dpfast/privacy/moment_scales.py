@@ -35,7 +35,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NotRequired, TypedDict, Unpack
+from typing import Any, NotRequired, TypedDict, Unpack
 
 import numpy as np
 
@@ -201,9 +201,24 @@ def moment_scales(
     >>> round(scales.xx**2 + scales.xy**2, 2)
     8.82
     """
+    if not isinstance(weights, Mapping):
+        weights = block_costs(weights, bound_y is not None, BLOCKS)
+    return _least_scales(mu, bound_x, bound_y, tuple(weights.items()), tuple(kind.items()))
+
+
+@remembered
+def _least_scales(
+    mu: float,
+    bound_x: float,
+    bound_y: float | None,
+    weights: tuple[tuple[str, float], ...],
+    given: tuple[tuple[str, Any], ...],
+) -> MomentScales:
+    """Search for the scales, once for the same numbers."""
+    kind: Any = dict(given)
     worst_changes = _worst_changes(**kind)
     mu = check.positive_or_inf("mu", mu)
-    costs = block_costs(weights, bound_y is not None, BLOCKS)
+    costs = block_costs(dict(weights), bound_y is not None, BLOCKS)
     if "n" in costs and kind["adjacency"] == "replace_one":
         raise ValueError("weights must not name 'n' under replace_one: the number of rows is public there")
     released = tuple(block for block in BLOCKS if block in costs)

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+from dpfast.estimator.feature_names import columns_of
 from dpfast.mean_of_rows.mechanism import NoisySum
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -16,7 +17,6 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
 from dpfast.estimator.base import PrivateEstimator, Solved, Summed
-from dpfast.estimator.feature_names import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Release

@@ -1,0 +1,69 @@
+"""How many of our files a small fit enters, and how many Python functions it calls: what a reader has to follow."""
+
+import sys
+from collections import Counter
+
+import numpy as np
+
+import dpfast
+
+ROWS = np.random.default_rng(0).uniform(-0.4, 0.4, (5_000, 5))
+OUTCOMES = ROWS @ [0.5, -0.2, 0.1, 0.0, 0.3]
+PANEL = np.random.default_rng(1).uniform(size=(50, 20))
+EPISODES = [
+    [(state, 0.5) for state in states] for states in np.random.default_rng(2).integers(0, 10, (200, 8)).tolist()
+]
+LIMITS = {"bound_x": 1.0, "bound_y": 1.0}
+
+
+def ridge(refine):
+    return lambda: dpfast.MultiOutcomeRidge(1.0, 1e-6, refine=refine, **LIMITS).fit(ROWS, OUTCOMES)
+
+
+def classifier():
+    labels = np.where(OUTCOMES > 0.0, 1, -1)
+    return dpfast.ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=[-1, 1]).fit(ROWS, labels)
+
+
+def panel():
+    return dpfast.SyntheticControl(1.0, 1e-6, bound=(0.0, 1.0)).fit(PANEL, 10)
+
+
+def policy():
+    trajectories = dpfast.Trajectories.from_episodes(EPISODES, n_states=10)
+    estimator = dpfast.PolicyEvaluation(1.0, 1e-6, gamma=0.9, horizon=8)
+    return lambda: estimator.fit(trajectories)
+
+
+def sparse():
+    return dpfast.SparseRegression(1.0, 1e-6, n_nonzero=2).fit(ROWS, OUTCOMES)
+
+
+FITS = {
+    "ridge": ridge(0),
+    "ridge with two steps": ridge(2),
+    "classifier": classifier,
+    "panel": panel,
+    "policy": policy(),
+    "sparse": sparse,
+}
+
+
+def entered(fit):
+    """Return the files of ours that a fit enters, and the number of Python functions that it calls."""
+    fit()  # what is imported when it is first used, and found once
+    files, calls = Counter(), 0
+
+    def count(frame, event, _):
+        nonlocal calls
+        if event == "call":
+            calls += 1
+            files[frame.f_code.co_filename] += 1
+
+    sys.setprofile(count)
+    try:
+        fit()
+    finally:
+        sys.setprofile(None)
+    package = dpfast.__file__.rpartition("__init__")[0]
+    return sorted(name.removeprefix(package) for name in files if name.startswith(package)), calls
