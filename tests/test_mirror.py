@@ -12,6 +12,7 @@ OF_ALL = {"catalogue", "check_speed", "fuzz", "mirror", "new_family", "package",
 LONG = 60
 #: Files of longer code that have no tests of their name, and the tests that go through them.
 TESTED_BY = {
+    "_transaction.pyx": "guarantees/test_interrupts.py",
     "attack/attack.py": "audit/test_audit.py",
     "attack/laws.py": "audit/test_audit_broken.py",
     "attack/turned_rows.py": "audit/test_audit.py",
@@ -44,7 +45,6 @@ TESTED_BY = {
     "kernels/row_map.c": "guarantees/test_maps_of_rows_alone.py",
     "kernels/row_maps.pyx": "guarantees/test_maps_of_rows_alone.py",
     "kernels/support_scores.c": "solvers/test_best_subset.py",
-    "kernels/transaction.pyx": "guarantees/test_interrupts.py",
     "ledger/entries.py": "ledger/test_ledger.py",
     "ledger/release.py": "ledger/test_ledger.py",
     "ledger/report.py": "ledger/test_ledger.py",

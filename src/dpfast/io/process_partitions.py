@@ -20,9 +20,9 @@ from threading import RLock
 from typing import Any, Self
 
 from dpfast import _arguments as check
+from dpfast._threads import n_cores
 from dpfast.io.partitions import Combine, EngineError, Function, PartitionedBy, Partitions, reduced
 from dpfast.io.widths import Widths, common_widths, widths_of_part
-from dpfast.kernels.threads import n_cores
 
 # So many tasks for each worker even out how long parts take; larger ones lose more with a worker.
 _TASKS_PER_WORKER = 8
