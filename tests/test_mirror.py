@@ -1,4 +1,4 @@
-"""Tests are found where their subject is: ``tests/io/test_files.py`` for ``src/dpfast/io/files.py``."""
+"""Tests are found where their subject is: ``tests/io/test_sources.py`` for ``src/dpfast/io/sources.py``."""
 
 import tokenize
 from pathlib import Path
@@ -21,9 +21,7 @@ TESTED_BY = {
     "convex_erm/reports.py": "plotting/test_public_rows.py",
     "estimator/linear.py": "plotting/test_estimates.py",
     "io/__init__.py": "test_package.py",
-    "io/arrow.py": "io/test_files.py",
     "io/frames.py": "io/test_columns.py",
-    "io/people.py": "io/test_owners.py",
     "io/table.py": "io/test_blocks.py",
     "io/trajectory_sources.py": "io/test_trajectories.py",
     "jobs/inputs.py": "jobs/test_kinds.py",

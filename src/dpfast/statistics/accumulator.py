@@ -16,7 +16,7 @@ from dpfast import io
 from dpfast._arrays import IntArray
 from dpfast._quiet import quiet
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
-from dpfast.io.blocks import dtype_name
+from dpfast.io.arrays import dtype_name
 from dpfast.io.people import People, people
 from dpfast.kernels import gram as kernel
 from dpfast.kernels import person_gram
