@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from dpfast import _transaction as transaction
 from dpfast import kernels
+from dpfast._threads import single_threaded_blas
 from dpfast.kernels.columns import ColumnBlock
 from dpfast.kernels.half_octaves import HalfOctaves
-from dpfast.kernels.threads import single_threaded_blas
 from dpfast.noise.discrete import column_table
 from dpfast.statistics.gram import Layout
 from dpfast.statistics.person_unit import PersonUnit, block_limits
@@ -427,9 +428,9 @@ def rows_of_owners(which, narrow, n=50_000, n_owners=5_000):
 
 class _Additions:
     def __init__(self):
-        self._additions = kernels.transaction.Additions()
+        self._additions = transaction.Additions()
 
-    @kernels.transaction.atomic
+    @transaction.atomic
     def add(self):
         self._additions.change = id, None
 
@@ -447,11 +448,11 @@ def additions():
 
 @case("transaction: brackets")
 def brackets():
-    turn = kernels.transaction.Turn()
+    turn = transaction.Turn()
 
     def call():
         for _ in range(2000):
-            with kernels.transaction.Bracket(turn):
+            with transaction.Bracket(turn):
                 pass
 
     return call
@@ -460,7 +461,7 @@ def brackets():
 @case("transaction: ranges of rows")
 def ranges():
     def call():
-        for _ in kernels.transaction.RowRanges(20_000, 1):
+        for _ in transaction.RowRanges(20_000, 1):
             pass
 
     return call

@@ -1,4 +1,4 @@
-"""Tests are found where their subject is: ``tests/io/test_files.py`` for ``src/dpfast/io/files.py``."""
+"""Tests are found where their subject is: ``tests/io/test_sources.py`` for ``src/dpfast/io/sources.py``."""
 
 import tokenize
 from pathlib import Path
@@ -12,6 +12,7 @@ OF_ALL = {"catalogue", "check_speed", "fuzz", "mirror", "new_family", "package",
 LONG = 60
 #: Files of longer code that have no tests of their name, and the tests that go through them.
 TESTED_BY = {
+    "_transaction.pyx": "guarantees/test_interrupts.py",
     "attack/attack.py": "audit/test_audit.py",
     "attack/laws.py": "audit/test_audit_broken.py",
     "attack/turned_rows.py": "audit/test_audit.py",
@@ -20,9 +21,7 @@ TESTED_BY = {
     "convex_erm/reports.py": "plotting/test_public_rows.py",
     "estimator/linear.py": "plotting/test_estimates.py",
     "io/__init__.py": "test_package.py",
-    "io/arrow.py": "io/test_files.py",
     "io/frames.py": "io/test_columns.py",
-    "io/people.py": "io/test_owners.py",
     "io/table.py": "io/test_blocks.py",
     "io/trajectory_sources.py": "io/test_trajectories.py",
     "jobs/inputs.py": "jobs/test_kinds.py",
@@ -44,7 +43,6 @@ TESTED_BY = {
     "kernels/row_map.c": "guarantees/test_maps_of_rows_alone.py",
     "kernels/row_maps.pyx": "guarantees/test_maps_of_rows_alone.py",
     "kernels/support_scores.c": "solvers/test_best_subset.py",
-    "kernels/transaction.pyx": "guarantees/test_interrupts.py",
     "ledger/entries.py": "ledger/test_ledger.py",
     "ledger/release.py": "ledger/test_ledger.py",
     "ledger/report.py": "ledger/test_ledger.py",

@@ -39,8 +39,10 @@ def contents(folder):
 def test_a_new_family_is_a_folder_and_a_line(tmp_path, monkeypatch):
     package = tmp_path / "dpfast"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    for stub in (PACKAGE / "kernels").glob("*.pyi"):  # of an editable install kernels lie elsewhere
-        shutil.copy2(import_module(f"dpfast.kernels.{stub.stem}").__file__, package / "kernels")
+    compiled = [f"kernels.{stub.stem}" for stub in (PACKAGE / "kernels").glob("*.pyi")]
+    for name in [*compiled, "_transaction"]:  # of an editable install they lie elsewhere
+        file = import_module(f"dpfast.{name}").__file__
+        shutil.copy2(file, package / "kernels" if name in compiled else package)
     before = contents(package)
 
     shutil.copytree(TESTS / "new_family" / "mean_of_rows", package / "mean_of_rows")

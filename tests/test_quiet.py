@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpfast._quiet import quiet
-from dpfast.kernels.threads import run_in_threads
+from dpfast._threads import run_in_threads
 
 
 def overflow():

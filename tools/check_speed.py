@@ -44,7 +44,13 @@ from building import ROOT, install, put_first
 FOLDER = ROOT / "build" / "speed"
 BENCHMARKS = ROOT / "benchmarks"
 #: What kernels are made of, and with what.
-SOURCES_OF_KERNELS = ("src/dpfast/kernels", "src/dpfast/meson.build", "meson.build", "meson.options")
+SOURCES_OF_KERNELS = (
+    "src/dpfast/kernels",
+    "src/dpfast/_transaction.pyx",
+    "src/dpfast/meson.build",
+    "meson.build",
+    "meson.options",
+)
 FACTOR = 1.15
 TURN_SECONDS = 0.004
 TURNS = (9, 21, 31)  # of the first look, and of each that confirms it
@@ -362,9 +368,9 @@ def unpack(commit: str, folder: Path, *paths: str) -> None:
 
 
 def kernels_of(commit: str, change: Callable[[Path], object] | None = None, name: str = "") -> Path:
-    """Return the folder of a commit's compiled kernels, building them if nobody has; `change` may edit the sources."""
-    trees = [git("rev-parse", f"{commit}:{path}") for path in SOURCES_OF_KERNELS]
-    key = hashlib.sha256(" ".join([*trees, sys.version, name]).encode()).hexdigest()[:16]
+    """Return a commit's package with compiled kernels, building them if nobody has; `change` may edit the sources."""
+    trees = git("ls-tree", commit, "--", *SOURCES_OF_KERNELS)
+    key = hashlib.sha256(" ".join([trees, sys.version, name]).encode()).hexdigest()[:16]
     folder = FOLDER / key
     if not (folder / "done").exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -374,19 +380,19 @@ def kernels_of(commit: str, change: Callable[[Path], object] | None = None, name
         print(f"building the kernels of {commit[:12]}{name and ', ' + name}", flush=True)
         site = install(folder, "-Db_ndebug=if-release", source=folder / "source", buildtype="release")
         (folder / "done").write_text(str(site.relative_to(folder)))
-    return folder / (folder / "done").read_text() / "dpfast" / "kernels"
+    return folder / (folder / "done").read_text() / "dpfast"
 
 
 def site_of(commit: str, change: Callable[[Path], object] | None = None, name: str = "") -> Path:
     """Return what is to be on the path of a process that runs a commit: its Python, and kernels."""
-    kernels = kernels_of(commit, change, name)
+    package = kernels_of(commit, change, name)
     folder = FOLDER / "sites" / f"{commit[:16]}{name}"
     if not (folder / "sitecustomize.py").exists():
         shutil.rmtree(folder, ignore_errors=True)
         unpack(commit, folder / "tree", "src/dpfast")
         (folder / "tree" / "src" / "dpfast").rename(folder / "dpfast")
-        for library in kernels.glob("*.so"):
-            os.link(library, folder / "dpfast" / "kernels" / library.name)
+        for library in package.rglob("*.so"):
+            os.link(library, folder / "dpfast" / library.relative_to(package))
         put_first(folder)
     return folder
 

@@ -34,7 +34,7 @@ INTERRUPTING = (
     "--deselect=tests/statistics/test_gram.py::test_an_interrupt_changes_nothing",
 )
 
-_NAMED = re.compile(r'\s*/\* "dpfast/(kernels/\w+\.p(?:yx|xd))":(\d+)$')
+_NAMED = re.compile(r'\s*/\* "dpfast/((?:kernels/)?\w+\.p(?:yx|xd))":(\d+)$')
 
 Lines = dict[int, bool]  # whether each line that can run was run
 

@@ -113,8 +113,8 @@ def slowed_functions(code: str) -> str:
 
 def slow_down(source: Path) -> None:
     """Edit the kernels of a tree."""
-    for path in sorted((source / "src" / "dpfast" / "kernels").glob("*.pyx")):
-        name, code = path.stem, path.read_text()
+    for path in sorted((source / "src" / "dpfast").rglob("*.pyx")):
+        name, code = path.stem.lstrip("_"), path.read_text()
         for statement in STATEMENTS.get(name, ()):
             found = re.compile(rf"^( +)({statement})$", re.MULTILINE)
             code, n_found = found.subn(r"\1dpfast_begin()\n\1\2\n\1dpfast_end()", code)
@@ -153,7 +153,7 @@ def main() -> int:
         return 1 if loud else 0
 
     missed = []
-    kernels = options.kernels or sorted(path.stem for path in Path("src/dpfast/kernels").glob("*.pyx"))
+    kernels = options.kernels or sorted(path.stem.lstrip("_") for path in Path("src/dpfast").rglob("*.pyx"))
     for kernel in kernels:
         own = [benchmark for benchmark in chosen if benchmark.label.partition(":")[0] == kernel]
         report = compare(own, functools.partial(start, slowed=kernel), options.factor)

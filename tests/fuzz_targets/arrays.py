@@ -60,7 +60,7 @@ def integers(draw, n, low, high):
     )
 
 
-@target("kernels.gram", "kernels.person_gram", "kernels.threads", accepts=REFUSALS)
+@target("kernels.gram", "kernels.person_gram", "_threads", accepts=REFUSALS)
 def grams(draw: Draw) -> None:
     n, d, m = draw.integer(0, 40), draw.integer(1, 9), draw.integer(0, 3)
     x, y = table(draw, n, d), table(draw, n, m) if m else None

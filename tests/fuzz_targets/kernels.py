@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpfast import _transaction as transaction
 from dpfast.kernels import (
     diagonal_moments,
     discrete_noise,
@@ -26,7 +27,6 @@ from dpfast.kernels import (
     secular,
     sizes,
     support_scores,
-    transaction,
 )
 from dpfast.kernels.columns import ColumnBlock
 from dpfast.kernels.fixed_point import FixedPoint
@@ -70,7 +70,7 @@ def tables_of(draw):
     return d, m, bound_x, bound_y, Layout(d, m, bound_x, bound_y)._tables()
 
 
-@target("kernels.gram", "kernels.blas", "kernels.columns", "kernels.threads", accepts=(IndexError, OverflowError))
+@target("kernels.gram", "kernels.blas", "kernels.columns", "_threads", accepts=(IndexError, OverflowError))
 def gram_sums(draw: Draw) -> None:
     d, m, bound_x, bound_y, tables = tables_of(draw)
     n = draw.choice((1, 2, 3, 7, 8, 9, 40, 65, 130))
@@ -526,7 +526,7 @@ class Account:
         self.total += amount
 
 
-@target("kernels.transaction", "kernels.threads")
+@target("_transaction", "_threads")
 def transactions(draw: Draw) -> None:
     account, added = Account(), 0
     for amount in range(1, 6):

@@ -50,7 +50,7 @@ def read_everything(table, *, named=True):
             continue
 
 
-@target("io.files", "io.csv_files", "io.columns", "io.owners", "io.parts", "io.named")
+@target("io.sources", "io.csv_files", "io.columns", "io.people", "io.frames")
 def csv_files(draw: Draw) -> None:
     path = new_path(".csv")
     data = CSV.encode() if draw.flag() else b"a,b\n" + b"1,2.5\n" * draw.integer(0, 9)
@@ -80,7 +80,7 @@ def parquet_seeds():
 PARQUET = list(parquet_seeds())
 
 
-@target("io.files", "io.arrow", "io.parts")
+@target("io.sources", "io.arrow", "io.columns")
 def parquet_files(draw: Draw) -> None:
     path = new_path(".parquet")
     path.write_bytes(draw.mutated(draw.choice(PARQUET)))
@@ -103,7 +103,7 @@ def npy_seeds():
 NPY = list(npy_seeds())
 
 
-@target("io.files", "io.blocks")
+@target("io.sources", "io.arrays", "io.blocks")
 def npy_files(draw: Draw) -> None:
     path = new_path(".npy")
     data = draw.choice(NPY)
@@ -163,7 +163,7 @@ def arrow_column(draw):
     return column.slice(1, draw.choice((0, 3, 4)))
 
 
-@target("io.arrow", "io.columns", "io.owners", "io.parts", "io.named")
+@target("io.arrow", "io.columns", "io.people", "io.frames")
 def arrow_tables(draw: Draw) -> None:
     names = [draw.choice(("patient", "age", "smoker", "site", "days", "grade", "grade", "", "a")) for _ in range(6)]
     names = ["patient", "age", "smoker", "site", "days", "grade"] if draw.flag(0.7) else names
@@ -210,7 +210,7 @@ def frame_column(draw, n):
     )()
 
 
-@target("io.frames", "io.columns", "io.owners", "io.panel", "io.named")
+@target("io.frames", "io.columns", "io.people", "io.panel")
 def frames(draw: Draw) -> None:
     n = draw.choice((0, 1, 4, 4))
     frame = FRAME.iloc[:n].copy()

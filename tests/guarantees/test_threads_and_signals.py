@@ -16,8 +16,9 @@ from catalogue import FITS, SOME, people
 from interrupts import BUDGET, COST, accumulated, attributes, books, release, table
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy
-from dpfast.kernels import threads, transaction
-from dpfast.kernels.threads import RowRanges, run_in_threads, single_threaded_blas
+from dpfast import _threads as threads
+from dpfast import _transaction as transaction
+from dpfast._threads import RowRanges, run_in_threads, single_threaded_blas
 from dpfast.noise import SeededSource
 from dpfast.statistics import GramAccumulator
 

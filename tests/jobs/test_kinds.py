@@ -21,7 +21,7 @@ from dpfast import (
     Trajectories,
 )
 from dpfast.cli import main
-from dpfast.io import parts
+from dpfast.io import columns
 from dpfast.jobs import Job, run
 from dpfast.solvers import L2Ball
 
@@ -370,7 +370,7 @@ def labels_in_arrays(folder):
 @pytest.mark.parametrize("kind", [*KINDS, long_panel, labels_in_arrays])
 def test_rows_are_read_under_the_reservation_that_pays_for_them(kind, tmp_path, monkeypatch):
     """An exhausted ledger says the same of every table, and the time on record is that before reading."""
-    events, file_part, load, hold = [], parts._file_part, np.load, Ledger._hold
+    events, file_part, load, hold = [], columns._file_part, np.load, Ledger._hold
 
     def spied_part(file):
         part = file_part(file)
@@ -385,7 +385,7 @@ def test_rows_are_read_under_the_reservation_that_pays_for_them(kind, tmp_path, 
         events.append(reservation.since)
 
     path = write_job(tmp_path, kind, QUIET) if kind in KINDS else kind(tmp_path)
-    monkeypatch.setattr(parts, "_file_part", spied_part)
+    monkeypatch.setattr(columns, "_file_part", spied_part)
     monkeypatch.setattr(np, "load", spied_load)
     monkeypatch.setattr(Ledger, "_hold", spied_hold)
     with monkeypatch.context() as patch:

@@ -31,7 +31,6 @@ LEFT_OUT = {
     "sampling",
     "sizes",
     "support_scores",
-    "transaction",
 }
 
 OUTSIDE = '''# cython: language_level=3

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from dpfast._optional import optional
+from dpfast._threads import single_threaded_blas
 from dpfast.demo import comparison, counterfactuals, games, people
 from dpfast.demo.comparison import Line, printed
 from dpfast.io import write_table
-from dpfast.kernels.threads import single_threaded_blas
 from dpfast.privacy import Privacy
 from dpfast.privacy.words import plain_words
 

@@ -29,13 +29,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast import io, noise, plotting
+from dpfast._threads import resolve_n_threads
 from dpfast.estimator import completion, persistence
 from dpfast.estimator.completion import Unsolved
 from dpfast.estimator.documentation import document
 from dpfast.estimator.page import page_of
 from dpfast.estimator.persistence import LEFT_OUT, parameter_names
 from dpfast.estimator.presented import Container, check_output, presented, with_output
-from dpfast.kernels.threads import resolve_n_threads
 from dpfast.ledger import Ledger, Release, Reservation, paying
 from dpfast.ledger.block import ledger_of_block
 from dpfast.privacy import (

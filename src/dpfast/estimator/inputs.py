@@ -15,8 +15,8 @@ from sklearn.utils.validation import validate_data
 from dpfast import io
 from dpfast._own_words import in_own_words
 from dpfast.estimator.base import warn
-from dpfast.io.borrowed import borrowed
-from dpfast.io.widths import outcome_names_of
+from dpfast.io.arrays import borrowed
+from dpfast.io.blocks import outcome_names_of
 
 _NO_NUMBERS = (
     "X must hold numbers, none of them missing: of columns of text, booleans or missing values that were declared, "

@@ -1,13 +1,11 @@
 """Any table as blocks of rows: NumPy, pandas, whatever offers Arrow's stream, files, Dask, iterables of blocks."""
 
 from dpfast._own_words import in_own_words
-from dpfast.io.alignment import check_aligned, is_unordered
-from dpfast.io.blocks import as_matrix, blocks, in_memory
-from dpfast.io.borrowed import borrowed
+from dpfast.io.arrays import as_matrix, borrowed
+from dpfast.io.arrow import stream_names
+from dpfast.io.blocks import blocks, check_aligned, in_memory, is_unordered
 from dpfast.io.columns import Boolean, Category, Columns, EncodedTable, Number
-from dpfast.io.dask_partitions import DaskPartitions, reduce_partitions
-from dpfast.io.deferred import Deferred, read_now
-from dpfast.io.owners import RowOwners
+from dpfast.io.engines import DaskPartitions, ProcessPartitions, SparkPartitions, reduce_partitions
 from dpfast.io.panel import (
     Orientation,
     Panel,
@@ -18,16 +16,21 @@ from dpfast.io.panel import (
     period_labels,
     target_rows,
 )
-from dpfast.io.partitions import EngineError, Partitions, PersonIds, groups_of, is_dask, sum_over
-from dpfast.io.passes import one_table
-from dpfast.io.people import People, people
-from dpfast.io.person_partitions import is_partitioned_by_person
-from dpfast.io.process_partitions import ProcessPartitions
-from dpfast.io.spark_partitions import SparkPartitions
-from dpfast.io.sparse import is_sparse
+from dpfast.io.partitions import EngineError, Partitions, PersonIds, sum_over
+from dpfast.io.people import People, RowOwners, is_partitioned_by_person, people
+from dpfast.io.sources import is_arrow, is_dask, is_sparse
 from dpfast.io.states import StateEncoder
-from dpfast.io.streams import is_arrow, stream_names
-from dpfast.io.table import BlockMap, Table, map_block, open_table, reusing_room
+from dpfast.io.table import (
+    BlockMap,
+    Deferred,
+    Table,
+    groups_of,
+    map_block,
+    one_table,
+    open_table,
+    read_now,
+    reusing_room,
+)
 from dpfast.io.trajectories import Trajectories
 from dpfast.io.weights import weighed
 from dpfast.io.writing import write_table

@@ -1,14 +1,14 @@
-"""Arrow's record batches and Parquet files as blocks of rows. pyarrow is imported when a table is opened.
+"""Arrow's record batches: of tables of other libraries, and of Parquet files. pyarrow is imported when one is opened.
 
-Messages of pyarrow quote cells and count rows, in words that differ between its readers. They are never read: an error
-of pyarrow's is replaced by one that names the file and, where that was declared, the column.
+What pyarrow and producers say of their errors quotes cells and counts rows. It is never read: a message that names the
+table or file and, where that was declared, the column, takes its place.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,9 +22,111 @@ from numpy.typing import NDArray
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast._own_words import in_own_words
-from dpfast.io.named import MISSING, UNDECLARED, Codes, Family, check_numeric
-from dpfast.io.streams import ArrowStream, arrow_library, batch_rows, open_stream
+from dpfast.io.frames import MISSING, UNDECLARED, Codes, Family, check_numeric
+from dpfast.io.sources import is_dataset, is_lazy_frame, is_polars_frame, is_reader, is_relation, streams_once
 from dpfast.kernels.columns import ColumnBlock, Rows
+
+_VALUES_PER_BATCH = 1 << 22
+_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
+
+_FAILED = (
+    "{0} cannot be read to its end: a file of it is damaged, it holds other values than its schema says, or what it "
+    "comes from failed or is in use. That message may quote rows: read it by itself to see"
+)
+
+
+@dataclass(frozen=True)
+class ArrowStream:
+    """A table, opened: its schema is known, its rows are not yet read."""
+
+    schema: Any
+    #: From the columns wanted, None for all, to record batches of them.
+    read: Callable[[Sequence[str] | None], Iterator[Any]]
+
+
+def open_stream(table: Any, name: str) -> ArrowStream:
+    """Learn the schema of what `is_arrow`; no rows are read."""
+    arrow_library(name)
+    if streams_once(table) and not is_reader(table):
+        table = in_own_words(partial(_stream_of, table), _FAILED.format(name))
+    schema = in_own_words(partial(_schema, table), _FAILED.format(name))
+    return ArrowStream(schema, partial(_batches, table, name))
+
+
+def stream_names(table: Any) -> list[str] | None:
+    """Return the names of the columns of what `is_arrow`, or None where looking would use it up."""
+    return None if streams_once(table) and not is_reader(table) else list(open_stream(table, "X").schema.names)
+
+
+def batch_rows(n_columns: int) -> int:
+    """Return how many rows of so many columns are read at a time."""
+    return min(_MOST_ROWS, max(_LEAST_ROWS, _VALUES_PER_BATCH // max(1, n_columns)))
+
+
+def arrow_library(what: str) -> Any:
+    """Import pyarrow, with the modules that read files; ImportError that says what needs it."""
+    for module in ("pyarrow.csv", "pyarrow.parquet"):
+        optional(module, f"reading {what}")
+    return optional("pyarrow", f"reading {what}")
+
+
+def _batches(table: Any, name: str, names: Sequence[str] | None) -> Iterator[Any]:
+    problem = _FAILED.format(name)
+    batches = in_own_words(lambda: iter(_producer(table, names)), problem)
+    while (batch := in_own_words(partial(next, batches, None), problem)) is not None:
+        chosen = batch if names is None else batch.select(names)
+        # A held table may be one batch: its columns are converted some rows at a time.
+        step = batch_rows(chosen.num_columns)
+        for start in range(0, max(1, chosen.num_rows), step):
+            yield chosen.slice(start, step)
+
+
+def _producer(table: Any, names: Sequence[str] | None) -> Any:
+    """Return an iterable of record batches, with other columns than those wanted at most where that costs nothing."""
+    if is_reader(table):
+        return table
+    if is_dataset(table):
+        return _dataset_batches(table, list(table.schema.names if names is None else names))
+    if is_lazy_frame(table) or is_polars_frame(table):
+        return _polars_batches(table if names is None else table.select(names))
+    if names is not None and is_relation(table):
+        # Not by their bare names, which would be read as SQL.
+        table = table.select(*map(sys.modules["duckdb"].ColumnExpression, names))
+    elif names is not None:
+        table = table.select(names)
+    return _stream_of(table)
+
+
+def _dataset_batches(dataset: Any, names: list[str]) -> Any:
+    # By default a hundred batches are read ahead.
+    ahead = {"batch_readahead": 2, "fragment_readahead": 1}
+    return dataset.to_batches(columns=names, batch_size=batch_rows(len(names)), **ahead)
+
+
+def _polars_batches(frame: Any) -> Iterator[Any]:
+    n_rows = batch_rows(len(frame.collect_schema()))
+    # As a whole, a frame whose columns are cut differently would be copied.
+    lazy = is_lazy_frame(frame)
+    parts = frame.collect_batches(chunk_size=n_rows, lazy=True) if lazy else frame.iter_slices(n_rows)
+    for part in parts:
+        yield from _stream_of(part)
+
+
+def _schema(table: Any) -> Any:
+    if is_lazy_frame(table):
+        table = sys.modules["polars"].DataFrame(schema=table.collect_schema())
+    elif is_relation(table):
+        table = table.limit(0)
+    elif is_polars_frame(table):
+        table = table.head(0)
+    else:
+        return table.schema
+    return _stream_of(table).schema
+
+
+def _stream_of(table: Any) -> Any:
+    return sys.modules["pyarrow"].RecordBatchReader.from_stream(table)
+
 
 T = TypeVar("T")
 

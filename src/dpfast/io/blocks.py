@@ -2,35 +2,115 @@
 
 `blocks` is the one place that knows which kinds of table there are. Each kind becomes a stream of NumPy blocks; two
 streams, of features and of outcomes, are cut where either of them ends a block.
+
+Rows are paired by their place. Where pandas knows which record a row is, places must agree with it: rows paired with
+other people's outcomes are fitted in silence otherwise. Like different lengths, different indices make no table, for
+any records; what is said of them is that they differ. A query has no places, so nothing goes with it.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain
+from itertools import chain, combinations
 from numbers import Real
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast._own_words import in_own_words
-from dpfast.io.alignment import check_aligned
-from dpfast.io.arrow import arrow_blocks, parquet_blocks, parquet_schema
-from dpfast.io.borrowed import borrowed, is_lent
+from dpfast.io.arrays import Matrix, as_matrix, borrowed, check_unmasked, load_npy, sparse_blocks
+from dpfast.io.arrow import arrow_blocks, parquet_blocks, parquet_schema, stream_names
 from dpfast.io.columns import EncodedTable
 from dpfast.io.csv_files import csv_blocks, csv_names
-from dpfast.io.files import file_format, is_path, table_files
-from dpfast.io.frames import frame_as_array, frame_blocks, is_frame
-from dpfast.io.partitions import is_dask
-from dpfast.io.sparse import is_sparse, sparse_blocks
-from dpfast.io.streams import is_arrow, is_held, stream_names, streams_once, tables_of
+from dpfast.io.frames import frame_as_array, frame_blocks
+from dpfast.io.people import RowOwners
+from dpfast.io.sources import (
+    file_format,
+    is_arrow,
+    is_dask,
+    is_frame,
+    is_held,
+    is_lent,
+    is_path,
+    is_query,
+    is_sparse,
+    streams_once,
+    table_files,
+    tables_of,
+)
 from dpfast.kernels.columns import ColumnBlock, Rows
 
-Matrix = NDArray[Any]
+
+def is_unordered(table: Any) -> bool:
+    """Whether a table's rows, or those of one in a list, come in no order that holds from one reading to the next."""
+    source = _source(table)
+    if not isinstance(source, list | tuple):
+        return is_query(source)
+    # Its type says whether an object is a query, and a list may hold a number a row.
+    return any(map(is_query, {type(one): one for one in source}.values()))
+
+
+def check_aligned(**tables: Any) -> None:
+    """Refuse tables, by the names of their arguments and None left out, that cannot be paired row by row."""
+    if _PLACED.issuperset(map(type, tables.values())):
+        return
+    given = [(name, _source(table)) for name, table in tables.items() if table is not None]
+    for name, table in given:
+        check_unmasked(table, name)
+        if len(given) > 1 and is_unordered(table):
+            raise TypeError(
+                f"{name} is a query, whose rows come in no fixed order, so that no other table can go with it row by "
+                "row: collect it, or give one table of features and outcomes, "
+                "dpfast.io.Columns(features, outcomes).encode(query)"
+            )
+    if len(given) < 2:
+        return
+    for (name, index), (other_name, other) in combinations([(name, _index_of(table)) for name, table in given], 2):
+        if index is None or other is None or (index is _UNKNOWN and other is _UNKNOWN):
+            continue
+        if index is _UNKNOWN or other is _UNKNOWN or not _same_index(index, other):
+            raise ValueError(
+                f"{name} and {other_name} have different indices: align their rows first (or pass them as arrays, if "
+                "rows at the same place belong together)"
+            )
+
+
+def _source(table: Any) -> Any:
+    return table.source if isinstance(table, EncodedTable | RowOwners) else table
+
+
+#: Of what comes with places and nothing else.
+_PLACED = frozenset({np.ndarray, type(None)})
+
+#: In the place of the index of an iterable's rows, which is not to be used up.
+_UNKNOWN = object()
+
+
+def _index_of(table: Any) -> Any:
+    """Return the pandas index of a table's rows, those of listed tables joined; None where places are all there is."""
+    if is_frame(table):
+        return table.index
+    if isinstance(table, list | tuple):
+        first = (item[0] if isinstance(item, tuple) and item else item for item in table)
+        # One look at each type: a list may hold a number a row.
+        if not any(map(is_frame, {type(one): one for one in first}.values())):
+            return None
+        frames = [item[0] if isinstance(item, tuple) else item for item in table]
+        return frames[0].index.append([one.index for one in frames[1:]]) if all(map(is_frame, frames)) else _UNKNOWN
+    is_iterable = isinstance(table, Iterable) and not (hasattr(table, "shape") or isinstance(table, str | PathLike))
+    return _UNKNOWN if is_iterable and not (is_arrow(table) or hasattr(table, "__array__")) else None
+
+
+def _same_index(index: Any, other: Any) -> bool:
+    def compare() -> bool:
+        return index is other or bool(index.equals(other))
+
+    return in_own_words(compare, "indices of tables hold labels that cannot be compared")
+
+
 Block = tuple[Rows, Rows | None]
 
 ACCEPTED = (
@@ -41,37 +121,16 @@ ACCEPTED = (
 )
 
 
-def as_matrix(values: object, name: str, *, is_outcome: bool = False) -> Matrix:
-    """Return `values` as a 2-D array of real numbers, without a copy; a 1-D array of outcomes becomes one column."""
-    array: Matrix = in_own_words(
-        partial(np.asarray, borrowed(values, name)), f"{name} has rows of different lengths, or is no array of numbers"
-    )
-    if array.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} has dtype {dtype_name(array)}; real numbers are needed (float, integer or bool)")
-    if is_outcome and array.ndim == 1:
-        return array[:, np.newaxis]
-    if array.ndim != 2:
-        # How long it is may be private.
-        dimensions = "1-D or 2-D" if is_outcome else "2-D"
-        raise ValueError(f"{name} must be {dimensions}, got an array of {array.ndim} dimension(s)")
-    return array
-
-
-def dtype_name(array: Matrix) -> str:
-    """Name a dtype; that of text without the length of the longest, which is somebody's."""
-    return {"U": "str", "S": "bytes", "V": "void"}.get(array.dtype.kind) or str(array.dtype)
-
-
 def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: bool = False) -> Matrix | None:
     """Return a table that is one array already, or None.
 
     A memory map is one, and so is a frame of one dtype and one block; of another, of Arrow's and Polars' tables and of
     sparse matrices', a copy is made, if `may_copy`.
     """
+    if type(table) is np.ndarray:
+        return as_matrix(table, name, is_outcome=is_outcome)
     if is_path(table) and Path(table).suffix == ".npy" and Path(table).exists():
-        table = _load_npy(Path(table))
+        table = load_npy(Path(table))
     table = borrowed(table, name)
     if is_frame(table):
         table = frame_as_array(table, name, may_copy=may_copy)
@@ -234,17 +293,8 @@ def _aligned(xs: Iterator[Rows], ys: Iterator[Rows]) -> Iterator[Block]:
 def _file_stream(file: Path, name: str, *, is_outcome: bool) -> Iterable[Rows]:
     kind = file_format(file, name)
     if kind == "npy":
-        return [as_matrix(_load_npy(file), name, is_outcome=is_outcome)]
+        return [as_matrix(load_npy(file), name, is_outcome=is_outcome)]
     return csv_blocks(file, name) if kind == "csv" else parquet_blocks(file, name)
-
-
-def _load_npy(file: Path) -> Matrix:
-    with file.open("rb"):  # the plain error of a file that is missing or forbidden
-        pass
-    # Not np.load, which opens archives and pickles too.
-    load = partial(np.lib.format.open_memmap, file, mode="r")
-    array: Matrix = in_own_words(load, f"{str(file)!r} is not a .npy file of numbers, or is damaged")
-    return array
 
 
 def _is_table_list(table: object) -> bool:
@@ -273,3 +323,26 @@ def _is_plain_iterable(table: object) -> bool:
     if isinstance(table, (str, bytes, dict, set, frozenset)) or hasattr(table, "shape"):
         return False
     return isinstance(table, Iterable) and not is_dask(table)
+
+
+def names_of(x: Any) -> tuple[str, ...] | None:
+    """Return the names of features that a frame, of pandas or Dask, or encoded table has, if all are text."""
+    names = x.columns.feature_names if isinstance(x, EncodedTable) else getattr(x, "columns", ())
+    return tuple(names) if len(names) > 0 and all(isinstance(name, str) for name in names) else None
+
+
+def outcome_names_of(x: Any, y: Any) -> tuple[str, ...] | None:
+    """Return the names of outcomes, which may be declared with the features, if all have one and it is text."""
+    if isinstance(y, np.ndarray):
+        return None
+    names: Sequence[Any]
+    if y is None:
+        names = x.columns.outcome_names if isinstance(x, EncodedTable) else ()
+    elif is_arrow(y):
+        names = stream_names(y) or ()
+    elif hasattr(y, "columns"):
+        names = y.columns
+    else:
+        # Of a column, which can be a frame: what else has a name, as paths and Dask's arrays, is not named for one.
+        names = [y.name] if hasattr(y, "to_frame") else ()
+    return tuple(names) if len(names) > 0 and all(isinstance(name, str) and name for name in names) else None

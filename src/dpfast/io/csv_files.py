@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfast._own_words import in_own_words
-from dpfast.io.arrow import ArrowBatch, check_openable, one_ahead, rows_of
-from dpfast.io.streams import arrow_library
+from dpfast.io.arrow import ArrowBatch, arrow_library, check_openable, one_ahead, rows_of
 from dpfast.kernels.columns import Rows
 
 # What an empty cell may hold.

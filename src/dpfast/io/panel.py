@@ -22,18 +22,16 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast._own_words import in_own_words
-from dpfast.io.arrow import stream_blocks
-from dpfast.io.blocks import as_matrix, blocks
-from dpfast.io.borrowed import borrowed
-from dpfast.io.dask_partitions import DaskPartitions
-from dpfast.io.frames import frame_blocks, is_frame
-from dpfast.io.ids import numbered_column
-from dpfast.io.named import MISSING
-from dpfast.io.partitions import Partitions, is_dask
-from dpfast.io.parts import Part, table_parts
-from dpfast.io.sparse import is_sparse, sparse_blocks
+from dpfast.io.arrays import as_matrix, borrowed, sparse_blocks
+from dpfast.io.arrow import open_stream, stream_blocks
+from dpfast.io.blocks import blocks
+from dpfast.io.columns import Part, table_parts
+from dpfast.io.engines import DaskPartitions
+from dpfast.io.frames import MISSING, frame_blocks
+from dpfast.io.partitions import Partitions
+from dpfast.io.people import numbered_column
+from dpfast.io.sources import is_arrow, is_dask, is_frame, is_sparse
 from dpfast.io.states import StateEncoder
-from dpfast.io.streams import is_arrow, open_stream
 from dpfast.kernels.columns import Rows, kept
 
 Orientation: TypeAlias = Literal["units_by_periods", "periods_by_units"]

@@ -12,11 +12,11 @@ own words, as engines log the errors of their workers together with the parts th
 from __future__ import annotations
 
 import operator
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import Any, Literal, cast, get_args
 
 from dpfast import _arguments as check
 
@@ -32,28 +32,8 @@ _FAILED = (
 )
 
 
-def is_dask(table: object) -> bool:
-    """Whether `table` is a Dask array, dataframe, series or bag."""
-    dask = sys.modules.get("dask")
-    return dask is not None and bool(dask.is_dask_collection(table))
-
-
-def check_no_dask(table: object) -> None:
-    """Refuse a Dask collection where rows are put in order, which may lie in several of its partitions."""
-    if is_dask(table):
-        raise TypeError(
-            "a table in long form, whose rows are put in order, cannot be a Dask collection: compute it first, or give "
-            "dpfast.io.DaskPartitions of wide donors, or of a bag of Trajectories"
-        )
-
-
 class PersonIds:
     """What stands for `groups` where ids of people lie with the parts of a table."""
-
-
-def groups_of(table: object, groups: Any) -> Any:
-    """Return `groups` as they were given, or what stands for those that lie with the parts of a table."""
-    return table.groups if groups is None and isinstance(table, Partitions) else groups
 
 
 class EngineError(RuntimeError):
@@ -193,15 +173,11 @@ def sum_over(rows: Any, function: Callable[[Any], Any]) -> Any:
         return function(rows)
     if rows.partitioned_by is not None:
         raise ValueError("one person a row is needed here: parts must not be declared to be partitioned by person")
-    return rows.reduce(_OfX(function), operator.add)
+    return rows.reduce(partial(_of_x, function), operator.add)
 
 
-@dataclass(frozen=True)
-class _OfX:
-    function: Callable[[Any], Any]
-
-    def __call__(self, x: Any, y: Any, ids: Any) -> Any:
-        return self.function(x)
+def _of_x(function: Callable[[Any], Any], x: Any, y: Any, ids: Any) -> Any:
+    return function(x)
 
 
 class _Mapped(Partitions):
@@ -214,20 +190,13 @@ class _Mapped(Partitions):
         self._source, self._function = source, function
 
     def run(self, function: Function, combine: Combine) -> Any:
-        return self._source.run(_Composed(self._function, function), combine)
+        return self._source.run(
+            _Guarded(partial(_composed, self._function, cast(_Guarded, function).function)), combine
+        )
 
 
-@dataclass(frozen=True)
-class _Composed:
-    first: Callable[[Any, Any, Any], Any]
-    guarded: Any
-
-    def __call__(self, part: Any) -> Any:
-        return self.of(lambda: part)
-
-    def of(self, part: Callable[[], Any]) -> Any:
-        """Call both under the guard of the second."""
-        return self.guarded.of(lambda: self.first(*_fields(part())))
+def _composed(first: Callable[..., Any], then: Callable[..., Any], x: Any, y: Any, ids: Any) -> Any:
+    return then(*_fields(first(x, y, ids)))
 
 
 @dataclass(frozen=True)
@@ -244,11 +213,7 @@ class _Guarded:
     function: Callable[[Any, Any, Any], Any]
 
     def __call__(self, part: Any) -> Any:
-        return self.of(lambda: part)
-
-    def of(self, part: Callable[[], Any]) -> Any:
-        """Call the function of a part that is made first."""
-        return _guarded(lambda: self.function(*_fields(part())))
+        return _guarded(lambda: self.function(*_fields(part)))
 
 
 def _guarded(call: Callable[[], Any]) -> Any:

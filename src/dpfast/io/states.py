@@ -1,15 +1,30 @@
-"""What states are called: the public mapping from any hashable objects to the integers from 0."""
+"""What states are called: the public mapping from any hashable objects to the integers from 0.
+
+Gymnasium's observation spaces become finitely many states, by what is declared and by nothing that was observed. An
+observation is taken apart into integers: those of a `Discrete`, `MultiDiscrete` or `MultiBinary` space as they are, for
+each entry of a `Box` the number of its bin, and for a `Tuple` or `Dict` those of its parts, one after another. A state
+is the tuple of these; of a `Discrete` space alone it is the integer, counted from its `start`. Every part is looked up
+on its own: what lies outside of its space is no state, and never the name of another one. An entry of a `Box` beyond
+its outermost edges is in the first or the last bin, as rows are held to their bounds; NaN is in none.
+
+Gymnasium is not imported: whoever has a space has done so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from operator import index
 from typing import Any
 
 import numpy as np
 
 from dpfast import _arguments as check
-from dpfast._arrays import IntArray
-from dpfast.io.named import MISSING, Batch
+from dpfast._arrays import FloatArray, IntArray
+from dpfast._own_words import in_own_words
+from dpfast.io.frames import MISSING, Batch
 
 
 class StateEncoder:
@@ -93,3 +108,179 @@ def declared_states(n_states: int | None, states: Iterable[Hashable] | None) -> 
         return check.positive_integer("n_states", n_states), None
     encoder = states if isinstance(states, StateEncoder) else StateEncoder(states)
     return len(encoder), encoder
+
+
+Encode = Callable[[Any], int]
+
+#: Each is a name in a table of all of them.
+_MOST_STATES = 1 << 22
+
+_NO_STATE = "an observation does not have the form of its space"
+_SPACES = "Discrete, MultiDiscrete, MultiBinary, Box, or a Tuple or Dict of these"
+
+
+@dataclass(frozen=True)
+class Integers:
+    """Entries that are integers, each from its own first one on."""
+
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    def read(self, seen: Any) -> Iterator[Hashable]:
+        """Yield the integers of an observation."""
+        for value, _ in zip(np.asarray(seen).ravel().tolist(), self.sizes, strict=True):
+            yield index(value)
+
+    def names(self) -> Iterator[range]:
+        """Yield what each may be."""
+        for start, size in zip(self.starts, self.sizes, strict=True):
+            yield range(start, start + size)
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Entries that are real numbers, as numbers of bins: inner edges, increasing, for each."""
+
+    edges: tuple[FloatArray, ...]
+
+    def read(self, seen: Any) -> Iterator[Hashable]:
+        """Yield the number of each entry's bin, -1 for NaN."""
+        for value, edges in zip(np.asarray(seen, np.float64).ravel().tolist(), self.edges, strict=True):
+            yield -1 if math.isnan(value) else int(np.searchsorted(edges, value, side="right"))
+
+    def names(self) -> Iterator[range]:
+        """Yield what each may be."""
+        for edges in self.edges:
+            yield range(len(edges) + 1)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Several spaces, by their places or by their keys."""
+
+    parts: tuple[Any, ...]
+    keys: tuple[Any, ...]
+
+    def read(self, seen: Any) -> Iterator[Hashable]:
+        """Yield what all parts yield."""
+        if len(seen) != len(self.keys):
+            raise ValueError
+        for key, part in zip(self.keys, self.parts, strict=True):
+            yield from part.read(seen[key])
+
+    def names(self) -> Iterator[range]:
+        """Yield what each of all may be."""
+        for part in self.parts:
+            yield from part.names()
+
+
+def declared_observations(
+    space: Any,
+    states: Iterable[Hashable] | None,
+    encode: Callable[[Any], Hashable] | None,
+    bins: Any = None,
+) -> tuple[int, StateEncoder | None, Encode]:
+    """Return the number of states, their encoder if they have names, and the way from an observation to a number."""
+    if states is not None:
+        if bins is not None:
+            raise ValueError("bins do not go with states: say in encode which state an observation is")
+        number, encoder = declared_states(None, states)
+        assert encoder is not None
+        return number, encoder, lambda seen: int(encoder.codes([seen if encode is None else encode(seen)])[0])
+    if encode is not None:
+        raise ValueError("encode needs states: all that it may return")
+    entries = _Edges(bins)
+    declared = _declared(space, entries)
+    entries.check_used()
+    if "Discrete" in _kinds(space):
+        (start,), (size,) = declared.starts, declared.sizes
+        return size, None, lambda seen: in_own_words(lambda: _only(declared.read(seen)), _NO_STATE, TypeError) - start
+    names = list(declared.names())
+    number = math.prod(map(len, names))
+    if number > _MOST_STATES:
+        raise ValueError(
+            f"the observation space has {number} states, and at most {_MOST_STATES} can be named: take fewer bins, or "
+            "list those that are to be told apart in `states`"
+        )
+    encoder = StateEncoder(product(*names))
+
+    def number_of(seen: Any) -> int:
+        state = in_own_words(lambda: tuple(declared.read(seen)), _NO_STATE, TypeError)
+        return int(encoder.codes([state])[0])
+
+    return number, encoder, number_of
+
+
+class _Edges:
+    """The declared bins, handed out to one entry of a Box after another."""
+
+    def __init__(self, bins: Any) -> None:
+        several = isinstance(bins, Sequence) and not isinstance(bins, str | bytes)
+        self._same = None if several else bins
+        self._left = list(bins) if several else None
+        self._used = False
+
+    def next(self, low: float, high: float) -> FloatArray:
+        """Return the inner edges of the next entry, whose limits are those of its space."""
+        self._used = True
+        if self._left is None and self._same is None:
+            raise ValueError(
+                "bins are needed for a Box: for every entry a number of bins between its limits, or the edges between "
+                "bins"
+            )
+        if self._left is not None and not self._left:
+            raise ValueError("bins must have one item for every entry of the Boxes there are, got fewer")
+        return _inner_edges(self._same if self._left is None else self._left.pop(0), low, high)
+
+    def check_used(self) -> None:
+        """Refuse bins that no entry takes."""
+        if self._left or (self._same is not None and not self._used):
+            raise ValueError("bins must have one item for every entry of the Boxes there are, got more")
+
+
+def _inner_edges(bins: Any, low: float, high: float) -> FloatArray:
+    if isinstance(bins, np.ndarray | list | tuple):
+        edges = in_own_words(lambda: np.array(bins, np.float64), "bins must hold numbers: the edges between bins")
+        if edges.ndim != 1 or not np.isfinite(edges).all() or not np.all(edges[1:] > edges[:-1]):
+            raise ValueError("bins must hold finite edges that increase")
+        return edges
+    number = check.positive_integer("bins", bins)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(
+            "bins must list edges for an entry of a Box without finite limits: no number of bins divides it evenly"
+        )
+    # Not by differences, which may overflow.
+    shares = np.arange(1, number) / number
+    return low * (1.0 - shares) + high * shares
+
+
+def _kinds(space: Any) -> set[str]:
+    return {kind.__name__ for kind in type(space).__mro__}
+
+
+def _declared(space: Any, entries: _Edges) -> Any:
+    kinds = _kinds(space)
+    if "Discrete" in kinds:
+        return Integers((int(space.start),), (int(space.n),))
+    if "MultiDiscrete" in kinds:
+        sizes = np.ravel(space.nvec).tolist()
+        return Integers(tuple(np.ravel(getattr(space, "start", np.zeros(len(sizes), int))).tolist()), tuple(sizes))
+    if "MultiBinary" in kinds:
+        size = math.prod(space.shape)
+        return Integers((0,) * size, (2,) * size)
+    if "Box" in kinds:
+        limits = zip(np.ravel(space.low).tolist(), np.ravel(space.high).tolist(), strict=True)
+        return Bins(tuple(entries.next(float(low), float(high)) for low, high in limits))
+    if "Tuple" in kinds:
+        return Parts(tuple(_declared(part, entries) for part in space.spaces), tuple(range(len(space.spaces))))
+    if "Dict" in kinds:
+        return Parts(tuple(_declared(part, entries) for part in space.spaces.values()), tuple(space.spaces))
+    raise TypeError(
+        f"observations are {type(space).__name__}, and states are made of {_SPACES}: list all states there are in "
+        "`states`, and say in `encode` which one an observation is"
+    )
+
+
+def _only(values: Iterator[Any]) -> int:
+    (value,) = values
+    return int(value)

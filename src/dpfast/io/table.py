@@ -1,24 +1,99 @@
-"""A table and the outcomes that go with it, opened: their widths are known, their rows not yet read."""
+"""A table and the outcomes that go with it, opened: their widths are known, their rows not yet read.
+
+Every pass over one table must give the rows of the first, or fits would pair people with what others left.
+
+All tables are held to the number of their rows. An iterable of the caller's makes its blocks anew each time, so of
+those the rows are compared too, by a checksum that does not depend on how they are cut into blocks.
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
-from dpfast.io.alignment import check_aligned, is_unordered
-from dpfast.io.blocks import Block, blocks, in_memory, is_read_once
-from dpfast.io.dask_partitions import DaskPartitions
-from dpfast.io.partitions import Partitions, PersonIds, is_dask
-from dpfast.io.passes import passes_over
-from dpfast.kernels.columns import Rows, kept
+from dpfast.io.blocks import Block, blocks, check_aligned, in_memory, is_made_anew, is_read_once, is_unordered
+from dpfast.io.engines import DaskPartitions
+from dpfast.io.partitions import Partitions, PersonIds
+from dpfast.io.sources import is_dask
+from dpfast.kernels.columns import ColumnBlock, Rows, kept
+
+
+class Deferred(NamedTuple):
+    """What is given to a fit in the place of a table, or of labels: how they are read."""
+
+    read: Callable[[], Any]
+
+
+def read_now(table: Any) -> Any:
+    """Return a table, or labels: read, if that was deferred."""
+    return table.read() if isinstance(table, Deferred) else table
+
+
+@contextmanager
+def one_table() -> Iterator[None]:
+    """Hold every reading of a table within to the first of them, however often it is opened."""
+    token = _OPEN.set([])
+    try:
+        yield
+    finally:
+        _OPEN.reset(token)
+
+
+def passes_over(X: Any, Y: Any) -> Passes:
+    """Return what is known of earlier passes over a table, and the outcomes that go with it."""
+    several = _OPEN.get()
+    for x, y, passes in several or []:
+        if x is X and y is Y:
+            return passes
+    passes = Passes(compares_rows=is_made_anew(X) or is_made_anew(Y))
+    if several is not None:
+        several.append((X, Y, passes))
+    return passes
+
+
+class Passes:
+    """What a table held when it was first read to its end: the data owner's."""
+
+    def __init__(self, *, compares_rows: bool) -> None:
+        self._compares_rows = compares_rows
+        self._seen: tuple[int, list[int]] | None = None
+
+    def watched(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        """Iterate over the blocks of one pass; ValueError at its end if it held other rows than the first."""
+        n_rows, sums = 0, list[int]()
+        for x, y in blocks:
+            n_rows += len(x)
+            if self._compares_rows:
+                arrays = [*_arrays(x), *_arrays(y)]
+                pairs = zip(arrays, sums or [0] * len(arrays), strict=True)
+                sums = [crc32(np.ascontiguousarray(array).data, start) for array, start in pairs]
+            yield x, y
+        if self._seen is None:
+            self._seen = n_rows, sums
+        elif self._seen != (n_rows, sums):
+            raise ValueError("X or Y gave other rows than the time before: every pass must read the same table")
+
+
+def _arrays(block: Rows | None) -> list[NDArray[Any]]:
+    """Return the numbers of a block in an order that goes on in the next."""
+    if block is None:
+        return []
+    return block.columns if isinstance(block, ColumnBlock) else [block]
+
+
+_OPEN: ContextVar[list[tuple[Any, Any, Passes]] | None] = ContextVar("_OPEN", default=None)
+
 
 BlockMap = Callable[[Any], NDArray[Any]]
 
@@ -140,6 +215,11 @@ class Table:
             yield from self.stream
         else:
             raise TypeError("X and Y must be held in memory here, and not be in parts that lie elsewhere")
+
+
+def groups_of(table: object, groups: Any) -> Any:
+    """Return `groups` as they were given, or what stands for those that lie with the parts of a table."""
+    return table.groups if groups is None and isinstance(table, Partitions) else groups
 
 
 def map_block(x: Rows, y: Rows | None, map_x: BlockMap | None, map_y: BlockMap | None) -> Block:

@@ -19,10 +19,8 @@ from dpfast._arrays import IntArray
 from dpfast._own_words import in_own_words
 from dpfast._quiet import quiet
 from dpfast.io import trajectory_sources as sources
-from dpfast.io.blocks import dtype_name
-from dpfast.io.borrowed import borrowed
-from dpfast.io.spaces import declared_observations
-from dpfast.io.states import StateEncoder, declared_states
+from dpfast.io.arrays import borrowed, dtype_name
+from dpfast.io.states import StateEncoder, declared_observations, declared_states
 from dpfast.kernels import first_visits as kernel
 
 _MOST_STATES = (1 << 31) - 1

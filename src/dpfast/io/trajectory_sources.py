@@ -18,24 +18,21 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
 from dpfast._own_words import in_own_words
-from dpfast.io.alignment import is_unordered
 from dpfast.io.arrow import (
     ArrowBatch,
     arrow_batches,
+    arrow_library,
     is_number,
     numbers_of,
+    open_stream,
     parquet_batches,
     parquet_schema,
     without_views,
 )
-from dpfast.io.files import file_format, is_path, table_files
-from dpfast.io.frames import is_frame
-from dpfast.io.ids import numbered_column
-from dpfast.io.partitions import check_no_dask
-from dpfast.io.people import people
-from dpfast.io.spaces import Encode
-from dpfast.io.states import StateEncoder
-from dpfast.io.streams import arrow_library, is_arrow, open_stream
+from dpfast.io.blocks import is_unordered
+from dpfast.io.people import numbered_column, people
+from dpfast.io.sources import check_no_dask, file_format, is_arrow, is_frame, is_path, table_files
+from dpfast.io.states import Encode, StateEncoder
 
 _NO_REWARD = "an episode has a reward that is not a real number"
 _NO_INTEGER = (

@@ -28,8 +28,10 @@ import numpy as np
 
 from dpfast._arrays import FloatArray
 from dpfast._own_words import in_own_words
-from dpfast.io.blocks import as_matrix, blocks, in_memory, is_read_once
-from dpfast.io.partitions import Partitions, is_dask
+from dpfast.io.arrays import as_matrix
+from dpfast.io.blocks import blocks, in_memory, is_read_once
+from dpfast.io.partitions import Partitions
+from dpfast.io.sources import is_dask
 
 
 def weighed(

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpfast._documents import inert, printed, replace_file, spelled_out
 from dpfast._optional import optional
-from dpfast.io.frames import is_frame
+from dpfast.io.sources import is_frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from dpfast._optional import optional
 from dpfast.io import Category, Columns, Number, RowOwners
-from dpfast.io.files import FORMATS, check_named_once, check_on_disk, file_format, table_files
-from dpfast.io.named import MISSING, Batch
-from dpfast.io.parts import table_parts
+from dpfast.io.columns import table_parts
+from dpfast.io.frames import MISSING, Batch
+from dpfast.io.sources import FORMATS, check_named_once, check_on_disk, file_format, table_files
 from dpfast.jobs.values import LEFT_OUT, TEXT, Either, Key, Lists, Table, Words
 
 PATH = Key(

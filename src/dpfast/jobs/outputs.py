@@ -27,6 +27,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from dpfast import _transaction as transaction
 from dpfast._documents import replace_file, spelled_out
 from dpfast._quiet import quiet
 from dpfast.estimator.plan import Plan
@@ -35,7 +36,6 @@ from dpfast.jobs import pictures
 from dpfast.jobs.locks import locked, unlock
 from dpfast.jobs.report import Part, as_html, as_markdown
 from dpfast.jobs.specification import Job
-from dpfast.kernels import transaction
 from dpfast.ledger.file import check_place
 from dpfast.ledger.release import guarantee_of
 from dpfast.privacy.words import plain_words

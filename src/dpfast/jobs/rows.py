@@ -16,8 +16,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast.io import Boolean, Category, Columns, EncodedTable, Number, RowOwners, in_own_words
 from dpfast.io.blocks import in_memory
-from dpfast.io.columns import Column
-from dpfast.io.parts import Part, table_parts
+from dpfast.io.columns import Column, Part, table_parts
 from dpfast.jobs.inputs import FORMAT, PATH, Files
 from dpfast.jobs.parameters import Changes, hints_of, keys_of
 from dpfast.jobs.values import (

@@ -13,9 +13,9 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.io import StateEncoder, Trajectories
-from dpfast.io.files import file_format
-from dpfast.io.ids import numbered_column
-from dpfast.io.named import Batch
+from dpfast.io.frames import Batch
+from dpfast.io.people import numbered_column
+from dpfast.io.sources import file_format
 from dpfast.jobs.inputs import INPUT, Files, NamedColumns
 from dpfast.jobs.kinds import Fact, Progress
 from dpfast.jobs.values import BOOLEAN, INTEGER, LEFT_OUT, TEXT, Either, Key, Lists, Table

@@ -1,4 +1,4 @@
-"""Cython and C: loops, no policy."""
+"""Cython and C: loops, no policy; and the types of what they read and return."""
 
 from pathlib import Path
 

@@ -2,7 +2,7 @@
 
 BLAS is Fortran: it sees a row-major m-by-n matrix as its n-by-m transpose, so every call below is written for the
 transposes. Strides are in doubles, from one row to the next. Callers hold BLAS to one thread
-(`dpfast.kernels.threads.single_threaded_blas`), check shapes, and keep dimensions within the range of a 32-bit int.
+(`dpfast._threads.single_threaded_blas`), check shapes, and keep dimensions within the range of a 32-bit int.
 """
 
 from scipy.linalg.cython_blas cimport dgemm, dsyrk

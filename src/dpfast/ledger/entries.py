@@ -15,7 +15,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from dpfast import _arguments as check
-from dpfast.kernels import transaction
+from dpfast import _transaction as transaction
 from dpfast.ledger.process import Process
 from dpfast.ledger.release import Release, unit_value
 from dpfast.privacy.filters import Charge, Filter, Sums, plain_charge

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from dpfast import _arguments as check
+from dpfast import _transaction as transaction
 from dpfast._documents import flush_name, from_json, to_json
-from dpfast.kernels import transaction
 from dpfast.ledger.entries import Draft, Entries, Entry, Totals
 from dpfast.ledger.process import Process
 from dpfast.privacy.filters import Filter

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
 
 from dpfast import _arguments as check
+from dpfast import _transaction as transaction
 from dpfast._documents import printed
 from dpfast._html import Fact, card, caution, facts, section
-from dpfast.kernels import transaction
 from dpfast.ledger import block
 from dpfast.ledger.entries import Draft, Entry, MemoryStorage, Totals
 from dpfast.ledger.process import Process

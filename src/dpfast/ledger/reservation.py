@@ -12,7 +12,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpfast.kernels import transaction
+from dpfast import _transaction as transaction
 from dpfast.ledger.entries import DrawnError
 
 if TYPE_CHECKING:

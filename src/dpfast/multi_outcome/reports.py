@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
+from dpfast._threads import single_threaded_blas
 from dpfast.estimator.linear import LinearEstimator
-from dpfast.kernels.threads import single_threaded_blas
 from dpfast.solvers.inference import Evidence, Posterior, Textbook
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.io.borrowed import borrowed
+from dpfast.io.arrays import borrowed
 from dpfast.kernels import gaussian_noise as kernel
 from dpfast.kernels.columns import in_c_order
 from dpfast.kernels.fixed_point import FixedPoint

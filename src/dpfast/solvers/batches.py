@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dpfast._arrays import FloatArray
+from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.kernels.columns import in_c_order
-from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 
 _ENTRIES_PER_THREAD = 20_000  # some 0.1 ms of one core: below, starting a thread costs more than it brings
 _ENTRIES_PER_RANGE = 4_000_000  # some 50 ms of one core: how long an interrupt waits

@@ -22,9 +22,9 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
+from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.kernels import generalised_linear, quadratic_step
 from dpfast.kernels.columns import in_c_order
-from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.solvers.batches import finite_array
 from dpfast.solvers.constraints import in_range
 from dpfast.solvers.losses import CallableLoss, GeneralisedLinearLoss, SquaredLoss

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 
 from dpfast._arrays import FloatArray
-from dpfast.kernels.threads import single_threaded_blas
+from dpfast._threads import single_threaded_blas
 from dpfast.solvers.batches import finite_array
 from dpfast.solvers.certificates import Certificate, Minimiser
 from dpfast.solvers.constraints import LARGEST, Constraint, L1Ball, L2Ball

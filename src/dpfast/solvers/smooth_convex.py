@@ -22,8 +22,8 @@ from scipy import linalg
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
+from dpfast._threads import single_threaded_blas
 from dpfast.kernels import quadratic_step
-from dpfast.kernels.threads import single_threaded_blas
 from dpfast.solvers.batches import finite_array
 from dpfast.solvers.certificates import Certificate, Guess, Minimiser
 from dpfast.solvers.constraints import LARGEST, Constraint, L2Ball, checked_constraint, in_range

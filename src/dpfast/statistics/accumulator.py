@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
+from dpfast import _transaction as transaction
 from dpfast import io
 from dpfast._arrays import IntArray
 from dpfast._quiet import quiet
-from dpfast.io.blocks import dtype_name
+from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
+from dpfast.io.arrays import dtype_name
 from dpfast.io.people import People, people
 from dpfast.kernels import gram as kernel
-from dpfast.kernels import person_gram, transaction
+from dpfast.kernels import person_gram
 from dpfast.kernels.columns import ColumnBlock, Rows, in_c_order, is_readable, readable
-from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.statistics.gram import Gram, Layout, checked_bounds, sum_of_parts
 from dpfast.statistics.person_unit import PersonUnit, block_limits
 

@@ -25,7 +25,7 @@ from scipy import linalg
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
-from dpfast.kernels.threads import single_threaded_blas
+from dpfast._threads import single_threaded_blas
 
 
 @dataclass(frozen=True, repr=False)

@@ -31,11 +31,11 @@ from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
+from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.io.people import People
 from dpfast.kernels import residual_step
 from dpfast.kernels.columns import Rows, in_c_order, is_readable, readable
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.privacy.sensitivity import padded_bound, padded_squared_bound, padded_squared_product_bound
 from dpfast.statistics.rows import RowMap
 

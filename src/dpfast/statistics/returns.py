@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
+from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.io.partitions import Partitions
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import first_visits as kernel
-from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.privacy import rounding
 
 # A range has between 2**30 and 2**31 units: so 2**31 trajectories still sum in 64 bits.

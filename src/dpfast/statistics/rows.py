@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
+from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.kernels import row_maps
 from dpfast.kernels.columns import Rows, readable
-from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 
 #: Norms are compared in floating point with their bounds; what is calibrated allows for rows longer by as much. The
 #: kernel keeps to three quarters of it, for rows of up to MOST_COLUMNS entries: row_map.c has the proof.

@@ -20,9 +20,9 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
+from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.kernels.columns import Rows
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.statistics.rows import NORM_SLACK, RowMap, shortened
 
 _LOG2_UNITS = 20  # of a bound, on its grid

@@ -19,11 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import IntArray
+from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.kernels import sizes as kernel
 from dpfast.kernels.columns import Rows, readable
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
-from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads
 
 Codes = NDArray[np.int16]
 

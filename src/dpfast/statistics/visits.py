@@ -31,12 +31,12 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._quiet import quiet
+from dpfast._threads import resolve_n_threads
 from dpfast.io.partitions import Partitions
 from dpfast.io.people import People
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import diagonal_moments
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.kernels.threads import resolve_n_threads
 from dpfast.privacy import rounding
 from dpfast.privacy.block_moments import BlockBounds
 from dpfast.privacy.visit_moments import VisitLimits

@@ -17,7 +17,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._own_words import in_own_words
 from dpfast._quiet import quiet
-from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
+from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 
 
 class Selector(Protocol):

@@ -44,7 +44,7 @@ from scipy.special import ndtri
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast.kernels.threads import single_threaded_blas
+from dpfast._threads import single_threaded_blas
 from dpfast.ledger import Release
 from dpfast.privacy import (
     Calibration,

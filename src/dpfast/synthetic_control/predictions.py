@@ -16,8 +16,8 @@ from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast._quiet import quiet
+from dpfast._threads import single_threaded_blas
 from dpfast.io import target_rows
-from dpfast.kernels.threads import single_threaded_blas
 from dpfast.ledger import Release
 from dpfast.releases.moments import unpacked
 from dpfast.solvers.damped import DenoisedMoments, damped_solve, hidden_reach, noise_edge

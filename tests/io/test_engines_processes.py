@@ -14,7 +14,7 @@ import pytest
 from engines import fail, kill, kill_once
 
 from dpfast.io import EngineError, ProcessPartitions
-from dpfast.io.widths import widths_of_part
+from dpfast.io.engines import widths_of_part
 from dpfast.statistics import gram
 
 BOUNDS = {"bound_x": 1.5, "bound_y": 1.0}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpfast import MultiOutcomeRidge, SyntheticControl
-from dpfast.io import DaskPartitions, dask_partitions, reduce_partitions
+from dpfast.io import DaskPartitions, engines, reduce_partitions
 from dpfast.statistics import GramAccumulator, Trajectories, gram
 
 dask = pytest.importorskip("dask")
@@ -190,6 +190,6 @@ def test_tables_in_long_form_say_what_to_give_instead():
 
 
 def test_small_chunks_are_joined_up_to_a_size_and_no_further(monkeypatch):
-    monkeypatch.setattr(dask_partitions, "_SMALLEST_BYTES", 250 * 4 * 8)
+    monkeypatch.setattr(engines, "_SMALLEST_BYTES", 250 * 4 * 8)
     x = da.from_array(np.ones((2000, 4)), chunks=(100, 4))
-    assert len(dask_partitions.DaskPartitions(x, None)._parts) == 7  # of 300 rows, and 200
+    assert len(DaskPartitions(x, None)._parts) == 7  # of 300 rows, and 200

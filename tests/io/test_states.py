@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpfast import Trajectories
-from dpfast.io.spaces import declared_observations
+from dpfast.io.states import declared_observations
 
 gymnasium = pytest.importorskip("gymnasium")
 spaces = gymnasium.spaces

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from dpfast.kernels.threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
+from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.statistics import gram
 
 

@@ -2,6 +2,7 @@
 
 import datetime
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 from engines import Listed
 
-from dpfast.io import RowOwners, person_partitions
+from dpfast.io import RowOwners
 from dpfast.io import is_partitioned_by_person as asked
 
 is_partitioned_by_person = partial(asked, key=bytes(range(32)))
@@ -69,7 +70,7 @@ def test_people_of_two_parts(one, other, apart):
 
 
 def test_a_share_of_the_hashes_moves_at_a_time(monkeypatch):
-    monkeypatch.setattr(person_partitions, "_MOST_WORDS", 50)
+    monkeypatch.setattr(import_module("dpfast.io.people"), "_MOST_WORDS", 50)
     ids = np.arange(900)
     cuts = [ids[:300], ids[300:], [], ids[899:] + 1]
     declared = Watched(parts_of(*cuts).parts, 1, partitioned_by="person")

@@ -9,8 +9,7 @@ from catalogue import FITS, SOME, people
 from scipy import sparse
 
 from dpfast import MultiOutcomeRidge, SyntheticControl
-from dpfast.io import blocks, in_memory, open_table
-from dpfast.io import sparse as module
+from dpfast.io import arrays, blocks, in_memory, open_table
 from dpfast.statistics import GramAccumulator, gram
 
 FORMATS = ["csr", "csc", "coo"]
@@ -56,7 +55,7 @@ def read(table, **options):
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8, bool])
 def test_repeated_unsorted_and_zero_entries_are_read_as_scipy_has_them_dense(kind, index, dtype, monkeypatch):
-    monkeypatch.setattr(module, "_VALUES_PER_BLOCK", 50)
+    monkeypatch.setattr(arrays, "_VALUES_PER_BLOCK", 50)
     rng = np.random.default_rng(0)
     rows, columns = rng.integers(0, 23, 400), rng.integers(0, 7, 400)
     values = (rng.normal(size=400) * 10.0 ** rng.integers(-9, 9, 400) * (rng.random(400) < 0.8)).astype(dtype)
@@ -83,7 +82,7 @@ def test_a_persons_row_does_not_depend_on_how_others_are_stored(kind):
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_sums_are_those_of_dense_tables(kind, monkeypatch):
-    monkeypatch.setattr(module, "_VALUES_PER_BLOCK", 100)
+    monkeypatch.setattr(arrays, "_VALUES_PER_BLOCK", 100)
     x = sparse.random_array((200, 5), density=0.4, random_state=np.random.default_rng(0), format=kind)
     y = sparse.random_array((200, 2), density=0.4, random_state=np.random.default_rng(1), format=kind)
     bounds = {"bound_x": 0.7, "bound_y": 0.5}
@@ -140,7 +139,7 @@ def test_memory_is_bounded_by_a_block():
     accumulator.update(x)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 4 * 8 * module._VALUES_PER_BLOCK + 2 * x.indptr.nbytes
+    assert peak < 4 * 8 * arrays._VALUES_PER_BLOCK + 2 * x.indptr.nbytes
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -15,11 +15,10 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from dpfast.kernels import transaction
+from dpfast._transaction import Bracket, RowRanges, Turn
 
 __all__ = ["RowRanges", "n_cores", "resolve_n_threads", "run_in_threads", "single_threaded_blas"]
 
-RowRanges = transaction.RowRanges
 Result = TypeVar("Result")
 
 
@@ -59,7 +58,7 @@ def run_in_threads(tasks: Sequence[Callable[[], Result]], stop: Callable[[], Non
         return [tasks[0]()] + [future.result() for future in pool.futures]
 
 
-class _Pool(transaction.Bracket["_Pool"]):
+class _Pool(Bracket["_Pool"]):
     """Threads that have nothing left to do when their block is left."""
 
     def __init__(self, n_threads: int, stop: Callable[[], None]) -> None:
@@ -93,13 +92,13 @@ class _BlasLimiter:
     """
 
     def __init__(self) -> None:
-        self._turn = transaction.Turn()
+        self._turn = Turn()
         self._users: set[object] = set()
         self._controller: Any = None
         self._limit: Any = None
 
     def acquire(self, user: object) -> None:
-        with transaction.Bracket[None](self._turn):
+        with Bracket[None](self._turn):
             self._users.add(user)
             if self._limit is None:
                 if self._controller is None:
@@ -109,7 +108,7 @@ class _BlasLimiter:
                 self._give_up_claims()
 
     def release(self, user: object) -> None:
-        with transaction.Bracket[None](self._turn):
+        with Bracket[None](self._turn):
             self._users.discard(user)
             if not self._users:
                 self._restore()
@@ -129,7 +128,7 @@ class _BlasLimiter:
 
     def reset_after_fork(self) -> None:
         """Only the forking thread lives on in a child: whoever held the limit is gone."""
-        self._turn = transaction.Turn()
+        self._turn = Turn()
         self._users.clear()
         self._restore()
 
@@ -139,7 +138,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _limiter.reset_after_fork())
 
 
-class single_threaded_blas(transaction.Bracket[None]):
+class single_threaded_blas(Bracket[None]):
     """Hold every BLAS library of this process to one thread; contexts may overlap and nest."""
 
     def _open(self) -> None:
