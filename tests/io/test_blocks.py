@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpfast import io
-from dpfast._own_words import in_own_words
+from dpfast._redacted import in_own_words
 from dpfast.io import blocks, in_memory
 from dpfast.statistics import GramAccumulator, gram
 

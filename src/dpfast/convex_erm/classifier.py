@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_X_y
 from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast.convex_erm.automatic import fitting
 from dpfast.convex_erm.estimator import PerturbedObjective, column_of
 from dpfast.convex_erm.mechanism import Descent, Minimisers

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast.estimator.base import warn_of_printed
 from dpfast.estimator.completion import Waiting
 from dpfast.estimator.inputs import open_with_outcome

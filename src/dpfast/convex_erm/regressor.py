@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_X_y
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast.convex_erm.estimator import PerturbedObjective
 from dpfast.convex_erm.plan import (
     R2,

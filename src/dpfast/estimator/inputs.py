@@ -13,7 +13,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import validate_data
 
 from dpfast import io
-from dpfast._own_words import in_own_words
+from dpfast._redacted import in_own_words
 from dpfast.estimator.base import warn
 from dpfast.io.arrays import borrowed
 from dpfast.io.blocks import outcome_names_of

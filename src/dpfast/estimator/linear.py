@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast.estimator.base import PrivateEstimator
 from dpfast.estimator.inputs import rows_to_predict
 from dpfast.estimator.presented import outcome_names

@@ -1,6 +1,6 @@
 """Any table as blocks of rows: NumPy, pandas, whatever offers Arrow's stream, files, Dask, iterables of blocks."""
 
-from dpfast._own_words import in_own_words
+from dpfast._redacted import in_own_words
 from dpfast.io.arrays import as_matrix, borrowed
 from dpfast.io.arrow import stream_names
 from dpfast.io.blocks import blocks, check_aligned, in_memory, is_unordered

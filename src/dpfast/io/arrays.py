@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast._own_words import in_own_words
+from dpfast._redacted import in_own_words
 from dpfast.io.arrow import arrow_library, is_number, numbers_of
 from dpfast.io.sources import is_lent
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
-from dpfast._own_words import in_own_words
+from dpfast._redacted import in_own_words
 from dpfast.io.frames import MISSING, UNDECLARED, Codes, Family, check_numeric
 from dpfast.io.sources import is_dataset, is_lazy_frame, is_polars_frame, is_reader, is_relation, streams_once
 from dpfast.kernels.columns import ColumnBlock, Rows

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfast._own_words import in_own_words
+from dpfast._redacted import in_own_words
 from dpfast.io.arrays import Matrix, as_matrix, borrowed, check_unmasked, load_npy, sparse_blocks
 from dpfast.io.arrow import arrow_blocks, parquet_blocks, parquet_schema, stream_names
 from dpfast.io.columns import EncodedTable

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dpfast._own_words import in_own_words
+from dpfast._redacted import in_own_words
 from dpfast.io.arrow import ArrowBatch, arrow_library, check_openable, one_ahead, rows_of
 from dpfast.kernels.columns import Rows
 

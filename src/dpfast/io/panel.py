@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
-from dpfast._own_words import in_own_words
+from dpfast._redacted import in_own_words
 from dpfast.io.arrays import as_matrix, borrowed, sparse_blocks
 from dpfast.io.arrow import open_stream, stream_blocks
 from dpfast.io.blocks import blocks

@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from dpfast._own_words import in_own_words
+from dpfast._redacted import in_own_words
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".npy": "npy"}
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._own_words import in_own_words
+from dpfast._redacted import in_own_words
 from dpfast.io.frames import MISSING, Batch
 
 

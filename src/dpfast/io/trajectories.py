@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
-from dpfast._own_words import in_own_words
-from dpfast._quiet import quiet
+from dpfast._redacted import in_own_words, quiet
 from dpfast.io import trajectory_sources as sources
 from dpfast.io.arrays import borrowed, dtype_name
 from dpfast.io.states import StateEncoder, declared_observations, declared_states

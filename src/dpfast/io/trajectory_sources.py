@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
-from dpfast._own_words import in_own_words
+from dpfast._redacted import in_own_words
 from dpfast.io.arrow import (
     ArrowBatch,
     arrow_batches,

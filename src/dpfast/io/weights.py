@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast._own_words import in_own_words
+from dpfast._redacted import in_own_words
 from dpfast.io.arrays import as_matrix
 from dpfast.io.blocks import blocks, in_memory, is_read_once
 from dpfast.io.partitions import Partitions

@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _transaction as transaction
 from dpfast._documents import replace_file, spelled_out
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast.estimator.plan import Plan
 from dpfast.io.writing import WRITERS
 from dpfast.jobs import pictures

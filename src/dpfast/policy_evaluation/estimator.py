@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpfast import _arguments as check
 from dpfast import io, noise, plotting
 from dpfast._arrays import FloatArray
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Summed, warn_of_printed
 from dpfast.estimator.plan import Plan, least
 from dpfast.io.writing import tabulated

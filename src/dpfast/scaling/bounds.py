@@ -14,7 +14,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._html import card, caution, grid
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast.estimator.completion import Waiting
 from dpfast.estimator.inputs import columns_of
 from dpfast.io.writing import tabulated

@@ -18,7 +18,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._html import card, grid, section
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast.estimator.base import warn
 from dpfast.estimator.completion import Waiting
 from dpfast.estimator.page import spent_html

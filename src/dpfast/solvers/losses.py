@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast._own_words import in_own_words
+from dpfast._redacted import in_own_words
 from dpfast.solvers.pairs import ROUND_UP_ONE
 
 LossFunction = Callable[[FloatArray, FloatArray], ArrayLike]

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of

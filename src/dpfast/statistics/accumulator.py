@@ -14,7 +14,7 @@ from dpfast import _arguments as check
 from dpfast import _transaction as transaction
 from dpfast import io
 from dpfast._arrays import IntArray
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.io.arrays import dtype_name
 from dpfast.io.people import People, people

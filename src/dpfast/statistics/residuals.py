@@ -30,7 +30,7 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.io.people import People
 from dpfast.kernels import residual_step

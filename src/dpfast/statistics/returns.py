@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.io.partitions import Partitions
 from dpfast.io.trajectories import Trajectories

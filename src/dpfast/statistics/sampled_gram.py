@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from dpfast import io
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast.kernels import gram as kernel
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.statistics.accumulator import GramAccumulator, gram, use_blas

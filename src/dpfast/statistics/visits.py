@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast._threads import resolve_n_threads
 from dpfast.io.partitions import Partitions
 from dpfast.io.people import People

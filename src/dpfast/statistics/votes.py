@@ -15,8 +15,7 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._own_words import in_own_words
-from dpfast._quiet import quiet
+from dpfast._redacted import in_own_words, quiet
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 
 

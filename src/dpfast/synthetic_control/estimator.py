@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, Prepared, PrivateEstimator, Solved, Summed, reserve, warn
 from dpfast.estimator.completion import Waiting
 from dpfast.estimator.plan import Plan

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast._threads import single_threaded_blas
 from dpfast.io import target_rows
 from dpfast.ledger import Release

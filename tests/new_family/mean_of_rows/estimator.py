@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast.estimator.base import PrivateEstimator, Solved, Summed
 from dpfast.estimator.plan import Plan
 from dpfast.io.writing import tabulated

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpfast._quiet import quiet
+from dpfast._redacted import quiet
 from dpfast._threads import run_in_threads
 
 

@@ -1,0 +1,68 @@
+"""Nothing said of people's rows by other code: NumPy's warnings, errors of libraries and of callers' functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def quiet(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorate what reads people's rows, or predicts from them.
+
+    One row is enough for an overflow: meanwhile there is no warning of one, and no FloatingPointError where the caller
+    asked for these. What overflows ends beyond a bound, or is refused. And NumPy's MemoryError tells a table's shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast._redacted import quiet
+    >>> with np.errstate(all="raise"):
+    ...     print(quiet(np.multiply)(1e308, 10.0))
+    inf
+    """
+
+    @wraps(function)
+    def quietly(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            with np.errstate(all="ignore"):
+                return function(*args, **kwargs)
+        except MemoryError:
+            pass
+        raise MemoryError("too little memory for the table")
+
+    return quietly
+
+
+def in_own_words(read: Callable[[], Result], problem: str, kind: type[Exception] = ValueError) -> Result:
+    """Call `read`; if it raises anything, raise `problem` in its place, or an interrupt without words.
+
+    The error is raised when the other one has been dealt with: it has neither cause nor context, which a traceback or a
+    log would print.
+
+    Examples
+    --------
+    >>> from dpfast._redacted import in_own_words
+    >>> try:
+    ...     in_own_words(lambda: float("secret"), "X holds text")
+    ... except ValueError as error:
+    ...     print(error, error.__context__)
+    X holds text None
+    """
+    try:
+        return read()
+    except MemoryError:
+        error: BaseException = MemoryError("too little memory for the table")
+    except (KeyboardInterrupt, GeneratorExit):
+        # It ends what goes on, whatever it says.
+        error = KeyboardInterrupt()
+    except SystemExit:
+        error = SystemExit(1)
+    except Exception:
+        error = kind(problem)
+    raise error
