@@ -77,6 +77,10 @@ def test_six_lines_alike_are_a_duplicate_in_both_places_however_they_are_set():
     ]
 
 
+def test_spaces_of_compiled_code_do_not_tell_it_apart():
+    assert budget.code_of("a.c", "\tint  a = 1;\n") == budget.code_of("b.pyx", "int a=1;\n")
+
+
 def test_a_longer_copy_is_one_place():
     longer = SIX + "more = 1\nand_more = 2\n"
     assert duplicates_of("first = 1\n" + longer, longer + "last = 1\n") == [
@@ -179,11 +183,11 @@ def test_a_tree_is_printed_beside_its_parent_and_fails_when_it_has_outgrown_its_
 
 def test_figures_are_written_with_a_reason_where_they_rise(repository, capsys):
     (repository / "tools" / "a.py").write_text("a = 1\nb = 2\n")
-    budget.main(["--write", 'it says "b"'], repository)
+    budget.main(["--write", 'it\'s "b"'], repository)
     figures = budget.tomllib.loads((repository / budget.FIGURES).read_text())
     assert figures == {
         "src/dpfast": {"lines": 20, "why": "20 are needed"},
-        "tools": {"lines": 2, "why": 'it says "b"'},
+        "tools": {"lines": 2, "why": 'it\'s "b"'},
     }
     assert budget.main(["HEAD"], repository) == 0
     budget.main(["--write", ""], repository)
