@@ -1,14 +1,17 @@
 """Tests are found where their subject is: ``tests/io/test_sources.py`` for ``src/dpfast/io/sources.py``."""
 
-import tokenize
+import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parent
+sys.path.append(str(TESTS.parent / "tools"))
+from budget import code_of  # noqa: E402
+
 SOURCE = TESTS.parent / "src" / "dpfast"
 #: Pages, what holds for all families, plain twins, and what is run by other tests.
 ELSEWHERE = {"docs", "guarantees", "reference", "fuzz_targets", "new_family", "data"}
 #: Of the whole package, or of its tests and tools.
-OF_ALL = {"catalogue", "check_speed", "fuzz", "mirror", "new_family", "package", "public_names"}
+OF_ALL = {"budget", "catalogue", "check_speed", "fuzz", "mirror", "new_family", "package", "public_names"}
 LONG = 60
 #: Files of longer code that have no tests of their name, and the tests that go through them.
 TESTED_BY = {
@@ -72,19 +75,7 @@ TESTED_ALIKE = {
 
 
 def code_lines(path):
-    """Lines that hold code, without docstrings and comments; of C and Cython all that are not blank."""
-    if path.suffix != ".py":
-        return sum(bool(line.strip()) for line in path.read_text().splitlines())
-    lines, begins = set(), True
-    with path.open("rb") as file:
-        for token in tokenize.tokenize(file.readline):
-            if token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING):
-                begins = True
-            elif token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.ENDMARKER):
-                if not (begins and token.type == tokenize.STRING):
-                    lines |= set(range(token.start[0], token.end[0] + 1))
-                begins = False
-    return len(lines)
+    return len(code_of(path.name, path.read_text("utf-8")))
 
 
 def sources(folder):

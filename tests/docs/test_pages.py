@@ -28,6 +28,7 @@ def marked(page):
 @pytest.mark.parametrize("page", [marked(page) for page in PAGES if python_blocks(page)])
 def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT)  # of benchmarks
     try:
         run(page, tmp_path)
     finally:
