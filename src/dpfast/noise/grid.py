@@ -176,7 +176,7 @@ class _FixedPointCells(Cells):
         values = self._values[start:stop]
         if 1 <= self._shift <= 62:
             return self._split_words(values)
-        integers = [values.integer(i) for i in range(stop - start)]
+        integers = [high * 2**64 + low for high, low in zip(values.high.tolist(), values.low.tolist(), strict=True)]
         if self._shift <= 0:
             self._cells = np.array([integer << -self._shift for integer in integers], object)
             return np.zeros(stop - start)
@@ -221,7 +221,7 @@ class _FixedPointCells(Cells):
             carried = FixedPoint(whole >> np.int64(63), whole.view(np.uint64), self._grid.exponent)
             released[:] = (self._cells + carried).to_float64()
         else:
-            released[:] = [_to_double(c + int(o), self._grid.exponent) for c, o in zip(self._cells, whole, strict=True)]
+            released[:] = _to_doubles((self._cells + whole).tolist(), self._grid.exponent)
 
 
 class _RepeatedCells(Cells):
@@ -248,11 +248,13 @@ class _RepeatedCells(Cells):
         kernel.join_cells(nearest, offsets, self._grid.step, released)
 
 
-def _to_double(cell: int, exponent: int) -> float:
+def _to_doubles(cells: list[int], exponent: int) -> list[float]:
     try:
-        return math.ldexp(float(cell), exponent)
+        return [math.ldexp(float(cell), exponent) for cell in cells]
     except OverflowError:
-        return math.copysign(math.inf, cell)
+        if len(cells) == 1:
+            return [math.copysign(math.inf, cells[0])]
+        return [_to_doubles([cell], exponent)[0] for cell in cells]
 
 
 def cells_of(center: Center, shape: tuple[int, ...], grid: NoiseGrid) -> Cells:

@@ -19,7 +19,7 @@ from fractions import Fraction
 from dpfast import _arguments as check
 from dpfast.kernels import normal
 from dpfast.privacy import rounding
-from dpfast.privacy._search import first_that_holds
+from dpfast.privacy._search import first_that_holds, remembered
 
 _EVALUATION_MARGIN = 2e-14
 _SOLVING_MARGIN = 1e-13
@@ -68,9 +68,11 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     epsilon = check.epsilon_value(epsilon)
     delta = delta_for(epsilon, delta)
     sensitivity = check.positive("sensitivity", sensitivity)
-    if epsilon == math.inf:
-        return 0.0
+    return 0.0 if epsilon == math.inf else _scale(epsilon, delta, sensitivity)
 
+
+@remembered
+def _scale(epsilon: float, delta: float, sensitivity: float) -> float:
     def scale_at(log_delta: float, bump: float) -> float:
         return sensitivity / normal.solve_mu(epsilon, log_delta) * (1.0 + bump)
 
@@ -130,6 +132,11 @@ def gaussian_epsilon(scale: float, delta: float, sensitivity: float = 1.0) -> fl
     sensitivity = check.positive("sensitivity", sensitivity)
     if scale == 0.0 or sensitivity / scale >= _MU_WITHOUT_EPSILON:
         return math.inf
+    return _epsilon(scale, delta, sensitivity)
+
+
+@remembered
+def _epsilon(scale: float, delta: float, sensitivity: float) -> float:
     if _delta_up(scale, 0.0, sensitivity) <= delta:
         return 0.0
 
@@ -154,9 +161,11 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     epsilon = check.epsilon_value(epsilon)
     delta = delta_for(epsilon, delta)
-    if epsilon == math.inf:
-        return math.inf
+    return math.inf if epsilon == math.inf else _mu(epsilon, delta)
 
+
+@remembered
+def _mu(epsilon: float, delta: float) -> float:
     def mu_at(log_delta: float, bump: float) -> float:
         return normal.solve_mu(epsilon, log_delta) * (1.0 - bump)
 

@@ -35,7 +35,8 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict, Unpack
+from operator import mul
+from typing import NotRequired, TypedDict, Unpack
 
 import numpy as np
 
@@ -154,11 +155,7 @@ def moment_mu(scales: MomentScales, bound_x: float, bound_y: float | None = None
     worst_changes = _worst_changes(**kind)
     ignored = {"n"} if kind["adjacency"] == "replace_one" else set()
     released = tuple(block for block in scales.released if block not in ignored)
-    units = _units(released, bound_x, bound_y)
-    if any(getattr(scales, block) == 0.0 for block in released):
-        return math.inf
-    ratios = [_ratio_up(units[block], getattr(scales, block)) if block in units else 0.0 for block in BLOCKS]
-    return joint_mu(ratios, lambda *precisions: _largest_dot(worst_changes, precisions))
+    return _mu_of(scales, _units(released, bound_x, bound_y), worst_changes)
 
 
 def moment_scales(
@@ -201,41 +198,43 @@ def moment_scales(
     >>> round(scales.xx**2 + scales.xy**2, 2)
     8.82
     """
-    if not isinstance(weights, Mapping):
-        weights = block_costs(weights, bound_y is not None, BLOCKS)
-    return _least_scales(mu, bound_x, bound_y, tuple(weights.items()), tuple(kind.items()))
-
-
-@remembered
-def _least_scales(
-    mu: float,
-    bound_x: float,
-    bound_y: float | None,
-    weights: tuple[tuple[str, float], ...],
-    given: tuple[tuple[str, Any], ...],
-) -> MomentScales:
-    """Search for the scales, once for the same numbers."""
-    kind: Any = dict(given)
     worst_changes = _worst_changes(**kind)
     mu = check.positive_or_inf("mu", mu)
-    costs = block_costs(dict(weights), bound_y is not None, BLOCKS)
+    costs = block_costs(weights, bound_y is not None, BLOCKS)
     if "n" in costs and kind["adjacency"] == "replace_one":
         raise ValueError("weights must not name 'n' under replace_one: the number of rows is public there")
     released = tuple(block for block in BLOCKS if block in costs)
     units = _units(released, bound_x, bound_y)
     if mu == math.inf:
         return MomentScales(**dict.fromkeys(released, 0.0))
-    precisions = _best_precisions(_shares(costs, units), worst_changes)
+    return _least_scales(mu, tuple((block, units[block], costs[block]) for block in released), worst_changes)
+
+
+@remembered
+def _least_scales(
+    mu: float, blocks: tuple[tuple[str, float, float], ...], worst_changes: _WorstChanges
+) -> MomentScales:
+    """Return the least noise for a finite mu; of each released block its name, unit and cost."""
+    units = {block: unit for block, unit, _ in blocks}
+    precisions = _best_precisions(_shares({block: cost for block, _, cost in blocks}, units), worst_changes)
     level = math.sqrt(_largest_dot(worst_changes, precisions)) * ROUND_UP
 
     def scales(extra: float) -> MomentScales:
         needed = level * (1.0 + extra)
         return _scales_in_range(
-            {block: units[block] * needed / math.sqrt(precisions[BLOCKS.index(block)]) / mu for block in released}
+            {block: units[block] * needed / math.sqrt(precisions[BLOCKS.index(block)]) / mu for block in units}
         )
 
     short = f"mu must leave floats enough digits to calibrate with, got {mu!r}"
-    return first_that_holds(scales, lambda found: moment_mu(found, bound_x, bound_y, **kind) <= mu, short)
+    return first_that_holds(scales, lambda found: _mu_of(found, units, worst_changes) <= mu, short)
+
+
+def _mu_of(scales: MomentScales, units: Mapping[str, float], worst_changes: _WorstChanges) -> float:
+    """Return the mu of noise on the blocks that have units, rounded up."""
+    if any(getattr(scales, block) == 0.0 for block in units):
+        return math.inf
+    ratios = [_ratio_up(units[block], getattr(scales, block)) if block in units else 0.0 for block in BLOCKS]
+    return joint_mu(ratios, lambda *precisions: _largest_dot(worst_changes, precisions))
 
 
 def joint_mu(ratios: Sequence[float], squared_mu: Callable[..., float]) -> float:
@@ -243,7 +242,7 @@ def joint_mu(ratios: Sequence[float], squared_mu: Callable[..., float]) -> float
     largest = max(ratios)
     if largest == 0.0 or math.isinf(largest):
         return largest
-    squared = squared_mu(*((ratio / largest) ** 2 for ratio in ratios))
+    squared = squared_mu(*[(ratio / largest) ** 2 for ratio in ratios])
     # The margin is applied to a normal number, so that the one rounding that may be subnormal is the last.
     return math.nextafter(largest * (math.sqrt(squared) * ROUND_UP), math.inf)
 
@@ -305,10 +304,8 @@ def _ratio_up(unit: float, scale: float) -> float:
 
 
 def _largest_dot(worst_changes: _WorstChanges, precisions: Sequence[float]) -> float:
-    return max(
-        sum(load * precision for load, precision in zip(loads, precisions, strict=True))
-        for loads in worst_changes(*precisions[:3])
-    )
+    dots: list[float] = [sum(map(mul, loads, precisions)) for loads in worst_changes(*precisions[:3])]
+    return max(dots)
 
 
 def _worst_changes(

@@ -99,10 +99,14 @@ def padded_squared_bound(bound: float, grid_exponent: int, n_features: int) -> i
     >>> padded_squared_bound(1.0, grid_exponent=2, n_features=4)
     26
     """
-    above, below = check.positive("bound", bound).as_integer_ratio()
-    exponent = _checked_exponent(grid_exponent)
+    bound, exponent = check.positive("bound", bound), _checked_exponent(grid_exponent)
+    return _padded_squared_bound(bound, exponent, check.positive_integer("n_features", n_features))
+
+
+@remembered
+def _padded_squared_bound(bound: float, exponent: int, length: int) -> int:
+    above, below = bound.as_integer_ratio()
     above, below = above << max(exponent, 0), below << max(-exponent, 0)
-    length = check.positive_integer("n_features", n_features)
     # (b + sqrt(d)/2)**2 = b**2 + d/4 + sqrt(b**2 d), b = above/below: over a common denominator, integers and a root.
     squared, unit = above**2, below**2
     return (4 * squared + length * unit + math.isqrt(16 * squared * unit * length)) // (4 * unit) + 1
