@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 
 import numpy as np
+import pytest
 
 import dpfast
 
@@ -67,3 +68,30 @@ def entered(fit):
         sys.setprofile(None)
     package = dpfast.__file__.rpartition("__init__")[0]
     return sorted(name.removeprefix(package) for name in files if name.startswith(package)), calls
+
+
+#: Most files and calls: a little above what was measured, since noise decides how many steps some solvers take.
+MOST = {
+    "ridge": (41, 2_500),
+    "ridge with two steps": (50, 12_500),
+    "classifier": (63, 8_000),
+    "panel": (50, 3_800),
+    "policy": (38, 2_700),
+    "sparse": (60, 18_000),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_fit_goes_through_few_rooms(name):
+    files, calls = entered(FITS[name])
+    print(f"{name}: {len(files)} files, {calls} calls")
+    most_files, most_calls = MOST[name]
+    assert len(files) <= most_files, files
+    assert calls <= most_calls
+
+
+def test_a_further_step_adds_few_calls():
+    """The mean of several, as noise decides how many of some searches' steps a fit takes."""
+    two, six = (np.mean([entered(ridge(steps))[1] for _ in range(5)]) for steps in (2, 6))
+    print(f"calls for each further step: {(six - two) / 4:.0f}")
+    assert (six - two) / 4 <= 1_600

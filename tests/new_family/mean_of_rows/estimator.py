@@ -8,15 +8,15 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from dpfast.estimator.feature_names import columns_of
-from dpfast.mean_of_rows.mechanism import NoisySum
+from dpfast.mean_of_rows.mechanism import sum_of_rows
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.estimator.base import PrivateEstimator, Solved, Summed
+from dpfast.estimator.base import Fitted, PrivateEstimator, Solved, Summed
+from dpfast.estimator.inputs import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Release
@@ -87,7 +87,7 @@ class MeanOfRows(PrivateEstimator):
         """Say what error privacy will add, before any data is touched; nothing is spent."""
         sizes = {"n": n, "n_features": n_features}
         estimator, privacy = cls._planned_for(sizes, {"target": target}, parameters)
-        mechanism = NoisySum.calibrate(privacy, estimator.bound, n_features)
+        mechanism = sum_of_rows(privacy, estimator.bound, n_features)
         error = mechanism.scales["sum"] * math.sqrt(n_features) / estimator.bound
         return Plan(n, min(error / n, 1.0), target, math.ceil(error / target), mechanism.scales, "the bound")
 
@@ -102,17 +102,17 @@ class MeanOfRows(PrivateEstimator):
     def _sum(self, privacy: Privacy, source: noise.BitSource, X: Any) -> Summed:
         sums = gram(X, bound_x=self.bound, sums=True, n_threads=self.n_threads)
         check.positive_integer("the number of rows", sums.n_rows)
-        mechanism = NoisySum.calibrate(privacy, self.bound, sums.n_features)
+        mechanism = sum_of_rows(privacy, self.bound, sums.n_features)
         return Summed(mechanism, sums.exact_x_sum, sums.n_rows)
 
-    def _solve(self, mechanism: object, releases: tuple[Release, ...], public: int) -> dict[str, Any]:
-        (total,) = releases[0].values.values()
-        return {"mean_": total / public, "n_features_in_": len(total)}
+    def _solve(self, mechanism: object, found: Release, public: int) -> Fitted:
+        total = found.values["sum"]
+        return Fitted({"mean_": total / public, "n_features_in_": len(total)})
 
     def _fit_without_noise(self, X: Any) -> Solved:
         rows: FloatArray = check_array(X, dtype=np.float64)
         release = self._exact_release({"sum": rows.sum(axis=0)})
-        return Solved((release,), self._solve(None, (release,), len(rows)))
+        return Solved((release,), self._solve(None, release, len(rows)).attributes)
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield "mean_", (check.positive_integer("n_features_in_", self.n_features_in_),)
