@@ -30,7 +30,7 @@ from dpfast.kernels import (
 )
 from dpfast.kernels.columns import ColumnBlock
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.kernels.generalised_linear import LossSums
+from dpfast.kernels.generalised_linear import LossSums, local_losses
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapolate
 from dpfast.noise.discrete import column_table
@@ -304,6 +304,7 @@ def loss_sums(draw: Draw) -> None:
         "start": float(draw.reals(1)[0]),
     }
     theta = draw.reals(2, p)
+    local_losses(draw.reals(n), outcomes, np.empty((3, n)), kind=kind, **widths)
     start, stop = sorted((draw.integer(0, n), draw.integer(0, n)))
     for level in (0, draw.choice(LEVELS)):
         sums = LossSums(rows, outcomes, kind=kind, level=level, **widths)

@@ -3,8 +3,9 @@
 import mpmath as mp
 import numpy as np
 import pytest
+from reference.losses import numpy_loss
 
-from dpfast.kernels.generalised_linear import LossSums
+from dpfast.kernels.generalised_linear import LossSums, local_losses
 from dpfast.solvers import (
     CappedLogisticLoss,
     GeneralisedLinear,
@@ -32,12 +33,15 @@ LEVELS = (0, 1, 2)
 
 def table(n, d, loss, seed=0):
     rng = np.random.default_rng(seed)
-    rows, y = rng.normal(size=(n, d)), rng.normal(size=n)
+    rows, y = rng.normal(size=(n, d)), outcomes_of(loss, rng.normal(size=n))
+    return rows, y, rng.normal(size=d)
+
+
+def outcomes_of(loss, y):
     if loss.is_classification:
         # Of weight 1, or less.
-        y = np.sign(y) * np.where(np.abs(y) < 0.5, np.abs(y), 1.0)
-    y = np.abs(y) if loss.is_of_counts else y
-    return rows, y, rng.normal(size=d)
+        return np.sign(y) * np.where(np.abs(y) < 0.5, np.abs(y), 1.0)
+    return np.abs(y) if loss.is_of_counts else y
 
 
 def sums(rows, outcomes, loss, level=-1):
@@ -89,10 +93,21 @@ def test_models_are_numpys(loss, n, d):
     rows, y, theta = table(n, d, loss)
     z, gradient, hessian = rows @ theta, np.empty(d), np.empty((d, d))
     value = sums(rows, y, loss).model(theta, 0, n, gradient, hessian)
-    assert value == pytest.approx(loss.value(z, y).sum(), rel=1e-12)
-    np.testing.assert_allclose(gradient, rows.T @ loss.derivative(z, y), atol=1e-12 * n)
-    expected = rows.T @ (loss.second_derivative(z, y)[:, None] * rows)
+    values, slopes, curvatures = numpy_loss(loss, z, y)
+    assert value == pytest.approx(values.sum(), rel=1e-12)
+    np.testing.assert_allclose(gradient, rows.T @ slopes, atol=1e-12 * n)
+    expected = rows.T @ (curvatures[:, None] * rows)
     np.testing.assert_allclose(np.triu(hessian), np.triu(expected), atol=1e-12 * n)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_losses_of_arrays_are_numpys(loss):
+    rng = np.random.default_rng(3)
+    y, z = outcomes_of(loss, rng.normal(size=2000)), rng.uniform(-4.0, 4.0, 2000)
+    parts = np.empty((3, 2000))
+    local_losses(z, y, parts, kind=loss.kind, **loss.parameters())
+    for part, expected in zip(parts, numpy_loss(loss, z, y), strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-13, atol=1e-14)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)

@@ -81,6 +81,21 @@ def test_two_derivatives_are_continuous_where_formulas_meet(loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("name", ["value", "derivative", "second_derivative"])
+def test_predictions_and_outcomes_of_any_layout_broadcast(loss, name):
+    function, z = getattr(loss, name), np.linspace(-3.0, 3.0, 24).reshape(4, 6)
+    y = np.ones((4, 1), dtype=np.float32)
+    expected = np.array([[float(function(value, 1.0)) for value in row] for row in z])
+    for layout in (z, np.asfortranarray(z), np.repeat(z, 2, axis=1)[:, ::2], np.broadcast_to(z, (4, 6)), z.tolist()):
+        np.testing.assert_allclose(function(layout, y), expected, rtol=1e-14)
+        assert function(layout, y).dtype == np.float64
+    assert function(z, np.ones((3, 1, 1))).shape == (3, 4, 6)
+    assert function(np.empty((0, 2)), 1.0).shape == (0, 2)
+    assert function([1, 2], 1).dtype == np.float64
+    assert np.shape(function(1.0, 1.0)) == ()
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_slopes_have_the_sign_that_is_said(loss):
     """In the margin, over all outcomes: noise is for one sign or for both."""
     z = np.concatenate([-np.geomspace(1e-9, 1e3, 999), [0.0], np.geomspace(1e-9, 1e3, 999)])

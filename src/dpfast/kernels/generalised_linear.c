@@ -114,6 +114,17 @@ static DPFAST_INLINE local_loss evaluate(const dpfast_loss *loss, double z, doub
     }
 }
 
+void dpfast_local_losses(const dpfast_loss *loss, const double *z, const double *y, ptrdiff_t n, double *values,
+                         double *slopes, double *curvatures)
+{
+    for (ptrdiff_t i = 0; i < n; i++) {
+        local_loss at = evaluate(loss, z[i], y[i]);
+        values[i] = at.value;
+        slopes[i] = at.first;
+        curvatures[i] = at.second;
+    }
+}
+
 static DPFAST_INLINE void model_of(const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
                                    ptrdiff_t start, ptrdiff_t stop, double *value, double *gradient, double *scaled)
 {

@@ -27,6 +27,10 @@ typedef struct {
     ptrdiff_t n_features;
 } dpfast_observations;
 
+/* Write the n losses of predictions z and outcomes y, and their first and second derivatives in z. */
+void dpfast_local_losses(const dpfast_loss *loss, const double *z, const double *y, ptrdiff_t n, double *values,
+                         double *slopes, double *curvatures);
+
 /* Add rows [start, stop): losses to *value, their gradients to gradient[n_features]; write each row times the square root
  * of its second derivative to `scaled`. In double precision. */
 void dpfast_add_model(const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,

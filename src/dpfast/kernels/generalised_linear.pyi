@@ -3,6 +3,18 @@ from numpy.typing import NDArray
 
 _FloatArray = NDArray[np.float64]
 
+def local_losses(
+    z: _FloatArray,
+    y: _FloatArray,
+    out: _FloatArray,
+    *,
+    kind: str,
+    width: float = 1.0,
+    threshold: float = 1.0,
+    start: float = 0.0,
+    shift: float = 0.0,
+) -> None: ...
+
 class LossSums:
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Sums of generalised linear losses over ranges of rows: the arrays around generalised_linear.c, and the Hessian.
+"""Generalised linear losses, and their sums over ranges of rows: the arrays around generalised_linear.c, the Hessian.
 
 The Hessian is the product of rows scaled by the roots of their weights with themselves, blocks of rows that stay in the
 cache given to BLAS. C-contiguous float64 arrays in, outputs allocated by the caller; no GIL, so threads take ranges of
@@ -31,6 +31,8 @@ cdef extern from "generalised_linear.h" nogil:
         const double *outcomes
         ptrdiff_t n_features
 
+    void dpfast_local_losses(const dpfast_loss *loss, const double *z, const double *y, ptrdiff_t n, double *values,
+                             double *slopes, double *curvatures)
     void dpfast_add_model(const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
                           ptrdiff_t start, ptrdiff_t stop, double *value, double *gradient, double *scaled, int level)
     void dpfast_precise_gradient(const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
@@ -48,6 +50,18 @@ _KINDS = {
 
 cdef enum:
     BLOCK_DOUBLES = 32768
+
+
+def local_losses(const double[::1] z, const double[::1] y, double[:, ::1] out, *, kind, width=1.0, threshold=1.0,
+                 start=0.0, shift=0.0):
+    """Write losses of predictions z and outcomes y, and their first and second derivatives in z, to the rows of `out`.
+
+    `kind` and parameters are as for LossSums.
+    """
+    cdef dpfast_loss loss = dpfast_loss(_KINDS[kind], width, threshold, start, shift)
+    if z.shape[0]:
+        with nogil:
+            dpfast_local_losses(&loss, &z[0], &y[0], z.shape[0], &out[0, 0], &out[1, 0], &out[2, 0])
 
 
 cdef class LossSums:
@@ -76,8 +90,7 @@ cdef class LossSums:
         self.rows, self.outcomes, self.level = rows, outcomes, level
         self.observations.rows, self.observations.outcomes = &rows[0, 0], &outcomes[0]
         self.observations.n_features = rows.shape[1]
-        self.loss.kind = _KINDS[kind]
-        self.loss.width, self.loss.threshold, self.loss.start, self.loss.shift = width, threshold, start, shift
+        self.loss = dpfast_loss(_KINDS[kind], width, threshold, start, shift)
 
     def model(self, const double[::1] theta, Py_ssize_t start, Py_ssize_t stop, double[::1] gradient,
               double[:, ::1] hessian):

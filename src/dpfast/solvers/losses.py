@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._redacted import in_own_words
+from dpfast.kernels import generalised_linear
 from dpfast.solvers.pairs import ROUND_UP_ONE
 
 LossFunction = Callable[[FloatArray, FloatArray], ArrayLike]
@@ -33,7 +34,14 @@ _LARGEST_SHIFT = 64.0
 
 
 class GeneralisedLinearLoss(ABC):
-    """A loss l(z, y) of a prediction z and an outcome y; arrays of them broadcast.
+    """A loss l(z, y) of a prediction z and an outcome y, and its derivatives in z.
+
+    Conventions of `value`, `derivative` and `second_derivative`: z and y are numbers or arrays of any layout, are
+    converted to float64 and broadcast. The result is float64, of the shape they broadcast to, with an entry for each
+    pair: nothing is summed or averaged. Sums over the rows of a table are those of solvers/loss_sums.py.
+
+    A formula stands in kernels/generalised_linear.c, which evaluates it by `kind` and `parameters`. Losses with
+    exponentials override it in NumPy, whose exponential differs from that of C in the last bit.
 
     Attributes
     ----------
@@ -58,17 +66,26 @@ class GeneralisedLinearLoss(ABC):
     slope_sign: ClassVar[bool] = False
     curvature_fades: ClassVar[bool] = False
 
-    @abstractmethod
     def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Loss of each prediction."""
+        return self._by_kernel(z, y, 0)
 
-    @abstractmethod
     def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """First derivative in z."""
+        return self._by_kernel(z, y, 1)
 
-    @abstractmethod
     def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Second derivative in z."""
+        return self._by_kernel(z, y, 2)
+
+    def _by_kernel(self, z: ArrayLike, y: ArrayLike, order: int) -> FloatArray:
+        """Return the derivative of that order, as the kernel's double pass computes it."""
+        predictions, outcomes = np.broadcast_arrays(np.asarray(z, np.float64), np.asarray(y, np.float64))
+        parts = np.empty((3, predictions.size))
+        generalised_linear.local_losses(
+            predictions.ravel(), outcomes.ravel(), parts, kind=self.kind, **self.parameters()
+        )
+        return np.asarray(parts[order].reshape(predictions.shape))
 
     @abstractmethod
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
@@ -119,18 +136,6 @@ class SquaredLoss(GeneralisedLinearLoss):
     """
 
     kind: ClassVar[str] = "squared"
-
-    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Loss of each prediction."""
-        return np.asarray(0.5 * np.subtract(z, y) ** 2)
-
-    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """First derivative in z."""
-        return np.asarray(np.subtract(z, y, dtype=np.float64))
-
-    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Second derivative in z."""
-        return np.ones(np.broadcast_shapes(np.shape(z), np.shape(y)))
 
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative."""
@@ -322,21 +327,6 @@ class SmoothedHinge(GeneralisedLinearLoss):
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", _parameter("width", self.width, _LEAST_WIDTH))
 
-    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Loss of each prediction."""
-        margin, t = self._bend(z, y)
-        return np.abs(y) * np.where(t <= 0.0, 1.0 - margin, self.width * (1.0 - t) ** 3 * (1.0 + t))
-
-    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """First derivative in z."""
-        _, t = self._bend(z, y)
-        return np.asarray(-np.asarray(y) * (1.0 - t) ** 2 * (1.0 + 2.0 * t))
-
-    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Second derivative in z."""
-        _, t = self._bend(z, y)
-        return np.asarray(np.abs(y) * (3.0 * t * (1.0 - t) / self.width))
-
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative."""
         return 1.0
@@ -348,10 +338,6 @@ class SmoothedHinge(GeneralisedLinearLoss):
     def parameters(self) -> dict[str, float]:
         """Return what the kernel has to know besides the kind."""
         return {"width": self.width}
-
-    def _bend(self, z: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        margin = _margin(z, y)
-        return margin, np.clip((margin - 1.0 + self.width) / (2.0 * self.width), 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -394,23 +380,6 @@ class SmoothedHuber(GeneralisedLinearLoss):
         """Return the loss of the same shape for outcomes that are `unit` times as large."""
         return SmoothedHuber(self.threshold * unit, self.width * unit)
 
-    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Loss of each prediction."""
-        residual, short = self._bend(z, y)
-        size, inner = np.abs(residual), self.threshold - self.width
-        beyond = 0.5 * inner**2 + self.threshold * (size - inner) - 2.0 * self.width**2 / 3.0
-        return np.where(short >= 2.0 * self.width, 0.5 * residual**2, beyond + short**3 / (12.0 * self.width))
-
-    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """First derivative in z."""
-        residual, short = self._bend(z, y)
-        beyond = np.sign(residual) * (self.threshold - short**2 / (4.0 * self.width))
-        return np.where(short >= 2.0 * self.width, residual, beyond)
-
-    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Second derivative in z."""
-        return np.asarray(self._bend(z, y)[1] / (2.0 * self.width))
-
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative."""
         return min(self.threshold, (reach + outcome_bound) * ROUND_UP_ONE)
@@ -422,11 +391,6 @@ class SmoothedHuber(GeneralisedLinearLoss):
     def parameters(self) -> dict[str, float]:
         """Return what the kernel has to know besides the kind."""
         return {"threshold": self.threshold, "width": self.width}
-
-    def _bend(self, z: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Residuals, and how far they are short of the end of the bend, at most its whole width."""
-        residual = np.asarray(np.subtract(z, y), dtype=np.float64)
-        return residual, np.clip(self.threshold + self.width - np.abs(residual), 0.0, 2.0 * self.width)
 
 
 @dataclass(frozen=True)
@@ -478,21 +442,6 @@ class SmoothedQuantile(GeneralisedLinearLoss):
         """Largest bound on outcomes next to which the bend is not too narrow."""
         return self.width / _LEAST_WIDTH
 
-    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Loss of each prediction."""
-        residual, t = self._bend(z, y)
-        return self.level * residual + np.where(t <= 0.0, -residual, self.width * (1.0 - t) ** 3 * (1.0 + t))
-
-    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """First derivative in z."""
-        _, t = self._bend(z, y)
-        return np.asarray((1.0 - t) ** 2 * (1.0 + 2.0 * t) - self.level)
-
-    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Second derivative in z."""
-        _, t = self._bend(z, y)
-        return np.asarray(3.0 * t * (1.0 - t) / self.width)
-
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative, which grows with z - y."""
         ends = self.derivative([-reach, reach], [outcome_bound, -outcome_bound])
@@ -505,10 +454,6 @@ class SmoothedQuantile(GeneralisedLinearLoss):
     def parameters(self) -> dict[str, float]:
         """Return what the kernel has to know besides the kind."""
         return {"width": self.width, "threshold": self.level}
-
-    def _bend(self, z: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        residual = np.asarray(np.subtract(y, z), dtype=np.float64)
-        return residual, np.clip((residual + self.width) / (2.0 * self.width), 0.0, 1.0)
 
 
 @dataclass(frozen=True)
