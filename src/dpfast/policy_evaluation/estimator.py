@@ -527,13 +527,20 @@ class PolicyEvaluation(PrivateEstimator):
 
     def _mechanism(self, problem: Problem, privacy: Privacy, m: int) -> PolicyMechanism:
         """Calibrate for m trajectories; noise of public size is the same for all numbers of them."""
-        run, solver = Run(problem, float(self.gamma), self._what), VisitSolver(self.ridge, self.shrinkage)
         if self._range_is_private:
-            return PrivateRange.calibrate(privacy, run, solver)
+            return self._private_range(problem, privacy)
+        run, solver = self._run(problem)
         if self.method == "sufficient_statistics":
             return Visits(run, visit_moments(problem, privacy), solver)
         statistic = self._statistic(problem, privacy, m)
         return Returns(run, DataDependentGaussian.calibrate(privacy, statistic, self.calibration))
+
+    def _private_range(self, problem: Problem, privacy: Privacy) -> PrivateRange:
+        return PrivateRange.calibrate(privacy, *self._run(problem))
+
+    def _run(self, problem: Problem) -> tuple[Run, VisitSolver]:
+        """Return what is public of a fit, and how its sums are solved."""
+        return Run(problem, float(self.gamma), self._what), VisitSolver(self.ridge, self.shrinkage)
 
     def _statistic(self, problem: Problem, privacy: Privacy, m: int) -> Statistic:
         printed = self.calibration != "sound"
@@ -567,8 +574,7 @@ class PolicyEvaluation(PrivateEstimator):
         """Count people by their returns; their sums are taken once the range is released."""
         if isinstance(trajectories, Iterator):
             raise TypeError("trajectories must be in a sequence with return_range='private', which reads them twice")
-        mechanism, problem = self._mechanism(public.problem, privacy, 1), public.problem
-        assert isinstance(mechanism, PrivateRange)
+        mechanism, problem = self._private_range(public.problem, privacy), public.problem
         # Refuse what is known to fail before anything is released.
         mechanism.widest()
         steps: dict[str, Any] = {"horizon": self.horizon, "lag": problem.lag}
