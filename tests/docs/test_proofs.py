@@ -99,7 +99,7 @@ def mechanisms():
             continue
         for name, kind in inspect.getmembers(importlib.import_module(info.name), inspect.isclass):
             has = {one for base in kind.__mro__ for one in (*vars(base), *getattr(base, "__annotations__", {}))}
-            if kind.__module__ == info.name and wanted <= has and kind is not Mechanism:
+            if kind.__module__ == info.name and wanted <= has and not inspect.isabstract(kind):
                 found[name] = kind
     return found
 
