@@ -34,7 +34,7 @@ class Repetitions:
         self.donors, self.target, _ = synthetic_control_panel(100, 100, seed=0)
         self.model = SyntheticControl(1.0, 1e-9)
         (batch,) = self.model.fit_repeatedly(self.donors, 100, REPEATS)
-        calibration = batch.section.calibration
+        calibration = batch.section.joint
         scales = calibration.scales
         scales |= {"xx_diagonal": scales["xx"], "xx_above": calibration.off_diagonal}
         self.draws = [(scales[name], value.shape) for name, value in batch.release.values.items()]

@@ -102,7 +102,7 @@ def test_descent_is_not_told_a_private_number_of_people():
     model = classifier(classes=[False, True], method="gradient", adjacency="add_remove").fit(X, y > 0.0)
     assert "number of people" in model.releases_[0].name
     summed = model._sum(Privacy(1.0, 1e-6, "add_remove"), None, X, y > 0.0)
-    assert summed.mechanism.n_rows is None
+    assert summed.mechanism.steps.n_rows is None
     assert summed.expected is None
 
 
@@ -259,7 +259,8 @@ def test_no_neighbour_moves_what_weighted_rows_add_up_to_beyond_the_bound(method
     """Random neighbours and parameters, and from the best of them uphill; a row replaced by its negative comes near."""
     privacy, rng = Privacy(1.0, 1e-6), np.random.default_rng(0)
     model = classifier(method=method, classes=range(n_classes), class_weight={0: 0.2, 1: 7.0})
-    mechanism = model._sum(privacy, None, np.eye(3), [0, 1, 1]).mechanism
+    whole = model._sum(privacy, None, np.eye(3), [0, 1, 1]).mechanism
+    mechanism = whole.steps if method == "gradient" else whole.perturbation
     bound = mechanism._bound if method == "gradient" else max(mechanism.bounds.gradient_changes.values()) / 2.0
     curvature = 0.0 if method == "gradient" else mechanism.bounds.curvature
 
