@@ -485,13 +485,13 @@ def test_a_plan_foresees_the_error():
 def test_rows_with_their_intercept_are_within_the_bound_that_noise_is_for(loss, fit_intercept, monkeypatch):
     """A single row at its bound, as it enters the loss: neither noise nor solver may take it for shorter."""
     taken = []
-    release = ObjectivePerturbation.release
+    draw = ObjectivePerturbation.draw
 
-    def recorded(self, function, source, name):
+    def recorded(self, function, source):
         taken.append((self.bounds, function))
-        return release(self, function, source, name)
+        return draw(self, function, source)
 
-    monkeypatch.setattr(ObjectivePerturbation, "release", recorded)
+    monkeypatch.setattr(ObjectivePerturbation, "draw", recorded)
     row = np.array([[0.48, 0.64]])
     make = classifier if loss == "logistic" else regressor
     label, options = ([1], {"method": "objective"}) if loss == "logistic" else ([0.5], {})

@@ -215,8 +215,8 @@ def test_a_folder_that_cannot_be_moved_is_found_before_anything_is_spent(tmp_pat
 def test_a_release_that_was_not_solved_is_completed_by_the_next_start(how, ledger, tmp_path, monkeypatch):
     path, releases, solve = write(tmp_path, ledger=ledger), [], MultiOutcomeRidge._solve
 
-    def stopped(self, mechanism, released, public):
-        releases.append([one.to_dict() for one in released])
+    def stopped(self, mechanism, found, public):
+        releases.append([one.to_dict() for one in self.releases_])
         raise how("secret")
 
     with monkeypatch.context() as patch:
@@ -228,9 +228,9 @@ def test_a_release_that_was_not_solved_is_completed_by_the_next_start(how, ledge
     assert "a fit completes it for nothing" in check(path)
     completed = []
 
-    def solved(self, mechanism, released, public):
-        completed.append([one.to_dict() for one in released])
-        return solve(self, mechanism, released, public)
+    def solved(self, mechanism, found, public):
+        completed.append([one.to_dict() for one in self.releases_])
+        return solve(self, mechanism, found, public)
 
     monkeypatch.setattr(MultiOutcomeRidge, "_solve", solved)
     monkeypatch.setattr(MultiOutcomeRidge, "fit", no_fit)

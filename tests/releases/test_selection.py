@@ -96,9 +96,9 @@ def test_the_share_of_features_that_noise_puts_behind_is_the_one_expected(delta)
         )
         missed += 2 - len(set(release.values["support"].tolist()) & {4, 9})
     # Noise of four standard deviations, and the two luckiest of the others taken as one.
-    assert missed / 4000 == pytest.approx(selection.missed(20), abs=0.06)
-    assert 0.1 < selection.missed(20) < 0.9
-    assert VotedSelection.calibrate(Privacy(1.0, delta), 2, 2, 15).missed(2) == 0.0
+    assert missed / 4000 == pytest.approx(selection.missed(0.0, 20), abs=0.06)
+    assert 0.1 < selection.missed(0.0, 20) < 0.9
+    assert VotedSelection.calibrate(Privacy(1.0, delta), 2, 2, 15).missed(0.0, 2) == 0.0
 
 
 def test_the_share_of_a_support_that_scores_miss_is_the_one_expected():
