@@ -178,9 +178,7 @@ def _cost_of_sampling(route: Route, of_all: Route, shape: tuple[int, int]) -> di
     products_of_xx, products_of_xy = features * (features + 1) / 2, features * outcomes
     saved = (1.0 - 1.0 / factor) * products_of_xx / (products_of_xx + products_of_xy)
     return {
-        "noise in xx over that without sampling": factor
-        * route.calibration.scales["xx"]
-        / of_all.calibration.scales["xx"],
+        "noise in xx over that without sampling": factor * scales["xx"] / other["xx"],
         "noise in xy over that without sampling": scales["xy"] / other["xy"],
         "fraction of the arithmetic saved": saved,
     }

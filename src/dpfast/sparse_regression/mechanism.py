@@ -16,6 +16,7 @@ from typing import NamedTuple
 from scipy.special import ndtri
 
 from dpfast._arrays import FloatArray, IntArray
+from dpfast.ledger import Release
 from dpfast.privacy import Privacy, gaussian_mu
 from dpfast.privacy.objective import SplitCost
 from dpfast.releases.mechanism import Mechanism, Query, Stages
@@ -158,8 +159,7 @@ class SupportThenFit(SparseMechanism):
         chosen = yield Query("support", self.selection, _choices)
         support = chosen.values["support"]
         fitted = yield Query("coefficients on the support", self.regression, partial(_loss_on, support=support))
-        error = math.sqrt(chance_of_noise(chosen)) if "votes" in chosen.values else 0.0
-        return lambda: Chosen(tuple(support.tolist()), fitted.values["coef"][:, None], error)
+        return partial(_chosen, chosen, fitted)
 
     def errors(self, n: int, n_features: int, spread: float = SPREAD, signal: float = SIGNAL) -> Errors:
         """Return what to expect of n people."""
@@ -170,6 +170,11 @@ class SupportThenFit(SparseMechanism):
         prediction = math.sqrt(spread) * bounds.row_bound * USUAL_COEFFICIENT
         moved = self.regression.prediction_error(n, spread, prediction)
         return Errors(moved, missed, prediction, bounds.outcome_bound)
+
+
+def _chosen(chosen: Release, fitted: Release) -> Chosen:
+    error = math.sqrt(chance_of_noise(chosen)) if "votes" in chosen.values else 0.0
+    return Chosen(tuple(chosen.values["support"].tolist()), fitted.values["coef"][:, None], error)
 
 
 def _choices(choices: Choices) -> Scored | Voters:
