@@ -57,6 +57,22 @@ def test_a_failing_task_stops_the_others_and_raises():
     assert list(RowRanges(0, 5)) == []
 
 
+def test_an_interrupt_that_breaks_a_condition_is_still_an_interrupt():
+    def interrupted():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            threading.Lock().release()  # as threading.Condition does, interrupted while it waits
+
+    def failing():
+        threading.Lock().release()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_in_threads([interrupted, int], lambda: None)
+    with pytest.raises(RuntimeError, match="unlocked"):
+        run_in_threads([failing, int], lambda: None)
+
+
 def test_overlapping_contexts_restore_blas():
     before = blas_threads()
     barrier = threading.Barrier(8)

@@ -52,10 +52,16 @@ def run_in_threads(tasks: Sequence[Callable[[], Result]], stop: Callable[[], Non
     """
     if len(tasks) == 1:
         return [tasks[0]()]
-    with _Pool(len(tasks) - 1, stop) as pool:
-        for task in tasks[1:]:
-            pool.start(task)
-        return [tasks[0]()] + [future.result() for future in pool.futures]
+    try:
+        with _Pool(len(tasks) - 1, stop) as pool:
+            for task in tasks[1:]:
+                pool.start(task)
+            return [tasks[0]()] + [future.result() for future in pool.futures]
+    except RuntimeError as error:
+        # CPython's conditions release a lock that they do not hold when they are interrupted as they take it back.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
 
 
 class _Pool(Bracket["_Pool"]):

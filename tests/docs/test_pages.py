@@ -56,6 +56,13 @@ def test_links_lead_somewhere(page):
     assert [link for link in links(page) if not leads_somewhere(link, page)] == []
 
 
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("*.md")], ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_are_there(page):
+    named = re.findall(r"(?<![\w/])(?:tests|src|tools|benchmarks|docs)/[\w./<>*-]+", page.read_text(encoding="utf-8"))
+    paths = {name.rstrip(".") for name in named if not re.search(r"[<>]|/_build", name)}
+    assert [path for path in sorted(paths) if not list(ROOT.glob(path))] == []
+
+
 def test_a_link_that_leads_nowhere_is_seen():
     page = DOCS / "index.md"
     assert leads_somewhere("start.md", page)
