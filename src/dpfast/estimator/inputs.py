@@ -57,6 +57,8 @@ def columns_of(X: Any) -> dict[str, Any]:
             return {"n_features_in_": X.shape[1]}
         # A frame has names, and scikit-learn finds them on the empty frame that it keeps.
         X = X._meta
+    if type(X) is np.ndarray and X.ndim == 2:
+        return {"n_features_in_": X.shape[1]}
     if not hasattr(X, "shape"):
         return {}
     probe = BaseEstimator()

@@ -67,7 +67,7 @@ class FixedPoint:
             carry = (low < self.low).astype(np.int64)
             high = self.high + other.high + carry
         same_sign = (self.high < 0) == (other.high < 0)
-        if np.any(same_sign & ((high < 0) != (self.high < 0))):
+        if (same_sign & ((high < 0) != (self.high < 0))).any():
             raise OverflowError("an exact sum has left the range of 128 bits")
         return FixedPoint(high, low, self.exponent)
 

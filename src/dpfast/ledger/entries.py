@@ -96,8 +96,8 @@ class Totals:
         self.count = len(costs)
         self.unplaced = sum(entry.charge is None for entry in costs)  # those that only plain sums are kept of
         self.unit: Unit | None = costs[0].unit if costs else None  # whose data everything is for
-        self.plain = Sums(plain_charge(entry.privacy) for entry in costs)
-        self.gaussian = Sums(entry.charge for entry in costs if entry.charge is not None)
+        self.plain = Sums([plain_charge(entry.privacy) for entry in costs])
+        self.gaussian = Sums([entry.charge for entry in costs if entry.charge is not None])
 
     def with_one(self, entry: Entry, times: int = 1) -> Totals:
         """Return them with an entry added, or by -1 taken out."""

@@ -76,12 +76,12 @@ def spending(entries: Entries, limits: Filter) -> list[Privacy]:
 
 
 def _come_to(costs: list[Entry], limits: Filter) -> Privacy:
-    budget, plain = limits.budget, Sums(plain_charge(entry.privacy) for entry in costs)
+    budget, plain = limits.budget, Sums([plain_charge(entry.privacy) for entry in costs])
     sums = Privacy.of_sum(plain.epsilon_up, float(plain.delta), budget.adjacency)
     if limits.gaussian is None or plain.infinite:
         return sums
     others = [entry.privacy for entry in costs if entry.mu is None]
-    left = Fraction(repr(budget.delta)) - Sums(map(plain_charge, others)).delta
+    left = Fraction(repr(budget.delta)) - Sums(list(map(plain_charge, others))).delta
     if left <= 0:
         return sums
     mu = compose_mu(entry.mu for entry in costs if entry.mu is not None)
@@ -127,4 +127,4 @@ def fits_plainly(totals: Totals, limits: Filter, cost: Privacy) -> bool:
 
 def within(costs: Iterable[Privacy], budget: Privacy) -> bool:
     """Whether plain sums pass a budget by the slack that calibrations leave, at most."""
-    return Sums(map(plain_charge, costs)).within(plain_charge(budget))
+    return Sums(list(map(plain_charge, costs))).within(plain_charge(budget))

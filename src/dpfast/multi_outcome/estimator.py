@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, Self, get_args
 
@@ -715,7 +715,7 @@ def _attributes(
     textbook: Textbook | None = None,
 ) -> dict[str, Any]:
     return {
-        "_evidence": tuple(asdict(told) for told in evidence),
+        "_evidence": tuple(dict(vars(told)) for told in evidence),
         "_textbook": None if textbook is None else tuple(textbook),
         "residual_std_": None if residual_variance is None else np.sqrt(residual_variance),
         "n_steps_": n_steps,

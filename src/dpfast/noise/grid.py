@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -37,22 +38,29 @@ _EXPONENT_LIMIT = 900
 class NoiseGrid:
     """The multiples of ``2**exponent``, with the steps that a unit of the noise's scale takes on them."""
 
-    def __init__(self, scale: float, step: float | None = None) -> None:
-        self.scale = check.positive("scale", scale)
-        if step is None:
-            step = default_grid(self.scale)
-        mantissa, exponent = math.frexp(check.real("grid", step))
+    def __init__(self, scale: float, step: float) -> None:
+        self.scale: Final = scale
+        mantissa, exponent = math.frexp(step)
         if mantissa != 0.5:
             raise ValueError(f"grid must be a positive power of two, not {step!r}")
         self.exponent: Final = exponent - 1
         if abs(self.exponent) > _EXPONENT_LIMIT:
             raise ValueError(f"grid must lie between 2**-{_EXPONENT_LIMIT} and 2**{_EXPONENT_LIMIT}, not {step!r}")
-        self.step: Final = float(step)
+        self.step: Final = step
         if Fraction(self.scale) > MAX_STEPS * Fraction(self.step):
             raise ValueError(f"grid must be at least scale / 2**38 = {self.scale / MAX_STEPS!r}, not {step!r}")
         self.exact_steps: Final = Fraction(self.scale) / Fraction(self.step)
         # Exact but for quotients below 2^-1022, whose error no margin notices.
         self.steps: Final = float(self.exact_steps)
+
+
+_remembered_grid = lru_cache(maxsize=64)(NoiseGrid)
+
+
+def noise_grid(scale: float, step: float | None = None) -> NoiseGrid:
+    """Return the grid of a public scale, checked."""
+    scale = check.positive("scale", scale)
+    return _remembered_grid(scale, default_grid(scale) if step is None else check.real("grid", step))
 
 
 def default_grid(scale: float) -> float:

@@ -19,7 +19,7 @@ from dpfast._arrays import FloatArray, Words
 from dpfast.kernels import gaussian_noise as kernel
 
 from .exact import Tail, decide_offset, exponential_magnitude, exponential_tail, gaussian_magnitude, gaussian_tail
-from .grid import Center, NoiseGrid, cells_of
+from .grid import Center, cells_of, noise_grid
 from .source import BLOCK_WORDS, BitSource, check_source
 
 Size: TypeAlias = int | tuple[int, ...]
@@ -174,7 +174,7 @@ def release(
     `widening` is added to the margin, in cells: 1 sends every draw through the exact decision, which must not change
     what is released.
     """
-    public = NoiseGrid(scale, grid)
+    public = noise_grid(scale, grid)
     shape = check.shape("size", size)
     cells = cells_of(center, shape, public)
     stream = check_source(source).open()

@@ -296,9 +296,9 @@ def check_source(source: Any) -> BitSource:
 
 
 def _rounds_to_nearest() -> bool:
-    one, less_than_half = np.array([1.0, -1.0]), 2.0**-53 * 0.875
-    # Up and down move one of these, towards zero moves the last.
-    return bool(np.all(one + one * less_than_half == one) and np.all(one - one * less_than_half / 4.0 == one))
+    # Up and down move one of these, towards zero moves the last. Sums with a variable are not those of the compiler.
+    less_than_half = 2.0**-53 * 0.875
+    return all(one + one * less_than_half == one and one - one * less_than_half / 4.0 == one for one in (1.0, -1.0))
 
 
 def resolve_source(random_state: Any, reservation: Reserved | None = None) -> BitSource:

@@ -57,10 +57,12 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
+from copy import copy
 from dataclasses import astuple, dataclass
 from fractions import Fraction
-from typing import Any, Self
+from functools import lru_cache
+from typing import Any, NamedTuple, Self
 
 from dpfast import _arguments as check
 from dpfast.privacy.bounded_range import range_mu, range_of_mu
@@ -132,17 +134,45 @@ def plain_charge(cost: Privacy) -> Charge:
     return Charge(cost.epsilon, 0.0, cost.delta)
 
 
+_NOTHING = Fraction(0)
+
+
+class _Terms(NamedTuple):
+    """What a charge adds to each of the sums."""
+
+    epsilon: Fraction
+    square: Fraction
+    delta: Fraction
+    infinite: int
+
+
+@lru_cache(maxsize=256)
+def _terms(charge: Charge) -> _Terms:
+    """Return what a charge adds: nothing to the first two sums where it is infinite, which is counted."""
+    delta = _decimal(charge.delta)
+    if math.isinf(charge.epsilon) or math.isinf(charge.mu):
+        return _Terms(_NOTHING, _NOTHING, delta, 1)
+    return _Terms(_decimal(charge.epsilon), Fraction(charge.mu) ** 2 if charge.mu else _NOTHING, delta, 0)
+
+
 class Sums:
     """Exact sums of charges: of the decimal numbers that epsilons and deltas print as, and of squares of mu."""
 
-    def __init__(self, charges: Iterable[Charge] = ()) -> None:
+    def __init__(self, charges: Collection[Charge] = ()) -> None:
+        self.infinite = 0  # how many are
+        self.epsilon = self.square = self.delta = _NOTHING
         # Equal terms are added at once: a ledger has many.
-        terms = Counter(charges)
-        finite = [(c, times) for c, times in terms.items() if not (math.isinf(c.epsilon) or math.isinf(c.mu))]
-        self.infinite = terms.total() - sum(times for _, times in finite)  # how many are
-        self.epsilon = sum((_decimal(charge.epsilon) * times for charge, times in finite), Fraction(0))
-        self.square = sum((Fraction(charge.mu) ** 2 * times for charge, times in finite), Fraction(0))
-        self.delta = sum((_decimal(charge.delta) * times for charge, times in terms.items()), Fraction(0))
+        for charge, times in Counter(charges).items() if charges else ():
+            self._add(_terms(charge), times)
+
+    def _add(self, terms: _Terms, times: int) -> None:
+        self.infinite += terms.infinite * times
+        if terms.epsilon is not _NOTHING:
+            self.epsilon += terms.epsilon * times
+        if terms.square is not _NOTHING:
+            self.square += terms.square * times
+        if terms.delta is not _NOTHING:
+            self.delta += terms.delta * times
 
     @property
     def epsilon_up(self) -> float:
@@ -151,11 +181,8 @@ class Sums:
 
     def with_one(self, charge: Charge, times: int = 1) -> Sums:
         """Return sums with a charge added, so often; -1 takes one out again."""
-        one, more = Sums([charge]), Sums()
-        more.infinite = self.infinite + one.infinite * times
-        more.epsilon = self.epsilon + one.epsilon * times
-        more.square = self.square + one.square * times
-        more.delta = self.delta + one.delta * times
+        more = copy(self)
+        more._add(_terms(charge), times)
         return more
 
     def to_list(self) -> list[Any]:
@@ -174,7 +201,7 @@ class Sums:
         """Whether no sum passes its limit; but for the slack of epsilons and deltas, which calibrations leave."""
         if self.infinite and not math.isinf(limits.epsilon):
             return False
-        room = _Room(limits)
+        room = _room(limits)
         return self.epsilon <= room.epsilon and self.square <= room.square and self.delta <= room.delta
 
 
@@ -186,14 +213,22 @@ def _exact(written: Any) -> Fraction:
         raise ValueError(f"a sum must be a number, got {written!r}") from None
 
 
-class _Room:
+class _Room(NamedTuple):
     """What limits are compared with."""
 
-    def __init__(self, limits: Charge) -> None:
-        slack = 1 + Fraction(SLACK)
-        self.epsilon = math.inf if math.isinf(limits.epsilon) else _decimal(limits.epsilon) * slack
-        self.square = math.inf if math.isinf(limits.mu) else Fraction(limits.mu) ** 2
-        self.delta = _decimal(limits.delta) * slack
+    epsilon: Fraction | float
+    square: Fraction | float
+    delta: Fraction
+
+
+@lru_cache(maxsize=256)
+def _room(limits: Charge) -> _Room:
+    slack = 1 + Fraction(SLACK)
+    return _Room(
+        math.inf if math.isinf(limits.epsilon) else _decimal(limits.epsilon) * slack,
+        math.inf if math.isinf(limits.mu) else Fraction(limits.mu) ** 2,
+        _decimal(limits.delta) * slack,
+    )
 
 
 @dataclass(frozen=True)
@@ -256,7 +291,7 @@ class Filter:
         Of its places the one that takes the least share of the limits, among those that have room for it.
         """
         assert self.gaussian is not None
-        places, room = self._places(cost, mu, self.gaussian), _Room(self.gaussian)
+        places, room = self._places(cost, mu, self.gaussian), _room(self.gaussian)
         return next((charge for charge in places if _times(charge, taken, room)), places[0])
 
     @staticmethod
@@ -276,10 +311,10 @@ class Filter:
 
     def more(self, cost: Privacy, mu: float | None, plain: Sums, gaussian: Sums | None) -> int:
         """Return how many more releases there is room for, one after the other; sys.maxsize if nothing ends them."""
-        whole = _times(plain_charge(cost), plain, _Room(self.plain))
+        whole = _times(plain_charge(cost), plain, _room(self.plain))
         if self.gaussian is None or gaussian is None:
             return whole
-        number, room = 0, _Room(self.gaussian)
+        number, room = 0, _room(self.gaussian)
         for charge in self._places(cost, mu, self.gaussian):
             # A place that has no room for one more never has again.
             times = _times(charge, gaussian, room)
@@ -319,19 +354,19 @@ def _times(charge: Charge, taken: Sums, room: _Room) -> int:
     """Return how often a charge can be added to sums."""
     if taken.infinite and not math.isinf(room.epsilon):
         return 0
-    times = sys.maxsize
+    times, terms = sys.maxsize, _terms(charge)
     parts = (
-        (charge.epsilon, _decimal, taken.epsilon, room.epsilon),
-        (charge.mu, _square, taken.square, room.square),
-        (charge.delta, _decimal, taken.delta, room.delta),
+        (charge.epsilon, terms.epsilon, taken.epsilon, room.epsilon),
+        (charge.mu, terms.square, taken.square, room.square),
+        (charge.delta, terms.delta, taken.delta, room.delta),
     )
-    for part, exactly, sum_of, limit in parts:
+    for part, exact, sum_of, limit in parts:
         if isinstance(limit, float):
             continue  # infinite
         if sum_of > limit or math.isinf(part):
             return 0
-        if part > 0.0:
-            times = min(times, (limit - sum_of) // exactly(part))
+        if exact is not _NOTHING:
+            times = min(times, (limit - sum_of) // exact)
     return int(times)
 
 
@@ -344,11 +379,7 @@ def _left(limits: Charge, taken: Sums) -> tuple[float, float]:
 
 
 def _decimal(value: float) -> Fraction:
-    return Fraction(repr(value))
-
-
-def _square(value: float) -> Fraction:
-    return Fraction(value) ** 2
+    return Fraction(repr(value)) if value else _NOTHING
 
 
 def _float_down(exact: Fraction) -> float:

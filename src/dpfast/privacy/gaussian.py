@@ -189,15 +189,18 @@ def compose_mu(mus: Iterable[float]) -> float:
     >>> compose_mu([3, 4])
     5.0
     """
-    total = Fraction(0)
-    unbounded = False
-    for index, mu in enumerate(mus):
-        value = check.real(f"mus[{index}]", mu)
+    checked = tuple(check.real(f"mus[{index}]", mu) for index, mu in enumerate(mus))
+    for index, value in enumerate(checked):
         if not value >= 0.0:
             raise ValueError(f"mus[{index}] must be at least 0, got {value!r}")
-        unbounded = unbounded or value == math.inf
-        total += 0 if value == math.inf else Fraction(value) ** 2
-    return math.inf if unbounded else rounding.sqrt_up(total)
+    return _compose_mu(checked)
+
+
+@remembered
+def _compose_mu(mus: tuple[float, ...]) -> float:
+    if math.inf in mus:
+        return math.inf
+    return rounding.sqrt_up(sum((Fraction(mu) ** 2 for mu in mus), Fraction(0)))
 
 
 def split_mu(mu: float, weights: Sequence[float]) -> tuple[float, ...]:

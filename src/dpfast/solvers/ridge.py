@@ -239,8 +239,8 @@ def _votes(prominences: FloatArray) -> Iterator[FloatArray]:
 
 def _signal(squares: FloatArray, votes: FloatArray, factors: FloatArray, cross: float) -> float:
     """Return the weighted sum of squared rows of X'Y less what noise, multiplied by `factors`, may well have of it."""
-    mean = cross**2 * float(np.sum(factors)) * float(np.sum(votes))
-    deviation = math.sqrt(2.0) * cross**2 * float(np.linalg.norm(factors) * np.linalg.norm(votes))
+    mean = cross**2 * float(factors.sum()) * float(votes.sum())
+    deviation = math.sqrt(2.0) * cross**2 * (math.sqrt(factors @ factors) * math.sqrt(votes @ votes))
     return max(float(votes @ squares) - mean - _SIGNAL_MARGIN * deviation, 0.0)
 
 

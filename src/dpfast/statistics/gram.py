@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -99,6 +99,7 @@ class Layout:
         )
 
 
+@lru_cache(maxsize=64)
 def _table(n_columns: int, bound: float, k: int) -> tuple[int, float, float, int]:
     return n_columns, math.ldexp(1.0, k), math.ldexp(bound, k), padded_squared_bound(bound, k, n_columns)
 
@@ -295,7 +296,12 @@ def rounded_bound(bound: float, n_columns: int) -> float:
     >>> 1.0 < rounded_bound(1.0, 100) < 1.00001
     True
     """
-    k = _grid_exponent(_checked_bound(bound, "bound"))
+    return _rounded_bound(_checked_bound(bound, "bound"), n_columns)
+
+
+@lru_cache(maxsize=64, typed=True)
+def _rounded_bound(bound: float, n_columns: int) -> float:
+    k = _grid_exponent(bound)
     return padded_bound(padded_squared_bound(bound, k, n_columns), k)
 
 
