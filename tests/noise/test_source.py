@@ -163,7 +163,8 @@ def test_seeded_sources_are_not_copied(duplicate):
 
 def test_pickles_and_representations_hold_no_key():
     source = SecureSource()
-    keys = source._numbering._cipher_key, source._numbering._branch_key
+    numbering = source._numbering
+    keys = numbering._algorithm.key, numbering._branch_key
     assert not any(key in pickle.dumps(source) for key in keys)
     assert repr(source) == "SecureSource()"
     assert repr(SeededSource(4)) == "SeededSource(4)"

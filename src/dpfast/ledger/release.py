@@ -19,6 +19,8 @@ from dpfast.privacy.guarantee import Calibration, Privacy, Unit
 from dpfast.privacy.subsampling import sample_sizes
 from dpfast.privacy.words import UNITS
 
+_UNITS, _CALIBRATIONS = get_args(Unit), get_args(Calibration)
+
 
 def now() -> str:
     """Return the time as records state it: ISO 8601, UTC, to the second."""
@@ -27,7 +29,7 @@ def now() -> str:
 
 def unit_value(value: object) -> Unit:
     """Return "row" or "person"."""
-    unit: Unit = check.choice("unit", value, get_args(Unit))  # type: ignore[assignment]
+    unit: Unit = check.choice("unit", value, _UNITS)  # type: ignore[assignment]
     return unit
 
 
@@ -235,7 +237,7 @@ class Release:
     def from_dict(cls, record: Mapping[str, Any]) -> Release:
         """Return the release that `to_dict` described, to the bit; without values if it was described without them."""
         try:
-            check.choice("calibration", record["calibration"], get_args(Calibration))
+            check.choice("calibration", record["calibration"], _CALIBRATIONS)
             shapes = {name: tuple(shape) for name, shape in record["shapes"].items()}
             release = cls(
                 name=check.text("name", record["name"]),

@@ -70,9 +70,9 @@ if hasattr(os, "register_at_fork"):  # Windows has no forks to note
 class Stream:
     """The bits of one call of a sampler, numbered below 2**64. It belongs to one thread and dies with a fork."""
 
-    def __init__(self, cipher_key: bytes, branch_key: bytes, call: int) -> None:
+    def __init__(self, algorithm: algorithms.AES, branch_key: bytes, call: int) -> None:
         initial_counter = call.to_bytes(8, "big") + bytes(8)
-        self._encryptor = Cipher(algorithms.AES(cipher_key), modes.CTR(initial_counter)).encryptor()
+        self._encryptor = Cipher(algorithm, modes.CTR(initial_counter)).encryptor()
         self._branch_key = branch_key
         self._call = call
         self._generation = _forks_survived
@@ -112,7 +112,7 @@ class _Numbering:
 
     def __init__(self, cipher_key: bytes, branch_key: bytes) -> None:
         self.generation = _forks_survived
-        self._cipher_key = cipher_key
+        self._algorithm = algorithms.AES(cipher_key)
         self._branch_key = branch_key
         self._lock = threading.Lock()
         self._n_calls = 0
@@ -121,7 +121,7 @@ class _Numbering:
         with self._lock:
             call = self._n_calls
             self._n_calls += 1
-        return Stream(self._cipher_key, self._branch_key, call)
+        return Stream(self._algorithm, self._branch_key, call)
 
 
 class BitSource(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from dpfast import _arguments as check
 from dpfast._html import card, facts
@@ -71,7 +71,7 @@ class Privacy:
         delta = check.real("delta", self.delta)
         if not 0.0 <= delta < 1.0:
             raise ValueError(f"delta must be in [0, 1), got {delta!r}")
-        check.choice("adjacency", self.adjacency, get_args(Adjacency))
+        check.choice("adjacency", self.adjacency, check.ADJACENCIES)
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
 

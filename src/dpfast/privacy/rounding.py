@@ -30,15 +30,16 @@ def down(exact: Fraction) -> float:
 
 def sqrt_up(exact: Fraction) -> float:
     """Return the smallest float whose square is at least a nonnegative rational."""
-    if exact == 0:
+    above, below = exact.numerator, exact.denominator
+    if above == 0:
         return 0.0
     # Scaled so that the integer root keeps more than 53 bits and no intermediate leaves the range of floats.
-    shift = 2 * ((128 - exact.numerator.bit_length() + exact.denominator.bit_length()) // 2)
-    scaled = exact * Fraction(2) ** shift
-    root = math.isqrt(-(-scaled.numerator // scaled.denominator) - 1) + 1
-    value = up(Fraction(root) / Fraction(2) ** (shift // 2))
+    shift = 2 * ((128 - above.bit_length() + below.bit_length()) // 2)
+    root = math.isqrt(-(-(above << max(shift, 0)) // (below << max(-shift, 0))) - 1) + 1
+    value = up(Fraction(root << max(-shift // 2, 0), 1 << max(shift // 2, 0)))
     lower = math.nextafter(value, 0.0)
-    return lower if Fraction(lower) ** 2 >= exact else value
+    numerator, denominator = lower.as_integer_ratio()
+    return lower if numerator**2 * below >= above * denominator**2 else value
 
 
 def sqrt_down(exact: Fraction) -> float:

@@ -187,11 +187,20 @@ def padded_squared_product_bound(
     >>> padded_squared_product_bound(1.0, (2, 2), (4, 4))
     730
     """
-    of_p, of_r = (Fraction(2) ** _checked_exponent(exponent) for exponent in exponents)
-    error_p, error_r = (_root_up(Fraction(size, 4)) for size in sizes)
-    length = Fraction(check.positive("bound", bound)) * of_r
-    added = max(end * of_p * error_r + length / end * error_p for end in (1, 2)) + error_p * error_r
-    return int((length * of_p + _root_up(Fraction(check.positive_integer("n_rows", n_rows))) * added) ** 2) + 1
+    # All are multiples of 2**-places, and so are a product and half of it: exact in integers.
+    places = 2 * _LARGEST_GRID_EXPONENT
+    of_p, of_r = (1 << places + _checked_exponent(exponent) for exponent in exponents)
+    error_p, error_r = (_dyadic(rounding.sqrt_up(Fraction(size, 4)), places) for size in sizes)
+    length = _dyadic(check.positive("bound", bound), places) * of_r >> places
+    added = max(end * of_p * error_r + length * error_p // end for end in (1, 2)) + error_p * error_r
+    root = _dyadic(rounding.sqrt_up(Fraction(check.positive_integer("n_rows", n_rows))), places)
+    return ((length * of_p << places) + root * added) ** 2 // (1 << 6 * places) + 1
+
+
+def _dyadic(number: float, places: int) -> int:
+    """Return a float in units of 2**-places, of which it is a multiple."""
+    above, below = number.as_integer_ratio()
+    return (above << places) // below
 
 
 def _root_up(exact: Fraction) -> Fraction:

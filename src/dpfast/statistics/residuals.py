@@ -137,7 +137,7 @@ class Clip:
         if self.max_rows is not None and check.positive_integer("max_rows", self.max_rows) > MOST_ROWS_OF_ONE:
             raise ValueError(f"max_rows must be at most {MOST_ROWS_OF_ONE} for residual sums, got {self.max_rows}")
 
-    @property
+    @cached_property
     def exponents(self) -> tuple[int, int]:
         """Exponents of the grids of p and r."""
         return _EXPONENT_P, _grid_exponent(self.bound)
