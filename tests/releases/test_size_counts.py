@@ -62,11 +62,11 @@ def test_the_noise_drawn_has_the_calibrated_law(delta):
     assert release.scales["sum"] == pytest.approx(np.std(noise), rel=0.1)
 
 
-def found(x, y=None, sizes=ALL, *, epsilon=100.0, adjacency="replace_one", groups=None, **options):
+def found(x, y=None, sizes=ALL, *, epsilon=100.0, adjacency="replace_one", groups=None, seed=2, **options):
     unit = "row" if groups is None else "person"
     mechanism = NoisySizes.calibrate(Privacy(epsilon, 1e-6, adjacency), sizes, x.shape[1], unit=unit)
     counts = size_counts(io.open_table(x, y), sizes, groups=groups, max_rows=None if groups is None else 10)
-    release = mechanism.noise.release(counts, SeededSource(2), "counts")
+    release = mechanism.noise.release(counts, SeededSource(seed), "counts")
     return mechanism.found(release, None if adjacency == "add_remove" else int(counts.low[0].sum()), **options)
 
 
@@ -103,7 +103,8 @@ def test_limits_are_in_order_whatever_the_table(x, nonnegative):
         bounds = found(np.abs(x) if nonnegative else x, x, epsilon=epsilon, nonnegative=nonnegative)
         low, high = bounds.box
         assert np.all(np.isfinite(low))
-        assert np.all(low < high)
+        assert np.all(low <= high)
+        assert np.any(low < high)
         assert np.all(np.isfinite(high))
         assert (not nonnegative) or np.all(low >= 0.0)
         assert 2.0**-40 <= bounds.rows <= 2.0**40
@@ -113,3 +114,44 @@ def test_what_cannot_be_told_from_noise_is_said_so():
     x = np.random.default_rng(0).normal(size=(50, 2))
     assert not found(x, x, epsilon=0.01).are_certain
     assert found(x, x).are_certain
+
+
+BOX = Sizes(entries=True)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.003, 0.02, 0.05])
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_a_rare_indicator_has_the_limits_of_an_indicator(share, adjacency):
+    x = np.column_stack([np.arange(20_000) < share * 20_000, np.random.default_rng(0).uniform(1.0, 9.0, 20_000)])
+    low, high = found(x.astype(float), sizes=BOX, adjacency=adjacency).box
+    assert (low[0], high[0]) == (0.0, 1.0)
+    assert (low[1], high[1]) == (1.0, pytest.approx(8.0 * math.sqrt(2.0)))
+
+
+def test_a_scale_is_that_of_what_is_not_zero():
+    rng = np.random.default_rng(0)
+    money = np.where(rng.random(50_000) < 0.004, rng.lognormal(9.0, 1.0, 50_000), 0.0)
+    low, high = found(money[:, None], sizes=BOX).box
+    assert low[0] == 0.0
+    assert 0.7 < high[0] / np.quantile(money[money > 0.0], 0.99) < 2.0
+
+
+def test_neither_an_empty_bin_nor_that_of_zeros_is_a_scale():
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.normal(size=500), rng.random(500) < 0.01, np.zeros(500)])
+    unseen = 0
+    for seed in range(50):
+        bounds = found(x, sizes=BOX, epsilon=1.0, seed=seed)
+        low, high = bounds.box
+        widths = high - low
+        unseen += widths[1] == 0.0
+        assert np.all((widths == 0.0) | (widths > 0.1))
+        assert bounds.are_certain == np.all(widths > 0.0)
+    assert unseen >= 45  # five people, noise of some thirty
+
+
+def test_bounds_of_nothing_leave_nothing_of_the_rows():
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    bounds = found(x, x, epsilon=0.001)
+    assert (bounds.rows, bounds.outcomes) == (2.0**40, 2.0**-40)
+    assert [side.tolist() for side in bounds.box] == [[-(2.0**40)] * 2, [2.0**40] * 2]

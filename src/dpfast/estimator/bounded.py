@@ -110,8 +110,8 @@ class BoundedEstimator(PrivateEstimator):
         release = mechanism.noise.release(counts, source, f"{type(self).__name__}: counts of people by size")
         found = mechanism.found(release, n_people, nonnegative=measured.nonnegative)
         caution = (
-            f"the noisy counts that {self._named} paid for show no people beyond noise in some histogram: the bounds "
-            "found are guesses. Give bounds, or a larger epsilon."
+            f"the noisy counts that {self._named} paid for show no people beyond noise in some histogram: what it is "
+            "of counts for nothing, with coefficients of 0. Give bounds, or a larger epsilon."
         )
         bounds = _by_name(found)
         attributes = {f"{name}_": np.array(found) if name == "box_x" else found for name, found in bounds.items()}
@@ -125,7 +125,7 @@ class BoundedEstimator(PrivateEstimator):
             found = getattr(self, f"{name}_")
             if name != "box_x":
                 check.positive(f"{name}_", found)
-            elif found.shape != (2, self.n_features_in_) or not np.all(found[0] < found[1]):
+            elif found.shape != (2, self.n_features_in_) or not np.all(found[0] <= found[1]):
                 raise ValueError("box_x_ must hold limits in order for every feature")
 
 

@@ -40,7 +40,7 @@ from dpfast.solvers.inference import Evidence, Textbook
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import RidgeSolution, Units, ridge_from_moments
 from dpfast.statistics import Gram, SampledGram, gram, sampled_gram
-from dpfast.statistics.rows import check_box, shortened
+from dpfast.statistics.rows import check_box, limits_of, shortened
 
 #: More would leave too little to each.
 _MOST_STEPS = 20
@@ -646,9 +646,17 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         return LabelFactor.from_labels(shortened(table.arrays[1], bound) / Units.near(1.0, bound).outcomes)
 
     def _solve(self, mechanism: Mechanism[Refined], found: Refined, public: Public) -> Fitted:
-        attributes = _attributes(
-            found.solution, found.evidence, found.n_steps, residual_variance=found.residual_variance
-        )
+        solution = found.solution
+        if self.box_x is not None:
+            # Of entries that are all held to 0 nothing is learned: noise is no coefficient.
+            low, high = limits_of(self.box_x, solution.coef.shape[1])
+            unseen = (low == 0.0) & (high == 0.0)
+            solution = replace(
+                solution,
+                coef=np.where(unseen, 0.0, solution.coef),
+                coef_std=np.where(unseen, np.nan, solution.coef_std),
+            )
+        attributes = _attributes(solution, found.evidence, found.n_steps, residual_variance=found.residual_variance)
         # What the best shrinkage loses of a signal that noise was added to.
         error = 1.0 / max(float(np.mean([one.prominence for one in found.evidence])), 1.0)
         return Fitted(attributes, error)

@@ -2,7 +2,8 @@
 
 A person counts once in each of h histograms (statistics/sizes.py), and moves one bin of each or, when replaced, two:
 the noise is that of `NoisySum.of_counts`. All that follows is a function of the noisy counts and public numbers: of
-each histogram the smallest bound above which few people are (solvers/bounds.py).
+each histogram the smallest bound above which few people are (solvers/bounds.py). Zeros have a bin of their own, and the
+least sizes: neither is ever a scale. What no histogram shows gets bounds that leave nothing of it.
 
 What comes after is a release of its own. Gaussian ones, or pure ones, share the budget with it by `parts_of`; any
 others by basic composition, and then the counts have Gaussian noise or pure Laplace noise, whichever is less.
@@ -19,7 +20,7 @@ from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit, parts_of
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.solvers.bounds import last_bin
+from dpfast.solvers.bounds import Beyond, LastBin, beyond_zero, last_bin
 from dpfast.statistics.sizes import Sizes
 
 #: Of the budget, where bounds are found within it.
@@ -34,7 +35,7 @@ class FoundBounds(NamedTuple):
     rows: float | None
     outcomes: float | None
     box: tuple[FloatArray, FloatArray] | None
-    #: Whether every histogram shows people beyond noise.
+    #: Whether every histogram shows people beyond noise, on both sides; what it does not show is (0, 0) in the box.
     are_certain: bool
 
 
@@ -74,30 +75,57 @@ class NoisySizes:
         `people` is how many they are where that is public, else None; `nonnegative` entries are known to be so.
         """
         counts, bins, sizes = release.values["sum"], self.sizes.bins, self.sizes
-        middle = bins.largest_code
-        low, high = bins.limits()
-        certain = []
-
-        def last(histogram: FloatArray) -> int:
-            heavy = self.noise.law == "Laplace"
-            place, is_certain = last_bin(histogram, self.noise.deviation, share=FEW, people=people, heavy=heavy)
-            certain.append(is_certain)
-            return place
-
-        norms = [bins.size(last(histogram[middle:])) for histogram in counts[: sizes.rows + sizes.outcomes]]
-        box = None
+        rows, outcomes, box, are_certain = None, None, None, True
+        n_norms = sizes.rows + sizes.outcomes
+        norms = [self._largest(one[bins.largest_code :], people) for one in counts[:n_norms]]
+        # Where nothing is found, what makes coefficients nothing: the longest rows that are told apart, the least of
+        # outcomes.
+        if sizes.rows:
+            rows, are_certain = bins.size(bins.largest_code if norms[0] is None else norms[0]), norms[0] is not None
+        if sizes.outcomes:
+            outcomes = bins.size(0 if norms[-1] is None else norms[-1])
+            are_certain &= norms[-1] is not None
         if sizes.entries:
-            entries = counts[len(norms) :]
-            largest, least = entries[: self.n_features], entries[-self.n_features :]
-            first = middle if nonnegative else 0
-            highest = np.array([high[first + last(one[first:])] for one in largest])
-            lowest = np.array([low[len(low) - 1 - last(one[: first - 1 if first else None : -1])] for one in least])
-            box = _opened(lowest, highest, bins.size(0))
-        rows, outcomes = norms[0] if sizes.rows else None, norms[-1] if sizes.outcomes else None
-        return FoundBounds(rows, outcomes, box, all(certain))
+            entries, first = counts[n_norms:, bins.largest_code if nonnegative else 0 :], 0 if nonnegative else 1
+            pairs = zip(entries[: self.n_features], entries[-self.n_features :], strict=True)
+            limits = [self._limits(*pair, people, zero=first * bins.largest_code) for pair in pairs]
+            seen = [one for one in limits if one is not None]
+            are_certain &= len(seen) == len(limits)
+            widest = bins.size(bins.largest_code)
+            unseen = (0.0, 0.0) if any(low < high for low, high in seen) else (-widest * first, widest)
+            low, high = np.array([unseen if one is None else one for one in limits]).T
+            box = low.copy(), high.copy()
+        return FoundBounds(rows, outcomes, box, are_certain)
 
+    def _largest(self, histogram: FloatArray, people: int | None) -> int | None:
+        """Return the code of the largest norm that few are beyond; None where nobody is told from noise."""
+        found = self._last(beyond_zero(histogram, 0, self.noise.deviation, people=people, heavy=self._is_heavy))
+        return found.place if found.is_certain and found.place > 0 else None
 
-def _opened(low: FloatArray, high: FloatArray, least: float) -> tuple[FloatArray, FloatArray]:
-    """Put limits in order, and apart by the least size, where noise or equal entries have them otherwise."""
-    low = np.minimum(low, high)
-    return low, np.maximum(high, low + np.maximum(least, np.abs(low) * 2.0**-20))
+    def _limits(
+        self, largest: FloatArray, least: FloatArray, people: int | None, zero: int
+    ) -> tuple[float, float] | None:
+        """Return what few entries are beyond, on either side, 0 within where there are zeros; None for nothing.
+
+        The histograms are of people's largest and of their least entries: the same one where a row is a person.
+        """
+        above, below = (
+            beyond_zero(one, zero, self.noise.deviation, people=people, heavy=self._is_heavy)
+            for one in (largest, least)
+        )
+        highest, lowest = self._last(above), self._last(below._replace(counts=below.counts[::-1]))
+        places = highest.place, len(least) - 1 - lowest.place
+        if not (highest.is_certain and lowest.is_certain) or set(places) == {zero}:
+            return None
+        low, high = (limits[self.sizes.bins.largest_code - zero :] for limits in self.sizes.bins.limits())
+        # Noise may have the ends in another order.
+        limits = float(low[min(places)]), float(high[max(places)])
+        has_zeros = above.has_zeros or below.has_zeros
+        return (min(limits[0], 0.0), max(limits[1], 0.0)) if has_zeros else limits
+
+    def _last(self, beyond: Beyond) -> LastBin:
+        return last_bin(beyond.counts, self.noise.deviation, share=FEW, people=beyond.people, heavy=self._is_heavy)
+
+    @property
+    def _is_heavy(self) -> bool:
+        return self.noise.law == "Laplace"

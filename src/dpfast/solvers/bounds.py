@@ -7,7 +7,7 @@ beyond what noise brings in one histogram of a thousand. That would leave out a 
 certainty. From there the bound therefore rises while the bins next above hold more people than that by a standard
 deviation; noise can do so too, and makes the bound a bin or two too large.
 
-Where nothing can be told from noise, the bound is the end of the run that holds most.
+Where nothing can be told from noise, the bound is the end of the run that holds most, and is marked as a guess.
 """
 
 from __future__ import annotations
@@ -72,6 +72,36 @@ def last_bin(
             break
         last += 1
     return LastBin(last, is_certain)
+
+
+class Beyond(NamedTuple):
+    """A histogram without its bin of zeros."""
+
+    counts: FloatArray
+    #: Of whom few may be cut off: all, or those who are not zero where most are.
+    people: float
+    #: Whether zeros stand out of the noise.
+    has_zeros: bool
+
+
+def beyond_zero(
+    counts: FloatArray, zero: int, deviation: float, *, people: float | None = None, heavy: bool = False
+) -> Beyond:
+    """Set the bin of zeros apart: a scale is that of what is not zero.
+
+    One in a hundred of all people may be everybody who has anything at all: where the zeros are most, it is one in a
+    hundred of the others.
+    """
+    total = max(0.0, float(counts.sum()) if people is None else people)
+    zeros = float(counts[zero])
+    others = counts.copy()
+    others[zero] = 0.0
+    are_most = zeros - deviation > total / 2.0
+    return Beyond(
+        others,
+        max(total - zeros, 0.0) if are_most else total,
+        zeros > deviation * _beyond_noise(1, _FALSE_ALARM, heavy),
+    )
 
 
 class QuantileBin(NamedTuple):

@@ -42,7 +42,9 @@ def range_found(
     """Return the ends of the range, and whether both are certain; the number of donors where it is public."""
     found = mechanism.found(release, n_donors, nonnegative=nonnegative)
     assert found.box is not None
-    (_, low), (high, _) = found.box
+    lows, highs = found.box
+    if not found.are_certain:
+        return float(lows.min()), float(highs.max()), False
     # Noise may have the largest outcomes below the least ones.
-    low, high = min(low, high), max(low, high)
-    return float(low), float(max(high, low + found.box[1][1] - found.box[0][1])), found.are_certain
+    low, high = min(lows[1], highs[0]), max(lows[1], highs[0])
+    return float(low), float(max(high, low + highs[1] - lows[1])), True
