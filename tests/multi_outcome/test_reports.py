@@ -113,7 +113,9 @@ def test_people_of_several_rows_have_no_residual_variance():
     x, y, _ = table()
     model = ridge(refine=1).fit(x, y, groups=np.arange(3_000) // 3, max_rows=3)
     assert model.residual_std_ is None
-    assert np.isfinite(model.summary()).to_numpy().all()
+    summary = model.summary()
+    assert np.isfinite(summary.drop(columns="p_value")).to_numpy().all()
+    assert summary["p_value"].isna().all()
 
 
 @pytest.mark.parametrize("epsilon", [1.0, float("inf")])
@@ -157,6 +159,15 @@ def test_limits_in_natural_units_cover():
         low, high = model.summary()[["low", "high"]].loc[1]
         covered += low < 4.0 < high
     assert covered >= 84
+
+
+@pytest.mark.parametrize("refine", [0, 1])
+def test_where_sampling_is_left_out_nothing_is_called_significant(refine):
+    x, y, _ = table()
+    model = ridge(refine=refine).fit(x, y)
+    for target in ("least_squares", "ridge"):
+        assert model.summary(target=target)["p_value"].isna().all()
+    assert model.summary(residual_std=1.0)["p_value"].notna().all()
 
 
 def test_small_p_values_keep_their_size():

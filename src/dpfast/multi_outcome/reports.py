@@ -69,7 +69,8 @@ class CoefficientReports(LinearEstimator):
             errors are not known, before them. Columns: ``coef``, as in `coef_`;
             ``std_privacy``, their standard deviation from the privacy noise alone, about the target "ridge";
             ``estimate``, the coefficients of the target, shrinkage undone as far as is known; ``std_error``, its
-            standard error in all; ``low`` and ``high``; ``p_value``, two-sided, for a coefficient of zero.
+            standard error in all; ``low`` and ``high``; ``p_value``, two-sided, for a coefficient of zero in the
+            population: NaN for other targets, which leave sampling out.
 
         Raises
         ------
@@ -129,7 +130,7 @@ class CoefficientReports(LinearEstimator):
             "std_error": law.deviation,
             "low": law.low,
             "high": law.high,
-            "p_value": 2.0 * law.opposite,
+            "p_value": p_values(law, target),
         }
         columns = {"coef": self._coefficients(self.coef_, self.intercept_)}
         return self._tabulated(columns | {name: self._coefficients(one, np.nan) for name, one in errors.items()})
@@ -245,6 +246,11 @@ class CoefficientReports(LinearEstimator):
                 for told, variance in zip(self._evidence, parts, strict=True)
             ]
         return Posterior(*(np.concatenate(part) for part in zip(*laws, strict=True)))
+
+
+def p_values(law: Posterior, target: Target) -> FloatArray:
+    """Return two-sided p-values: NaN for targets that leave sampling out, which makes a zero of the law no zero."""
+    return 2.0 * law.opposite if target == "population" else np.full(law.center.shape, np.nan)
 
 
 def _normal(center: FloatArray, deviation: FloatArray, level: float) -> Posterior:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpfast.estimator.linear import INTERCEPT
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
+from dpfast.multi_outcome.reports import p_values
 from dpfast.solvers.inference import Evidence
 
 if TYPE_CHECKING:
@@ -18,13 +19,15 @@ LEVEL = 0.95
 NOTE = (
     "std_privacy is what the privacy noise alone does to a coefficient; it says nothing of sampling error. estimate, "
     f"std_error, low and high ({LEVEL:.0%} limits) and p_value are those of MultiOutcomeRidge.summary(), for the "
-    "target named above: where the residual variance was not released, they leave sampling error out too."
+    "target named above: where the residual variance was not released, they leave sampling error out too, and there is "
+    "no p_value."
 )
 
 
 def tables(model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Return a row for each outcome and feature, and for its intercept, where there is one."""
-    law = model._law(model._usual_target(model.residual_std_), model.residual_std_, LEVEL)
+    target = model._usual_target(model.residual_std_)
+    law = model._law(target, model.residual_std_, LEVEL)
     columns = {
         "coef": model.coef_,
         "std_privacy": model.coef_std_,
@@ -32,7 +35,7 @@ def tables(model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence
         "std_error": law.deviation,
         "low": law.low,
         "high": law.high,
-        "p_value": 2.0 * law.opposite,
+        "p_value": p_values(law, target),
     }
     constant = [INTERCEPT] if model.fit_intercept else []
     names = [*constant, *features]
