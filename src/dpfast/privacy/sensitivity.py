@@ -187,20 +187,34 @@ def padded_squared_product_bound(
     >>> padded_squared_product_bound(1.0, (2, 2), (4, 4))
     730
     """
-    # All are multiples of 2**-places, and so are a product and half of it: exact in integers.
-    places = 2 * _LARGEST_GRID_EXPONENT
-    of_p, of_r = (1 << places + _checked_exponent(exponent) for exponent in exponents)
-    error_p, error_r = (_dyadic(rounding.sqrt_up(Fraction(size, 4)), places) for size in sizes)
-    length = _dyadic(check.positive("bound", bound), places) * of_r >> places
-    added = max(end * of_p * error_r + length * error_p // end for end in (1, 2)) + error_p * error_r
-    root = _dyadic(rounding.sqrt_up(Fraction(check.positive_integer("n_rows", n_rows))), places)
-    return ((length * of_p << places) + root * added) ** 2 // (1 << 6 * places) + 1
+    p, r = map(_checked_exponent, exponents)
+    errors, root = (
+        [_half_root_up(size) for size in sizes],
+        2.0 * _half_root_up(check.positive_integer("n_rows", n_rows)),
+    )
+    bound = check.positive("bound", bound)
+    # All are multiples of 2**-places, and so is half of a length: exact in integers.
+    places = max(*map(_places, (*errors, root)), _places(bound) - min(r, 0), -p) + 1
+    of_p, length = 1 << places + p, _units(bound, places + r)
+    error_p, error_r = (_units(error, places) for error in errors)
+    added = max(end * of_p * error_r + length // end * error_p for end in (1, 2)) + error_p * error_r
+    return ((length * of_p << places) + _units(root, places) * added) ** 2 // (1 << 6 * places) + 1
 
 
-def _dyadic(number: float, places: int) -> int:
-    """Return a float in units of 2**-places, of which it is a multiple."""
+@remembered
+def _half_root_up(size: int) -> float:
+    return rounding.sqrt_up(Fraction(size, 4))
+
+
+def _places(number: float) -> int:
+    """Return for which k a float is a multiple of 2**-k."""
+    return number.as_integer_ratio()[1].bit_length() - 1
+
+
+def _units(number: float, places: int) -> int:
+    """Return a float, a multiple of 2**-places, in units of that."""
     above, below = number.as_integer_ratio()
-    return (above << places) // below
+    return (above << places) // below if places >= 0 else above // (below << -places)
 
 
 def _root_up(exact: Fraction) -> Fraction:

@@ -160,6 +160,8 @@ class Clip:
     @cached_property
     def squared_row_bound(self) -> int:
         """Squared norm of a single row's part, in grid units, that none exceeds."""
+        if self.max_rows is None:
+            return self.squared_bound
         return padded_squared_product_bound(self.row_bound, self.exponents, self.shape)
 
 
