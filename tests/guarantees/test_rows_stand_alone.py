@@ -51,8 +51,8 @@ def test_a_fit_does_not_depend_on_the_blocks_that_rows_come_in(name):
     fit = STREAMED[name]
     expected, y = released(fit(X, Y, **SEEDED)), fit.outcomes(Y)
     for size, layout in itertools.product((1, 2, 3, N), ("C order", "Fortran order", "negative strides")):
-        starts = range(0, N, size)
-        blocks = ((ARRAYS[layout](X[a : a + size]), y[a : a + size]) for a in starts)
+        parts = [slice(a, a + size) for a in range(0, N, size)]
+        blocks = ((ARRAYS[layout](X[part]), None if y is None else y[part]) for part in parts)
         if getattr(fit.estimator, "refine", 0):
             # Steps read a table again, which an iterator does not allow.
             blocks = list(blocks)
