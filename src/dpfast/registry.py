@@ -2,7 +2,8 @@
 
 A family is a folder with an ``estimator.py``; nothing outside its folder names it but a line of the stub. What else
 there is to know of it, it says itself, in modules of fixed names: ``attacks.py`` has ``attacks(privacy)``, attacks on
-each of its mechanisms; ``job.py``, where it has one, is a `dpfast.jobs.kinds.Kind`.
+each of its mechanisms; ``job.py``, where it has one, ``KINDS``, each a `dpfast.jobs.kinds.Kind`; ``demo.py``, where it
+has one, ``lines()`` of the demonstration's table.
 """
 
 from __future__ import annotations

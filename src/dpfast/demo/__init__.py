@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from dpfast import registry
 from dpfast._optional import optional
 from dpfast._threads import single_threaded_blas
 from dpfast.demo import comparison, counterfactuals, games, people
@@ -38,7 +39,7 @@ def run(output: Path) -> None:
 def _fitted() -> tuple[list[Line], dict[str, Any]]:
     """Return what fits give, and one fit of each table by its name."""
     lines, models = [], {}
-    for part in (people, counterfactuals, games):
+    for part in (people, counterfactuals, games, *registry.parts("demo")):
         for line, fits in part.lines():
             if sys.stderr.isatty():
                 print(f"  {line.estimator}, {line.data}: {line.seconds:.3f} s a fit", file=sys.stderr)
