@@ -115,10 +115,10 @@ def test_every_estimator_of_rows_takes_them(name):
         found = fit(sparse.coo_array(x).asformat(kind), y, random_state=0)
         for one, other in zip(found.releases_, kept.releases_, strict=True):
             assert {k: v.tobytes() for k, v in one.values.items()} == {k: v.tobytes() for k, v in other.values.items()}
-        answer = "predict" if hasattr(kept, "predict") else "transform"
-        expected = getattr(kept, answer)(x)
-        for one in (sparse.csr_array(x), sparse.csr_matrix(x)):
-            assert getattr(found, answer)(one).tobytes() == expected.tobytes()
+        for answer in {"predict", "transform"} & set(dir(kept)):
+            expected = getattr(kept, answer)(x)
+            for one in (sparse.csr_array(x), sparse.csr_matrix(x)):
+                assert getattr(found, answer)(one).tobytes() == expected.tobytes()
 
 
 def test_without_noise_and_as_panels_too():
