@@ -12,6 +12,9 @@ import signal
 import pytest
 from hypothesis import Phase, settings
 
+# Tests of families that are not there: `test_new_family.py` puts them into a copy, and runs them there.
+collect_ignore = ["new_family"]
+
 # A failing example is reported as it was found: shrinking may take longer than everything else.
 settings.register_profile("ci", derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 settings.register_profile("random", deadline=None, print_blob=True)

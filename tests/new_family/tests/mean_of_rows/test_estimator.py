@@ -1,23 +1,12 @@
-"""What the package as a whole gives a family that is in its registry; run by ``tests/test_new_family.py`` on a copy."""
-
-import subprocess
-import sys
-from pathlib import Path
+"""The mean of rows: what is released, paid for, kept and refused."""
 
 import numpy as np
 import pytest
 
-import dpfast
-from dpfast import BudgetExceeded, Ledger, MeanOfRows, Privacy, registry
+from dpfast import BudgetExceeded, Ledger, MeanOfRows, Privacy
 from dpfast.audit import all_attacks
-from dpfast.cli import main
 
 ROWS = np.random.default_rng(0).uniform(-0.5, 0.5, (400, 3))
-
-
-def test_it_is_in_the_registry():
-    assert registry.ESTIMATORS["MeanOfRows"] == "mean_of_rows"
-    assert "MeanOfRows" in dpfast.__all__
 
 
 def test_the_audit_finds_its_attacks_and_less_than_it_claims():
@@ -51,20 +40,8 @@ def test_what_it_may_not_take_is_refused():
             MeanOfRows(1.0, 1e-6, **wrong).fit(ROWS)
 
 
-def test_the_command_line_plans_it(capsys):
-    sizes = ["--estimator", "MeanOfRows", "--n", "1000", "--n-features", "3", "--bound", "1"]
-    assert main(["plan", *sizes, "--delta", "1e-6"]) == 0
-    assert "1,000 people" in capsys.readouterr().out
-
-
-def test_it_says_of_itself_what_every_estimator_says():
-    assert "As for every estimator" not in MeanOfRows.__doc__
-    assert "operating" in MeanOfRows.__doc__
-
-
-def test_the_import_rule_holds():
-    pytest.importorskip("importlinter")
-    code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-    options = ["--config", str(Path(__file__).parents[2] / "pyproject.toml"), "--no-cache"]
-    done = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:]
+def test_a_plan_says_the_error_that_fits_have():
+    # The root of a mean of 1,200 squares is off by 2%, usually: by 15% in less than one run of 10^9.
+    errors = [MeanOfRows(1.0, 1e-6, bound=1.0).fit(ROWS).mean_ - ROWS.mean(axis=0) for _ in range(400)]
+    planned = MeanOfRows.plan(400, 3, epsilon=1.0, delta=1e-6, bound=1.0).expected_error
+    assert np.sqrt(np.mean(np.sum(np.square(errors), axis=1))) == pytest.approx(planned, rel=0.15)

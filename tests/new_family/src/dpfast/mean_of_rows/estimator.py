@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from dpfast.mean_of_rows.mechanism import sum_of_rows
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from dpfast import _arguments as check
@@ -53,15 +54,19 @@ class MeanOfRows(PrivateEstimator):
     --------
     >>> import numpy as np
     >>> from dpfast import MeanOfRows
-    >>> rows = np.tile([0.6, 0.0], (10_000, 1))
+    >>> rows = np.tile([0.6, 0.8], (10_000, 1))
     >>> MeanOfRows(1.0, 1e-6, bound=1.0, random_state=0).fit(rows).mean_.round(1)
-    array([ 0.6, -0. ])
+    array([0.6, 0.8])
     """
 
     _: KW_ONLY
     bound: float
     adjacency: Literal["replace_one"] = "replace_one"
     calibration: Literal["sound"] = "sound"
+
+    mean_: FloatArray = field(init=False)
+    n_features_in_: int = field(init=False)
+    feature_names_in_: NDArray[np.object_] = field(init=False)
 
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = ("sound",)
 
