@@ -55,6 +55,7 @@ TESTED_BY = {
     "noise/intervals.py": "noise/test_exact.py",
     "policy_evaluation/evaluation.py": "policy_evaluation/test_estimator.py",
     "privacy/__init__.py": "test_package.py",
+    "privacy/guarantee.py": "ledger/test_ledger.py",
     "solvers/certificates.py": "solvers/test_smooth_convex.py",
     "solvers/loss_sums.py": "solvers/test_losses.py",
     "solvers/proximal_bounds.py": "solvers/test_smooth_convex.py",

@@ -25,7 +25,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, Release, UtilityWarning
 from dpfast.ledger.release import guarantee_of
 from dpfast.privacy import gaussian_delta, gaussian_mu, parts_of, range_mu
-from dpfast.privacy.words import plain_words
+from dpfast.privacy.guarantee import plain_words
 
 
 def release(epsilon, delta=0.0, adjacency="replace_one", name="a sum", **more):

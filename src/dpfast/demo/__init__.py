@@ -15,7 +15,7 @@ from dpfast.demo import comparison, counterfactuals, games, people
 from dpfast.demo.comparison import Line, printed
 from dpfast.io import write_table
 from dpfast.privacy import Privacy
-from dpfast.privacy.words import plain_words
+from dpfast.privacy.guarantee import plain_words
 
 
 def run(output: Path) -> None:

@@ -14,7 +14,7 @@ from dpfast._html import Fact, card, caution, facts, folded, section, shortened
 from dpfast.ledger import Ledger, Release
 from dpfast.ledger.release import guarantee_html, guarantee_of, releases_html
 from dpfast.privacy import Privacy
-from dpfast.privacy.words import NEIGHBOURS, plain_words
+from dpfast.privacy.guarantee import NEIGHBOURS, plain_words
 
 # What the page says elsewhere.
 _SAID = ("epsilon", "delta", "adjacency", "ledger")

@@ -38,7 +38,7 @@ from dpfast.jobs.report import Part, as_html, as_markdown
 from dpfast.jobs.specification import Job
 from dpfast.ledger.file import check_place
 from dpfast.ledger.release import guarantee_of
-from dpfast.privacy.words import plain_words
+from dpfast.privacy.guarantee import plain_words
 
 MODEL, RECORD = "model.json", "report.json"
 # How folders end where jobs work, and what in them is locked, and says of which job they are.

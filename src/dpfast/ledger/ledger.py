@@ -23,8 +23,7 @@ from dpfast.ledger.sums import admitted, affords, fits_plainly, is_void, promise
 from dpfast.plotting import budget_spent
 from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu
 from dpfast.privacy.filters import Filter, Split
-from dpfast.privacy.guarantee import Privacy
-from dpfast.privacy.words import NEIGHBOURS, UNITS, plain_words
+from dpfast.privacy.guarantee import NEIGHBOURS, UNITS, Privacy, plain_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

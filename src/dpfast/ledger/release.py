@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast._documents import array_from_lists, array_to_lists
 from dpfast._html import Fact, card, caution, facts, grid, shortened
-from dpfast.privacy.guarantee import Calibration, Privacy, Unit
+from dpfast.privacy.guarantee import UNITS, Calibration, Privacy, Unit
 from dpfast.privacy.subsampling import sample_sizes
-from dpfast.privacy.words import UNITS
 
 _UNITS, _CALIBRATIONS = get_args(Unit), get_args(Calibration)
 

@@ -11,7 +11,7 @@ from dpfast.ledger.release import Release
 from dpfast.ledger.sums import Taken, is_void, promised, remaining, spent
 from dpfast.privacy import Unit
 from dpfast.privacy.filters import Filter
-from dpfast.privacy.words import NEIGHBOURS, UNITS, plain_words
+from dpfast.privacy.guarantee import NEIGHBOURS, UNITS, plain_words
 
 _TOGETHER = "; those of one fit were calibrated together: the ledger counts its cost, not the sum of theirs"
 _STEP = re.compile(r"(.*, step) (\d+)(: .*)")

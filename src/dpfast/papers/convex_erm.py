@@ -45,7 +45,7 @@ from typing import Any, NamedTuple
 from dpfast import _arguments as check
 from dpfast.papers.bound import Bound
 from dpfast.privacy import ObjectiveNoise, Privacy
-from dpfast.privacy.law import law_for
+from dpfast.privacy.guarantee import law_for
 
 
 class ParameterDistance(NamedTuple):

@@ -39,7 +39,7 @@ from dpfast.privacy import (
     donor_curvature,
     l2_laplace_expected_norm,
 )
-from dpfast.privacy.law import law_for
+from dpfast.privacy.guarantee import law_for
 
 
 def printed_output_noise(

@@ -39,9 +39,8 @@ from dataclasses import dataclass
 from dpfast import _arguments as check
 from dpfast.privacy._search import least_at, remembered
 from dpfast.privacy.gaussian import gaussian_mu, gaussian_scale, scale_for_mu
-from dpfast.privacy.guarantee import Privacy
+from dpfast.privacy.guarantee import Law, Privacy, coordinate_deviation, law_for
 from dpfast.privacy.laplace import l2_laplace_scale
-from dpfast.privacy.law import Law, coordinate_deviation, law_for
 from dpfast.privacy.objective import ObjectiveNoise, objective_noise
 from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP
 

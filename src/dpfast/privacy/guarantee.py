@@ -1,4 +1,8 @@
-"""The guarantee itself: an (epsilon, delta) under one notion of neighbouring tables."""
+"""The guarantee itself, (epsilon, delta) under one notion of neighbouring tables: in plain words, and as laws of noise.
+
+The words are for readers who do not know what epsilon is. The laws are those that several mechanisms use, with what
+public numbers say of them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from typing import Literal
 
 from dpfast import _arguments as check
 from dpfast._html import card, facts
-from dpfast.privacy.words import NEIGHBOURS, plain_words
 
 Adjacency = Literal["replace_one", "add_remove"]
 
@@ -105,3 +108,57 @@ class Privacy:
 
     def __str__(self) -> str:
         return f"epsilon {self.epsilon:.6g}, delta {self.delta:.6g}, {self.adjacency.replace('_', '-')}"
+
+
+#: Independent normal coordinates, or one vector whose length is Gamma distributed and whose direction is uniform.
+Law = Literal["Gaussian", "L2-Laplace"]
+
+
+def law_for(privacy: Privacy) -> Law:
+    """Return the law that gives a guarantee: the pure one where delta is 0."""
+    return "Gaussian" if privacy.delta > 0.0 else "L2-Laplace"
+
+
+def coordinate_deviation(law: Law, scale: float, dim: int) -> float:
+    """Return the standard deviation of one of `dim` coordinates."""
+    return scale if law == "Gaussian" else scale * math.sqrt(dim + 1.0)
+
+
+def expected_length(law: Law, scale: float, dim: int) -> float:
+    """Bound the expected length of noise of `dim` coordinates; that of L2-Laplace noise is this."""
+    return scale * (math.sqrt(dim) if law == "Gaussian" else dim)
+
+
+NEIGHBOURS = {
+    "replace_one": "one person's record is replaced by any other; the number of people is public",
+    "add_remove": "one person's record comes or goes; the number of people is private",
+}
+_SUBJECTS = {
+    "replace_one": "what a person's record says",
+    "add_remove": "whether a person's record is in the table, and what it says,",
+}
+UNITS = {
+    "row": "a row of the table that was fitted (in a panel a donor, among trajectories a trajectory)",
+    "person": "a person, with all of their rows",
+}
+
+
+def plain_words(cost: Privacy) -> str:
+    """Return a guarantee, or a sum of guarantees, as a sentence."""
+    if math.isinf(cost.epsilon):
+        return "no privacy protection: the results are exact"
+    if cost.epsilon == cost.delta == 0.0:
+        return "nothing has been released"
+    # Rounded up: a promise must not sound better than it is.
+    excess = math.expm1(cost.epsilon) if cost.epsilon < 700.0 else math.inf
+    factor = f"e^{cost.epsilon:.6g}" if excess > 1e6 else f"{1.0 + _up_to_digits(excess, 3):.10g}"
+    sentence = f"{_SUBJECTS[cost.adjacency]} changes the odds of any conclusion by a factor of at most {factor}"
+    return sentence if cost.delta == 0.0 else f"{sentence}, except with probability about {cost.delta:.2g}"
+
+
+def _up_to_digits(value: float, digits: int) -> float:
+    """Round a number that is not negative up to some significant digits."""
+    if value == 0.0:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return math.ceil(value / unit) * unit

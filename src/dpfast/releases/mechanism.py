@@ -17,7 +17,7 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Calibration, Privacy, Unit
-from dpfast.privacy.law import Law
+from dpfast.privacy.guarantee import Law
 
 Found = TypeVar("Found", covariant=True)
 

@@ -14,7 +14,7 @@ from typing import Literal, Self
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.noise import BitSource, default_grid
 from dpfast.privacy import Adjacency, Privacy, Unit, gaussian_mu, l2_laplace_scale, laplace_scale, scale_for_mu
-from dpfast.privacy.law import Law, coordinate_deviation
+from dpfast.privacy.guarantee import Law, coordinate_deviation
 from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 
