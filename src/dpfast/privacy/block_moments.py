@@ -41,9 +41,8 @@ from dataclasses import dataclass, replace
 from typing import NotRequired, TypedDict, Unpack
 
 from dpfast import _arguments as check
-from dpfast.privacy._search import first_that_holds
 from dpfast.privacy.moment_scales import MomentScales, RowKind, block_costs, joint_mu, moment_mu, moment_scales
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.rounding import ROUND_UP, first_that_holds
 
 CLIPPINGS = ("common", "separate")
 

@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from dpfast import _arguments as check
-from dpfast.privacy._search import bisected, remembered
 from dpfast.privacy.gaussian import compose_mu, gaussian_epsilon, gaussian_mu, split_mu
 from dpfast.privacy.guarantee import Privacy
-from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP
+from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, bisected, remembered
 
 Composition = Literal["basic", "advanced", "mu"]
 

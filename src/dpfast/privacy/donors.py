@@ -37,12 +37,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpfast import _arguments as check
-from dpfast.privacy._search import least_at, remembered
 from dpfast.privacy.gaussian import gaussian_mu, gaussian_scale, scale_for_mu
 from dpfast.privacy.guarantee import Law, Privacy, coordinate_deviation, law_for
 from dpfast.privacy.laplace import l2_laplace_scale
 from dpfast.privacy.objective import ObjectiveNoise, objective_noise
-from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP
+from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, least_at, remembered
 
 # Mean square of an entry that is uniform on [-1, 1]: where a calibration must guess what the donors are like.
 _MEAN_SQUARE = 1.0 / 3.0

@@ -19,7 +19,7 @@ from fractions import Fraction
 from dpfast import _arguments as check
 from dpfast.kernels import normal
 from dpfast.privacy import rounding
-from dpfast.privacy._search import first_that_holds, remembered
+from dpfast.privacy.rounding import first_that_holds, remembered
 
 _EVALUATION_MARGIN = 2e-14
 _SOLVING_MARGIN = 1e-13

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from dpfast import _arguments as check
 from dpfast.privacy import rounding
-from dpfast.privacy._search import largest_within
+from dpfast.privacy.rounding import largest_within
 
 
 def l2_laplace_scale(epsilon: float, sensitivity: float = 1.0) -> float:

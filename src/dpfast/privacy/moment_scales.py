@@ -42,8 +42,7 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.privacy._search import first_that_holds, remembered
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.rounding import ROUND_UP, first_that_holds, remembered
 
 BLOCKS = ("xx", "x", "xy", "y", "n")
 

@@ -1,16 +1,106 @@
-"""Rounding towards privacy: single operations exactly, and one margin for what a formula's rounding may add up to."""
+"""Rounding towards privacy, and the searches that calibrations share.
+
+Single operations are rounded exactly, and one margin covers what a formula's rounding may add up to. What searches
+return is put back in and checked, so none needs to be exact.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
+from typing import ParamSpec, TypeVar, cast
 
 from dpfast import _arguments as check
-from dpfast.privacy._search import remembered
+
+Found = TypeVar("Found")
+Asked = ParamSpec("Asked")
 
 #: Factors on a computed positive number. Each covers 500 roundings of 2^-53 of it: a formula of a few dozen operations
 #: whose terms have one sign, with elementary functions, which libraries compute to a few units in the last place.
 ROUND_UP, ROUND_DOWN = 1.0 + 2.0**-44, 1.0 - 2.0**-44
+
+_TRIES = 48
+_REMEMBERED = 256
+
+
+def remembered(search: Callable[Asked, Found]) -> Callable[Asked, Found]:
+    """Keep a search's latest answers: fits of the same public numbers search once.
+
+    Its arguments are checked numbers and words, and alone decide the answer, which nobody can change. None is private,
+    so that neither is which of them came before; no object of the caller's is among them, as that could change.
+    """
+    return cast("Callable[Asked, Found]", lru_cache(maxsize=_REMEMBERED, typed=True)(search))
+
+
+def first_that_holds(
+    candidate: Callable[[float], Found],
+    holds: Callable[[Found], bool],
+    otherwise: str = "the arguments ask for noise beyond the range of floats",
+) -> Found:
+    """Return the first candidate that holds, each made with a little more to spare: (2^k - 1) 2^-52, k = 0, 1, ...
+
+    Almost always the first does; more are needed where rounding an answer moves what is checked by more than a margin.
+    """
+    for attempt in range(_TRIES):
+        found = candidate((2.0**attempt - 1.0) * 2.0**-52)
+        if holds(found):
+            return found
+    raise ValueError(otherwise)
+
+
+def largest_within(
+    function: Callable[[float], float], target: float, guess: float, *, precision: float = 1e-12, slack: float = 0.0
+) -> float:
+    """Return nearly the largest positive number at which an increasing function is at most the target, and it is.
+
+    To the (relative) precision, or within `slack` of the target. Secant steps in the logarithm of the number,
+    bracketed, with Illinois's rule against a side that stays.
+    """
+    low = high = guess
+    at_low = at_high = function(guess) - target
+    factor = 1.5
+    while at_low > 0.0:
+        high, at_high = low, at_low
+        low, factor = low / factor, min(factor * factor, 16.0)
+        at_low = function(low) - target
+    while at_high <= 0.0:
+        low, at_low = high, at_high
+        high, factor = high * factor, min(factor * factor, 16.0)
+        at_high = function(high) - target
+    weight_low, weight_high, last = at_low, at_high, 0.0
+    while high - low > precision * low and at_low < -slack:
+        share = weight_low / (weight_low - weight_high)
+        middle = low * (high / low) ** min(max(share, 1e-3), 1.0 - 1e-3)
+        if not low < middle < high:
+            middle = 0.5 * (low + high)
+        at_middle = function(middle) - target
+        # A side that stays while the other moves twice would hold the secant back.
+        stays = 0.5 if at_middle * last > 0.0 else 1.0
+        if at_middle <= 0.0:
+            low, at_low, weight_low, weight_high = middle, at_middle, at_middle, stays * weight_high
+        else:
+            high, weight_high, weight_low = middle, at_middle, stays * weight_low
+        last = at_middle
+    return low
+
+
+def bisected(holds: Callable[[float], bool], low: float, high: float, steps: int) -> tuple[float, float]:
+    """Halve an interval between a number that holds, at its low end, and one that does not."""
+    for _ in range(steps):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
+
+
+def least_at(cost: Callable[[float], float], low: float, high: float, tolerance: float = 1e-5) -> float:
+    """Return where a function with one minimum is least within an interval, about."""
+    from scipy.optimize import minimize_scalar  # takes longer to import than all of dpfast.privacy
+
+    return float(minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": tolerance}).x)
 
 
 def up(exact: Fraction) -> float:

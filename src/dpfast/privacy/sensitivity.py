@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from dpfast import _arguments as check
 from dpfast.privacy import rounding
-from dpfast.privacy._search import remembered
+from dpfast.privacy.rounding import remembered
 
 # Beyond the exponents of floats on either side, and small enough for integer arithmetic to stay quick.
 _LARGEST_GRID_EXPONENT = 2000

@@ -56,9 +56,9 @@ from functools import lru_cache
 
 from dpfast import _arguments as check
 from dpfast.privacy import rounding
-from dpfast.privacy._search import largest_within, remembered
 from dpfast.privacy._spherical import ACCURACY, log_divergence
 from dpfast.privacy.gaussian import delta_for, gaussian_delta, gaussian_scale
+from dpfast.privacy.rounding import largest_within, remembered
 
 #: The default beta is the largest whose alpha is at most this many times that of noise of fixed size.
 ALPHA_OVER_FLOOR = 1.25

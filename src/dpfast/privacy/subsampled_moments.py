@@ -27,10 +27,9 @@ from typing import Any
 
 from dpfast import _arguments as check
 from dpfast.privacy import rounding
-from dpfast.privacy._search import bisected, first_that_holds, least_at, remembered
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_mu, gaussian_scale
 from dpfast.privacy.moment_scales import MomentScales, block_costs, moment_mu, moment_scales
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.rounding import ROUND_UP, bisected, first_that_holds, least_at, remembered
 from dpfast.privacy.sensitivity import xx_sensitivity, xy_sensitivity
 from dpfast.privacy.subsampling import inner_epsilon, sample_sizes
 

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from dpfast import _arguments as check
-from dpfast.privacy._search import first_that_holds
 from dpfast.privacy.moment_scales import MomentScales, block_costs, joint_mu
+from dpfast.privacy.rounding import first_that_holds
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import pytest
 
 from dpfast import Privacy
 from dpfast.privacy import (
-    _search,
     best_beta,
     donors,
     moment_scales,
     objective,
     objective_noise,
     parts_of,
+    rounding,
     subsampled_moment_scales,
 )
 from dpfast.privacy.donors import donor_objective_noise
@@ -129,7 +129,7 @@ def test_costs_of_the_same_numbers_are_equal_and_of_others_are_not():
 def test_an_answer_that_raises_is_not_remembered():
     calls = []
 
-    @_search.remembered
+    @rounding.remembered
     def search(number):
         calls.append(number)
         raise ValueError("no such number")
