@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfast._optional import optional
 from dpfast.ledger.entries import Entries
-from dpfast.privacy.bounded_range import range_mu
+from dpfast.privacy.pure import range_mu
 
 if TYPE_CHECKING:
     from dpfast.privacy.guarantee import Privacy

@@ -8,7 +8,6 @@ from dpfast.privacy.block_moments import (
     person_moment_mu,
     person_moment_scales,
 )
-from dpfast.privacy.bounded_range import range_mu, range_of_mu
 from dpfast.privacy.composition import Composition, keeps_to, parts_of, share_of_mu
 from dpfast.privacy.donors import (
     DonorNoise,
@@ -31,16 +30,18 @@ from dpfast.privacy.gaussian import (
     split_mu,
 )
 from dpfast.privacy.guarantee import Adjacency, Calibration, Privacy, Unit, UnsoundCalibrationWarning, UtilityWarning
-from dpfast.privacy.laplace import (
+from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
+from dpfast.privacy.objective import ObjectiveNoise, meets_its_claim, objective_delta, objective_noise, objective_scale
+from dpfast.privacy.pure import (
     exponential_mechanism_coefficient,
     l2_laplace_coordinate_quantile,
     l2_laplace_expected_norm,
     l2_laplace_norm_quantile,
     l2_laplace_scale,
     laplace_scale,
+    range_mu,
+    range_of_mu,
 )
-from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
-from dpfast.privacy.objective import ObjectiveNoise, meets_its_claim, objective_delta, objective_noise, objective_scale
 from dpfast.privacy.sensitivity import (
     padded_bound,
     padded_squared_block_bounds,

@@ -39,8 +39,8 @@ from dataclasses import dataclass
 from dpfast import _arguments as check
 from dpfast.privacy.gaussian import gaussian_mu, gaussian_scale, scale_for_mu
 from dpfast.privacy.guarantee import Law, Privacy, coordinate_deviation, law_for
-from dpfast.privacy.laplace import l2_laplace_scale
 from dpfast.privacy.objective import ObjectiveNoise, objective_noise
+from dpfast.privacy.pure import l2_laplace_scale
 from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, least_at, remembered
 
 # Mean square of an entry that is uniform on [-1, 1]: where a calibration must guess what the donors are like.

@@ -5,7 +5,7 @@ both orders of two neighbouring tables, it is dominated by a release that shows 
 delta, and otherwise has a log likelihood ratio of at most its epsilon plus one of its mu's Gaussian. So has
 
 - an epsilon-DP release at (epsilon, 0, 0); and at (0, range_mu(2 epsilon), 0), as its trade-off function is above that
-  Gaussian's (privacy.bounded_range);
+  Gaussian's (privacy.pure);
 - an (epsilon, delta)-DP one at either with delta beside it: it is a post-processing of one that shows everything with
   probability delta, and is randomised response at epsilon otherwise [1]_;
 - a mu-Gaussian-DP one at (0, mu, 0) [2]_.
@@ -65,9 +65,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 from dpfast import _arguments as check
-from dpfast.privacy.bounded_range import range_mu, range_of_mu
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_mu
 from dpfast.privacy.guarantee import SLACK, Privacy
+from dpfast.privacy.pure import range_mu, range_of_mu
 from dpfast.privacy.rounding import down, sqrt_down
 
 # Beyond, a pure release is no Gaussian of any use, and its mu nears the end of the range of floats.

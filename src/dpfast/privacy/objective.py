@@ -99,7 +99,7 @@ from typing import Literal, get_args
 from dpfast import _arguments as check
 from dpfast.privacy.gaussian import gaussian_delta
 from dpfast.privacy.guarantee import Law, Privacy, coordinate_deviation
-from dpfast.privacy.laplace import l2_laplace_scale
+from dpfast.privacy.pure import l2_laplace_scale
 from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, first_that_holds, largest_within, least_at, remembered
 
 #: What the change of the gradient keeps to, whatever the parameters and the noise: the head of this module tells.

@@ -32,7 +32,7 @@ from dpfast import _arguments as check
 from dpfast.privacy import rounding
 from dpfast.privacy.gaussian import gaussian_mu, scale_for_mu
 from dpfast.privacy.guarantee import Adjacency, Privacy
-from dpfast.privacy.laplace import exponential_mechanism_coefficient, laplace_scale
+from dpfast.privacy.pure import exponential_mechanism_coefficient, laplace_scale
 
 
 def loss_range(bound_y: float, reach: float) -> float:

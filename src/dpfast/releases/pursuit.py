@@ -12,7 +12,7 @@ A round spends three parts of one joint budget (`dpfast.privacy.parts_of`):
 *Sensitivity of scores.* A person's part in the sums of a feature is x_ij r_i, of an L2 norm of `part_bound` m at most
 (statistics/scores.py): added, one moves the score of each feature by something in [-m, m]; in another's place, in
 [-2m, 2m]. Computed norms are within tau of the exact ones: another 4 tau. So the exponential mechanism with a rate of
-r/(2m + 4 tau), or r/(4m + 4 tau), has the bounded range r: r-DP, and mu-GDP with the mu of privacy/bounded_range.py,
+r/(2m + 4 tau), or r/(4m + 4 tau), has the bounded range r: r-DP, and mu-GDP with the mu of privacy/pure.py,
 which composes with the noise of the other releases, whatever they are fitted to of what was released before. Features
 that were picked are no candidates, on either of two neighbouring tables.
 

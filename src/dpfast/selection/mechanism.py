@@ -6,7 +6,7 @@ multiples of 2^-20. Each is a function of that person's row and of the model, to
 depend on the rows beside it. So costs are numbers in [0, 1], sums of them are exact, and a person who joins moves
 those of all models by amounts in [0, 1], one who takes another's place by amounts in [-1, 1]: an interval of length 1,
 and of length 2. The exponential mechanism with the rate epsilon/length is epsilon-DP (privacy.support_noise), whatever
-the models were, which are released; it has a mu too (privacy.bounded_range), by which it composes with a last fit that
+the models were, which are released; it has a mu too (privacy.pure), by which it composes with a last fit that
 is Gaussian.
 
 *Two parts, one price.* Rows are split without looking at them: where their number is public, so many are held out, a
