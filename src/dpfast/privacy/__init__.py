@@ -56,8 +56,7 @@ from dpfast.privacy.smooth_gaussian import (
     smooth_gaussian,
     smooth_gaussian_delta,
 )
-from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
-from dpfast.privacy.subsampling import subsampled_budget
+from dpfast.privacy.subsampling import subsampled_budget, subsampled_moment_delta, subsampled_moment_scales
 from dpfast.privacy.support_noise import VoteNoise, loss_range, score_rate, vote_noise
 
 __all__ = [

@@ -3,7 +3,7 @@
 Up to five blocks leave together: X'X, X'Y, and where an intercept or a public centre asks for them the sums of rows and
 of outcomes, and under add/remove the number of rows. No row can be worst for all of them at once, so they are
 calibrated jointly (privacy.moment_scales; privacy.block_moments for people of several rows), not one by one. X'X may
-also be released of a secret sample of the rows, which saves time and costs noise (privacy.subsampled_moments). Where
+also be released of a secret sample of the rows, which saves time and costs noise (privacy.subsampling). Where
 X'X is known to be diagonal, only its diagonal is released: no other entry moves, so its Frobenius norm is the
 diagonal's length, and all that is said of it here holds.
 
@@ -45,7 +45,7 @@ from dpfast.privacy.gaussian import gaussian_mu
 from dpfast.privacy.guarantee import Law, coordinate_deviation, law_for
 from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.pure import l2_laplace_scale
-from dpfast.privacy.subsampled_moments import subsampled_moment_delta, subsampled_moment_scales
+from dpfast.privacy.subsampling import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.privacy.visit_moments import VisitLimits, visit_moment_mu, visit_moment_scales
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.releases.printed import printed

@@ -18,7 +18,7 @@ from dpfast.privacy import (
     moment_scales,
     subsampled_moment_delta,
     subsampled_moment_scales,
-    subsampled_moments,
+    subsampling,
 )
 
 SHAPE = {"n_features": 5}
@@ -77,7 +77,7 @@ def test_delta_is_never_below_the_exact_bounds():
     for _ in range(12):
         scales = MomentScales(*np.exp(rng.uniform(0, 3, 1)).tolist(), xy=math.exp(rng.uniform(0, 3)))
         epsilon, sizes = rng.uniform(0.1, 3), (int(rng.integers(1, 900)), 1000, 1.0, 1.0)
-        pair = subsampled_moments._pair(*sizes, 5, None, False)
+        pair = subsampling._pair(*sizes, 5, None, False)
         amplified, conditioned = exact_bounds(scales, epsilon, *sizes)
         assert pair.amplified(scales, epsilon) <= float(amplified) * (1 + 1e-9)
         assert float(conditioned) <= pair.conditioned(scales, epsilon) <= float(conditioned) * (1 + 1e-10)
@@ -175,7 +175,7 @@ def test_limits():
 def test_splits_add_up():
     rng = np.random.default_rng(0)
     for epsilon, share in zip(10.0 ** rng.uniform(-6, 3, 200), rng.uniform(0, 1, 200), strict=True):
-        first, second = subsampled_moments._split(float(epsilon), float(share))
+        first, second = subsampling._split(float(epsilon), float(share))
         assert Fraction(first) + Fraction(second) <= Fraction(float(epsilon))
         assert min(first, second) > 0.0
 
