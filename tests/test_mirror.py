@@ -49,7 +49,6 @@ TESTED_BY = {
     "ledger/entries.py": "ledger/test_ledger.py",
     "ledger/release.py": "ledger/test_ledger.py",
     "ledger/report.py": "ledger/test_ledger.py",
-    "ledger/sums.py": "ledger/test_ledger.py",
     "multi_outcome/mechanism.py": "multi_outcome/test_estimator.py",
     "noise/grid.py": "noise/test_samplers.py",
     "noise/intervals.py": "noise/test_exact.py",

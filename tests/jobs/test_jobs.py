@@ -264,7 +264,7 @@ def test_budget_of_a_dead_process_is_named(folder, capsys, monkeypatch):
     Job.read(path).open_ledger().reserve(Privacy(1.0, 1e-6))
     assert main(["fit", str(path)]) == 3
     assert "dpfast ledger" not in capsys.readouterr().err
-    monkeypatch.setattr("dpfast.ledger.process.Process.ended", lambda self: True)
+    monkeypatch.setattr("dpfast.ledger.entries.Process.ended", lambda self: True)
     said = "a process that has ended still holds budget (epsilon 1, delta 1e-06, replace-one, since "
     assert main(["fit", str(path)]) == 3
     error = capsys.readouterr().err

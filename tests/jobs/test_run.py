@@ -14,7 +14,7 @@ from dpfast import Ledger, MultiOutcomeRidge, Privacy
 from dpfast.cli import main
 from dpfast.jobs import Job, OutputError, check, outputs, run
 from dpfast.ledger import Reservation
-from dpfast.ledger.process import Process
+from dpfast.ledger.entries import Process
 
 pytest.importorskip("pyarrow")
 

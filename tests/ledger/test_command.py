@@ -27,7 +27,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def _ended(monkeypatch):
-    monkeypatch.setattr("dpfast.ledger.process.Process.ended", lambda self: True)
+    monkeypatch.setattr("dpfast.ledger.entries.Process.ended", lambda self: True)
 
 
 def held(path):

@@ -25,8 +25,7 @@ from sklearn.base import clone
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, Release
 from dpfast.ledger import file
-from dpfast.ledger.entries import Entry
-from dpfast.ledger.process import Process
+from dpfast.ledger.entries import Entry, Process
 
 BUDGET = Privacy(1.0, 1e-6)
 # Forked from a process that has one thread and the package loaded: as good as a new one, and twenty times as quick.

@@ -17,7 +17,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from ledger_processes import release
 
 from dpfast import BudgetExceeded, Ledger, PaidFailure, Privacy
-from dpfast.ledger.process import Process
+from dpfast.ledger.entries import Process
 from dpfast.noise import resolve_source
 
 COSTS = ["0.1", "0.25", "0.3", "0.7"]

@@ -1,4 +1,4 @@
-"""What may be spent and what has been: the Ledger that adds guarantees up (dpfast.ledger.sums)."""
+"""What may be spent and what has been: the Ledger that adds guarantees up (dpfast.ledger.entries)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,25 @@ from dpfast import _transaction as transaction
 from dpfast._documents import printed
 from dpfast._html import Fact, card, caution, facts, section
 from dpfast.ledger import block
-from dpfast.ledger.entries import Draft, Entry, MemoryStorage, Totals
-from dpfast.ledger.process import Process
+from dpfast.ledger.entries import (
+    Draft,
+    Entry,
+    MemoryStorage,
+    Process,
+    Totals,
+    admitted,
+    affords,
+    fits_plainly,
+    is_void,
+    promised,
+    remaining,
+    spending,
+    spent,
+    within,
+)
 from dpfast.ledger.release import Release, now, releases_html, unit_value
 from dpfast.ledger.report import IF_BEFOREHAND, OF_LIMITS, report_lines
 from dpfast.ledger.reservation import Reservation
-from dpfast.ledger.sums import admitted, affords, fits_plainly, is_void, promised, remaining, spending, spent, within
 from dpfast.plotting import budget_spent
 from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu
 from dpfast.privacy.filters import Filter, Split

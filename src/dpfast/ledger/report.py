@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from dpfast.ledger.entries import Entries
+from dpfast.ledger.entries import Entries, Taken, is_void, promised, remaining, spent
 from dpfast.ledger.release import Release
-from dpfast.ledger.sums import Taken, is_void, promised, remaining, spent
 from dpfast.privacy import Unit
 from dpfast.privacy.filters import Filter
 from dpfast.privacy.guarantee import NEIGHBOURS, UNITS, plain_words
