@@ -37,7 +37,7 @@ from dpfast.estimator.page import page_of
 from dpfast.estimator.persistence import LEFT_OUT, parameter_names
 from dpfast.estimator.presented import Container, check_output, presented, with_output
 from dpfast.ledger import Ledger, Release, Reservation, paying
-from dpfast.ledger.block import ledger_of_block
+from dpfast.ledger.reservation import ledger_of_block
 from dpfast.privacy import (
     Adjacency,
     Calibration,

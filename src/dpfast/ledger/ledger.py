@@ -13,7 +13,6 @@ from dpfast import _arguments as check
 from dpfast import _transaction as transaction
 from dpfast._documents import printed
 from dpfast._html import Fact, card, caution, facts, section
-from dpfast.ledger import block
 from dpfast.ledger.entries import (
     Draft,
     Entry,
@@ -32,7 +31,7 @@ from dpfast.ledger.entries import (
 )
 from dpfast.ledger.release import Release, now, releases_html, unit_value
 from dpfast.ledger.report import IF_BEFOREHAND, OF_LIMITS, report_lines
-from dpfast.ledger.reservation import Reservation
+from dpfast.ledger.reservation import Reservation, enter_block, leave_block, ledger_of_block, refuse_generator
 from dpfast.plotting import budget_spent
 from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu
 from dpfast.privacy.filters import Filter, Split
@@ -440,14 +439,14 @@ class Ledger:
         return "\n".join(map(printed, report_lines(self._limits, self._unit, self._storage.read())))
 
     def __enter__(self) -> Self:
-        block.refuse_generator(sys._getframe(1))
-        block.enter(self)
+        refuse_generator(sys._getframe(1))
+        enter_block(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        block.leave(self)
+        leave_block(self)
 
     @property
     def _limits(self) -> Filter:
@@ -563,7 +562,7 @@ _claims: dict[tuple[object, int], Entry] = {}
 
 def paying(ledger: Ledger | None, privacy: Privacy) -> Ledger:
     """Return the ledger that pays: the one given, that of the block of code, or one for this fit alone."""
-    own = block.ledger_of_block() if ledger is None else ledger
+    own = ledger_of_block() if ledger is None else ledger
     return Ledger(privacy, composition="basic") if own is None else own
 
 

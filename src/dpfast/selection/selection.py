@@ -24,8 +24,8 @@ from dpfast.estimator.completion import Waiting
 from dpfast.estimator.page import spent_html
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Ledger, PaidFailure, Release, paying
-from dpfast.ledger.block import apart
 from dpfast.ledger.release import releases_html
+from dpfast.ledger.reservation import apart
 from dpfast.privacy import Adjacency, Privacy, UtilityWarning
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.selection import candidates as candidate
