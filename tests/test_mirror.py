@@ -48,7 +48,6 @@ TESTED_BY = {
     "kernels/support_scores.c": "solvers/test_best_subset.py",
     "ledger/entries.py": "ledger/test_ledger.py",
     "ledger/release.py": "ledger/test_ledger.py",
-    "ledger/report.py": "ledger/test_ledger.py",
     "multi_outcome/mechanism.py": "multi_outcome/test_estimator.py",
     "noise/grid.py": "noise/test_samplers.py",
     "noise/intervals.py": "noise/test_exact.py",

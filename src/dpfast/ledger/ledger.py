@@ -30,7 +30,7 @@ from dpfast.ledger.entries import (
     within,
 )
 from dpfast.ledger.release import Release, now, releases_html, unit_value
-from dpfast.ledger.report import IF_BEFOREHAND, OF_LIMITS, report_lines
+from dpfast.ledger.report import IF_BEFOREHAND, OF_LIMITS, composed_event, report_lines
 from dpfast.ledger.reservation import Reservation, enter_block, leave_block, ledger_of_block, refuse_generator
 from dpfast.plotting import budget_spent
 from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu
@@ -400,8 +400,6 @@ class Ledger:
         same people: accountants then find more than was spent. An event's noise multiplier is relative to what one
         person can move under the ledger's own adjacency: use accountants with their default neighbouring relation.
         """
-        from dpfast.ledger.export import composed_event
-
         return composed_event(self._storage.read())
 
     def summary(self) -> DataFrame:

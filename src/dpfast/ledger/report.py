@@ -1,16 +1,28 @@
-"""A ledger in plain words, for readers who do not know what epsilon is."""
+"""A ledger for its readers: in plain words, and as events of Google's dp-accounting package.
+
+The words are for those who do not know what epsilon is; that package's numerical accountants may compose the events
+more tightly.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
+from dpfast._optional import optional
 from dpfast.ledger.entries import Entries, Taken, is_void, promised, remaining, spent
 from dpfast.ledger.release import Release
 from dpfast.privacy import Unit
 from dpfast.privacy.filters import Filter
 from dpfast.privacy.guarantee import NEIGHBOURS, UNITS, plain_words
+from dpfast.privacy.pure import range_mu
+
+if TYPE_CHECKING:
+    from dpfast.privacy.guarantee import Privacy
+
 
 _TOGETHER = "; those of one fit were calibrated together: the ledger counts its cost, not the sum of theirs"
 _STEP = re.compile(r"(.*, step) (\d+)(: .*)")
@@ -96,3 +108,26 @@ def _sum_lines(taken: Taken) -> Iterator[str]:
         of_epsilon = f"epsilon {sums.epsilon_up:.6g} of {most.epsilon:.6g}"
         beyond = "" if sums.within(most) else ": beyond it, so the other one holds"
         yield f"    {name:11}  {square}{of_epsilon}, delta {float(sums.delta):.4g} of {most.delta:.4g}{beyond}"
+
+
+def composed_event(entries: Entries) -> Any:
+    """Return a ledger's entries as one ``ComposedDpEvent``; see `Ledger.to_dp_accounting`."""
+    dp_accounting = optional("dp_accounting", "to_dp_accounting")
+    events = []
+    for entry in entries.values():
+        if entry.releases:
+            events += [_cost_event(dp_accounting, release.promised, release.mu) for release in entry.releases]
+        else:
+            events.append(_cost_event(dp_accounting, entry.promised))
+    return dp_accounting.ComposedDpEvent(events)
+
+
+def _cost_event(dp_accounting: Any, cost: Privacy, mu: float | None = None) -> Any:
+    """Return the event of a release that is mu-GDP, or of which only its (epsilon, delta) is known."""
+    if math.isinf(cost.epsilon):
+        return dp_accounting.NonPrivateDpEvent()
+    if mu is None and cost.delta > 0.0:
+        return dp_accounting.UnsupportedDpEvent()
+    # The accountants agree on what a multiplier means only under their default relation: there it is 1/mu.
+    multiplier = 1.0 / (range_mu(2.0 * cost.epsilon) if mu is None else mu)
+    return dp_accounting.GaussianDpEvent(math.nextafter(multiplier, 0.0))
