@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpfast.noise import intervals
+from dpfast.noise import exact
 from dpfast.noise.exact import (
+    Interval,
     LazyUniform,
     decide_offset,
     exponential_magnitude,
@@ -18,7 +19,6 @@ from dpfast.noise.exact import (
     gaussian_magnitude,
     gaussian_tail,
 )
-from dpfast.noise.intervals import Interval
 
 HALF = Fraction(1, 2)
 
@@ -56,19 +56,19 @@ def test_functions_of_intervals_enclose(x, digits):
     positive = value * value + Interval.of(1, digits)
     with mp.workdps(digits + 30):
         y = real(x)
-        for interval, exact in [
+        for interval, truth in [
             (value.exp(), mp.exp(y)),
             (positive.ln(), mp.log(1 + y * y)),
             (positive.sqrt(), mp.sqrt(1 + y * y)),
             (value / positive, y / (1 + y * y)),
             (value - positive, y - 1 - y * y),
-            (intervals.cosine(value), mp.cos(y)),
-            (intervals.sine(value), mp.sin(y)),
-            (intervals.pi(digits), mp.pi),
+            (exact.cosine(value), mp.cos(y)),
+            (exact.sine(value), mp.sin(y)),
+            (exact.pi(digits), mp.pi),
         ]:
             # Ends are decimal: mpmath rounds them, and the exact value, some 30 digits further on.
             slack = mp.mpf(10) ** -(digits + 20)
-            assert mp.mpf(str(interval.low)) - slack <= exact <= mp.mpf(str(interval.high)) + slack
+            assert mp.mpf(str(interval.low)) - slack <= truth <= mp.mpf(str(interval.high)) + slack
             assert float(interval.high - interval.low) < 10.0 ** (6 - digits)
 
 
@@ -141,11 +141,11 @@ HOSTILE_CONTEXTS = [
 
 def exact_decisions():
     """Everything that decimals decide, computed anew."""
-    for cached in (intervals.contexts, intervals.pi):
+    for cached in (exact.contexts, exact.pi):
         cached.cache_clear()
     angle = Interval.of(Fraction(-31, 10), 40)
     half = Interval.of(Fraction(1, 2), 40)
-    yield from (intervals.pi(40), intervals.sine(angle), intervals.cosine(angle), angle * half / half - half)
+    yield from (exact.pi(40), exact.sine(angle), exact.cosine(angle), angle * half / half - half)
     yield from (half.exp(), half.ln(), half.sqrt(), half.scaled(95))
     for tail, _, magnitude in TAILS.values():
         yield [tail(Fraction(x, 7), 95) for x in (0, 1, 40)]
@@ -173,7 +173,7 @@ def test_pi_is_enclosed_with_what_its_series_leaves_out(monkeypatch):
     seen = []
     of = Interval.of.__func__
     monkeypatch.setattr(Interval, "of", classmethod(lambda cls, *given: seen.append(given) or of(cls, *given)))
-    intervals.pi.__wrapped__(30)
+    exact.pi.__wrapped__(30)
     ((least, digits, greatest),) = seen
     assert digits == 30
     with mp.workdps(60):

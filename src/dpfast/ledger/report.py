@@ -23,7 +23,6 @@ from dpfast.privacy.pure import range_mu
 if TYPE_CHECKING:
     from dpfast.privacy.guarantee import Privacy
 
-
 _TOGETHER = "; those of one fit were calibrated together: the ledger counts its cost, not the sum of theirs"
 _STEP = re.compile(r"(.*, step) (\d+)(: .*)")
 # Fewer of them are easier to read one by one.

@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, Words
 
-from .exact import LazyUniform, digits_for
-from .intervals import Interval
+from .exact import Interval, LazyUniform, digits_for
 from .source import BLOCK_WORDS, BitSource, check_source
 
 # Words outside these give log E in double too poorly, and are always decided exactly. Between them p >= 2^-30 and

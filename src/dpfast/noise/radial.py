@@ -18,9 +18,8 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, Words
 
-from .exact import LazyUniform, digits_for
+from .exact import Interval, LazyUniform, contexts, cosine, digits_for, pi, sine
 from .grid import Cells, Center, cells_of, noise_grid
-from .intervals import Interval, contexts, cosine, pi, sine
 from .samplers import Offsets, in_cells, laplace, logarithm_error
 from .source import BitSource, Stream, check_source
 
