@@ -1,12 +1,11 @@
 """The only folder that draws randomness: sources of bits, and exact laws seen through a public grid."""
 
 from .discrete import discrete_gaussian
-from .exponential import ExponentialPick
 from .grid import default_grid, finest_grid, grid_for_scales
+from .indices import ExponentialPick, random_blocks, sample_without_replacement
 from .radial import l2_laplace
 from .samplers import gaussian, laplace
 from .source import BitSource, SecureSource, SeededSource, resolve_source
-from .subsets import random_blocks, sample_without_replacement
 
 __all__ = [
     "BitSource",
