@@ -46,7 +46,7 @@ import numpy as np
 from scipy import linalg
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.pairs import ROUND_UP, UNIT, in_two_rows, normalised
+from dpfast.solvers.arrays import ROUND_UP, UNIT, in_two_rows, normalised
 from dpfast.solvers.proximal_bounds import ProximalBounds
 from dpfast.solvers.quadratic_faces import Face
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast.kernels import projections
-from dpfast.solvers.batches import finite_array, in_ranges
+from dpfast.solvers.arrays import finite_array, in_ranges
 
 # Squares of what is measured in them, times or over any sensible constant, neither overflow nor underflow.
 LARGEST = 2.0**200

@@ -25,10 +25,9 @@ from dpfast._arrays import FloatArray
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.kernels import generalised_linear, quadratic_step
 from dpfast.kernels.columns import in_c_order
-from dpfast.solvers.batches import finite_array
+from dpfast.solvers.arrays import ROUND_UP, UNIT, finite_array, normalised, sum_of_pairs
 from dpfast.solvers.constraints import in_range
 from dpfast.solvers.losses import CallableLoss, GeneralisedLinearLoss, SquaredLoss
-from dpfast.solvers.pairs import ROUND_UP, UNIT, normalised, sum_of_pairs
 from dpfast.solvers.proximal_bounds import QuadraticBounds
 
 Pair = tuple[FloatArray, FloatArray]

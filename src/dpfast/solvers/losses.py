@@ -20,7 +20,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._redacted import in_own_words
 from dpfast.kernels import generalised_linear
-from dpfast.solvers.pairs import ROUND_UP_ONE
+from dpfast.solvers.arrays import ROUND_UP_ONE
 
 LossFunction = Callable[[FloatArray, FloatArray], ArrayLike]
 

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.batches import finite_array
+from dpfast.solvers.arrays import ROUND_UP, UNIT, finite_array
 from dpfast.solvers.constraints import Box, Constraint, L1Ball, checked_constraint, in_range
-from dpfast.solvers.pairs import ROUND_UP, UNIT
 from dpfast.solvers.penalties import ElasticNet
 
 _LARGEST_CONDITION = 2.0**45

@@ -21,8 +21,8 @@ from scipy import linalg
 
 from dpfast._arrays import FloatArray
 from dpfast.kernels import quadratic_step as kernel
+from dpfast.solvers.arrays import exact_product, in_two_rows, normalised
 from dpfast.solvers.constraints import Box, Constraint, L1Ball, L2Ball
-from dpfast.solvers.pairs import exact_product, in_two_rows, normalised
 from dpfast.solvers.proximal_bounds import ProximalBounds
 from dpfast.solvers.sphere import ball_multiplier
 
