@@ -19,8 +19,8 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
 from dpfast.attack.laws import GaussianShift
-from dpfast.convex_erm.automatic import fitting
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
+from dpfast.convex_erm.plan import fitting
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release

@@ -19,13 +19,13 @@ from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.convex_erm.automatic import fitting
 from dpfast.convex_erm.estimator import PerturbedObjective, column_of
 from dpfast.convex_erm.mechanism import Descent, Minimisers
 from dpfast.convex_erm.plan import (
     ACCURACY,
     SPREAD,
     expected_accuracy,
+    fitting,
     lost_accuracy,
     lost_of_released,
     lost_share,
