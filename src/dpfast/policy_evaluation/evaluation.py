@@ -1,4 +1,7 @@
-"""What a policy evaluation releases and computes from it, whichever mechanism is at work."""
+"""What a policy evaluation releases and computes from it, whichever mechanism is at work, and how far off that will be.
+
+The error that privacy adds to the values of states is found from public numbers, as a share of the range of returns.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,6 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.mechanism import Problem, Statistic, solve
-from dpfast.policy_evaluation.plan import released_information, smooth_error, visit_error
 from dpfast.privacy import Privacy
 from dpfast.releases.data_dependent import DataDependentGaussian
 from dpfast.releases.mechanism import Mechanism, Query, Stages, given
@@ -152,3 +154,29 @@ class Returns(PolicyMechanism):
     def expected_error(self, m: int, visited: float | None) -> float:
         """Expect states to be visited alike; the noise was calibrated for m."""
         return smooth_error(self.single, visited)
+
+
+def smooth_error(mechanism: DataDependentGaussian[Statistic], visited: float | None) -> float:
+    """Root of the weighted mean square of noise and shrinkage over states."""
+    statistic, problem, m = mechanism.statistic, mechanism.statistic.problem, mechanism.statistic.m
+    counts = problem.usual_counts(m, visited)
+    noisy = mechanism.scale(statistic.sensitivity_of_counts(counts, mechanism.smoothness)) * statistic.spread
+    noisy /= math.sqrt(float(problem.weights.sum())) * problem.grid.width
+    # Of values in the middle of the range.
+    shrunk = 0.5 * statistic.ridge / (statistic.ridge + 2.0 * problem.information(m, visited))
+    return math.hypot(noisy, shrunk)
+
+
+def visit_error(mechanism: JointMoments, problem: Problem, information: float) -> float:
+    """Root mean square error of the values, each direction as well visited as others."""
+    scales = mechanism.scales
+    residual = math.hypot(scales["xy"], scales["xx"] * problem.usual_slope * math.sqrt(problem.entries_a_row))
+    typical = math.sqrt(float(problem.weights @ problem.squared_features) / float(problem.weights.sum()))
+    return residual * typical / information / problem.grid.width
+
+
+def released_information(release: Release, mechanism: JointMoments) -> float:
+    """Estimate what `Problem.information` guesses from released visits: at least the noise of the estimate."""
+    xx, size = release.values["xx"], mechanism.shape[0]
+    mean = float(np.mean(xx if mechanism.diagonal else np.diagonal(xx)))
+    return max(mean, mechanism.scales["xx"] / math.sqrt(size))

@@ -29,9 +29,8 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
-from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Run, VisitSolver
+from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Run, VisitSolver, visit_error
 from dpfast.policy_evaluation.mechanism import Problem, visit_moments
-from dpfast.policy_evaluation.plan import visit_error
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Query, Stages
 from dpfast.releases.moments import JointMoments
