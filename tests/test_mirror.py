@@ -57,7 +57,6 @@ TESTED_BY = {
     "solvers/loss_sums.py": "solvers/test_losses.py",
     "solvers/proximal_bounds.py": "solvers/test_smooth_convex.py",
     "solvers/quadratic_faces.py": "solvers/test_quadratic.py",
-    "sparse_regression/plan.py": "sparse_regression/test_estimator.py",
     "statistics/accumulator.py": "statistics/test_gram.py",
     "synthetic_control/mechanism.py": "synthetic_control/test_estimator.py",
     "synthetic_control/placebos.py": "synthetic_control/test_estimator.py",

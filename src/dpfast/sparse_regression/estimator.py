@@ -55,10 +55,11 @@ from dpfast.sparse_regression.mechanism import (
     SupportThenFit,
     bounds_on_support,
     error_of_coefficients,
+    planned,
+    relative_error,
     top_entries,
     whole_row_bound,
 )
-from dpfast.sparse_regression.plan import planned, relative_error
 from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
 from dpfast.statistics.rows import RowMap
 

@@ -1,7 +1,8 @@
 """What is public of records on a support of few features, with coefficients ``|theta_j| <= 1``.
 
 The support is chosen (releases/selection.py), then the coefficients on it are those of objective perturbation over that
-box (releases/minimisers.py), from exact moments. Both see the same bounds.
+box (releases/minimisers.py), from exact moments. Both see the same bounds. Each mechanism says what error privacy adds,
+from public numbers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from scipy.special import ndtri
 
 from dpfast._arrays import FloatArray, IntArray
+from dpfast.estimator.plan import Plan, least
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, gaussian_mu
 from dpfast.privacy.objective import SplitCost
@@ -239,3 +241,34 @@ class PursuitFit(SparseMechanism):
             moved = noise.moments.cross * math.sqrt(size / (n * squares))
         moved = min(moved, prediction)
         return Errors(moved, missed, prediction, pursuit.outcome_bound)
+
+
+def relative_error(mechanism: SparseMechanism, n: int, n_features: int) -> float:
+    """Return the error as a share of predictions, where nothing is known; what is missed is off by all of it."""
+    found = mechanism.errors(n, n_features)
+    return math.hypot(found.moved / found.prediction, math.sqrt(found.missed))
+
+
+def planned(
+    calibrated: Callable[[int], SparseMechanism],
+    n: int,
+    n_features: int,
+    target: float,
+    spread: float,
+    signal: float,
+    score: float,
+) -> Plan:
+    """Plan for n people; of an error of the whole bound, as much counts as of the support is missed.
+
+    What is calibrated may hang on the number of people.
+    """
+
+    def error(people: int) -> float:
+        found = calibrated(people).errors(people, n_features, spread, signal)
+        return math.hypot(found.moved / found.bound, math.sqrt(found.missed))
+
+    needed = least(lambda people: error(people) <= target)
+    mechanism = calibrated(n)
+    found = mechanism.errors(n, n_features, spread, signal)
+    expected_score = score * ((1.0 - found.missed) - (found.moved / found.prediction) ** 2)
+    return Plan(n, min(error(n), 1.0), target, needed, mechanism.scales, score=score, expected_score=expected_score)
