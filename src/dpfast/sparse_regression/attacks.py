@@ -202,7 +202,8 @@ def _vote_attack(privacy: Privacy, size: int, calibration: str = "sound") -> Att
         person, instead = (np.full(width, -1.0), 0.0), (np.full(width, 0.5), 0.0)
     else:
         weak = np.tile([[0.2, 0.0], [-0.2, 0.0]], (5, 1))
-        others = weak, weak[:, 0]
+        # Half as steep as the person's: rounding would decide between equal coefficients.
+        others = weak, 0.5 * weak[:, 0]
         person, instead = (np.eye(width)[1], 1.0), (np.eye(width)[0], 1.0)
     tables = _neighbours(others, person, instead, privacy.adjacency)
     votes = [np.repeat([0.0, 1.0], size), np.repeat([1.0, 0.0], size)]
