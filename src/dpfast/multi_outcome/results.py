@@ -46,7 +46,9 @@ def tables(model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence
     for name, values in columns.items():
         # An intercept's error is not known.
         first = model.intercept_[:, None] if name == "coef" else np.full((len(outcomes), 1), None, object)
-        block = np.hstack([first, values.astype(object)]) if constant else values
+        known = values.astype(object)
+        known[np.isnan(values)] = None
+        block = np.hstack([first, known]) if constant else known
         table[name] = block.ravel().tolist()
     return {"coefficients": table}
 
