@@ -103,9 +103,9 @@ def streams(monkeypatch):
     """Every stream that is opened, by its key and number."""
     opened, start = [], Stream.__init__
 
-    def noted(self, cipher_key, branch_key, call):
-        opened.append((cipher_key, call))
-        start(self, cipher_key, branch_key, call)
+    def noted(self, algorithm, branch_key, call):
+        opened.append((bytes(algorithm.key), call))
+        start(self, algorithm, branch_key, call)
 
     monkeypatch.setattr(Stream, "__init__", noted)
 
