@@ -555,7 +555,10 @@ def bounds():
             rows = table.to_numpy()[draw]
             found = [private_bounds(rows, epsilon=epsilon, delta=1e-5, norms=False, box=True) for _ in range(RUNS)]
             line(f"epsilon {epsilon}, {people} people", [np.max(one.box_x[1] / rows.max(axis=0)) for one in found], 2)
-            print(f"    certain in {np.mean([one.are_certain for one in found]):.2f}")
+            seen = np.mean([one.box_x[0] < one.box_x[1] for one in found])
+            print(
+                f"    certain in {np.mean([one.are_certain for one in found]):.2f}; limits for {seen:.2f} of features"
+            )
 
 
 # ---- inference -------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpfast import MultiOutcomeRidge
+from dpfast import MultiOutcomeRidge, UtilityWarning
 from dpfast.statistics import gram
 
 COLUMNS = ["coef", "std_privacy", "estimate", "std_error", "low", "high", "p_value"]
@@ -168,6 +168,23 @@ def test_where_sampling_is_left_out_nothing_is_called_significant(refine):
     for target in ("least_squares", "ridge"):
         assert model.summary(target=target)["p_value"].isna().all()
     assert model.summary(residual_std=1.0)["p_value"].notna().all()
+
+
+def test_of_a_feature_that_noise_hides_nothing_is_said(tmp_path):
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.normal(size=4_000), rng.random(4_000) < 0.0005, rng.uniform(0.0, 9.0, 4_000)])
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=None, box_x="private", bound_y=10.0, fit_intercept=True)
+    with pytest.warns(UtilityWarning, match="counts for nothing"):
+        model.fit(x, x[:, 0] + rng.normal(size=4_000))
+    assert model.box_x_[:, 1].tolist() == [0.0, 0.0]
+    assert model.coef_[0, 1] == 0.0
+    for target in ("population", "least_squares", "ridge"):
+        summary = model.summary(target=target)
+        assert summary.drop(columns="coef").loc[1].isna().all()
+        assert summary[["estimate", "std_error", "low", "high"]].loc[[0, 2]].notna().to_numpy().all()
+    model.save(tmp_path / "model.json")
+    assert MultiOutcomeRidge.load(tmp_path / "model.json").summary().loc[1].isna().sum() == 6
+    model.plot()
 
 
 def test_small_p_values_keep_their_size():

@@ -1,6 +1,7 @@
 """Noisy counts by size: the share that they cost, the noise that they get, and the bounds that they give."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -101,7 +102,7 @@ def test_a_person_of_several_rows_is_within_their_largest_and_least():
 def test_limits_are_in_order_whatever_the_table(x, nonnegative):
     for epsilon in (0.01, 1.0, 1e4):
         bounds = found(np.abs(x) if nonnegative else x, x, epsilon=epsilon, nonnegative=nonnegative)
-        low, high = bounds.box
+        low, high = bounds.usable_box
         assert np.all(np.isfinite(low))
         assert np.all(low <= high)
         assert np.any(low < high)
@@ -150,8 +151,20 @@ def test_neither_an_empty_bin_nor_that_of_zeros_is_a_scale():
     assert unseen >= 45  # five people, noise of some thirty
 
 
+def test_ends_that_noise_has_exchanged_are_put_in_order():
+    mechanism = NoisySizes.calibrate(Privacy(1.0, 1e-6), BOX, 1, unit="person")
+    counts = np.zeros((2, BOX.bins.n_bins))
+    # The largest entries in (1, sqrt(2)], and the least ones beyond.
+    for histogram, size in zip(counts, (81, 85), strict=True):
+        histogram[BOX.bins.largest_code + size] = 1e6
+    low, high = mechanism.found(SimpleNamespace(values={"sum": counts}), 1_000_000).box
+    assert (low[0], high[0]) == (1.0, pytest.approx(4.0 * math.sqrt(2.0)))
+
+
 def test_bounds_of_nothing_leave_nothing_of_the_rows():
     x = np.random.default_rng(0).normal(size=(20, 2))
     bounds = found(x, x, epsilon=0.001)
     assert (bounds.rows, bounds.outcomes) == (2.0**40, 2.0**-40)
-    assert [side.tolist() for side in bounds.box] == [[-(2.0**40)] * 2, [2.0**40] * 2]
+    assert [side.tolist() for side in bounds.box] == [[0.0, 0.0], [0.0, 0.0]]
+    assert [side.tolist() for side in bounds.usable_box] == [[-(2.0**40)] * 2, [2.0**40] * 2]
+    assert found(abs(x), x, epsilon=0.001, nonnegative=True).usable_box[0].tolist() == [0.0, 0.0]

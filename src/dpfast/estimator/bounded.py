@@ -19,7 +19,7 @@ from dpfast._arrays import FloatArray
 from dpfast.estimator.base import Prepared, PrivateEstimator
 from dpfast.io.blocks import is_read_once
 from dpfast.privacy import Privacy, Unit
-from dpfast.releases.size_counts import FoundBounds, NoisySizes
+from dpfast.releases.size_counts import NoisySizes
 from dpfast.statistics.sizes import Sizes, size_counts
 
 
@@ -113,8 +113,14 @@ class BoundedEstimator(PrivateEstimator):
             f"the noisy counts that {self._named} paid for show no people beyond noise in some histogram: what it is "
             "of counts for nothing, with coefficients of 0. Give bounds, or a larger epsilon."
         )
-        bounds = _by_name(found)
-        attributes = {f"{name}_": np.array(found) if name == "box_x" else found for name, found in bounds.items()}
+        named = {"bound_x": found.rows, "bound_y": found.outcomes, "box_x": found.box}
+        attributes = {
+            f"{name}_": np.array(one) if isinstance(one, tuple) else one
+            for name, one in named.items()
+            if one is not None
+        }
+        used = named | {"box_x": found.usable_box}
+        bounds = {name: one for name, one in used.items() if one is not None}
         return Prepared(self._with(bounds), rest, (release,), attributes, "" if found.are_certain else caution)
 
     def _check_loaded(self) -> None:
@@ -127,8 +133,3 @@ class BoundedEstimator(PrivateEstimator):
                 check.positive(f"{name}_", found)
             elif found.shape != (2, self.n_features_in_) or not np.all(found[0] <= found[1]):
                 raise ValueError("box_x_ must hold limits in order for every feature")
-
-
-def _by_name(found: FoundBounds) -> dict[str, Any]:
-    named = {"bound_x": found.rows, "bound_y": found.outcomes, "box_x": found.box}
-    return {name: value for name, value in named.items() if value is not None}

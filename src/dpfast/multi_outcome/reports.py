@@ -70,7 +70,8 @@ class CoefficientReports(LinearEstimator):
             ``std_privacy``, their standard deviation from the privacy noise alone, about the target "ridge";
             ``estimate``, the coefficients of the target, shrinkage undone as far as is known; ``std_error``, its
             standard error in all; ``low`` and ``high``; ``p_value``, two-sided, for a coefficient of zero in the
-            population: NaN for other targets, which leave sampling out.
+            population: NaN for other targets, which leave sampling out. Of a feature that noise has hidden all but
+            ``coef`` are NaN.
 
         Raises
         ------
@@ -223,6 +224,12 @@ class CoefficientReports(LinearEstimator):
         return np.broadcast_to(given, (outcomes,))
 
     def _law(self, target: Target, scale: FloatArray | None, level: float) -> Posterior:
+        """Return where coefficients are: nowhere that is known, for features of which nothing was seen."""
+        law = self._law_of_all(target, scale, level)
+        unseen = np.isnan(self.coef_std_)
+        return Posterior(*(np.where(unseen, np.nan, part) for part in law)) if unseen.any() else law
+
+    def _law_of_all(self, target: Target, scale: FloatArray | None, level: float) -> Posterior:
         if target == "ridge":
             return _normal(self.coef_, self.coef_std_, level)
         if self._textbook is not None:

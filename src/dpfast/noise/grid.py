@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
-from functools import lru_cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -47,20 +46,22 @@ class NoiseGrid:
         if abs(self.exponent) > _EXPONENT_LIMIT:
             raise ValueError(f"grid must lie between 2**-{_EXPONENT_LIMIT} and 2**{_EXPONENT_LIMIT}, not {step!r}")
         self.step: Final = step
-        if Fraction(self.scale) > MAX_STEPS * Fraction(self.step):
+        # Exact, as the step is a power of two.
+        if self.scale > MAX_STEPS * self.step:
             raise ValueError(f"grid must be at least scale / 2**38 = {self.scale / MAX_STEPS!r}, not {step!r}")
-        self.exact_steps: Final = Fraction(self.scale) / Fraction(self.step)
         # Exact but for quotients below 2^-1022, whose error no margin notices.
-        self.steps: Final = float(self.exact_steps)
+        self.steps: Final = self.scale / self.step
 
-
-_remembered_grid = lru_cache(maxsize=64)(NoiseGrid)
+    @property
+    def exact_steps(self) -> Fraction:
+        """The steps of a unit of the noise's scale, for the rare draws that double arithmetic leaves open."""
+        return Fraction(self.scale) / Fraction(self.step)
 
 
 def noise_grid(scale: float, step: float | None = None) -> NoiseGrid:
-    """Return the grid of a public scale, checked."""
+    """Return the grid of a scale, checked; it is not remembered, as scales may be private where the step is given."""
     scale = check.positive("scale", scale)
-    return _remembered_grid(scale, default_grid(scale) if step is None else check.real("grid", step))
+    return NoiseGrid(scale, default_grid(scale) if step is None else check.real("grid", step))
 
 
 def default_grid(scale: float) -> float:

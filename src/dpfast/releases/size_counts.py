@@ -20,7 +20,7 @@ from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit, parts_of
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.solvers.bounds import Beyond, LastBin, beyond_zero, last_bin
+from dpfast.solvers.bounds import LastBin, WithoutZeros, last_bin, without_zeros
 from dpfast.statistics.sizes import Sizes
 
 #: Of the budget, where bounds are found within it.
@@ -37,6 +37,17 @@ class FoundBounds(NamedTuple):
     box: tuple[FloatArray, FloatArray] | None
     #: Whether every histogram shows people beyond noise, on both sides; what it does not show is (0, 0) in the box.
     are_certain: bool
+    #: The largest size that is told apart.
+    widest: float
+    nonnegative: bool
+
+    @property
+    def usable_box(self) -> tuple[FloatArray, FloatArray] | None:
+        """The box; where nothing at all was seen, one so wide that it leaves nothing of a row."""
+        if self.box is None or np.any(self.box[0] < self.box[1]):
+            return self.box
+        high = np.full_like(self.box[1], self.widest)
+        return (np.zeros_like(high) if self.nonnegative else -high), high
 
 
 @dataclass(frozen=True)
@@ -86,20 +97,18 @@ class NoisySizes:
             outcomes = bins.size(0 if norms[-1] is None else norms[-1])
             are_certain &= norms[-1] is not None
         if sizes.entries:
-            entries, first = counts[n_norms:, bins.largest_code if nonnegative else 0 :], 0 if nonnegative else 1
+            zero = 0 if nonnegative else bins.largest_code
+            entries = counts[n_norms:, bins.largest_code - zero :]
             pairs = zip(entries[: self.n_features], entries[-self.n_features :], strict=True)
-            limits = [self._limits(*pair, people, zero=first * bins.largest_code) for pair in pairs]
-            seen = [one for one in limits if one is not None]
-            are_certain &= len(seen) == len(limits)
-            widest = bins.size(bins.largest_code)
-            unseen = (0.0, 0.0) if any(low < high for low, high in seen) else (-widest * first, widest)
-            low, high = np.array([unseen if one is None else one for one in limits]).T
+            limits = [self._limits(*pair, people, zero) for pair in pairs]
+            are_certain &= None not in limits
+            low, high = np.array([one or (0.0, 0.0) for one in limits]).T
             box = low.copy(), high.copy()
-        return FoundBounds(rows, outcomes, box, are_certain)
+        return FoundBounds(rows, outcomes, box, are_certain, bins.size(bins.largest_code), nonnegative)
 
     def _largest(self, histogram: FloatArray, people: int | None) -> int | None:
         """Return the code of the largest norm that few are beyond; None where nobody is told from noise."""
-        found = self._last(beyond_zero(histogram, 0, self.noise.deviation, people=people, heavy=self._is_heavy))
+        found = self._last(without_zeros(histogram, 0, self.noise.deviation, people=people, heavy=self._is_heavy))
         return found.place if found.is_certain and found.place > 0 else None
 
     def _limits(
@@ -110,7 +119,7 @@ class NoisySizes:
         The histograms are of people's largest and of their least entries: the same one where a row is a person.
         """
         above, below = (
-            beyond_zero(one, zero, self.noise.deviation, people=people, heavy=self._is_heavy)
+            without_zeros(one, zero, self.noise.deviation, people=people, heavy=self._is_heavy)
             for one in (largest, least)
         )
         highest, lowest = self._last(above), self._last(below._replace(counts=below.counts[::-1]))
@@ -123,8 +132,8 @@ class NoisySizes:
         has_zeros = above.has_zeros or below.has_zeros
         return (min(limits[0], 0.0), max(limits[1], 0.0)) if has_zeros else limits
 
-    def _last(self, beyond: Beyond) -> LastBin:
-        return last_bin(beyond.counts, self.noise.deviation, share=FEW, people=beyond.people, heavy=self._is_heavy)
+    def _last(self, counted: WithoutZeros) -> LastBin:
+        return last_bin(counted.counts, self.noise.deviation, share=FEW, people=counted.people, heavy=self._is_heavy)
 
     @property
     def _is_heavy(self) -> bool:

@@ -74,7 +74,7 @@ def last_bin(
     return LastBin(last, is_certain)
 
 
-class Beyond(NamedTuple):
+class WithoutZeros(NamedTuple):
     """A histogram without its bin of zeros."""
 
     counts: FloatArray
@@ -84,9 +84,9 @@ class Beyond(NamedTuple):
     has_zeros: bool
 
 
-def beyond_zero(
+def without_zeros(
     counts: FloatArray, zero: int, deviation: float, *, people: float | None = None, heavy: bool = False
-) -> Beyond:
+) -> WithoutZeros:
     """Set the bin of zeros apart: a scale is that of what is not zero.
 
     One in a hundred of all people may be everybody who has anything at all: where the zeros are most, it is one in a
@@ -97,7 +97,7 @@ def beyond_zero(
     others = counts.copy()
     others[zero] = 0.0
     are_most = zeros - deviation > total / 2.0
-    return Beyond(
+    return WithoutZeros(
         others,
         max(total - zeros, 0.0) if are_most else total,
         zeros > deviation * _beyond_noise(1, _FALSE_ALARM, heavy),

@@ -41,8 +41,9 @@ def range_found(
 ) -> tuple[float, float, bool]:
     """Return the ends of the range, and whether both are certain; the number of donors where it is public."""
     found = mechanism.found(release, n_donors, nonnegative=nonnegative)
-    assert found.box is not None
-    lows, highs = found.box
+    box = found.usable_box
+    assert box is not None
+    lows, highs = box
     if not found.are_certain:
         return float(lows.min()), float(highs.max()), False
     # Noise may have the largest outcomes below the least ones.
