@@ -126,7 +126,7 @@ def test_nothing_is_told_of_bounds_that_were_found_before_they_are_paid_for(epsi
     estimator = model("regressor", epsilon=epsilon, bound_x="private", bound_y="private", ledger=ledger)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(UtilityWarning, match="as released" if epsilon == 1.0 else "counts for nothing"):
+        with pytest.raises(UtilityWarning, match="as released" if epsilon == 1.0 else "left out of the fit"):
             estimator.fit(*table(3000, "regressor", signal=0.0))
     assert [cost.epsilon for cost in ledger.costs] == [epsilon]
     assert len(estimator.releases_) == 2

@@ -136,7 +136,7 @@ def test_without_noise_nothing_is_bounded():
 
 def test_a_guess_is_said_to_be_one():
     x, y = unit_table(40)
-    with pytest.warns(UtilityWarning, match="counts for nothing"):
+    with pytest.warns(UtilityWarning, match="left out of the fit"):
         MultiOutcomeRidge(0.01, 1e-6, **PRIVATE).fit(x, y)
 
 

@@ -174,7 +174,7 @@ def test_of_a_feature_that_noise_hides_nothing_is_said(tmp_path):
     rng = np.random.default_rng(0)
     x = np.column_stack([rng.normal(size=4_000), rng.random(4_000) < 0.0005, rng.uniform(0.0, 9.0, 4_000)])
     model = MultiOutcomeRidge(1.0, 1e-6, bound_x=None, box_x="private", bound_y=10.0, fit_intercept=True)
-    with pytest.warns(UtilityWarning, match="counts for nothing"):
+    with pytest.warns(UtilityWarning, match="left out of the fit"):
         model.fit(x, x[:, 0] + rng.normal(size=4_000))
     assert model.box_x_[:, 1].tolist() == [0.0, 0.0]
     assert model.coef_[0, 1] == 0.0

@@ -110,8 +110,8 @@ class BoundedEstimator(PrivateEstimator):
         release = mechanism.noise.release(counts, source, f"{type(self).__name__}: counts of people by size")
         found = mechanism.found(release, n_people, nonnegative=measured.nonnegative)
         caution = (
-            f"the noisy counts that {self._named} paid for show no people beyond noise in some histogram: what it is "
-            "of counts for nothing, with coefficients of 0. Give bounds, or a larger epsilon."
+            f"the noisy counts that {self._named} paid for show nobody beyond the noise in some histogram: what it "
+            "measures is left out of the fit, with coefficients of 0. Give bounds, or a larger epsilon."
         )
         named = {"bound_x": found.rows, "bound_y": found.outcomes, "box_x": found.box}
         attributes = {

@@ -105,6 +105,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         Declared limits of every feature, each a number or an array of shape (n_features,). Entries are clipped to
         them (rows held to `bound_x` then, if there is one), and rows are summed in units of half their widths, about
         the centre of the box where that lowers the noise: the fit does not depend on the units of the features.
+        A feature whose entries "private" cannot tell from noise is left out, with a coefficient of 0 and a warning.
     nonnegative : bool, default False
         Declares that all features and outcomes are at least 0, which lowers the noise; negative entries are clipped.
     block_bounds : tuple of (bound_xx, bound_xy), optional
