@@ -26,8 +26,9 @@ _MOST = 0.99
 _OTHERS = 50
 # Where coefficients are attacked: many others, who keep one this far from its ends.
 _HELD, _HELD_AT = 5000, -0.8
-# A choice says less than noise: so many more outputs.
+# A choice says less than noise: so many more outputs, and choices from the sums of each fit.
 _MORE = 12.0
+_CHOICES = 20
 # Largest outcome, where coefficients are attacked: their gradient then hardly depends on them.
 _OUTCOME = 20.0
 
@@ -53,22 +54,34 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
 
 
 def _score_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
-    """Attack the exponential mechanism with two features, whose scores one record moves as far apart as can be."""
+    """Attack the exponential mechanism with two features, whose scores one record moves as far apart as can be.
+
+    A choice says less than noise, so many are needed: each fit is followed by more choices from the same exact sums.
+    """
     options: dict[str, Any] = {"n_nonzero": 1, "selector": "exponential", "selection_share": _MOST, "n_threads": 1}
     estimator = SparseRegression(calibration=calibration, **options, **claimed(privacy))  # type: ignore[arg-type]
     # One feature explains the person with a coefficient of 1, and makes the other's -1 worst: losses of 0 and of 2.
     others = np.tile([1.0, -1.0], (_OTHERS, 1)), np.ones(_OTHERS)
     tables = _neighbours(others, (np.ones(2), 1.0), (-np.ones(2), 1.0), privacy.adjacency)
 
+    source = noise.resolve_source(None)
+    summed = [estimator._sum(estimator._checked(), source, *table, None) for table in tables]
+
     def seen(neighbour: bool) -> FloatArray:
-        return np.array(estimator.fit(*tables[neighbour]).support_[0], np.float64)
+        chosen = [int(estimator.fit(*tables[neighbour]).support_[0])]
+        for _ in range(_CHOICES - 1):
+            stage = next(summed[neighbour].mechanism.stages())
+            release = stage.mechanism.release(stage.statistic(summed[neighbour].statistic), source, stage.name)
+            chosen.append(int(release.values["support"][0]))
+        return np.array(chosen, np.float64)[:, None]
 
     record = probe(lambda: estimator.fit(*tables[0]).releases_[0])
     moved = 4.0 if privacy.adjacency == "replace_one" else 2.0
     law = OddsShift(moved / record.scales["support"])
     beside = " beside a delta" if privacy.delta > 0.0 else ""
     name = f"support by scores{beside}{_printed(calibration)}, {privacy.adjacency}"
-    return Attack(name, record.privacy, law, seen, (estimator,), effort=_MORE if calibration == "sound" else 1.0)
+    effort = (_MORE if calibration == "sound" else 1.0) / _CHOICES
+    return Attack(name, record.privacy, law, seen, (estimator,), effort=effort)
 
 
 def _pursuit_between(
