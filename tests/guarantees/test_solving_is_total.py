@@ -165,5 +165,6 @@ def test_an_epsilon_beyond_what_can_be_solved_for_is_refused_by_name(name, epsil
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VARIED)
 def test_what_was_drawn_decides_nothing_but_the_result_many_times_over(name, answered):
-    for number in range(1, 30):
+    # Scenarios hang on the name too: all fits together try some three thousand.
+    for number in range(1, 9):
         check_is_total(name, number, answered)

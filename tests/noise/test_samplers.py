@@ -219,7 +219,7 @@ def test_the_distribution_is_right(law):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("law", DISTRIBUTIONS)
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(25))
 def test_the_distribution_is_right_for_any_seed(law, seed):
     check_distribution(law, seed)
 

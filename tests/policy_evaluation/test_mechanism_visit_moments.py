@@ -46,27 +46,23 @@ def example(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("bounds", [(None, None), (0.3, 0.2)])
-def test_no_neighbour_is_beyond_what_the_noise_is_for(kind, adjacency, bounds):
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+def test_no_neighbour_is_beyond_what_the_noise_is_for(kind, adjacency, bounds, seed):
+    rng = np.random.default_rng(seed)
     mu = gaussian_mu(*Privacy(1.0, 1e-5).target)
     scales = noise_for(kind, Privacy(1.0, 1e-5, adjacency), bounds).scales
     kept = [0, 1] if adjacency == "replace_one" else [0]
-    worst = 0.0
-    for _ in range(3):
-        visited = rng.random((3, 4)) < 0.7
-        visited[:, 0] = True
+    visited = rng.random((3, 4)) < 0.7
+    visited[:, 0] = True
 
-        def change(parameters, visited=visited):
-            values = parameters.reshape(3, 4)
-            one, other = (moments(walks(visited[k], values[k]), kind, bounds) for k in (kept, [0, 2]))
-            if adjacency == "add_remove":
-                other = moments(walks(visited[[0, 2]], values[[0, 2]]), kind, bounds)
-            return math.hypot(
-                np.linalg.norm(one.xx - other.xx) / scales["xx"], np.linalg.norm(one.xy - other.xy) / scales["xy"]
-            )
+    def change(parameters):
+        values = parameters.reshape(3, 4)
+        one, other = (moments(walks(visited[k], values[k]), kind, bounds) for k in (kept, [0, 2]))
+        return math.hypot(
+            np.linalg.norm(one.xx - other.xx) / scales["xx"], np.linalg.norm(one.xy - other.xy) / scales["xy"]
+        )
 
-        worst = max(worst, climb(change, 12, rng, restarts=1, screened=30)[0])
-    assert 0.1 * mu < worst <= mu
+    assert 0.1 * mu < climb(change, 12, rng, restarts=1, screened=30)[0] <= mu
 
 
 @pytest.mark.parametrize("kind", DIAGONAL)

@@ -86,10 +86,9 @@ def test_mu_is_reached_and_never_passed(case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_mu_is_reached_and_never_passed_everywhere(case, seed):
-    assert_tight(*case, seed=seed, restarts=24)
+def test_mu_is_reached_and_never_passed_everywhere(case):
+    assert_tight(*case, seed=1)
 
 
 @pytest.mark.parametrize("noise", [(1.0, 4.0, 5.0, 4.0), (1.0, 6.0, 3.0, 4.0), (1.0, 5.0, 5.0, math.inf)])

@@ -82,11 +82,13 @@ def pairs(loss, adjacency):
                     yield [*base, record], [*base, other]
 
 
+def told_apart(chosen, adjacency, epsilon, n=1001):
+    """What every pair is told apart by: the largest ratio, and the mass beyond a claim."""
+    return (divergences(law(chosen, a), law(chosen, b), epsilon, n) for a, b in pairs(chosen.bounds.loss, adjacency))
+
+
 def worst(chosen, adjacency, epsilon, n=1001):
-    found = np.array(
-        [divergences(law(chosen, a), law(chosen, b), epsilon, n) for a, b in pairs(chosen.bounds.loss, adjacency)]
-    )
-    return found.max(axis=0)
+    return np.array(list(told_apart(chosen, adjacency, epsilon, n))).max(axis=0)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
@@ -103,13 +105,13 @@ def test_privacy_is_exact_in_one_dimension(loss, region, adjacency, delta):
     own = chosen.noise_scales
     epsilon = own.noise_epsilon + own.curvature_epsilon
     ratio, mass = worst(chosen, adjacency, epsilon)
-    broken_ratio, broken_mass = worst(replace(chosen, noise_scales=replace(own, scale=own.scale / 5.0)), adjacency, 1.0)
+    broken = told_apart(replace(chosen, noise_scales=replace(own, scale=own.scale / 5.0)), adjacency, 1.0)
     if delta == 0.0:
         assert ratio <= epsilon * (1.0 + 1e-9)
-        assert broken_ratio > 1.0
+        assert any(broken_ratio > 1.0 for broken_ratio, _ in broken)
     else:
         assert mass <= delta
-        assert broken_mass > delta
+        assert any(broken_mass > delta for _, broken_mass in broken)
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
