@@ -97,9 +97,9 @@ class Scenario:
         spread = np.unique(np.linspace(1, first_of_final, min(n_before, first_of_final)).astype(int))
         return sorted({*spread.tolist(), *range(first_of_final, length + 1)})
 
-    def try_at(self, places):
+    def try_at(self, places, states):
         """Interrupt at each place; returns how many interrupts came, and keeps what was wrong in `differences`."""
-        before, after = self.states()
+        before, after = states
         n_raised = 0
         for place in places:
             state, raised = self.make(), False
@@ -410,8 +410,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for scenario in scenarios(Path(folder)):
             start = time.perf_counter()
-            scenario.states()
-            n_raised = scenario.try_at(scenario.places(n_final, n_before))
+            states = scenario.states()
+            n_raised = scenario.try_at(scenario.places(n_final, n_before), states)
             total, n_wrong = total + n_raised, n_wrong + len(scenario.differences)
             print(
                 f"{scenario.name:50} {scenario.length():10} {n_raised:10} {len(scenario.differences):11} "

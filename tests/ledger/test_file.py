@@ -150,7 +150,7 @@ def outcome(path, pickled=None):
         return type(error)
 
 
-@pytest.mark.parametrize("step", [97, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [97, pytest.param(3, marks=pytest.mark.slow)])
 def test_every_flipped_byte_and_every_truncation_is_refused_or_changes_nothing(path, step):
     """Of pages that hold nothing, a byte may be any."""
     ledger = Ledger(BUDGET, path)
@@ -449,9 +449,11 @@ def test_killed_at_any_system_call_nothing_is_lost(path, action):
     ledger.reserve(UNIT)
     pristine, made = path.read_bytes(), Path(f"{path}.made")
     for call in ("pwrite64", "fdatasync", "fsync", "fcntl", "unlink", "ftruncate", "link", "close", "openat"):
-        number, done = 0, False
+        # What changes no file leaves what its neighbours do: every third of those calls.
+        step = 3 if call in ("fcntl", "close") else 1
+        number, done = 1 - step, False
         while not done:
-            number += 1
+            number += step
             Path(f"{path}-journal").unlink(missing_ok=True)
             made.unlink(missing_ok=True)
             path.write_bytes(pristine)
