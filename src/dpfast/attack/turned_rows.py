@@ -18,7 +18,7 @@ from dpfast.privacy import Adjacency
 
 Table = tuple[FloatArray, FloatArray]
 
-_ANGLES = np.linspace(0.0, math.pi, 181)
+_ANGLES = np.linspace(0.0, math.pi, 61)
 
 
 @dataclass(frozen=True)
