@@ -1,13 +1,20 @@
 """Hypothesis profiles, and how many processes run the tests.
 
 Examples are derandomised in continuous integration, random by hand; machines are too noisy for deadlines. Continuous
-integration has a step of random examples besides, ``-m hypothesis --hypothesis-profile=random``: a failure prints the
-example, and a ``@reproduce_failure`` line that brings it back.
+integration has a run of random examples besides, that of ``tools/cover.py --random``: a failure prints the example, and
+a ``@reproduce_failure`` line that brings it back.
+
+With ``--time-budget SECONDS`` no test is begun after so many seconds, in an order that changes with the commit: what is
+left out on a slow machine is said, and is something else the next time.
 """
 
 import importlib
+import math
 import os
+import random
 import signal
+import subprocess
+import time
 
 import pytest
 from hypothesis import Phase, settings
@@ -32,3 +39,25 @@ def pytest_xdist_auto_num_workers(config):
     importlib.import_module("dpfast")  # an editable install compiles what has changed: once, not in every process
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # every process has one core: threads of BLAS would only wait
     return cores
+
+
+def pytest_addoption(parser):
+    parser.addoption("--time-budget", type=float, default=math.inf, help="seconds after which no test is begun")
+
+
+def pytest_configure(config):
+    config.begun = time.monotonic()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    if config.option.time_budget < math.inf:
+        commit = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=config.rootpath, capture_output=True, text=True
+        ).stdout
+        random.Random(commit).shuffle(items)
+
+
+def pytest_runtest_setup(item):
+    if time.monotonic() - item.config.begun > item.config.option.time_budget:
+        pytest.skip("not tried in time")
