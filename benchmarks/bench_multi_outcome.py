@@ -6,7 +6,7 @@ import sys
 import numpy as np
 from sklearn.linear_model import Ridge
 
-from benchmarks.timing import median_ratio, seconds, sized
+from benchmarks.timing import median_ratio, often, seconds, sized
 from dpfast import MultiOutcomeRidge, noise
 from dpfast.statistics import gram, sampled_gram
 
@@ -94,4 +94,4 @@ class Import:
         def taken(code):
             return seconds(lambda: subprocess.run([sys.executable, "-c", code], check=True))
 
-        return float(np.median([taken(f"{base}, dpfast") - taken(base) for _ in range(7)]))
+        return float(np.median([taken(f"{base}, dpfast") - taken(base) for _ in range(often(7))]))

@@ -8,9 +8,11 @@ import inspect
 import itertools
 import os
 import sys
+import tempfile
 import time
 import traceback
 import warnings
+from contextlib import chdir
 from pathlib import Path
 
 KINDS = ("time_", "track_", "peakmem_")
@@ -53,11 +55,12 @@ def main():
     n_called, failed = 0, []
     for group, names in groups():
         begun = time.perf_counter()
-        for called, error in call(group, names):
-            n_called += 1
-            if error:
-                failed.append(called)
-                print(f"FAILED: {called}\n{error}")
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):  # a cache is made where asv calls it
+            for called, error in call(group, names):
+                n_called += 1
+                if error:
+                    failed.append(called)
+                    print(f"FAILED: {called}\n{error}")
         print(f"{time.perf_counter() - begun:6.1f} s  {group.__module__}.{group.__name__}", flush=True)
     print(f"{n_called} called, {len(failed)} failed")
     sys.exit(bool(failed))
