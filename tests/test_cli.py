@@ -50,7 +50,7 @@ def test_a_bad_argument_is_one_line_and_exit_code_2(capsys):
     assert main(["plan", *sizes[:-1], "2"]) == 2
 
 
-@pytest.mark.parametrize("arguments", [["new", "multi_outcome_ridge"], ["new", "--schema"], ["new"]])
+@pytest.mark.parametrize("arguments", [["new", "--schema"], ["new"]])
 def test_a_reader_that_has_enough_is_no_error(arguments):
     """Long texts fail while they are written, short ones at the end."""
     process = subprocess.Popen(

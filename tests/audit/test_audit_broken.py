@@ -60,7 +60,8 @@ def test_half_of_the_sensitivity(monkeypatch):
 
     monkeypatch.setattr(minimisers, "objective_noise", halved)
     for law in ("Gaussian", "L2-Laplace"):
-        assert attack_on(f"minimiser, hinge, {law} objective, replace_one").run(300, ERROR).epsilon > 1.0
+        # Twice the epsilon: 150 outputs tell a factor of 1.8 from 1 in all but one of a million runs.
+        assert attack_on(f"minimiser, hinge, {law} objective, replace_one").run(150, ERROR).epsilon > 1.0
 
 
 @pytest.mark.parametrize(

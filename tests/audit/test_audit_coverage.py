@@ -56,7 +56,7 @@ def places():
 
 
 def run_once(attacks):
-    """Run each attack once on either table; the lines of the package that ran."""
+    """Run each attack once, every second one on the neighbour; the lines of the package that ran."""
     ran = set()
     watched = {path for path, _ in places()}
 
@@ -71,8 +71,8 @@ def run_once(attacks):
         warnings.simplefilter("ignore")
         sys.settrace(trace)
         try:
-            for attack in attacks:
-                attack.seen(False), attack.seen(True)
+            for number, attack in enumerate(attacks):
+                attack.seen(number % 2 == 1)
         finally:
             sys.settrace(before)
     return ran

@@ -246,7 +246,7 @@ ODD = [N + 1, 0, -5, 2100, 1999.5, "p0", "2100", "zz", (1, 2), datetime.date(199
 
 
 @given(ids=labels, place=st.integers(0, N - 1), odd=st.sampled_from(ODD), record=st.integers(-64, 64))
-@settings(max_examples=4)
+@settings(max_examples=2)
 def test_a_neighbour_changes_no_shape_no_message_and_nothing_public(path, ids, place, odd, record):
     fit, _, before = path
     who = people(ids)
@@ -259,7 +259,7 @@ def test_a_neighbour_changes_no_shape_no_message_and_nothing_public(path, ids, p
 
 @pytest.mark.parametrize("name", [*PRIVATE, "ids as objects, add_remove"])
 @given(ids=labels, place=st.integers(0, N - 1))
-@settings(max_examples=4)
+@settings(max_examples=2)
 def test_one_person_less_changes_no_shape_no_message_and_nothing_public(name, ids, place):
     fit = listed(PRIVATE[name]) if name in PRIVATE else PATHS[name][0]
     left = [one for one in range(N) if one != place]

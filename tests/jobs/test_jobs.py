@@ -599,7 +599,7 @@ run(Path(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGTERM, signal.SIGINT])
 def test_a_job_that_is_stopped_leaves_nothing_and_nothing_that_is_in_the_way(how, folder):
     path = write_job(folder, changed())
     command = [sys.executable, "-c", STOPPED_WHILE_READING, str(path)]

@@ -342,10 +342,10 @@ def refusals(name, X, y, adjacency, refit_share):
 def test_a_bad_row_is_refused_in_the_same_words_whether_it_is_held_out_or_not(table, labels, name, adjacency):
     X, y = table[0][:FEW], (labels if name in LABELLED else table)[1][:FEW].tolist()
     for place, refit_share in ((0, 0.0), (FEW // 2, 0.5), (FEW - 1, 0.0)):
-        for entry in (np.nan, np.inf):
+        for entry, kinds in ((np.nan, (np.array, pd.DataFrame)), (np.inf, (np.ndarray.tolist, np.float32))):
             bad = X.copy()
             bad[place, 1] = entry
-            for given in (bad, pd.DataFrame(bad), bad.tolist(), bad.astype(np.float32)):
+            for given in (kind(bad) for kind in kinds):
                 assert refusals(name, given, y, adjacency, refit_share) == {(ValueError, X_REFUSED, None)}
         for entry, kind, words in BAD_LABELS if name in LABELLED else BAD_OUTCOMES:
             given = [*y[:place], entry, *y[place + 1 :]]
