@@ -285,7 +285,8 @@ class WeightedMeans(Statistic):
         orthonormal = (solve @ left.T) if printed else left.T
         self.dim = len(orthonormal)
         self._rows = orthonormal * self._root
-        self._solve = np.eye(self.dim) if printed else solve
+        # In one order: a model that was saved has it in this one, and solves to the same bit.
+        self._solve = np.eye(self.dim) if printed else np.ascontiguousarray(solve)
         self.spread = float(np.linalg.norm(singular)) if printed else math.sqrt(self.dim)
         self._norm = norm_bound(orthonormal) * ROUND_UP
         self.tau = self._error(np.abs(self._rows).sum(axis=1), self.problem.n_states)
