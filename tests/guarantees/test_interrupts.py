@@ -60,7 +60,7 @@ def test_no_bytecode_splits_an_update_or_a_merge():
 @pytest.mark.slow
 def test_no_bytecode_splits_a_step_of_a_ledger(tmp_path):
     interrupted(ledgers(tmp_path), 10**6, 0, left_out=("file",))
-    interrupted(ledgers(tmp_path), 120, 80, left_out=("memory",))
+    interrupted(ledgers(tmp_path), 60, 40, left_out=("memory",))
 
 
 @pytest.mark.slow
