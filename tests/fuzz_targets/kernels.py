@@ -419,7 +419,7 @@ def residuals_of_people(draw: Draw) -> None:
     bounds = [draw.positive(1e-60, 1e60) for _ in range(2)]
     x, y = rows_of(draw, n, d, bounds[0]), rows_of(draw, n, m, bounds[1])
     rows = draw.rng.permutation(n) if draw.flag(0.3) else None
-    link = draw.choice(sorted(residual_step.LINKS))
+    link, held_to = draw.choice(sorted(residual_step.LINKS)), draw.choice((math.inf, draw.positive(1e-60, 1e60)))
     # Slopes are as long as outcomes whatever theta is.
     longest = 1e10 if link == "identity" else draw.choice((1e10, 1e200))
     theta = np.clip(draw.reals(m, d + constant), -longest, longest)
@@ -435,7 +435,7 @@ def residuals_of_people(draw: Draw) -> None:
     for _ in range(2):
         level, cut = draw.choice(LEVELS), draw.integer(0, len(lengths))
         maps = (row_maps.RowMapKernel(k, bound=b, level=level) for k, b in zip((d, m), bounds, strict=True))
-        arguments = (*maps, theta, whitening, constant, link)
+        arguments = (*maps, theta, whitening, constant, link, held_to)
         kernels = (
             residual_step.ResidualSums(*arguments, **limits, level=level),
             residual_step.ResidualSizes(*arguments, first=-20, last=30, level=level),
@@ -446,8 +446,8 @@ def residuals_of_people(draw: Draw) -> None:
                     return
         if kernels[1].add(x, y, rows, 0, n) != residual_step.ADDED:
             return
-        products, squares = kernels[0].take()
-        found.append((products, squares, kernels[1].take()))
+        products, squares, n_beyond = kernels[0].take()
+        found.append((products, squares, kernels[1].take(), np.array(n_beyond)))
         if len(lengths) == 1:
             assert sum(int(entry) ** 2 for entry in products.flat) <= limits["person_limits"][1]
     assert all(map(same, *found))

@@ -41,7 +41,7 @@ def bin_of(exponent):
 )
 @pytest.mark.parametrize(
     "options",
-    [{}, {"link": "logistic"}, {"link": "softmax"}],
+    [{}, {"link": "logistic"}, {"link": "softmax"}, {"longest": 2.5}, {"longest": 0.1, "link": "softmax"}],
     ids=lambda options: "-".join(map(str, options.values())) or "plain",
 )
 def test_the_kernel_is_its_plain_twin_at_every_vector_width(level, d, outcomes, whitened, constant, options):
@@ -54,15 +54,18 @@ def test_the_kernel_is_its_plain_twin_at_every_vector_width(level, d, outcomes, 
         held = Clip(math.exp(rng.normal()), step.shape)
         sums, sizes = ThreadSums(step, held, 2.0, level), ThreadSizes(step, (FIRST, LAST), level)
         expected, squares = np.zeros(step.shape, dtype=object), np.zeros(outcomes, dtype=object)
-        counts = np.zeros(LAST - FIRST + 2, np.int64)
+        counts, n_beyond = np.zeros(LAST - FIRST + 2, np.int64), 0
         for one, other in zip(x, y, strict=True):
-            part, of_squares, exponent = person_part(step, held, one[None], other[None], 2.0)
-            expected, squares = expected + part, squares + of_squares
+            part, of_squares, exponent, is_beyond = person_part(step, held, one[None], other[None], 2.0)
+            expected, squares, n_beyond = expected + part, squares + of_squares, n_beyond + is_beyond
             counts[bin_of(exponent)] += 1
         for kernel in (sums.kernel, sizes.kernel):
             assert kernel.add(x, y, None, 0, 70) == kernel.add(x, y, None, 70, 101) == residual_step.ADDED
-        for found, wanted in zip(sums.kernel.take(), (expected, squares), strict=True):
-            np.testing.assert_array_equal(found, wanted.astype(np.int64))
+        *found, found_beyond = sums.kernel.take()
+        for one, wanted in zip(found, (expected, squares), strict=True):
+            np.testing.assert_array_equal(one, wanted.astype(np.int64))
+        assert found_beyond == n_beyond
+        assert sums.kernel.n_beyond == 0
         np.testing.assert_array_equal(sizes.kernel.take(), counts)
 
 
@@ -93,7 +96,7 @@ def test_what_cancels_is_added_in_one_order(level, cancels):
         assert kernel.add(x, y, None, start, stop) == sizes.add(x, y, None, start, stop) == 0
     parts = [person_part(step, held, x[[i]], y[[i]]) for i in range(101)]
     np.testing.assert_array_equal(kernel.take()[0], sum(part for part, *_ in parts).astype(np.int64))
-    counts = np.bincount([min(max(exponent, -121), -80) + 121 for *_, exponent in parts], minlength=42)
+    counts = np.bincount([min(max(exponent, -121), -80) + 121 for _, _, exponent, _ in parts], minlength=42)
     np.testing.assert_array_equal(sizes.take(), counts)
 
 
@@ -123,7 +126,7 @@ def test_exponentials_are_taken_in_one_order(level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("options", [{}, {"link": "softmax"}], ids=["plain", "softmax"])
+@pytest.mark.parametrize("options", [{}, {"link": "softmax"}, {"longest": 1.5}], ids=["plain", "softmax", "held"])
 def test_people_of_any_number_of_rows_are_those_of_the_twin(level, options):
     rng = np.random.default_rng(1)
     step = step_of(rng, 5, 2, whitened=True, constant=True, **options)
@@ -141,14 +144,16 @@ def test_people_of_any_number_of_rows_are_those_of_the_twin(level, options):
                 for first, last in ((0, 4), (4, 4), (4, 9)):
                     assert kernel.add_people(x[table], y[table], whose.order, whose.offsets, first, last) == 0
             expected, squares = np.zeros(step.shape, dtype=object), np.zeros(2, dtype=object)
-            counts = np.zeros(LAST - FIRST + 2, np.int64)
+            counts, n_beyond = np.zeros(LAST - FIRST + 2, np.int64), 0
             for one in range(9):
                 rows = table[np.flatnonzero(groups[table] == one)[:120]]
-                part, of_squares, exponent = person_part(step, held, x[rows], y[rows], 4.0)
-                expected, squares = expected + part, squares + of_squares
+                part, of_squares, exponent, is_beyond = person_part(step, held, x[rows], y[rows], 4.0)
+                expected, squares, n_beyond = expected + part, squares + of_squares, n_beyond + is_beyond
                 counts[bin_of(exponent)] += 1
-            for found, wanted in zip(sums.kernel.take(), (expected, squares), strict=True):
-                np.testing.assert_array_equal(found, wanted.astype(np.int64))
+            *found, found_beyond = sums.kernel.take()
+            for one, wanted in zip(found, (expected, squares), strict=True):
+                np.testing.assert_array_equal(one, wanted.astype(np.int64))
+            assert found_beyond == n_beyond
             np.testing.assert_array_equal(sizes.kernel.take(), counts)
 
 
@@ -165,7 +170,7 @@ def test_integers_are_held_to_their_bounds_whatever_floating_point_says():
     for i in range(0, 39, 3):
         kernel = kernel_of(step, row_limits=(2.0**43, 1 << 80), squares_limits=(2.0**22, 2.0**22, 1 << 40))
         assert kernel.add(x, y, None, i, i + 1) == 0
-        products, squares = (sum(int(entry) ** 2 for entry in total.flat) for total in kernel.take())
+        products, squares = (sum(int(entry) ** 2 for entry in total.flat) for total in kernel.take()[:2])
         assert products <= 1 << 80
         assert squares <= 1 << 40
         for n_rows in (1, 3, 70):

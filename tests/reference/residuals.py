@@ -13,7 +13,8 @@ _REST_OF_LN2 = 1.90821492927058770002e-10
 
 
 def person_part(step, held, x, y, bound_squares=None):
-    """A person's integers (k, l), those of their squared residuals, and the exponent of the squared size.
+    """A person's integers (k, l), those of their squared residuals, the exponent of the squared size, and whether it is
+    beyond the clip.
 
     `x` and `y` are the person's rows, `held` the `Clip`; without `bound_squares` there are no squares.
     """
@@ -28,14 +29,20 @@ def person_part(step, held, x, y, bound_squares=None):
             attempt += 1
         integers = _block(rounded, rows, held, factor)
     squares = None if bound_squares is None else _held_squares([r for _, r in rows], bound_squares)
-    return integers, squares, _exponent(_squared_size(rows, held))
+    size = _squared_size(rows, held)
+    return integers, squares, _exponent(size), factor < 1.0 if held.max_rows else size > held.bound * held.bound
 
 
 def _products(step, row, outcomes):
     columns = [*row.tolist(), 1.0] if step.constant else row.tolist()
     p = columns if step.whitening is None else [_weighted(weights, columns) for weights in step.whitening.tolist()]
     z = [_weighted(weights, columns) for weights in step.theta.T.tolist()]
-    return p, _RESIDUALS[step.link](outcomes.tolist(), z)
+    r = _RESIDUALS[step.link](outcomes.tolist(), z)
+    squared = _squared(p)
+    if squared > step.longest * step.longest:
+        factor = step.longest / math.sqrt(squared)
+        p, r = [entry * factor for entry in p], [entry * factor for entry in r]
+    return p, r
 
 
 def exponential(a):

@@ -44,7 +44,8 @@ def parts(step, x, y):
     if step.constant:
         columns = np.hstack([columns, np.ones((len(x), 1))])
     p = columns if step.whitening is None else columns @ step.whitening.T
-    return p[:, :, None] * residuals(step, outcomes, columns @ step.theta)[:, None, :]
+    weights = np.minimum(1.0, step.longest / np.linalg.norm(p, axis=1)) ** 2
+    return (weights[:, None] * p)[:, :, None] * residuals(step, outcomes, columns @ step.theta)[:, None, :]
 
 
 def residuals(step, outcomes, z):
@@ -79,15 +80,17 @@ def squared_norm(total):
 @pytest.mark.parametrize("whitened", [False, True])
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("clip", [0.3, 7.0, 1e4])
-def test_the_sums_are_those_of_clipped_rows_times_residuals(whitened, constant, clip):
+@pytest.mark.parametrize("longest", [math.inf, 2.0])
+def test_the_sums_are_those_of_clipped_rows_times_residuals(whitened, constant, clip, longest):
     rng = np.random.default_rng(0)
-    step = step_of(rng, whitened=whitened, constant=constant)
+    step = step_of(rng, whitened=whitened, constant=constant, longest=longest)
     x, y = table_of(rng)
     sums = residual_sums(io.open_table(x, y), step, clip, bound_squares=4.0)
     expected = clipped(parts(step, x, y), clip)
     assert sums.products.to_float64() == pytest.approx(expected.sum(axis=0), abs=len(x) * clip * 2e-6)
     assert sums.products.shape == step.shape
     sizes = np.linalg.norm(parts(step, x, y).reshape(len(x), -1), axis=1)
+    assert sums.n_beyond == np.count_nonzero(sizes > clip)
     edges = [0.0, *(2.0 ** (j / 2.0) for j in range(-4, 10)), math.inf]
     counts = residual_sizes(io.open_table(x, y), step, (-4, 9))
     np.testing.assert_array_equal(counts, np.histogram(sizes, edges)[0])
@@ -236,6 +239,8 @@ def test_people_with_several_rows_are_held_to_the_clip_as_a_whole():
     for clip in (0.5, 20.0, 1e3):
         sums = residual_sums(table, step, clip, whose=whose, max_rows=3).products
         blocks = np.array([parts(step, x[rows], y[rows]).sum(axis=0) for rows in kept])
+        lengths = np.linalg.norm(blocks.reshape(len(blocks), -1), axis=1)
+        assert residual_sums(table, step, clip, whose=whose, max_rows=3).n_beyond == np.count_nonzero(lengths > clip)
         if clip > 1.0:
             assert sums.to_float64() == pytest.approx(clipped(blocks, clip).sum(axis=0), abs=len(x) * clip * 1e-5)
         bound = Fraction(residual_bound(clip, step, 3))
@@ -244,7 +249,6 @@ def test_people_with_several_rows_are_held_to_the_clip_as_a_whole():
             one = people(np.zeros(len(rows), int), 3)
             part = residual_sums(io.open_table(x[rows], y[rows]), step, clip, whose=one, max_rows=3).products
             assert squared_norm(part) <= bound**2
-    lengths = np.linalg.norm(blocks.reshape(len(blocks), -1), axis=1)
     counts = residual_sizes(table, step, (0, 12), whose=whose, max_rows=3)
     edges = [0.0, *(2.0 ** (j / 2.0) for j in range(13)), math.inf]
     np.testing.assert_array_equal(counts, np.histogram(lengths, edges)[0])
@@ -256,6 +260,8 @@ def test_what_would_overflow_is_refused_before_rows_are_read():
     for change, message in (
         ({"theta": step.theta * 1e200}, "cannot overflow"),
         ({"theta": step.theta * math.nan}, "finite"),
+        ({"longest": 0.0}, "longest"),
+        ({"longest": math.nan}, "longest"),
         ({"map_x": RowMap()}, "cannot overflow"),
         ({"map_y": RowMap(bound=1e200)}, "cannot overflow"),
         ({"whitening": np.full((2, D + 1), 1e200)}, "1e-100 to 1e100"),

@@ -6,7 +6,8 @@
  * a row depends on nothing but the row, at every vector width. Columns beyond which a row of weights is 0 are left out:
  * adding 0 changes nothing.
  *
- * A row adds p r', p = W x or x, r = y - z or what the link makes of y and z, z = theta'x. The exponentials of links
+ * A row adds p r', p = W x or x, r = y - z or what the link makes of y and z, z = theta'x. Where p is longer than
+ * `longest`, p and r are both scaled by what brings p onto it: the row and its outcomes count less, alike. The exponentials of links
  * are of the processor's sums and products alone, in one order, so that they have the same bits everywhere too. Scaling
  * p by a power of two and r by its inverse changes nothing: p is brought to a length of 1 to 2 first, exactly. r is
  * then multiplied by the smaller of what that asks for and of what brings ||p|| ||r|| to the clip, and both are rounded
@@ -118,6 +119,24 @@ typedef int64_t words8 __attribute__((vector_size(64), aligned(8), may_alias));
 #define CALL(name, level, ...) name##_baseline(__VA_ARGS__)
 #endif
 
+/* Let a row, and its outcomes with it, count for less. */
+static void lighten(const dpfast_residual_step *step, ptrdiff_t row, const dpfast_residual_scratch *scratch)
+{
+    double factor = step->longest / sqrt(scratch->squared_p[row]), squared_p = 0.0, squared_r = 0.0;
+    for (ptrdiff_t i = 0; i < step->n_products; i++) {
+        double *entry = scratch->p + i * scratch->block_rows + row;
+        *entry *= factor;
+        squared_p += *entry * *entry;
+    }
+    for (ptrdiff_t m = 0; m < step->n_outcomes; m++) {
+        double *entry = scratch->r + m * scratch->block_rows + row;
+        *entry *= factor;
+        squared_r += *entry * *entry;
+    }
+    scratch->squared_p[row] = squared_p;
+    scratch->squared_r[row] = squared_r;
+}
+
 int dpfast_residual_rows(int level, const dpfast_residual_step *step, const dpfast_table *x, const dpfast_table *y,
                          ptrdiff_t start, ptrdiff_t n_rows, const dpfast_residual_scratch *scratch)
 {
@@ -131,6 +150,10 @@ int dpfast_residual_rows(int level, const dpfast_residual_step *step, const dpfa
     memset(scratch->x_rows + n_rows * width_x, 0, (size_t)((n_padded - n_rows) * width_x) * sizeof(double));
     memset(scratch->y_rows + n_rows * width_y, 0, (size_t)((n_padded - n_rows) * width_y) * sizeof(double));
     CALL(take_products, level, step, n_rows, scratch);
+    double squared_longest = step->longest * step->longest;
+    for (ptrdiff_t row = 0; row < n_rows; row++)
+        if (DPFAST_UNLIKELY(scratch->squared_p[row] > squared_longest))
+            lighten(step, row, scratch);
     return 0;
 }
 
@@ -198,20 +221,22 @@ static int is_clearly_within(const dpfast_residual_step *step, ptrdiff_t first, 
     return length * length * (1.0 + 0x1p-38) <= bound;
 }
 
-void dpfast_residual_hold(const dpfast_residual_step *step, ptrdiff_t first, ptrdiff_t last,
+int dpfast_residual_hold(const dpfast_residual_step *step, ptrdiff_t first, ptrdiff_t last,
                           const dpfast_residual_scratch *scratch)
 {
     if (is_clearly_within(step, first, last, scratch))
-        return;
+        return 0;
     sum_block(step, first, last, scratch);
     double factor = dpfast_residual_factor(step, scratch->person);
+    int is_beyond = factor < 1.0;
     for (int i = 0; factor < 1.0; i++) {
         dpfast_residual_round_again(step, first, last, factor, scratch);
         sum_block(step, first, last, scratch);
         if (dpfast_residual_factor(step, scratch->person) == 1.0)
-            return;
+            break;
         factor *= 1.0 - ldexp(1.0, i - 50);
     }
+    return is_beyond;
 }
 
 void dpfast_residual_squares(const dpfast_residual_step *step, ptrdiff_t first, ptrdiff_t last,

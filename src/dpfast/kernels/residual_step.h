@@ -20,6 +20,7 @@ typedef struct {
     const double *whitening;     /* n_products by n_columns, or NULL where p is the row */
     const ptrdiff_t *theta_ends; /* columns beyond are 0, for each outcome, */
     const ptrdiff_t *ends;       /* and for each product */
+    double longest;              /* norm of p onto which p and r of longer rows are scaled; infinite for none */
     double unit_p, unit_r;       /* units of the grids of p and r, in 1: powers of two */
     double row_length;           /* norm of r, in units, onto which that of a row with ||p|| = 1 is scaled */
     uint64_t row_bound_high, row_bound_low; /* on ||p||^2 ||r||^2 of a row, in units */
@@ -57,8 +58,8 @@ void dpfast_residual_add(int level, const dpfast_residual_step *step, ptrdiff_t 
 /* Move the sums of lanes to totals. */
 void dpfast_residual_flush(const dpfast_residual_step *step, const dpfast_residual_scratch *scratch, int64_t *totals);
 
-/* Hold the summed block of the rows first to last, one person's, to their bound. */
-void dpfast_residual_hold(const dpfast_residual_step *step, ptrdiff_t first, ptrdiff_t last,
+/* Hold the summed block of the rows first to last, one person's, to their bound; returns whether it was beyond. */
+int dpfast_residual_hold(const dpfast_residual_step *step, ptrdiff_t first, ptrdiff_t last,
                           const dpfast_residual_scratch *scratch);
 
 /* What to multiply the r of a person by, whose block of units is given; 1 where it is within the bound. */

@@ -18,6 +18,7 @@ class ResidualRows:
         whitening: NDArray[np.float64] | None,
         has_constant: bool,
         link: str = "identity",
+        longest: float = ...,
         *,
         level: int = -1,
     ) -> None: ...
@@ -45,6 +46,7 @@ class ResidualSums(ResidualRows):
         whitening: NDArray[np.float64] | None,
         has_constant: bool,
         link: str = "identity",
+        longest: float = ...,
         *,
         units: tuple[float, float],
         row_limits: tuple[float, int],
@@ -53,9 +55,10 @@ class ResidualSums(ResidualRows):
         level: int = -1,
     ) -> None: ...
     rows_in_totals: int
+    n_beyond: int
     @property
     def room(self) -> int: ...
-    def take(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+    def take(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]: ...
 
 class ResidualSizes(ResidualRows):
     def __init__(
@@ -66,6 +69,7 @@ class ResidualSizes(ResidualRows):
         whitening: NDArray[np.float64] | None,
         has_constant: bool,
         link: str = "identity",
+        longest: float = ...,
         *,
         first: int,
         last: int,

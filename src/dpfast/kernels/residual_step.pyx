@@ -42,6 +42,7 @@ cdef extern from "residual_step.h":
         const double* whitening
         const Py_ssize_t* theta_ends
         const Py_ssize_t* ends
+        double longest
         double unit_p
         double unit_r
         double row_length
@@ -88,7 +89,7 @@ cdef extern from "residual_step.h":
     void dpfast_residual_round_again(
         const dpfast_residual_step* step, Py_ssize_t first, Py_ssize_t last, double factor,
         const dpfast_residual_scratch* scratch) nogil
-    void dpfast_residual_hold(
+    int dpfast_residual_hold(
         const dpfast_residual_step* step, Py_ssize_t first, Py_ssize_t last,
         const dpfast_residual_scratch* scratch) nogil
     void dpfast_residual_squares(
@@ -154,7 +155,7 @@ cdef class ResidualRows:
     cdef object buffers
 
     def __init__(self, RowMapKernel map_x not None, RowMapKernel map_y not None, theta, whitening, bint has_constant,
-                 link="identity", *, int level=-1):
+                 link="identity", longest=math.inf, *, int level=-1):
         self.map_x, self.map_y, self.theta = map_x, map_y, np.ascontiguousarray(theta)
         self.level = dpfast_resolve_level(level)
         self.step.map_x, self.step.map_y = &self.map_x.map, &self.map_y.map
@@ -163,7 +164,7 @@ cdef class ResidualRows:
         if (map_x.n_features + has_constant, map_y.n_features) != (self.step.n_columns, self.step.n_outcomes):
             raise ValueError("theta must have as many rows and columns as the maps have columns")
         self.step.theta, self.step.whitening = &self.theta[0, 0], NULL
-        self.step.link = LINKS[link]
+        self.step.link, self.step.longest = LINKS[link], longest
         self.theta_ends = _ends(theta)
         self.step.theta_ends = self.step.ends = &self.theta_ends[0]
         if whitening is not None:
@@ -310,12 +311,14 @@ cdef class ResidualSums(ResidualRows):
     cdef bint sums_squares
     cdef object capacity
     cdef Py_ssize_t rows_in_lanes, most_in_lanes
-    cdef readonly Py_ssize_t rows_in_totals
+    cdef double squared_clip
+    cdef readonly Py_ssize_t rows_in_totals, n_beyond
 
-    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", *, units,
+    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", longest=math.inf, *, units,
                  row_limits, person_limits, squares_limits=None, int level=-1):
-        super().__init__(map_x, map_y, theta, whitening, has_constant, link, level=level)
+        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, level=level)
         self.step.unit_p, self.step.unit_r = units
+        self.squared_clip = (row_limits[0] / units[1]) ** 2
         self.step.row_length, self.step.person_length = row_limits[0], person_limits[0]
         self.step.row_bound_high, self.step.row_bound_low = divmod(row_limits[1], _WORD)
         self.step.person_bound_high, self.step.person_bound_low = divmod(person_limits[1], _WORD)
@@ -348,11 +351,11 @@ cdef class ResidualSums(ResidualRows):
         return self._room()
 
     def take(self):
-        """Return the totals of products and of squared residuals, and begin anew."""
-        taken = np.array(self.totals), np.array(self.squares)
+        """Return the totals of products, of squared residuals and of people beyond their bound, and begin anew."""
+        taken = np.array(self.totals), np.array(self.squares), self.n_beyond
         self.totals[:] = 0
         self.squares[:] = 0
-        self.rows_in_totals = 0
+        self.rows_in_totals = self.n_beyond = 0
         return taken
 
     cdef void _finish(self) noexcept nogil:
@@ -368,6 +371,8 @@ cdef class ResidualSums(ResidualRows):
 
     cdef void _add_rows(self, Py_ssize_t n_rows) noexcept nogil:
         cdef Py_ssize_t row
+        for row in range(n_rows):
+            self.n_beyond += self.scratch.squared_p[row] * self.scratch.squared_r[row] > self.squared_clip
         if self.sums_squares:
             for row in range(n_rows):
                 dpfast_residual_squares(&self.step, row, row + 1, &self.scratch)
@@ -379,7 +384,8 @@ cdef class ResidualSums(ResidualRows):
         cdef Py_ssize_t i
         dpfast_residual_round(self.level, &self.step, offsets[n_people] - offsets[0], &self.scratch)
         for i in range(n_people):
-            dpfast_residual_hold(&self.step, offsets[i] - offsets[0], offsets[i + 1] - offsets[0], &self.scratch)
+            self.n_beyond += dpfast_residual_hold(
+                &self.step, offsets[i] - offsets[0], offsets[i + 1] - offsets[0], &self.scratch)
             if self.sums_squares:
                 dpfast_residual_squares(
                     &self.step, offsets[i] - offsets[0], offsets[i + 1] - offsets[0], &self.scratch)
@@ -392,6 +398,7 @@ cdef class ResidualSums(ResidualRows):
         cdef int status = self._sum_person(x, y, start, stop, 1.0, self.sums_squares), i = 0
         cdef double factor = dpfast_residual_factor(&self.step, &self.long_person[0])
         cdef Py_ssize_t j
+        self.n_beyond += factor < 1.0
         while factor < 1.0 and status == 0:
             status = self._sum_person(x, y, start, stop, factor, False)
             if dpfast_residual_factor(&self.step, &self.long_person[0]) == 1.0:
@@ -440,9 +447,9 @@ cdef class ResidualSizes(ResidualRows):
 
     cdef int64_t[::1] counts
 
-    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", *,
+    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", longest=math.inf, *,
                  Py_ssize_t first, Py_ssize_t last, int level=-1):
-        super().__init__(map_x, map_y, theta, whitening, has_constant, link, level=level)
+        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, level=level)
         self.step.first_bin, self.step.n_bins = first, last - first + 2
         self.counts = np.zeros(self.step.n_bins, np.int64)
         self.scratch.outer = self._doubles(self.step.n_products * self.step.n_outcomes)

@@ -1,8 +1,9 @@
 """Sums of rows times what coefficients leave of their outcomes, each person's part held to a bound, exactly.
 
 A row x, mapped, and followed by a 1 if asked for, has the residual r = y - theta'x, or the negative slope of a
-logistic loss, and the product p = W x, or x itself. r is scaled onto a norm of its own first if asked for. It adds the
-matrix p r', of norm ||p|| ||r||: longer ones are scaled onto the clip. A matrix of rank one does not change if its
+logistic loss, and the product p = W x, or x itself. Where p is beyond a length, p and r are first scaled alike by what brings p
+onto it: the row and its outcomes count for less, which weighs a fit and leaves its coefficients where they were. It adds
+the matrix p r', of norm ||p|| ||r||: longer ones are scaled onto the clip. A matrix of rank one does not change if its
 factors are scaled against each other by a power of two, so p is first brought to a length from 1 to 2. Then both have
 a grid that depends on the clip alone, however large rows, W or theta are: p is rounded to multiples of ``2**-a``, r,
 at most as long as the clip, to those of ``2**-b``. An integer test ``||p||**2 ||r||**2 <= M`` decides; r is shortened
@@ -74,6 +75,7 @@ class ResidualStep:
     whitening: FloatArray | None = None  # (k, D), fastest where lower triangular; None for no change, k = D
     constant: bool = False  # whether rows are followed by a 1
     link: Literal["identity", "logistic", "softmax"] = "identity"
+    longest: float = math.inf  # norm of p beyond which a row and its outcomes count for less
 
     def __post_init__(self) -> None:
         if self.theta.ndim != 2 or not np.isfinite(self.theta).all():
@@ -85,6 +87,8 @@ class ResidualStep:
             raise ValueError("map_x and map_y must have no basis: whitening does that")
         length_x = math.hypot(self.map_x.largest_norm(n_columns - self.constant), float(self.constant))
         check.choice("link", self.link, tuple(residual_step.LINKS))
+        if not self.longest >= _SMALLEST:
+            raise ValueError(f"longest must be at least {_SMALLEST}, got {self.longest!r}")
         with np.errstate(over="ignore"):
             margin, of_y = length_x * float(np.sum(np.abs(self.theta))), self.map_y.largest_norm(n_outcomes)
         if self.link == "identity":
@@ -119,7 +123,7 @@ class ResidualStep:
         """Return what the kernel reads rows with."""
         maps = self.map_x.kernel(self.n_features), self.map_y.kernel(self.theta.shape[1])
         theta = in_c_order(self.theta.T, np.float64)
-        return *maps, theta, self.whitening, self.constant, self.link
+        return *maps, theta, self.whitening, self.constant, self.link, self.longest
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,8 @@ class ResidualSums(NamedTuple):
     products: FixedPoint
     #: Sum of people's squared residuals (l,), each person's vector of them held to `bound_squares`, if asked for.
     squares: FixedPoint | None
+    #: How many people's products were beyond the clip.
+    n_beyond: int
 
 
 def residual_bound(clip: float, step: ResidualStep, max_rows: int | None = None) -> float:
@@ -258,7 +264,7 @@ def _people_of_part(groups: Any, max_rows: int | None) -> People | None:
 def _add_sums(one: ResidualSums, other: ResidualSums) -> ResidualSums:
     both = one.squares, other.squares
     squares = None if both[0] is None or both[1] is None else both[0] + both[1]
-    return ResidualSums(one.products + other.products, squares)
+    return ResidualSums(one.products + other.products, squares, one.n_beyond + other.n_beyond)
 
 
 def _check_table(
@@ -290,7 +296,7 @@ class ThreadSums:
             level=level,
         )
         squares = None if limits is None else FixedPoint.zeros(held.shape[1:], -k)
-        self._sums = ResidualSums(FixedPoint.zeros(held.shape, held.exponent), squares)
+        self._sums = ResidualSums(FixedPoint.zeros(held.shape, held.exponent), squares, 0)
 
     def make_room(self, n_rows: int) -> None:
         """See to it that so many rows can be added."""
@@ -299,12 +305,12 @@ class ThreadSums:
 
     def taken(self) -> ResidualSums:
         """Return the exact sums so far."""
-        products, squares = self._sums
-        more, more_squares = self.kernel.take()
+        products, squares, n_beyond = self._sums
+        more, more_squares, more_beyond = self.kernel.take()
         products += _wide(more, products.exponent)
         if squares is not None:
             squares += _wide(more_squares, squares.exponent)
-        self._sums = ResidualSums(products, squares)
+        self._sums = ResidualSums(products, squares, n_beyond + more_beyond)
         return self._sums
 
 
