@@ -28,14 +28,23 @@ from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.inputs import columns_of, open_with_outcomes, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
-from dpfast.multi_outcome.mechanism import NONNEGATIVE, Moments, Options, Route, clip_to_box, row_frames
-from dpfast.multi_outcome.plan import R2, SPREAD, assumed_of, lost_share, planned, planned_in_stages
+from dpfast.multi_outcome.mechanism import (
+    NONNEGATIVE,
+    Frame,
+    Moments,
+    Options,
+    Route,
+    clip_to_box,
+    in_stages,
+    row_frames,
+)
+from dpfast.multi_outcome.plan import R2, SPREAD, lost_share, planned, planned_in_stages
 from dpfast.multi_outcome.reports import CoefficientReports
-from dpfast.privacy import Composition, Privacy, Unit, gaussian_mu
+from dpfast.privacy import Composition, Privacy, Unit
 from dpfast.releases.mechanism import Mechanism
 from dpfast.releases.moments import check_radius, exact_moments
-from dpfast.releases.refined_moments import People, Public, Refined, RefinedMoments
-from dpfast.solvers import refining
+from dpfast.releases.staged_regression import People, Public, Regression, StagedRegression
+from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.inference import Evidence, Textbook
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import RidgeSolution, Units, ridge_from_moments
@@ -359,11 +368,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if estimator._has_no_steps or (steps is None and privacy.delta == 0.0):
             steps = 0
         if steps != 0:
-            mechanism = estimator._in_stages(route, steps, max_rows)
-            public = estimator.adjacency == "replace_one" and max_rows is None
-            assumed = partial(assumed_of, route, shape=shape, bound_y=bound_y, spread=spread, score=score)
-            if not public or steps is not None or refining.has_steps(n, gaussian_mu(*privacy.target), shape):
-                return planned_in_stages(mechanism, assumed, n, target, spread)
+            mechanism = estimator._in_stages(shape, privacy, steps, max_rows, descent.MOST_STEPS)
+            return planned_in_stages(mechanism, n, target, spread, score)
         return planned(route, of_all, n, shape, bound_y, target, spread, score)
 
     @property
@@ -427,7 +433,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if steps > _MOST_STEPS:
             raise ValueError(f"refine must be at most {_MOST_STEPS}, got {steps}")
         if steps > 0 and self._has_no_steps:
-            raise ValueError("refine must be 0 or 'auto' with 'independent', n_subsample and calibration='paper'")
+            raise ValueError(
+                "refine must be 0 or 'auto' with other mechanisms than 'gaussian', n_subsample and calibration='paper'"
+            )
 
     def _check_block_bounds(self, bounds: object) -> None:
         if not isinstance(bounds, tuple | list) or len(bounds) != 2:
@@ -492,9 +500,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         self, features: int, outcomes: int, privacy: Privacy, max_rows: int | None = None, n_rows: int | None = None
     ) -> Route:
         """Choose how rows are summed, and calibrate, from public numbers alone."""
-        bound = None if self.bound_x is None else float(self.bound_x)
-        frames = row_frames(features, bound, box=self.box_x, nonnegative=self.nonnegative, sums=self.fit_intercept)
-        sample = None
+        frames, sample = self._frames(features), None
         if self.n_subsample is not None and n_rows is not None:
             sample = int(self.n_subsample), n_rows
             if sample[0] > sample[1]:
@@ -503,6 +509,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             frames = [frame for frame in frames if not frame.sums]
         options = self._options(max_rows, sample)
         return Route.cheapest(frames, privacy, float(self.bound_y), (features, outcomes), options)
+
+    def _frames(self, features: int) -> list[Frame]:
+        """List the ways to sum rows."""
+        bound = None if self.bound_x is None else float(self.bound_x)
+        return row_frames(features, bound, box=self.box_x, nonnegative=self.nonnegative, sums=self.fit_intercept)
 
     def _options(self, max_rows: int | None, sample: tuple[int, int] | None) -> Options:
         return Options(
@@ -513,12 +524,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             printed=self.calibration == "paper",
         )
 
-    def _expected(self, route: Route, in_stages: RefinedMoments | None, n_rows: int | None) -> Expected | None:
+    def _expected(self, route: Route | None, in_stages: StagedRegression | None, n_rows: int | None) -> Expected | None:
         """Return the error to expect: none where the number of rows is private."""
         if n_rows is None:
             return None
-        shape = route.calibration.shape
-        return Expected(lost_share(route, in_stages, n_rows, shape, float(self.bound_y)), f"{n_rows} people")
+        return Expected(lost_share(route, in_stages, n_rows, float(self.bound_y)), f"{n_rows} people")
 
     def _moments(self, route: Route, statistic: Any, public: Public) -> Summed:
         """Return what is released at once."""
@@ -543,9 +553,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if self.n_subsample is not None:
             return self._sampled(privacy, table)
         steps = self._steps(privacy, table, groups)
-        staged = self._staged(privacy, steps, People(table, groups, max_rows, self.n_threads)) if steps != 0 else None
-        if staged is not None:
-            return staged
+        if steps != 0:
+            return self._staged(privacy, steps, People(table, groups, max_rows, self.n_threads))
         route = self._route(table.n_features, table.n_outcomes, privacy, max_rows)
         unit = route.calibration.people
         exact = gram(
@@ -582,32 +591,33 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
 
     @property
     def _has_no_steps(self) -> bool:
-        return self.mechanism == "independent" or self.calibration == "paper" or self.n_subsample is not None
+        return self.mechanism != "gaussian" or self.calibration == "paper" or self.n_subsample is not None
 
-    def _in_stages(self, route: Route, steps: int | None, max_rows: int | None) -> RefinedMoments:
-        """Return the mechanism that releases in stages what a route sums."""
-        return route.refined(
-            refining.schedule(steps, shape=route.calibration.shape),
+    def _in_stages(
+        self, shape: tuple[int, int], privacy: Privacy, steps: int | None, max_rows: int | None, most: int
+    ) -> StagedRegression:
+        """Return the mechanism that fits in stages."""
+        return in_stages(
+            self._frames(shape[0]),
+            privacy,
             float(self.bound_y),
+            shape,
             self._options(max_rows, None),
-            ridge=self._penalty,
+            n_steps=steps,
+            most_steps=most,
+            penalty=self._penalty,
             fit_intercept=self.fit_intercept,
-            may_stop=steps is None,
         )
 
-    def _staged(self, privacy: Privacy, steps: int | None, people: People) -> Summed | None:
-        """Count people by the sizes of their rows, on which hangs what is summed next; None if they are too few."""
+    def _staged(self, privacy: Privacy, steps: int | None, people: People) -> Summed:
+        """Read the rows once, on whose number hangs what is summed next, and see that all is finite."""
         table = people.table
-        route = self._route(table.n_features, table.n_outcomes, privacy, people.max_rows)
-        mechanism = self._in_stages(route, steps, people.max_rows)
-        counted = replace(people, sizes=mechanism.count_sizes(people))
-        n_rows = counted.n_people if self.adjacency == "replace_one" and people.max_rows is None else None
-        if steps is None and n_rows is not None:
-            mu = gaussian_mu(*privacy.target)
-            if not refining.has_steps(n_rows, mu, mechanism.shape):
-                return None
-        public = self._public(table, n_rows)
-        return Summed(replace(mechanism, public=public), counted, public, self._expected(route, mechanism, n_rows))
+        most = descent.MOST_STEPS if table.arrays is not None else descent.MOST_STEPS_OF_FILES
+        mechanism = self._in_stages((table.n_features, table.n_outcomes), privacy, steps, people.max_rows, most)
+        first = mechanism.sum_rows(people)
+        public = self._public(table, self._public_rows(first))
+        expected = self._expected(None, mechanism, public.n_rows)
+        return Summed(replace(mechanism, public=public), replace(people, first=first), public, expected)
 
     def _given(self, privacy: Privacy, exact: Gram) -> Summed:
         """Take the data owner's sums."""
@@ -646,7 +656,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         bound = float(self.bound_y)
         return LabelFactor.from_labels(shortened(table.arrays[1], bound) / Units.near(1.0, bound).outcomes)
 
-    def _solve(self, mechanism: Mechanism[Refined], found: Refined, public: Public) -> Fitted:
+    def _solve(self, mechanism: Mechanism[Regression], found: Regression, public: Public) -> Fitted:
         solution = found.solution
         if self.box_x is not None:
             # Of entries that are all held to 0 nothing is learned: noise is no coefficient.
@@ -659,7 +669,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             )
         attributes = _attributes(solution, found.evidence, found.n_steps, residual_variance=found.residual_variance)
         # What the best shrinkage loses of a signal that noise was added to.
-        error = 1.0 / max(float(np.mean([one.prominence for one in found.evidence])), 1.0)
+        prominences = [one.prominence for one in found.evidence]
+        error = 1.0 / max(float(np.mean(prominences)), 1.0) if prominences else 1.0
         return Fitted(attributes, error)
 
     @property

@@ -21,9 +21,8 @@ from dpfast.noise import BitSource
 from dpfast.privacy import Adjacency, Composition, Privacy
 from dpfast.releases.mechanism import Mechanism, Query, Stages, given
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, prediction_costs
-from dpfast.releases.refined_moments import Public, Refined, RefinedMoments
+from dpfast.releases.staged_regression import Public, Regression, StagedRegression
 from dpfast.solvers.inference import evidence_of_moments
-from dpfast.solvers.refining import Schedule
 from dpfast.solvers.ridge import Units, moments_of_each_outcome, ridge_from_moments, ridge_of_each_outcome
 from dpfast.statistics import SampledGram, rounded_bound
 from dpfast.statistics.rows import RowMap, centred, check_box, limits_of, scaled
@@ -130,36 +129,6 @@ class Route:
             )
         return cls(calibration, calibration.cost(weights) * (outcomes if each_outcome else 1), frame)
 
-    def refined(
-        self,
-        schedule: Schedule,
-        bound_y: float,
-        options: Options,
-        *,
-        ridge: float | None = None,
-        fit_intercept: bool = False,
-        may_stop: bool = False,
-    ) -> RefinedMoments:
-        """Return the mechanism that releases in stages what it sums in the same way."""
-        frame, calibration = self.frame, self.calibration
-        row_map = frame.row_map or RowMap()
-        blocks = frame.blocks(calibration.privacy.adjacency, several_rows=options.max_rows is not None)
-        return RefinedMoments(
-            calibration.privacy,
-            schedule,
-            calibration.shape,
-            (frame.radius, bound_y),
-            row_map if row_map.scale is not None else replace(row_map, bound=frame.radius),
-            replace(NONNEGATIVE, bound=bound_y) if frame.nonnegative else RowMap(bound=bound_y),
-            tuple(blocks),
-            ridge,
-            fit_intercept,
-            frame.nonnegative,
-            options.max_rows,
-            options.block_bounds,
-            may_stop,
-        )
-
     @property
     def center(self) -> FloatArray | None:
         """The public point that was subtracted from every row, if any, in the units that rows are summed in."""
@@ -174,8 +143,33 @@ class Route:
         return None if self.frame.row_map is None else self.frame.row_map.scale
 
 
+def in_stages(
+    frames: list[Frame],
+    privacy: Privacy,
+    bound_y: float,
+    shape: tuple[int, int],
+    options: Options,
+    **settings: Any,
+) -> StagedRegression:
+    """Return the mechanism that fits rows in stages: about the origin, or wherever they are held to least."""
+    frame = min(frames, key=lambda frame: frame.radius) if settings["fit_intercept"] else frames[0]
+    for length, columns in ((frame.radius, shape[0]), (bound_y, shape[1])):
+        rounded_bound(length, columns)  # refuses what no grid is for
+    row_map = frame.row_map or RowMap()
+    return StagedRegression(
+        privacy,
+        shape,
+        (frame.radius, bound_y),
+        row_map if row_map.scale is not None else replace(row_map, bound=frame.radius),
+        replace(NONNEGATIVE, bound=bound_y) if frame.nonnegative else RowMap(bound=bound_y),
+        max_rows=options.max_rows,
+        bound_xx=options.block_bounds[0],
+        **settings,
+    )
+
+
 @dataclass(frozen=True)
-class Moments(Mechanism[Refined]):
+class Moments(Mechanism[Regression]):
     """The mechanism of a fit without residual steps: one release of moments, and the coefficients that follow."""
 
     route: Route
@@ -200,14 +194,14 @@ class Moments(Mechanism[Refined]):
         """Standard deviation of the noise in an entry of each block."""
         return self.route.calibration.scales
 
-    def stages(self) -> Stages[Refined]:
+    def stages(self) -> Stages[Regression]:
         """Ask for the moments."""
         noise = self.route.calibration
         statistic, bits = (given, None) if noise.sample is None else (_sampled, noise.bound_to)
         released = yield Query("moments of features and outcomes", noise, statistic, sampled_by=bits)
         return partial(self._solved, released)
 
-    def _solved(self, released: Release) -> Refined:
+    def _solved(self, released: Release) -> Regression:
         noise, radii = self.route.calibration, (self.route.frame.radius, self.bound_y)
         own = Units.near(*radii)
         moments = own.moments(noisy_moments(released, noise, self.public.n_rows), radii if self.fit_intercept else None)
@@ -215,12 +209,14 @@ class Moments(Mechanism[Refined]):
         penalty = own.penalty(self.penalty)
         if noise.each_outcome:
             evidence = tuple(evidence_of_moments(one, **told) for one in moments_of_each_outcome(moments))
-            return Refined(own.solution(ridge_of_each_outcome(moments, penalty)), evidence)
+            return Regression(own.solution(ridge_of_each_outcome(moments, penalty)), evidence)
         framing: dict[str, Any] = {"center": own.center(self.route.center), "fit_intercept": self.fit_intercept}
         evidence = (evidence_of_moments(moments, **framing, **told),)
         if self.public.labels is not None:
             moments = self.public.labels.project_moments(moments, radii[0] / own.rows)
-        return Refined(own.solution(ridge_from_moments(moments, penalty, units=self.route.units, **framing)), evidence)
+        return Regression(
+            own.solution(ridge_from_moments(moments, penalty, units=self.route.units, **framing)), evidence
+        )
 
 
 def _sampled(exact: Callable[[BitSource], SampledGram], bits: BitSource) -> SampledGram:

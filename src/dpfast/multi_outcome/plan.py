@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,17 +10,11 @@ import numpy as np
 
 from dpfast.estimator.plan import Plan, least
 from dpfast.multi_outcome.mechanism import Route
-from dpfast.privacy import gaussian_mu
-from dpfast.releases.refined_moments import RefinedMoments
-from dpfast.solvers import refining
+from dpfast.releases.staged_regression import StagedRegression
 from dpfast.solvers.ridge import MomentNoise
 
 #: Assumed where nothing is known: mean squared norms as a fraction of squared bounds, and R^2 without privacy.
 SPREAD, R2 = 0.25, 0.5
-# Bought radii are half-octaves above what all but few rows are within: so many times their root mean square. Clips and
-# the lengths of whitened rows that they are held to, likewise. Near the middle of what came out on simulated tables of
-# all kinds (those of `refining.schedule`), heavy tails included.
-_RADIUS, _CLIP, _SQUARED_LENGTH = 1.8, 2.5, 1.5
 
 
 class Assumed(NamedTuple):
@@ -51,65 +44,36 @@ class Assumed(NamedTuple):
         """Return what is lost with the best penalty: all that there is, at most."""
         return self.score * loss / (self.score + loss) if loss > 0.0 else 0.0
 
-    def expected_score(self, loss: float, *, in_stages: bool = False) -> float:
+    def expected_score(self, loss: float) -> float:
         """Return the R^2 to expect, with the best penalty.
 
         The loss was reckoned for rows that are even over directions. Those of people have eigenvalues like k^-1.5
         rather, k = 1, 2, ..., and coefficients as large in all of them: noise in moments weighs most where rows are
-        short, in stages the same everywhere; but there is least to lose where rows are short.
+        short; but there is least to lose there.
         """
         features = self.shape[0]
         lengths = np.arange(1.0, features + 1.0) ** -1.5
         lengths /= lengths.sum()
         signal = self.score * lengths
-        noise = np.full(features, loss / features) if in_stages else loss / features**2 / lengths
+        noise = loss / features**2 / lengths
         return self.score - float(np.sum(signal * noise / (signal + noise)))
 
 
-def loss_in_stages(mechanism: RefinedMoments, assumed: Assumed) -> float:
-    """Return the R^2 that a fit in stages costs, were nothing shrunk at the end; a recursion over its steps.
-
-    Every step measures what is left to be learned with a noise in proportion to the residuals, and with that of X'X in
-    proportion to the error so far; measurements add up by their precisions, as in `solvers.refining`.
-    """
-    features, outcomes = assumed.shape
-    n_people, rows, squares = assumed.n_people, assumed.rows, assumed.squares
-    privacy = mechanism.privacy
-    mu = gaussian_mu(*privacy.target) if privacy.delta > 0.0 else 0.0
-    has_steps = not mechanism.may_stop or refining.has_steps(n_people, mu, assumed.shape)
-    radii = mechanism.radii
-    if has_steps:
-        radii = (min(radii[0], _RADIUS * squares[0] ** 0.5), min(radii[1], _RADIUS * squares[1] ** 0.5))
-    noise = mechanism.planned_noise(radii, 1.0, has_steps=has_steps)
-    loss = assumed.loss_of_noise(noise.moments)
-    if not has_steps:
-        return loss
-    # Noise in X'X, the eigenvalue times the identity, as a fraction of it; whitened rows have d/n for squared length,
-    # less what hides X'X, which is as much larger then.
-    relative = noise.moments.diagonal * features / (rows * squares[0])
-    relative = 1.0 / math.hypot(1.0 / relative, rows / (noise.row_moments * _SQUARED_LENGTH * features))
-    precision, left = 1.0 / loss, assumed.shrunk(loss)
-    for deviation in noise.sums:
-        residual = 1.0 - assumed.score + left
-        clip = _CLIP * assumed.max_rows * math.sqrt(features / rows * residual)
-        variance = features * outcomes * (clip * deviation) ** 2 / rows + relative**2 * (features + 1) / 2.0 * left
-        precision += 1.0 / variance
-        left = assumed.shrunk(1.0 / precision)
-    return 1.0 / precision
+def score_in_stages(mechanism: StagedRegression, people: float, score: float) -> float:
+    """Return the R^2 to expect of a fit in stages."""
+    loss = mechanism.expected_loss(people, score)
+    return score * score / (score + loss) if score > 0.0 else 0.0
 
 
-def planned_in_stages(
-    mechanism: RefinedMoments, assumed_of: Callable[[int], Assumed], n: int, target: float, spread: float
-) -> Plan:
+def planned_in_stages(mechanism: StagedRegression, n: int, target: float, spread: float, score: float) -> Plan:
     """Plan for a fit in stages: its error falls faster than 1/n where directions come out of the noise."""
 
     def error(people: int) -> float:
-        return math.sqrt(loss_in_stages(mechanism, assumed_of(people)) * spread)
+        return math.sqrt(mechanism.expected_loss(people, score) * spread)
 
-    assumed = assumed_of(n)
-    expected = assumed.expected_score(loss_in_stages(mechanism, assumed), in_stages=True)
+    expected = score_in_stages(mechanism, n, score)
     needed = least(lambda people: error(people) <= target)
-    return Plan(n, min(error(n), 1.0), target, needed, mechanism.scales, score=assumed.score, expected_score=expected)
+    return Plan(n, min(error(n), 1.0), target, needed, mechanism.scales, score=score, expected_score=expected)
 
 
 def planned(
@@ -152,11 +116,13 @@ def assumed_of(route: Route, n: int, shape: tuple[int, int], bound_y: float, spr
     return Assumed(n, rows, shape, squares, score, 1 if unit is None else unit.max_rows)
 
 
-def lost_share(route: Route, in_stages: RefinedMoments | None, n: int, shape: tuple[int, int], bound_y: float) -> float:
+def lost_share(route: Route | None, in_stages: StagedRegression | None, n: int, bound_y: float) -> float:
     """Return the share of R^2 that noise is expected to cost, where nothing is known but public numbers."""
-    assumed = assumed_of(route, n, shape, bound_y, SPREAD, R2)
-    loss = assumed.loss_of_noise(route.calibration.noise) if in_stages is None else loss_in_stages(in_stages, assumed)
-    return 1.0 - assumed.expected_score(loss, in_stages=in_stages is not None) / assumed.score
+    if in_stages is not None:
+        return 1.0 - score_in_stages(in_stages, n, R2) / R2
+    assert route is not None
+    assumed = assumed_of(route, n, route.calibration.shape, bound_y, SPREAD, R2)
+    return 1.0 - assumed.expected_score(assumed.loss_of_noise(route.calibration.noise)) / assumed.score
 
 
 def _counting_rows(route: Route, features: int, bound_y: float, spread: float) -> float:

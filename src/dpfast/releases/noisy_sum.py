@@ -40,6 +40,18 @@ class NoisySum(SingleRelease):
         return cls._of(privacy, moved, None, shape, unit)
 
     @classmethod
+    def with_count(
+        cls, privacy: Privacy, bound: float, unit_of_count: float, shape: tuple[int, ...], unit: Unit
+    ) -> Self:
+        """Noise for such a sum and, as its last entry, how many people have something in so large a unit.
+
+        A person adds a vector of length `bound` at most, and one unit or none: replaced, one moves the count by a unit
+        at most while the sum moves by twice the bound.
+        """
+        moved = (2.0 if privacy.adjacency == "replace_one" else 1.0) * bound
+        return cls._of(privacy, math.hypot(moved, unit_of_count) * ROUND_UP, None, shape, unit)
+
+    @classmethod
     def of_counts(cls, privacy: Privacy, n_histograms: int, n_bins: int, *, unit: Unit = "row") -> Self:
         """Noise for histograms (n_histograms, n_bins) in each of which a person counts once, in one bin.
 

@@ -7,7 +7,7 @@ A round spends three parts of one joint budget (`dpfast.privacy.parts_of`):
 2. *Pick.* The feature with the largest score |sum of x_ij r_i|, by the exponential mechanism, r the clipped residuals
    (with several outcomes, the L2 norm of the vector of sums).
 3. *Moments* of the features so far and of the clipped residuals, by `JointMoments`: a Newton step of the coefficients.
-   The last round leaves it out: what is left of the budget fits all features by `RefinedMoments`.
+   The last round leaves it out: what is left of the budget fits all features by `StagedRegression`.
 
 *Sensitivity of scores.* A person's part in the sums of a feature is x_ij r_i, of an L2 norm of `part_bound` m at most
 (statistics/scores.py): added, one moves the score of each feature by something in [-m, m]; in another's place, in
@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
@@ -42,8 +42,7 @@ from dpfast.privacy import Privacy, gaussian_mu, parts_of, range_of_mu, score_ra
 from dpfast.releases.mechanism import Drawn, Mechanism, Query, SingleRelease, Stages, within
 from dpfast.releases.moments import JointMoments, noisy_moments, weights_of
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.releases.refined_moments import People, Public, RefinedMoments
-from dpfast.solvers import refining
+from dpfast.releases.staged_regression import People, Public, StagedRegression
 from dpfast.solvers.bounds import quantile_bin
 from dpfast.solvers.ridge import ridge_from_moments
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE, Gram, gram, rounded_bound
@@ -279,7 +278,7 @@ class Pursuit(Mechanism[Pursued]):
             # Of the curvature only those are seen whose residuals are not clipped.
             theta = _with_zeros(theta) + step / wide.share
         theta = _with_zeros(theta)
-        refined = yield from within(self.fit.stages(), _OfFit(self.fit, picked, theta))
+        refined = yield from within(self.fit.stages(), _OfFit(picked, theta))
         return lambda: Pursued(picked, theta + refined().solution.coef.T)
 
     def pick(self, clip: float, picked: tuple[int, ...] = ()) -> FeaturePick:
@@ -288,18 +287,15 @@ class Pursuit(Mechanism[Pursued]):
         return FeaturePick.calibrate(self._parts.pick, part, self.shape, self.n_rows, picked)
 
     @cached_property
-    def fit(self) -> RefinedMoments:
+    def fit(self) -> StagedRegression:
         """The mechanism that fits all that was picked."""
         radius, shape = self.radius(self.size), (self.size, self.shape[1])
-        return RefinedMoments(
+        return StagedRegression(
             self._parts.fit,
-            refining.schedule(None, shape=shape),
             shape,
             (radius, self.outcome_bound),
             RowMap(bound=radius),
             RowMap(bound=self.outcome_bound),
-            _BLOCKS,
-            may_stop=True,
             public=Public(self.n_rows),
         )
 
@@ -352,18 +348,18 @@ def _summed(rows: PursuedRows | PursuedParts, statistic: Callable[[PursuedRows],
     return rows.sum(statistic)
 
 
+@dataclass(frozen=True)
 class _OfFit:
     """Makes queries of the fit ones of what coefficients so far leave of outcomes to the columns that were picked."""
 
-    def __init__(self, fit: RefinedMoments, picked: tuple[int, ...], theta: FloatArray) -> None:
-        self._options: dict[str, Any] = {"picked": picked, "theta": theta}
-        # The first query is of counts that the fit reads in a pass of its own.
-        self._counting: RefinedMoments | None = fit
+    picked: tuple[int, ...]
+    theta: FloatArray
 
     def __call__(self, query: Query) -> Query:
-        options = self._options | {"query": query, "counting": self._counting}
-        self._counting = None
-        return _query(f"fit, {query.name}", query.mechanism, _of_fit, **options)
+        asked = _query(
+            f"fit, {query.name}", query.mechanism, _of_fit, query=query, picked=self.picked, theta=self.theta
+        )
+        return asked._replace(clip=query.clip)
 
 
 def _with_zeros(theta: FloatArray) -> FloatArray:
@@ -371,15 +367,8 @@ def _with_zeros(theta: FloatArray) -> FloatArray:
     return np.vstack([theta, np.zeros((1, theta.shape[1]))])
 
 
-def _of_fit(
-    rows: PursuedRows,
-    query: Query,
-    picked: tuple[int, ...],
-    theta: FloatArray,
-    counting: RefinedMoments | None,
-) -> Any:
-    people = rows.people(picked, theta)
-    return query.statistic(people if counting is None else replace(people, sizes=counting.count_sizes(people)))
+def _of_fit(rows: PursuedRows, query: Query, picked: tuple[int, ...], theta: FloatArray) -> Any:
+    return query.statistic(rows.people(picked, theta))
 
 
 def _count(rows: PursuedRows, bins: HalfOctaves, features: tuple[int, ...], theta: FloatArray) -> FixedPoint:

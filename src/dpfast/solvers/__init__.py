@@ -43,7 +43,7 @@ _OTHERS = {
     "certificates": "Minimiser",
     "constraints": "project_onto_simplex",
     "damped": "DenoisedMoments components_beyond damped_solve hidden_reach noise_edge noise_floor",
-    "inference": "Evidence Posterior Textbook evidence_of_belief evidence_of_moments",
+    "inference": "Evidence Posterior Textbook evidence_of_moments",
     "fieller": "NoisyRatio",
     "loss_sums": "CallableLossSum GeneralisedLinear LeastSquares LossBounds",
     "projection": "LabelFactor project_cross_moments",

@@ -40,7 +40,6 @@ import numpy as np
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.refining import Belief, inverse
 from dpfast.solvers.ridge import MomentNoise, NoisyMoments, reduced_moments
 
 # Prior standard deviations tried: from this fraction of the least error in any direction to so many times what the
@@ -257,31 +256,6 @@ def evidence_of_moments(
     spread = added / size if added > 0.0 else 0.0
     own = units, outcome_unit
     return Evidence(_symmetric(xx), _symmetric(inverse), reduced.xy, covariance, spread, noise.sampling, *own)
-
-
-def evidence_of_belief(belief: Belief, *, units: FloatArray | None = None, outcome_unit: float = 1.0) -> Evidence:
-    """Return what moments and residual sums tell together; noise in X'X is in the precision of X'Y there.
-
-    It counts for as much as the coefficients were off when residuals were taken, and whitened rows make it small.
-    """
-    features = len(belief.basis) - belief.constant
-    size = len(belief.xx)
-    values, vectors = linalg.eigh(belief.xx)
-    values, least = np.maximum(values, 0.0), _least_eigenvalues(values, vectors, belief.variance)
-    xx, variance = (vectors * values) @ vectors.T, (vectors / np.maximum(values, least)) @ vectors.T
-    # To the coordinates in which rows are summed, where coefficients are spread evenly.
-    basis = belief.basis[:size]
-    back = inverse(basis)
-    xx, covariance = (back.T @ each @ back for each in (xx, belief.covariance))
-    xy, variance = back.T @ belief.xy, basis @ variance @ basis.T
-    if belief.fit_intercept:
-        # The constant has no prior: it is eliminated.
-        level = xx[:-1, -1:] / max(float(xx[-1, -1]), 1e-30 * float(np.max(xx)), np.finfo(np.float64).tiny)
-        away = np.hstack([np.eye(features), -level])
-        xx, covariance = away @ xx @ away.T, away @ covariance @ away.T
-        xy, variance = away @ xy, variance[:-1, :-1]
-    own = 0.0, 0.0, units, outcome_unit
-    return Evidence(_symmetric(xx), _symmetric(variance), xy, _symmetric(covariance)[None], *own)
 
 
 def _least_eigenvalues(values: FloatArray, vectors: FloatArray, variance: FloatArray) -> FloatArray:

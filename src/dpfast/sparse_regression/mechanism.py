@@ -19,14 +19,14 @@ from scipy.special import ndtri
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.estimator.plan import Plan, least
 from dpfast.ledger import Release
-from dpfast.privacy import Privacy, gaussian_mu
+from dpfast.privacy import Privacy
 from dpfast.privacy.objective import SplitCost
 from dpfast.releases.mechanism import Mechanism, Query, Stages
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.releases.pursuit import UNCLIPPED, Pursuit
 from dpfast.releases.selection import Scored, ScoredSelection, VotedSelection, Voters, chance_of_noise
-from dpfast.solvers import Box, SquaredLoss, refining
+from dpfast.solvers import Box, SquaredLoss
 from dpfast.solvers.loss_sums import LeastSquares
 from dpfast.statistics import Grid, rounded_bound
 from dpfast.statistics.rows import NORM_SLACK, RowMap
@@ -226,19 +226,9 @@ class PursuitFit(SparseMechanism):
         odds = score / pursuit.pick(outcome * float(ndtri(0.5 + UNCLIPPED / 2.0))).scales["feature"]
         others = n_features - size
         missed = 1.0 / (1.0 + math.exp(min(odds, 700.0)) / others) if others else 0.0
-        # The fit is of residuals: by moments alone, or by steps, in coordinates in which rows have so many units of
-        # length.
-        left = math.sqrt(1.0 - R2) * outcome
-        mu = gaussian_mu(*pursuit.privacy.target) if pursuit.privacy.delta > 0.0 else 0.0
-        has_steps = refining.has_steps(n, mu, pursuit.fit.shape)
-        noise = pursuit.fit.planned_noise(
-            (radius, min(_NEARLY_ALL * left, pursuit.outcome_bound)), 1.0, has_steps=has_steps
-        )
-        if has_steps:
-            steps = 1.0 / math.sqrt(math.fsum(one**-2 for one in noise.sums))
-            moved = steps * _CLIP * left * size / n
-        else:
-            moved = noise.moments.cross * math.sqrt(size / (n * squares))
+        # The fit is of residuals.
+        left = min(math.sqrt(1.0 - R2) * outcome, pursuit.outcome_bound)
+        moved = left * math.sqrt(pursuit.fit.expected_loss(n, 0.0))
         moved = min(moved, prediction)
         return Errors(moved, missed, prediction, pursuit.outcome_bound)
 

@@ -1,14 +1,15 @@
 """Sums of rows times what coefficients leave of their outcomes, each person's part held to a bound, exactly.
 
 A row x, mapped, and followed by a 1 if asked for, has the residual r = y - theta'x, or the negative slope of a
-logistic loss, and the product p = W x, or x itself. Where p is beyond a length, p and r are first scaled alike by what brings p
-onto it: the row and its outcomes count for less, which weighs a fit and leaves its coefficients where they were. It adds
-the matrix p r', of norm ||p|| ||r||: longer ones are scaled onto the clip. A matrix of rank one does not change if its
-factors are scaled against each other by a power of two, so p is first brought to a length from 1 to 2. Then both have
-a grid that depends on the clip alone, however large rows, W or theta are: p is rounded to multiples of ``2**-a``, r,
-at most as long as the clip, to those of ``2**-b``. An integer test ``||p||**2 ||r||**2 <= M`` decides; r is shortened
-until it holds. M is `dpfast.privacy.sensitivity.padded_squared_product_bound`. Integers are summed, so the result is
-the same to the bit for any split or order of rows, and one person moves it by M's root at most, in grid units.
+logistic loss, and the product p = W x, or x itself. Where p is longer than some length, p and r are first scaled alike
+by what brings p onto it: row and outcomes count for less, which weighs a fit and leaves its coefficients where they
+were. The row adds the matrix p r', of norm ||p|| ||r||: longer ones are scaled onto the clip. A matrix of rank one
+does not change if its factors are scaled against each other by a power of two, so p is first brought to a length from 1
+to 2. Then both have a grid that depends on the clip alone, however large rows, W or theta are: p is rounded to
+multiples of ``2**-a``, r, at most as long as the clip, to those of ``2**-b``. An integer test ``||p||**2 ||r||**2 <= M`` decides;
+r is shortened until it holds. M is `dpfast.privacy.sensitivity.padded_squared_product_bound`. Integers are summed, so
+the result is the same to the bit for any split or order of rows, and one person moves it by M's root at most, in grid
+units.
 
 Of a person with several rows the summed matrix is held to the clip, by one factor on all r, and tested as integers;
 each of their rows is held to 16 times the clip before, which keeps the integers of rows that cancel small.

@@ -1,0 +1,664 @@
+"""Least squares in stages, each release fitted to what those before have shown: noise for the data, not for the bounds.
+
+The releases of one fit share one joint budget (`dpfast.privacy.parts_of`; `solvers.averaged_descent.Schedule` has the
+shares), in this order:
+
+1. *Number* of people, and of rows, where it is private. Where people are few, the mean outcome is all that follows.
+2. *Means* of rows and outcomes, where there is an intercept: rows are centred there from now on.
+3. *Sizes of rows*: a histogram gives the radius to which they are held in
+4. *moments*, X'X, if people are enough for it. Two histograms of rows whitened by its powers choose the coordinates,
+   and the length from which on a row and its outcomes count for less; *moments of whitened rows* are X'X once more.
+5. *Sizes of residuals*, and *residuals*: in every step whitened rows times what the coefficients so far leave of their
+   outcomes, each person's part held to a clip; beside them, in the same noise, how many people were clipped.
+6. *Last residuals*: their sizes, their mean, where there is an intercept, and their squares, where a row is a person:
+   what sampling does to coefficients.
+
+Every map, radius, clip and coefficient is a function of earlier releases and public numbers, fixed before the data are
+read again, and every release is calibrated for its part as if it were alone: whatever was released before, one person
+changes one bin of each histogram, or two; moves sums of rows by what these are held to, X'X as `JointMoments` says, and
+a step's sum as `NoisySum.with_count` says of `residual_bound`. So the releases compose adaptively to the whole
+(Gaussian ones by mu squared, pure ones by epsilon: dpfast.ledger has the statement). How many releases there are
+depends on releases and public numbers alone.
+
+What is computed between releases is written once, as a generator that asks for one stage after the other: a fit answers
+with the data, and the solution is had by answering with what was released.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpfast import io
+from dpfast._arrays import FloatArray
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.half_octaves import HalfOctaves
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy, Unit, parts_of
+from dpfast.privacy.rounding import ROUND_UP
+from dpfast.releases.mechanism import Mechanism, Query, Stages
+from dpfast.releases.moments import DeclaredPeople, JointMoments
+from dpfast.releases.noisy_sum import NoisySum
+from dpfast.solvers import averaged_descent as descent
+from dpfast.solvers.averaged_descent import Coordinates, Position, Schedule
+from dpfast.solvers.inference import Evidence
+from dpfast.solvers.projection import LabelFactor
+from dpfast.solvers.ridge import RidgeSolution, Units
+from dpfast.statistics import Gram, gram, rounded_bound
+from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sizes, residual_sums, squares_bound
+from dpfast.statistics.rows import RowMap
+from dpfast.statistics.sizes import Sizes, size_counts
+
+#: Share of mu^2 of the numbers of people and rows, where they are private.
+_COUNT = 0.01
+#: Clips over the root mean square of what they clip, and the share of the steps' budget that late ones are, as planned.
+_CLIP, _LATE = 0.8, 0.75
+#: How many times as large as outcomes predictions may be that residuals are taken of.
+_REACH = 2.0**12
+#: Half-octaves below the largest size there can be in which sizes are told apart.
+_TOLD_APART = 40
+
+
+@dataclass(frozen=True)
+class People:
+    """The data owner's rows, whose they are, and what is read of them first: not private."""
+
+    table: io.Table
+    groups: ArrayLike | io.PersonIds | None = None
+    max_rows: int | None = None
+    n_threads: int | None = None
+    #: Sums of rows and outcomes as they are declared.
+    first: Gram | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What sums of rows are told of them."""
+        return {"groups": self.groups, "max_rows": self.max_rows, "n_threads": self.n_threads}
+
+    @property
+    def residual_options(self) -> dict[str, Any]:
+        """What sums of residuals are told of them."""
+        if self.groups is None or self.max_rows is None:
+            return {"n_threads": self.n_threads}
+        is_known = isinstance(self.groups, io.PersonIds)
+        whose = self.groups if is_known else io.people(self.groups, self.max_rows)
+        return {"whose": whose, "max_rows": self.max_rows, "n_threads": self.n_threads}
+
+
+class Public(NamedTuple):
+    """What is public besides the releases: the number of rows, where it is, and labels declared so."""
+
+    n_rows: int | None
+    labels: LabelFactor | None = None
+
+
+_NOTHING = Public(None)
+
+
+class Regression(NamedTuple):
+    """What the releases of a fit tell."""
+
+    #: In the units that rows came in.
+    solution: RidgeSolution
+    #: One for all outcomes, or one each; none where coefficients were not looked for.
+    evidence: tuple[Evidence, ...]
+    #: Of outcomes about their linear function of the features; None where people own several rows.
+    residual_variance: FloatArray | None = None
+    n_steps: int = 0
+
+
+@dataclass(frozen=True)
+class StagedRegression(Mechanism[Regression]):
+    """The mechanism: a sequence of releases, calibrated for what is declared of rows and what is learned of them.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        Of all releases together.
+    shape : tuple of int
+        Features and outcomes.
+    radii : tuple of float
+        Largest norms of rows, once they are mapped, and of outcomes.
+    row_map, outcome_map : RowMap
+        Public maps, whose results are bounded.
+    n_steps : int, optional
+        Residual steps; None for as many as the releases say are needed.
+    most_steps : int
+        Most of them then.
+    penalty : float, optional
+        Added to the diagonal of X'X, of rows in the units that they came in; None to choose what shrinks.
+    fit_intercept : bool
+        Whether there is an intercept.
+    max_rows : int, optional
+        Most rows of a person, where people own several.
+    bound_xx : float, optional
+        Frobenius norm of a person's X'X, where one was declared.
+    public : Public
+        What is public besides the releases.
+    """
+
+    privacy: Privacy
+    shape: tuple[int, int]
+    radii: tuple[float, float]
+    row_map: RowMap
+    outcome_map: RowMap
+    n_steps: int | None = None
+    most_steps: int = descent.MOST_STEPS
+    penalty: float | None = None
+    fit_intercept: bool = False
+    max_rows: int | None = None
+    bound_xx: float | None = None
+    public: Public = _NOTHING
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Standard deviation of the noise in an entry of a sum of parts of length 1 that had the whole budget."""
+        return {"sum": self.unit_deviation}
+
+    @property
+    def unit_deviation(self) -> float:
+        """Standard deviation of the noise in a sum of numbers up to 1 that had the whole budget."""
+        return NoisySum.calibrate(self.privacy, 1.0, (1,)).deviation
+
+    @property
+    def mu(self) -> float:
+        """What the schedule goes by: 2 over that deviation, which is mu under replace-one."""
+        return 2.0 / self.unit_deviation
+
+    def expected_loss(self, people: float, score: float) -> float:
+        """Return the R^2 that noise costs, were nothing shrunk, where it is so much: infinite where none is looked for.
+
+        In whitened coordinates a part is as long as a row, of the mean square k, times its residuals, and the error of
+        predictions is that of coefficients: noise in k l entries, in proportion to the clip.
+        """
+        features, outcomes = self.shape
+        if self.fit_intercept and people * self.mu < descent.FEW:
+            return math.inf
+        shares = descent.schedule(people, self.mu, features, constant=self.fit_intercept, squares=self.max_rows is None)
+        noise = self.unit_deviation / (people * math.sqrt(_LATE * shares.steps))
+        per_residual = (_CLIP * (features + self.fit_intercept) * noise) ** 2 * outcomes
+        # Of R^2, what is not found yet is residual too.
+        loss = per_residual * (1.0 - score)
+        return per_residual * (1.0 - score + score * loss / (score + loss)) if loss > 0.0 else 0.0
+
+    def sum_rows(self, people: People) -> Gram:
+        """Sum rows and outcomes as they are declared: the first reading of a table."""
+        return _sum_rows(people, row_map=self.row_map, outcome_map=self.outcome_map, radii=self.radii)
+
+    def stages(self) -> Stages[Regression]:
+        """Ask for one release after the other."""
+        left, people, rows = yield from self._counted()
+        if self.fit_intercept and people * self.mu < descent.FEW:
+            mean = NoisySum.calibrate(left, self._longest(1), self.shape[1:], unit=self._unit)
+            released = yield Query("mean of outcomes", mean, partial(_sum_outcomes, first=self.sum_rows))
+            level = np.clip(released.values["sum"] / rows, -self.radii[1], self.radii[1])
+            return partial(self._level_alone, level)
+        squares = self.max_rows is None
+        shares = descent.schedule(people, self.mu, self.shape[0], constant=self.fit_intercept, squares=squares)
+        fit = _Fit(self, left, shares, people, rows)
+        return (yield from fit.stages())
+
+    def _counted(self) -> Generator[Query, Release, tuple[Privacy, float, float]]:
+        """Return what is left of the budget, and the numbers of people and of rows."""
+        if self.public.n_rows is not None:
+            return self.privacy, float(self.public.n_rows), float(self.public.n_rows)
+        part, left = parts_of(self.privacy, [_COUNT, 1.0 - _COUNT])
+        most = self.max_rows or 1
+        counts = NoisySum.calibrate(part, math.hypot(most, most) * ROUND_UP, (2,), unit=self._unit)
+        released = yield Query("numbers of people and rows", counts, partial(_count, first=self.sum_rows, most=most))
+        people, rows = np.maximum(released.values["sum"], most).tolist()
+        return left, people / most, rows
+
+    def _longest(self, which: int) -> float:
+        """Return the largest norm of a person's sum of rows, or of outcomes."""
+        return rounded_bound(self.radii[which], self.shape[which]) * (self.max_rows or 1) * ROUND_UP
+
+    def _level_alone(self, level: FloatArray) -> Regression:
+        """Return the constant, where people are too few for coefficients: these are 0, and not known."""
+        unknown = np.full(self.shape[::-1], np.nan)
+        return Regression(RidgeSolution(np.zeros_like(unknown), level, unknown, 0.0), ())
+
+    @property
+    def units(self) -> Units:
+        """What is computed between releases is in these; rows and outcomes are summed as they come."""
+        return Units.near(*self.radii)
+
+    @property
+    def _unit(self) -> Unit:
+        return "row" if self.max_rows is None else "person"
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """The stages of a fit of coefficients."""
+
+    mechanism: StagedRegression
+    privacy: Privacy
+    shares: Schedule
+    people: float
+    rows: float
+
+    def stages(self) -> Stages[Regression]:
+        """Ask for one release after the other."""
+        mechanism, parts = self.mechanism, self._parts()
+        center, level = yield from self._means(parts)
+        radius = yield from self._row_sizes(parts, center)
+        if parts.moments is None:
+            has_constant = mechanism.fit_intercept
+            coordinates = Coordinates.plain(center, radius, self.rows, constant=has_constant)
+            longest = math.sqrt(mechanism.shape[0] + has_constant)
+        else:
+            coordinates, longest = yield from self._whitened(parts, center, radius)
+        how = descent.steps(coordinates, self.rows, most=mechanism.most_steps, asked=mechanism.n_steps)
+        theta = np.zeros((len(coordinates.xx), mechanism.shape[1]))
+        if mechanism.fit_intercept:
+            theta[-1] = level
+        position = yield from self._descend(parts, coordinates, longest, how, Position.start(theta))
+        found = descent.found(position, how, coordinates)
+        solved = self._solved(found, coordinates)
+        constant, variance = yield from self._last(parts, solved, found, coordinates)
+
+        def told() -> Regression:
+            return self._told(solved, constant, found, coordinates, variance, how.n_steps)
+
+        return told
+
+    def _means(self, parts: _Parts) -> Generator[Query, Release, tuple[FloatArray, FloatArray]]:
+        """Learn where rows and outcomes are, in units: nowhere but at 0 without an intercept."""
+        mechanism, own = self.mechanism, self.mechanism.units
+        features, outcomes = mechanism.shape
+        if parts.means is None:
+            return np.zeros(features), np.zeros(outcomes)
+        stretch = own.rows / own.outcomes
+        bound = math.hypot(mechanism._longest(0), stretch * mechanism._longest(1)) * ROUND_UP
+        sums = NoisySum.calibrate(parts.means, bound, (features + outcomes,), unit=mechanism._unit)
+        statistic = partial(_sum_both, first=mechanism.sum_rows, stretch=stretch)
+        released = yield Query("means of rows and outcomes", sums, statistic)
+        mean = released.values["sum"] / (self.rows * own.rows)
+        deviation = sums.deviation / (self.rows * own.rows)
+        center, level = (descent.shrunk_mean(part, deviation) for part in (mean[:features], mean[features:]))
+        return _held(center, mechanism.radii[0] / own.rows), _held(level, mechanism.radii[1] / own.outcomes)
+
+    def _row_sizes(self, parts: _Parts, center: FloatArray) -> Generator[Query, Release, float]:
+        """Learn how long rows about the center are, in units."""
+        own = self.mechanism.units.rows
+        longest = self.mechanism.radii[0] / own + float(np.linalg.norm(center))
+        seen = yield from self._length("sizes of rows", parts.row_sizes, self._map(center), longest * own)
+        return longest if seen is None else min(seen / own, longest)
+
+    def _length(
+        self, name: str, part: Privacy, row_map: RowMap, longest: float
+    ) -> Generator[Query, Release, float | None]:
+        """Learn the largest size of rows that stands out of the noise."""
+        bins = _bins_below(longest)
+        counts = NoisySum.of_counts(part, 1, bins.n_bins, unit=self.mechanism._unit)
+        released = yield Query(name, counts, partial(_count_rows, sizes=Sizes(rows=True, bins=bins), row_map=row_map))
+        sizes = np.array([bins.size(code) for code in range(bins.largest_code + 1)])
+        return descent.last_size(released.values["sum"][0, bins.largest_code :], counts.deviation, sizes)
+
+    def _whitened(
+        self, parts: _Parts, center: FloatArray, radius: float
+    ) -> Generator[Query, Release, tuple[Coordinates, float]]:
+        """Learn coordinates in which rows are about even, and the length from which on they count for less."""
+        mechanism, own, constant = self.mechanism, self.mechanism.units.rows, self.mechanism.fit_intercept
+        assert parts.moments is not None
+        moments = self._moments(parts.moments, radius * own, {"xx": 1.0}, bound_xx=mechanism.bound_xx)
+        released = yield self._moments_query("moments", moments, self._map(center), radius * own)
+        xx, noise = released.values["xx"] / own**2, moments.off_diagonal / own**2
+        found: list[tuple[float, Coordinates, float]] = []
+        for power, part in zip(self.shares.powers, parts.whitened_sizes, strict=True):
+            whitened = Coordinates.whitened(xx, noise, power, center, self.rows, constant=constant)
+            longest = float(np.linalg.norm(whitened.whitening, 2)) * radius
+            name = f"sizes of rows whitened by power {power:g}"
+            seen = yield from self._length(name, part, self._map(center, whitened.whitening), longest)
+            length = min(max(seen or 0.0, whitened.usual_length()), longest)
+            found.append((whitened.cost * (length**2 + constant), whitened, length))
+        _, coordinates, length = min(found, key=lambda one: one[0])
+        assert parts.whitened_moments is not None
+        features = mechanism.shape[0]
+        weights = {"xx": (features + 1) / 2.0} | ({"x": features * length**2} if constant else {})
+        moments = self._moments(parts.whitened_moments, length, weights)
+        row_map = self._map(center, coordinates.whitening)
+        released = yield self._moments_query("moments of whitened rows", moments, row_map, length)
+        values = released.values
+        coordinates = coordinates.with_moments(values["xx"], moments.noise, values.get("x"), self.rows)
+        return coordinates, math.hypot(length, float(constant))
+
+    def _descend(
+        self, parts: _Parts, coordinates: Coordinates, longest: float, how: descent.Steps, position: Position
+    ) -> Generator[Query, Release, Position]:
+        """Take steps along sums of what coefficients leave unexplained, in units, parts held to a clip."""
+        mechanism, outcomes = self.mechanism, self.mechanism.units.outcomes
+        share = descent.clipped_share(position.theta.size, self.people, mechanism.mu)
+        step = self._step(position.theta, coordinates, longest)
+        later = how.counted if len(parts.sizes) > 1 else ()
+        octaves = _octaves_below(2.0 * longest * mechanism.radii[1] * (mechanism.max_rows or 1))
+        clip = yield from self._clip("sizes of residuals, step 1", parts.sizes[0], step, octaves, share)
+        each = parts_of(parts.steps, [1.0] * how.n_steps)
+        for number, part in enumerate(each):
+            kept = self._kept(coordinates.as_summed(position.theta, *mechanism.units))
+            position = position._replace(theta=kept * position.theta)
+            step = self._step(position.theta, coordinates, longest)
+            if number in later:
+                name = f"sizes of residuals, step {number + 1}"
+                clip = yield from self._clip(name, parts.sizes[1 + later.index(number)], step, octaves, share)
+            bound = residual_bound(clip, step, mechanism.max_rows)
+            unit = _power_below(descent.COUNT_UNIT * 2.0 * clip)
+            entries = position.theta.size
+            sums = NoisySum.with_count(part, bound, unit, (entries + 1,), mechanism._unit)
+            released = yield Query(
+                f"residuals, step {number + 1}", sums, partial(_sum_residuals, step=step, clip=clip, unit=unit), clip
+            )
+            sum_of_all = released.values["sum"]
+            measured = sum_of_all[:-1].reshape(position.theta.shape) / outcomes
+            position = descent.stepped(position, how, number, measured, sums.deviation / outcomes)
+            clip = descent.next_clip(clip, float(sum_of_all[-1]) / unit / self.people, share)
+            clip = min(max(clip, _SMALLEST_CLIP), _LARGEST_CLIP)
+        return position
+
+    def _clip(
+        self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int], share: float
+    ) -> Generator[Query, Release, float]:
+        """Learn the size of parts that a share of people are beyond."""
+        counts, edges = yield from self._residual_sizes(name, part, step, octaves)
+        return descent.size_of_share(counts, edges, share, self.people)
+
+    def _residual_sizes(
+        self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int]
+    ) -> Generator[Query, Release, tuple[FloatArray, FloatArray]]:
+        """Count people by the size of their part of a sum; returns counts and sizes, the last count of all beyond."""
+        mechanism = NoisySum.of_counts(part, 1, octaves[1] - octaves[0] + 2, unit=self.mechanism._unit)
+        released = yield Query(name, mechanism, partial(_count_residuals, step=step, octaves=octaves))
+        edges = np.exp2(np.arange(octaves[0], octaves[1] + 1) / 2.0)
+        return released.values["sum"][0], np.append(edges, edges[-1])
+
+    def _last(
+        self, parts: _Parts, solved: descent.Shrunk, found: descent.Found, coordinates: Coordinates
+    ) -> Generator[Query, Release, tuple[FloatArray, FloatArray | None]]:
+        """Learn the mean of what coefficients leave of outcomes, and their squares; in units but for the squares."""
+        mechanism, own = self.mechanism, self.mechanism.units
+        features, outcomes = mechanism.shape
+        level = found.theta[-1] if mechanism.fit_intercept else np.zeros(outcomes)
+        level_at_zero = (level - coordinates.center @ solved.coef) * own.outcomes
+        coef = np.vstack([solved.coef * (own.outcomes / own.rows), level_at_zero])
+        coef = self._kept(coef) * coef
+        constant = np.zeros((1, features + 1))
+        constant[0, -1] = 1.0
+        step = ResidualStep(coef, mechanism.row_map, mechanism.outcome_map, constant, constant=True)
+        octaves = _octaves_below(4.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
+        counts, edges = yield from self._residual_sizes("sizes of last residuals", parts.last_sizes, step, octaves)
+        deviation = NoisySum.of_counts(parts.last_sizes, 1, 1).deviation
+        limit = descent.last_size(counts, deviation, edges) or mechanism.radii[1]
+        limit = min(limit, 2.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
+        if parts.mean_residual is not None:
+            bound = residual_bound(limit, step, mechanism.max_rows)
+            sums = NoisySum.calibrate(parts.mean_residual, bound, (1, outcomes), unit=mechanism._unit)
+            released = yield Query("last residuals", sums, partial(_sum_residuals, step=step, clip=limit), limit)
+            scale = self.rows * own.outcomes
+            mean = level + released.values["sum"][0] / scale
+            level = descent.constant(level, float(found.covariance[-1, -1]), mean, (sums.deviation / scale) ** 2)
+            level = _held(level, 4.0 * mechanism.radii[1] / own.outcomes)
+        variance = None
+        if parts.squares is not None:
+            limit = min(max(limit, 1e-49), 1e49)  # so that its square has a grid
+            noise = NoisySum.calibrate(parts.squares, squares_bound(limit**2, step), (outcomes,))
+            released = yield Query("squares of residuals", noise, partial(_sum_squares, step=step, limit=limit), limit)
+            # What cannot be told from noise may be as large as that.
+            squares = np.maximum(released.values["sum"], noise.deviation)
+            variance = squares / max(self.rows - len(found.theta), 1.0)
+        return level, variance
+
+    def _solved(self, found: descent.Found, coordinates: Coordinates) -> descent.Shrunk:
+        """Return coefficients of rows in units, shrunk or penalised."""
+        mechanism, features = self.mechanism, self.mechanism.shape[0]
+        back = coordinates.whitening.T
+        coef = back @ found.theta[:features]
+        covariance = back @ found.covariance[:features, :features] @ back.T
+        xx = self._xx(found, coordinates)
+        if mechanism.penalty is None:
+            return descent.shrunk(coef, covariance, xx)
+        own, scale = mechanism.penalty, mechanism.row_map.scale
+        penalty = mechanism.units.penalty(own if scale is None else own / scale**2)
+        return descent.penalised(coef, covariance, xx, penalty)
+
+    def _xx(self, found: descent.Found, coordinates: Coordinates) -> FloatArray:
+        """Return X'X about the rows' mean, as it can be, of rows in units."""
+        back = descent.inverse(coordinates.whitening)
+        xx = descent.without_constant(found.xx, has_constant=self.mechanism.fit_intercept)
+        return back.T @ xx @ back
+
+    def _told(
+        self,
+        solved: descent.Shrunk,
+        level: FloatArray,
+        found: descent.Found,
+        coordinates: Coordinates,
+        variance: FloatArray | None,
+        n_steps: int,
+    ) -> Regression:
+        """Return what the releases tell, in the units that rows came in."""
+        mechanism, own, features = self.mechanism, self.mechanism.units, self.mechanism.shape[0]
+        row_map = mechanism.row_map
+        scale = np.ones(features) if row_map.scale is None else row_map.scale
+        std = np.tile(np.sqrt(np.maximum(np.diag(solved.covariance), 0.0)), (mechanism.shape[1], 1))
+        center = coordinates.center
+        if row_map.center is not None:
+            center = center + row_map.center / scale / own.rows
+        intercept = level - center @ solved.coef if mechanism.fit_intercept else np.zeros(mechanism.shape[1])
+        solution = own.solution(RidgeSolution(solved.coef.T, intercept, std, solved.ridge))
+        given = solution.ridge if mechanism.penalty is None else mechanism.penalty
+        solution = replace(solution, coef=solution.coef / scale, coef_std=solution.coef_std / scale, ridge=float(given))
+        xx, back = self._xx(found, coordinates), coordinates.whitening.T
+        covariance = xx @ (back @ found.covariance[:features, :features] @ back.T) @ xx
+        evidence = Evidence(
+            xx,
+            descent.inverse(xx),
+            xx @ (back @ found.theta[:features]),
+            (covariance + covariance.T)[None] / 2.0,
+            **own.of_evidence(row_map.scale, features),
+        )
+        return Regression(solution, (evidence,), variance, n_steps)
+
+    def _step(self, theta: FloatArray, coordinates: Coordinates, longest: float) -> ResidualStep:
+        """Return what a step sums, for coefficients in these coordinates."""
+        mechanism, own = self.mechanism, self.mechanism.units
+        whitening = coordinates.of_rows(own.rows)
+        return ResidualStep(
+            coordinates.as_summed(theta, *own),
+            mechanism.row_map,
+            mechanism.outcome_map,
+            whitening,
+            constant=True,
+            longest=longest,
+        )
+
+    def _kept(self, coef: FloatArray) -> float:
+        """Return the part of coefficients (D, l) to keep for sums of residuals, which may not overflow: often 1."""
+        radius, largest = self.mechanism.radii
+        predicted = radius * float(np.sum(np.abs(coef[:-1]))) + float(np.sum(np.abs(coef[-1])))
+        return 1.0 / max(1.0, predicted / (_REACH * largest))
+
+    def _moments(
+        self, part: Privacy, length: float, weights: Mapping[str, float], *, bound_xx: float | None = None
+    ) -> JointMoments:
+        mechanism = self.mechanism
+        radii = length, mechanism.radii[1]
+        rounded = rounded_bound(radii[0], mechanism.shape[0]), rounded_bound(radii[1], mechanism.shape[1])
+        people = None
+        if mechanism.max_rows is not None:
+            people = DeclaredPeople.of(mechanism.max_rows, (bound_xx, None), *radii, mechanism.shape)
+        return JointMoments.calibrate(part, rounded, mechanism.shape, weights, people=people)
+
+    def _moments_query(self, name: str, moments: JointMoments, row_map: RowMap, length: float) -> Query:
+        unit = moments.people
+        statistic = partial(
+            _sum_rows,
+            row_map=row_map,
+            outcome_map=self.mechanism.outcome_map,
+            radii=(length, self.mechanism.radii[1]),
+            bound_xx=None if unit is None else unit.bound_xx,
+            bound_xy=None if unit is None else unit.bound_xy,
+            sums="x" in moments.scales,
+        )
+        return Query(name, moments, statistic)
+
+    def _map(self, center: FloatArray, whitening: FloatArray | None = None) -> RowMap:
+        """Return the map of rows, as they come, to rows about the center, whitened if asked for."""
+        own, row_map = self.mechanism.units.rows, self.mechanism.row_map
+        moved = own * center
+        if row_map.scale is not None:
+            moved = moved * row_map.scale
+        basis = None if whitening is None else np.ascontiguousarray(whitening.T) / own
+        return replace(row_map, center=moved if row_map.center is None else row_map.center + moved, basis=basis)
+
+    def _parts(self) -> _Parts:
+        """Split the budget."""
+        own = self.shares
+        powers = len(own.powers)
+        shares = [own.means, own.row_sizes, own.moments, own.whitened_moments, own.steps]
+        shares += [own.last_sizes, own.mean_residual, own.squares]
+        shares += [own.whitened_sizes] * powers + [own.sizes] * own.n_sizes
+        each = iter(parts_of(self.privacy, [share for share in shares if share > 0.0]))
+        found = [next(each) if share > 0.0 else None for share in shares]
+        known = [part for part in found[8:] if part is not None]
+        row_sizes, steps, last_sizes = found[1], found[4], found[5]
+        assert row_sizes is not None
+        assert steps is not None
+        assert last_sizes is not None
+        return _Parts(
+            found[0], row_sizes, found[2], tuple(known[:powers]), found[3], tuple(known[powers:]), steps, last_sizes,
+            found[6], found[7],
+        )  # fmt: skip
+
+
+class _Parts(NamedTuple):
+    """The budget, by release."""
+
+    means: Privacy | None
+    row_sizes: Privacy
+    moments: Privacy | None
+    whitened_sizes: tuple[Privacy, ...]
+    whitened_moments: Privacy | None
+    sizes: tuple[Privacy, ...]
+    steps: Privacy
+    last_sizes: Privacy
+    mean_residual: Privacy | None
+    squares: Privacy | None
+
+
+#: Clips that sums of residuals have a grid for.
+_SMALLEST_CLIP, _LARGEST_CLIP = 1e-90, 1e90
+
+
+def _bins_below(largest: float) -> HalfOctaves:
+    """Return half-octaves up to a largest size, from far below it."""
+    top = max(-799, min(math.ceil(2.0 * math.log2(largest)), 800))
+    return HalfOctaves(max(top - _TOLD_APART, -800), top)
+
+
+def _octaves_below(largest: float) -> tuple[int, int]:
+    last = max(-500, min(math.ceil(2.0 * math.log2(largest)), 500))
+    return last - _TOLD_APART, last
+
+
+def _power_below(size: float) -> float:
+    """Return the largest power of two that is not above a size."""
+    return math.ldexp(0.5, math.frexp(size)[1])
+
+
+def _held(vector: FloatArray, length: float) -> FloatArray:
+    """Scale a vector onto a length, if it is longer."""
+    norm = float(np.linalg.norm(vector))
+    return vector if norm <= length else vector * (length / norm)
+
+
+def _sum_rows(
+    people: People,
+    row_map: RowMap,
+    outcome_map: RowMap,
+    radii: tuple[float, float],
+    *,
+    sums: bool = True,
+    bound_xx: float | None = None,
+    bound_xy: float | None = None,
+) -> Gram:
+    return gram(
+        people.table,
+        bound_x=radii[0],
+        bound_y=radii[1],
+        bound_xx=bound_xx,
+        bound_xy=bound_xy,
+        map_x=_unless_bare(row_map),
+        map_y=_unless_bare(outcome_map),
+        sums=sums,
+        **people.options,
+    )
+
+
+def _unless_bare(row_map: RowMap) -> RowMap | None:
+    """Leave out a map that does no more than hold rows to a bound: what sums or counts them does that too."""
+    is_bare = all(getattr(row_map, name) is None for name in ("low", "center", "scale", "basis"))
+    return None if is_bare else row_map
+
+
+def _first(people: People, first: Any) -> Gram:
+    exact: Gram = first(people) if people.first is None else people.first
+    return exact
+
+
+def _count(people: People, first: Any, most: int) -> FixedPoint:
+    exact = _first(people, first)
+    n_people = exact.n_rows if exact.n_people is None else exact.n_people
+    return FixedPoint.from_integers([n_people * most, exact.n_rows], 0)
+
+
+def _sum_outcomes(people: People, first: Any) -> FixedPoint:
+    exact = _first(people, first).exact_y_sum
+    assert exact is not None
+    return exact
+
+
+def _sum_both(people: People, first: Any, stretch: float) -> FixedPoint:
+    """Return sums of rows and, times a power of two, of outcomes, on the finer grid of both."""
+    exact = _first(people, first)
+    x, y = exact.exact_x_sum, exact.exact_y_sum
+    assert x is not None
+    assert y is not None
+    exponent = math.frexp(stretch)[1] - 1 + y.exponent
+    finest = min(x.exponent, exponent)
+    integers = [x.integer(i) << (x.exponent - finest) for i in range(x.shape[0])]
+    integers += [y.integer(i) << (exponent - finest) for i in range(y.shape[0])]
+    return FixedPoint.from_integers(integers, finest)
+
+
+def _count_rows(people: People, sizes: Sizes, row_map: RowMap) -> FixedPoint:
+    return size_counts(people.table, sizes, map_x=row_map, **people.options)
+
+
+def _count_residuals(people: People, step: ResidualStep, octaves: tuple[int, int]) -> FixedPoint:
+    counts = residual_sizes(people.table, step, octaves, **people.residual_options)
+    return FixedPoint.from_integers(counts[None, :], 0)
+
+
+def _sum_residuals(people: People, step: ResidualStep, clip: float, unit: float | None = None) -> FixedPoint:
+    """Return the exact sum of parts, and as a last entry, if asked for, how many were clipped, in a unit."""
+    summed = residual_sums(people.table, step, clip, **people.residual_options)
+    products = summed.products
+    if unit is None:
+        return products
+    shift = math.frexp(unit)[1] - 1 - products.exponent
+    count = FixedPoint.from_integers([summed.n_beyond << shift], products.exponent)
+    high, low = np.append(products.high, count.high), np.append(products.low, count.low)
+    return FixedPoint(high, low, products.exponent)
+
+
+def _sum_squares(people: People, step: ResidualStep, limit: float) -> FixedPoint:
+    squares = residual_sums(people.table, step, limit, bound_squares=limit**2, **people.residual_options).squares
+    assert squares is not None
+    return squares

@@ -1,0 +1,375 @@
+"""Least squares by noisy preconditioned descent, averaged: what is decided between releases, from public numbers.
+
+Every step is told the noisy sum over people of p r', held to a clip: p a row in coordinates of its own, with a 1 as its
+last entry where there is a constant, and r what the coefficients so far leave of its outcomes. Coordinates are whitened
+by what was released of X'X, whose noise joins it as a ridge: a step is Newton's where X'X is resolved, and one of plain
+descent where nothing is. With G the released X'X and g_t the sums at coefficients theta_t,
+
+    theta_(t+1) = theta_t + (G + Lambda)^-1 g_t,    found = mean of theta_t + (G + lambda)^-1 mean of g_t,
+
+means over late steps, each by its precision. A direction that is resolved has then generalised least squares of all of
+them, for each measures G theta by g_t + G theta_t; one that is not has the average of where descent went (Polyak and
+Juditsky 1992). Coefficients are shrunk at last by what their noise is to them (empirical Bayes).
+
+What is clipped is a share of the people: the larger, the less they are to the noise. A step's noisy count of those who
+were clipped says how the next one's clip is to change.
+
+Constants were chosen on tables of 400 to 50,000 people, 5 to 30 features, 1 to 20 outcomes, condition 1 to 1,000, with
+rare, skewed and heavy-tailed columns, at epsilon .3, 1 and 3: `benchmarks/accuracy.py` has others.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from dpfast._arrays import FloatArray
+from dpfast.solvers.ridge import MomentNoise
+
+#: People times mu below which a table shows no more than the mean of its outcomes.
+FEW = 60.0
+# People times mu, over features^(3/2), from which X'X is released, and the factor from there to where it has its whole
+# share.
+_RESOLVED, _WHOLLY = 1.0, 4.0
+# Ridges in units of the noise's spectrum: before whitening, in a step, and in what is found.
+_FIRST_RIDGE, _STEP_RIDGE, _LAST_RIDGE = 2.0, 4.0, 0.5
+# An eigenvalue near zero says that the true one is of its noise's size, not that it is zero.
+_EIGENVALUE_FLOOR = 0.25
+# Steps where all is resolved, more where the slowest direction is not, most; and where X'X is not released.
+_LEAST_STEPS, _SLOW_STEPS, MOST_STEPS, _PLAIN_STEPS = 6, 12, 40, 60
+#: Most steps where every one of them reads a file, or asks an engine.
+MOST_STEPS_OF_FILES = 3
+# Share of the steps before those that are averaged.
+_BURN_IN = 0.25
+# Of plain descent: a step's length over the largest that is stable, and momentum.
+_PLAIN_SIZE, _MOMENTUM = 0.5, 0.8
+# The largest share of people that is clipped, and how fast it is reached as noise grows.
+_MOST_CLIPPED, _CLIPPED_SCALE, _CLIPPED_POWER = 0.6, 6.0, 0.8
+# How far the clip follows a step's count, and the count's weight in a sum: its unit over what the sum may move.
+_CLIP_RATE, COUNT_UNIT = 0.4, 0.3
+# Lengths of whitened rows are told by their bins, but for those usual for normal rows.
+_USUAL_LENGTH = 1.6
+# A bin stands out of the noise.
+_STANDS_OUT = 3.5
+# The noise of a count, over people, below which later histograms tell the clip better than counts of the clipped.
+_TELLS_CLIP = 0.05
+# Mean squared coefficients tried, and how unlikely the largest may be that is taken.
+_SIGNALS = np.geomspace(1e-8, 1e8, 161)
+_UNLIKELY = 0.5
+# Squared standard deviations by which the mean residual differs from the steps' constant, to be believed.
+_SKEWED = 9.0
+_TINY = 1e-280
+
+
+class Schedule(NamedTuple):
+    """Shares of mu^2 (of epsilon where delta is 0) of the releases of one fit, adding to 1."""
+
+    means: float
+    row_sizes: float
+    moments: float
+    #: Each of the histograms of whitened rows, by the power of the whitening.
+    whitened_sizes: float
+    whitened_moments: float
+    #: Each of the histograms of residual parts: before the first step, and of two later ones if they tell.
+    sizes: float
+    n_sizes: int
+    steps: float
+    last_sizes: float
+    mean_residual: float
+    squares: float
+
+    @property
+    def powers(self) -> tuple[float, ...]:
+        """Powers of X'X that whitening tries: 1/2 keeps rows of rare groups short, 1 suits normal rows."""
+        return (0.5, 1.0) if self.moments > 0.0 else ()
+
+
+# Shares of the histograms of residual parts, each, and how many there are where they tell.
+_SIZES, _MOST_SIZES = 0.015, 3
+
+
+def schedule(people: float, mu: float, features: int, *, constant: bool, squares: bool) -> Schedule:
+    """Return the shares for about so many people; X'X has none where it would not be told from noise."""
+    resolution = people * mu / features**1.5
+    # The noise of a count, under replace-one.
+    tells = math.sqrt(2.0 / _SIZES) / mu < _TELLS_CLIP * people
+    weight = min(max(math.log(max(resolution, _TINY) / _RESOLVED) / math.log(_WHOLLY), 0.0), 1.0)
+    shares = Schedule(
+        means=0.02 if constant else 0.0,
+        row_sizes=0.02,
+        moments=0.06 * weight,
+        whitened_sizes=0.01 if weight > 0.0 else 0.0,
+        whitened_moments=0.06 * weight,
+        sizes=_SIZES,
+        n_sizes=_MOST_SIZES if tells else 1,
+        steps=0.0,
+        last_sizes=0.02,
+        mean_residual=0.08 if constant else 0.0,
+        squares=0.02 if squares else 0.0,
+    )
+    powers = len(shares.powers)
+    once = shares.means + shares.row_sizes + shares.moments + shares.whitened_moments
+    last = shares.last_sizes + shares.mean_residual + shares.squares
+    return shares._replace(steps=1.0 - once - last - powers * shares.whitened_sizes - shares.n_sizes * shares.sizes)
+
+
+def shrunk_mean(mean: FloatArray, deviation: float) -> FloatArray:
+    """Shrink a noisy vector towards zero, to nothing where it is no longer than its noise (James and Stein 1961)."""
+    squares = float(np.sum(mean**2))
+    kept = max(0.0, 1.0 - len(mean) * deviation**2 / squares) if squares > 0.0 else 0.0
+    shrunk: FloatArray = kept * mean
+    return shrunk
+
+
+def last_size(counts: FloatArray, deviation: float, sizes: FloatArray) -> float | None:
+    """Return the largest size of the last bin that stands out of the noise; None where none does."""
+    found = np.flatnonzero(counts > _STANDS_OUT * deviation)
+    return float(sizes[found[-1]]) if len(found) else None
+
+
+def size_of_share(counts: FloatArray, sizes: FloatArray, share: float, people: float) -> float:
+    """Return the first size that at most such a share of people are beyond; people below count from either end."""
+    above = np.append(np.cumsum(counts[:0:-1])[::-1], 0.0)
+    below = (np.cumsum(counts) + (people - above)) / (2.0 * people)
+    reached = np.flatnonzero(below >= 1.0 - share)
+    return float(sizes[reached[0] if len(reached) else -1])
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Coordinates of rows: ``whitening @ (row - center)``, and a 1 after them where there is a constant."""
+
+    whitening: FloatArray  # (d, d)
+    center: FloatArray  # (d,)
+    constant: bool
+    xx: FloatArray  # (k, k), released; n times the identity where it is not
+    #: Standard deviation of the noise in an entry off its diagonal; 0 where it is not released.
+    noise: float
+    #: What noise alike in all coordinates does to predictions.
+    cost: float = math.inf
+
+    @classmethod
+    def plain(cls, center: FloatArray, length: float, people: float, *, constant: bool) -> Coordinates:
+        """Return those of plain descent: rows in units of so much a direction."""
+        features = len(center)
+        whitening = np.eye(features) * (math.sqrt(features) / length)
+        return cls(whitening, center, constant, people * np.eye(features + constant), 0.0)
+
+    @classmethod
+    def whitened(
+        cls, xx: FloatArray, noise: float, power: float, center: FloatArray, people: float, *, constant: bool
+    ) -> Coordinates:
+        """Whiten by a power of X'X about the center and the spectrum of its noise; rows get the mean square d."""
+        features = len(xx)
+        values, vectors = linalg.eigh(xx)
+        kept = np.maximum(values, 0.0)
+        ridge = max(_FIRST_RIDGE * noise * math.sqrt(features), 1e-12 * float(kept[-1]), _TINY)
+        lengths = ((kept + ridge) / people) ** (-power / 2.0)
+        lengths /= math.sqrt(max(float(np.sum(lengths**2 * kept)) / people, _TINY) / features)
+        # Turned so that few products are needed: noise alike in all coordinates stays so.
+        whitening = _triangular((vectors * lengths) @ vectors.T)
+        seen = linalg.block_diag(_symmetric(whitening @ xx @ whitening.T), *([people] if constant else []))
+        scaled = noise * float(np.mean(np.sum(whitening**2, axis=1)))
+        cost = float(np.sum(1.0 / (lengths**2 * (kept + ridge))))
+        return cls(whitening, center, constant, seen, scaled, cost)
+
+    def usual_length(self) -> float:
+        """Return a length beyond which few rows are, were they normal."""
+        return _USUAL_LENGTH * math.sqrt(len(self.whitening))
+
+    def with_moments(self, xx: FloatArray, noise: MomentNoise, x: FloatArray | None, people: float) -> Coordinates:
+        """Pool with released moments of rows in these coordinates, by precision; `x` is the sum of such rows."""
+        features = len(self.whitening)
+        own, other = max(self.noise, _TINY) ** 2, max(noise.off_diagonal, _TINY) ** 2
+        pooled = (self.xx[:features, :features] * other + xx * own) / (own + other)
+        if x is not None:
+            pooled = np.block([[pooled, x[:, None]], [x[None, :], np.full((1, 1), people)]])
+        return replace(self, xx=_symmetric(pooled), noise=math.sqrt(own * other / (own + other)))
+
+    def as_summed(self, theta: FloatArray, rows: float, outcomes: float) -> FloatArray:
+        """Return coefficients (d, l) and a constant after them, in units of rows and outcomes as they come."""
+        features = len(self.whitening)
+        coef = self.whitening.T @ theta[:features]
+        level = -self.center @ coef + (theta[-1] if self.constant else 0.0)
+        return np.vstack([coef * (outcomes / rows), level * outcomes])
+
+    def of_rows(self, rows: float) -> FloatArray:
+        """Return the matrix that takes rows as they come, with a 1 after them, to these coordinates."""
+        moved = np.hstack([self.whitening / rows, -(self.whitening @ self.center)[:, None]])
+        return np.vstack([moved, np.eye(moved.shape[1])[-1:]]) if self.constant else moved
+
+
+def clipped_share(entries: int, people: float, mu: float) -> float:
+    """Return the share of people to clip, for sums of so many entries: the noise of a step against what is cut off."""
+    noise = (_CLIPPED_SCALE * entries / (_MOST_CLIPPED * people * mu**2)) ** _CLIPPED_POWER
+    return float(_MOST_CLIPPED * noise / (noise + _MOST_CLIPPED))
+
+
+class Steps(NamedTuple):
+    """How to descend."""
+
+    n_steps: int
+    #: What a step multiplies the sum by, (k, k).
+    size: FloatArray
+    momentum: float
+
+    @property
+    def first_averaged(self) -> int:
+        """How many steps come before those that are averaged."""
+        return max(1, int(self.n_steps * _BURN_IN)) if self.n_steps > 1 else 0
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """Later steps before which residual parts are counted by size again."""
+        return tuple(sorted({1, max(2, self.first_averaged)} & set(range(self.n_steps))))
+
+
+def steps(coordinates: Coordinates, people: float, *, most: int = MOST_STEPS, asked: int | None = None) -> Steps:
+    """Return steps and their number: so many as the slowest direction needs, if not so many as were asked for."""
+    size = len(coordinates.xx)
+    if coordinates.noise == 0.0:
+        length = 2.0 * _PLAIN_SIZE / (people * len(coordinates.whitening))
+        n_steps = min(_PLAIN_STEPS, most) if asked is None else asked
+        return Steps(n_steps, length * np.eye(size), _MOMENTUM)
+    ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(len(coordinates.whitening))
+    values, vectors = linalg.eigh(coordinates.xx)
+    damped = np.maximum(values, 0.0) + ridge
+    slowest = float(np.min(np.clip(np.maximum(values, _EIGENVALUE_FLOOR * ridge) / damped, 0.02, 1.0)))
+    n_steps = min(math.ceil(_LEAST_STEPS + _SLOW_STEPS * (1.0 / slowest - 1.0)), most) if asked is None else asked
+    return Steps(n_steps, (vectors / damped) @ vectors.T, 0.0)
+
+
+class Position(NamedTuple):
+    """Where descent is, how fast it goes, and sums over late steps, each by its precision."""
+
+    theta: FloatArray
+    velocity: FloatArray
+    thetas: FloatArray
+    sums: FloatArray
+    precision: float
+
+    @classmethod
+    def start(cls, theta: FloatArray) -> Position:
+        """Return the position before the first step."""
+        nothing = np.zeros_like(theta)
+        return cls(theta, nothing, nothing, nothing, 0.0)
+
+
+def stepped(position: Position, how: Steps, number: int, released: FloatArray, deviation: float) -> Position:
+    """Take a step, the `number`-th from 0, along a released sum whose entries have noise of such a deviation."""
+    theta, velocity, thetas, sums, precision = position
+    if number >= how.first_averaged:
+        weight = 1.0 / max(deviation, _TINY) ** 2
+        thetas, sums, precision = thetas + weight * theta, sums + weight * released, precision + weight
+    velocity = how.momentum * velocity + how.size @ released
+    # Of steps with momentum the mean velocity is as long as without.
+    theta = theta + (velocity if how.momentum == 0.0 else 2.0 * (1.0 - how.momentum) * velocity)
+    return Position(theta, velocity, thetas, sums, precision)
+
+
+def next_clip(clip: float, beyond: float, share: float) -> float:
+    """Return the clip for the next step, when such a share of people were beyond this one."""
+    return clip * math.exp(_CLIP_RATE * max(-1.0, min(1.0, beyond - share)))
+
+
+class Found(NamedTuple):
+    """What descent found: coefficients (k, l), and the covariance of a column from noise alone."""
+
+    theta: FloatArray
+    covariance: FloatArray
+    #: Released X'X as the data can have it, positive definite.
+    xx: FloatArray
+
+
+def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
+    """Return what all late steps measured together."""
+    theta, sums = position.thetas / position.precision, position.sums / position.precision
+    variance = 1.0 / position.precision
+    if coordinates.noise == 0.0:
+        return Found(
+            theta, variance * (how.size / (2.0 * _PLAIN_SIZE) * len(coordinates.whitening)) ** 2, coordinates.xx
+        )
+    features = len(coordinates.whitening)
+    values, vectors = linalg.eigh(coordinates.xx)
+    kept = np.maximum(values, 0.0) + _LAST_RIDGE * _STEP_RIDGE * coordinates.noise * math.sqrt(features)
+    inverse = (vectors / kept) @ vectors.T
+    least = np.maximum(values, _EIGENVALUE_FLOOR * coordinates.noise * math.sqrt(features))
+    return Found(theta + inverse @ sums, variance * inverse @ inverse.T, (vectors * least) @ vectors.T)
+
+
+class Shrunk(NamedTuple):
+    """Coefficients (d, l) of features, the covariance of a column from noise, and what was added to X'X in effect."""
+
+    coef: FloatArray
+    covariance: FloatArray
+    ridge: float
+
+
+def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> Shrunk:
+    """Shrink coefficients by what their noise is to them, spread evenly over features as they are summed.
+
+    Their mean square is the largest that is not much less likely than the best: more is safer, and loses accuracy
+    where people are few.
+    """
+    outcomes = coef.shape[1]
+    variances, vectors = linalg.eigh(covariance)
+    variances = np.maximum(variances, _TINY)
+    turned = vectors.T @ coef
+    squares = np.sum(turned**2, axis=1)
+    signals = _SIGNALS * float(np.median(variances))
+    totals = signals[:, None] + variances
+    likelihoods = -0.5 * np.sum(squares / totals + outcomes * np.log(totals), axis=1)
+    signal = signals[np.flatnonzero(likelihoods >= np.max(likelihoods) - _UNLIKELY)[-1]]
+    factors = signal / (signal + variances)
+    half = vectors * factors
+    kept = _symmetric(half @ (variances[:, None] * half.T))
+    # A ridge p takes of a direction p/(g + p), g what X'X is there.
+    sizes = np.einsum("ij,ik,kj->j", vectors, xx, vectors)
+    ridge = float(np.exp(np.mean(np.log(np.maximum(sizes * variances / signal, _TINY)))))
+    return Shrunk(half @ turned, kept, ridge)
+
+
+def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty: float | FloatArray) -> Shrunk:
+    """Return what a ridge added to X'X makes of coefficients of least squares."""
+    factor = linalg.solve(xx + np.diag(np.broadcast_to(penalty, len(xx))), xx, assume_a="pos")
+    return Shrunk(factor @ coef, _symmetric(factor @ covariance @ factor.T), float(np.max(penalty)))
+
+
+def constant(
+    of_steps: FloatArray, variance_of_steps: float, of_residuals: FloatArray, variance_of_residuals: float
+) -> FloatArray:
+    """Pool the steps' constant with a mean of residuals, clipped less: that alone where the former seems off."""
+    off = float(np.mean((of_residuals - of_steps) ** 2))
+    trusted = variance_of_steps + (off if off > _SKEWED * (variance_of_steps + variance_of_residuals) else 0.0)
+    weight = 1.0 / max(trusted, _TINY), 1.0 / max(variance_of_residuals, _TINY)
+    pooled: FloatArray = (weight[0] * of_steps + weight[1] * of_residuals) / (weight[0] + weight[1])
+    return pooled
+
+
+def without_constant(xx: FloatArray, *, has_constant: bool) -> FloatArray:
+    """Return X'X about the rows' mean."""
+    if not has_constant:
+        return xx
+    features: FloatArray = xx[:-1, :-1] - np.outer(xx[:-1, -1], xx[-1, :-1]) / xx[-1, -1]
+    return _symmetric(features)
+
+
+def inverse(matrix: FloatArray) -> FloatArray:
+    """Invert what is known to be regular."""
+    inverted: FloatArray = linalg.inv(matrix)
+    return inverted
+
+
+def _triangular(whitening: FloatArray) -> FloatArray:
+    """Turn coordinates: whitening = turn @ lower, turn orthogonal; return lower."""
+    _, right = linalg.qr(whitening[:, ::-1])
+    return np.ascontiguousarray(right[::-1, ::-1])
+
+
+def _symmetric(matrix: FloatArray) -> FloatArray:
+    symmetric: FloatArray = (matrix + matrix.T) / 2.0
+    return symmetric
