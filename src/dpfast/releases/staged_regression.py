@@ -47,6 +47,7 @@ from dpfast.releases.moments import DeclaredPeople, JointMoments
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Position, Schedule
+from dpfast.solvers.bounds import last_bin
 from dpfast.solvers.inference import Evidence
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import RidgeSolution, Units
@@ -59,6 +60,10 @@ from dpfast.statistics.sizes import Sizes, size_counts
 _COUNT = 0.01
 #: Clips over the root mean square of what they clip, and the share of the steps' budget that late ones are, as planned.
 _CLIP, _LATE = 0.8, 0.75
+#: Of the people, whose last residuals may be longer than they are held to.
+_FEW = 0.002
+#: The clip over the largest part there can be, where nothing is known.
+_GUESSED = 2.0**-5
 #: How many times as large as outcomes predictions may be that residuals are taken of.
 _REACH = 2.0**12
 #: Half-octaves below the largest size there can be in which sizes are told apart.
@@ -365,18 +370,19 @@ class _Fit:
     def _clip(
         self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int], share: float
     ) -> Generator[Query, Release, float]:
-        """Learn the size of parts that a share of people are beyond."""
-        counts, edges = yield from self._residual_sizes(name, part, step, octaves)
-        return descent.size_of_share(counts, edges, share, self.people)
+        """Learn the size of parts that a share of people are beyond; a guess that is rather small where none is seen."""
+        counts, edges, deviation = yield from self._residual_sizes(name, part, step, octaves)
+        found = descent.size_of_share(counts, deviation, edges, share, self.people)
+        return float(edges[-1]) * _GUESSED if found is None else found
 
     def _residual_sizes(
         self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int]
-    ) -> Generator[Query, Release, tuple[FloatArray, FloatArray]]:
-        """Count people by the size of their part of a sum; returns counts and sizes, the last count of all beyond."""
+    ) -> Generator[Query, Release, tuple[FloatArray, FloatArray, float]]:
+        """Count people by the size of their part of a sum; returns counts, sizes, the last of all beyond, and noise."""
         mechanism = NoisySum.of_counts(part, 1, octaves[1] - octaves[0] + 2, unit=self.mechanism._unit)
         released = yield Query(name, mechanism, partial(_count_residuals, step=step, octaves=octaves))
         edges = np.exp2(np.arange(octaves[0], octaves[1] + 1) / 2.0)
-        return released.values["sum"][0], np.append(edges, edges[-1])
+        return released.values["sum"][0], np.append(edges, edges[-1]), mechanism.deviation
 
     def _last(
         self, parts: _Parts, solved: descent.Shrunk, found: descent.Found, coordinates: Coordinates
@@ -392,9 +398,12 @@ class _Fit:
         constant[0, -1] = 1.0
         step = ResidualStep(coef, mechanism.row_map, mechanism.outcome_map, constant, constant=True)
         octaves = _octaves_below(4.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
-        counts, edges = yield from self._residual_sizes("sizes of last residuals", parts.last_sizes, step, octaves)
-        deviation = NoisySum.of_counts(parts.last_sizes, 1, 1).deviation
-        limit = descent.last_size(counts, deviation, edges) or mechanism.radii[1]
+        counts, edges, deviation = yield from self._residual_sizes(
+            "sizes of last residuals", parts.last_sizes, step, octaves
+        )
+        # Nothing is no size.
+        longest = last_bin(counts[1:], deviation, share=_FEW, people=self.people, heavy=self._is_heavy)
+        limit = float(edges[1 + longest.place]) if longest.is_certain else mechanism.radii[1]
         limit = min(limit, 2.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
         if parts.mean_residual is not None:
             bound = residual_bound(limit, step, mechanism.max_rows)
@@ -516,6 +525,10 @@ class _Fit:
             moved = moved * row_map.scale
         basis = None if whitening is None else np.ascontiguousarray(whitening.T) / own
         return replace(row_map, center=moved if row_map.center is None else row_map.center + moved, basis=basis)
+
+    @property
+    def _is_heavy(self) -> bool:
+        return self.privacy.delta == 0.0
 
     def _parts(self) -> _Parts:
         """Split the budget."""

@@ -55,13 +55,17 @@ _CLIP_RATE, COUNT_UNIT = 0.4, 0.3
 _USUAL_LENGTH = 1.6
 # A bin stands out of the noise.
 _STANDS_OUT = 3.5
+# Noise of a count, over people, from which on single bins tell nothing, and how many do together.
+_DROWNS, _WINDOW = 0.03, 4
+# Where more of the people have nothing, the share of the others that is clipped at most.
+_MANY_ZEROS, _FEW_OF_OTHERS = 0.1, 0.15
 # The noise of a count, over people, below which later histograms tell the clip better than counts of the clipped.
 _TELLS_CLIP = 0.05
 # Mean squared coefficients tried, and how unlikely the largest may be that is taken.
 _SIGNALS = np.geomspace(1e-8, 1e8, 161)
 _UNLIKELY = 0.5
-# Squared standard deviations by which the mean residual differs from the steps' constant, to be believed.
-_SKEWED = 9.0
+# Standard deviations by which the mean residual may differ from the steps' constant by chance.
+_SKEWED = 1.0
 _TINY = 1e-280
 
 
@@ -88,6 +92,8 @@ class Schedule(NamedTuple):
         return (0.5, 1.0) if self.moments > 0.0 else ()
 
 
+# Noise in the mean residual, over what residuals are held to, that is paid for.
+_LEVEL = 0.03
 # Shares of the histograms of residual parts, each, and how many there are where they tell.
 _SIZES, _MOST_SIZES = 0.015, 3
 
@@ -108,7 +114,7 @@ def schedule(people: float, mu: float, features: int, *, constant: bool, squares
         n_sizes=_MOST_SIZES if tells else 1,
         steps=0.0,
         last_sizes=0.02,
-        mean_residual=0.08 if constant else 0.0,
+        mean_residual=min(max((2.0 / (_LEVEL * people * mu)) ** 2, 0.05), 0.3) if constant else 0.0,
         squares=0.02 if squares else 0.0,
     )
     powers = len(shares.powers)
@@ -131,12 +137,26 @@ def last_size(counts: FloatArray, deviation: float, sizes: FloatArray) -> float 
     return float(sizes[found[-1]]) if len(found) else None
 
 
-def size_of_share(counts: FloatArray, sizes: FloatArray, share: float, people: float) -> float:
-    """Return the first size that at most such a share of people are beyond; people below count from either end."""
-    above = np.append(np.cumsum(counts[:0:-1])[::-1], 0.0)
-    below = (np.cumsum(counts) + (people - above)) / (2.0 * people)
+def size_of_share(counts: FloatArray, deviation: float, sizes: FloatArray, share: float, people: float) -> float | None:
+    """Return the first size that at most such a share of people are beyond; None where nobody is seen.
+
+    The first bin holds those who have nothing, if they stand out: of the others, then, few are to be beyond. Where noise
+    drowns single bins it is the middle of those few adjacent ones that hold most.
+    """
+    others = counts[1:]
+    if deviation > _DROWNS * people:
+        windows = np.convolve(others, np.ones(_WINDOW), mode="valid")
+        best = int(np.argmax(windows))
+        if windows[best] < _STANDS_OUT * deviation * math.sqrt(_WINDOW):
+            return None
+        return float(sizes[1 + best + _WINDOW // 2 - 1])
+    if counts[0] > max(_STANDS_OUT * deviation, _MANY_ZEROS * people):
+        people, share = max(people - float(counts[0]), 1.0), min(share, _FEW_OF_OTHERS)
+    # People below are counted from either end: the mean has half the variance.
+    above = np.append(np.cumsum(others[:0:-1])[::-1], 0.0)
+    below = (np.cumsum(others) + (people - above)) / (2.0 * people)
     reached = np.flatnonzero(below >= 1.0 - share)
-    return float(sizes[reached[0] if len(reached) else -1])
+    return float(sizes[1 + reached[0] if len(reached) else -1])
 
 
 @dataclass(frozen=True)
@@ -342,11 +362,14 @@ def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty:
 def constant(
     of_steps: FloatArray, variance_of_steps: float, of_residuals: FloatArray, variance_of_residuals: float
 ) -> FloatArray:
-    """Pool the steps' constant with a mean of residuals, clipped less: that alone where the former seems off."""
-    off = float(np.mean((of_residuals - of_steps) ** 2))
-    trusted = variance_of_steps + (off if off > _SKEWED * (variance_of_steps + variance_of_residuals) else 0.0)
-    weight = 1.0 / max(trusted, _TINY), 1.0 / max(variance_of_residuals, _TINY)
-    pooled: FloatArray = (weight[0] * of_steps + weight[1] * of_residuals) / (weight[0] + weight[1])
+    """Pool the steps' constant with a mean of residuals, which is clipped less and so where skew does not reach.
+
+    By their precisions; what they differ by beyond a standard deviation is taken to be an error of the former.
+    """
+    own, other = max(variance_of_steps, _TINY), max(variance_of_residuals, _TINY)
+    apart = of_residuals - of_steps
+    beyond = np.sign(apart) * np.maximum(np.abs(apart) - _SKEWED * math.sqrt(own + other), 0.0)
+    pooled: FloatArray = of_steps + (apart * own + beyond * other) / (own + other)
     return pooled
 
 
