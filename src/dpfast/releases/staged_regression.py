@@ -362,7 +362,7 @@ class _Fit:
             )
             sum_of_all = released.values["sum"]
             measured = sum_of_all[:-1].reshape(position.theta.shape) / outcomes
-            position = descent.stepped(position, how, number, measured, sums.deviation / outcomes)
+            position = descent.stepped(position, how, measured, sums.deviation / outcomes)
             clip = descent.next_clip(clip, float(sum_of_all[-1]) / unit / self.people, share)
             clip = min(max(clip, _SMALLEST_CLIP), _LARGEST_CLIP)
         return position
@@ -463,13 +463,13 @@ class _Fit:
         solution = own.solution(RidgeSolution(solved.coef.T, intercept, std, solved.ridge))
         given = solution.ridge if mechanism.penalty is None else mechanism.penalty
         solution = replace(solution, coef=solution.coef / scale, coef_std=solution.coef_std / scale, ridge=float(given))
-        xx, back = self._xx(found, coordinates), coordinates.whitening.T
-        covariance = xx @ (back @ found.covariance[:features, :features] @ back.T) @ xx
+        back = coordinates.whitening.T
+        forth = descent.inverse(back)
         evidence = Evidence(
-            xx,
-            descent.inverse(xx),
-            xx @ (back @ found.theta[:features]),
-            (covariance + covariance.T)[None] / 2.0,
+            back @ found.reached[:features, :features] @ forth,
+            descent.inverse(self._xx(found, coordinates)),
+            back @ found.theta[:features],
+            (back @ found.covariance[:features, :features] @ back.T)[None],
             **own.of_evidence(row_map.scale, features),
         )
         return Regression(solution, (evidence,), variance, n_steps)

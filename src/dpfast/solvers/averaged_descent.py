@@ -264,31 +264,39 @@ def steps(coordinates: Coordinates, people: float, *, most: int = MOST_STEPS, as
 
 
 class Position(NamedTuple):
-    """Where descent is, how fast it goes, and sums over late steps, each by its precision."""
+    """Where descent is, how fast it goes, sums over late steps, each by its precision, and the noise of every step."""
 
     theta: FloatArray
     velocity: FloatArray
     thetas: FloatArray
     sums: FloatArray
-    precision: float
+    #: Standard deviation in an entry of each step's sum.
+    deviations: tuple[float, ...] = ()
 
     @classmethod
     def start(cls, theta: FloatArray) -> Position:
         """Return the position before the first step."""
         nothing = np.zeros_like(theta)
-        return cls(theta, nothing, nothing, nothing, 0.0)
+        return cls(theta, nothing, nothing, nothing)
+
+    def weights(self, how: Steps) -> FloatArray:
+        """Return how much each step counts in the means over late ones."""
+        precisions = np.maximum(self.deviations, _TINY) ** -2.0
+        precisions[: how.first_averaged] = 0.0
+        weights: FloatArray = precisions / np.sum(precisions)
+        return weights
 
 
-def stepped(position: Position, how: Steps, number: int, released: FloatArray, deviation: float) -> Position:
-    """Take a step, the `number`-th from 0, along a released sum whose entries have noise of such a deviation."""
-    theta, velocity, thetas, sums, precision = position
-    if number >= how.first_averaged:
-        weight = 1.0 / max(deviation, _TINY) ** 2
-        thetas, sums, precision = thetas + weight * theta, sums + weight * released, precision + weight
+def stepped(position: Position, how: Steps, released: FloatArray, deviation: float) -> Position:
+    """Take a step along a released sum whose entries have noise of such a deviation."""
+    theta, velocity, thetas, sums, deviations = position
+    if len(deviations) >= how.first_averaged:
+        weight = max(deviation, _TINY) ** -2.0
+        thetas, sums = thetas + weight * theta, sums + weight * released
     velocity = how.momentum * velocity + how.size @ released
     # Of steps with momentum the mean velocity is as long as without.
     theta = theta + (velocity if how.momentum == 0.0 else 2.0 * (1.0 - how.momentum) * velocity)
-    return Position(theta, velocity, thetas, sums, precision)
+    return Position(theta, velocity, thetas, sums, (*deviations, deviation))
 
 
 def next_clip(clip: float, beyond: float, share: float) -> float:
@@ -297,28 +305,51 @@ def next_clip(clip: float, beyond: float, share: float) -> float:
 
 
 class Found(NamedTuple):
-    """What descent found: coefficients (k, l), and the covariance of a column from noise alone."""
+    """What descent found: coefficients (k, l), and what is known of their errors."""
 
     theta: FloatArray
+    #: Of a column, from noise alone.
     covariance: FloatArray
+    #: The part of the coefficients sought that was reached, but for noise: found = reached @ sought + noise.
+    reached: FloatArray
     #: Released X'X as the data can have it, positive definite.
     xx: FloatArray
 
 
 def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
-    """Return what all late steps measured together."""
-    theta, sums = position.thetas / position.precision, position.sums / position.precision
-    variance = 1.0 / position.precision
-    if coordinates.noise == 0.0:
-        return Found(
-            theta, variance * (how.size / (2.0 * _PLAIN_SIZE) * len(coordinates.whitening)) ** 2, coordinates.xx
-        )
+    """Return what all late steps measured together.
+
+    In an eigenvector of G with eigenvalue g a step multiplies the distance to what is sought by 1 - s g, s its size, and
+    adds s times its noise; the mean sum is g times the mean distance, and noise, and adds m times that at last. So what
+    is found is linear in what is sought and in the noise of every step, by a recursion from the last one.
+    """
+    precision = float(np.sum(np.maximum(position.deviations[how.first_averaged :], _TINY) ** -2.0))
+    theta, sums = position.thetas / precision, position.sums / precision
     features = len(coordinates.whitening)
+    if coordinates.noise == 0.0:
+        covariance = (how.size / (2.0 * _PLAIN_SIZE) * features) ** 2 / precision
+        return Found(theta, covariance, np.eye(len(theta)), coordinates.xx)
     values, vectors = linalg.eigh(coordinates.xx)
-    kept = np.maximum(values, 0.0) + _LAST_RIDGE * _STEP_RIDGE * coordinates.noise * math.sqrt(features)
-    inverse = (vectors / kept) @ vectors.T
+    ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(features)
+    kept = np.maximum(values, 0.0)
+    size, last = 1.0 / (kept + ridge), 1.0 / (kept + _LAST_RIDGE * ridge)
     least = np.maximum(values, _EIGENVALUE_FLOOR * coordinates.noise * math.sqrt(features))
-    return Found(theta + inverse @ sums, variance * inverse @ inverse.T, (vectors * least) @ vectors.T)
+    missed, variances, later = np.zeros(len(values)), np.zeros(len(values)), np.zeros(len(values))
+    weights = position.weights(how)
+    for number in reversed(range(len(weights))):
+        of_noise = (1.0 - last * least) * size * later + last * weights[number]
+        variances += (of_noise * position.deviations[number]) ** 2
+        missed += weights[number] * (1.0 - size * least) ** number
+        later = weights[number] + (1.0 - size * least) * later
+    missed *= 1.0 - last * least
+    # Noise in X'X meets what is off of coefficients, in every step alike.
+    variances += ((1.0 - missed) / least * coordinates.noise) ** 2 * float(np.sum(variances))
+    return Found(
+        theta + (vectors * last) @ (vectors.T @ sums),
+        (vectors * variances) @ vectors.T,
+        (vectors * (1.0 - missed)) @ vectors.T,
+        (vectors * least) @ vectors.T,
+    )
 
 
 class Shrunk(NamedTuple):

@@ -68,7 +68,7 @@ class Posterior(NamedTuple):
 class Evidence:
     """Released normal equations X'Y = X'X theta + error of d features and l outcomes, and how large the error is."""
 
-    xx: FloatArray  # (d, d), X'X as its release lets it be expected, positive semidefinite
+    xx: FloatArray  # (d, d), X'X as its release lets it be expected, or what stands in its place beside such an X'Y
     inverse: FloatArray  # (d, d), of the least that X'X may be
     xy: FloatArray  # (d, l)
     covariance: FloatArray  # (m, d, d) of the error, m = l, or 1 for one that all outcomes have
