@@ -58,8 +58,9 @@ from dpfast.statistics.sizes import Sizes, size_counts
 
 #: Share of mu^2 of the numbers of people and rows, where they are private.
 _COUNT = 0.01
-#: Clips over the root mean square of what they clip, and the share of the steps' budget that late ones are, as planned.
-_CLIP, _LATE = 0.8, 0.75
+#: As planned: the share of the steps' budget that late ones are, how much larger squared errors are than of normal rows
+#: that are resolved, and what residuals are held to at last, in standard deviations.
+_LATE, _WORSE, _LONGEST = 0.75, 4.0, 3.5
 #: Of the people, whose last residuals may be longer than they are held to.
 _FEW = 0.002
 #: The clip over the largest part there can be, where nothing is known.
@@ -180,14 +181,20 @@ class StagedRegression(Mechanism[Regression]):
         """Return the R^2 that noise costs, were nothing shrunk, where it is so much: infinite where none is looked for.
 
         In whitened coordinates a part is as long as a row, of the mean square k, times its residuals, and the error of
-        predictions is that of coefficients: noise in k l entries, in proportion to the clip.
+        predictions is that of coefficients: noise in k l entries, in proportion to the clip. What noise in X'X, rows
+        that are not normal and a spectrum that is not even cost is a factor, about what it was on tables of all kinds.
         """
         features, outcomes = self.shape
         if self.fit_intercept and people * self.mu < descent.FEW:
             return math.inf
         shares = descent.schedule(people, self.mu, features, constant=self.fit_intercept, squares=self.max_rows is None)
-        noise = self.unit_deviation / (people * math.sqrt(_LATE * shares.steps))
-        per_residual = (_CLIP * (features + self.fit_intercept) * noise) ** 2 * outcomes
+        entries = features + self.fit_intercept
+        clip = descent.usual_clip(entries * outcomes, outcomes, people, self.mu)
+        noise = clip * self.unit_deviation / (people * math.sqrt(_LATE * shares.steps))
+        per_residual = _WORSE * (entries * noise) ** 2 * outcomes
+        if self.fit_intercept:
+            # The mean residual, of which few are longer than so many standard deviations.
+            per_residual += (_LONGEST * self.unit_deviation / people) ** 2 * outcomes / shares.mean_residual
         # Of R^2, what is not found yet is residual too.
         loss = per_residual * (1.0 - score)
         return per_residual * (1.0 - score + score * loss / (score + loss)) if loss > 0.0 else 0.0
@@ -469,7 +476,7 @@ class _Fit:
             back @ found.reached[:features, :features] @ forth,
             descent.inverse(self._xx(found, coordinates)),
             back @ found.theta[:features],
-            (back @ found.covariance[:features, :features] @ back.T)[None],
+            (back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T)[None],
             **own.of_evidence(row_map.scale, features),
         )
         return Regression(solution, (evidence,), variance, n_steps)

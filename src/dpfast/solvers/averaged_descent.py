@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
 from dpfast.solvers.ridge import MomentNoise
@@ -229,6 +229,11 @@ def clipped_share(entries: int, people: float, mu: float) -> float:
     return float(_MOST_CLIPPED * noise / (noise + _MOST_CLIPPED))
 
 
+def usual_clip(entries: int, outcomes: int, people: float, mu: float) -> float:
+    """Return the clip over the root mean square of what it clips, were residuals of so many outcomes normal."""
+    return math.sqrt(float(special.chdtri(outcomes, clipped_share(entries, people, mu))) / outcomes)
+
+
 class Steps(NamedTuple):
     """How to descend."""
 
@@ -308,8 +313,10 @@ class Found(NamedTuple):
     """What descent found: coefficients (k, l), and what is known of their errors."""
 
     theta: FloatArray
-    #: Of a column, from noise alone.
+    #: Of a column, from noise in the steps' sums,
     covariance: FloatArray
+    #: and from that in X'X.
+    covariance_of_xx: FloatArray
     #: The part of the coefficients sought that was reached, but for noise: found = reached @ sought + noise.
     reached: FloatArray
     #: Released X'X as the data can have it, positive definite.
@@ -328,7 +335,7 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
     features = len(coordinates.whitening)
     if coordinates.noise == 0.0:
         covariance = (how.size / (2.0 * _PLAIN_SIZE) * features) ** 2 / precision
-        return Found(theta, covariance, np.eye(len(theta)), coordinates.xx)
+        return Found(theta, covariance, np.zeros_like(covariance), np.eye(len(theta)), coordinates.xx)
     values, vectors = linalg.eigh(coordinates.xx)
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(features)
     kept = np.maximum(values, 0.0)
@@ -343,10 +350,11 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
         later = weights[number] + (1.0 - size * least) * later
     missed *= 1.0 - last * least
     # Noise in X'X meets what is off of coefficients, in every step alike.
-    variances += ((1.0 - missed) / least * coordinates.noise) ** 2 * float(np.sum(variances))
+    of_xx = ((1.0 - missed) / least * coordinates.noise) ** 2 * float(np.sum(variances))
     return Found(
         theta + (vectors * last) @ (vectors.T @ sums),
         (vectors * variances) @ vectors.T,
+        (vectors * of_xx) @ vectors.T,
         (vectors * (1.0 - missed)) @ vectors.T,
         (vectors * least) @ vectors.T,
     )
