@@ -1,209 +1,368 @@
 """Least squares in stages: each stage is calibrated for what one person moves it by, whatever was released before."""
 
 import math
+import warnings
+from dataclasses import replace
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+from neighbours import climb
 
 from dpfast import MultiOutcomeRidge, Privacy, io, noise, statistics
 from dpfast.privacy import compose_mu, gaussian_mu
 from dpfast.releases.mechanism import release
-from dpfast.releases.refined_moments import People
-from dpfast.solvers import refining
+from dpfast.releases.staged_regression import People
 
-N = 400
+BOX = {"bound_x": None, "box_x": (-1.0, np.array([1.0, 3.0, 0.5]))}
 OPTIONS = {
     "plain": {"bound_x": 2.0},
     "intercept": {"bound_x": 2.0, "fit_intercept": True},
-    "box": {"bound_x": None, "box_x": (-1.0, np.array([1.0, 3.0, 0.5]))},
-    "box and intercept": {"bound_x": None, "box_x": (-1.0, np.array([1.0, 3.0, 0.5])), "fit_intercept": True},
-    "nonnegative": {"bound_x": 2.0, "nonnegative": True},
+    "box": BOX,
+    "box and intercept": BOX | {"fit_intercept": True},
+    "box within a bound, and intercept": BOX | {"bound_x": 1.5, "fit_intercept": True},
+    "nonnegative": {"bound_x": 2.0, "nonnegative": True, "fit_intercept": True},
+    "penalty": {"bound_x": 2.0, "ridge": 3.0},
     "people": {"bound_x": 2.0},
+    "people, intercept": {"bound_x": 2.0, "fit_intercept": True},
     "people, clipped by person": {"bound_x": 2.0, "block_bounds": (2.0, 3.0)},
+}
+MAX_ROWS, BOUND_Y, OUTCOMES = 3, 3.0, 2
+
+
+class Size(NamedTuple):
+    """A table's rows and columns, and a release that only fits of such a size make."""
+
+    n_rows: int
+    features: int
+    known_by: str
+
+
+RESOLVED = Size(2_000, 3, "moments of whitened rows")
+PATHS = {
+    "X'X is resolved": RESOLVED,
+    "X'X is not": Size(600, 60, "residuals, step 1"),
+    "people are few": Size(40, 3, "mean of outcomes"),
 }
 
 
-def table(n=N, seed=0):
+def table(size=RESOLVED, seed=0):
     rng = np.random.default_rng(seed)
-    x = 0.5 * rng.normal(size=(n, 3))
-    return x, x @ rng.normal(size=(3, 2)) + 0.1 * rng.normal(size=(n, 2))
-
-
-def mechanism_of(options, adjacency="replace_one", delta=1e-5, steps=2, several=False):
-    one = MultiOutcomeRidge(1.0, delta, bound_y=3.0, adjacency=adjacency, refine=steps, **OPTIONS[options])
-    privacy = Privacy(1.0, delta, adjacency)
-    staged = one._staged(
-        privacy, steps, People(io.open_table(*table()), *((owners(N), 3) if several else (None, None)))
-    )
-    return staged.mechanism
+    x = rng.normal(size=(size.n_rows, size.features)) / math.sqrt(4.0 * size.features) + 0.1
+    theta = rng.normal(size=(size.features, OUTCOMES))
+    return x, x @ theta + 0.1 * rng.normal(size=(size.n_rows, OUTCOMES)) + 0.5
 
 
 def owners(n):
     return np.arange(n) // 2
 
 
-def counted(mechanism, x, y, groups=None):
-    people = People(io.open_table(x, y), groups, None if groups is None else 3)
-    return People(people.table, people.groups, people.max_rows, sizes=mechanism.count_sizes(people))
+def staged(options, size=RESOLVED, *, adjacency="replace_one", delta=1e-5, steps=2, **changed):
+    """What a fit has before its first release."""
+    parameters = {"bound_y": BOUND_Y, "adjacency": adjacency, "refine": steps} | OPTIONS[options] | changed
+    whose = (owners(size.n_rows), MAX_ROWS) if options.startswith("people") else (None, None)
+    one = MultiOutcomeRidge(1.0, delta, **parameters)
+    steps = None if steps == "auto" else steps
+    return one._staged(Privacy(1.0, delta, adjacency), steps, People(io.open_table(*table(size)), *whose))
 
 
-def moved(stage, one, other):
-    """How far two tables lie apart in what is summed for a stage, in units of its noise."""
-    if hasattr(stage.mechanism, "scale"):
-        sums = [stage.statistic(people).to_float64() for people in (one, other)]
-        return float(np.linalg.norm(sums[0] - sums[1])) / stage.mechanism.scale
-    first, second = (stage.statistic(people) for people in (one, other))
-    scales = stage.mechanism.scales
-    blocks = {"xx": "xx", "xy": "xy", "x": "exact_x_sum", "y": "exact_y_sum", "n": "n_rows"}
-    total = 0.0
-    for name, scale in scales.items():
-        pair = [getattr(sums, blocks[name]) for sums in (first, second)]
-        pair = [one.to_float64() if hasattr(one, "to_float64") else np.asarray(one, float) for one in pair]
-        total += float(np.sum((pair[0] - pair[1]) ** 2)) / scale**2
-    return math.sqrt(total)
-
-
-def asked(mechanism, people, seed):
-    """Every stage of a fit, as the noise of a seed leads to it."""
-    source = noise.resolve_source(seed)
-    stages = mechanism.stages()
-    stage = next(stages)
+def asked(fit, seed, wild=0.0):
+    """Every query of a fit, as the noise of a seed leads to it, or releases that are off by so many powers of e."""
+    source, rng = noise.resolve_source(seed), np.random.default_rng(seed)
+    stages = fit.mechanism.stages()
+    query = next(stages)
     while True:
-        yield stage
+        yield query
+        released = query.mechanism.release(query.statistic(fit.statistic), source, query.name)
+        if wild:
+            values = {name: off(np.asarray(value), wild, rng) for name, value in released.values.items()}
+            released = replace(released, values=values)
         try:
-            stage = stages.send(stage.mechanism.release(stage.statistic(people), source, stage.name))
-        except StopIteration:
+            query = stages.send(released)
+        except StopIteration as last:
+            last.value()
             return
 
 
-ROWS = [
-    ([1.0, 0.0, 0.0], [1.0, 0.0]),
-    ([0.3, -0.2, 0.4], [-5.0, 5.0]),
-    ([1e3, -1e3, 1e3], [1e3, 1e3]),
-    ([-1e-3, 0.0, 0.0], [50.0, 0.0]),
-    ([0.0, 0.0, 0.0], [0.0, 0.0]),
-]
+def off(values, wild, rng):
+    factors = np.exp(wild * rng.normal(size=values.shape)) * rng.choice([1.0, 1.0, -1.0], size=values.shape)
+    changed = values * factors
+    return (
+        np.triu(changed) + np.triu(changed, 1).T if values.ndim == 2 and np.array_equal(values, values.T) else changed
+    )
+
+
+class Part(NamedTuple):
+    """What one person adds to what is summed for a query, so that noise has one scale, and the norm it is for."""
+
+    vector: np.ndarray
+    order: int
+    limit: float
+
+
+def part_of(query, x, y, several):
+    """Return a person's part."""
+    x, y = np.atleast_2d(x), np.atleast_2d(y)
+    statistic = query.statistic(People(io.open_table(x, y), *((np.zeros(len(x)), MAX_ROWS) if several else ())))
+    mechanism = query.mechanism
+    if hasattr(mechanism, "scale"):
+        limit = mechanism.privacy.epsilon if mechanism.mu is None else mechanism.mu
+        return Part(statistic.to_float64().ravel() / mechanism.scale, 1 if mechanism.law == "Laplace" else 2, limit)
+    attributes = {"xx": "xx", "xy": "xy", "x": "exact_x_sum", "y": "exact_y_sum", "n": "n_rows"}
+    blocks = {name: getattr(statistic, attributes[name]) for name in mechanism.scales}
+    blocks = {name: np.asarray(getattr(block, "to_float64", lambda b=block: b)()) for name, block in blocks.items()}
+    scales = dict(mechanism.scales)
+    if mechanism.mu is None:
+        # One vector, X'X by its upper triangle, blocks stretched against each other as their noise is.
+        scales = {name: mechanism.joint_scale * scale / scales["xx"] for name, scale in scales.items()}
+        blocks["xx"] = blocks["xx"][np.triu_indices(len(blocks["xx"]))]
+    vector = np.concatenate([np.ravel(block) / scales[name] for name, block in blocks.items()])
+    return Part(vector, 2, mechanism.privacy.epsilon if mechanism.mu is None else mechanism.mu)
+
+
+def moved(query, parts):
+    """How far one of these people moves what is summed, over the farthest that its noise is for."""
+    _, order, limit = parts[0]
+    vectors = [one.vector for one in parts]
+    if query.mechanism.privacy.adjacency == "add_remove":
+        return max(float(np.linalg.norm(vector, order)) for vector in vectors) / limit
+    return max(float(np.linalg.norm(one - other, order)) for one, other in combinations(vectors, 2)) / limit
+
+
+def people_at_random(rng, features, several, n=24):
+    """People of all sizes, some beyond every bound, each with their mirror images."""
+    for _ in range(n // 3):
+        shape = int(rng.integers(1, MAX_ROWS + 3)) if several else 1
+        x = rng.normal(size=(shape, features)) * 10.0 ** rng.uniform(-2.0, 3.0) / math.sqrt(features)
+        y = rng.normal(size=(shape, OUTCOMES)) * 10.0 ** rng.uniform(-2.0, 3.0)
+        if rng.random() < 0.3:
+            x, y = np.tile(x[:1], (shape, 1)), np.tile(y[:1], (shape, 1))
+        yield from ((x, y), (x, -y), (-x, -y))
+
+
+def mirrored(query, rng):
+    """Two people whose parts of a step are as long as its clip, and opposite: one just beyond it, one just within."""
+    told = getattr(query.statistic, "keywords", {})
+    if "step" not in told or "clip" not in told:
+        return []
+    step, clip = told["step"], told["clip"]
+    for _ in range(200):
+        x = 10.0 ** rng.uniform(-6.0, 0.0) * rng.normal(size=(1, 3)) + 0.3 * rng.random()
+        row = np.append(step.map_x(x), 1.0)
+        p, predicted = step.whitening @ row, step.theta.T @ row
+        length = float(np.linalg.norm(p))
+        away = rng.normal(size=OUTCOMES)
+        away *= clip / length / np.linalg.norm(away)
+        y = np.vstack([predicted + (1.0 + 1e-4) * away, predicted - (1.0 - 1e-4) * away])
+        if length <= step.longest and np.allclose(step.map_y(y), y, rtol=1e-12):
+            return [(x, y[:1]), (x, y[1:])]
+    return []
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("delta", [1e-5, 0.0])
 @pytest.mark.parametrize("options", OPTIONS)
-def test_no_neighbour_moves_any_stage_beyond_its_part(options, adjacency):
+def test_no_neighbour_moves_any_stage_beyond_its_part(options, delta, adjacency):
     several = options.startswith("people")
-    mechanism = mechanism_of(options, adjacency, several=several, steps=3)
-    x, y = table()
+    fit = staged(options, adjacency=adjacency, delta=delta, steps=3)
     rng = np.random.default_rng(1)
-    largest = {}
-    for seed in range(1):
-        groups = owners(N) if several else None
-        people = counted(mechanism, x, y, groups)
-        neighbours = []
-        for row, outcomes in [*ROWS, *zip(4.0 * rng.normal(size=(4, 3)), 4.0 * rng.normal(size=(4, 2)), strict=True)]:
-            if adjacency == "add_remove":
-                more = (3 if several else 1, 1)
-                rows, ids = np.vstack([x, np.tile(row, more)]), np.append(owners(N), [N] * more[0])
-                neighbours.append((rows, np.vstack([y, np.tile(outcomes, more)]), ids if several else None))
-                continue
-            rows, changed = x.copy(), y.copy()
-            rows[: 1 + several], changed[: 1 + several] = row, outcomes
-            neighbours.append((rows, changed, groups))
-        others = [counted(mechanism, *one) for one in neighbours]
-        for stage in asked(mechanism, people, seed):
-            far = max(moved(stage, people, other) for other in others)
-            assert far <= stage.mechanism.mu * (1.0 + 1e-12), stage.name
-            largest[stage.name] = max(largest.get(stage.name, 0.0), far / stage.mechanism.mu)
-    # Squares of residuals are for rows that are one person each.
-    assert len(largest) == 10 - several
-    # Far rows come near what is paid for, in counts and at clips.
-    tight = ["residuals, step 1", "residuals, step 2", "residuals, step 3"]
-    assert all(largest[name] > (0.3 if adjacency == "replace_one" else 0.9) for name in tight), largest
+    largest, attained = {}, set()
+    for query in asked(fit, 0):
+        pair = mirrored(query, rng)
+        others = [*people_at_random(rng, 3, several), *pair]
+        far = moved(query, [part_of(query, *one, several) for one in others])
+        assert far <= 1.0 + 1e-9, query.name
+        assert query.name not in largest
+        largest[query.name] = far
+        attained |= {query.name} if pair or "sizes" in query.name else set()
+    # What is paid for is attained, in counts and by opposite people at a clip.
+    assert len(attained) >= 4
+    assert delta == 0.0 or options == "nonnegative" or "residuals, step 3" in attained
+    assert all(largest[name] > 0.999 for name in attained), {name: largest[name] for name in attained}
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_all_stages_together_keep_to_the_budget(options):
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("options", ["plain", "intercept", "people", "people, intercept"])
+def test_none_does_however_many_people_there_are_and_whatever_was_released(options, path, adjacency):
+    several, size = options.startswith("people"), PATHS[path]
+    fit = staged(options, size, adjacency=adjacency, steps=2)
+    rng = np.random.default_rng(2)
+    for seed, wild in ((0, 0.0), (1, 1.0), (2, 4.0)):
+        for query in asked(fit, seed, wild):
+            others = people_at_random(rng, size.features, several, 12)
+            assert moved(query, [part_of(query, *one, several) for one in others]) <= 1.0 + 1e-9, query.name
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("options", ["intercept", "box within a bound, and intercept", "people, clipped by person"])
+def test_no_climb_finds_a_neighbour_that_moves_a_stage_farther(options, adjacency):
     several = options.startswith("people")
-    mechanism = mechanism_of(options, several=several)
-    people = counted(mechanism, *table(), owners(N) if several else None)
-    mus = [stage.mechanism.mu for stage in asked(mechanism, people, 0)]
+    fit = staged(options, adjacency=adjacency, steps=2)
+    rng = np.random.default_rng(3)
+    rows = 2 if several else 1
+    for query in asked(fit, 0):
+        if "sizes" in query.name or "numbers" in query.name or query.name.endswith("step 1"):
+            continue
+
+        def farthest(parameters, query=query):
+            pair = np.reshape(parameters, (2, rows, 3 + OUTCOMES))
+            return moved(query, [part_of(query, one[:, :3], one[:, 3:], several) for one in pair])
+
+        far, _ = climb(farthest, 2 * rows * (3 + OUTCOMES), rng, restarts=1, screened=40)
+        assert far <= 1.0 + 1e-9, query.name
+        assert far > 0.4, query.name
+
+
+@pytest.mark.parametrize("steps", ["auto", 1, 2, 5])
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("options", ["plain", "intercept", "people", "people, intercept"])
+def test_all_stages_together_keep_to_the_budget(options, path, steps):
+    fit = staged(options, PATHS[path], steps=steps)
+    # Histograms before steps that are not taken have a share too.
+    least = 1.0 - 1e-9 if steps in ("auto", 5) else 0.95
     whole = gaussian_mu(1.0, 1e-5)
-    assert whole * (1.0 - 1e-9) <= compose_mu(mus) <= whole
+    assert whole * least <= compose_mu([query.mechanism.mu for query in asked(fit, 0)]) <= whole
+    if steps != "auto":
+        pure = staged(options, PATHS[path], steps=steps, delta=0.0)
+        costs = [query.mechanism.privacy for query in asked(pure, 0)]
+        assert all(cost.delta == 0.0 for cost in costs)
+        assert least <= math.fsum(cost.epsilon for cost in costs) <= 1.0
 
 
-def test_pure_parts_share_epsilon():
-    mechanism = mechanism_of("plain", delta=0.0)
-    costs = [stage.mechanism.privacy for stage in asked(mechanism, counted(mechanism, *table()), 0)]
-    assert all(cost.delta == 0.0 for cost in costs)
-    assert 1.0 - 1e-9 <= math.fsum(cost.epsilon for cost in costs) <= 1.0
+@pytest.mark.parametrize("path", PATHS)
+def test_sizes_of_tables_lead_to_stages_of_their_own(path):
+    fit = staged("intercept", PATHS[path])
+    names = [query.name for query in asked(fit, 0)]
+    assert len(set(names)) == len(names)  # so that seeded noise differs
+    known = {size.known_by for size in PATHS.values()} & set(names)
+    assert PATHS[path].known_by in known
+    assert known <= {PATHS[path].known_by, "residuals, step 1"}
+    fitted = release(fit.mechanism, fit.statistic, noise.resolve_source(0), "fit")
+    found = fit.mechanism.solve(fitted)
+    assert found.n_steps == (0 if path == "people are few" else 2)
+    if path == "people are few":
+        np.testing.assert_array_equal(found.solution.coef, 0.0)
+        assert np.all(np.isnan(found.solution.coef_std))
+        assert np.all(np.abs(found.solution.intercept) <= BOUND_Y)
 
 
-def test_names_of_stages_differ_so_that_seeded_noise_does():
-    mechanism = mechanism_of("plain", steps=3)
-    names = [stage.name for stage in asked(mechanism, counted(mechanism, *table()), 0)]
-    assert len(set(names)) == len(names) == 5 + 2 + 3
-
-
-def test_what_is_released_is_all_that_is_told():
-    mechanism = mechanism_of("intercept")
-    people = counted(mechanism, *table())
-    releases = release(mechanism, people, noise.resolve_source(5), "fit")
-    one, other = (mechanism.solve(releases).solution for _ in range(2))
-    fitted = MultiOutcomeRidge(1.0, 1e-5, bound_y=3.0, refine=2, random_state=5, **OPTIONS["intercept"]).fit(*table())
-    np.testing.assert_array_equal(one.coef, other.coef)
+@pytest.mark.parametrize("options", ["intercept", "people"])
+def test_what_is_released_is_all_that_is_told(options):
+    fit = staged(options)
+    releases = release(fit.mechanism, fit.statistic, noise.resolve_source(5), "fit")
+    fitted = MultiOutcomeRidge(1.0, 1e-5, bound_y=BOUND_Y, refine=2, random_state=5, **OPTIONS[options])
+    whose = (owners(RESOLVED.n_rows), MAX_ROWS) if options.startswith("people") else ()
+    fitted.fit(*table(), *whose)
     assert fitted.n_steps_ == 2
-    assert [one.name.partition(": ")[2] for one in releases] == [
-        one.name.partition(": ")[2] for one in fitted.releases_
-    ]
-    assert len({one.name for one in fitted.releases_}) == len(fitted.releases_)
-    assert mechanism.solve(fitted.releases_).solution.coef == pytest.approx(fitted.coef_, abs=0.0)
+    names = [[one.name.partition(": ")[2] for one in told] for told in (releases, fitted.releases_)]
+    assert names[0] == names[1]
+    assert len(set(names[0])) == len(names[0])
+    # A mechanism that has seen no rows, or others, tells the same of them.
+    other = staged(options).mechanism.solve(fitted.releases_).solution
+    np.testing.assert_array_equal(fit.mechanism.solve(fitted.releases_).solution.coef, other.coef)
+    np.testing.assert_array_equal(other.coef, fitted.coef_)
 
 
-def test_few_people_get_moments_alone_with_all_that_is_left():
-    one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0, adjacency="add_remove", random_state=0)
-    few = one.fit(*table(100))
-    assert few.n_steps_ == 0
-    names = [release.name.partition(": ")[2] for release in few.releases_]
-    assert names == ["sizes of rows and outcomes", "moments", "squares of residuals"]
-    assert compose_mu([release.mu for release in few.releases_]) == pytest.approx(gaussian_mu(1.0, 1e-5))
-    assert one.fit(*table(20_000)).n_steps_ == refining.schedule().steps
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("options", ["plain", "people, intercept"])
+def test_what_is_asked_hangs_on_releases_and_public_numbers_alone(options, path):
+    fit = staged(options, PATHS[path], steps="auto")
+    releases = release(fit.mechanism, fit.statistic, noise.resolve_source(6), "fit")
+
+    def queries(mechanism):
+        stages, left = mechanism.stages(), iter(releases)
+        query = next(stages)
+        while True:
+            yield query.name, query.mechanism, query.clip
+            try:
+                query = stages.send(next(left))
+            except StopIteration:
+                return
+
+    x, y = table(PATHS[path], seed=7)
+    whose = (fit.statistic.groups, fit.statistic.max_rows)
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_y=BOUND_Y, **OPTIONS[options])
+    other = one._staged(Privacy(1.0, 1e-5), None, People(io.open_table(100.0 * x, -y), *whose))
+    told = list(queries(fit.mechanism))
+    assert told == list(queries(other.mechanism))
+    assert [name for name, _, _ in told] == [one.name.partition(": ")[2] for one in releases]
 
 
-def test_a_public_number_of_few_people_needs_no_counts():
-    few = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0, random_state=0).fit(*table(100))
-    moments = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0, random_state=0, refine=0).fit(*table(100))
-    assert few.n_steps_ == 0
-    np.testing.assert_array_equal(few.coef_, moments.coef_)
+def test_steps_that_are_asked_for_are_taken():
+    for steps in (1, 3, 7):
+        names = [query.name for query in asked(staged("plain", steps=steps), 0)]
+        assert sum(name.startswith("residuals, step") for name in names) == steps
 
 
-def test_public_labels_are_held_to_what_was_declared():
-    one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0, mechanism="projection", public_labels=True, refine=1)
+@pytest.mark.parametrize("options", ["intercept", "people, intercept"])
+def test_a_fit_is_the_same_for_any_threads_layout_and_blocks(options):
     x, y = table()
-    staged = one._staged(Privacy(1.0, 1e-5), 1, People(io.open_table(x, 1e-3 * y)))
-    assert staged.mechanism.public is staged.public
-    stages = staged.mechanism.stages()
-    stage = next(stages)
-    source = noise.resolve_source(0)
-    moments = stages.send(stage.mechanism.release(stage.statistic(staged.statistic), source, stage.name))
-    assert moments.statistic(staged.statistic).bound_y == 3.0
+    several = options.startswith("people")
+    whose = (owners(len(x)), MAX_ROWS) if several else ()
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_y=BOUND_Y, refine=2, random_state=5, **OPTIONS[options])
+    expected = one.fit(x, y, *whose).coef_.copy()
+    order = np.random.default_rng(0).permutation(len(x))
+    tables = [(np.asfortranarray(x), y), (x[::-1], y[::-1]), (x[order], y[order])]
+    tables = tables if several else [*tables, ([(x[:700], y[:700]), (x[700:], y[700:])], None)]
+    ids = [owners(len(x)), owners(len(x))[::-1], owners(len(x))[order], None]
+    for (rows, outcomes), groups in zip(tables, ids, strict=False):
+        again = one.fit(rows, outcomes, *((groups, MAX_ROWS) if several else ()))
+        np.testing.assert_array_equal(again.coef_, expected)
+    np.testing.assert_array_equal(one.set_params(n_threads=3).fit(x, y, *whose).coef_, expected)
+
+
+@pytest.mark.parametrize("options", ["intercept", "people", "penalty", "box and intercept"])
+@pytest.mark.parametrize("sizes", [(1e-60, 1.0), (1.0, 1e-60), (1e60, 1e-60), (1e60, 1e60), (1e-60, 1e60)])
+def test_extreme_bounds_are_solved_without_a_warning(options, sizes):
+    x, y = table()
+    whose = (owners(len(x)), MAX_ROWS) if options.startswith("people") else (None, None)
+    changed = {"bound_y": BOUND_Y * sizes[1]}
+    if "box_x" in OPTIONS[options]:
+        changed["box_x"] = tuple(np.asarray(side) * sizes[0] for side in OPTIONS[options]["box_x"])
+    else:
+        changed["bound_x"] = 2.0 * sizes[0]
+    for rows, outcomes in ((x * sizes[0], y * sizes[1]), (np.zeros_like(x), np.zeros_like(y)), (x * 1e-9, y * 1e9)):
+        one = MultiOutcomeRidge(1.0, 1e-5, **OPTIONS[options] | changed)
+        fit = one._staged(Privacy(1.0, 1e-5), 3, People(io.open_table(rows, outcomes), *whose))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            releases = release(fit.mechanism, fit.statistic, noise.resolve_source(0), "fit")
+            found = fit.mechanism.solve(releases)
+        for told in (found.solution.coef, found.solution.coef_std, found.solution.intercept):
+            assert np.all(np.isfinite(told))
+
+
+def test_few_people_get_a_mean_with_all_that_there_is():
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, fit_intercept=True, random_state=0)
+    few = one.fit(*table(PATHS["people are few"]))
+    assert few.n_steps_ == 0
+    assert [one.name.partition(": ")[2] for one in few.releases_] == ["mean of outcomes"]
+    assert compose_mu([one.mu for one in few.releases_]) == pytest.approx(gaussian_mu(1.0, 1e-5))
+    many = one.fit(*table())
+    assert many.n_steps_ > 0
 
 
 def test_a_table_that_can_be_read_only_once_gets_no_steps():
-    x, y = table(5_000)
-    one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0, random_state=0)
+    x, y = table()
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, random_state=0)
     assert one.fit(x, y).n_steps_ > 0
     assert one.fit(iter([x]), iter([y])).n_steps_ == 0
     blocks = [(x[:10], y[:10]), (x[10:], y[10:])]
-    assert one.fit(blocks, None).n_steps_ > 0
+    assert 0 < one.fit(blocks, None).n_steps_ <= one.fit(x, y).n_steps_
     with pytest.raises(ValueError, match="read only once"):
-        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0, refine=1).fit(iter([x]), iter([y]))
+        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1).fit(iter([x]), iter([y]))
     with pytest.raises(TypeError, match="groups"):
-        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0, refine=1).fit(blocks, None, owners(5_000), 3)
+        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1).fit(blocks, None, owners(len(x)), 3)
 
 
 def test_sums_have_no_steps():
     x, y = table()
-    sums = statistics.gram(x, y, bound_x=2.0, bound_y=3.0)
-    assert MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0).fit_gram(sums).n_steps_ == 0
+    sums = statistics.gram(x, y, bound_x=2.0, bound_y=BOUND_Y)
+    assert MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y).fit_gram(sums).n_steps_ == 0
     with pytest.raises(ValueError, match="refine needs the rows"):
-        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=3.0, refine=1).fit_gram(sums)
+        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1).fit_gram(sums)
 
 
 @pytest.mark.parametrize("loose", [1.0, 10.0])
