@@ -231,6 +231,20 @@ def test_all_stages_together_keep_to_the_budget(options, path, steps):
         assert least <= math.fsum(cost.epsilon for cost in costs) <= 1.0
 
 
+@pytest.mark.parametrize("options", [options for options in OPTIONS if options != "penalty"])
+def test_linear_outcomes_are_found_exactly_with_hardly_any_noise(options):
+    """Whatever rows are centred at, whitened by, and held to."""
+    x = 0.3 * table()[0]
+    x = np.abs(x) if options == "nonnegative" else x
+    theta = np.array([[0.5, -1.0], [0.2, 0.3], [0.6, 0.1]]) if options != "nonnegative" else np.full((3, 2), 0.3)
+    level = np.array([0.5, 0.7]) if OPTIONS[options].get("fit_intercept") else np.zeros(2)
+    whose = (np.arange(len(x)), 1) if options.startswith("people") else ()
+    one = MultiOutcomeRidge(1e6, 1e-5, bound_y=BOUND_Y, random_state=0, **OPTIONS[options])
+    one.fit(x, x @ theta + level, *whose)
+    np.testing.assert_allclose(one.coef_, theta.T, atol=1e-3)
+    np.testing.assert_allclose(one.intercept_, level, atol=1e-3)
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_sizes_of_tables_lead_to_stages_of_their_own(path):
     fit = staged("intercept", PATHS[path])
