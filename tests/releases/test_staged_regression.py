@@ -348,6 +348,15 @@ def test_extreme_bounds_are_solved_without_a_warning(options, sizes):
             assert np.all(np.isfinite(told))
 
 
+@pytest.mark.parametrize("path", ["X'X is resolved", "X'X is not"])
+@pytest.mark.parametrize("options", ["plain", "intercept"])
+def test_a_fit_ends_whatever_was_released_beside_the_largest_bounds(options, path):
+    """Coefficients may be so large that what they predict would overflow: then less is taken of them."""
+    for seed in range(6):
+        names = [query.name for query in asked(staged(options, PATHS[path], steps=4, bound_y=9e69), seed, 8.0)]
+        assert "residuals, step 4" in names
+
+
 def test_few_people_get_a_mean_with_all_that_there_is():
     one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, fit_intercept=True, random_state=0)
     few = one.fit(*table(PATHS["people are few"]))
