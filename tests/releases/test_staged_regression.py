@@ -357,6 +357,18 @@ def test_a_fit_ends_whatever_was_released_beside_the_largest_bounds(options, pat
         assert "residuals, step 4" in names
 
 
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("size", [Size(40, 1, ""), Size(40, 2, "")])
+def test_a_fit_ends_where_noise_hides_all_rows(size, delta):
+    """Of one or two features, all that is released of X'X is negative as often as not."""
+    x, y = table(size)
+    for seed in range(12):
+        one = MultiOutcomeRidge(1.0, delta, bound_x=2.0, bound_y=BOUND_Y, refine=2, random_state=seed)
+        fitted = one.fit(0.01 * x, y)
+        assert np.all(np.isfinite(fitted.coef_))
+        assert np.all(np.isfinite(fitted.coef_std_))
+
+
 def test_few_people_get_a_mean_with_all_that_there_is():
     one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, fit_intercept=True, random_state=0)
     few = one.fit(*table(PATHS["people are few"]))
