@@ -31,8 +31,9 @@ class Fit:
     outcomes: Callable[[Any], Any] = lambda y: y
     #: Whether x reaches `fit` as it is: in "blocks" of rows too, as one table of "rows", as a "panel"; None if not.
     table: str | None = None
-    #: How many releases are made, one more if people are counted where their number is private; and for whom.
-    releases: int = 1
+    #: How many releases are made, one more if people are counted where their number is private, and None for as many
+    #: as releases ask for; and for whom.
+    releases: int | None = 1
     counts_people: bool = False
     unit: str = "row"
     #: Whether another order of people leaves all as it was, to the bit.

@@ -52,7 +52,7 @@ def test_every_release_of_a_fit_is_on_record_and_paid_for(name, tmp_path):
     in_files = [Ledger(budget(name), tmp_path / "ledger.json", composition="basic")] if name in SOME else []
     for ledger in (Ledger(budget(name), composition="basic"), *in_files):
         releases = fitted(name, ledger=ledger)
-        assert len(releases) == count
+        assert len(releases) == (len(releases) if count is None else count)
         assert [one.to_dict(values=False) for one in ledger.releases] == [one.to_dict(values=False) for one in releases]
         if ledger.path is None:
             assert all(one is other for one, other in zip(ledger.releases, releases, strict=True))
@@ -126,7 +126,7 @@ def test_seeded_noise_is_bound_to_its_release(name, streams):
     keys = {key for key, _ in one}
     assert unbound not in keys
     # Each release has keys of its own, and so has each budget and each seed.
-    assert len(keys) >= FITS[name].releases
+    assert len(keys) >= (FITS[name].releases or 1)
     for share, seed in ((0.5, 3), (1.0, 4)):
         other = streams(functools.partial(fitted, name, share, random_state=seed))
         assert keys.isdisjoint(key for key, _ in other)

@@ -33,11 +33,17 @@ BASE = {
         "site": {"levels": ["Bern", "Basel"], "undeclared": "zeros"},
     },
     "outcomes": {"days": "number", "again": "boolean"},
-    "estimator": {"kind": "multi_outcome_ridge", "bound_y": 9.0, "fit_intercept": True, "random_state": SEED},
+    "estimator": {
+        "kind": "multi_outcome_ridge",
+        "bound_y": 9.0,
+        "fit_intercept": True,
+        "refine": 2,
+        "random_state": SEED,
+    },
     "privacy": {"epsilon": 1.0, "delta": 1e-6},
     "output": {"folder": "fit", "formats": ["csv"], "plots": False},
 }
-PARAMETERS = {"bound_x": None, "bound_y": 9.0, "fit_intercept": True, "random_state": SEED}
+PARAMETERS = {"bound_x": None, "bound_y": 9.0, "fit_intercept": True, "refine": 2, "random_state": SEED}
 
 
 def toml(value):

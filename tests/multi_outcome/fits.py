@@ -86,11 +86,11 @@ FITS = {
         public_outcomes=True,
         any_order=False,
     ),
-    "ridge, refined": of_rows(ridge(refine=2), two, releases=9),
+    "ridge, refined": of_rows(ridge(refine=2), two, releases=None),
     "ridge, refined, with an intercept in a box": of_rows(
-        ridge(refine=1, fit_intercept=True, box_x=(-1.0, 1.0), bound_x=None), two, releases=7
+        ridge(refine=1, fit_intercept=True, box_x=(-1.0, 1.0), bound_x=None), two, releases=None
     ),
-    "ridge of people, refined": Fit(ridge(refine=1), by_person, unit="person", releases=6),
+    "ridge of people, refined": Fit(ridge(refine=1), by_person, unit="person", releases=None),
     "ridge of sums": Fit(ridge(), lambda one, x, y: one.fit_gram(gram(x, two(y), **BOUNDS))),
     "ridge of accumulated sums": Fit(ridge(), lambda one, x, y: one.fit_gram(accumulated(x, y))),
 }

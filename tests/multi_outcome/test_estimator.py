@@ -273,10 +273,9 @@ def test_a_column_between_equal_limits_is_fitted_with_the_others():
 
 
 def test_declared_nonnegativity_lowers_the_noise():
-    plain = MultiOutcomeRidge.plan(10_000, 10, 3, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0)
-    nonnegative = MultiOutcomeRidge.plan(
-        10_000, 10, 3, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0, nonnegative=True
-    )
+    options = {"epsilon": 1.0, "delta": 1e-6, "bound_x": 1.0, "bound_y": 1.0, "refine": 0}
+    plain = MultiOutcomeRidge.plan(10_000, 10, 3, **options)
+    nonnegative = MultiOutcomeRidge.plan(10_000, 10, 3, **options, nonnegative=True)
     assert nonnegative.expected_error < plain.expected_error
 
 

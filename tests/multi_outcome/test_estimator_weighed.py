@@ -54,7 +54,9 @@ def test_it_is_the_fit_of_weighed_rows(options):
     assert released(model.fit(x, y, sample_weight=w)) == expected
     assert model.privacy_spent_ == Privacy(1.0, model.delta, model.adjacency)
     if "n_subsample" not in options:
-        assert released(model.fit([x[:7], x[7:]], y, sample_weight=w)) == expected
+        # Of tables that are read in blocks every step is a pass: there may be fewer of them.
+        blocks = released(model.fit([x[:7] * root[:7], x[7:] * root[7:]], y * root))
+        assert released(model.fit([x[:7], x[7:]], y, sample_weight=w)) == blocks
     assert released(model.fit(x, y, sample_weight=np.full(300, 2.0))) == released(model.fit(x, y))
 
 

@@ -94,8 +94,10 @@ def test_residual_steps_release_the_residual_variance():
 def test_few_people_have_a_residual_variance_too():
     x, y, _ = table(100)
     model = ridge(adjacency="add_remove").fit(x, y)
-    assert model.n_steps_ == 0
     assert np.all(model.residual_std_ > 0.0)
+    level = ridge(fit_intercept=True).fit(x[:20], y[:20])
+    assert level.n_steps_ == 0
+    assert level.residual_std_ is None
 
 
 @pytest.mark.parametrize("options", [{"refine": 0}, {"mechanism": "independent", "refine": 0}])

@@ -26,6 +26,17 @@ def test_noise_hides_the_farthest_that_one_person_moves_a_sum(adjacency):
     assert pure.scale == pytest.approx(moved)
 
 
+@pytest.mark.parametrize("unit", [0.25, 2.0])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_a_sum_and_its_count_move_together(adjacency, unit):
+    privacy = Privacy(1.0, 1e-6, adjacency)
+    moved = math.hypot(6.0 if adjacency == "replace_one" else 3.0, unit)
+    scale = NoisySum.with_count(privacy, 3.0, unit, (5,), "row").scale
+    assert 0.99e-6 < gaussian_delta(scale, 1.0, moved) <= 1e-6
+    pure = NoisySum.with_count(Privacy(1.0, 0.0, adjacency), 3.0, unit, (5,), "person")
+    assert (pure.law, pure.scale, pure.unit) == ("L2-Laplace", pytest.approx(moved), "person")
+
+
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_a_person_moves_one_bin_or_two_of_every_histogram(adjacency):
     bins = 3 * (2 if adjacency == "replace_one" else 1)

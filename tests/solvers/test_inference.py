@@ -5,8 +5,7 @@ import pytest
 from scipy import linalg, special, stats
 
 from dpfast.solvers import MomentNoise, NoisyMoments, Shrinkage, evidence_of_moments, ridge_from_moments
-from dpfast.solvers.inference import Textbook, denoised_eigenvalues, evidence_of_belief
-from dpfast.solvers.refining import first_belief
+from dpfast.solvers.inference import Textbook, denoised_eigenvalues
 
 EXACT = MomentNoise(0.0, 0.0, 0.0)
 
@@ -148,19 +147,6 @@ def test_shrunk_moments_are_refused():
     shrunk = NoisyMoments(x.T @ x, x.T @ y, EXACT, shrinkage=Shrinkage(np.ones(2), np.ones(2), np.eye(5)))
     with pytest.raises(ValueError, match="as they were released"):
         evidence_of_moments(shrunk)
-
-
-@pytest.mark.parametrize(("fit_intercept", "center"), [(False, None), (True, None), (False, np.linspace(-1.0, 1.0, 5))])
-def test_a_belief_from_moments_alone_says_what_they_do(fit_intercept, center):
-    x, y = table(20_000)
-    noise = MomentNoise(3.0, 3.0 / np.sqrt(2.0), 30.0, 3.0, 3.0, 1e-6)
-    z = x if center is None else x - center
-    moments = sums(z, y, noise)
-    options = {"center": center, "fit_intercept": fit_intercept}
-    of_moments = evidence_of_moments(moments, **options).posterior(np.ones(2), 0.95, of_population=True)
-    of_belief = evidence_of_belief(first_belief(moments, **options)).posterior(np.ones(2), 0.95, of_population=True)
-    assert np.all(np.abs(of_belief.center - of_moments.center) < 0.2 * of_moments.deviation)
-    np.testing.assert_allclose(of_belief.deviation, of_moments.deviation, rtol=0.1)
 
 
 @pytest.mark.parametrize("constants", [0, 1])

@@ -10,12 +10,13 @@ from dpfast import SparseRegression
 
 def support(selector, *, table="blocks", any_order=True, releases=2, **parameters):
     estimator = SparseRegression(1.0, 1e-6, selector=selector, **{"n_nonzero": 1} | parameters)
-    return of_rows(estimator, table=table, any_order=any_order, releases=releases + ("private" in parameters.values()))
+    releases = None if releases is None else releases + ("private" in parameters.values())
+    return of_rows(estimator, table=table, any_order=any_order, releases=releases)
 
 
 def pursuit(**parameters):
-    # Sizes, a pick and, but for the last, moments a round; then the fit's, which are three for few people.
-    return support("pursuit", releases=3 * parameters.get("n_nonzero", 1) - 1 + 3, **parameters)
+    # Sizes, a pick and, but for the last, moments a round; then as many as the fit asks for.
+    return support("pursuit", releases=None, **parameters)
 
 
 def votes(**parameters):

@@ -359,7 +359,7 @@ def test_a_plan_is_near_the_truth(selector):
         exact[list(TRUTH)] = np.linalg.lstsq(x[:, list(TRUTH)], y)[0]
         errors.append(np.mean((x @ (fitted.coef_ - exact)) ** 2))
     assert 0.3 < math.sqrt(np.mean(errors)) / (3.0 * plan.expected_error) < 3.0
-    of_choice = {"exponential": {"support"}, "sample_aggregate": {"votes"}, "pursuit": {"feature", "xx", "xy"}}
+    of_choice = {"exponential": {"support"}, "sample_aggregate": {"votes"}, "pursuit": {"feature", "sum"}}
     assert set(plan.scales) == of_choice[selector] | (set() if selector == "pursuit" else {"objective", "coef"})
 
 

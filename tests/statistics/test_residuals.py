@@ -381,6 +381,23 @@ def test_what_may_overflow_is_bounded_by_sizes_and_not_by_sums():
         ResidualStep(theta=cancelling, map_x=step.map_x, map_y=step.map_y, constant=True)
 
 
+@pytest.mark.parametrize("rows", [1e-60, 1e60])
+def test_a_constant_may_be_far_from_the_units_of_rows(rows):
+    """What a constant predicts does not grow with rows, nor what rows predict with the 1 after them."""
+    theta = np.vstack([np.full((D, OUTCOMES), 1e60 / rows), np.full((1, OUTCOMES), 1e60)])
+    whitening = np.diag([1.0 / rows] * D + [1.0])
+    step = ResidualStep(theta, RowMap(bound=rows), RowMap(bound=1e60), whitening, constant=True)
+    x = np.full((1, D), rows / D)
+    np.testing.assert_allclose(
+        residual_sums(io.open_table(x, np.zeros((1, OUTCOMES))), step, 1e61).products.to_float64(),
+        np.outer(np.append(np.full(D, 1.0 / D), 1.0), [-2e60, -2e60]),
+        rtol=1e-5,
+    )
+    theta[:-1] = 0.0
+    with pytest.raises(ValueError, match="cannot overflow"):
+        ResidualStep(theta * 1e20, RowMap(bound=rows), RowMap(bound=1e60), whitening, constant=True)
+
+
 @pytest.mark.parametrize("clip", [1e-3, 1.0, 2.0, 3.0, 1e9])
 def test_residuals_are_rounded_to_a_grid_of_2_to_the_21st_of_the_clip_at_least(clip):
     of_products, of_residuals = Clip(clip, (3, 2)).exponents

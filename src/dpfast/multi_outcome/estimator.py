@@ -84,12 +84,13 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         released moments, and is 0 where epsilon is ``inf``; where `box_x` is given, it is added to the X'X of features
         in units of half the width of their limits.
     refine : int or "auto", default "auto"
-        Residual steps after the moments. With any, the fit is a sequence of releases that share the budget: noisy
-        counts of people by the size of their rows, which the moments are held to; moments; those of whitened rows; then
-        at every step the rows times what is left of their outcomes. Noise is then in proportion to the data and not to
-        the declared bounds, which may be far too large. Each of them reads the table again: ten times in all for three
-        steps. "auto" takes the number that is best on average, and 0 where public numbers or the first counts
-        show too few people, where `delta` is 0, for "independent", `n_subsample`, "paper" and `fit_gram`, which have no
+        Residual steps. With any, the fit is a sequence of releases that share the budget: numbers of people, where they
+        are private; means, for an intercept; how long rows are, which they are held to; X'X, where people are enough
+        for it, twice; then at every step the rows times what is left of their outcomes. Noise is then in proportion to
+        the data and not to the declared bounds, which may be far too large. Each of them reads the table again. "auto"
+        takes as many as the releases say are needed, 40 at most, and 3 where a table is read in blocks or by an engine.
+        With an intercept and few people the mean of outcomes is released alone, and coefficients are 0. "auto" takes
+        none where `delta` is 0, for "projection", "independent", `n_subsample`, "paper" and `fit_gram`, which have no
         steps, and where the table cannot be read again: for iterators, and for files, streams and frames that are not
         held as one array, if people own several rows.
     mechanism : {"gaussian", "projection", "independent"}, default "gaussian"

@@ -140,8 +140,8 @@ def last_size(counts: FloatArray, deviation: float, sizes: FloatArray) -> float 
 def size_of_share(counts: FloatArray, deviation: float, sizes: FloatArray, share: float, people: float) -> float | None:
     """Return the first size that at most such a share of people are beyond; None where nobody is seen.
 
-    The first bin holds those who have nothing, if they stand out: of the others, then, few are to be beyond. Where noise
-    drowns single bins it is the middle of those few adjacent ones that hold most.
+    The first bin holds those who have nothing, if they stand out: of the others, then, few are to be beyond. Where
+    noise drowns single bins it is the middle of those few adjacent ones that hold most.
     """
     others = counts[1:]
     if deviation > _DROWNS * people:
@@ -189,7 +189,9 @@ class Coordinates:
         kept = np.maximum(values, 0.0)
         ridge = max(_FIRST_RIDGE * noise * math.sqrt(features), 1e-12 * float(kept[-1]), _TINY)
         lengths = ((kept + ridge) / people) ** (-power / 2.0)
-        lengths /= math.sqrt(max(float(np.sum(lengths**2 * kept)) / people, _TINY) / features)
+        # Where nothing stands out of the noise, rows may be as long as that hides.
+        hidden = _EIGENVALUE_FLOOR * ridge * float(np.mean(lengths**2))
+        lengths /= math.sqrt(max(float(np.sum(lengths**2 * kept)), hidden) / (people * features))
         # Turned so that few products are needed: noise alike in all coordinates stays so.
         whitening = _triangular((vectors * lengths) @ vectors.T)
         seen = linalg.block_diag(_symmetric(whitening @ xx @ whitening.T), *([people] if constant else []))

@@ -1,14 +1,14 @@
 """Sums of rows times what coefficients leave of their outcomes, each person's part held to a bound, exactly.
 
-A row x, mapped, and followed by a 1 if asked for, has the residual r = y - theta'x, or the negative slope of a
-logistic loss, and the product p = W x, or x itself. Where p is longer than some length, p and r are first scaled alike
-by what brings p onto it: row and outcomes count for less, which weighs a fit and leaves its coefficients where they
-were. The row adds the matrix p r', of norm ||p|| ||r||: longer ones are scaled onto the clip. A matrix of rank one
-does not change if its factors are scaled against each other by a power of two, so p is first brought to a length from 1
-to 2. Then both have a grid that depends on the clip alone, however large rows, W or theta are: p is rounded to
-multiples of ``2**-a``, r, at most as long as the clip, to those of ``2**-b``. An integer test ``||p||**2 ||r||**2 <= M`` decides;
-r is shortened until it holds. M is `dpfast.privacy.sensitivity.padded_squared_product_bound`. Integers are summed, so
-the result is the same to the bit for any split or order of rows, and one person moves it by M's root at most, in grid
+A row x, mapped, and followed by a 1 if asked for, has the residual r = y - theta'x, or the negative slope of a logistic
+loss, and the product p = W x, or x itself. Where p is longer than some length, p and r are first scaled alike by what
+brings p onto it: row and outcomes count for less, which weighs a fit and leaves its coefficients where they were. The
+row adds the matrix p r', of norm ||p|| ||r||: longer ones are scaled onto the clip. A matrix of rank one does not
+change if its factors are scaled against each other by a power of two, so p is first brought to a length from 1 to 2.
+Then both have a grid that depends on the clip alone, however large rows, W or theta are: p is rounded to multiples of
+``2**-a``, r, at most as long as the clip, to those of ``2**-b``. An integer test ``||p||**2 ||r||**2 <= M`` decides; r
+is shortened until it holds. M is `dpfast.privacy.sensitivity.padded_squared_product_bound`. Integers are summed, so the
+result is the same to the bit for any split or order of rows, and one person moves it by M's root at most, in grid
 units.
 
 Of a person with several rows the summed matrix is held to the clip, by one factor on all r, and tested as integers;
@@ -86,24 +86,24 @@ class ResidualStep:
             raise ValueError("theta must have a row for each column of X and a column for each outcome")
         if self.map_x.basis is not None or self.map_y.basis is not None:
             raise ValueError("map_x and map_y must have no basis: whitening does that")
-        length_x = math.hypot(self.map_x.largest_norm(n_columns - self.constant), float(self.constant))
+        length_x = self.map_x.largest_norm(n_columns - self.constant)
         check.choice("link", self.link, tuple(residual_step.LINKS))
         if not self.longest >= _SMALLEST:
             raise ValueError(f"longest must be at least {_SMALLEST}, got {self.longest!r}")
         with np.errstate(over="ignore"):
-            margin, of_y = length_x * float(np.sum(np.abs(self.theta))), self.map_y.largest_norm(n_outcomes)
+            margin, of_y = self._longest_product(self.theta.T, length_x), self.map_y.largest_norm(n_outcomes)
         if self.link == "identity":
             reach = of_y + margin
         else:
             # |r_j| <= |y_j|, or |y_j| and the sum of all |y|.
             reach = 2.0 * n_outcomes * of_y if margin <= _LARGEST_MARGIN else math.inf
-        length_p = length_x
+        length_p = math.hypot(length_x, float(self.constant))
         if self.whitening is not None:
             if self.whitening.ndim != 2 or self.whitening.shape[1] != n_columns or len(self.whitening) < 1:
                 raise ValueError(f"whitening must have {n_columns} columns, as many as theta has rows")
             if not _SMALLEST <= float(np.max(np.abs(self.whitening))) <= _LARGEST:
                 raise ValueError("whitening must hold finite numbers, the largest from 1e-100 to 1e100 in size")
-            length_p *= float(np.sum(np.abs(self.whitening)))
+            length_p = self._longest_product(self.whitening, length_x)
         if not (length_p <= _LARGEST_NORM and reach <= _LARGEST_NORM):
             raise ValueError(
                 "the bounds of rows and outcomes, theta and whitening must be so that products of rows and residuals "
@@ -119,6 +119,13 @@ class ResidualStep:
     def shape(self) -> tuple[int, int]:
         """Rows and columns of a person's part: k and l."""
         return len(self.theta) if self.whitening is None else len(self.whitening), self.theta.shape[1]
+
+    def _longest_product(self, matrix: FloatArray, length_x: float) -> float:
+        """Return what the product of a matrix with a row, and the 1 after it, is no longer than."""
+        sizes = np.abs(matrix)
+        if not self.constant:
+            return length_x * float(np.sum(sizes))
+        return length_x * float(np.sum(sizes[:, :-1])) + float(np.sum(sizes[:, -1]))
 
     def kernel_arguments(self) -> tuple[Any, ...]:
         """Return what the kernel reads rows with."""

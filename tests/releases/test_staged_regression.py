@@ -1,0 +1,422 @@
+"""Least squares in stages: each stage is calibrated for what one person moves it by, whatever was released before."""
+
+import math
+import warnings
+from dataclasses import replace
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from neighbours import climb
+
+from dpfast import MultiOutcomeRidge, Privacy, io, noise, statistics
+from dpfast.privacy import compose_mu, gaussian_mu
+from dpfast.releases.mechanism import release
+from dpfast.releases.staged_regression import People
+
+BOX = {"bound_x": None, "box_x": (-1.0, np.array([1.0, 3.0, 0.5]))}
+OPTIONS = {
+    "plain": {"bound_x": 2.0},
+    "intercept": {"bound_x": 2.0, "fit_intercept": True},
+    "box": BOX,
+    "box and intercept": BOX | {"fit_intercept": True},
+    "box within a bound, and intercept": BOX | {"bound_x": 1.5, "fit_intercept": True},
+    "nonnegative": {"bound_x": 2.0, "nonnegative": True, "fit_intercept": True},
+    "penalty": {"bound_x": 2.0, "ridge": 3.0},
+    "people": {"bound_x": 2.0},
+    "people, intercept": {"bound_x": 2.0, "fit_intercept": True},
+    "people, clipped by person": {"bound_x": 2.0, "block_bounds": (2.0, 3.0)},
+}
+MAX_ROWS, BOUND_Y, OUTCOMES = 3, 3.0, 2
+
+
+class Size(NamedTuple):
+    """A table's rows and columns, and a release that only fits of such a size make."""
+
+    n_rows: int
+    features: int
+    known_by: str
+
+
+RESOLVED = Size(2_000, 3, "moments of whitened rows")
+PATHS = {
+    "X'X is resolved": RESOLVED,
+    "X'X is not": Size(600, 60, "residuals, step 1"),
+    "people are few": Size(40, 3, "mean of outcomes"),
+}
+
+
+def table(size=RESOLVED, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(size.n_rows, size.features)) / math.sqrt(4.0 * size.features) + 0.1
+    theta = rng.normal(size=(size.features, OUTCOMES))
+    return x, x @ theta + 0.1 * rng.normal(size=(size.n_rows, OUTCOMES)) + 0.5
+
+
+def owners(n):
+    return np.arange(n) // 2
+
+
+def staged(options, size=RESOLVED, *, adjacency="replace_one", delta=1e-5, steps=2, **changed):
+    """What a fit has before its first release."""
+    parameters = {"bound_y": BOUND_Y, "adjacency": adjacency, "refine": steps} | OPTIONS[options] | changed
+    whose = (owners(size.n_rows), MAX_ROWS) if options.startswith("people") else (None, None)
+    one = MultiOutcomeRidge(1.0, delta, **parameters)
+    steps = None if steps == "auto" else steps
+    return one._staged(Privacy(1.0, delta, adjacency), steps, People(io.open_table(*table(size)), *whose))
+
+
+def asked(fit, seed, wild=0.0):
+    """Every query of a fit, as the noise of a seed leads to it, or releases that are off by so many powers of e."""
+    source, rng = noise.resolve_source(seed), np.random.default_rng(seed)
+    stages = fit.mechanism.stages()
+    query = next(stages)
+    while True:
+        yield query
+        released = query.mechanism.release(query.statistic(fit.statistic), source, query.name)
+        if wild:
+            values = {name: off(np.asarray(value), wild, rng) for name, value in released.values.items()}
+            released = replace(released, values=values)
+        try:
+            query = stages.send(released)
+        except StopIteration as last:
+            last.value()
+            return
+
+
+def off(values, wild, rng):
+    factors = np.exp(wild * rng.normal(size=values.shape)) * rng.choice([1.0, 1.0, -1.0], size=values.shape)
+    changed = values * factors
+    return (
+        np.triu(changed) + np.triu(changed, 1).T if values.ndim == 2 and np.array_equal(values, values.T) else changed
+    )
+
+
+class Part(NamedTuple):
+    """What one person adds to what is summed for a query, so that noise has one scale, and the norm it is for."""
+
+    vector: np.ndarray
+    order: int
+    limit: float
+
+
+def part_of(query, x, y, several):
+    """Return a person's part."""
+    x, y = np.atleast_2d(x), np.atleast_2d(y)
+    statistic = query.statistic(People(io.open_table(x, y), *((np.zeros(len(x)), MAX_ROWS) if several else ())))
+    mechanism = query.mechanism
+    if hasattr(mechanism, "scale"):
+        limit = mechanism.privacy.epsilon if mechanism.mu is None else mechanism.mu
+        return Part(statistic.to_float64().ravel() / mechanism.scale, 1 if mechanism.law == "Laplace" else 2, limit)
+    attributes = {"xx": "xx", "xy": "xy", "x": "exact_x_sum", "y": "exact_y_sum", "n": "n_rows"}
+    blocks = {name: getattr(statistic, attributes[name]) for name in mechanism.scales}
+    blocks = {name: np.asarray(getattr(block, "to_float64", lambda b=block: b)()) for name, block in blocks.items()}
+    scales = dict(mechanism.scales)
+    if mechanism.mu is None:
+        # One vector, X'X by its upper triangle, blocks stretched against each other as their noise is.
+        scales = {name: mechanism.joint_scale * scale / scales["xx"] for name, scale in scales.items()}
+        blocks["xx"] = blocks["xx"][np.triu_indices(len(blocks["xx"]))]
+    vector = np.concatenate([np.ravel(block) / scales[name] for name, block in blocks.items()])
+    return Part(vector, 2, mechanism.privacy.epsilon if mechanism.mu is None else mechanism.mu)
+
+
+def moved(query, parts):
+    """How far one of these people moves what is summed, over the farthest that its noise is for."""
+    _, order, limit = parts[0]
+    vectors = [one.vector for one in parts]
+    if query.mechanism.privacy.adjacency == "add_remove":
+        return max(float(np.linalg.norm(vector, order)) for vector in vectors) / limit
+    return max(float(np.linalg.norm(one - other, order)) for one, other in combinations(vectors, 2)) / limit
+
+
+def people_at_random(rng, features, several, n=24):
+    """People of all sizes, some beyond every bound, each with their mirror images."""
+    for _ in range(n // 3):
+        shape = int(rng.integers(1, MAX_ROWS + 3)) if several else 1
+        x = rng.normal(size=(shape, features)) * 10.0 ** rng.uniform(-2.0, 3.0) / math.sqrt(features)
+        y = rng.normal(size=(shape, OUTCOMES)) * 10.0 ** rng.uniform(-2.0, 3.0)
+        if rng.random() < 0.3:
+            x, y = np.tile(x[:1], (shape, 1)), np.tile(y[:1], (shape, 1))
+        yield from ((x, y), (x, -y), (-x, -y))
+
+
+def mirrored(query, rng):
+    """Two people whose parts of a step are as long as its clip, and opposite: one just beyond it, one just within."""
+    told = getattr(query.statistic, "keywords", {})
+    if "step" not in told or "clip" not in told:
+        return []
+    step, clip = told["step"], told["clip"]
+    for _ in range(200):
+        x = 10.0 ** rng.uniform(-6.0, 0.0) * rng.normal(size=(1, 3)) + 0.3 * rng.random()
+        row = np.append(step.map_x(x), 1.0)
+        p, predicted = step.whitening @ row, step.theta.T @ row
+        length = float(np.linalg.norm(p))
+        away = rng.normal(size=OUTCOMES)
+        away *= clip / length / np.linalg.norm(away)
+        y = np.vstack([predicted + (1.0 + 1e-4) * away, predicted - (1.0 - 1e-4) * away])
+        if length <= step.longest and np.allclose(step.map_y(y), y, rtol=1e-12):
+            return [(x, y[:1]), (x, y[1:])]
+    return []
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("delta", [1e-5, 0.0])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_no_neighbour_moves_any_stage_beyond_its_part(options, delta, adjacency):
+    several = options.startswith("people")
+    fit = staged(options, adjacency=adjacency, delta=delta, steps=3)
+    rng = np.random.default_rng(1)
+    largest, attained = {}, set()
+    for query in asked(fit, 0):
+        pair = mirrored(query, rng)
+        others = [*people_at_random(rng, 3, several), *pair]
+        far = moved(query, [part_of(query, *one, several) for one in others])
+        assert far <= 1.0 + 1e-9, query.name
+        assert query.name not in largest
+        largest[query.name] = far
+        attained |= {query.name} if pair or "sizes" in query.name else set()
+    # What is paid for is attained, in counts and by opposite people at a clip.
+    assert len(attained) >= 4
+    assert delta == 0.0 or options == "nonnegative" or "residuals, step 3" in attained
+    assert all(largest[name] > 0.999 for name in attained), {name: largest[name] for name in attained}
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("options", ["plain", "intercept", "people", "people, intercept"])
+def test_none_does_however_many_people_there_are_and_whatever_was_released(options, path, adjacency):
+    several, size = options.startswith("people"), PATHS[path]
+    fit = staged(options, size, adjacency=adjacency, steps=2)
+    rng = np.random.default_rng(2)
+    for seed, wild in ((0, 0.0), (1, 1.0), (2, 4.0)):
+        for query in asked(fit, seed, wild):
+            others = people_at_random(rng, size.features, several, 12)
+            assert moved(query, [part_of(query, *one, several) for one in others]) <= 1.0 + 1e-9, query.name
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("options", ["intercept", "box within a bound, and intercept", "people, clipped by person"])
+def test_no_climb_finds_a_neighbour_that_moves_a_stage_farther(options, adjacency):
+    several = options.startswith("people")
+    fit = staged(options, adjacency=adjacency, steps=2)
+    rng = np.random.default_rng(3)
+    rows = 2 if several else 1
+    for query in asked(fit, 0):
+        if "sizes" in query.name or "numbers" in query.name or query.name.endswith("step 1"):
+            continue
+
+        def farthest(parameters, query=query):
+            pair = np.reshape(parameters, (2, rows, 3 + OUTCOMES))
+            return moved(query, [part_of(query, one[:, :3], one[:, 3:], several) for one in pair])
+
+        far, _ = climb(farthest, 2 * rows * (3 + OUTCOMES), rng, restarts=1, screened=40)
+        assert far <= 1.0 + 1e-9, query.name
+        assert far > 0.4, query.name
+
+
+@pytest.mark.parametrize("steps", ["auto", 1, 2, 5])
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("options", ["plain", "intercept", "people", "people, intercept"])
+def test_all_stages_together_keep_to_the_budget(options, path, steps):
+    fit = staged(options, PATHS[path], steps=steps)
+    # Histograms before steps that are not taken have a share too.
+    least = 1.0 - 1e-9 if steps in ("auto", 5) else 0.95
+    whole = gaussian_mu(1.0, 1e-5)
+    assert whole * least <= compose_mu([query.mechanism.mu for query in asked(fit, 0)]) <= whole
+    if steps != "auto":
+        pure = staged(options, PATHS[path], steps=steps, delta=0.0)
+        costs = [query.mechanism.privacy for query in asked(pure, 0)]
+        assert all(cost.delta == 0.0 for cost in costs)
+        assert least <= math.fsum(cost.epsilon for cost in costs) <= 1.0
+
+
+@pytest.mark.parametrize("options", [options for options in OPTIONS if options != "penalty"])
+def test_linear_outcomes_are_found_exactly_with_hardly_any_noise(options):
+    """Whatever rows are centred at, whitened by, and held to."""
+    x = 0.3 * table()[0]
+    x = np.abs(x) if options == "nonnegative" else x
+    theta = np.array([[0.5, -1.0], [0.2, 0.3], [0.6, 0.1]]) if options != "nonnegative" else np.full((3, 2), 0.3)
+    level = np.array([0.5, 0.7]) if OPTIONS[options].get("fit_intercept") else np.zeros(2)
+    whose = (np.arange(len(x)), 1) if options.startswith("people") else ()
+    one = MultiOutcomeRidge(1e6, 1e-5, bound_y=BOUND_Y, random_state=0, **OPTIONS[options])
+    one.fit(x, x @ theta + level, *whose)
+    np.testing.assert_allclose(one.coef_, theta.T, atol=1e-3)
+    np.testing.assert_allclose(one.intercept_, level, atol=1e-3)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_sizes_of_tables_lead_to_stages_of_their_own(path):
+    fit = staged("intercept", PATHS[path])
+    names = [query.name for query in asked(fit, 0)]
+    assert len(set(names)) == len(names)  # so that seeded noise differs
+    known = {size.known_by for size in PATHS.values()} & set(names)
+    assert PATHS[path].known_by in known
+    assert known <= {PATHS[path].known_by, "residuals, step 1"}
+    fitted = release(fit.mechanism, fit.statistic, noise.resolve_source(0), "fit")
+    found = fit.mechanism.solve(fitted)
+    assert found.n_steps == (0 if path == "people are few" else 2)
+    if path == "people are few":
+        np.testing.assert_array_equal(found.solution.coef, 0.0)
+        assert np.all(np.isnan(found.solution.coef_std))
+        assert np.all(np.abs(found.solution.intercept) <= BOUND_Y)
+
+
+@pytest.mark.parametrize("options", ["intercept", "people"])
+def test_what_is_released_is_all_that_is_told(options):
+    fit = staged(options)
+    releases = release(fit.mechanism, fit.statistic, noise.resolve_source(5), "fit")
+    fitted = MultiOutcomeRidge(1.0, 1e-5, bound_y=BOUND_Y, refine=2, random_state=5, **OPTIONS[options])
+    whose = (owners(RESOLVED.n_rows), MAX_ROWS) if options.startswith("people") else ()
+    fitted.fit(*table(), *whose)
+    assert fitted.n_steps_ == 2
+    names = [[one.name.partition(": ")[2] for one in told] for told in (releases, fitted.releases_)]
+    assert names[0] == names[1]
+    assert len(set(names[0])) == len(names[0])
+    # A mechanism that has seen no rows, or others, tells the same of them.
+    other = staged(options).mechanism.solve(fitted.releases_).solution
+    np.testing.assert_array_equal(fit.mechanism.solve(fitted.releases_).solution.coef, other.coef)
+    np.testing.assert_array_equal(other.coef, fitted.coef_)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("options", ["plain", "people, intercept"])
+def test_what_is_asked_hangs_on_releases_and_public_numbers_alone(options, path):
+    fit = staged(options, PATHS[path], steps="auto")
+    releases = release(fit.mechanism, fit.statistic, noise.resolve_source(6), "fit")
+
+    def queries(mechanism):
+        stages, left = mechanism.stages(), iter(releases)
+        query = next(stages)
+        while True:
+            yield query.name, query.mechanism, query.clip
+            try:
+                query = stages.send(next(left))
+            except StopIteration:
+                return
+
+    x, y = table(PATHS[path], seed=7)
+    whose = (fit.statistic.groups, fit.statistic.max_rows)
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_y=BOUND_Y, **OPTIONS[options])
+    other = one._staged(Privacy(1.0, 1e-5), None, People(io.open_table(100.0 * x, -y), *whose))
+    told = list(queries(fit.mechanism))
+    assert told == list(queries(other.mechanism))
+    assert [name for name, _, _ in told] == [one.name.partition(": ")[2] for one in releases]
+
+
+def test_steps_that_are_asked_for_are_taken():
+    for steps in (1, 3, 7):
+        names = [query.name for query in asked(staged("plain", steps=steps), 0)]
+        assert sum(name.startswith("residuals, step") for name in names) == steps
+
+
+@pytest.mark.parametrize("options", ["intercept", "people, intercept"])
+def test_a_fit_is_the_same_for_any_threads_layout_and_blocks(options):
+    x, y = table()
+    several = options.startswith("people")
+    whose = (owners(len(x)), MAX_ROWS) if several else ()
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_y=BOUND_Y, refine=2, random_state=5, **OPTIONS[options])
+    expected = one.fit(x, y, *whose).coef_.copy()
+    order = np.random.default_rng(0).permutation(len(x))
+    tables = [(np.asfortranarray(x), y), (x[::-1], y[::-1]), (x[order], y[order])]
+    tables = tables if several else [*tables, ([(x[:700], y[:700]), (x[700:], y[700:])], None)]
+    ids = [owners(len(x)), owners(len(x))[::-1], owners(len(x))[order], None]
+    for (rows, outcomes), groups in zip(tables, ids, strict=False):
+        again = one.fit(rows, outcomes, *((groups, MAX_ROWS) if several else ()))
+        np.testing.assert_array_equal(again.coef_, expected)
+    np.testing.assert_array_equal(one.set_params(n_threads=3).fit(x, y, *whose).coef_, expected)
+
+
+@pytest.mark.parametrize("options", ["intercept", "people", "penalty", "box and intercept"])
+@pytest.mark.parametrize("sizes", [(1e-60, 1.0), (1.0, 1e-60), (1e60, 1e-60), (1e60, 1e60), (1e-60, 1e60)])
+def test_extreme_bounds_are_solved_without_a_warning(options, sizes):
+    x, y = table()
+    whose = (owners(len(x)), MAX_ROWS) if options.startswith("people") else (None, None)
+    changed = {"bound_y": BOUND_Y * sizes[1]}
+    if "box_x" in OPTIONS[options]:
+        changed["box_x"] = tuple(np.asarray(side) * sizes[0] for side in OPTIONS[options]["box_x"])
+    else:
+        changed["bound_x"] = 2.0 * sizes[0]
+    for rows, outcomes in ((x * sizes[0], y * sizes[1]), (np.zeros_like(x), np.zeros_like(y)), (x * 1e-9, y * 1e9)):
+        one = MultiOutcomeRidge(1.0, 1e-5, **OPTIONS[options] | changed)
+        fit = one._staged(Privacy(1.0, 1e-5), 3, People(io.open_table(rows, outcomes), *whose))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            releases = release(fit.mechanism, fit.statistic, noise.resolve_source(0), "fit")
+            found = fit.mechanism.solve(releases)
+        for told in (found.solution.coef, found.solution.coef_std, found.solution.intercept):
+            assert np.all(np.isfinite(told))
+
+
+@pytest.mark.parametrize("path", ["X'X is resolved", "X'X is not"])
+@pytest.mark.parametrize("options", ["plain", "intercept"])
+def test_a_fit_ends_whatever_was_released_beside_the_largest_bounds(options, path):
+    """Coefficients may be so large that what they predict would overflow: then less is taken of them."""
+    for seed in range(6):
+        names = [query.name for query in asked(staged(options, PATHS[path], steps=4, bound_y=9e69), seed, 8.0)]
+        assert "residuals, step 4" in names
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("size", [Size(40, 1, ""), Size(40, 2, "")])
+def test_a_fit_ends_where_noise_hides_all_rows(size, delta):
+    """Of one or two features, all that is released of X'X is negative as often as not."""
+    x, y = table(size)
+    for seed in range(12):
+        one = MultiOutcomeRidge(1.0, delta, bound_x=2.0, bound_y=BOUND_Y, refine=2, random_state=seed)
+        fitted = one.fit(0.01 * x, y)
+        assert np.all(np.isfinite(fitted.coef_))
+        assert np.all(np.isfinite(fitted.coef_std_))
+
+
+def test_few_people_get_a_mean_with_all_that_there_is():
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, fit_intercept=True, random_state=0)
+    few = one.fit(*table(PATHS["people are few"]))
+    assert few.n_steps_ == 0
+    assert [one.name.partition(": ")[2] for one in few.releases_] == ["mean of outcomes"]
+    assert compose_mu([one.mu for one in few.releases_]) == pytest.approx(gaussian_mu(1.0, 1e-5))
+    many = one.fit(*table())
+    assert many.n_steps_ > 0
+
+
+def test_a_table_that_can_be_read_only_once_gets_no_steps():
+    x, y = table()
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, random_state=0)
+    assert one.fit(x, y).n_steps_ > 0
+    assert one.fit(iter([x]), iter([y])).n_steps_ == 0
+    blocks = [(x[:10], y[:10]), (x[10:], y[10:])]
+    assert 0 < one.fit(blocks, None).n_steps_ <= one.fit(x, y).n_steps_
+    with pytest.raises(ValueError, match="read only once"):
+        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1).fit(iter([x]), iter([y]))
+    with pytest.raises(TypeError, match="groups"):
+        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1).fit(blocks, None, owners(len(x)), 3)
+
+
+def test_sums_have_no_steps():
+    x, y = table()
+    sums = statistics.gram(x, y, bound_x=2.0, bound_y=BOUND_Y)
+    assert MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y).fit_gram(sums).n_steps_ == 0
+    with pytest.raises(ValueError, match="refine needs the rows"):
+        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1).fit_gram(sums)
+
+
+@pytest.mark.parametrize("loose", [1.0, 10.0])
+@pytest.mark.parametrize("options", ["plain", "intercept", "box and intercept", "nonnegative"])
+def test_the_error_is_that_of_the_data_and_not_of_the_bounds(options, loose):
+    rng = np.random.default_rng(3)
+    x = np.abs(0.3 * rng.normal(size=(20_000, 3))) if options == "nonnegative" else 0.3 * rng.normal(size=(20_000, 3))
+    y = x @ [[0.5], [0.2], [0.6]] + 0.05 * rng.normal(size=(20_000, 1)) + 0.3
+    y = np.maximum(y, 0.0) if options == "nonnegative" else y
+    parameters = dict(OPTIONS[options], bound_y=2.0 * loose)
+    if parameters["bound_x"] is not None:
+        parameters["bound_x"] *= loose
+    else:
+        parameters["box_x"] = (-2.0 * loose, 2.0 * loose)
+    exact = MultiOutcomeRidge(math.inf, **parameters).fit(x, y).predict(x)
+
+    def error(refine):
+        fits = (MultiOutcomeRidge(1.0, 1e-5, refine=refine, random_state=s, **parameters).fit(x, y) for s in range(4))
+        return np.mean([np.mean((one.predict(x) - exact) ** 2) for one in fits]) / np.var(y)
+
+    # Ten times less than moments alone, and far below what bounds ten times as large did to these.
+    assert error("auto") < min(0.1 * error(0), 2e-3)

@@ -1,0 +1,429 @@
+"""Averaged descent: least squares without noise, and honest of what noise does to it."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import linalg
+
+from dpfast.solvers import averaged_descent as descent
+from dpfast.solvers.averaged_descent import Coordinates, Position, Steps
+from dpfast.solvers.ridge import MomentNoise
+
+NOISELESS = 1e-14
+
+
+def table(n=400, d=4, outcomes=2, seed=0, condition=10.0):
+    rng = np.random.default_rng(seed)
+    turn, _ = np.linalg.qr(rng.normal(size=(d, d)))
+    x = (rng.normal(size=(n, d)) * np.geomspace(1.0, 1.0 / condition, d)) @ turn.T + 1.0
+    return x, x @ rng.normal(size=(d, outcomes)) + rng.normal(size=(n, outcomes)) + 2.0
+
+
+def coordinates_of(x, noise, power, *, constant, seed=None, pooled=True):
+    """Coordinates from moments with noise of such a deviation, or with none drawn though it is reckoned with."""
+    n, d = x.shape
+    center = x.mean(axis=0) if constant else np.zeros(d)
+    rng = np.random.default_rng(seed)
+    drawn = 0.0 if seed is None else 1.0
+    xx = (x - center).T @ (x - center) + drawn * symmetric(rng, d, noise)
+    found = Coordinates.whitened(xx, noise, power, center, n, constant=constant)
+    if not pooled:
+        return found
+    rows = (x - center) @ found.whitening.T
+    own = found.noise or NOISELESS
+    moments = MomentNoise(own * math.sqrt(2.0), own, 0.0, own)
+    sums = rows.sum(axis=0) + drawn * own * rng.normal(size=d) if constant else None
+    return found.with_moments(rows.T @ rows + drawn * symmetric(rng, d, own), moments, sums, n)
+
+
+def symmetric(rng, d, deviation):
+    above = np.triu(rng.normal(size=(d, d)) * deviation, 1)
+    return above + above.T + np.diag(rng.normal(size=d) * deviation * math.sqrt(2.0))
+
+
+def rows_of(coordinates, x):
+    rows = (x - coordinates.center) @ coordinates.whitening.T
+    return np.column_stack([rows, np.ones(len(x))]) if coordinates.constant else rows
+
+
+def descended(coordinates, how, x, y, deviation=NOISELESS, *, start=None, rng=None):
+    rows = rows_of(coordinates, x)
+    theta = np.zeros((rows.shape[1], y.shape[1])) if start is None else start
+    position = Position.start(theta)
+    for number in range(how.n_steps):
+        sums = rows.T @ (y - rows @ position.theta)
+        drawn = 0.0 if rng is None else deviation * rng.normal(size=sums.shape)
+        position = descent.stepped(position, how, number, sums + drawn, deviation)
+    return descent.found(position, how, coordinates)
+
+
+def least_squares(x, y, *, constant):
+    design = np.column_stack([x, np.ones(len(x))]) if constant else x
+    return np.linalg.lstsq(design, y, rcond=None)[0]
+
+
+@pytest.mark.parametrize("squares", [False, True])
+@pytest.mark.parametrize("constant", [False, True])
+def test_shares_of_a_fit_add_to_the_whole(constant, squares):
+    for people in np.geomspace(1.0, 1e9, 19):
+        for mu in np.geomspace(1e-4, 100.0, 13):
+            for features in (1, 2, 10, 300, 10_000):
+                shares = descent.schedule(people, mu, features, constant=constant, squares=squares)
+                alone = (shares.means, shares.row_sizes, shares.moments, shares.whitened_moments, shares.steps)
+                alone += (shares.last_sizes, shares.mean_residual, shares.squares)
+                several = [shares.whitened_sizes] * len(shares.powers) + [shares.sizes] * shares.n_sizes
+                assert math.fsum([*alone, *several]) == pytest.approx(1.0, rel=1e-12)
+                assert min(alone + tuple(several)) >= 0.0
+                assert shares.steps > 0.25
+                assert (shares.moments > 0.0) == (shares.whitened_moments > 0.0) == (len(shares.powers) > 0)
+                assert (shares.means > 0.0) == (shares.mean_residual > 0.0) == constant
+                assert (shares.squares > 0.0) == squares
+                assert shares.n_sizes >= 1
+
+
+def test_more_people_never_have_less_of_a_share_in_moments():
+    for features in (1, 10, 300):
+        shares = [
+            descent.schedule(people, 0.3, features, constant=True, squares=True).moments
+            for people in np.geomspace(1.0, 1e9, 40)
+        ]
+        assert shares == sorted(shares)
+        assert shares[0] == 0.0 < shares[-1]
+
+
+def test_more_noise_clips_more_people_and_never_nobody_nor_most():
+    noisy = [descent.clipped_share(10, people, 0.3) for people in np.geomspace(1e12, 1e-3, 60)]
+    assert noisy == sorted(noisy)
+    assert 0.0 < noisy[0] < 1e-3
+    assert 0.5 < noisy[-1] <= 0.6
+    for less, more in (((10, 1e4, 0.3), (40, 1e4, 0.3)), ((10, 1e4, 1.0), (10, 1e4, 0.3))):
+        assert descent.clipped_share(*less) < descent.clipped_share(*more)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+def test_the_size_of_a_share_is_the_first_that_so_few_are_beyond(share):
+    rng = np.random.default_rng(1)
+    parts = np.exp(rng.normal(size=5_000))
+    edges = np.exp2(np.arange(-12, 13) / 2.0)
+    counts = np.bincount(np.searchsorted(edges, parts, side="right"), minlength=len(edges) + 1).astype(float)
+    size = descent.size_of_share(counts, 0.0, np.append(edges, edges[-1]), share, len(parts))
+    assert np.mean(parts >= size) <= share < np.mean(parts >= size / math.sqrt(2.0))
+    # Noise moves it by few half-octaves.
+    for _ in range(20):
+        noisy = counts + 10.0 * rng.normal(size=counts.shape)
+        moved = descent.size_of_share(noisy, 10.0, np.append(edges, edges[-1]), share, len(parts))
+        assert abs(math.log2(moved / size)) <= 1.5
+
+
+def test_the_size_of_a_share_is_one_of_those_told_apart_whatever_the_counts():
+    rng = np.random.default_rng(2)
+    edges = np.exp2(np.arange(20) / 2.0)
+    for deviation in (0.0, 1.0, 1e6):
+        for people in (1.0, 1e6):
+            counts = deviation * rng.normal(size=20)
+            assert descent.size_of_share(counts, deviation, edges, 0.1, people) in {None, *edges.tolist()}
+    everybody_beyond = np.append(np.zeros(19), 1e6)
+    assert descent.size_of_share(everybody_beyond, 0.0, edges, 0.1, 1e6) == edges[-1]
+    assert descent.size_of_share(everybody_beyond * 1e-6, 1e3, edges, 0.1, 1.0) is None
+
+
+def test_people_who_have_nothing_do_not_make_the_size_that_of_nothing():
+    edges = np.exp2(np.arange(20) / 2.0)
+    counts = np.zeros(20)
+    counts[0], counts[12] = 9_000.0, 1_000.0
+    assert descent.size_of_share(counts, 5.0, edges, 0.3, 1e4) == edges[12]
+
+
+def test_the_last_size_is_that_of_the_last_bin_that_stands_out():
+    sizes = np.exp2(np.arange(30) / 2.0)
+    counts = np.zeros(30)
+    counts[5], counts[17] = 1e3, 200.0
+    assert descent.last_size(counts, 10.0, sizes) == sizes[17]
+    assert descent.last_size(counts, 0.0, sizes) == sizes[17]
+    assert descent.last_size(counts, 150.0, sizes) == sizes[5]
+    assert descent.last_size(counts, 1e4, sizes) is None
+    rng = np.random.default_rng(3)
+    right = [descent.last_size(counts + 10.0 * rng.normal(size=30), 10.0, sizes) == sizes[17] for _ in range(200)]
+    assert np.mean(right) > 0.95
+
+
+@pytest.mark.parametrize("start", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.6])
+def test_the_clip_goes_to_where_the_share_is_beyond_it(share, start):
+    sizes = np.exp(np.random.default_rng(4).normal(size=20_000))
+    clip = start
+    for _ in range(2_000):
+        clip = descent.next_clip(clip, float(np.mean(sizes > clip)), share)
+    assert np.mean(sizes > clip) == pytest.approx(share, abs=0.01)
+
+
+def test_the_clip_moves_by_a_bounded_factor_whatever_was_counted():
+    for beyond in (-1e300, -1.0, 0.5, 2.0, 1e300):
+        assert 0.5 < descent.next_clip(1.0, beyond, 0.3) < 2.0
+    assert descent.next_clip(1.0, 0.3, 0.3) == 1.0
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("power", [0.5, 1.0])
+@pytest.mark.parametrize("condition", [1.0, 30.0, 1e3])
+def test_without_noise_it_is_least_squares_from_wherever_it_starts(condition, power, constant):
+    x, y = table(condition=condition)
+    coordinates = coordinates_of(x, NOISELESS, power, constant=constant)
+    expected = least_squares(x, y, constant=constant)
+    for asked in (1, None):
+        how = descent.steps(coordinates, len(x), asked=asked)
+        start = np.random.default_rng(5).normal(size=(4 + constant, 2))
+        found = descended(coordinates, how, x, y, start=start)
+        coef = coordinates.as_summed(found.theta, 1.0, 1.0)
+        np.testing.assert_allclose(coef[:4], expected[:4], atol=1e-6 * np.max(np.abs(expected)))
+        np.testing.assert_allclose(coef[4], expected[4] if constant else 0.0, atol=1e-6 * np.max(np.abs(expected)))
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_plain_descent_goes_there_too_where_rows_are_even(constant):
+    x, y = table(condition=2.0)
+    x = x - x.mean(axis=0)
+    coordinates = Coordinates.plain(np.zeros(4), float(np.max(np.linalg.norm(x, axis=1))), len(x), constant=constant)
+    how = descent.steps(coordinates, len(x), asked=3_000)
+    found = descended(coordinates, how, x, y)
+    expected = least_squares(x, y, constant=constant)
+    late = coordinates.as_summed(found.theta, 1.0, 1.0)
+    np.testing.assert_allclose(late[: 4 + constant], expected, atol=0.01)
+    rough = descended(coordinates, descent.steps(coordinates, len(x), asked=60), x, y)
+    whole = np.linalg.norm(expected)
+    assert np.linalg.norm(coordinates.as_summed(rough.theta, 1.0, 1.0)[: 4 + constant] - expected) < whole
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_more_steps_are_taken_where_noise_hides_directions_and_never_more_than_the_most(power):
+    x, _ = table(n=5_000, condition=100.0)
+    counts = []
+    for noise in (1e-6, 1.0, 30.0, 300.0):
+        coordinates = coordinates_of(x, noise, power, constant=False)
+        counts.append(descent.steps(coordinates, len(x)).n_steps)
+        assert descent.steps(coordinates, len(x), most=3).n_steps <= 3
+        assert descent.steps(coordinates, len(x), asked=5).n_steps == 5
+    assert counts == sorted(counts)
+    assert 1 <= counts[0] < counts[-1] <= descent.MOST_STEPS
+
+
+@pytest.mark.parametrize("n_steps", range(1, 61))
+def test_late_steps_are_averaged_and_there_is_one(n_steps):
+    how = Steps(n_steps, np.eye(2), 0.0)
+    assert 0 <= how.first_averaged < n_steps
+    assert set(how.counted) <= set(range(1, n_steps))
+    assert len(how.counted) <= 2
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_what_noise_does_to_what_is_found_is_as_large_as_it_says(constant):
+    x, y = table(n=2_000, condition=10.0)
+    coordinates = coordinates_of(x, 1e-3, 1.0, constant=constant)
+    how = descent.steps(coordinates, len(x))
+    exact = descended(coordinates, how, x, y).theta
+    rng = np.random.default_rng(6)
+    errors = [descended(coordinates, how, x, y, 20.0, rng=rng) for _ in range(400)]
+    deviations = np.concatenate([(one.theta - exact).T for one in errors])
+    # Of 800 draws: each entry within a tenth or so of the largest.
+    largest = float(np.max(np.diag(errors[0].covariance)))
+    np.testing.assert_allclose(deviations.T @ deviations / len(deviations), errors[0].covariance, atol=0.25 * largest)
+    ratio = np.mean(np.sum(deviations @ linalg.inv(errors[0].covariance) * deviations, axis=1)) / len(exact)
+    assert ratio == pytest.approx(1.0, abs=0.12)
+
+
+def test_steps_count_by_their_precision():
+    x, y = table()
+    coordinates = coordinates_of(x, 1e-6, 1.0, constant=False)
+    how = Steps(3, descent.steps(coordinates, len(x)).size, 0.0)
+    rng = np.random.default_rng(7)
+    position, rows = Position.start(np.zeros((4, 2))), rows_of(coordinates, x)
+    deviations, measured = (9.0, 4.0, 0.5), []
+    for number, deviation in enumerate(deviations):
+        sums = rows.T @ (y - rows @ position.theta) + deviation * rng.normal(size=(4, 2))
+        if number >= how.first_averaged:
+            measured.append((deviation**-2, position.theta + linalg.solve(rows.T @ rows, sums)))
+        position = descent.stepped(position, how, number, sums, deviation)
+    weights = [weight for weight, _ in measured]
+    expected = sum(weight * theta for weight, theta in measured) / math.fsum(weights)
+    np.testing.assert_allclose(descent.found(position, how, coordinates).theta, expected, rtol=1e-4, atol=1e-6)
+    assert position.precision == pytest.approx(math.fsum(weights))
+
+
+def test_noise_alone_is_shrunk_to_about_nothing():
+    rng = np.random.default_rng(8)
+    kept = []
+    for _ in range(200):
+        covariance = np.diag(np.geomspace(1.0, 100.0, 20))
+        noise = np.sqrt(np.diag(covariance))[:, None] * rng.normal(size=(20, 3))
+        shrunk = descent.shrunk(noise, covariance, np.eye(20))
+        kept.append(np.sum(shrunk.coef**2) / np.sum(noise**2))
+    assert np.median(kept) < 0.05
+
+
+def test_a_strong_signal_is_left_as_it_is():
+    rng = np.random.default_rng(9)
+    coef = 1e3 * rng.normal(size=(20, 3))
+    shrunk = descent.shrunk(coef, np.diag(np.geomspace(1.0, 100.0, 20)), np.eye(20))
+    np.testing.assert_allclose(shrunk.coef, coef, rtol=1e-3)
+    np.testing.assert_allclose(shrunk.covariance, np.diag(np.geomspace(1.0, 100.0, 20)), rtol=1e-3)
+    assert shrunk.ridge < 1e-3
+
+
+def test_shrinking_loses_less_than_noise_does():
+    rng = np.random.default_rng(10)
+    for size in (0.1, 1.0, 10.0):
+        errors = []
+        for _ in range(100):
+            covariance = np.diag(np.geomspace(0.1, 10.0, 15))
+            truth = size * rng.normal(size=(15, 2))
+            noisy = truth + np.sqrt(np.diag(covariance))[:, None] * rng.normal(size=(15, 2))
+            found = descent.shrunk(noisy, covariance, np.eye(15)).coef
+            errors.append((np.sum((found - truth) ** 2), np.sum((noisy - truth) ** 2), np.sum(truth**2)))
+        shrunk, left, nothing = np.mean(errors, axis=0)
+        assert shrunk < 1.02 * left
+        assert shrunk < nothing + 0.05 * left
+
+
+def test_shrinking_does_not_depend_on_directions_or_units():
+    rng = np.random.default_rng(11)
+    turn, _ = np.linalg.qr(rng.normal(size=(6, 6)))
+    covariance, xx = (b @ b.T for b in rng.normal(size=(2, 6, 6)))
+    coef = 2.0 * rng.normal(size=(6, 3))
+    own = descent.shrunk(coef, covariance, xx)
+    turned = descent.shrunk(turn @ coef, turn @ covariance @ turn.T, turn @ xx @ turn.T)
+    np.testing.assert_allclose(turned.coef, turn @ own.coef, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(turned.covariance, turn @ own.covariance @ turn.T, rtol=1e-8, atol=1e-10)
+    assert turned.ridge == pytest.approx(own.ridge)
+    larger = descent.shrunk(8.0 * coef, 64.0 * covariance, xx)
+    np.testing.assert_allclose(larger.coef, 8.0 * own.coef, rtol=1e-9)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 5.0, np.array([1.0, 0.0, 20.0, 3.0])])
+def test_a_penalty_makes_ridge_regression_of_least_squares(penalty):
+    x, y = table()
+    xx = x.T @ x
+    covariance = linalg.inv(xx)
+    told = descent.penalised(least_squares(x, y, constant=False), covariance, xx, penalty)
+    added = xx + np.diag(np.broadcast_to(penalty, 4))
+    np.testing.assert_allclose(told.coef, linalg.solve(added, x.T @ y), rtol=1e-8)
+    np.testing.assert_allclose(told.covariance, linalg.solve(added, linalg.solve(added, xx).T), rtol=1e-8)
+    assert told.ridge == np.max(penalty)
+
+
+def test_constants_that_agree_are_pooled_and_a_far_one_of_steps_is_not_believed():
+    of_steps, of_residuals = np.array([1.0, 2.0]), np.array([1.1, 1.9])
+    pooled = descent.constant(of_steps, 0.01, of_residuals, 0.04)
+    np.testing.assert_allclose(pooled, 0.8 * of_steps + 0.2 * of_residuals)
+    # Within a standard deviation or so of the residuals.
+    np.testing.assert_allclose(descent.constant(of_steps, 1e-12, of_steps + 100.0, 1e-4), of_steps + 100.0, atol=0.02)
+    np.testing.assert_allclose(descent.constant(of_steps, 0.0, of_steps, 1.0), of_steps)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_whitening_by_the_whole_power_whitens(constant):
+    x, _ = table(n=3_000, condition=20.0)
+    coordinates = coordinates_of(x, 1e-6, 1.0, constant=constant)
+    rows = rows_of(coordinates, x)
+    np.testing.assert_allclose(rows.T @ rows, len(x) * np.eye(4 + constant), atol=1e-4 * len(x))
+    np.testing.assert_allclose(coordinates.xx, len(x) * np.eye(4 + constant), atol=1e-4 * len(x))
+    # Noise alike in all coordinates stays so: they are triangular, which is fast.
+    assert np.all(np.triu(coordinates.whitening, 1) == 0.0)
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0])
+@pytest.mark.parametrize("noise", [1e-6, 10.0, 100.0])
+def test_whitened_rows_have_the_mean_square_of_their_number(noise, power):
+    x, _ = table(n=3_000, condition=20.0)
+    coordinates = coordinates_of(x, noise, power, constant=True, pooled=False)
+    rows = rows_of(coordinates, x)[:, :4]
+    assert np.sum(rows**2) / len(x) == pytest.approx(4.0, rel=1e-6)
+    half = linalg.eigvalsh(rows.T @ rows)
+    own = linalg.eigvalsh((x - coordinates.center).T @ (x - coordinates.center))
+    assert half[-1] / half[0] < 1.01 * own[-1] / own[0]
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0])
+@pytest.mark.parametrize("features", [1, 3])
+def test_moments_of_noise_alone_whiten_by_no_more_than_it_hides(features, power):
+    for size in (1e-3, 1.0, 1e6):
+        nothing = Coordinates.whitened(-size * np.eye(features), size, power, np.zeros(features), 1e3, constant=False)
+        rows = np.full(features, math.sqrt(size / 1e3))
+        assert 1e-3 < np.linalg.norm(nothing.whitening @ rows) < 1e3
+        pooled = nothing.with_moments(-np.eye(features), MomentNoise(2.0, 1.4, 0.0), None, 1e3)
+        assert math.isfinite(pooled.noise)
+        assert descent.steps(pooled, 1e3).n_steps >= 1
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("units", [(1.0, 1.0), (8.0, 0.25)])
+def test_what_is_summed_is_rows_in_coordinates_and_their_predictions(units, constant):
+    x, _ = table()
+    own = coordinates_of(x, 1.0, 0.5, constant=constant)
+    theta = np.random.default_rng(12).normal(size=(4 + constant, 2))
+    rows, outcomes = units
+    as_they_come = np.column_stack([rows * x, np.ones(len(x))])
+    np.testing.assert_allclose(as_they_come @ own.of_rows(rows).T, rows_of(own, x), atol=1e-9)
+    predicted = outcomes * (rows_of(own, x) @ theta)
+    np.testing.assert_allclose(as_they_come @ own.as_summed(theta, rows, outcomes), predicted, atol=1e-9)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_moments_are_pooled_by_their_precision(constant):
+    x, _ = table(n=2_000)
+    first = coordinates_of(x, 1e-3, 1.0, constant=constant, pooled=False)
+    rows = rows_of(first, x)
+    exact, sums = rows[:, :4].T @ rows[:, :4], rows[:, :4].sum(axis=0) if constant else None
+    far = exact + 5.0 * np.eye(4)
+    for noise, weight in ((first.noise, 0.5), (3.0 * first.noise, 0.1), (1e-9, 1.0)):
+        told = first.with_moments(far, MomentNoise(noise * math.sqrt(2.0), noise, 0.0), sums, len(x))
+        np.testing.assert_allclose(told.xx[:4, :4] - exact, weight * 5.0 * np.eye(4), atol=1e-3)
+        assert told.noise == pytest.approx(math.sqrt(weight) * noise, rel=1e-5)
+        if constant:
+            np.testing.assert_allclose(told.xx[4, :4], sums, atol=1e-9)
+            assert told.xx[4, 4] == len(x)
+
+
+def test_moments_about_the_mean_are_those_without_a_constant():
+    x, _ = table()
+    design = np.column_stack([x, np.ones(len(x))])
+    z = x - x.mean(axis=0)
+    np.testing.assert_allclose(descent.without_constant(design.T @ design, has_constant=True), z.T @ z, rtol=1e-9)
+    np.testing.assert_array_equal(descent.without_constant(x.T @ x, has_constant=False), x.T @ x)
+
+
+def test_a_mean_no_longer_than_its_noise_is_none_and_a_long_one_stays():
+    rng = np.random.default_rng(13)
+    mean = rng.normal(size=10)
+    np.testing.assert_allclose(descent.shrunk_mean(mean, 1e-6), mean, rtol=1e-9)
+    np.testing.assert_array_equal(descent.shrunk_mean(mean, 100.0), 0.0)
+    np.testing.assert_array_equal(descent.shrunk_mean(np.zeros(3), 0.0), 0.0)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_whatever_is_released_there_is_an_answer(power, constant):
+    rng = np.random.default_rng(14)
+    for _ in range(40):
+        sizes = 10.0 ** rng.uniform(-6.0, 8.0, size=5)
+        people = 10.0 ** rng.uniform(0.0, 8.0)
+        center = rng.normal(size=4)
+        own = Coordinates.whitened(symmetric(rng, 4, sizes[0]), sizes[1], power, center, people, constant=constant)
+        own = own.with_moments(
+            symmetric(rng, 4, sizes[2]),
+            MomentNoise(sizes[2] * math.sqrt(2.0), sizes[2], 0.0),
+            sizes[2] * rng.normal(size=4) if constant else None,
+            people,
+        )
+        how = descent.steps(own, people)
+        position = Position.start(np.zeros((4 + constant, 2)))
+        for number in range(how.n_steps):
+            sums = sizes[3] * rng.normal(size=(4 + constant, 2))
+            position = descent.stepped(position, how, number, sums, sizes[4])
+        found = descent.found(position, how, own)
+        xx = descent.without_constant(found.xx, has_constant=constant)
+        told = descent.shrunk(found.theta[:4], found.covariance[:4, :4], xx)
+        assert np.all(np.isfinite(told.coef))
+        assert np.all(np.isfinite(told.covariance))
+        assert np.all(np.linalg.eigvalsh(found.xx) > 0.0)
+        assert math.isfinite(told.ridge)
