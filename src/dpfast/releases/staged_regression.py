@@ -377,7 +377,7 @@ class _Fit:
     def _clip(
         self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int], share: float
     ) -> Generator[Query, Release, float]:
-        """Learn the size of parts that a share of people are beyond; a guess that is rather small where none is seen."""
+        """Learn the size of parts that a share of people are beyond; a small one where nobody is seen."""
         counts, edges, deviation = yield from self._residual_sizes(name, part, step, octaves)
         found = descent.size_of_share(counts, deviation, edges, share, self.people)
         return float(edges[-1]) * _GUESSED if found is None else found
