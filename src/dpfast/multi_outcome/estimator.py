@@ -669,9 +669,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
                 coef_std=np.where(unseen, np.nan, solution.coef_std),
             )
         attributes = _attributes(solution, found.evidence, found.n_steps, residual_variance=found.residual_variance)
-        # What the best shrinkage loses of a signal that noise was added to.
-        prominences = [one.prominence for one in found.evidence]
-        error = 1.0 / max(float(np.mean(prominences)), 1.0) if prominences else 1.0
+        error = found.lost
+        if error is None:
+            # What the best shrinkage loses of a signal that noise was added to.
+            error = 1.0 / max(float(np.mean([one.prominence for one in found.evidence])), 1.0)
         return Fitted(attributes, error)
 
     @property

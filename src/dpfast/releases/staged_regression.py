@@ -117,6 +117,8 @@ class Regression(NamedTuple):
     #: Of outcomes about their linear function of the features; None where people own several rows.
     residual_variance: FloatArray | None = None
     n_steps: int = 0
+    #: The part of squared predictions that is expected to be wrong, by what was released of rows.
+    lost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,7 @@ class StagedRegression(Mechanism[Regression]):
     def _level_alone(self, level: FloatArray) -> Regression:
         """Return the constant, where people are too few for coefficients: these are 0, and not known."""
         unknown = np.full(self.shape[::-1], np.nan)
-        return Regression(RidgeSolution(np.zeros_like(unknown), level, unknown, 0.0), ())
+        return Regression(RidgeSolution(np.zeros_like(unknown), level, unknown, 0.0), (), lost=1.0)
 
     @property
     def units(self) -> Units:
@@ -479,7 +481,8 @@ class _Fit:
             (back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T)[None],
             **own.of_evidence(row_map.scale, features),
         )
-        return Regression(solution, (evidence,), variance, n_steps)
+        lost = descent.lost(evidence.xy, evidence.covariance[0], self._xx(found, coordinates))
+        return Regression(solution, (evidence,), variance, n_steps, lost)
 
     def _step(self, theta: FloatArray, coordinates: Coordinates, longest: float) -> ResidualStep:
         """Return what a step sums, for coefficients in these coordinates."""

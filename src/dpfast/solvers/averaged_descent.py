@@ -328,9 +328,9 @@ class Found(NamedTuple):
 def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
     """Return what all late steps measured together.
 
-    In an eigenvector of G with eigenvalue g a step multiplies the distance to what is sought by 1 - s g, s its size, and
-    adds s times its noise; the mean sum is g times the mean distance, and noise, and adds m times that at last. So what
-    is found is linear in what is sought and in the noise of every step, by a recursion from the last one.
+    In an eigenvector of G with eigenvalue g a step multiplies the distance to what is sought by 1 - s g, s its size,
+    and adds s times its noise; the mean sum is g times the mean distance, and noise, and adds m times that at last. So
+    what is found is linear in what is sought and in the noise of every step, by a recursion from the last one.
     """
     precision = float(np.sum(np.maximum(position.deviations[how.first_averaged :], _TINY) ** -2.0))
     theta, sums = position.thetas / precision, position.sums / precision
@@ -392,6 +392,12 @@ def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> Shrunk:
     sizes = np.einsum("ij,ik,kj->j", vectors, xx, vectors)
     ridge = float(np.exp(np.mean(np.log(np.maximum(sizes * variances / signal, _TINY)))))
     return Shrunk(half @ turned, kept, ridge)
+
+
+def lost(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> float:
+    """Return the part of the squared predictions, about their mean, that is expected to be wrong: 1 at most."""
+    noise = coef.shape[1] * float(np.sum(xx * covariance))
+    return float(min(1.0, noise / max(float(np.sum(coef * (xx @ coef))), _TINY)))
 
 
 def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty: float | FloatArray) -> Shrunk:
