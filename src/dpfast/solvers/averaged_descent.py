@@ -131,12 +131,6 @@ def shrunk_mean(mean: FloatArray, deviation: float) -> FloatArray:
     return shrunk
 
 
-def last_size(counts: FloatArray, deviation: float, sizes: FloatArray) -> float | None:
-    """Return the largest size of the last bin that stands out of the noise; None where none does."""
-    found = np.flatnonzero(counts > _STANDS_OUT * deviation)
-    return float(sizes[found[-1]]) if len(found) else None
-
-
 def size_of_share(counts: FloatArray, deviation: float, sizes: FloatArray, share: float, people: float) -> float | None:
     """Return the first size that at most such a share of people are beyond; None where nobody is seen.
 
@@ -328,9 +322,9 @@ class Found(NamedTuple):
 def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
     """Return what all late steps measured together.
 
-    In an eigenvector of G with eigenvalue g a step multiplies the distance to what is sought by 1 - s g, s its size, and
-    adds s times its noise; the mean sum is g times the mean distance, and noise, and adds m times that at last. So what
-    is found is linear in what is sought and in the noise of every step, by a recursion from the last one.
+    In an eigenvector of G with eigenvalue g a step multiplies the distance to what is sought by 1 - s g, s its size,
+    and adds s times its noise; the mean sum is g times the mean distance, and noise, and adds m times that at last. So
+    what is found is linear in what is sought and in the noise of every step, by a recursion from the last one.
     """
     precision = float(np.sum(np.maximum(position.deviations[how.first_averaged :], _TINY) ** -2.0))
     theta, sums = position.thetas / precision, position.sums / precision
