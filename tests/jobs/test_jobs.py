@@ -37,13 +37,13 @@ BASE = {
         "kind": "multi_outcome_ridge",
         "bound_y": 9.0,
         "fit_intercept": True,
-        "refine": 2,
+        "refine": 0,
         "random_state": SEED,
     },
     "privacy": {"epsilon": 1.0, "delta": 1e-6},
     "output": {"folder": "fit", "formats": ["csv"], "plots": False},
 }
-PARAMETERS = {"bound_x": None, "bound_y": 9.0, "fit_intercept": True, "refine": 2, "random_state": SEED}
+PARAMETERS = {"bound_x": None, "bound_y": 9.0, "fit_intercept": True, "refine": 0, "random_state": SEED}
 
 
 def toml(value):
@@ -224,7 +224,7 @@ def test_people_with_several_rows(frame, folder, kind):
     assert main(["fit", str(write_job(folder, job))]) == 0
     box = (np.zeros(4), np.array([100.0, 1.0, 1.0, 1.0]))
     # Of streams, people with several rows have no residual steps.
-    model = MultiOutcomeRidge(1.0, 1e-6, **PARAMETERS, box_x=box, refine=0)
+    model = MultiOutcomeRidge(1.0, 1e-6, **PARAMETERS, box_x=box)
     expected = model.fit(*arrays(frame), groups=ids, max_rows=4)
     assert np.array_equal(written(folder).coef_, expected.coef_)
     assert "all rows of one 'patient', 4 at most" in (folder / "fit" / "report.md").read_text()

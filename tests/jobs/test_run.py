@@ -440,5 +440,5 @@ def test_a_run_that_is_killed_before_its_commit_is_on_record_once_it_is_complete
     monkeypatch.setattr(Process, "ended", lambda process: True)
     assert "completed" in fit(path)
     assert (ledger.reservations, len(ledger.costs)) == ((), 1)
-    assert len(ledger.releases) == len(json.loads((tmp_path / "fit" / "report.json").read_text())["releases"])
+    assert len(ledger.releases) == len(json.loads((tmp_path / "fit" / "report.json").read_text())["this_job"])
     assert json.loads((tmp_path / "fit" / "report.json").read_text())["promised"]["epsilon"] == BUDGET.epsilon

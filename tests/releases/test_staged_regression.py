@@ -357,6 +357,15 @@ def test_a_fit_ends_whatever_was_released_beside_the_largest_bounds(options, pat
         assert "residuals, step 4" in names
 
 
+def test_a_lucky_count_of_few_people_does_not_shorten_their_rows_to_nothing():
+    """Noise that follows Laplace's law is far out in one of forty bins as often as not."""
+    fit, noises = staged("plain", Size(300, 3, ""), delta=0.0, steps=1), []
+    for seed in range(60):
+        noises += [query.mechanism.scales["xx"] for query in asked(fit, seed) if query.name == "moments"]
+    assert len(noises) == 60
+    assert min(noises) > 0.01 * max(noises)
+
+
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("size", [Size(40, 1, ""), Size(40, 2, "")])
 def test_a_fit_ends_where_noise_hides_all_rows(size, delta):

@@ -61,7 +61,7 @@ _COUNT = 0.01
 #: As planned: the share of the steps' budget that late ones are, how much larger squared errors are than of normal rows
 #: that are resolved, and what residuals are held to at last, in standard deviations.
 _LATE, _WORSE, _LONGEST = 0.75, 4.0, 3.5
-#: Of the people, whose last residuals may be longer than they are held to.
+#: Of the people, whose rows and last residuals may be longer than they are held to.
 _FEW = 0.002
 #: The clip over the largest part there can be, where nothing is known.
 _GUESSED = 2.0**-5
@@ -309,12 +309,19 @@ class _Fit:
     def _length(
         self, name: str, part: Privacy, row_map: RowMap, longest: float
     ) -> Generator[Query, Release, float | None]:
-        """Learn the largest size of rows that stands out of the noise."""
+        """Learn the largest size that more than few rows have; None where noise hides it."""
         bins = _bins_below(longest)
         counts = NoisySum.of_counts(part, 1, bins.n_bins, unit=self.mechanism._unit)
         released = yield Query(name, counts, partial(_count_rows, sizes=Sizes(rows=True, bins=bins), row_map=row_map))
-        sizes = np.array([bins.size(code) for code in range(bins.largest_code + 1)])
-        return descent.last_size(released.values["sum"][0, bins.largest_code :], counts.deviation, sizes)
+        found = last_bin(
+            released.values["sum"][0, bins.largest_code :],
+            counts.deviation,
+            share=_FEW,
+            people=self.people,
+            heavy=self._is_heavy,
+        )
+        # A lucky count far down would shorten all rows to nothing.
+        return bins.size(found.place) if found.is_certain else None
 
     def _whitened(
         self, parts: _Parts, center: FloatArray, radius: float

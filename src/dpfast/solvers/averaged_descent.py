@@ -131,12 +131,6 @@ def shrunk_mean(mean: FloatArray, deviation: float) -> FloatArray:
     return shrunk
 
 
-def last_size(counts: FloatArray, deviation: float, sizes: FloatArray) -> float | None:
-    """Return the largest size of the last bin that stands out of the noise; None where none does."""
-    found = np.flatnonzero(counts > _STANDS_OUT * deviation)
-    return float(sizes[found[-1]]) if len(found) else None
-
-
 def size_of_share(counts: FloatArray, deviation: float, sizes: FloatArray, share: float, people: float) -> float | None:
     """Return the first size that at most such a share of people are beyond; None where nobody is seen.
 
