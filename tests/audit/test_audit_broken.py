@@ -13,6 +13,7 @@ from dpfast.ledger import Reservation
 from dpfast.policy_evaluation import mechanism as smooth
 from dpfast.privacy.gaussian import gaussian_mu
 from dpfast.releases import minimisers, moments, noisy_sum, staged_regression
+from dpfast.solvers import averaged_descent
 
 # Each attack is wrong once in ten million times.
 ERROR = 1e-7
@@ -80,9 +81,10 @@ def test_counts_with_noise_for_one_bin_where_a_person_moves_two(what, monkeypatc
     assert attack.run(100, ERROR).epsilon > attack.privacy.epsilon
 
 
-def test_steps_with_noise_for_an_eighth_of_the_clip(monkeypatch):
+def test_steps_with_noise_for_a_sixteenth_of_the_clip(monkeypatch):
     bound = staged_regression.residual_bound
-    monkeypatch.setattr(staged_regression, "residual_bound", lambda *rest: 0.125 * bound(*rest))
+    monkeypatch.setattr(staged_regression, "residual_bound", lambda *rest: 0.0625 * bound(*rest))
+    monkeypatch.setattr(averaged_descent, "COUNT_UNIT", 0.0625 * averaged_descent.COUNT_UNIT)
     assert attack_on("residual steps, Gaussian, replace_one").run(120, ERROR).epsilon > 1.0
 
 

@@ -94,7 +94,7 @@ def test_what_follows_is_the_fit_with_the_bounds_that_were_found(adjacency):
 def test_streams_that_can_be_read_again_are_read_twice_and_others_are_refused():
     x, y = unit_table(2000)
     blocks = [(x[:700], y[:700]), (x[700:], y[700:])]
-    options = {"epsilon": 1.0, "delta": 1e-6, "random_state": 0, **PRIVATE}
+    options = {"epsilon": 1.0, "delta": 1e-6, "random_state": 0, "refine": 0, **PRIVATE}
     expected = MultiOutcomeRidge(**options).fit(x, y).coef_
     np.testing.assert_array_equal(MultiOutcomeRidge(**options).fit(blocks, None).coef_, expected)
     np.testing.assert_array_equal(MultiOutcomeRidge(**options).fit(pd.DataFrame(x), y).coef_, expected)

@@ -172,7 +172,14 @@ def readers():
 
 
 def seeded(fit):
-    return lambda x, y: fit(x, y, **SEEDED)
+    def run(x, y):
+        fitted = fit(x, y, **SEEDED)
+        if fit.releases is None:
+            # How many follow, and which, hangs on what was released before.
+            fitted.releases_ = fitted.releases_[:1]
+        return fitted
+
+    return run
 
 
 FITS = {name: (seeded(fit), {"adjacency": fit.estimator.adjacency}) for name, fit in catalogue.RELATED.items()}

@@ -104,6 +104,9 @@ def listed(fit):
         if fit.public_outcomes:
             y = pd.Series(np.linspace(-1, 1, len(y)), y.index)
         fitted = fit(x, y, **SEEDED)
+        if fit.releases is None:
+            # How many follow, and which, hangs on what was released before.
+            fitted.releases_ = fitted.releases_[:1]
         return fitted if hasattr(fitted, "fit") else fitted[0]
 
     return run

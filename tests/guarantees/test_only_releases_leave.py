@@ -49,7 +49,7 @@ def noise_alone(monkeypatch):
 def plain(value):
     """What a value consists of, down to numbers and text, to be compared to the bit."""
     if isinstance(value, np.ndarray):
-        return ("array", value.dtype.str, value.shape, value.tolist())
+        return ("array", value.dtype.str, value.shape, repr(value.tolist()))  # one NaN is as another
     if hasattr(value, "to_dict"):
         left = {name: entry for name, entry in value.to_dict().items() if name not in ("created", "time", "values")}
         return (left, {name: plain(array) for name, array in value.values.items()})

@@ -47,7 +47,7 @@ OF_ROWS = {
     "moments": (partial(ridge, refine=0), Y),
     "residual steps": (partial(ridge, refine=2, fit_intercept=True), Y),
     "independent": (partial(ridge, mechanism="independent", refine=0), Y),
-    "found bounds": (partial(MultiOutcomeRidge, bound_x="private", bound_y="private"), Y),
+    "found bounds": (partial(MultiOutcomeRidge, bound_x="private", bound_y="private", refine=2), Y),
     "squared loss": (
         partial(ObjectivePerturbationRegressor, bound_x=2.0, bound_y=1.0, constraint=L2Ball(1.0)),
         Y[:, 0],
@@ -165,15 +165,15 @@ def test_an_interrupt_during_any_pass_leaves_the_model_as_it_was_and_pays_for_wh
             return super().run(function, combine)
 
     for last in (1, 2, 4):
-        ledger = Ledger(Privacy(10.0, 1e-3))
-        model = ridge(3.0, 1e-5, refine=2, ledger=ledger)
+        ledger = Ledger(total := Privacy(10.0, 1e-3, "add_remove"))
+        model = ridge(3.0, 1e-5, refine=2, adjacency="add_remove", ledger=ledger)
         parts = Interrupted(cut((X, Y), ENDS), 4, 2)
         parts.last = last
         with pytest.raises(error if last == 1 or error is KeyboardInterrupt else PaidFailure):
             model.fit(parts)
         # The first pass counts, and what it counted is the first release.
         assert len(ledger.releases) == last - 1
-        assert (ledger.remaining == Ledger(Privacy(10.0, 1e-3)).remaining) == (last == 1)
+        assert (ledger.remaining == Ledger(total).remaining) == (last == 1)
         assert not any(name.endswith("_") for name in vars(model))
 
 

@@ -17,7 +17,7 @@ TOTAL = Privacy(100.0, 1e-3)
 
 
 def ridge(ledger, epsilon=1.0, **parameters):
-    return MultiOutcomeRidge(epsilon, 1e-5, bound_x=2.0, bound_y=1.0, ledger=ledger, **parameters)
+    return MultiOutcomeRidge(epsilon, 1e-5, bound_x=2.0, bound_y=1.0, refine=0, ledger=ledger, **parameters)
 
 
 def fits(ledger):
