@@ -81,10 +81,10 @@ def test_counts_with_noise_for_one_bin_where_a_person_moves_two(what, monkeypatc
     assert attack.run(100, ERROR).epsilon > attack.privacy.epsilon
 
 
-def test_steps_with_noise_for_a_sixteenth_of_the_clip(monkeypatch):
+def test_steps_with_noise_for_an_eighth_of_the_clip(monkeypatch):
     bound = staged_regression.residual_bound
-    monkeypatch.setattr(staged_regression, "residual_bound", lambda *rest: 0.0625 * bound(*rest))
-    monkeypatch.setattr(averaged_descent, "COUNT_UNIT", 0.0625 * averaged_descent.COUNT_UNIT)
+    monkeypatch.setattr(staged_regression, "residual_bound", lambda *rest: 0.125 * bound(*rest))
+    monkeypatch.setattr(averaged_descent, "COUNT_UNIT", 0.125 * averaged_descent.COUNT_UNIT)
     assert attack_on("residual steps, Gaussian, replace_one").run(120, ERROR).epsilon > 1.0
 
 

@@ -24,8 +24,8 @@ from dpfast.statistics.sizes import Sizes
 
 # Draws that count how often the sampler takes a given row.
 _SAMPLES = 2000
-# People who are alike, beside one who is not, and how long their rows are.
-_USUAL, _USUAL_LENGTH = 10_000, 0.01
+# People who are alike, beside one who is not, and how large their rows and outcomes are.
+_USUAL, _SMALL = 4_000, 0.01
 # The first steps.
 _STEPS = 6
 # What rounding to a grid moves a clipped part by.
@@ -101,15 +101,18 @@ def _attack(rows: Rows, privacy: Privacy) -> Attack:
 
 
 def _refined_attack(privacy: Privacy) -> Iterator[Attack]:
-    """Attack residual steps: one person is far from what a thousand have shown, and beyond every clip.
+    """Attack residual steps: one person's outcome is far from what all others have shown, and beyond every clip.
 
     An attacker who knows the table knows what was summed for every step, as it hangs on earlier releases alone. In
     units of the clip, neighbours lie 2 apart, or 1 where somebody comes or goes, whatever the clip is. The first steps
     are attacked: how many there are hangs on releases, though hardly where people are so many.
     """
     estimator = MultiOutcomeRidge(bound_x=1.0, bound_y=1.0, ridge=1.0, n_threads=1, **claimed(privacy))
-    usual = _USUAL_LENGTH * np.tile(np.eye(2), (_USUAL // 2, 1)), np.zeros((_USUAL, 1))
-    tables = [(np.vstack([[[1.0, 0.0]], usual[0]]), np.vstack([[[sign]], usual[1]])) for sign in (1.0, -1.0)]
+    usual = (
+        _SMALL * np.tile(np.eye(2), (_USUAL // 2, 1)),
+        _SMALL * np.tile([[1.0], [1.0], [-1.0], [-1.0]], (_USUAL // 4, 1)),
+    )
+    tables = [(np.vstack([usual[0][:1], usual[0]]), np.vstack([[[sign]], usual[1]])) for sign in (1.0, -1.0)]
     if privacy.adjacency == "add_remove":
         tables[1] = usual
     source = noise.SecureSource()
