@@ -179,12 +179,13 @@ class StagedRegression(Mechanism[Regression]):
         """What the schedule goes by: 2 over that deviation, which is mu under replace-one."""
         return 2.0 / self.unit_deviation
 
-    def expected_loss(self, people: float, score: float) -> float:
+    def expected_loss(self, people: float, score: float, *, worse: float = _WORSE) -> float:
         """Return the R^2 that noise costs, were nothing shrunk, where it is so much: infinite where none is looked for.
 
         In whitened coordinates a part is as long as a row, of the mean square k, times its residuals, and the error of
         predictions is that of coefficients: noise in k l entries, in proportion to the clip. What noise in X'X, rows
-        that are not normal and a spectrum that is not even cost is a factor, about what it was on tables of all kinds.
+        that are not normal and a spectrum that is not even cost is a factor, by default about what it was on tables of
+        all kinds.
         """
         features, outcomes = self.shape
         if self.fit_intercept and people * self.mu < descent.FEW:
@@ -193,7 +194,7 @@ class StagedRegression(Mechanism[Regression]):
         entries = features + self.fit_intercept
         clip = descent.usual_clip(entries * outcomes, outcomes, people, self.mu)
         noise = clip * self.unit_deviation / (people * math.sqrt(_LATE * shares.steps))
-        per_residual = _WORSE * (entries * noise) ** 2 * outcomes
+        per_residual = worse * (entries * noise) ** 2 * outcomes
         if self.fit_intercept:
             # The mean residual, of which few are longer than so many standard deviations.
             per_residual += (_LONGEST * self.unit_deviation / people) ** 2 * outcomes / shares.mean_residual

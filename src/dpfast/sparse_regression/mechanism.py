@@ -226,9 +226,9 @@ class PursuitFit(SparseMechanism):
         odds = score / pursuit.pick(outcome * float(ndtri(0.5 + UNCLIPPED / 2.0))).scales["feature"]
         others = n_features - size
         missed = 1.0 / (1.0 + math.exp(min(odds, 700.0)) / others) if others else 0.0
-        # The fit is of residuals.
+        # The fit is of residuals, of features that are taken to be even.
         left = min(math.sqrt(1.0 - R2) * outcome, pursuit.outcome_bound)
-        moved = left * math.sqrt(pursuit.fit.expected_loss(n, 0.0))
+        moved = left * math.sqrt(pursuit.fit.expected_loss(n, 0.0, worse=1.0))
         moved = min(moved, prediction)
         return Errors(moved, missed, prediction, pursuit.outcome_bound)
 
