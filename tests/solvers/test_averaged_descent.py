@@ -223,6 +223,19 @@ def test_what_noise_does_to_what_is_found_is_as_large_as_it_says(noise, constant
     assert ratio == pytest.approx(1.0, abs=0.12)
 
 
+@pytest.mark.parametrize("n_steps", [1, 7, 40])
+def test_plain_descent_says_how_far_noise_alone_takes_it(n_steps):
+    coordinates = Coordinates.plain(np.zeros(5), 2.0, 1_000, constant=False)
+    how = descent.steps(coordinates, 1_000, asked=n_steps)
+    x, y, rng = np.zeros((1, 5)), np.zeros((1, 400)), np.random.default_rng(15)
+    found = descended(coordinates, how, x, y, 30.0, rng=rng)
+    if n_steps > 1:
+        assert np.var(found.theta) == pytest.approx(found.covariance[0, 0], rel=0.15)  # of 2,000 draws
+    np.testing.assert_allclose(found.covariance, found.covariance[0, 0] * np.eye(5))
+    nearer = descended(coordinates, how, np.eye(5) * 20.0, np.zeros((5, 400)), 30.0, rng=rng)
+    assert np.var(nearer.theta) < 1.1 * found.covariance[0, 0] or n_steps == 1
+
+
 def test_steps_count_by_their_precision():
     x, y = table()
     coordinates = coordinates_of(x, 1e-6, 1.0, constant=False)

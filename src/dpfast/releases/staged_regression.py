@@ -227,7 +227,8 @@ class StagedRegression(Mechanism[Regression]):
         most = self.max_rows or 1
         counts = NoisySum.calibrate(part, math.hypot(most, most) * ROUND_UP, (2,), unit=self._unit)
         released = yield Query("numbers of people and rows", counts, partial(_count, first=self.sum_rows, most=most))
-        people, rows = np.maximum(released.values["sum"], most).tolist()
+        # Fewer than noise hides may be many: steps as long as fewer allow would go astray.
+        people, rows = np.maximum(released.values["sum"], max(most, counts.deviation)).tolist()
         return left, people / most, rows
 
     def _longest(self, which: int) -> float:

@@ -330,7 +330,7 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
     theta, sums = position.thetas / precision, position.sums / precision
     features = len(coordinates.whitening)
     if coordinates.noise == 0.0:
-        covariance = (how.size / (2.0 * _PLAIN_SIZE) * features) ** 2 / precision
+        covariance = max(_walked(position, how), 1.0 / precision) * how.size @ how.size
         return Found(theta, covariance, np.zeros_like(covariance), np.eye(len(theta)), coordinates.xx)
     values, vectors = linalg.eigh(coordinates.xx)
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(features)
@@ -354,6 +354,19 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
         (vectors * (1.0 - missed)) @ vectors.T,
         (vectors * least) @ vectors.T,
     )
+
+
+def _walked(position: Position, how: Steps) -> float:
+    """Return the variance of the mean over late steps, of size 1, where nothing draws them back: a random walk's."""
+    weights, total = position.weights(how), 0.0
+    for start, deviation in enumerate(position.deviations):
+        velocity = theta = mean = 0.0
+        for number in range(start, len(weights)):
+            mean += weights[number] * theta
+            velocity = how.momentum * velocity + (number == start)
+            theta += velocity * (1.0 if how.momentum == 0.0 else 2.0 * (1.0 - how.momentum))
+        total += (mean * deviation) ** 2
+    return total
 
 
 class Shrunk(NamedTuple):
