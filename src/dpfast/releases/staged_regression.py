@@ -61,7 +61,7 @@ _COUNT = 0.01
 #: As planned: the share of the steps' budget that late ones are, how much larger squared errors are than of normal rows
 #: that are resolved, and what residuals are held to at last, in standard deviations.
 _LATE, _WORSE, _LONGEST = 0.75, 4.0, 3.5
-#: Of the people, whose rows and last residuals may be longer than they are held to.
+#: Of the people, whose last residuals may be longer than they are held to.
 _FEW = 0.002
 #: The clip over the largest part there can be, where nothing is known.
 _GUESSED = 2.0**-5
@@ -179,6 +179,11 @@ class StagedRegression(Mechanism[Regression]):
         """What the schedule goes by: 2 over that deviation, which is mu under replace-one."""
         return 2.0 / self.unit_deviation
 
+    @property
+    def most(self) -> int:
+        """Most steps: few where each has its share of epsilon, and not of its square."""
+        return min(self.most_steps, descent.MOST_STEPS_OF_FILES) if self.privacy.delta == 0.0 else self.most_steps
+
     def expected_loss(self, people: float, score: float, *, worse: float = _WORSE) -> float:
         """Return the R^2 that noise costs, were nothing shrunk, where it is so much: infinite where none is looked for.
 
@@ -224,12 +229,13 @@ class StagedRegression(Mechanism[Regression]):
         if self.public.n_rows is not None:
             return self.privacy, float(self.public.n_rows), float(self.public.n_rows)
         part, left = parts_of(self.privacy, [_COUNT, 1.0 - _COUNT])
-        most = self.max_rows or 1
-        counts = NoisySum.calibrate(part, math.hypot(most, most) * ROUND_UP, (2,), unit=self._unit)
+        most, several = self.max_rows or 1, self.max_rows is not None
+        bound, size = (math.hypot(most, most) * ROUND_UP, 2) if several else (1.0, 1)
+        counts = NoisySum.calibrate(part, bound, (size,), unit=self._unit)
         released = yield Query("numbers of people and rows", counts, partial(_count, first=self.sum_rows, most=most))
         # Fewer than noise hides may be many: steps as long as fewer allow would go astray.
-        people, rows = np.maximum(released.values["sum"], max(most, counts.deviation)).tolist()
-        return left, people / most, rows
+        numbers = np.maximum(released.values["sum"], max(most, counts.deviation))
+        return left, float(numbers[0]) / most, float(numbers[-1])
 
     def _longest(self, which: int) -> float:
         """Return the largest norm of a person's sum of rows, or of outcomes."""
@@ -271,12 +277,14 @@ class _Fit:
             longest = math.sqrt(mechanism.shape[0] + has_constant)
         else:
             coordinates, longest = yield from self._whitened(parts, center, radius)
-        how = descent.steps(coordinates, self.rows, most=mechanism.most_steps, asked=mechanism.n_steps)
+        share = descent.clipped_share(len(coordinates.xx) * mechanism.shape[1], self.people, mechanism.mu)
+        curved = coordinates.curved(share, mechanism.shape[1])
+        how = descent.steps(curved, self.rows, most=mechanism.most, asked=mechanism.n_steps)
         theta = np.zeros((len(coordinates.xx), mechanism.shape[1]))
         if mechanism.fit_intercept:
             theta[-1] = level
-        position = yield from self._descend(parts, coordinates, longest, how, Position.start(theta))
-        found = descent.found(position, how, coordinates)
+        position = yield from self._descend(parts, coordinates, longest, how, Position.start(theta), share)
+        found = descent.found(position, how, curved)
         solved = self._solved(found, coordinates)
         constant, variance = yield from self._last(parts, solved, found, coordinates)
 
@@ -311,19 +319,14 @@ class _Fit:
     def _length(
         self, name: str, part: Privacy, row_map: RowMap, longest: float
     ) -> Generator[Query, Release, float | None]:
-        """Learn the largest size that more than few rows have; None where noise hides it."""
+        """Learn the largest size of rows that stands out of the noise; None where none does."""
         bins = _bins_below(longest)
         counts = NoisySum.of_counts(part, 1, bins.n_bins, unit=self.mechanism._unit)
         released = yield Query(name, counts, partial(_count_rows, sizes=Sizes(rows=True, bins=bins), row_map=row_map))
-        found = last_bin(
-            released.values["sum"][0, bins.largest_code :],
-            counts.deviation,
-            share=_FEW,
-            people=self.people,
-            heavy=self._is_heavy,
+        sizes = np.array([bins.size(code) for code in range(bins.largest_code + 1)])
+        return descent.last_size(
+            released.values["sum"][0, bins.largest_code :], counts.deviation, sizes, heavy=self._is_heavy
         )
-        # A lucky count far down would shorten all rows to nothing.
-        return bins.size(found.place) if found.is_certain else None
 
     def _whitened(
         self, parts: _Parts, center: FloatArray, radius: float
@@ -354,11 +357,16 @@ class _Fit:
         return coordinates, math.hypot(length, float(constant))
 
     def _descend(
-        self, parts: _Parts, coordinates: Coordinates, longest: float, how: descent.Steps, position: Position
+        self,
+        parts: _Parts,
+        coordinates: Coordinates,
+        longest: float,
+        how: descent.Steps,
+        position: Position,
+        share: float,
     ) -> Generator[Query, Release, Position]:
         """Take steps along sums of what coefficients leave unexplained, in units, parts held to a clip."""
         mechanism, outcomes = self.mechanism, self.mechanism.units.outcomes
-        share = descent.clipped_share(position.theta.size, self.people, mechanism.mu)
         step = self._step(position.theta, coordinates, longest)
         later = how.counted if len(parts.sizes) > 1 else ()
         octaves = _octaves_below(2.0 * longest * mechanism.radii[1] * (mechanism.max_rows or 1))
@@ -447,17 +455,17 @@ class _Fit:
         back = coordinates.whitening.T
         coef = back @ found.theta[:features]
         covariance = back @ found.covariance[:features, :features] @ back.T
-        xx = self._xx(found, coordinates)
+        xx = self._xx(coordinates)
         if mechanism.penalty is None:
             return descent.shrunk(coef, covariance, xx)
         own, scale = mechanism.penalty, mechanism.row_map.scale
         penalty = mechanism.units.penalty(own if scale is None else own / scale**2)
         return descent.penalised(coef, covariance, xx, penalty)
 
-    def _xx(self, found: descent.Found, coordinates: Coordinates) -> FloatArray:
+    def _xx(self, coordinates: Coordinates) -> FloatArray:
         """Return X'X about the rows' mean, as it can be, of rows in units."""
         back = descent.inverse(coordinates.whitening)
-        xx = descent.without_constant(found.xx, has_constant=self.mechanism.fit_intercept)
+        xx = descent.without_constant(coordinates.resolved(), has_constant=self.mechanism.fit_intercept)
         return back.T @ xx @ back
 
     def _told(
@@ -485,12 +493,12 @@ class _Fit:
         forth = descent.inverse(back)
         evidence = Evidence(
             back @ found.reached[:features, :features] @ forth,
-            descent.inverse(self._xx(found, coordinates)),
+            descent.inverse(self._xx(coordinates)),
             back @ found.theta[:features],
             (back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T)[None],
             **own.of_evidence(row_map.scale, features),
         )
-        lost = descent.lost(evidence.xy, evidence.covariance[0], self._xx(found, coordinates))
+        lost = descent.lost(evidence.xy, evidence.covariance[0], self._xx(coordinates))
         return Regression(solution, (evidence,), variance, n_steps, lost)
 
     def _step(self, theta: FloatArray, coordinates: Coordinates, longest: float) -> ResidualStep:
@@ -646,8 +654,9 @@ def _first(people: People, first: Any) -> Gram:
 
 def _count(people: People, first: Any, most: int) -> FixedPoint:
     exact = _first(people, first)
-    n_people = exact.n_rows if exact.n_people is None else exact.n_people
-    return FixedPoint.from_integers([n_people * most, exact.n_rows], 0)
+    return FixedPoint.from_integers(
+        [exact.n_rows] if exact.n_people is None else [exact.n_people * most, exact.n_rows], 0
+    )
 
 
 def _sum_outcomes(people: People, first: Any) -> FixedPoint:

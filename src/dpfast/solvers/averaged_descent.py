@@ -37,6 +37,8 @@ FEW = 60.0
 _RESOLVED, _WHOLLY = 1.0, 4.0
 # Ridges in units of the noise's spectrum: before whitening, in a step, and in what is found.
 _FIRST_RIDGE, _STEP_RIDGE, _LAST_RIDGE = 2.0, 4.0, 0.5
+# Of a part that is clipped, what still moves with coefficients across its direction.
+_TURNS = 0.8
 # An eigenvalue near zero says that the true one is of its noise's size, not that it is zero.
 _EIGENVALUE_FLOOR = 0.25
 # Steps where all is resolved, more where the slowest direction is not, most; and where X'X is not released.
@@ -53,8 +55,10 @@ _MOST_CLIPPED, _CLIPPED_SCALE, _CLIPPED_POWER = 0.6, 6.0, 0.8
 _CLIP_RATE, COUNT_UNIT = 0.4, 0.3
 # Lengths of whitened rows are told by their bins, but for those usual for normal rows.
 _USUAL_LENGTH = 1.6
-# A bin stands out of the noise.
-_STANDS_OUT = 3.5
+# A bin stands out of the noise: where noise must not, once in a million fits; and how far below the largest size.
+_STANDS_OUT, _SURELY, _FAR_BELOW = 3.5, 6.0, 2.0**-5
+# How much farther out the same share of Laplace noise is.
+_HEAVY = 1.7
 # Noise of a count, over people, from which on single bins tell nothing, and how many do together.
 _DROWNS, _WINDOW = 0.03, 4
 # Where more of the people have nothing, the share of the others that is clipped at most.
@@ -131,6 +135,17 @@ def shrunk_mean(mean: FloatArray, deviation: float) -> FloatArray:
     return shrunk
 
 
+def last_size(counts: FloatArray, deviation: float, sizes: FloatArray, *, heavy: bool = False) -> float | None:
+    """Return the largest size of the last bin that stands out of the noise; None where none does.
+
+    Far below the largest there can be, it has to stand out by more: all rows are held to it. So it has where the noise
+    is Laplace's.
+    """
+    needed = np.where(sizes < _FAR_BELOW * sizes[-1], _SURELY, _STANDS_OUT) * (_HEAVY if heavy else 1.0)
+    found = np.flatnonzero(counts > needed * deviation)
+    return float(sizes[found[-1]]) if len(found) else None
+
+
 def size_of_share(counts: FloatArray, deviation: float, sizes: FloatArray, share: float, people: float) -> float | None:
     """Return the first size that at most such a share of people are beyond; None where nobody is seen.
 
@@ -205,6 +220,21 @@ class Coordinates:
         if x is not None:
             pooled = np.block([[pooled, x[:, None]], [x[None, :], np.full((1, 1), people)]])
         return replace(self, xx=_symmetric(pooled), noise=math.sqrt(own * other / (own + other)))
+
+    def curved(self, clipped: float, outcomes: int) -> Coordinates:
+        """Return X'X as the sums show it, where they move with coefficients: of the people that are not clipped.
+
+        The parts of those who are keep their length: of several outcomes they still turn.
+        """
+        kept = 1.0 - clipped * (1.0 - _TURNS * (1.0 - 1.0 / outcomes))
+        return replace(self, xx=kept * self.xx, noise=kept * self.noise)
+
+    def resolved(self) -> FloatArray:
+        """Return X'X as the data can have it, positive definite."""
+        values, vectors = linalg.eigh(self.xx)
+        least = _EIGENVALUE_FLOOR * self.noise * math.sqrt(len(self.whitening))
+        found: FloatArray = (vectors * np.maximum(values, max(least, _TINY))) @ vectors.T
+        return found
 
     def as_summed(self, theta: FloatArray, rows: float, outcomes: float) -> FloatArray:
         """Return coefficients (d, l) and a constant after them, in units of rows and outcomes as they come."""
@@ -315,8 +345,6 @@ class Found(NamedTuple):
     covariance_of_xx: FloatArray
     #: The part of the coefficients sought that was reached, but for noise: found = reached @ sought + noise.
     reached: FloatArray
-    #: Released X'X as the data can have it, positive definite.
-    xx: FloatArray
 
 
 def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
@@ -331,7 +359,7 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
     features = len(coordinates.whitening)
     if coordinates.noise == 0.0:
         covariance = max(_walked(position, how), 1.0 / precision) * how.size @ how.size
-        return Found(theta, covariance, np.zeros_like(covariance), np.eye(len(theta)), coordinates.xx)
+        return Found(theta, covariance, np.zeros_like(covariance), np.eye(len(theta)))
     values, vectors = linalg.eigh(coordinates.xx)
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(features)
     kept = np.maximum(values, 0.0)
@@ -352,7 +380,6 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
         (vectors * variances) @ vectors.T,
         (vectors * of_xx) @ vectors.T,
         (vectors * (1.0 - missed)) @ vectors.T,
-        (vectors * least) @ vectors.T,
     )
 
 
