@@ -89,9 +89,10 @@ class CoefficientReports(LinearEstimator):
         many fits: one that is far larger than the others, in a direction that hides, is covered less often, and
         coefficients of zero more often. p-values are twice the posterior probability of the other sign, and
         conservative where coefficients are shrunk. Those for "ridge" are normal, and first order in the noise.
-        After residual steps with few people 95% limits cover less, as the noise that the steps have in common is known
-        to first order only: 89 to 96% measured with 2,000 people at epsilon 1, and for "least_squares" 57 to 86% with
-        500 to 1,500, about the fewest that "auto" takes steps for. ``refine=0`` has limits that cover there.
+        After residual steps 95% limits for "population" covered 95 to 99% on average over the coefficients, and no
+        coefficient less than 87%, measured on eight kinds of tables (correlated, rare, skewed, heavy-tailed; three
+        outcomes) with 1,000 and 5,000 people at epsilon 1, 60 fits each. Where columns are correlated they are up to
+        2.5 times as wide as they need be.
 
         All take outcomes to have one variance about their linear function, whatever the features, and rows to be
         independent: with `groups`, "population" is not offered unless `residual_std` is given, and then takes a

@@ -498,7 +498,9 @@ class _Fit:
             (back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T)[None],
             **own.of_evidence(row_map.scale, features),
         )
-        lost = descent.lost(evidence.xy, evidence.covariance[0], self._xx(coordinates))
+        lost = 1.0
+        if self.people * mechanism.mu >= descent.FEW:
+            lost = descent.lost(evidence.xy, evidence.covariance[0], self._xx(coordinates))
         return Regression(solution, (evidence,), variance, n_steps, lost)
 
     def _step(self, theta: FloatArray, coordinates: Coordinates, longest: float) -> ResidualStep:
