@@ -68,6 +68,8 @@ _TELLS_CLIP = 0.05
 # Mean squared coefficients tried, and how unlikely the largest may be that is taken.
 _SIGNALS = np.geomspace(1e-8, 1e8, 161)
 _UNLIKELY = 0.5
+# Of squared noise, what shrinkage leaves: on tables of all kinds, where it is about as large as the signal.
+_LEFT = 0.65
 # Standard deviations by which the mean residual may differ from the steps' constant by chance.
 _SKEWED = 1.0
 _TINY = 1e-280
@@ -429,8 +431,11 @@ def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> Shrunk:
 
 
 def lost(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> float:
-    """Return the part of the squared predictions, about their mean, that is expected to be wrong: 1 at most."""
-    noise = coef.shape[1] * float(np.sum(xx * covariance))
+    """Return the part of the squared predictions, about their mean, that is expected to be wrong: 1 at most.
+
+    `coef` and `covariance` are those before shrinkage, which leaves about so much of the noise.
+    """
+    noise = _LEFT * coef.shape[1] * float(np.sum(xx * covariance))
     return float(min(1.0, noise / max(float(np.sum(coef * (xx @ coef))), _TINY)))
 
 
