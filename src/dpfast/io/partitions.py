@@ -79,7 +79,7 @@ class Partitions(ABC):
     ...             return reduce(combine, pool.map(function, self.parts))
     >>> X, Y = np.eye(600)[:, :3], np.ones((600, 1))
     >>> ours = Threads([(X[:250], Y[:250]), (X[250:], Y[250:])], n_features=3, n_outcomes=1)
-    >>> model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, random_state=0)
+    >>> model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=3, random_state=0)
     >>> bool(np.all(model.fit(ours).coef_ == model.fit(X, Y).coef_))
     True
     """
