@@ -441,7 +441,7 @@ def lost(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> float:
 
 def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty: float | FloatArray) -> Shrunk:
     """Return what a ridge added to X'X makes of coefficients of least squares."""
-    factor = linalg.solve(xx + np.diag(np.broadcast_to(penalty, len(xx))), xx, assume_a="pos")
+    factor = np.asarray(np.linalg.solve(xx + np.diag(np.broadcast_to(penalty, len(xx))), xx), np.float64)
     return Shrunk(factor @ coef, _symmetric(factor @ covariance @ factor.T), float(np.max(penalty)))
 
 
@@ -468,9 +468,8 @@ def without_constant(xx: FloatArray, *, has_constant: bool) -> FloatArray:
 
 
 def inverse(matrix: FloatArray) -> FloatArray:
-    """Invert what is known to be regular."""
-    inverted: FloatArray = linalg.inv(matrix)
-    return inverted
+    """Invert what is known to be regular, without a word on how nearly it is not: that would tell of releases."""
+    return np.asarray(np.linalg.inv(matrix), np.float64)
 
 
 def _triangular(whitening: FloatArray) -> FloatArray:
