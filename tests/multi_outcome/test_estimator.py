@@ -919,3 +919,17 @@ def test_an_intercept_keeps_to_the_range_of_outcomes_however_few_people_are_coun
         fitted = model(adjacency=adjacency, fit_intercept=True, random_state=seed).fit(x, y)
         lengths = np.linalg.norm(fitted.coef_, axis=1)
         assert np.all(np.abs(fitted.intercept_) <= 1.0 + 1e-9 + lengths)
+
+
+def test_no_dtype_of_a_column_decides_how_many_steps_there_are():
+    """One person who is not a whole number makes a column one of floats, and the frame one array."""
+    rng = np.random.default_rng(5)
+    counts, outcome = rng.integers(-2, 3, (3_000, 2)), rng.normal(size=3_000)
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=4.0, bound_y=4.0, random_state=0)
+    mixed = pd.DataFrame({"a": counts[:, 0], "b": counts[:, 1].astype(float)})
+    assert len(set(mixed.dtypes)) == 2
+    for table in (mixed, mixed.astype(float), mixed.to_numpy(float)):
+        for y in (outcome, outcome.tolist(), pd.Series(outcome)):
+            fitted = model.fit(table, y)
+            assert fitted.n_steps_ > 3
+            assert fitted.coef_.tobytes() == model.fit(counts, outcome).coef_.tobytes()

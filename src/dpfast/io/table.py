@@ -15,6 +15,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -137,6 +139,8 @@ class Table:
     arrays: tuple[NDArray[Any], NDArray[Any] | None] | None = None
     stream: Stream | None = None
     partitions: Partitions | None = None
+    #: Whether a pass costs no reading, by the kind of what was given: whether a frame is one array hangs on its dtypes.
+    is_at_hand: bool = True
 
     @property
     def is_read_once(self) -> bool:
@@ -251,7 +255,7 @@ def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
     if isinstance(X, Partitions):
         if Y is not None:
             raise TypeError(f"Y must be among the parts of X, which is a {type(X).__qualname__}, and not be given")
-        return Table(X.n_features, X.n_outcomes, partitions=X)
+        return Table(X.n_features, X.n_outcomes, partitions=X, is_at_hand=False)
     table = _opened(X, Y, may_copy)
     if table is None:
         raise ValueError("X has no blocks, so its number of columns is unknown")
@@ -265,10 +269,26 @@ def _opened(X: Any, Y: Any, may_copy: bool) -> Table | None:
     if x is not None and (Y is None or y is not None):
         if y is not None and len(y) != len(x):
             raise ValueError("X and Y have different numbers of rows")
-        return Table(*_widths(x, y), arrays=(x, y))
+        return Table(*_widths(x, y), arrays=(x, y), is_at_hand=_are_at_hand(X, Y))
     stream = Stream(X, Y)
     first = stream.first()
-    return None if first is None else Table(*_widths(*first), stream=stream)
+    return None if first is None else Table(*_widths(*first), stream=stream, is_at_hand=_are_at_hand(X, Y))
+
+
+# What frames and arrays have, and arrays of other libraries.
+_OF_ARRAYS = "shape", "__array__", "__dlpack__", "__arrow_c_array__"
+
+
+def _are_at_hand(*tables: Any) -> bool:
+    """Return whether all are arrays, frames or lists in memory, or files that arrays are mapped from."""
+    return all(
+        table is None
+        or isinstance(table, list | tuple)
+        or (isinstance(table, str | PathLike) and Path(table).suffix == ".npy")
+        # To ask a query for its shape would run it.
+        or (not is_unordered(table) and any(hasattr(table, name) for name in _OF_ARRAYS))
+        for table in tables
+    )
 
 
 def _widths(x: Rows, y: Rows | None) -> tuple[int, int]:

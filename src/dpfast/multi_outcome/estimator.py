@@ -88,11 +88,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         are private; means, for an intercept; how long rows are, which they are held to; X'X, where people are enough
         for it, twice; then at every step the rows times what is left of their outcomes. Noise is then in proportion to
         the data and not to the declared bounds, which may be far too large. Each of them reads the table again. "auto"
-        takes as many as the releases say are needed, 40 at most, and 3 where a table is read in blocks or by an engine.
-        With an intercept and few people the mean of outcomes is released alone, and coefficients are 0. "auto" takes
-        none where `delta` is 0, for "projection", "independent", `n_subsample`, "paper" and `fit_gram`, which have no
-        steps, and where the table cannot be read again: for iterators, and for files, streams and frames that are not
-        held as one array, if people own several rows.
+        takes as many as the releases say are needed, 40 at most, and 3 where a table is read from files, by a query or
+        by an engine. With an intercept and few people the mean of outcomes is released alone, and coefficients are 0.
+        "auto" takes none where `delta` is 0, for "projection", "independent", `n_subsample`, "paper" and `fit_gram`,
+        which have no steps, and where the table cannot be read again: for iterators, and for files, streams and frames
+        that are not held as one array, if people own several rows.
     mechanism : {"gaussian", "projection", "independent"}, default "gaussian"
         "gaussian" releases X'X once for all outcomes. "projection" further moves the noisy X'Y to the nearest matrix
         that rows within `bound_x` can give with the public labels Y, which lowers the error where outcomes are many.
@@ -613,7 +613,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _staged(self, privacy: Privacy, steps: int | None, people: People) -> Summed:
         """Read the rows once, on whose number hangs what is summed next, and see that all is finite."""
         table = people.table
-        most = descent.MOST_STEPS if table.arrays is not None else descent.MOST_STEPS_OF_FILES
+        most = descent.MOST_STEPS if table.is_at_hand else descent.MOST_STEPS_OF_FILES
         mechanism = self._in_stages((table.n_features, table.n_outcomes), privacy, steps, people.max_rows, most)
         first = mechanism.sum_rows(people)
         public = self._public(table, self._public_rows(first))
