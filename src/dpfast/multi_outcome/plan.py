@@ -40,10 +40,6 @@ class Assumed(NamedTuple):
         squared = features * outcomes * noise.cross**2 + (features + 1) / 2.0 * noise.diagonal**2 * signal
         return squared / (eigenvalue * power) + noise.sampling * features * self.score
 
-    def shrunk(self, loss: float) -> float:
-        """Return what is lost with the best penalty: all that there is, at most."""
-        return self.score * loss / (self.score + loss) if loss > 0.0 else 0.0
-
     def expected_score(self, loss: float) -> float:
         """Return the R^2 to expect, with the best penalty.
 

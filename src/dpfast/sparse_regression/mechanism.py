@@ -38,8 +38,6 @@ USUAL_COEFFICIENT = 0.5
 # Assumed where nothing is known: mean squared norm of rows on the support as a fraction of its squared bound, the
 # smallest coefficient, and R^2 without privacy.
 SPREAD, SIGNAL, R2 = 0.25, 0.5, 0.5
-# Deviations of outcomes within which nearly all of them are; and of residual parts, of the clip that is best for steps.
-_NEARLY_ALL, _CLIP = 3.0, 1.5
 
 
 class Errors(NamedTuple):
