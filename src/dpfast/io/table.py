@@ -269,21 +269,22 @@ def _opened(X: Any, Y: Any, may_copy: bool) -> Table | None:
     if x is not None and (Y is None or y is not None):
         if y is not None and len(y) != len(x):
             raise ValueError("X and Y have different numbers of rows")
-        return Table(*_widths(x, y), arrays=(x, y), is_at_hand=_are_at_hand(X, Y))
+        return Table(*_widths(x, y), arrays=(x, y), is_at_hand=are_at_hand(X, Y))
     stream = Stream(X, Y)
     first = stream.first()
-    return None if first is None else Table(*_widths(*first), stream=stream, is_at_hand=_are_at_hand(X, Y))
+    return None if first is None else Table(*_widths(*first), stream=stream, is_at_hand=are_at_hand(X, Y))
 
 
 # What frames and arrays have, and arrays of other libraries.
 _OF_ARRAYS = "shape", "__array__", "__dlpack__", "__arrow_c_array__"
 
 
-def _are_at_hand(*tables: Any) -> bool:
+def are_at_hand(*tables: Any) -> bool:
     """Return whether all are arrays, frames or lists in memory, or files that arrays are mapped from."""
     return all(
         table is None
         or isinstance(table, list | tuple)
+        or getattr(table, "is_at_hand", False)
         or (isinstance(table, str | PathLike) and Path(table).suffix == ".npy")
         # To ask a query for its shape would run it.
         or (not is_unordered(table) and any(hasattr(table, name) for name in _OF_ARRAYS))

@@ -32,6 +32,7 @@ from dpfast.io.arrays import as_matrix
 from dpfast.io.blocks import blocks, in_memory, is_read_once
 from dpfast.io.partitions import Partitions
 from dpfast.io.sources import is_dask
+from dpfast.io.table import are_at_hand
 
 
 def weighed(
@@ -68,6 +69,7 @@ class _Weighed:
 
     def __init__(self, X: Any, Y: Any, roots: FloatArray) -> None:
         self._tables, self._roots = (X, Y), roots
+        self.is_at_hand = are_at_hand(X, Y)
 
     def __iter__(self) -> Iterator[tuple[FloatArray, FloatArray]]:
         start = 0

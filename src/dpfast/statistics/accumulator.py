@@ -165,9 +165,10 @@ class GramAccumulator(Layout):
 
     def _add_rows(self, x: Rows, y: Rows | None, rows: IntArray | None, spilled: kernel.GramTotals) -> None:
         """Sum rows in the threads' own parts, which overflow into `spilled` if there are very many."""
+        read_in_place = is_readable(x) and (y is None or is_readable(y))
 
         def add(part: kernel.GramSums, start: int, stop: int) -> int:
-            if is_readable(x) and (y is None or is_readable(y)):
+            if read_in_place:
                 return part.add(x, y, rows, start, stop)
             # Converted range by range, where the kernel does not read a dtype in place.
             selected = slice(start, stop) if rows is None else rows[start:stop]
