@@ -34,13 +34,17 @@ def evaluated(method, releases=1, **parameters):
 
 
 FITS = {
-    "visits": evaluated("sufficient_statistics"),
+    "visits in stages": evaluated("sufficient_statistics", releases=None),
+    "visits in stages, but the last": evaluated("sufficient_statistics", releases=None, lag=1),
+    "visits": evaluated("sufficient_statistics", ridge=1.0),
     "visits with a private range": evaluated("sufficient_statistics", releases=2, return_range="private"),
-    "visits but the last": evaluated("sufficient_statistics", lag=1),
+    "visits but the last": evaluated("sufficient_statistics", ridge=1.0, lag=1),
     "visits, shrunken": evaluated("sufficient_statistics", shrinkage=True),
     "visits of states unlike in weight": evaluated("sufficient_statistics", weights=np.arange(1.0, N_STATES + 1.0)),
     "visits with features": evaluated("sufficient_statistics", features=FEATURES),
-    "visits with a range of returns": evaluated("sufficient_statistics", horizon=None, return_range=(0.0, 2.0)),
+    "visits with a range of returns": evaluated(
+        "sufficient_statistics", horizon=None, return_range=(0.0, 2.0), releases=None
+    ),
     "DP-LSW": evaluated("lsw"),
     "DP-LSW of visits but the last": evaluated("lsw", lag=1),
     "DP-LSW with features": evaluated("lsw", features=FEATURES),

@@ -209,7 +209,10 @@ def test_returns_are_clipped_to_the_range_that_was_found():
 def test_a_plan_is_for_the_whole_declared_range():
     """Nine tenths of the budget: at most sqrt(1/.9) times the error of a range that is declared, or a little more."""
     public = {"epsilon": 1.0, "delta": 1e-5, "gamma": 0.9, "horizon": 40}
-    declared, found = (PolicyEvaluation.plan(20_000, 30, return_range=limits, **public) for limits in (None, "private"))
+    declared, found = (
+        PolicyEvaluation.plan(20_000, 30, return_range=limits, **ridge, **public)
+        for limits, ridge in ((None, {"ridge": 1.0}), ("private", {}))
+    )
     assert found.expected_error == pytest.approx(declared.expected_error / math.sqrt(0.9), rel=1e-3)
     assert found.needed_n > declared.needed_n
     assert set(found.scales) == {"sum"}

@@ -43,11 +43,15 @@ class Trajectories:
         Number of states, below 2**31. Public: declared, not counted.
     encoder : StateEncoder, optional
         What the integers stand for.
+    truncated : array_like of bool (n_trajectories,), optional
+        Whether each trajectory went on after its last step, and only its record ends there; the others ended by
+        themselves, and would have collected nothing more: Gymnasium's flag. Default: it is not known. That this is said
+        is public. Copied.
 
     Attributes
     ----------
-    states, rewards, offsets : ndarray, read-only
-        The arrays; they must not be changed by other means either.
+    states, rewards, offsets, truncated : ndarray, read-only
+        The arrays; they must not be changed by other means either. `truncated` may be None.
 
     Raises
     ------
@@ -73,13 +77,16 @@ class Trajectories:
         n_states: int,
         *,
         encoder: StateEncoder | None = None,
+        truncated: ArrayLike | None = None,
     ) -> None:
         number = check.positive_integer("n_states", n_states)
         if number > _MOST_STATES:
             raise ValueError(f"n_states must be below 2**31, got {number}")
         if encoder is not None and len(encoder) != number:
             raise ValueError(f"n_states is {number}, but encoder has {len(encoder)} states")
-        self._set(number, encoder, *_checked(states, rewards, offsets, number))
+        flat = _checked(states, rewards, offsets, number)
+        whether = None if truncated is None else _flags(truncated, len(flat.offsets) - 1)
+        self._set(number, encoder, flat.states, flat.rewards, flat.offsets, whether)
 
     def _set(
         self,
@@ -88,10 +95,22 @@ class Trajectories:
         states: NDArray[Any],
         rewards: NDArray[Any],
         offsets: IntArray,
+        truncated: NDArray[np.bool_] | None,
     ) -> Trajectories:
         self.n_states, self.encoder = n_states, encoder
         self.states, self.rewards, self.offsets = map(_read_only, (states, rewards, offsets))
+        self.truncated = None if truncated is None else _read_only(truncated)
         return self
+
+    def with_rewards(self, rewards: NDArray[np.float64]) -> Trajectories:
+        """Return them with other rewards, which the caller has checked."""
+        several = Trajectories.__new__(Trajectories)
+        return several._set(self.n_states, self.encoder, self.states, rewards, self.offsets, self.truncated)
+
+    def with_states(self, states: NDArray[np.int64], n_states: int) -> Trajectories:
+        """Return them over other states, which the caller has checked."""
+        several = Trajectories.__new__(Trajectories)
+        return several._set(n_states, None, states, self.rewards, self.offsets, self.truncated)
 
     @classmethod
     @quiet
@@ -331,12 +350,16 @@ class Trajectories:
         first = several[0]
         if any((part.n_states, part.encoder) != (first.n_states, first.encoder) for part in several):
             raise ValueError("parts must be over the same states")
+        flags = [part.truncated for part in several if part.truncated is not None]
+        if 0 < len(flags) < len(several):
+            raise ValueError("parts must all say which trajectories were truncated, or none of them")
         starts = np.cumsum([0, *(part.n_steps for part in several)])
         starting = [part.offsets[:-1] + start for part, start in zip(several, starts, strict=False)]
         states = np.concatenate([part.states for part in several])
         rewards = np.concatenate([part.rewards for part in several])
         offsets = np.concatenate([*starting, starts[-1:]])
-        return cls.__new__(cls)._set(first.n_states, first.encoder, states, rewards, offsets)
+        truncated = np.concatenate(flags) if flags else None
+        return cls.__new__(cls)._set(first.n_states, first.encoder, states, rewards, offsets, truncated)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -363,13 +386,15 @@ class Trajectories:
             low, high = self.offsets[first], self.offsets[last]
             steps: Any = slice(low, high)
             offsets = self.offsets[first : last + 1] - low
+            whose: Any = slice(first, last)
         else:
-            positions = self._positions(selected)
+            whose = positions = self._positions(selected)
             lengths = np.diff(self.offsets)[positions]
             offsets = np.concatenate([[0], np.cumsum(lengths)])
             steps = np.repeat(self.offsets[positions] - offsets[:-1], lengths) + np.arange(offsets[-1])
         several = Trajectories.__new__(Trajectories)
-        return several._set(self.n_states, self.encoder, self.states[steps], self.rewards[steps], offsets)
+        truncated = None if self.truncated is None else self.truncated[whose]
+        return several._set(self.n_states, self.encoder, self.states[steps], self.rewards[steps], offsets, truncated)
 
     def _positions(self, selected: Any) -> IntArray:
         if isinstance(selected, slice):
@@ -387,11 +412,12 @@ class Trajectories:
         return positions
 
     def __eq__(self, other: object) -> bool:
-        """Whether states, rewards, offsets and what states stand for agree."""
+        """Whether states, rewards, offsets, flags and what states stand for agree."""
         if not isinstance(other, Trajectories):
             return NotImplemented
         return (self.n_states, self.encoder) == (other.n_states, other.encoder) and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in ("states", "rewards", "offsets")
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("states", "rewards", "offsets", "truncated")
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -426,6 +452,15 @@ def _checked(states: ArrayLike, rewards: ArrayLike, offsets: ArrayLike, n_states
     if step >= 0:
         raise ValueError("a trajectory has a reward that is not finite and below 1e200 in size")
     return sources.Flat(state, reward, offset)
+
+
+@quiet
+def _flags(truncated: ArrayLike, n_trajectories: int) -> NDArray[np.bool_]:
+    """Return a copy of flags, one a trajectory."""
+    flags = _vector("truncated", truncated, "b", "booleans, one a trajectory")
+    if len(flags) != n_trajectories:
+        raise ValueError("truncated must have one entry a trajectory")
+    return np.array(flags, np.bool_, order="C")
 
 
 def _vector(name: str, values: ArrayLike, kinds: str, accepted: str) -> NDArray[Any]:

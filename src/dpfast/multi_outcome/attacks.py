@@ -17,6 +17,7 @@ from dpfast.attack import Attack, SampledShift, claimed, claims, probe
 from dpfast.attack.laws import GaussianShift, flattened
 from dpfast.attack.turned_rows import Rows, Table, shifted_attack
 from dpfast.estimator.bounded_attacks import counts_attacks
+from dpfast.estimator.staged_attacks import along_stages, summed_stages
 from dpfast.ledger import Release
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.privacy import Composition, Privacy
@@ -118,25 +119,11 @@ def _refined_attack(privacy: Privacy) -> Iterator[Attack]:
     source = noise.SecureSource()
     summed = [estimator._sum(privacy, source, *table) for table in tables]
 
-    def steps(releases: tuple[Release, ...]) -> Iterator[tuple[Release, list[FloatArray]]]:
-        """Yield the release of every step, and what was summed for it on either table."""
-        stages = summed[0].mechanism.stages()
-        stage = next(stages)
-        for release in releases:
-            if stage.name.startswith("residuals, step"):
-                yield release, [stage.statistic(one.statistic).to_float64() for one in summed]
-            if release is not releases[-1]:
-                stage = stages.send(release)
-
     def along(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
-        """Return the noise of every step in units of what differs, and how much differs in units of recorded noise."""
-        seen, apart = [], []
-        for release, sums in itertools.islice(steps(releases), _STEPS):
-            moved = sums[1] - sums[0]
-            length = float(np.linalg.norm(moved))
-            seen.append(float(np.sum((release.values["sum"] - sums[at]) * moved)) / length**2)
-            apart.append(length / release.scales["sum"])
-        return np.array(seen), np.array(apart)
+        """Return the noise of the first steps in units of what differs, and how much that is in recorded noise."""
+        data = [one.statistic for one in summed]
+        steps = summed_stages(summed[0].mechanism, data, releases, lambda name: name.startswith("residuals, step"))
+        return along_stages(itertools.islice(steps, _STEPS), at)
 
     releases = estimator.fit(*tables[0]).releases_
     _, apart = along(releases, 0)

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, GaussianShift, claimed, claims, probe, shift_law
 from dpfast.attack.turned_rows import Rows, Table, shifted_attack
+from dpfast.estimator.staged_attacks import along_stages, summed_stages
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.estimator import PolicyEvaluation
 from dpfast.privacy import Privacy
@@ -19,6 +21,8 @@ from dpfast.statistics import Trajectories
 
 # Enough for counts a few fewer not to make the smooth bound larger than the local one.
 _VISITORS = 4000
+# What sums of a clip that is not a power of two lack by rounding, at most.
+_ROUNDED = 1e-6
 # All visit both states; the second reward is discounted by this.
 _GAMMA = 0.5
 
@@ -34,6 +38,8 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         for tabular in (True, False):
             yield _visit_attack(claim, tabular=tabular)
         yield _range_attack(claim)
+        if claim.delta > 0.0:
+            yield _staged_attack(claim)
 
 
 def _mean_attack(privacy: Privacy, method: str, calibration: str, features: FloatArray | None = None) -> Attack:
@@ -171,6 +177,39 @@ def _range_attack(privacy: Privacy) -> Attack:
     law = shift_law("Gaussian", shifts, (1.0,) * len(shifts))
     name = f"sums over a private range of returns, Gaussian, {privacy.adjacency}"
     return Attack(name, privacy, law, seen, (estimator,))
+
+
+def _staged_attack(privacy: Privacy) -> Attack:
+    """Attack every stage: all collect about as much in one state, but for one person, who collects the most or nothing.
+
+    Replaced, they go to another state, to another bin of distances, and to the other end of all means; they visit one
+    state or both. Beyond what returns are found to reach, and what visits are clipped to, they move all sums as far as
+    the noise is for, whatever was released before, but for a few parts in a hundred of squares and discounts.
+    """
+    estimator = PolicyEvaluation(gamma=_GAMMA, reward_range=(-1.0, 1.0), horizon=2, n_threads=1, **claimed(privacy))
+    crowd = [([0], [0.0])] * (2 * _VISITORS)
+    last = [([1, 2], [-1.0, -1.0])] if privacy.adjacency == "replace_one" else []
+    people = [*crowd, ([0], [1.0])], crowd + last
+    tables = []
+    for who in people:
+        states, rewards = (np.concatenate([one[part] for one in who]) for part in (0, 1))
+        offsets = np.concatenate([[0], np.cumsum([len(one[0]) for one in who])])
+        tables.append(Trajectories(states, rewards, offsets, 3))
+    mechanism = estimator._sum(privacy, noise.SecureSource(), tables[0]).mechanism
+
+    def along(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
+        return along_stages(summed_stages(mechanism, tables, releases, lambda _: True), at)
+
+    releases = estimator.fit(tables[0]).releases_
+    _, apart = along(releases, 0)
+    law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
+
+    def seen(neighbour: bool) -> FloatArray:
+        found, _ = along(estimator.fit(tables[neighbour]).releases_, int(neighbour))
+        return apart * found
+
+    record = replace(releases[-1], privacy=privacy)
+    return replace(Attack.on("visits in stages", record, law, seen, estimator), effort=0.25)
 
 
 def _exact_parts(people: list[tuple[int, float]], n_bins: int) -> dict[str, FloatArray]:

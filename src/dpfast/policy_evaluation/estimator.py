@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
@@ -31,6 +32,7 @@ from dpfast.policy_evaluation.mechanism import (
     visit_moments,
 )
 from dpfast.policy_evaluation.private_range import CountedReturns, PrivateRange
+from dpfast.policy_evaluation.staged import StagedVisits
 from dpfast.privacy import Privacy
 from dpfast.releases.data_dependent import Constants, DataDependentGaussian
 from dpfast.solvers.ridge import ridge_from_rows
@@ -66,6 +68,8 @@ class _Public(NamedTuple):
 
     problem: Problem
     states: tuple[Hashable, ...] | None
+    #: Whether trajectories may have been cut, where they are summed in stages; else None.
+    has_tails: bool | None
 
 
 @dataclass(eq=False, repr=False)
@@ -338,7 +342,7 @@ class PolicyEvaluation(PrivateEstimator):
         'value (discounted reward)'
         """
         check_is_fitted(self)
-        grid = self._grid()
+        grid = self._grid(staged=self._is_staged)
         limits = getattr(self, "return_range_", (grid.low, grid.high))
         marks = {"start": self._numbered(start), "goal": self._numbered(goal), "holes": self._numbered(holes)}
         options: dict[str, Any] = {"limits": limits, "level": level, "reference": reference} | marks
@@ -356,7 +360,14 @@ class PolicyEvaluation(PrivateEstimator):
 
     @classmethod
     def plan(
-        cls, m: int, n_states: int, *, target: float = 0.1, visited: float | None = None, **parameters: Any
+        cls,
+        m: int,
+        n_states: int,
+        *,
+        target: float = 0.1,
+        visited: float | ArrayLike | None = None,
+        spread: float | None = None,
+        **parameters: Any,
     ) -> Plan:
         """Say what error privacy will add, before any data is touched; nothing is spent.
 
@@ -368,8 +379,12 @@ class PolicyEvaluation(PrivateEstimator):
             Number of states.
         target : float, default 0.1
             Error wanted: root of the weighted mean square over states, as a fraction of the range of returns.
-        visited : float, optional
-            Assumed share of trajectories that visit a state, in (0, 1]; by default half of what the horizon allows.
+        visited : float or array_like of shape (n_states,), optional
+            Assumed share of trajectories that visit a state, in (0, 1], or of each; by default half of what the horizon
+            allows. A state that few visit has most of the error.
+        spread : float, optional
+            Assumed standard deviation of returns, as a fraction of their range, in (0, 1]: where they are summed in
+            stages, errors are in proportion to it. Default: that of returns spread evenly over the range, 0.29.
         **parameters
             The estimator's own: epsilon, delta, gamma, ...
 
@@ -391,21 +406,29 @@ class PolicyEvaluation(PrivateEstimator):
         (True, True)
         """
         estimator, privacy = cls._planned_for({"m": m, "n_states": n_states}, {"target": target}, parameters)
-        if visited is not None:
-            check.share("visited", visited, whole=True)
+        shares = None if visited is None else _checked_shares(visited, n_states)
+        apart = 1.0 / math.sqrt(12.0) if spread is None else check.share("spread", spread, whole=True)
         if math.isinf(privacy.epsilon):
             return Plan(m, 0.0, target, 1, {})
-        problem = estimator._problem(n_states, None)
-        of_all = estimator._mechanism(problem, privacy, m)
+        staged = estimator._is_staged
+        problem = estimator._problem(n_states, None, staged=staged)
+        has_tails = estimator._staging(staged, False)
+        of_all = estimator._mechanism(problem, privacy, m, has_tails)
         warn_of_printed(of_all)
 
         def error(count: int) -> float:
             # Noise of public size is the same for all counts.
-            mechanism = of_all if of_all.scales else estimator._mechanism(problem, privacy, count)
-            return mechanism.expected_error(count, visited)
+            mechanism = of_all if of_all.scales else estimator._mechanism(problem, privacy, count, has_tails)
+            if isinstance(mechanism, StagedVisits):
+                usual = 0.5 * problem.most_visited / n_states
+                return mechanism.planned_error(count, np.array(usual) if shares is None else shares, apart)
+            return mechanism.expected_error(count, typical)
 
+        # Errors are in proportion to one over visits: the root mean square of these.
+        typical = None if shares is None else float(np.mean(shares**-2.0)) ** -0.5
         expected = error(m)
-        estimator._warn_of_noise(expected, f"{m} trajectories", privacy)
+        before = of_all.expected_error(m, typical) if isinstance(of_all, StagedVisits) else expected
+        estimator._warn_of_noise(before, f"{m} trajectories", privacy)
         needed = least(lambda count: error(count) <= target)
         return Plan(m, min(expected, 1.0), target, needed, of_all.scales, "the range of returns")
 
@@ -417,7 +440,7 @@ class PolicyEvaluation(PrivateEstimator):
         checked_discount(self.gamma, self.horizon)
         check.optional(lambda name, lag: checked_lag(lag, self.horizon), "lag", self.lag)
         check.choice("method", self.method, get_args(Method))
-        self._grid()
+        self._grid(staged=False)
         if self.ridge is not None:
             self._check_ridge()
         shrunk = check.boolean("shrinkage", self.shrinkage)
@@ -464,11 +487,24 @@ class PolicyEvaluation(PrivateEstimator):
         xx, xy = check.positives("block_bounds", check.pair("block_bounds", self.block_bounds, "(xx, xy)"))
         return xx, xy
 
-    def _lag(self) -> int:
+    def _lag(self, *, staged: bool) -> int:
         if self.lag is not None:
             return int(self.lag)
-        usual = self.method == "sufficient_statistics" and math.isfinite(self.epsilon)
+        # Tails that are filled need no lag.
+        usual = self.method == "sufficient_statistics" and math.isfinite(self.epsilon) and not staged
         return usual_lag(self.gamma, self.horizon, self.epsilon) if usual else 0
+
+    @property
+    def _is_staged(self) -> bool:
+        """Whether trajectories that can be read again are summed in stages, as far as parameters tell."""
+        is_plain = self.features is None and self.block_bounds is None and self.ridge is None and not self.shrinkage
+        is_plain = is_plain and self.method == "sufficient_statistics" and not self._range_is_private
+        return is_plain and self.delta > 0.0 and math.isfinite(self.epsilon) and self._weighs_alike
+
+    @property
+    def _weighs_alike(self) -> bool:
+        weights = None if self.weights is None else np.asarray(self.weights)
+        return weights is None or bool(np.all(weights == weights.flat[0]))
 
     @property
     def _range_is_private(self) -> bool:
@@ -476,14 +512,16 @@ class PolicyEvaluation(PrivateEstimator):
             isinstance(self.return_range, str) and check.choice("return_range", self.return_range, ("private",)) != ""
         )
 
-    def _grid(self) -> ReturnGrid:
+    def _grid(self, *, staged: bool) -> ReturnGrid:
         """Return the grid of the declared range, within which a private one lies."""
         limits = None if self._range_is_private else self.return_range
         if limits is None:
-            limits = return_range(self.reward_range, self.gamma, self.horizon)
+            # Returns that are filled have no horizon.
+            horizon = None if staged and self.gamma < 1.0 else self.horizon
+            limits = return_range(self.reward_range, self.gamma, horizon)
         return ReturnGrid.for_range(*check.limits("return_range", limits))
 
-    def _problem(self, n_states: int, encoder: StateEncoder | None) -> Problem:
+    def _problem(self, n_states: int, encoder: StateEncoder | None, *, staged: bool) -> Problem:
         """Put together what is public, once the states are known."""
         features = self.features
         if callable(features):
@@ -496,25 +534,35 @@ class PolicyEvaluation(PrivateEstimator):
             weights = np.full(n_states, 1.0 / n_states)
         else:
             weights = checked_weights(self.weights, n_states, _SIZES)
-        problem = Problem(table, weights, self._grid(), self.horizon, self._block_bounds(), self._lag())
+        lag, grid = self._lag(staged=staged), self._grid(staged=staged)
+        problem = Problem(table, weights, grid, self.horizon, self._block_bounds(), lag)
         if self.shrinkage and not problem.centered:
             raise ValueError("shrinkage needs equal weights")
         return problem
 
     def _opened(self, trajectories: Any) -> tuple[_Public, Any]:
         """Look at the states of the first block, and put it back; of parts at the states of all."""
+        staged = self._is_staged and not isinstance(trajectories, Iterator)
         if isinstance(trajectories, io.Partitions):
-            n_states, states = trajectories.reduce(_declared_states, _same_states) or (0, None)
-            if n_states == 0:
+            declared = trajectories.reduce(_declared, _same_states)
+            if declared is None:
                 raise ValueError("trajectories must hold at least one block, got none")
+            n_states, states, says = declared
             encoder = None if states is None else StateEncoder(states)
-            return _Public(self._problem(n_states, encoder), states), trajectories
+            problem = self._problem(n_states, encoder, staged=staged)
+            return _Public(problem, states, self._staging(staged, says)), trajectories
         blocks = iter(blocks_of(trajectories))
         first = next(blocks, None)
         if first is None:
             raise ValueError("trajectories must hold at least one block, got none")
         states = None if first.encoder is None else first.encoder.states
-        return _Public(self._problem(first.n_states, first.encoder), states), chain([first], blocks)
+        problem = self._problem(first.n_states, first.encoder, staged=staged)
+        public = _Public(problem, states, self._staging(staged, first.truncated is not None))
+        return public, trajectories if staged else chain([first], blocks)
+
+    def _staging(self, staged: bool, says_truncated: bool) -> bool | None:
+        """Return whether trajectories that are summed in stages have tails; None where they are summed at once."""
+        return (self.gamma < 1.0 and (self.horizon is not None or says_truncated)) if staged else None
 
     @property
     def _what(self) -> str:
@@ -525,11 +573,13 @@ class PolicyEvaluation(PrivateEstimator):
     def _release_name(self) -> str:
         return f"{type(self).__name__}: {self._what}"
 
-    def _mechanism(self, problem: Problem, privacy: Privacy, m: int) -> PolicyMechanism:
+    def _mechanism(self, problem: Problem, privacy: Privacy, m: int, has_tails: bool | None = None) -> PolicyMechanism:
         """Calibrate for m trajectories; noise of public size is the same for all numbers of them."""
         if self._range_is_private:
             return self._private_range(problem, privacy)
         run, solver = self._run(problem)
+        if has_tails is not None:
+            return StagedVisits.calibrate(privacy, run, has_tails=has_tails, m=m)
         if self.method == "sufficient_statistics":
             return Visits(run, visit_moments(problem, privacy), solver)
         statistic = self._statistic(problem, privacy, m)
@@ -554,6 +604,8 @@ class PolicyEvaluation(PrivateEstimator):
         problem, limits = public.problem, (public.problem.grid.low, public.problem.grid.high)
         if self._range_is_private:
             return self._counted(privacy, trajectories, public)
+        if public.has_tails is not None:
+            return self._staged(privacy, trajectories, public)
         sums: SufficientStatistics | FirstVisitReturns
         if self.method == "sufficient_statistics":
             mechanism = self._mechanism(problem, privacy, 1)
@@ -569,6 +621,17 @@ class PolicyEvaluation(PrivateEstimator):
             error = mechanism.expected_error(sums.n_trajectories, 1.0)
             expected = Expected(error, f"{sums.n_trajectories} trajectories")
         return Summed(mechanism, sums, public, expected)
+
+    def _staged(self, privacy: Privacy, trajectories: Any, public: _Public) -> Summed:
+        """Leave trajectories to the mechanism, which sums them stage by stage."""
+        m, expected = 1, None
+        if self.adjacency == "replace_one":
+            of_parts = isinstance(trajectories, io.Partitions)
+            m = trajectories.reduce(_number_of, operator.add) if of_parts else _number_of(trajectories)
+        mechanism = self._mechanism(public.problem, privacy, m, public.has_tails)
+        if self.adjacency == "replace_one":
+            expected = Expected(mechanism.expected_error(m, 1.0), f"{m} trajectories")
+        return Summed(mechanism, trajectories, public, expected)
 
     def _counted(self, privacy: Privacy, trajectories: Any, public: _Public) -> Summed:
         """Count people by their returns; their sums are taken once the range is released."""
@@ -619,16 +682,38 @@ class PolicyEvaluation(PrivateEstimator):
             check.limits("return_range_", self.return_range_)
 
 
-def _declared_states(trajectories: Any, *nothing: None) -> tuple[int, Any] | None:
-    """Return the number of states of a part, and their list where they were listed; None if it has no trajectories."""
+def _declared(trajectories: Any, *nothing: None) -> tuple[int, Any, bool] | None:
+    """Return the number of states of a part, their list where they were listed, and whether it says who was truncated.
+
+    None if it has no trajectories.
+    """
     first = next(iter(blocks_of(trajectories)), None)
-    return None if first is None else (first.n_states, None if first.encoder is None else first.encoder.states)
+    if first is None:
+        return None
+    return first.n_states, None if first.encoder is None else first.encoder.states, first.truncated is not None
 
 
-def _same_states(one: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
-    if one != other:
+def _same_states(one: tuple[int, Any, bool], other: tuple[int, Any, bool]) -> tuple[int, Any, bool]:
+    if one[:2] != other[:2]:
         raise ValueError("trajectories must be over the same states in all parts")
+    if one != other:
+        raise ValueError("parts must all say which trajectories were truncated, or none of them")
     return one
+
+
+def _checked_shares(visited: Any, n_states: int) -> FloatArray:
+    """Return the share of people who visit each state, or one for all."""
+    shares = np.asarray(visited)
+    if shares.ndim == 0:
+        return np.array(check.share("visited", visited, whole=True))
+    shares = checked_of_states("visited", shares, n_states, 1, (1e-12, 1.0))
+    if not np.all(shares > 0.0):
+        raise ValueError("visited must lie in (0, 1] in all states")
+    return shares
+
+
+def _number_of(trajectories: Any, *nothing: None) -> int:
+    return sum(len(block) for block in blocks_of(trajectories))
 
 
 def _attributes(

@@ -40,6 +40,11 @@ class NoisySum(SingleRelease):
         return cls._of(privacy, moved, None, shape, unit)
 
     @classmethod
+    def moved_by(cls, privacy: Privacy, replaced: float, alone: float, shape: tuple[int, ...]) -> Self:
+        """Noise for a sum that a person moves by so much where they are replaced, and alone where they come or go."""
+        return cls._of(privacy, replaced if privacy.adjacency == "replace_one" else alone, None, shape, "row")
+
+    @classmethod
     def with_count(
         cls, privacy: Privacy, bound: float, unit_of_count: float, shape: tuple[int, ...], unit: Unit
     ) -> Self:

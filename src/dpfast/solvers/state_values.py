@@ -32,6 +32,19 @@ _APART = 3.0
 _STEPS, _PRECISION = 40, 1e-6
 # t^2 is at least this part of that of values spread evenly over the range: a state visited often keeps its own value.
 _LEAST_SPREAD = 1e-9
+# Counts are certain beyond so many standard deviations of their noise.
+_CERTAIN = 2.0
+# Standard errors by which t^2 is read up for deviations.
+_UP = 1.5
+# Variance of what fills tails about their mean, over t^2, and least variance of returns within a state, over their mean
+# square.
+_TAILS, _LEAST_WITHIN = 0.75, 0.05
+# Own errors by which a state's value is drawn from its own mean at most.
+_FARTHEST = 1.25
+# Of states whose counts are fewer standard deviations of their noise little is known by what others are.
+_RARE, _TINY = 3.0, 1e-9
+# Largest mean discount of what was cut that is reckoned with.
+_MOST_CUT = 0.95
 
 
 class StateValues(NamedTuple):
@@ -101,6 +114,132 @@ def shrunken_values(
     squared = kept**2 * variances + 2.0 * kept * (1.0 - kept) * part * variances
     squared += (1.0 - kept) ** 2 * float(part**2 @ variances)
     return StateValues(pooled, kept * (quotients - pooled), np.sqrt(squared), 0.0)
+
+
+class StateSums(NamedTuple):
+    """Noisy sums over visits, (n_states,) each, of returns about a point, over their reach."""
+
+    counts: FloatArray
+    returns: FloatArray
+    squares: FloatArray
+    #: Of discounts of what was cut.
+    discounts: FloatArray
+    #: Standard deviation of the noise in counts and returns, and in the others.
+    deviation: float
+    small_deviation: float
+
+
+class Estimate(NamedTuple):
+    """A number that is known to some variance."""
+
+    value: float
+    variance: float
+
+    def merged(self, other: Estimate) -> Estimate:
+        """Return the mean of both, each weighed by the inverse of its variance."""
+        total = self.variance + other.variance
+        value = (self.value * other.variance + other.value * self.variance) / total
+        return Estimate(value, self.variance * other.variance / total)
+
+    def within(self, limits: tuple[float, float]) -> Estimate:
+        """Return it with the value clipped."""
+        return Estimate(float(np.clip(self.value, *limits)), self.variance)
+
+
+class Earlier(NamedTuple):
+    """What earlier releases tell of returns about the same point, over the same reach."""
+
+    #: The pooled return, what tails are worth, and the mean discount of what was cut.
+    pooled: Estimate
+    tail: Estimate
+    discount: Estimate
+    #: What the tails in the sums were filled with.
+    filled: float
+
+
+def fitted_values(sums: StateSums, limits: tuple[float, float], earlier: Earlier) -> StateValues:
+    """Draw every value towards the pooled return by as much as noise, sampling and tails ask for: empirical Bayes.
+
+    What fills tails is estimated once more, from the pooled return c of all sums: were it the worth of tails too, it
+    would be c = p + d (c - f) with p the pooled return, d the mean discount of what was cut, f what it was filled with.
+    It is as far from what earlier releases tell of tails as values are from each other; both count by their variances.
+
+    A state's sum of returns less v times its count, v its value, has the variance of the noise in both, of sampling and
+    of what tails are off. Values are normal about the pooled return, with a variance t^2 that is found by moments over
+    the states that are certainly visited, each weighed by what it tells. Values shrink by t^2 as it can be relied on;
+    their deviations are for one and a half standard errors more of it.
+    """
+    counts, n_states, noise = np.maximum(sums.counts, 0.0), len(sums.counts), sums.deviation**2
+    even = (limits[1] - limits[0]) ** 2 / 12.0
+    total = max(float(np.sum(counts)), sums.deviation * math.sqrt(n_states))
+    first = float(np.clip(np.sum(sums.returns) / total, *limits))
+    of_first = noise * n_states * (1.0 + first**2) / total**2
+    squares = _damped_means(sums.squares, counts, sums.small_deviation, total)
+    cut = _damped_means(sums.discounts, counts, sums.small_deviation, total)
+    own = Estimate(float(np.sum(sums.discounts)) / total, n_states * (sums.small_deviation / total) ** 2)
+    discount = own.merged(earlier.discount).within((0.0, _MOST_CUT))
+    sure = counts > _CERTAIN * sums.deviation
+    spread, found, error = even, even, math.inf
+    values, pooled = np.full(n_states, first), Estimate(first, of_first)
+    kept, variances, moved = np.zeros(n_states), np.ones(n_states), np.zeros(n_states)
+    for _ in range(_STEPS):
+        tail, fallback = _tail_and_pooled(Estimate(first, of_first), discount, earlier, found, limits)
+        returns = sums.returns + (tail.value - earlier.filled) * cut * counts
+        within = np.maximum(squares - values**2, _LEAST_WITHIN * squares)
+        variances = noise * (1.0 + values**2) + counts * within
+        last, pooled = spread, fallback
+        if np.any(sure):
+            c, u = counts[sure], variances[sure]
+            left = (returns - pooled.value * sums.counts)[sure]
+            votes = c**2 / (u + c**2 * spread) ** 2
+            spread = min(max(float(votes @ (left**2 - u)) / float(votes @ c**2), 0.0), even)
+            error = math.sqrt(2.0 / float(np.sum((c**2 / (u + c**2 * spread)) ** 2)))
+            found = min(spread + _UP * error, even)
+            if spread > 0.0:
+                weights = c**2 / (u + c**2 * spread)
+                mean = Estimate(float(weights @ (returns[sure] / c) / np.sum(weights)), 1.0 / float(np.sum(weights)))
+                pooled = mean.merged(Estimate(fallback.value, fallback.variance + spread)).within(limits)
+        else:
+            spread = 0.0
+        relied = spread**3 / (spread**2 + error**2) if spread > 0.0 else 0.0
+        kept = counts * relied / (counts**2 * relied + variances)
+        drawn = pooled.value + kept * (returns - pooled.value * sums.counts)
+        # A state's own mean, and its deviation; of rarely visited ones these say nothing.
+        own_error = np.sqrt(variances) / np.maximum(counts, sums.deviation)
+        own_mean = np.where(sure, returns / np.maximum(counts, sums.deviation), drawn)
+        moved = np.clip(drawn - own_mean, -_FARTHEST * own_error, _FARTHEST * own_error)
+        values = np.clip(own_mean + moved, *limits)
+        if abs(spread - last) <= _PRECISION * last:
+            break
+    # What fills tails is no better than the pooled return for any one state.
+    tails = (kept * counts * cut) ** 2 * (_TAILS * found + tail.variance)
+    visited = 1.0 / (1.0 + (_RARE * sums.deviation / np.maximum(counts, _TINY * sums.deviation)) ** 4)
+    spreads = visited * found + (1.0 - visited) * even
+    squared = kept**2 * variances + tails + (1.0 - kept * counts) ** 2 * (spreads + pooled.variance) + moved**2
+    return StateValues(pooled.value, values - pooled.value, np.sqrt(squared), 0.0)
+
+
+def _tail_and_pooled(
+    first: Estimate, discount: Estimate, earlier: Earlier, spread: float, limits: tuple[float, float]
+) -> tuple[Estimate, Estimate]:
+    """Return what tails are worth, and the pooled return with such tails; the spread is that of values."""
+    share, filled = discount.value, earlier.filled
+    fixed = (first.value - share * filled) / (1.0 - share)
+    variance = (first.variance + (fixed - filled) ** 2 * discount.variance) / (1.0 - share) ** 2
+    everywhere = Estimate(fixed, variance).merged(earlier.pooled).within(limits)
+    tail = earlier.tail.merged(Estimate(everywhere.value, everywhere.variance + spread)).within(limits)
+    moved = tail.value - filled
+    pooled = Estimate(
+        first.value + share * moved, first.variance + share**2 * tail.variance + moved**2 * discount.variance
+    )
+    return tail, pooled.merged(Estimate(everywhere.value, everywhere.variance + spread)).within(limits)
+
+
+def _damped_means(sums: FloatArray, counts: FloatArray, deviation: float, total: float) -> FloatArray:
+    """Return means of numbers in [0, 1], drawn to that of all, which is read one deviation up, as noise asks for."""
+    mean = min(max((float(np.sum(sums)) + deviation * math.sqrt(len(sums))) / total, 1e-9), 1.0)
+    kept = counts * mean**2 / ((counts * mean) ** 2 + deviation**2)
+    return np.clip(mean + kept * (sums - mean * counts), 0.0, 1.0)
 
 
 def _pooled(visits: FloatArray, returns: FloatArray, noise: MomentNoise, limits: tuple[float, float]) -> float:

@@ -139,7 +139,7 @@ class SufficientStatistics:
         if (self.public, self.origin) != (other.public, other.origin):
             raise ValueError(f"{self!r} and {other!r} differ in what was declared of trajectories")
         n_trajectories = self.n_trajectories + other.n_trajectories
-        _check_capacity(n_trajectories)
+        check_capacity(n_trajectories)
         exact = self.exact_xx + other.exact_xx, self.exact_xy + other.exact_xy
         return SufficientStatistics(*exact, n_trajectories, self.origin, self.public)
 
@@ -221,8 +221,8 @@ def sufficient_statistics(
         if block.n_states != n_states:
             raise ValueError(f"blocks are over different numbers of states: {n_states} and {block.n_states}")
         n_trajectories += len(block)
-        _check_capacity(n_trajectories)
-        for visits in _chunks(block, gamma, horizon, scheme.lag, scheme.grid, sums.chunk_steps):
+        check_capacity(n_trajectories)
+        for visits in chunks_of_visits(block, gamma, horizon, scheme.lag, scheme.grid, sums.chunk_steps):
             sums.add(*visits)
     if sums is None:
         raise ValueError("trajectories must hold at least one block, got none")
@@ -252,7 +252,7 @@ def extreme_counts(
     lag = checked_lag(lag, horizon)
     counts = np.zeros((2, len(edges) - 1), np.int64)
     for block in blocks_of(trajectories):
-        for _, units, ends in _chunks(block, gamma, horizon, lag, grid, _STEPS_PER_CHUNK):
+        for _, units, ends in chunks_of_visits(block, gamma, horizon, lag, grid, _STEPS_PER_CHUNK):
             starts = np.concatenate([[0], ends[:-1]])
             for histogram, extreme in zip(counts, (np.maximum, np.minimum), strict=True):
                 found = np.searchsorted(edges[1:-1], extreme.reduceat(units, starts), side="right")
@@ -265,7 +265,8 @@ def visit_bounds(n_states: int, **options: Any) -> VisitBounds:
     return _Scheme.checked(**options).sums(n_states).public
 
 
-def _check_capacity(n_trajectories: int) -> None:
+def check_capacity(n_trajectories: int) -> None:
+    """Refuse more trajectories than sums of 64 bits are for."""
     if n_trajectories << (_LOG2_ENTRY + 1) >= _SUM_RANGE:
         raise OverflowError("exact sums are kept in 64 bits, which suffice for 2**31 trajectories")
 
@@ -328,10 +329,10 @@ class _Scheme:
         return _Featured(features, rho, self, most_visited, n_threads)
 
 
-def _chunks(
+def chunks_of_visits(
     block: Trajectories, gamma: float, horizon: int | None, lag: int, grid: ReturnGrid, chunk_steps: int
 ) -> Iterator[tuple[NDArray[np.int32], FloatArray, IntArray]]:
-    """List the first visits of some trajectories at a time."""
+    """List the first visits of some trajectories at a time: states, returns in units, and where each one's end."""
     kernel = first_visits_kernel(block, gamma, horizon, lag, grid)
     first = 0
     while first < len(block):

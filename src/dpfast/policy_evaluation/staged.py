@@ -1,0 +1,277 @@
+"""Sums over visits in stages, each release fitted to those before: noise for the data, and tails for what was cut.
+
+The releases of one fit share one joint budget (`dpfast.privacy.parts_of`), by shares of mu squared, in this order:
+
+1. *Means* (`_MEANS`): four numbers a person, each in [-1, 1], in bounds of their own: the mean of their returns, and of
+   what is left of 1 by the discounts of what was cut, over all first visits and over all late steps. The first two tell
+   where returns are, the last two what is lost at the horizon: the value that fills the tails. Replaced, a person moves
+   returns by 2 and the others by 1 each: sqrt(10) in all, and by 2 if they come or go. Where the number of people is
+   private, 1 a person is released beside them: sqrt(5) in place of 2.
+2. *Visits* (`_VISITS`): people by how many states they visit. The clip C of a person's visits follows: the least of
+   noise, in proportion to it, and bias, by what it takes from people who visit many.
+3. *Distances* (`_DISTANCES`), unless people are too few to tell where returns are: people by the largest distance of a
+   return of theirs from there. The reach of returns follows, alike.
+4. *Sums*: over people and the states they visit, of 1, of returns, of their squares and of discounts of what was cut,
+   all scaled so that a person's visits and returns are within C (`dpfast.statistics.filled_returns`). No two people's
+   parts have a negative product in any state: one who takes another's place moves the sums by sqrt(2) times the bound.
+
+Every number that a stage is fitted to is a function of earlier releases and public numbers, fixed before trajectories
+are read again. Each release is calibrated for its part as if it were alone: whatever was released before, counts move
+by one bin or two, means and sums by what is said above. So they compose adaptively to the whole by mu squared. Whether
+distances are counted depends on the released means alone.
+
+What follows is post-processing (`dpfast.solvers.state_values.fitted_values`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from dpfast._arrays import FloatArray
+from dpfast.ledger import Release
+from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Run
+from dpfast.privacy import Privacy, parts_of
+from dpfast.privacy.rounding import ROUND_UP
+from dpfast.releases.mechanism import Query, Stages
+from dpfast.releases.noisy_sum import NoisySum
+from dpfast.solvers.state_values import Earlier, Estimate, StateSums, fitted_values
+from dpfast.statistics.filled_returns import (
+    SMALL_PART,
+    FilledReturns,
+    Residuals,
+    distance_counts,
+    return_means,
+    state_sum_bound,
+    state_sums,
+    visit_counts,
+)
+
+# Shares of mu squared; the sums have the rest.
+_MEANS, _VISITS, _DISTANCES = 0.06, 0.03, 0.03
+# Half widths by which the pooled return may be off: beyond, nothing is fitted to it.
+_TOLD = 0.15
+# Half-octaves in which numbers of visits, and distances, are told apart at most.
+_VISIT_BINS, _DISTANCE_BINS = 24, 12
+# How far the late return is from the pooled one, in half widths, as a guess.
+_LATER = 0.1
+# Squared norms that a visit may add, 1 for the visit and the rest for its return, and the usual one.
+_VISIT_NORMS, _A_VISIT = np.array([1.1, 1.3, 1.7]), 1.3
+# As planned: how far returns reach, over half the range, in standard deviations; how far apart values are,
+# in those of returns; by how much of that what fills tails is off, in squares; and the noise of uneven visits.
+_REACHED, _BETWEEN, _TAILS, _WORSE = 5.0, 0.55, 0.1, 1.2
+# The variance of what is known.
+_EXACT = 1e-12
+# What people who are scaled bias values by, in parts of what they lose.
+_BIAS_OF_VISITS, _BIAS_OF_RETURNS = 0.5, 2.0
+
+
+class _Centered(NamedTuple):
+    """What the means tell, in half widths from the middle of the range."""
+
+    #: The number of people.
+    n: float
+    #: What values are drawn to.
+    pooled: Estimate
+    #: What tails are worth.
+    tail: Estimate
+    #: Mean discount of what was cut.
+    discount: Estimate
+
+    @property
+    def is_told(self) -> bool:
+        """Whether means are known well enough to fit anything to them."""
+        return self.pooled.variance < _TOLD**2
+
+
+@dataclass(frozen=True, eq=False)
+class StagedVisits(PolicyMechanism):
+    """The mechanism: a sequence of releases, calibrated for what is declared of trajectories and learned of them."""
+
+    privacy: Privacy
+    returns: FilledReturns
+    #: The number of trajectories, where it is public.
+    m: int | None
+
+    @classmethod
+    def calibrate(cls, privacy: Privacy, run: Run, *, has_tails: bool, m: int | None) -> Self:
+        """Return the mechanism for a problem; `m` is the number of trajectories."""
+        problem = run.problem
+        returns = FilledReturns(run.gamma, problem.horizon, problem.lag, problem.grid, has_tails)
+        return cls(run, privacy, returns, None if privacy.adjacency == "add_remove" else m)
+
+    @cached_property
+    def _parts(self) -> tuple[Privacy, Privacy]:
+        """Split off the means' part."""
+        means, left = parts_of(self.privacy, [_MEANS, 1.0 - _MEANS])
+        return means, left
+
+    def _later_parts(self, *, told: bool) -> tuple[Privacy, ...]:
+        distances = _DISTANCES if told else 0.0
+        shares = [_VISITS, distances, 1.0 - _MEANS - _VISITS - distances]
+        return parts_of(self._parts[1], [share for share in shares if share > 0.0])
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Standard deviation of the noise in a sum of clip 1."""
+        return {"sum": self._sums(self._later_parts(told=True)[-1], 1.0).deviation}
+
+    def stages(self) -> Stages[Evaluated]:
+        """Ask for one release after the other."""
+        centered = yield from self._means()
+        visits, *distances, sums = self._later_parts(told=centered.is_told)
+        clip, noise = yield from self._clip(visits, self._sums(sums, 1.0).deviation, centered.n)
+        half = self.returns.half
+        # Where little is known, returns are taken from the middle of the range, and tails are worth that.
+        known = (centered.pooled.value, centered.tail.value) if centered.is_told else (0.0, 0.0)
+        center, tail = round(known[0] * half), known[1]
+        reach = float(half + abs(center))
+        tail_value = self.returns.grid.middle + tail * self.returns.half_width
+        if distances:
+            reach = yield from self._reach(distances[0], tail_value, center, noise, centered.n)
+        residuals = Residuals(tail_value, center, reach)
+        mechanism = self._sums(sums, clip)
+        statistic = partial(state_sums, returns=self.returns, residuals=residuals, clip=clip)
+        released = yield Query(self.run.what, mechanism, statistic, clip)
+        return partial(self._told, released.values["sum"], mechanism.deviation, centered, residuals)
+
+    def _means(self) -> Generator[Query, Release, _Centered]:
+        """Learn where returns are, and what those that were cut lack."""
+        is_private, noise = self.m is None, self._noise_of_means()
+        statistic = partial(return_means, returns=self.returns, with_count=is_private)
+        released = yield Query("mean returns", noise, statistic)
+        values, off = released.values["sum"], noise.deviation
+        n = float(self.m or 0) if not is_private else max(float(values[0]), off)
+        collected, *rest = values[is_private:].tolist()
+        left = max(rest[0] if rest else n, 2.0 * off)
+        pooled = Estimate(float(np.clip(collected / left, -1.0, 1.0)), (off / left) ** 2)
+        tail = pooled
+        if len(rest) == 3:
+            late = max(rest[2], 2.0 * off)
+            own = Estimate(float(np.clip(rest[1] / late, -1.0, 1.0)), (off / late) ** 2)
+            tail = own.merged(Estimate(pooled.value, pooled.variance + _LATER**2))
+        discount = Estimate(min(max(1.0 - rest[0] / n, 0.0), 1.0), (off / n) ** 2) if rest else Estimate(0.0, _EXACT)
+        return _Centered(n, pooled, tail, discount)
+
+    def _clip(self, part: Privacy, unit: float, n: float) -> Generator[Query, Release, tuple[float, float]]:
+        """Learn what a person's visits are clipped to; returns it, and noise in values, over the reach, at it."""
+        most = self.problem.most_visited
+        edges = np.unique(np.floor(most * np.exp2(-0.5 * np.arange(_VISIT_BINS)))).astype(np.int64)
+        edges = edges[edges >= 1]
+        counts = NoisySum.of_counts(part, 1, len(edges))
+        released = yield Query("numbers of visits", counts, partial(visit_counts, returns=self.returns, edges=edges))
+        histogram = released.values["sum"][0]
+        middles = np.sqrt(0.5 * (np.append(0, edges[:-1]) + 1.0 + edges))
+        seen = np.maximum(histogram, 0.0)
+        mean = float(middles**2 @ seen) / max(float(np.sum(seen)), 5.0 * counts.deviation)
+        mean = min(max(mean, 1.0), float(most))
+        noise = unit * self.problem.n_states / (n * mean)
+        ends = np.unique(np.sqrt(np.multiply.outer(_VISIT_NORMS, edges)))
+        norms = np.sqrt(np.multiply.outer(_VISIT_NORMS, middles**2))
+        lost = [np.mean(np.maximum(1.0 - end / norms, 0.0), axis=0) for end in ends]
+        at = _least_error(ends, lost, histogram, counts.deviation, noise, _BIAS_OF_VISITS / n)
+        return float(ends[at]), noise * float(ends[at])
+
+    def _reach(
+        self, part: Privacy, tail: float, center: int, noise: float, n: float
+    ) -> Generator[Query, Release, float]:
+        """Learn how far returns are from the center, in units of the grid."""
+        farthest = float(self.returns.half + abs(center))
+        edges = farthest * np.exp2(-0.5 * np.arange(_DISTANCE_BINS)[::-1])
+        counts = NoisySum.of_counts(part, 1, _DISTANCE_BINS)
+        statistic = partial(distance_counts, returns=self.returns, tail=tail, center=center, edges=edges)
+        released = yield Query("distances of returns", counts, statistic)
+        relative = edges / farthest
+        middles = relative * 2.0**-0.25
+        lost = [np.maximum(middles - edge, 0.0) for edge in relative]
+        histogram = released.values["sum"][0]
+        return float(edges[_least_error(relative, lost, histogram, counts.deviation, noise, _BIAS_OF_RETURNS / n)])
+
+    def _sums(self, part: Privacy, clip: float) -> NoisySum:
+        """Return the noise of the sums."""
+        bound = state_sum_bound(self.returns, clip, self.problem.most_visited)
+        shape = 4 if self.returns.has_tails else 3, self.problem.n_states
+        return NoisySum.moved_by(part, math.sqrt(2.0) * bound * ROUND_UP, bound, shape)
+
+    def _told(self, sums: FloatArray, deviation: float, centered: _Centered, residuals: Residuals) -> Evaluated:
+        """Return values, in the units of rewards."""
+        returns, grid = self.returns, self.problem.grid
+        reach, center = residuals.reach / returns.half, residuals.center / returns.half
+
+        def about(estimate: Estimate) -> Estimate:
+            return Estimate((estimate.value - center) / reach, estimate.variance / reach**2)
+
+        discounts = sums[3] / SMALL_PART if returns.has_tails else np.zeros_like(sums[0])
+        small = deviation / SMALL_PART
+        filled = (residuals.tail - grid.middle) / returns.half_width
+        found = fitted_values(
+            StateSums(sums[0], sums[1], sums[2] / SMALL_PART, discounts, deviation, small),
+            (max((-1.0 - center) / reach, -1.0), min((1.0 - center) / reach, 1.0)),
+            Earlier(about(centered.pooled), about(centered.tail), centered.discount, (filled - center) / reach),
+        )
+        unit = reach * returns.half_width
+        offset = grid.middle + center * returns.half_width + unit * found.pooled
+        total = max(float(np.sum(sums[0])) / len(sums[0]), deviation)
+        error = 0.5 * reach * deviation / total
+        return Evaluated(unit * found.above, offset, 0.0, error, unit * found.deviation)
+
+    def expected_error(self, m: int, visited: float | None) -> float:
+        """Expect the noise in the value of a state before it is drawn to others, visits spread evenly."""
+        share = 0.5 * self.problem.most_visited / self.problem.n_states if visited is None else visited
+        return float(self._planned(m, np.array(share))[0][0])
+
+    def planned_error(self, m: int, visited: FloatArray, spread: float) -> float:
+        """Expect the error of values, drawn to each other, for guesses of visits and of the spread of returns.
+
+        `visited` has the share of people who visit each state; the spread is in parts of the range. Values are half as
+        far apart as returns, whose distances are some standard deviations. Noise and sampling are drawn to that; what
+        fills tails is as far off as values are apart, and the pooled return by its noise in the sums and in the means.
+        """
+        noise, level, of_means, cut = self._planned(m, visited)
+        is_told = of_means < 0.5 * _TOLD
+        reach = min(1.0, _REACHED * spread) if is_told else 1.0
+        between = (_BETWEEN * spread) ** 2
+        error = (_WORSE * reach * noise) ** 2 + (1.0 - _BETWEEN**2) * spread**2 / (m * visited)
+        # Where little is known of returns, noise in discounts is as large as that in returns.
+        of_sums = (reach * level) ** 2 * (1.0 if is_told or cut == 0.0 else 4.0)
+        tail = 1.0 / (of_means**-2 + 1.0 / (of_sums / (1.0 - cut) ** 2 + between))
+        pooled = 1.0 / (1.0 / (of_sums + cut**2 * tail) + of_means**-2)
+        tails = cut**2 * _TAILS * between
+        return math.sqrt(float(np.mean(error * between / (error + between))) + pooled + tails)
+
+    def _planned(self, m: int, visited: FloatArray) -> tuple[FloatArray, float, float, float]:
+        """Return the noise in values, in the pooled return by the sums and by the means, and the mean discount.
+
+        In parts of the range; the last of what was cut, of first visits half of the horizon before it, as a guess.
+        """
+        n_states = self.problem.n_states
+        shares = np.broadcast_to(visited, (n_states,))
+        mean = max(1.0, float(np.sum(shares)))
+        unit = self._sums(self._later_parts(told=True)[-1], math.sqrt(_A_VISIT * mean)).deviation
+        horizon = self.problem.horizon if self.returns.has_tails else None
+        cut = 0.0 if horizon is None else self.returns.gamma ** (0.5 * horizon)
+        pooled = 0.5 * unit * math.sqrt(n_states) / (m * mean)
+        return 0.5 * unit / (m * shares), pooled, 0.5 * self._noise_of_means().deviation / (m * (1.0 - cut)), cut
+
+    def _noise_of_means(self) -> NoisySum:
+        """Return the noise of the means, and of the number of people where it is private."""
+        size = self.returns.n_means
+        moved = math.sqrt({1: 4.0, 2: 5.0, 4: 10.0}[size]) * ROUND_UP
+        size += self.m is None
+        return NoisySum.moved_by(self._parts[0], moved, math.sqrt(size) * ROUND_UP, (size,))
+
+
+def _least_error(
+    ends: FloatArray, lost: list[FloatArray], counts: FloatArray, deviation: float, noise: float, bias: float
+) -> int:
+    """Return which end has the least error: noise, a multiple of it, and bias, of what the counted people lose by it.
+
+    What people lose is read a standard deviation of its noise up.
+    """
+    losses = np.array([max(float(one @ counts), 0.0) + deviation * float(np.linalg.norm(one)) for one in lost])
+    return int(np.argmin(np.hypot(noise * ends, bias * losses)))

@@ -1,0 +1,308 @@
+"""First-visit returns whose cut tails are filled: what people add to sums that are fitted to earlier releases.
+
+A trajectory that was cut, by the horizon or by its end of observation, would have gone on. What it lacks is
+gamma**(steps left) times the value of the state it was about to enter, for which a public number stands, the tail. So
+gamma times the tail is added to its last reward that counts (`_filled`), and its returns are what the kernel computes
+of these rewards. With rewards of 0 and a tail of 1 they are the discounts of what was cut.
+
+**What privacy rests on.** All that is computed of a trajectory is a function of its rewards, states and end alone,
+elementwise or in one order, and leaves as integers in units of ``2**-30``, whose sums are exact:
+
+- *Means* (`return_means`): returns about the middle of their range, in half widths, and what is left of 1 by the
+  discounts of what was cut. A mean of integers within [-h, h] over h, rounded, is within [-1, 1]; the other in [0, 1].
+- *Counts* by number of visited states (`visit_counts`) and by largest distance from a center (`distance_counts`): one
+  bin a person.
+- *Sums over visits* (`state_sums`): a person adds to each state it visits the vector s (1, y, y**2/4, d/4), or its
+  first three entries, with |y| at most 1, d in [0, 1] and one factor s at most 1 for all of them, for which the norm of
+  all s (1, y) is at most the clip C. With t = y**2 the squares of the last two entries are (t**2 + d**2)/16, at most
+  (t**2 + 1)/16 and so, on [0, 1], at most (1 + t)/16: in all at most ``C sqrt(17/16)``. Without d, t**2/16 is at most
+  (1 + t)/32: ``C sqrt(33/32)``. Rounding moves each entry by half a unit at most, which `state_sum_bound` adds. It
+  keeps |part of y| at most part of 1, in every state, as multiplication and rounding to nearest are monotone; the other
+  parts are not negative. So two people's parts have no negative product in any state, and who takes another's place
+  moves the sums by ``sqrt(2)`` times the bound at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfast._arrays import FloatArray, IntArray
+from dpfast._redacted import quiet
+from dpfast.io.partitions import Partitions
+from dpfast.io.trajectories import Trajectories
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.privacy import rounding
+from dpfast.statistics.returns import ReturnGrid, blocks_of, sum_of_trajectories
+from dpfast.statistics.visits import check_capacity, chunks_of_visits
+
+_LOG2_UNITS = 30
+_UNITS = float(1 << _LOG2_UNITS)
+# Sums of a chunk's integers are exact in floating point: 2**22 trajectories of 2**30 each.
+_STEPS_PER_CHUNK, _MOST_STEPS_PER_CHUNK = 1 << 16, 1 << 22
+# More than the rounding errors of a norm of 2**20 entries, scaled.
+_ROUND_UP = 1.0 + 2.0**-30
+#: What squares and discounts are multiplied by: a power of two.
+SMALL_PART = 0.25
+
+
+@dataclass(frozen=True)
+class FilledReturns:
+    """How returns are computed: public.
+
+    Parameters
+    ----------
+    gamma, horizon, lag : float, int or None, int
+        As for `first_visit_returns`.
+    grid : ReturnGrid
+        Returns are clipped to it, once they are filled.
+    has_tails : bool
+        Whether trajectories may have been cut; if not nothing is filled.
+    """
+
+    gamma: float
+    horizon: int | None
+    lag: int
+    grid: ReturnGrid
+    has_tails: bool
+
+    @property
+    def half(self) -> int:
+        """Units of the grid from its middle to the end that is farther."""
+        return self.grid.largest - self.grid.middle_units
+
+    @property
+    def half_width(self) -> float:
+        """The same in the units of rewards."""
+        return math.ldexp(self.half, -self.grid.exponent)
+
+    @property
+    def n_means(self) -> int:
+        """How many numbers `return_means` sums of a person, besides 1."""
+        return 4 if self._has_late else 2 if self.has_tails else 1
+
+    @property
+    def _has_late(self) -> bool:
+        return self.has_tails and self.horizon is not None
+
+    @property
+    def late(self) -> tuple[int, int]:
+        """Steps whose mean return tells what is lost at the horizon: the third quarter."""
+        assert self.horizon is not None
+        return self.horizon // 2, max(3 * self.horizon // 4, self.horizon // 2 + 1)
+
+
+class Residuals(NamedTuple):
+    """What returns are taken from, by what they are divided, and what fills their tails: fitted to earlier releases."""
+
+    #: In the units of rewards.
+    tail: float
+    #: In units of the grid, from its middle.
+    center: int
+    #: In units of the grid.
+    reach: float
+
+
+def state_sum_bound(returns: FilledReturns, clip: float, most_visited: int) -> float:
+    """Return the largest norm of what a person adds to `state_sums`, rounded up."""
+    rows = 4 if returns.has_tails else 3
+    entries = Fraction(17, 16) if returns.has_tails else Fraction(33, 32)
+    rounded = rounding.sqrt_up(Fraction(rows * most_visited)) / 2.0 / _UNITS
+    return (clip * _ROUND_UP * rounding.sqrt_up(entries) + rounded) * _ROUND_UP
+
+
+@quiet
+def return_means(trajectories: Any, returns: FilledReturns, *, with_count: bool) -> FixedPoint:
+    """Sum people's mean returns and mean parts of 1 that were not cut, over all steps and over late ones, and 1.
+
+    **Not private**. In this order: with a count 1; of first visits that count the mean return, filled with the middle
+    of the range, from the middle and in half widths; where trajectories may have been cut 1 less the mean discount of
+    what was; where there is a horizon both again of all its third quarter's steps, 0 for who has none.
+    """
+
+    def of_block(block: Trajectories) -> IntArray:
+        found = [_mean_parts(_chunks(block, returns, returns.grid.middle), returns)]
+        if returns.has_tails:
+            found.append(_mean_parts(_chunks(block, returns, None), returns, discounts=True))
+        if returns._has_late:
+            steps = _every_step(block)
+            for tail in (returns.grid.middle, None):
+                chunks = (_late(chunk, returns) for chunk in _chunks(steps, returns, tail, lag=0))
+                found.append(_mean_parts(chunks, returns, discounts=tail is None))
+        sums = [len(block) << _LOG2_UNITS] if with_count else []
+        return np.array(sums + [int(parts) for parts in found], np.int64)
+
+    return _summed(trajectories, of_block, partial(return_means, returns=returns, with_count=with_count))
+
+
+@quiet
+def visit_counts(trajectories: Any, returns: FilledReturns, edges: IntArray) -> FixedPoint:
+    """Count people by how many states they visit, at steps that count: a bin up to each edge. **Not private**."""
+
+    def of_block(block: Trajectories) -> IntArray:
+        counts = np.zeros((1, len(edges)), np.int64)
+        for chunk in _chunks(block, returns, returns.grid.middle):
+            counts[0] += _binned(chunk.sizes, edges)
+        return counts
+
+    return _summed(trajectories, of_block, partial(visit_counts, returns=returns, edges=edges), exponent=0)
+
+
+@quiet
+def distance_counts(
+    trajectories: Any, returns: FilledReturns, tail: float, center: int, edges: FloatArray
+) -> FixedPoint:
+    """Count people by how far a return of theirs is from a center, at most: a bin up to each edge. **Not private**."""
+
+    def of_block(block: Trajectories) -> IntArray:
+        counts = np.zeros((1, len(edges)), np.int64)
+        for chunk in _chunks(block, returns, tail):
+            apart = np.abs(chunk.units - (returns.grid.middle_units + center))
+            counts[0] += _binned(np.maximum.reduceat(apart, chunk.starts), edges)
+        return counts
+
+    again = partial(distance_counts, returns=returns, tail=tail, center=center, edges=edges)
+    return _summed(trajectories, of_block, again, exponent=0)
+
+
+@quiet
+def state_sums(trajectories: Any, returns: FilledReturns, residuals: Residuals, clip: float) -> FixedPoint:
+    """Sum s, s y, s y**2/4 and, where trajectories may have been cut, s d/4 over people. **Not private**.
+
+    y is the return from the center over the reach, at most 1 in size, d the discount of what was cut, s what scales the
+    person's s (1, y) onto the clip: (3 or 4, n_states).
+    """
+
+    def of_block(block: Trajectories) -> IntArray:
+        n_states = block.n_states
+        totals = np.zeros((4 if returns.has_tails else 3, n_states), np.int64)
+        steps = min(max(_STEPS_PER_CHUNK, n_states), _MOST_STEPS_PER_CHUNK)
+        cut = _chunks(block, returns, None, steps=steps) if returns.has_tails else None
+        for chunk in _chunks(block, returns, residuals.tail, steps=steps):
+            y = (chunk.units - (returns.grid.middle_units + residuals.center)) / residuals.reach
+            y = np.minimum(np.maximum(y, -1.0), 1.0)
+            owners = np.repeat(np.arange(len(chunk.sizes)), chunk.sizes)
+            norms = np.sqrt(np.bincount(owners, 1.0 + y * y))
+            scaled = (np.minimum(1.0, clip / norms) * _UNITS)[owners]
+            parts = [scaled, scaled * y, scaled * (y * y) * SMALL_PART]
+            if cut is not None:
+                parts.append(scaled * (next(cut).units / _ONE.largest) * SMALL_PART)
+            for total, part in zip(totals, parts, strict=True):
+                total += np.bincount(chunk.visited, np.rint(part), n_states).astype(np.int64)
+        return totals
+
+    return _summed(trajectories, of_block, partial(state_sums, returns=returns, residuals=residuals, clip=clip))
+
+
+_ONE = ReturnGrid.for_range(0.0, 1.0)
+
+
+class _Chunk(NamedTuple):
+    """First visits of some trajectories: states, returns in units, and how many are each trajectory's."""
+
+    visited: NDArray[np.int32]
+    units: FloatArray
+    sizes: IntArray
+
+    @property
+    def starts(self) -> IntArray:
+        """Where each trajectory's begin; each has one."""
+        return np.cumsum(self.sizes) - self.sizes
+
+
+def _chunks(
+    block: Trajectories, returns: FilledReturns, tail: float | None, *, lag: int | None = None, steps: int | None = None
+) -> Iterator[_Chunk]:
+    """List first visits of filled trajectories or, with None for the tail, the discounts of what was cut of them."""
+    filled, grid = _filled(block, returns, tail), _ONE if tail is None else returns.grid
+    counted = returns.lag if lag is None else lag
+    found = chunks_of_visits(filled, returns.gamma, returns.horizon, counted, grid, steps or _STEPS_PER_CHUNK)
+    for visited, units, ends in found:
+        yield _Chunk(visited, units, np.diff(ends, prepend=0))
+
+
+def _filled(block: Trajectories, returns: FilledReturns, tail: float | None) -> Trajectories:
+    """Return trajectories with the tail in their last rewards; with None, with nothing but a tail of 1."""
+    if not returns.has_tails:
+        return block
+    rewards = np.zeros(block.n_steps) if tail is None else block.rewards.astype(np.float64)
+    lengths, horizon = np.diff(block.offsets), returns.horizon
+    counted = lengths if horizon is None else np.minimum(lengths, horizon)
+    last = (block.offsets[:-1] + counted - 1)[_is_cut(block, lengths, horizon)]
+    rewards[last] += returns.gamma * (1.0 if tail is None else tail)
+    return block.with_rewards(rewards)
+
+
+def _is_cut(block: Trajectories, lengths: IntArray, horizon: int | None) -> NDArray[np.bool_]:
+    """Return whether each trajectory went on: beyond the horizon, or as it says; without saying, at the horizon."""
+    if block.truncated is None:
+        return lengths >= (math.inf if horizon is None else horizon)
+    return block.truncated if horizon is None else block.truncated | (lengths > horizon)
+
+
+def _every_step(block: Trajectories) -> Trajectories:
+    """Return trajectories whose states are the numbers of their steps: every visit is a first one."""
+    lengths = np.diff(block.offsets)
+    states = np.arange(block.n_steps) - np.repeat(block.offsets[:-1], lengths)
+    return block.with_states(states, block.longest)
+
+
+def _late(chunk: _Chunk, returns: FilledReturns) -> _Chunk:
+    """Keep late steps, of states that are the numbers of steps."""
+    first, last = returns.late
+    is_late = (chunk.visited >= first) & (chunk.visited < last)
+    owners = np.repeat(np.arange(len(chunk.sizes)), chunk.sizes)[is_late]
+    return _Chunk(chunk.visited[is_late], chunk.units[is_late], np.bincount(owners, minlength=len(chunk.sizes)))
+
+
+def _mean_parts(chunks: Iterator[_Chunk], returns: FilledReturns, *, discounts: bool = False) -> int:
+    """Sum people's means of returns from the middle, over half the width; of discounts what is left of 1."""
+    origin, size = (_ONE.largest, -_ONE.largest) if discounts else (returns.grid.middle_units, returns.half)
+    total = 0
+    for chunk in chunks:
+        owners = np.repeat(np.arange(len(chunk.sizes)), chunk.sizes)
+        # Integers below 2**31, of at most 2**20 visits: exact.
+        sums = np.bincount(owners, chunk.units - origin, len(chunk.sizes))
+        means = np.rint(sums * (_UNITS / size) / np.maximum(chunk.sizes, 1))
+        total += int(np.sum(np.minimum(np.maximum(means, -_UNITS), _UNITS).astype(np.int64)))
+    return total
+
+
+def _binned(sizes: NDArray[Any], edges: NDArray[Any]) -> IntArray:
+    """Count in bins up to each edge; what is beyond all is in the last."""
+    return np.bincount(np.minimum(np.searchsorted(edges, sizes), len(edges) - 1), minlength=len(edges))
+
+
+def _summed(
+    trajectories: Any,
+    of_block: Callable[[Trajectories], IntArray],
+    again: Callable[[Any], FixedPoint],
+    *,
+    exponent: int = _LOG2_UNITS,
+) -> FixedPoint:
+    """Add up integers over blocks, or over parts."""
+    if isinstance(trajectories, Partitions):
+        found: FixedPoint = sum_of_trajectories(trajectories, again)
+        return found
+    total: IntArray | None = None
+    n_trajectories, first = 0, None
+    for block in blocks_of(trajectories):
+        first = block if first is None else first
+        if block.n_states != first.n_states:
+            raise ValueError(f"blocks are over different numbers of states: {first.n_states} and {block.n_states}")
+        if (block.truncated is None) != (first.truncated is None):
+            raise ValueError("blocks must all say which trajectories were truncated, or none of them")
+        n_trajectories += len(block)
+        check_capacity(n_trajectories)
+        part = of_block(block)
+        total = part if total is None else total + part
+    if total is None:
+        raise ValueError("trajectories must hold at least one block, got none")
+    return FixedPoint(total >> 63, total.astype(np.uint64), -exponent)

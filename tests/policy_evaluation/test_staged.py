@@ -1,0 +1,262 @@
+"""Sums over visits in stages: each is calibrated for what one person moves it by, whatever was released before."""
+
+import math
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from engines import Listed
+
+from dpfast import PolicyEvaluation, Privacy, noise
+from dpfast.datasets.decision_processes import chain_trajectories, markov_trajectories
+from dpfast.policy_evaluation.evaluation import Run
+from dpfast.policy_evaluation.mechanism import Problem
+from dpfast.policy_evaluation.staged import StagedVisits
+from dpfast.privacy import compose_mu, gaussian_mu
+from dpfast.releases.mechanism import release
+from dpfast.statistics import ReturnGrid, Trajectories
+
+PRIVACY = Privacy(1.0, 1e-5)
+N_STATES = 6
+KINDS = {
+    "cut at the horizon": {"horizon": 5, "has_tails": True},
+    "cut, but for a lag": {"horizon": 5, "lag": 2, "has_tails": True},
+    "cut without a horizon": {"horizon": None, "has_tails": True},
+    "not cut": {"horizon": None, "has_tails": False},
+}
+#: Of people, and of stages that so many lead to.
+MANY, FEW = 20_000, 60
+ALL = ["mean returns", "numbers of visits", "distances of returns", "sums"]
+
+
+def staged(kind, *, adjacency="replace_one", m=MANY, epsilon=1.0):
+    options = dict(KINDS[kind])
+    has_tails = options.pop("has_tails")
+    problem = Problem(None, np.full(N_STATES, 1 / N_STATES), ReturnGrid.for_range(-1.0, 3.0), **options)
+    privacy = Privacy(epsilon, 1e-5, adjacency)
+    return StagedVisits.calibrate(privacy, Run(problem, 0.7, "sums"), has_tails=has_tails, m=m)
+
+
+def walks_at_random(rng, n, *, spread=1.0):
+    lengths = rng.integers(1, 8, n)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    rewards = rng.uniform(-0.3, 0.9, offsets[-1]) * spread
+    states = rng.integers(0, N_STATES, offsets[-1])
+    return Trajectories(states, rewards, offsets, N_STATES, truncated=rng.random(n) < 0.5)
+
+
+def extremes(rng):
+    """People who collect all or nothing, see one state or all, and are cut or not."""
+    people = [walks_at_random(rng, 30, spread=size) for size in (0.1, 1.0, 1e9)]
+    for size in (1e9, -1e9):
+        for states in ([0], [1], np.arange(N_STATES), np.arange(N_STATES)[::-1]):
+            rewards, offsets = np.full(len(states), size), [0, len(states)]
+            people += [Trajectories(states, rewards, offsets, N_STATES, truncated=[flag]) for flag in (True, False)]
+    return Trajectories.concatenate(people)
+
+
+def asked(mechanism, walks, seed, wild=0.0):
+    """Every query of a fit, as the noise of a seed leads to it, or releases that are off by so many powers of e."""
+    source, rng = noise.resolve_source(seed), np.random.default_rng(seed)
+    stages = mechanism.stages()
+    query = next(stages)
+    while True:
+        yield query
+        released = query.mechanism.release(query.statistic(walks), source, query.name)
+        if wild:
+            off = {name: value * np.exp(wild * rng.normal(size=value.shape)) for name, value in released.values.items()}
+            released = replace(released, values=off)
+        try:
+            query = stages.send(released)
+        except StopIteration:
+            return
+
+
+def farthest(query, people, adjacency):
+    """How far any of these people moves what is summed, over the farthest that its noise is for."""
+    parts = [query.statistic(people[[i]]).to_float64().ravel() for i in range(len(people))]
+    moved = [one - other for one, other in combinations(parts, 2)] if adjacency == "replace_one" else parts
+    return max(float(np.linalg.norm(one)) for one in moved) / (query.mechanism.scale * query.mechanism.mu)
+
+
+@pytest.mark.parametrize("wild", [0.0, 1.0])
+@pytest.mark.parametrize("m", [MANY, FEW])
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_neighbour_moves_any_stage_beyond_its_part(kind, adjacency, m, wild):
+    rng = np.random.default_rng(1)
+    walks, people = walks_at_random(rng, m), extremes(rng)
+    people = people[rng.permutation(len(people))[:60]]
+    mechanism = staged(kind, adjacency=adjacency, m=m)
+    for query in asked(mechanism, walks, 0, wild):
+        far = farthest(query, people, adjacency)
+        assert far <= 1.0, query.name
+        # Tight but for clips that few fill, and numbers that are rarely all at an end.
+        assert far > 0.45, query.name
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_means_are_moved_as_far_as_their_noise_is_for(adjacency):
+    """By one who is never cut and collects all, in place of one who is cut at once and collects nothing."""
+    mechanism = staged("cut at the horizon", adjacency=adjacency)
+    query = next(mechanism.stages())
+    best, worst = np.full(5, 1e9), np.full(5, -1e9)
+    whole = Trajectories(np.zeros(4, int), best[:4], [0, 4], N_STATES, truncated=[False])
+    cut = Trajectories(np.zeros(5, int), worst, [0, 5], N_STATES, truncated=[True])
+    moved = query.statistic(whole).to_float64()
+    if adjacency == "replace_one":
+        moved = moved - query.statistic(cut).to_float64()
+    # A discount is never all there is: gamma at the last step.
+    assert 0.8 < np.linalg.norm(moved) / (query.mechanism.scale * query.mechanism.mu) <= 1.0
+
+
+@pytest.mark.parametrize("m", [MANY, FEW])
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_stages_together_keep_to_the_budget(kind, adjacency, m):
+    walks = walks_at_random(np.random.default_rng(1), m)
+    queries = list(asked(staged(kind, adjacency=adjacency, m=m), walks, 0))
+    whole = gaussian_mu(*PRIVACY.target)
+    assert whole * (1.0 - 1e-9) <= compose_mu([query.mechanism.mu for query in queries]) <= whole
+    assert [query.name for query in queries] == (ALL if m == MANY else [name for name in ALL if "dist" not in name])
+
+
+@pytest.mark.parametrize("m", [MANY, FEW])
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_what_is_asked_depends_on_releases_and_public_numbers_alone(adjacency, m):
+    """The queries of one table's releases, and what they tell, are the same whichever table answers."""
+    mechanism = staged("cut at the horizon", adjacency=adjacency, m=m)
+    releases = release(mechanism, walks_at_random(np.random.default_rng(2), m), noise.resolve_source(3), "fit")
+
+    def queries(one):
+        stages, left = one.stages(), iter(releases)
+        query = next(stages)
+        while True:
+            yield query.name, query.mechanism, query.clip
+            try:
+                query = stages.send(next(left))
+            except StopIteration:
+                return
+
+    own = staged("cut at the horizon", adjacency=adjacency, m=m if adjacency == "replace_one" else m + 77)
+    assert list(queries(mechanism)) == list(queries(own))
+    assert np.array_equal(mechanism.solve(releases).coef, own.solve(releases).coef)
+
+
+CONTINUING = np.array([[0.6, 0.4, 0.0], [0.0, 0.6, 0.4], [0.4, 0.0, 0.6]])
+REWARDS = np.array([0.1, 0.5, 0.9])
+VALUES = np.linalg.solve(np.eye(3) - 0.9 * CONTINUING, REWARDS)
+
+
+def continuing(m, seed, horizon=15):
+    start = np.full(3, 1 / 3)
+    return Trajectories(*markov_trajectories(CONTINUING, m, start=start, horizon=horizon, rewards=REWARDS, seed=seed))
+
+
+def evaluation(epsilon=1.0, delta=1e-6, **parameters):
+    return PolicyEvaluation(epsilon, delta, **({"gamma": 0.9, "horizon": 15, "random_state": 0} | parameters))
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_tails_that_the_horizon_cut_are_filled(adjacency):
+    """Without them values would lack .9**15, a fifth; the mean of what was cut is right but for the state it is in."""
+    model = evaluation(30.0, adjacency=adjacency).fit(continuing(20_000, 0))
+    assert model.value_ == pytest.approx(VALUES, abs=0.08)
+    at_once = evaluation(30.0, adjacency=adjacency, ridge=1e-3, lag=0).fit(continuing(20_000, 0))
+    assert np.all(at_once.value_ < 0.87 * VALUES)
+
+
+def test_trajectories_that_ended_by_themselves_are_not_filled():
+    walks = continuing(20_000, 0)
+    ended = Trajectories(walks.states, walks.rewards, walks.offsets, 3, truncated=np.zeros(len(walks), bool))
+    model = evaluation(30.0).fit(ended)
+    exact = evaluation(math.inf, lag=0).fit(ended)
+    assert model.value_ == pytest.approx(exact.value_, abs=0.05)
+    # Nor where there is no discount, by which all would count that was cut.
+    undiscounted = evaluation(30.0, gamma=1.0).fit(walks)
+    assert undiscounted.value_ == pytest.approx(evaluation(math.inf, gamma=1.0, lag=0).fit(walks).value_, abs=0.05)
+
+
+def test_a_flag_fills_tails_without_a_horizon():
+    walks = continuing(20_000, 0)
+    flagged = Trajectories(walks.states, walks.rewards, walks.offsets, 3, truncated=np.ones(len(walks), bool))
+    assert evaluation(30.0, horizon=None).fit(flagged).value_ == pytest.approx(VALUES, abs=0.08)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize(("m", "epsilon"), [(300, 0.3), (2_000, 1.0), (2_000, 10.0)])
+def test_limits_hold(m, epsilon, adjacency):
+    """Of 20 fits of three states, 95% limits: that 9 or fewer in ten of such that hold do has a chance below 2%."""
+    held = []
+    for seed in range(20):
+        model = evaluation(epsilon, adjacency=adjacency, random_state=seed).fit(continuing(m, seed))
+        held.append(np.abs(model.value_ - VALUES) <= 1.96 * model.value_std_)
+    assert np.mean(held) >= 0.9
+
+
+def test_a_fit_that_knows_nothing_is_in_the_middle_and_says_so():
+    """Of three people at epsilon = .01: no value is near an end of the range by its noise."""
+    with pytest.warns(UserWarning, match="mostly noise"):
+        model = evaluation(0.01).fit(continuing(3, 0))
+    assert np.all(np.abs(model.value_ - 5.0) < 5.0)
+    assert np.all(1.96 * model.value_std_ > 4.0)
+
+
+def test_the_error_is_that_of_the_data_and_not_of_the_range():
+    """Of a range ten times as wide sums at once have ten times the noise."""
+
+    def error(**parameters):
+        options = {"reward_range": (-5.0, 5.0), "lag": 0} | parameters
+        models = [evaluation(random_state=seed, **options).fit(continuing(3_000, seed)) for seed in range(6)]
+        return math.sqrt(np.mean([np.square(model.value_ - VALUES) for model in models]))
+
+    assert error() < 0.3 * error(ridge=1e-3)
+
+
+def test_no_visit_is_lost_where_noise_is_little():
+    """People who visit many states are not clipped then: at epsilon 1,000 values are those without noise."""
+    walks = Trajectories(*chain_trajectories(5_000, n_states=8, seed=0))
+    options = {"horizon": None, "return_range": (0.0, 1.0)}
+    exact = evaluation(math.inf, **options).fit(walks)
+    assert evaluation(1_000.0, 0.01, **options).fit(walks).value_ == pytest.approx(exact.value_, abs=0.003)
+
+
+def test_parts_and_blocks_give_the_same_fit():
+    walks = continuing(900, 0)
+    fits = [
+        evaluation().fit(data) for data in (walks, [walks[500:], walks[:500]], Listed([walks[:300], walks[300:]], 3))
+    ]
+    assert all(np.array_equal(fits[0].value_, one.value_) for one in fits[1:])
+    assert [one.name for one in fits[0].releases_] == [one.name for one in fits[2].releases_]
+
+
+def test_trajectories_that_can_be_read_only_once_are_summed_at_once():
+    model = evaluation().fit(iter([continuing(900, 0)]))
+    assert len(model.releases_) == 1
+
+
+def test_what_is_declared_of_parts_must_agree():
+    walks = continuing(10, 0)
+    flagged = Trajectories(walks.states, walks.rewards, walks.offsets, 3, truncated=np.ones(10, bool))
+    with pytest.raises(ValueError, match="must all say which trajectories were truncated, or none of them"):
+        evaluation().fit(Listed([walks, flagged], 3))
+    with pytest.raises(ValueError, match="must all say which trajectories were truncated, or none of them"):
+        evaluation().fit([walks, flagged])
+
+
+@pytest.mark.parametrize(("m", "epsilon"), [(300, 0.3), (2_000, 1.0)])
+def test_a_plan_expects_the_error(m, epsilon):
+    """To within 1.7 times, for what is so of visits, .95 of three states, and of returns, .04 of the range."""
+    fits = [evaluation(epsilon, random_state=seed).fit(continuing(m, seed)) for seed in range(25)]
+    found = math.sqrt(np.mean([np.square(model.value_ - VALUES) for model in fits])) / 10.0
+    options = {"gamma": 0.9, "horizon": 15, "epsilon": epsilon, "delta": 1e-6}
+    plan = PolicyEvaluation.plan(m, 3, visited=[0.95, 0.95, 0.95], spread=0.04, **options)
+    assert plan.expected_error / 1.7 < found < 1.7 * plan.expected_error
+
+
+def test_bad_plans():
+    options = {"gamma": 0.9, "epsilon": 1.0, "delta": 1e-6}
+    for name, value in (("visited", [0.5, 0.0]), ("visited", [0.5]), ("spread", 0.0), ("spread", 1.5)):
+        with pytest.raises(ValueError, match=name):
+            PolicyEvaluation.plan(10, 2, **options, **{name: value})
