@@ -76,7 +76,7 @@ MOST = {
     "ridge with two steps": (46, 9_500),
     "classifier": (55, 8_000),
     "panel": (44, 3_200),
-    "policy": (32, 2_200),
+    "policy": (36, 3_400),
     "sparse": (53, 15_000),
 }
 

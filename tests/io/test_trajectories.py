@@ -1,6 +1,7 @@
 """Trajectories from every source, what is refused (by position, never by value), and what selecting keeps."""
 
 import pickle
+import types
 from itertools import islice
 
 import numpy as np
@@ -436,3 +437,60 @@ def test_nobody_is_selected_twice(selected):
     walks = Trajectories([0, 1, 2], [0.0, 1.0, 0.5], [0, 1, 2, 3], 3)
     with pytest.raises(ValueError, match="a trajectory selected twice would count as two people"):
         walks[selected]
+
+
+FLAGS = {"who": [2, 2, 1, 3], "state": [0, 1, 1, 0], "reward": [0.0, 1.0, 0.5, 2.0], "cut": [False, True, False, True]}
+FLAG_COLUMNS = {"trajectory": "who", "state": "state", "reward": "reward", "truncated": "cut"}
+
+
+def test_a_column_says_who_was_truncated():
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame(FLAGS)
+    for table in (frame, pyarrow.table(FLAGS)):
+        walks = Trajectories.from_frame(table, 2, **FLAG_COLUMNS)
+        assert walks.truncated.tolist() == [True, False, True]
+    ordered = frame.sort_values("who", kind="stable")
+    blocks = list(Trajectories.iter_sorted(ordered, 2, block_steps=1, **FLAG_COLUMNS))
+    assert np.concatenate([block.truncated for block in blocks]).tolist() == [False, True, True]
+    assert len(blocks) > 1
+    for cut in ([0, 1, 0, 1], ["a", "b", "c", "d"], [True, None, False, True]):
+        with pytest.raises(TypeError, match="column 'cut' must hold booleans, none missing"):
+            Trajectories.from_frame(frame.assign(cut=cut), 2, **FLAG_COLUMNS)
+    with pytest.raises(TypeError, match="column 'cut' must hold booleans, none missing"):
+        Trajectories.from_frame(pyarrow.table(FLAGS | {"cut": [0, 1, 0, 1]}), 2, **FLAG_COLUMNS)
+    with pytest.raises(ValueError, match="column 'cut' has missing entries"):
+        Trajectories.from_frame(pyarrow.table(FLAGS | {"cut": [True, None, False, True]}), 2, **FLAG_COLUMNS)
+    with pytest.raises(ValueError, match="has no column 'ended'"):
+        Trajectories.from_frame(frame, 2, **(FLAG_COLUMNS | {"truncated": "ended"}))
+
+
+def test_flags_go_with_their_trajectories():
+    walks = Trajectories([0, 1, 1], [0.0, 0.0, 1.0], [0, 1, 2, 3], 2, truncated=[True, False, True])
+    assert walks.truncated.tolist() == [True, False, True]
+    assert not walks.truncated.flags.writeable
+    assert walks[1:].truncated.tolist() == [False, True]
+    assert walks[np.array([2, 1])].truncated.tolist() == [True, False]
+    assert Trajectories.concatenate([walks[1:], walks[:1]]).truncated.tolist() == [False, True, True]
+    without = Trajectories(walks.states, walks.rewards, walks.offsets, 2)
+    assert without.truncated is None
+    assert without[1:].truncated is None
+    assert without != walks
+    with pytest.raises(ValueError, match="parts must all say which trajectories were truncated, or none of them"):
+        Trajectories.concatenate([walks, without])
+    for flags, kind in (([True], ValueError), ([0, 1, 0], TypeError), ([[True]], ValueError)):
+        with pytest.raises(kind, match="truncated must"):
+            Trajectories(walks.states, walks.rewards, walks.offsets, 2, truncated=flags)
+
+
+def test_episodes_of_minari_and_gymnasium_say_who_was_truncated():
+    gymnasium = pytest.importorskip("gymnasium")
+    ended, cut = ({"terminations": [False, flag], "truncations": [False, not flag]} for flag in (True, False))
+    episodes = [types.SimpleNamespace(observations=[0, 1, 1], rewards=[0.0, 1.0], **flags) for flags in (ended, cut)]
+    assert Trajectories.from_minari(episodes, states=range(2)).truncated.tolist() == [False, True]
+    with pytest.raises(ValueError, match="episodes must all have terminations, or none of them"):
+        Trajectories.from_minari([episodes[0], Episode([0, 1], [0.0])], states=range(2))
+    with gymnasium.make("FrozenLake-v1") as lake:
+        walks = Trajectories.from_gymnasium(lake, np.full(16, 2), 60, 5, seed=0)
+    lengths = np.diff(walks.offsets)
+    assert np.all(walks.truncated[lengths < 5] == False)  # noqa: E712
+    assert 0 < walks.truncated.sum() < 60

@@ -145,7 +145,7 @@ class Trajectories:
         array([1, 0])
         """
         number, encoder = declared_states(n_states, states)
-        return cls(*sources.from_episodes(episodes, encoder), number, encoder=encoder)
+        return cls(*sources.from_episodes(episodes, encoder)[:3], number, encoder=encoder)
 
     @classmethod
     @quiet
@@ -158,6 +158,7 @@ class Trajectories:
         state: str,
         reward: str,
         step: str | None = None,
+        truncated: str | None = None,
         states: Iterable[Hashable] | None = None,
     ) -> Trajectories:
         """Build from a long table with one row a step.
@@ -174,6 +175,8 @@ class Trajectories:
         step : str, optional
             Column of numbers or times by which the rows of a trajectory are sorted, no two alike. Default: the order of
             rows, which a query, of DuckDB or a LazyFrame, has not.
+        truncated : str, optional
+            Column of booleans: a trajectory that has it true in any row went on after its last one, as for the class.
 
         Returns
         -------
@@ -186,8 +189,9 @@ class Trajectories:
             As `from_episodes`, or if a column is not there, ids or steps are missing, or steps occur twice.
         """
         number, encoder = declared_states(n_states, states)
-        names = sources.Names.of(trajectory, state, reward, step)
-        return cls(*sources.from_table(frame, names, encoder), number, encoder=encoder)
+        names = sources.Names.of(trajectory, state, reward, step, truncated)
+        flat = sources.from_table(frame, names, encoder)
+        return cls(*flat[:3], number, encoder=encoder, truncated=flat.truncated)
 
     @classmethod
     def iter_sorted(
@@ -199,6 +203,7 @@ class Trajectories:
         state: str,
         reward: str,
         step: str | None = None,
+        truncated: str | None = None,
         states: Iterable[Hashable] | None = None,
         block_steps: int = 1 << 20,
     ) -> Iterator[Trajectories]:
@@ -211,7 +216,7 @@ class Trajectories:
         ----------
         frame : table
             As for `from_frame`; files are read in the order of their names, and a query has to order its rows.
-        n_states, states, trajectory, state, reward, step
+        n_states, states, trajectory, state, reward, step, truncated
             As for `from_frame`. Ids of trajectories must increase from one to the next, and steps within one: then
             no trajectory can come twice, or in parts.
         block_steps : int
@@ -223,10 +228,10 @@ class Trajectories:
             As `from_frame`, or if rows are not sorted, or pyarrow is not installed.
         """
         number, encoder = declared_states(n_states, states)
-        names = sources.Names.of(trajectory, state, reward, step)
+        names = sources.Names.of(trajectory, state, reward, step, truncated)
         least = check.positive_integer("block_steps", block_steps)
         for block in sources.iter_sorted(frame, names, encoder, least):
-            yield cls(*block, number, encoder=encoder)
+            yield cls(*block[:3], number, encoder=encoder, truncated=block.truncated)
 
     @classmethod
     def iter_parquet(
@@ -260,7 +265,8 @@ class Trajectories:
     ) -> Trajectories:
         """Roll out a policy in a Gymnasium environment.
 
-        The states recorded are those an action was taken in, each with the reward of that action.
+        The states recorded are those an action was taken in, each with the reward of that action; `truncated` says
+        which trajectories did not terminate.
 
         Parameters
         ----------
@@ -302,7 +308,7 @@ class Trajectories:
         """
         number, encoder, encoded = declared_observations(env.observation_space, states, encode, bins)
         flat = sources.from_gymnasium(env, policy, n_trajectories, horizon, seed, encoded)
-        return cls(*flat, number, encoder=encoder)
+        return cls(*flat[:3], number, encoder=encoder, truncated=flat.truncated)
 
     @classmethod
     @quiet
@@ -315,7 +321,7 @@ class Trajectories:
         bins: Any = None,
         space: Any = None,
     ) -> Trajectories:
-        """Build from Minari's episodes: the states an action was taken in, and its reward.
+        """Build from Minari's episodes: the states an action was taken in, its reward, and whether they terminated.
 
         Parameters
         ----------
@@ -336,7 +342,8 @@ class Trajectories:
         if space is None and states is None:
             raise ValueError("episodes declare no observation space: give it as `space`, or all states in `states`")
         number, encoder, encoded = declared_observations(space, states, encode, bins)
-        return cls(*sources.from_minari(episodes, encoded), number, encoder=encoder)
+        flat = sources.from_minari(episodes, encoded)
+        return cls(*flat[:3], number, encoder=encoder, truncated=flat.truncated)
 
     @classmethod
     def concatenate(cls, parts: Iterable[Trajectories]) -> Trajectories:

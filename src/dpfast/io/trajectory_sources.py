@@ -46,6 +46,7 @@ class Flat(NamedTuple):
     states: NDArray[Any]
     rewards: NDArray[Any]
     offsets: IntArray
+    truncated: NDArray[np.bool_] | None = None
 
 
 class Names(NamedTuple):
@@ -55,13 +56,14 @@ class Names(NamedTuple):
     state: str
     reward: str
     step: str | None
+    truncated: str | None
 
     @classmethod
-    def of(cls, trajectory: str, state: str, reward: str, step: str | None) -> Names:
+    def of(cls, trajectory: str, state: str, reward: str, step: str | None, truncated: str | None) -> Names:
         """Name the columns, each by a label."""
-        names = cls(trajectory, state, reward, step)
+        names = cls(trajectory, state, reward, step, truncated)
         for argument, name in names._asdict().items():
-            if argument != "step" or name is not None:
+            if argument not in ("step", "truncated") or name is not None:
                 check.label(argument, name)
         return names
 
@@ -122,7 +124,13 @@ def from_table(table: Any, names: Names, encoder: StateEncoder | None) -> Flat:
     order = np.arange(len(rows.states)) if whose.order is None else whose.order
     if rows.steps is not None and names.step is not None:
         order = _sorted_by_step(rows.steps, order, whose.offsets, names.step)
-    return Flat(rows.states[order], rows.rewards[order], whose.offsets)
+    flags = None if rows.truncated is None else _of_trajectories(rows.truncated[order], whose.offsets)
+    return Flat(rows.states[order], rows.rewards[order], whose.offsets, flags)
+
+
+def _of_trajectories(flags: NDArray[np.bool_], offsets: IntArray) -> NDArray[np.bool_]:
+    """Return whether each trajectory has a row that is flagged."""
+    return np.logical_or.reduceat(flags, offsets[:-1]) if len(flags) else flags
 
 
 def _frame_rows(frame: Any, names: Names, encoder: StateEncoder | None) -> _Rows:
@@ -132,7 +140,12 @@ def _frame_rows(frame: Any, names: Names, encoder: StateEncoder | None) -> _Rows
             raise ValueError(f"column {name!r} has missing entries")
     states, rewards = _frame_states(frame[names.state], names.state, encoder), frame[names.reward]
     steps = None if names.step is None else frame[names.step].to_numpy()
-    return _Rows(frame[names.trajectory], states, _frame_rewards(rewards, names.reward), steps)
+    flags = None
+    if names.truncated is not None:
+        flags = frame[names.truncated].to_numpy()
+        if flags.dtype != np.bool_:
+            raise TypeError(f"column {names.truncated!r} must hold booleans, none missing, got {flags.dtype}")
+    return _Rows(frame[names.trajectory], states, _frame_rewards(rewards, names.reward), steps, flags)
 
 
 def _table_rows(table: Any, names: Names, encoder: StateEncoder | None) -> _Rows:
@@ -142,7 +155,7 @@ def _table_rows(table: Any, names: Names, encoder: StateEncoder | None) -> _Rows
         return numbered_column(batch, name, numbers)
 
     several = list(_rows_of(table, names, encoder, ids))
-    return _Rows.joined(several) if several else _Rows(np.empty(0), np.empty(0, np.int64), np.empty(0), None)
+    return _Rows.joined(several) if several else _Rows(np.empty(0), np.empty(0, np.int64), np.empty(0), None, None)
 
 
 def _sorted_by_step(steps: NDArray[Any], order: IntArray, offsets: IntArray, name: str) -> IntArray:
@@ -205,6 +218,7 @@ class _Rows(NamedTuple):
     states: NDArray[Any]
     rewards: NDArray[Any]
     steps: NDArray[Any] | None
+    truncated: NDArray[np.bool_] | None
 
     @classmethod
     def joined(cls, parts: list[_Rows]) -> _Rows:
@@ -228,7 +242,8 @@ class _Rows(NamedTuple):
             if falling.any():
                 raise ValueError(f"a trajectory is not sorted by {names.step!r}")
         offsets = np.append(starts[starts < stop], stop)
-        return Flat(self.states[:stop], self.rewards[:stop], offsets)
+        flags = None if self.truncated is None else _of_trajectories(self.truncated[:stop], offsets)
+        return Flat(self.states[:stop], self.rewards[:stop], offsets, flags)
 
 
 def _starts(ids: NDArray[Any]) -> IntArray:
@@ -248,6 +263,9 @@ def _rows_of(
         reward = schema.field(names.reward).type
         if not is_number(reward):
             raise TypeError(f"column {names.reward!r} must hold real numbers, got {reward}")
+        if names.truncated is not None and not types.is_boolean(schema.field(names.truncated).type):
+            found = schema.field(names.truncated).type
+            raise TypeError(f"column {names.truncated!r} must hold booleans, none missing, got {found}")
         for batch, _ in batches():
             if len(batch) > 0:
                 yield _Rows(
@@ -255,6 +273,7 @@ def _rows_of(
                     _batch_states(batch, names.state, encoder),
                     numbers_of(batch.batch.column(names.reward)),
                     None if names.step is None else _sorted_column(batch, names.step),
+                    None if names.truncated is None else _sorted_column(batch, names.truncated).astype(np.bool_),
                 )
 
 
@@ -332,8 +351,10 @@ def from_gymnasium(
     if seed is not None:
         env.action_space.seed(seed)
 
+    cut: list[bool] = []
+
     def roll_out(position: int) -> tuple[list[int], list[float]]:
-        states, rewards = [], []
+        states, rewards, terminated = [], [], False
         seen, _ = env.reset(seed=seed if position == 0 else None)
         for _ in range(horizon):
             states.append(encode(seen))
@@ -341,9 +362,10 @@ def from_gymnasium(
             rewards.append(float(reward))
             if terminated or truncated:
                 break
+        cut.append(not terminated)
         return states, rewards
 
-    return _flat(map(roll_out, range(n_trajectories)))
+    return _flat(map(roll_out, range(n_trajectories)))._replace(truncated=np.array(cut))
 
 
 def minari_episodes(given: Any) -> tuple[Iterable[Any], Any]:
@@ -364,14 +386,27 @@ def is_episode(episode: object) -> bool:
 
 def from_minari(episodes: Iterable[Any], encode: Encode) -> Flat:
     """Flatten Minari's episodes, without the observation after the last action."""
+    cut: list[bool | None] = []
 
     def read(episode: Any) -> tuple[Iterable[int], list[float]]:
         if not is_episode(episode):
             raise TypeError(f"dataset must hold Minari's episodes, got a {type(episode).__name__}")
         rewards = _rewards(episode)
+        cut.append(_is_truncated(episode))
         return map(encode, _first(episode.observations, len(rewards))), rewards
 
-    return _flat(map(read, episodes))
+    flat = _flat(map(read, episodes))
+    # Whether there are flags is a matter of the form of episodes, as all have it or none.
+    said = [flag for flag in cut if flag is not None]
+    if 0 < len(said) < len(cut):
+        raise ValueError("episodes must all have terminations, or none of them")
+    return flat._replace(truncated=np.array(said, np.bool_)) if said else flat
+
+
+def _is_truncated(episode: Any) -> bool | None:
+    """Return whether an episode did not terminate; None if it has no flags."""
+    terminations = getattr(episode, "terminations", None)
+    return None if terminations is None else not bool(np.any(np.asarray(terminations, np.bool_)))
 
 
 def _rewards(episode: Any) -> list[float]:

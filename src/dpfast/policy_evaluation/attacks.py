@@ -186,7 +186,7 @@ def _staged_attack(privacy: Privacy) -> Attack:
     state or both. Beyond what returns are found to reach, and what visits are clipped to, they move all sums as far as
     the noise is for, whatever was released before, but for a few parts in a hundred of squares and discounts.
     """
-    estimator = PolicyEvaluation(gamma=_GAMMA, reward_range=(-1.0, 1.0), horizon=2, n_threads=1, **claimed(privacy))
+    estimator = PolicyEvaluation(gamma=_GAMMA, return_range=(-2.0, 2.0), horizon=2, n_threads=1, **claimed(privacy))
     crowd = [([0], [0.0])] * (2 * _VISITORS)
     last = [([1, 2], [-1.0, -1.0])] if privacy.adjacency == "replace_one" else []
     people = [*crowd, ([0], [1.0])], crowd + last

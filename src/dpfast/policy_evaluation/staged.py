@@ -68,7 +68,7 @@ _REACHED, _BETWEEN, _TAILS, _WORSE = 5.0, 0.55, 0.1, 1.2
 # The variance of what is known.
 _EXACT = 1e-12
 # What people who are scaled bias values by, in parts of what they lose.
-_BIAS_OF_VISITS, _BIAS_OF_RETURNS = 0.5, 2.0
+_BIAS_OF_VISITS, _BIAS_OF_RETURNS = 1.0, 2.0
 
 
 class _Centered(NamedTuple):
@@ -87,6 +87,16 @@ class _Centered(NamedTuple):
     def is_told(self) -> bool:
         """Whether means are known well enough to fit anything to them."""
         return self.pooled.variance < _TOLD**2
+
+
+class _Clip(NamedTuple):
+    """What a person's visits are clipped to."""
+
+    norm: float
+    #: In values, over the reach.
+    noise: float
+    #: Mean part of people's weight that is lost.
+    lost: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,20 +135,20 @@ class StagedVisits(PolicyMechanism):
         """Ask for one release after the other."""
         centered = yield from self._means()
         visits, *distances, sums = self._later_parts(told=centered.is_told)
-        clip, noise = yield from self._clip(visits, self._sums(sums, 1.0).deviation, centered.n)
+        clip, noise, lighter = yield from self._clip(visits, self._sums(sums, 1.0).deviation, centered.n)
         half = self.returns.half
         # Where little is known, returns are taken from the middle of the range, and tails are worth that.
         known = (centered.pooled.value, centered.tail.value) if centered.is_told else (0.0, 0.0)
         center, tail = round(known[0] * half), known[1]
-        reach = float(half + abs(center))
+        reach, lost = float(half + abs(center)), 0.0
         tail_value = self.returns.grid.middle + tail * self.returns.half_width
         if distances:
-            reach = yield from self._reach(distances[0], tail_value, center, noise, centered.n)
+            reach, lost = yield from self._reach(distances[0], tail_value, center, noise, centered.n)
         residuals = Residuals(tail_value, center, reach)
         mechanism = self._sums(sums, clip)
         statistic = partial(state_sums, returns=self.returns, residuals=residuals, clip=clip)
         released = yield Query(self.run.what, mechanism, statistic, clip)
-        return partial(self._told, released.values["sum"], mechanism.deviation, centered, residuals)
+        return partial(self._told, released.values["sum"], mechanism.deviation, centered, residuals, (lighter, lost))
 
     def _means(self) -> Generator[Query, Release, _Centered]:
         """Learn where returns are, and what those that were cut lack."""
@@ -158,8 +168,8 @@ class StagedVisits(PolicyMechanism):
         discount = Estimate(min(max(1.0 - rest[0] / n, 0.0), 1.0), (off / n) ** 2) if rest else Estimate(0.0, _EXACT)
         return _Centered(n, pooled, tail, discount)
 
-    def _clip(self, part: Privacy, unit: float, n: float) -> Generator[Query, Release, tuple[float, float]]:
-        """Learn what a person's visits are clipped to; returns it, and noise in values, over the reach, at it."""
+    def _clip(self, part: Privacy, unit: float, n: float) -> Generator[Query, Release, _Clip]:
+        """Learn what a person's visits are clipped to."""
         most = self.problem.most_visited
         edges = np.unique(np.floor(most * np.exp2(-0.5 * np.arange(_VISIT_BINS)))).astype(np.int64)
         edges = edges[edges >= 1]
@@ -175,12 +185,12 @@ class StagedVisits(PolicyMechanism):
         norms = np.sqrt(np.multiply.outer(_VISIT_NORMS, middles**2))
         lost = [np.mean(np.maximum(1.0 - end / norms, 0.0), axis=0) for end in ends]
         at = _least_error(ends, lost, histogram, counts.deviation, noise, _BIAS_OF_VISITS / n)
-        return float(ends[at]), noise * float(ends[at])
+        return _Clip(float(ends[at]), noise * float(ends[at]), min(max(float(lost[at] @ histogram), 0.0) / n, 1.0))
 
     def _reach(
         self, part: Privacy, tail: float, center: int, noise: float, n: float
-    ) -> Generator[Query, Release, float]:
-        """Learn how far returns are from the center, in units of the grid."""
+    ) -> Generator[Query, Release, tuple[float, float]]:
+        """Learn how far returns are from the center, in units of the grid, and how far beyond people are, over that."""
         farthest = float(self.returns.half + abs(center))
         edges = farthest * np.exp2(-0.5 * np.arange(_DISTANCE_BINS)[::-1])
         counts = NoisySum.of_counts(part, 1, _DISTANCE_BINS)
@@ -190,7 +200,8 @@ class StagedVisits(PolicyMechanism):
         middles = relative * 2.0**-0.25
         lost = [np.maximum(middles - edge, 0.0) for edge in relative]
         histogram = released.values["sum"][0]
-        return float(edges[_least_error(relative, lost, histogram, counts.deviation, noise, _BIAS_OF_RETURNS / n)])
+        at = _least_error(relative, lost, histogram, counts.deviation, noise, _BIAS_OF_RETURNS / n)
+        return float(edges[at]), max(float(lost[at] @ histogram), 0.0) / float(relative[at])
 
     def _sums(self, part: Privacy, clip: float) -> NoisySum:
         """Return the noise of the sums."""
@@ -198,7 +209,9 @@ class StagedVisits(PolicyMechanism):
         shape = 4 if self.returns.has_tails else 3, self.problem.n_states
         return NoisySum.moved_by(part, math.sqrt(2.0) * bound * ROUND_UP, bound, shape)
 
-    def _told(self, sums: FloatArray, deviation: float, centered: _Centered, residuals: Residuals) -> Evaluated:
+    def _told(
+        self, sums: FloatArray, deviation: float, centered: _Centered, residuals: Residuals, lost: tuple[float, float]
+    ) -> Evaluated:
         """Return values, in the units of rewards."""
         returns, grid = self.returns, self.problem.grid
         reach, center = residuals.reach / returns.half, residuals.center / returns.half
@@ -213,6 +226,7 @@ class StagedVisits(PolicyMechanism):
             StateSums(sums[0], sums[1], sums[2] / SMALL_PART, discounts, deviation, small),
             (max((-1.0 - center) / reach, -1.0), min((1.0 - center) / reach, 1.0)),
             Earlier(about(centered.pooled), about(centered.tail), centered.discount, (filled - center) / reach),
+            lost,
         )
         unit = reach * returns.half_width
         offset = grid.middle + center * returns.half_width + unit * found.pooled

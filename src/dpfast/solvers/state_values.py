@@ -157,7 +157,9 @@ class Earlier(NamedTuple):
     filled: float
 
 
-def fitted_values(sums: StateSums, limits: tuple[float, float], earlier: Earlier) -> StateValues:
+def fitted_values(
+    sums: StateSums, limits: tuple[float, float], earlier: Earlier, lost: tuple[float, float]
+) -> StateValues:
     """Draw every value towards the pooled return by as much as noise, sampling and tails ask for: empirical Bayes.
 
     What fills tails is estimated once more, from the pooled return c of all sums: were it the worth of tails too, it
@@ -167,7 +169,9 @@ def fitted_values(sums: StateSums, limits: tuple[float, float], earlier: Earlier
     A state's sum of returns less v times its count, v its value, has the variance of the noise in both, of sampling and
     of what tails are off. Values are normal about the pooled return, with a variance t^2 that is found by moments over
     the states that are certainly visited, each weighed by what it tells. Values shrink by t^2 as it can be relied on;
-    their deviations are for one and a half standard errors more of it.
+    their deviations are for one and a half standard errors more of it. They count what a value was moved from its own
+    mean, and what clipping took: `lost` is the mean part of people's weight, as if those who lose it had returns a
+    standard deviation apart, and what returns lost in all, as if it were any one state's.
     """
     counts, n_states, noise = np.maximum(sums.counts, 0.0), len(sums.counts), sums.deviation**2
     even = (limits[1] - limits[0]) ** 2 / 12.0
@@ -216,6 +220,8 @@ def fitted_values(sums: StateSums, limits: tuple[float, float], earlier: Earlier
     visited = 1.0 / (1.0 + (_RARE * sums.deviation / np.maximum(counts, _TINY * sums.deviation)) ** 4)
     spreads = visited * found + (1.0 - visited) * even
     squared = kept**2 * variances + tails + (1.0 - kept * counts) ** 2 * (spreads + pooled.variance) + moved**2
+    lighter, beyond = lost
+    squared += lighter**2 * squares + np.minimum(kept * beyond, 1.0) ** 2
     return StateValues(pooled.value, values - pooled.value, np.sqrt(squared), 0.0)
 
 
