@@ -260,3 +260,17 @@ def test_bad_plans():
     for name, value in (("visited", [0.5, 0.0]), ("visited", [0.5]), ("spread", 0.0), ("spread", 1.5)):
         with pytest.raises(ValueError, match=name):
             PolicyEvaluation.plan(10, 2, **options, **{name: value})
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_blocks_that_are_others_the_next_time_are_refused(adjacency):
+    class Fewer:
+        def __init__(self):
+            self.left = 40
+
+        def __iter__(self):
+            self.left -= 1
+            return iter([continuing(self.left, 0)])
+
+    with pytest.raises(ValueError, match="trajectories gave others than the time before"):
+        evaluation(adjacency=adjacency).fit(Fewer())

@@ -76,9 +76,9 @@ class _Public(NamedTuple):
 class PolicyEvaluation(PrivateEstimator):
     """Differentially private value function of a policy, from trajectories that people followed under it.
 
-    Privacy: one release is (epsilon, delta)-differentially private under `adjacency`, a person being a trajectory;
-    every other attribute is computed from it. For "lsw" and "lsl" the size of the noise depends on the data, and is as
-    private as they are.
+    Privacy: what is released, at once or in stages that share the budget, is (epsilon, delta)-differentially private
+    under `adjacency`, a person being a trajectory; every other attribute is computed from it. For "lsw" and "lsl" the
+    size of the noise depends on the data, and is as private as they are.
 
     Parameters
     ----------
@@ -91,32 +91,36 @@ class PolicyEvaluation(PrivateEstimator):
     features : array_like of shape (n_states, n_features) or callable, optional
         Phi, public; a callable gives the features of one state. Default: one for each state.
     return_range : tuple of float or "private", optional
-        Least and largest discounted return, public; returns beyond are clipped. Default: what `reward_range`, `gamma`
-        and `horizon` allow. "private" finds a range within that one, with a tenth of the budget, and wide enough for a
-        standard deviation more people than are seen ("sufficient_statistics" only; trajectories are read twice).
+        Least and largest discounted return, public; returns beyond are clipped. Default: what `reward_range` and
+        `gamma` allow, and `horizon` where tails are not filled. "private" finds a range within that one, with a tenth
+        of the budget, and wide enough for a standard deviation more people than are seen ("sufficient_statistics" only;
+        trajectories are read twice).
     reward_range : tuple of float, default (0, 1)
         Least and largest reward, public.
     horizon : int, optional
-        Most recorded states of a trajectory, a terminal one included; longer trajectories are cut. The fewer states one
-        can visit, the less noise.
+        Most recorded states of a trajectory, a terminal one included; longer trajectories are cut, and those of that
+        length are taken to be, unless `Trajectories.truncated` says that they ended by themselves.
     lag : int, optional
         Visits at the last so many steps before the horizon do not count, though their rewards do: what cutting a
         trajectory takes from a return that counts is at most its share ``gamma**lag``. Whether a visit counts follows
-        from what was before it, which favours no return. Give 0 where trajectories end within the horizon by
-        themselves. Default: for "sufficient_statistics" up to a quarter of the horizon, from `gamma` and `epsilon`;
-        else, and where epsilon is ``inf``, 0.
+        from what was before it, which favours no return. Default: for "sufficient_statistics" at once up to a quarter
+        of the horizon, from `gamma` and `epsilon`; else, and where epsilon is ``inf``, 0.
     method : {"sufficient_statistics", "lsw", "lsl"}, default "sufficient_statistics"
-        "sufficient_statistics" releases sums per state (with features, normal equations) with noise of public size: the
-        error of a state falls with its own visits. "lsw" fits mean first-visit returns, weighted by state, and "lsl" is
-        ridge regression over trajectories, both with noise of data-dependent size [1]_: "lsw" is better where every
-        state that has a weight is visited often, and useless where one is not.
+        "sufficient_statistics" releases sums per state (with features, normal equations): the error of a state falls
+        with its own visits. Without features, for equal weights and delta above 0, this is done in stages that fit the
+        noise to the data: what returns, visits and distances are released first, tails of trajectories that were cut
+        are filled with what returns were worth late, and values are drawn to each other by what is known of each. That
+        reads trajectories four times. With `ridge`, `shrinkage`, "private" ranges, and from an iterator, which can be
+        read only once, sums are released at once, and tails are not filled. "lsw" fits mean first-visit returns,
+        weighted by state, and "lsl" is ridge regression over trajectories, both with noise of data-dependent size [1]_:
+        "lsw" is better where every state that has a weight is visited often, and useless where one is not.
     weights : array_like of shape (n_states,), optional
         w for "lsw" (what the error in each state counts), rho for the others; public, nonnegative. Default: equal,
         adding up to 1.
     ridge : float, optional
         The paper's lambda, positive: lambda/(2 m) is added to the m trajectories' mean Phi' G Phi. Default: for "lsl"
-        one that grows like sqrt(m), for "sufficient_statistics" what the known noise asks for, and 0 where epsilon is
-        ``inf``. "lsw" has none. Values are drawn to `offset_` by it.
+        one that grows like sqrt(m), for "sufficient_statistics" at once what the known noise asks for, and 0 where
+        epsilon is ``inf``. "lsw" has none. Values are drawn to `offset_` by it.
     shrinkage : bool, default False
         Draw every value towards the pooled return by as much as its own noise asks for (empirical Bayes), in place of
         one ridge for all: for sums per state, that is "sufficient_statistics" without features and with equal weights.
@@ -143,12 +147,12 @@ class PolicyEvaluation(PrivateEstimator):
         What the fit is above: for sums per state the pooled return of all visits, or an end of the range that it cannot
         be told from; for "lsl" and for normal equations the lower end of the range; else 0.
     value_std_ : ndarray of shape (n_states,)
-        Standard deviation of `value_` from the privacy noise alone (first order), where its law is public: for
-        "sufficient_statistics" only.
+        Standard deviation of `value_`, for "sufficient_statistics" only: in stages of all errors, of noise, sampling,
+        tails and what values are drawn and clipped by; at once of the privacy noise alone (first order).
     return_range_ : tuple of float
         The range that was found, where it is private.
     ridge_ : float
-        The lambda used; 0 for "lsw" and with shrinkage.
+        The lambda used; 0 for "lsw", in stages and with shrinkage.
     releases_, privacy_spent_
         As for every estimator.
 
@@ -200,8 +204,9 @@ class PolicyEvaluation(PrivateEstimator):
         Parameters
         ----------
         trajectories : Trajectories, iterable of Trajectories, or Partitions
-            Blocks, as of `Trajectories.iter_parquet`, are read one at a time; for a private range twice, so that they
-            must be in a sequence. Parts hold Trajectories, or lists of them: a Dask bag, files by functions.
+            Blocks, as of `Trajectories.iter_parquet`, are read one at a time; in stages several times, and once alone
+            where they are an iterator, which a private range does not take. Parts hold Trajectories, or lists of them:
+            a Dask bag, files by functions.
         y : None
             Ignored; here for pipelines.
 
@@ -266,9 +271,10 @@ class PolicyEvaluation(PrivateEstimator):
         Returns
         -------
         pandas.DataFrame
-            A row a state, by number or as it was declared. Columns: ``estimate``, as in `value_`; where the law of the
-            noise is public ``std_privacy``, as in `value_std_`, and ``low`` and ``high``, limits for it: they leave
-            out the chance in the trajectories, and what clipping to the range of returns takes off.
+            A row a state, by number or as it was declared. Columns: ``estimate``, as in `value_`; where there is one
+            ``std_privacy``, as `value_std_`, and ``low`` and ``high``, limits by it. They hold values where sums are
+            released in stages; at once they are for the noise alone, without the chance in the trajectories, and what
+            clipping to the range of returns takes off.
 
         Raises
         ------
@@ -316,7 +322,7 @@ class PolicyEvaluation(PrivateEstimator):
             Rows and columns of a grid world whose states are numbered row by row: a map, whose colours span the range
             of returns that was declared or, where it is private, found. By default states are points side by side.
         level : float, default 0.95
-            Nominal coverage of limits for the privacy noise, drawn where its law is public.
+            Nominal coverage of limits, drawn where there is a `value_std_`.
         state_names : sequence, optional
             Written where they are at most 40; by default the states as they were declared to an encoder, or numbers.
         start, goal, holes : state or sequence of states, optional
@@ -624,10 +630,10 @@ class PolicyEvaluation(PrivateEstimator):
 
     def _staged(self, privacy: Privacy, trajectories: Any, public: _Public) -> Summed:
         """Leave trajectories to the mechanism, which sums them stage by stage."""
-        m, expected = 1, None
-        if self.adjacency == "replace_one":
-            of_parts = isinstance(trajectories, io.Partitions)
-            m = trajectories.reduce(_number_of, operator.add) if of_parts else _number_of(trajectories)
+        of_parts, expected = isinstance(trajectories, io.Partitions), None
+        m = trajectories.reduce(_number_of, operator.add) if of_parts else _number_of(trajectories)
+        if not of_parts and not isinstance(trajectories, Trajectories):
+            trajectories = _SameAgain(trajectories, m)
         mechanism = self._mechanism(public.problem, privacy, m, public.has_tails)
         if self.adjacency == "replace_one":
             expected = Expected(mechanism.expected_error(m, 1.0), f"{m} trajectories")
@@ -680,6 +686,22 @@ class PolicyEvaluation(PrivateEstimator):
         check.nonnegative("ridge_", self.ridge_)
         if hasattr(self, "return_range_"):
             check.limits("return_range_", self.return_range_)
+
+
+@dataclass(frozen=True)
+class _SameAgain:
+    """Blocks that are read several times, and must be of as many people every time."""
+
+    blocks: Iterable[Trajectories]
+    n_trajectories: int
+
+    def __iter__(self) -> Iterator[Trajectories]:
+        found = 0
+        for block in blocks_of(self.blocks):
+            found += len(block)
+            yield block
+        if found != self.n_trajectories:
+            raise ValueError("trajectories gave others than the time before: all passes must read the same")
 
 
 def _declared(trajectories: Any, *nothing: None) -> tuple[int, Any, bool] | None:

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 NOTE = (
-    "std_privacy is the standard deviation of a value from the privacy noise alone (first order), where its law is "
-    f"public, and low and high are {LEVEL:.0%} limits for it; they say nothing of sampling error."
+    "std_privacy is the standard deviation of a value, where it is known, and low and high are "
+    f"{LEVEL:.0%} limits by it. Where sums were released in stages, as by default, they count noise, sampling and what "
+    "fills the tails of trajectories that were cut; else the privacy noise alone (first order), and say nothing of "
+    "sampling error."
 )
 
 
@@ -39,5 +41,5 @@ def facts(model: PolicyEvaluation) -> list[tuple[str, str]]:
         stated.append(("range of returns that was found", "{:.5g} to {:.5g}".format(*model.return_range_)))
     if hasattr(model, "value_std_"):
         noise = float(np.sqrt(np.mean(np.square(model.value_std_))))
-        stated.append(("error as released", f"{noise:.2g} in root mean square over states, by the noise"))
+        stated.append(("error as released", f"{noise:.2g} in root mean square over states, by std_privacy"))
     return stated
