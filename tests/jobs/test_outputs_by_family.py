@@ -79,7 +79,7 @@ def test_values_of_states_and_their_noise():
     states = [f"s{k}" for k in range(len(model.value_))]
     tables = of_policies.tables(model, states)
     assert tables["values"]["state"] == states
-    np.testing.assert_array_equal(tables["values"]["std_privacy"], model.value_std_)
+    np.testing.assert_array_equal(tables["values"]["std_error"], model.value_std_)
     axes = of_policies.figures(model, states)["values"]
     assert [label.get_text() for label in axes.get_xticklabels()] == states
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), model.value_)

@@ -274,3 +274,24 @@ def test_blocks_that_are_others_the_next_time_are_refused(adjacency):
 
     with pytest.raises(ValueError, match="trajectories gave others than the time before"):
         evaluation(adjacency=adjacency).fit(Fewer())
+
+
+def test_a_summary_says_of_which_errors_its_limits_are():
+    walks = continuing(900, 0)
+    for data, parameters, column in (
+        (walks, {}, "std_error"),
+        (iter([walks]), {}, "std_privacy"),
+        (walks, {"ridge": 1.0}, "std_privacy"),
+        (walks, {"delta": 0.0}, "std_privacy"),
+    ):
+        table = evaluation(**parameters).fit(data).summary()
+        assert table.columns.tolist() == ["estimate", column, "low", "high"]
+
+
+def test_a_model_comes_back_from_its_file_with_all_releases(tmp_path):
+    model = evaluation().fit(continuing(900, 0))
+    model.save(tmp_path / "model.json")
+    again = PolicyEvaluation.load(tmp_path / "model.json")
+    assert np.array_equal(again.value_std_, model.value_std_)
+    assert [one.to_dict() for one in again.releases_] == [one.to_dict() for one in model.releases_]
+    assert again.summary().equals(model.summary())

@@ -32,6 +32,7 @@ def value_function(
     states: Sequence[object] | None = None,
     limits: tuple[float, float] | None = None,
     level: float = 0.95,
+    covers: str = "privacy noise",
     start: int | Sequence[int] | None = None,
     goal: int | Sequence[int] | None = None,
     holes: int | Sequence[int] | None = None,
@@ -48,8 +49,9 @@ def value_function(
     values : array of shape (n_states,)
         Value of each state.
     std : array of shape (n_states,), optional
-        Standard deviations from the privacy noise. Points have a bar each; in a map limits are written below the
-        values or, where cells are small, those whose limits are wider than half of the colours' range are crossed.
+        Standard deviations of values, by default from the privacy noise. Points have a bar each; in a map limits are
+        written below the values or, where cells are small, those whose limits are wider than half of the colours' range
+        are crossed.
     shape : tuple of int, optional
         Rows and columns of a grid world whose states are numbered row by row.
     states : sequence, optional
@@ -59,6 +61,8 @@ def value_function(
         of them. By default they span the values.
     level : float, default 0.95
         Coverage of the limits, which the legend says.
+    covers : str, default "privacy noise"
+        What they are for, which it says too.
     start, goal, holes : int or sequence of int, optional
         Numbers of states to mark.
     reference : array of shape (n_states,), optional
@@ -106,10 +110,10 @@ def value_function(
     if shape is not None:
         if len(shape) != 2 or shape[0] * shape[1] != len(found):
             raise ValueError(f"shape must be two numbers whose product is that of the states, {len(found)}")
-        return _grid(found.reshape(shape), half, limits, level, marks, quantity, ax, title)
+        return _grid(found.reshape(shape), half, limits, level, covers, marks, quantity, ax, title)
     public = None if reference is None else numbers("reference", reference, found.shape)
     canvas = Canvas(ax, (6.4, 3.8))
-    _points(canvas, found, half, public, level, marks, label)
+    _points(canvas, found, half, public, level, covers, marks, label)
     step = -(-len(found) // _DRAWN)
     if states is not None and len(found) <= LABELS:
         canvas.names("x", np.arange(len(found)), states)
@@ -134,6 +138,7 @@ def _points(
     half: FloatArray | None,
     public: FloatArray | None,
     level: float,
+    covers: str,
     marks: dict[str, IntArray],
     label: str | None,
 ) -> None:
@@ -155,7 +160,7 @@ def _points(
             color=style["color"],
             linewidth=2.0 if few else 0.8,
             alpha=0.5,
-            label=canvas.entry(covering(level, "privacy noise")),
+            label=canvas.entry(covering(level, covers)),
         )
     size = 5.0 if few else 2.5
     (points,) = ax.plot(places, values[kept], style["marker"], color=style["color"], markersize=size, linestyle="none")
@@ -189,6 +194,7 @@ def _grid(
     half: FloatArray | None,
     limits: tuple[float, float] | None,
     level: float,
+    covers: str,
     marks: dict[str, IntArray],
     quantity: str,
     ax: Axes | None,
@@ -214,7 +220,7 @@ def _grid(
     is_written = wide / columns >= _WORD and tall / rows >= _WORD / 2.0
     if is_written:
         _write(canvas, image, values, half)
-        note = "" if half is None else f" ({covering(level, 'privacy noise')} below values)"
+        note = "" if half is None else f" ({covering(level, covers)} below values)"
     else:
         note = ""
         if half is not None:

@@ -271,9 +271,9 @@ class PolicyEvaluation(PrivateEstimator):
         Returns
         -------
         pandas.DataFrame
-            A row a state, by number or as it was declared. Columns: ``estimate``, as in `value_`; where there is one
-            ``std_privacy``, as `value_std_`, and ``low`` and ``high``, limits by it. They hold values where sums are
-            released in stages; at once they are for the noise alone, without the chance in the trajectories, and what
+            A row a state, by number or as it was declared. Columns: ``estimate``, as in `value_`; `value_std_`, where
+            there is one, as ``std_error`` of sums in stages and as ``std_privacy`` of others; and ``low`` and ``high``,
+            limits by it. The latter are for the noise alone: they leave out the chance in the trajectories, and what
             clipping to the range of returns takes off.
 
         Raises
@@ -287,6 +287,11 @@ class PolicyEvaluation(PrivateEstimator):
         states = range(len(self.value_)) if self._states is None else self._states
         return tabulated({"state": states}, self._tabled(level))
 
+    @property
+    def _counts_all(self) -> bool:
+        """Whether deviations are of all errors: what was summed in stages has several releases."""
+        return self._is_staged and len(self.releases_) > 1
+
     def _tabled(self, level: float) -> dict[str, FloatArray]:
         """Return the columns of `summary`."""
         reach = float(special.ndtri((1.0 + check.share("level", level)) / 2.0))
@@ -294,7 +299,7 @@ class PolicyEvaluation(PrivateEstimator):
         if hasattr(self, "value_std_"):
             noise_std = self.value_std_
             sides = {"low": self.value_ - reach * noise_std, "high": self.value_ + reach * noise_std}
-            columns |= {"std_privacy": noise_std} | sides
+            columns |= {"std_error" if self._counts_all else "std_privacy": noise_std} | sides
         return columns
 
     def plot(
@@ -354,6 +359,7 @@ class PolicyEvaluation(PrivateEstimator):
         options: dict[str, Any] = {"limits": limits, "level": level, "reference": reference} | marks
         options |= {"ax": ax, "title": title, "label": label, "unit": unit}
         options["states"] = self._states if state_names is None else state_names
+        options["covers"] = "noise, sampling and tails" if self._counts_all else "privacy noise"
         return plotting.value_function(self.value_, getattr(self, "value_std_", None), shape, **options)
 
     def _numbered(self, states: Any) -> Any:

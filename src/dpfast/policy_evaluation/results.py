@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 NOTE = (
-    "std_privacy is the standard deviation of a value, where it is known, and low and high are "
-    f"{LEVEL:.0%} limits by it. Where sums were released in stages, as by default, they count noise, sampling and what "
-    "fills the tails of trajectories that were cut; else the privacy noise alone (first order), and say nothing of "
-    "sampling error."
+    "std_error is the standard deviation of a value by noise, sampling, what fills the tails of trajectories that "
+    "were cut and what values were drawn by; in its place std_privacy, where sums were not released in stages, is that by the "
+    f"privacy noise alone (first order), and says nothing of sampling error. low and high are {LEVEL:.0%} limits by it."
 )
 
 
@@ -41,5 +40,5 @@ def facts(model: PolicyEvaluation) -> list[tuple[str, str]]:
         stated.append(("range of returns that was found", "{:.5g} to {:.5g}".format(*model.return_range_)))
     if hasattr(model, "value_std_"):
         noise = float(np.sqrt(np.mean(np.square(model.value_std_))))
-        stated.append(("error as released", f"{noise:.2g} in root mean square over states, by std_privacy"))
+        stated.append(("error as released", f"{noise:.2g} in root mean square over states"))
     return stated
