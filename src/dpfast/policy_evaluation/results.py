@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 NOTE = (
     "std_error is the standard deviation of a value by noise, sampling, what fills the tails of trajectories that "
-    "were cut and what values were drawn by; in its place std_privacy, where sums were not released in stages, is that by the "
-    f"privacy noise alone (first order), and says nothing of sampling error. low and high are {LEVEL:.0%} limits by it."
+    "were cut and what values were drawn by. Where sums were not released in stages std_privacy takes its place: that "
+    "by the privacy noise alone (first order), which says nothing of sampling error. low and high are "
+    f"{LEVEL:.0%} limits by it."
 )
 
 
