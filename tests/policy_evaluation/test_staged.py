@@ -295,3 +295,9 @@ def test_a_model_comes_back_from_its_file_with_all_releases(tmp_path):
     assert np.array_equal(again.value_std_, model.value_std_)
     assert [one.to_dict() for one in again.releases_] == [one.to_dict() for one in model.releases_]
     assert again.summary().equals(model.summary())
+
+
+def test_more_visits_than_norms_are_computed_for_are_refused():
+    walks = Trajectories([0], [0.5], [0, 1], (1 << 20) + 1)
+    with pytest.raises(ValueError, match="horizon must be given"):
+        evaluation(horizon=None).fit(walks)

@@ -51,6 +51,7 @@ from dpfast.statistics.filled_returns import (
     state_sums,
     visit_counts,
 )
+from dpfast.statistics.visits import visit_bounds
 
 # Shares of mu squared; the sums have the rest.
 _MEANS, _VISITS, _DISTANCES = 0.06, 0.03, 0.03
@@ -112,6 +113,8 @@ class StagedVisits(PolicyMechanism):
     def calibrate(cls, privacy: Privacy, run: Run, *, has_tails: bool, m: int | None) -> Self:
         """Return the mechanism for a problem; `m` is the number of trajectories."""
         problem = run.problem
+        # Refuse more visits than norms of them are computed for.
+        visit_bounds(problem.n_states, **problem.visits())
         returns = FilledReturns(run.gamma, problem.horizon, problem.lag, problem.grid, has_tails)
         return cls(run, privacy, returns, None if privacy.adjacency == "add_remove" else m)
 
