@@ -431,3 +431,17 @@ def test_whatever_is_released_there_is_an_answer(power, constant):
         assert np.all(np.isfinite(told.covariance))
         assert np.all(np.linalg.eigvalsh(own.resolved()) > 0.0)
         assert math.isfinite(told.ridge)
+
+
+def test_moments_stand_out_of_noise_that_they_exceed_and_noise_alone_does_not():
+    rng = np.random.default_rng(3)
+    for features in (1, 5, 40):
+        seen = []
+        for size in (0.0, 6.0):
+            noise = rng.normal(size=(features, features))
+            noise = np.tril(noise) + np.tril(noise, -1).T
+            xx = noise + size * np.sqrt(features) * np.outer(np.eye(features)[0], np.eye(features)[0])
+            coordinates = descent.Coordinates(np.eye(features), np.zeros(features), constant=False, xx=xx, noise=1.0)
+            seen.append(coordinates.stands_out)
+        assert seen == [False, True]
+    assert not descent.Coordinates.plain(np.zeros(3), 1.0, 100.0, constant=True).stands_out

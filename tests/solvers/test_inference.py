@@ -1,5 +1,7 @@
 """Inference from released moments: the textbook's where there is no noise, and as good as its word where there is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import linalg, special, stats
@@ -109,6 +111,19 @@ def test_limits_widen_where_nothing_is_known():
     law = evidence_of_moments(moments).posterior(np.ones(2), 0.95, of_population=True)
     assert np.all(np.abs(law.center) < 2.0 * law.deviation)
     assert np.all(law.deviation > 0.5)
+
+
+def test_a_least_signal_widens_what_hides_and_leaves_what_is_known():
+    noise = MomentNoise(10.0, 10.0 / np.sqrt(2.0), 1.0)
+    evidence = evidence_of_moments(NoisyMoments(np.diag([1e6, 1e6, 0.0]), np.zeros((3, 1)), noise))
+    usual, floored = (
+        replace(evidence, least_signal=least).posterior(np.full(1, 4.0), 0.95, of_population=True)
+        for least in (0.0, 0.25)
+    )
+    np.testing.assert_allclose(floored.deviation[0, :2], usual.deviation[0, :2], rtol=0.1)
+    # 0.25 for a residual variance of 1: of 4, a mean square of 1.
+    assert usual.deviation[0, 2] < 0.5
+    assert floored.deviation[0, 2] > 0.95
 
 
 def test_hidden_least_squares_coefficients_may_be_anything_that_sampling_makes_of_them():

@@ -112,7 +112,7 @@ class Regression(NamedTuple):
 
     #: In the units that rows came in.
     solution: RidgeSolution
-    #: One for all outcomes, or one each; none where coefficients were not looked for.
+    #: One for all outcomes, or one each; none where coefficients were not looked for, or X'X is not told from noise.
     evidence: tuple[Evidence, ...]
     #: Of outcomes about their linear function of the features; None where people own several rows.
     residual_variance: FloatArray | None = None
@@ -491,16 +491,22 @@ class _Fit:
         solution = replace(solution, coef=solution.coef / scale, coef_std=solution.coef_std / scale, ridge=float(given))
         back = coordinates.whitening.T
         forth = descent.inverse(back)
+        xx = self._xx(coordinates)
         evidence = Evidence(
             back @ found.reached[:features, :features] @ forth,
-            descent.inverse(self._xx(coordinates)),
+            descent.inverse(xx),
             back @ found.theta[:features],
             (back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T)[None],
+            least_signal=self.rows / float(np.trace(xx)),
             **own.of_evidence(row_map.scale, features),
         )
         lost = 1.0
         if self.people * mechanism.mu >= descent.FEW:
-            lost = descent.lost(evidence.xy, evidence.covariance[0], self._xx(coordinates))
+            lost = descent.lost(evidence.xy, evidence.covariance[0], xx)
+        if not coordinates.stands_out:
+            # How far descent came is not known where X'X is not.
+            unknown = np.full_like(solution.coef_std, np.nan)
+            return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, lost)
         return Regression(solution, (evidence,), variance, n_steps, lost)
 
     def _step(self, theta: FloatArray, coordinates: Coordinates, longest: float) -> ResidualStep:

@@ -57,6 +57,8 @@ _CLIP_RATE, COUNT_UNIT = 0.4, 0.3
 _USUAL_LENGTH = 1.6
 # A bin stands out of the noise: where noise must not, once in a million fits; and how far below the largest size.
 _STANDS_OUT, _SURELY, _FAR_BELOW = 3.5, 6.0, 2.0**-5
+# The same for X'X, of which noise alone has 2 (Wigner 1955), and more in one fit of a hundred with a few features.
+_STANDS_OUT_OF_SPECTRUM = 2.5
 # How much farther out the same share of Laplace noise is.
 _HEAVY = 1.7
 # Noise of a count, over people, from which on single bins tell nothing, and how many do together.
@@ -209,6 +211,13 @@ class Coordinates:
         scaled = noise * float(np.mean(np.sum(whitening**2, axis=1)))
         cost = float(np.sum(1.0 / (lengths**2 * (kept + ridge))))
         return cls(whitening, center, constant, seen, scaled, cost)
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether X'X has been told from its noise."""
+        features = len(self.whitening)
+        largest = float(linalg.eigvalsh(self.xx[:features, :features])[-1])
+        return 0.0 < _STANDS_OUT_OF_SPECTRUM * self.noise * math.sqrt(features) < largest
 
     def usual_length(self) -> float:
         """Return a length beyond which few rows are, were they normal."""

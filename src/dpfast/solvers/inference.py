@@ -9,7 +9,9 @@ X'X cannot be told from noise. Limits widen where nothing is known.
 For smoothing splines such limits cover the true curve as often as they say on average over its points, though that
 curve is no draw from the prior, since the prior variance tells its mean squared bias [2]_ [3]_. So it is here: limits
 cover their coefficients as often as they say on average over those of a fit, not each of them over many fits: a large
-coefficient among small ones, in a direction that hides, is covered less often, and small ones more often.
+coefficient among small ones, in a direction that hides, is covered less often, and small ones more often. Where it is
+known how large rows are, coefficients that explain as much as is left unexplained are never taken to be unlikely:
+`least_signal`.
 
 X'X is known with noise too. Regressed on what was released of it, it is the released matrix with eigenvalues that undo
 what noise does to a spectrum [4]_, 0 where nothing stands out; what is left of it is noise in X'Y - X'X theta, in
@@ -76,6 +78,7 @@ class Evidence:
     sampling: float = 0.0  # the variance (1 - s/n)/s of a mean, where X'X was estimated from s of n rows
     units: FloatArray | None = None  # (d,): coefficients are for features divided by them
     outcome_unit: float = 1.0  # and for outcomes divided by it
+    least_signal: float = 0.0  # mean square that coefficients may have in any case, for a residual variance of 1
 
     @property
     def prominence(self) -> float:
@@ -90,7 +93,7 @@ class Evidence:
         `residual_variance`, shape (l,), is that of the outcomes about their linear function of the features; the limits
         hold `level` of the law, and leave as much on either side.
         """
-        directions = [_Directions.of(self.xx, self.inverse, each) for each in self.covariance]
+        directions = [_Directions.of(self.xx, self.inverse, each, self.least_signal) for each in self.covariance]
         outcomes = self.xy.shape[1]
         sampling = self.sampling * float(np.trace(self.xx))
         variances = residual_variance / self.outcome_unit**2
@@ -116,15 +119,16 @@ class _Directions:
     vectors: FloatArray  # V, in columns
     whitened: FloatArray  # U'W
     sampled: FloatArray  # variance of V'theta in samples of outcomes of residual variance 1
+    least_signal: float
 
     @classmethod
-    def of(cls, xx: FloatArray, inverse: FloatArray, covariance: FloatArray) -> _Directions:
+    def of(cls, xx: FloatArray, inverse: FloatArray, covariance: FloatArray, least_signal: float) -> _Directions:
         values, vectors = linalg.eigh(covariance)
         least = max(len(values) * np.finfo(np.float64).eps * float(values[-1]), np.finfo(np.float64).tiny)
         white = vectors.T / np.sqrt(np.maximum(values, least))[:, None]
         left, gains, right = linalg.svd(white @ xx)
         whitened = left.T @ white
-        return cls(gains, right.T, whitened, np.einsum("ij,jk,ik->i", right, inverse, right))
+        return cls(gains, right.T, whitened, np.einsum("ij,jk,ik->i", right, inverse, right), least_signal)
 
     def law(self, xy: FloatArray, variance: float, spread: float, sampling: float, *, of_population: bool) -> _Mixture:
         """Posterior law of the coefficients of one outcome: normal given tau^2.
@@ -134,7 +138,7 @@ class _Directions:
         """
         gains, observed = self.gains, self.whitened @ xy
         sampled = variance * self.sampled
-        taus = self._priors(observed, sampled)[:, None]
+        taus = np.maximum(self._priors(observed, sampled), self.least_signal * variance)[:, None]
         energy = taus
         for _ in range(_ENERGY_STEPS):
             errors = 1.0 + spread * energy + gains**2 * sampling * taus * self.sampled
