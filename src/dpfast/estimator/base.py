@@ -290,7 +290,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         return False
 
     #: Whether the budget is a part of one that is shared by mu: all that is released must compose by its mu then.
-    _shares_mu: ClassVar[bool] = False
+    _shares_mu = False
 
     def _mu(self, privacy: Privacy) -> float | None:
         """Return the mu of a whole fit, if parameters alone say that it has one: calibrated jointly, it costs that."""

@@ -141,14 +141,14 @@ def fit(
     steps = private_steps(candidate)
     for step, part, seed in zip(steps, parts, seeds, strict=True):
         step.set_params(epsilon=part.epsilon, delta=part.delta, random_state=seed)
-        vars(step)["_shares_mu"] = True
+        step._shares_mu = True
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UtilityWarning)
             candidate.fit(X, y)
     finally:
         for step in steps:
-            vars(step).pop("_shares_mu", None)
+            del step._shares_mu
     return said
 
 
