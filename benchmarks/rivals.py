@@ -16,11 +16,11 @@ least squares (of plain matching pursuit, where features are chosen), over the m
 - *TukeyEM*: least squares on disjoint parts, and the exponential mechanism for their approximate Tukey depth, behind a
   test of whether that is private (Amin, Joseph, Ribero and Vassilvitskii 2023, "Easy differentially private linear
   regression", Algorithms 1 and 2), with the Laplace noise that the test needs: 2/epsilon (their code draws epsilon/2:
-  docs/defects.md).
+  docs/defects.md); its neighbours have one row replaced, as its parts have public sizes.
 - *Top features*: peeling of the features with the largest |x'y|, one exponential pick each, by the composition of
   `dpfast.privacy.picks_range`; then AdaSSP on those (as in Thakurta and Smith 2013, and Amin and others 2024).
-- *Pursuit in hindsight*: matching pursuit as ours, with the best clips, shares and number of rounds there are, at no
-  cost, in place of counts that choose them.
+- *Pursuit in hindsight*: matching pursuit as ours, with the best clips and shares of a grid, quantiles of exact
+  residuals at no cost, in place of counts that choose them; the features so far are fitted by AdaSSP.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ def compared(part: str, table: Table, epsilon: float, repeats: int, quick: bool)
             tried.append(
                 (errors(table, best, [run(table, epsilon, setting, rng) for _ in range(TRIED)]).mean(), setting)
             )
-        tried = sorted(tried, key=lambda one: one[0])[:KEPT]
+        tried = [tried[0], *sorted(tried[1:], key=lambda one: one[0])[:KEPT]]
         found = [
             errors(
                 table, best, [zero if setting is None else run(table, epsilon, setting, rng) for _ in range(repeats)]
