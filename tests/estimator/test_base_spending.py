@@ -58,7 +58,7 @@ def test_every_release_of_a_fit_is_on_record_and_paid_for(name, tmp_path):
             assert all(one is other for one, other in zip(ledger.releases, releases, strict=True))
         # Never less than the releases cost together; parts of one joint calibration cost less than their sum.
         costs, mus = [one.privacy for one in releases], [one.mu for one in releases]
-        assert keeps_to(costs, mus, rounded_up(ledger.spent))
+        assert keeps_to(costs, mus, rounded_up(ledger.spent), [one.log_range for one in releases])
         if len(releases) == 1 or None in mus:
             assert ledger.spent.epsilon == pytest.approx(math.fsum(one.epsilon for one in costs), rel=1e-12)
         assert ledger.unit == unit

@@ -135,7 +135,8 @@ def test_what_was_spent_is_what_the_releases_on_record_cost(name, monkeypatch):
         assert model.privacy_spent_.epsilon == model.ledger.spent.epsilon
     releases = model.ledger.releases
     # What was spent is what they cost together.
-    assert keeps_to([one.privacy for one in releases], [one.mu for one in releases], model.ledger.spent)
+    costs, mus, ranges = zip(*((one.privacy, one.mu, one.log_range) for one in releases), strict=True)
+    assert keeps_to(costs, mus, model.ledger.spent, ranges)
     if len(releases) == 1:
         assert releases[0].privacy.epsilon == model.ledger.spent.epsilon
 

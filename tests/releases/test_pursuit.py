@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy.special import log_softmax
 from dpfast import Privacy, io
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.noise import SeededSource, resolve_source
-from dpfast.privacy import gaussian_mu, keeps_to, range_mu
+from dpfast.privacy import gaussian_mu, keeps_to, picks_delta, range_mu
 from dpfast.releases.mechanism import release
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.pursuit import FeaturePick, PursuedRows, Pursuit
@@ -46,10 +47,9 @@ def log_odds(pick, sums):
 
 
 def moved_mu(mechanism, one, other):
-    """Gaussian-DP parameter of what a stage makes of two neighbours; of a pure one its epsilon."""
+    """Gaussian-DP parameter of what a stage makes of two neighbours; of a pure one its epsilon, of a pick its range."""
     if isinstance(mechanism, FeaturePick):
-        ratios = log_odds(mechanism, one) - log_odds(mechanism, other)
-        return (range_mu if mechanism.mu else float)(max(float(np.ptp(ratios)), 1e-12))
+        return float(np.ptp(log_odds(mechanism, one) - log_odds(mechanism, other)))
     if isinstance(mechanism, NoisySum):
         change = one.to_float64() - other.to_float64()
         if mechanism.law == "Laplace":
@@ -64,7 +64,14 @@ def moved_mu(mechanism, one, other):
 
 
 def budgeted_mu(mechanism):
+    if isinstance(mechanism, FeaturePick):
+        return mechanism.length
     return gaussian_mu(*mechanism.privacy.target) if mechanism.privacy.delta else mechanism.privacy.epsilon
+
+
+def all_keep_to(releases, privacy):
+    ranges = [one.log_range for one in releases]
+    return keeps_to([one.privacy for one in releases], [one.mu for one in releases], privacy, ranges)
 
 
 PEOPLE = [
@@ -98,25 +105,25 @@ def test_no_stage_moves_beyond_its_part_of_the_budget(adjacency, delta, outcomes
         assert max(moved) <= budgeted_mu(stage.mechanism) * (1.0 + 1e-9), stage.name
         most[stage.name] = max(moved) / budgeted_mu(stage.mechanism)
         releases.append(stage.mechanism.release(stage.statistic(tables[0]), resolve_source(None), stage.name))
-        assert releases[-1].mu is None or releases[-1].mu <= budgeted_mu(stage.mechanism) * (1.0 + 1e-9)
+        allowed = releases[-1].log_range or releases[-1].mu
+        assert allowed is None or allowed <= budgeted_mu(stage.mechanism) * (1.0 + 1e-9)
         try:
             stage = stages.send(releases[-1])
         except StopIteration:
             break
-    assert keeps_to([one.privacy for one in releases], [one.mu for one in releases], privacy)
+    assert all_keep_to(releases, privacy)
     if row_bound == math.inf:
         assert most["feature 1"] > 0.999
         assert most["sizes of residuals, round 1"] > 0.999
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("delta", [1e-6, 0.0])
-def test_a_pick_has_the_odds_of_its_scores(delta, adjacency):
+def test_a_pick_has_the_odds_of_its_scores(adjacency):
     """A part of m moves scores by 2 m in either direction, or by m; of what was picked there is nothing."""
-    pick = FeaturePick.calibrate(Privacy(3.0, delta, adjacency), 0.5, (4, 2), 1000, picked=(1,))
-    span = 3.0 if delta == 0.0 else None
+    pick = FeaturePick.calibrate(3.0, adjacency, 0.5, (4, 2), 1000, picked=(1,))
     length = pick.rate * 0.5 * (4.0 if adjacency == "replace_one" else 2.0)
-    assert length == pytest.approx(span, rel=1e-6) if span else range_mu(length) <= gaussian_mu(3.0, 1e-6)
+    assert length == pytest.approx(3.0, rel=1e-6)
+    assert length <= 3.0
     sums = FixedPoint.from_integers([[3, 4], [900, 0], [0, 6], [7, 0]], -2)
     drawn = [pick.release(sums, SeededSource(seed), "a pick").values["feature"] for seed in range(3000)]
     counts = np.bincount(np.array(drawn), minlength=4)
@@ -125,15 +132,15 @@ def test_a_pick_has_the_odds_of_its_scores(delta, adjacency):
     # Fails by chance once in a million seeds: they are fixed.
     assert stats.chisquare(counts[[0, 2, 3]], 3000 * odds / odds.sum()).pvalue > 1e-6
     release = pick.release(sums, SeededSource(0), "a pick")
-    assert (release.mu, release.privacy, release.reproducible) == (pick.mu, pick.privacy, True)
+    assert (release.mu, release.log_range, release.reproducible) == (range_mu(3.0), 3.0, True)
+    assert release.privacy == Privacy(3.0, 0.0, adjacency)
     assert not pick.release(sums, resolve_source(None), "a pick").reproducible
 
 
 def test_a_pick_allows_for_the_rounding_of_norms():
-    parts = [Privacy(1.0, 0.0, one) for one in ADJACENCIES]
-    exact = [FeaturePick.calibrate(part, 1.0, (3, 1), 1) for part in parts]
-    many = [FeaturePick.calibrate(part, 1.0, (3, 1000), 2**30) for part in parts]
-    private = [FeaturePick.calibrate(part, 1.0, (3, 1000), None) for part in parts]
+    exact = [FeaturePick.calibrate(1.0, one, 1.0, (3, 1), 1) for one in ADJACENCIES]
+    many = [FeaturePick.calibrate(1.0, one, 1.0, (3, 1000), 2**30) for one in ADJACENCIES]
+    private = [FeaturePick.calibrate(1.0, one, 1.0, (3, 1000), None) for one in ADJACENCIES]
     assert [one.rate for one in private] == [one.rate for one in many]
     for one, other, length in zip(exact, many, (4.0, 2.0), strict=True):
         assert 1.0 / one.rate == pytest.approx(length, rel=1e-12)
@@ -141,7 +148,7 @@ def test_a_pick_allows_for_the_rounding_of_norms():
 
 
 def test_sums_of_another_shape_are_refused():
-    pick = FeaturePick.calibrate(Privacy(1.0), 1.0, (3, 1), 10)
+    pick = FeaturePick.calibrate(1.0, "replace_one", 1.0, (3, 1), 10)
     with pytest.raises(ValueError, match="shape"):
         pick.release(FixedPoint.zeros((4, 1), 0), SeededSource(0), "a pick")
 
@@ -177,8 +184,13 @@ def test_a_feature_is_found_that_another_hides():
 def test_all_of_the_budget_is_used(delta, size, share):
     mechanism = pursuit(Privacy(1.0, delta), (12, 1), size, 3000, share=share)
     parts = mechanism._parts
-    each = [parts.sizes] * size + [parts.pick] * size + [parts.moments] * (size - 1) + [parts.fit]
+    each = [parts.sizes] * size + [parts.moments] * (size - 1) + [parts.fit]
     spent = [gaussian_mu(*one.target) ** 2 if delta else one.epsilon for one in each]
-    budget = budgeted_mu(mechanism) ** (2 if delta else 1)
-    assert sum(spent) == pytest.approx(budget, rel=1e-6)
-    assert sum(spent[size : 2 * size]) == pytest.approx(share * budget, rel=1e-6)
+    if delta == 0.0:
+        assert sum(spent) == pytest.approx(1.0 - share, rel=1e-6)
+        assert size * parts.pick == pytest.approx(share, rel=1e-6)
+        return
+    mu = math.sqrt(sum(spent))
+    assert 0.97 * delta < picks_delta(1.0, parts.pick, size, mu) <= delta
+    shared = replace(mechanism, by_mu=True)._parts
+    assert size * range_mu(shared.pick) ** 2 == pytest.approx(share * gaussian_mu(1.0, delta) ** 2, rel=1e-5)

@@ -24,6 +24,7 @@ from dpfast import (
     select,
 )
 from dpfast._arguments import not_finite
+from dpfast.privacy import compose_mu, gaussian_mu
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.selection import candidates
 from dpfast.solvers import Box, L2Ball
@@ -139,6 +140,17 @@ def test_classifiers_and_sparse_regressions_are_selected_too(table, labels):
     chosen = select(sparse, *table, epsilon=4.0, delta=1e-6, bound_y=1.0)
     assert chosen.predict(X[:2]).shape == (2,)
     assert not hasattr(chosen, "predict_proba")
+
+
+def test_candidates_that_pick_features_share_mu(table):
+    """Alone their picks have a longer range, and would cost more than their part of what all share."""
+    sparse = [SparseRegression(1.0, 1e-6, n_nonzero=k) for k in (1, 2)]
+    ledger = Ledger(Privacy(**BUDGET))
+    chosen = select(sparse, *table, **BUDGET, bound_y=1.0, ledger=ledger)
+    fitted = [one for one in ledger.releases if one.part is None or one.part == candidates.FITTED]
+    assert sum(one.log_range is not None for one in fitted) >= 4
+    assert compose_mu(one.mu for one in fitted) <= gaussian_mu(**BUDGET)
+    assert not any("_shares_mu" in vars(one) for one in (*chosen.estimators_, *sparse))
 
 
 def test_rows_may_be_a_frame_of_pandas_or_polars(labels):

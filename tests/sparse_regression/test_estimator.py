@@ -5,6 +5,7 @@ import itertools
 import math
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 from dpfast import BudgetExceeded, Ledger, Privacy, SparseRegression, UnsoundCalibrationWarning
 from dpfast.noise import resolve_source
-from dpfast.privacy import gaussian_mu, keeps_to
+from dpfast.privacy import compose_mu, gaussian_mu, keeps_to, picks_range, split_mu
 from dpfast.statistics import LassoSelector
 
 TRUTH = {2: 0.9, 5: -0.7, 11: 0.6}
@@ -63,6 +64,11 @@ def test_infinite_epsilon_counts_votes_as_they_are():
 # With privacy.
 
 
+def all_keep_to(fitted):
+    costs, mus, ranges = zip(*((one.privacy, one.mu, one.log_range) for one in fitted.releases_), strict=True)
+    return keeps_to(costs, mus, fitted.privacy_spent_, ranges)
+
+
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("selector", SELECTORS)
@@ -75,9 +81,7 @@ def test_many_people_give_support_and_coefficients(selector, delta, adjacency):
     np.testing.assert_allclose(fitted.predict(x[:9]), x[:9] @ fitted.coef_)
     assert fitted.privacy_spent_ == Privacy(4.0, delta, adjacency)
     if selector == "pursuit":
-        assert keeps_to(
-            [one.privacy for one in fitted.releases_], [one.mu for one in fitted.releases_], fitted.privacy_spent_
-        )
+        assert all_keep_to(fitted)
         assert [one.mechanism for one in fitted.releases_].count("exponential mechanism") == 3
         return
     choice, coefficients = fitted.releases_
@@ -96,8 +100,10 @@ def test_a_pursuit_within_bounds_that_are_found(delta, adjacency):
     ).fit(10.0 * x, y)
     assert fitted.support_.tolist() == list(TRUTH)
     assert (fitted.bound_x_, fitted.bound_y_) == (32.0, 2.0)
-    releases = fitted.releases_
-    assert keeps_to([one.privacy for one in releases], [one.mu for one in releases], fitted.privacy_spent_)
+    assert all_keep_to(fitted)
+    # Beside counts that have their share of mu, all of it is a Gaussian release.
+    if delta:
+        assert compose_mu(one.mu for one in fitted.releases_) <= gaussian_mu(4.0, delta)
 
 
 def test_a_pursuit_of_several_outcomes_picks_for_all_of_them():
@@ -123,7 +129,31 @@ def test_the_budget_of_a_pursuit_is_shared_as_asked():
     assert [one.privacy.epsilon for one in picks] == [pytest.approx(0.125)] * 2
     fitted = model(1.0, 1e-6, selector="pursuit", n_nonzero=2, selection_share=0.25).fit(x, y)
     picks = [one for one in fitted.releases_ if "feature" in one.values]
-    assert sum(one.mu**2 for one in picks) == pytest.approx(0.25 * gaussian_mu(1.0, 1e-6) ** 2)
+    others = [one for one in fitted.releases_ if one.log_range is None]
+    assert sum(one.mu**2 for one in others) == pytest.approx(0.75 * gaussian_mu(1.0, 1e-6) ** 2, rel=1e-6)
+    target = Privacy(1.0, 1e-6).target
+    longest = picks_range(*target, 2, split_mu(gaussian_mu(*target), [0.75, 0.25])[0])
+    assert [one.log_range for one in picks] == [longest] * 2
+
+
+def test_a_ledger_is_told_what_a_pursuit_costs_beside_other_fits():
+    """By mu it costs more than its epsilon and delta alone would say, as its picks are composed by their range."""
+    x, y = table(500)
+    ledger = Ledger(Privacy(4.0, 1e-3))
+    one = model(1.0, 1e-6, selector="pursuit", ledger=ledger)
+    cost, mu = one._cost()
+    assert cost == Privacy(1.0, 1e-6)
+    assert mu > 1.1 * gaussian_mu(1.0, 1e-6)
+    one.fit(x, y)
+    assert compose_mu(release.mu for release in one.releases_) == pytest.approx(mu, rel=1e-6)
+    assert compose_mu(release.mu for release in one.releases_) <= mu
+    longer = replace(one.releases_[1], log_range=1.05 * one.releases_[1].log_range)
+    with Ledger(Privacy(1.0, 1e-6)).reserve(cost) as held:
+        with pytest.raises(ValueError, match="cost more than the reserved"):
+            held.commit(*one.releases_, one.releases_[1])
+        with pytest.raises(ValueError, match="cost more than the reserved"):
+            held.commit(longer, *one.releases_[2:], one.releases_[0])
+        held.commit(*reversed(one.releases_))
 
 
 def test_a_pursuit_knows_no_number_of_people_that_is_private():

@@ -289,6 +289,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Whether all that is released, bounds aside, is Gaussian where delta is above 0: it composes by mu."""
         return False
 
+    #: Whether the budget is a part of one that is shared by mu: all that is released must compose by its mu then.
+    _shares_mu = False
+
     def _mu(self, privacy: Privacy) -> float | None:
         """Return the mu of a whole fit, if parameters alone say that it has one: calibrated jointly, it costs that."""
         if not self._is_gaussian or self.calibration != "sound" or privacy.delta == 0.0 or math.isinf(privacy.epsilon):

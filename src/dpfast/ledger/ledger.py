@@ -641,7 +641,8 @@ def _compose(joint: Callable[[Release], bool], releases: list[Release], cost: Pr
     """Whether some releases by their mus, and the others by the sums of their epsilons and deltas, keep to a cost.
 
     In whichever order they were made: trade-off functions compose by a product that commutes, adaptively too (Dong,
-    Roth, Su 2022, Theorem 3.2), so that those with a mu are one Gaussian release beside the others.
+    Roth, Su 2022, Theorem 3.2), so that those with a mu are one Gaussian release beside the others. Picks of a range,
+    beside Gaussian releases, by `dpfast.privacy.picks_delta`, which holds for every order, too.
     """
     others = [release.privacy for release in releases if not joint(release)]
     epsilon = cost.epsilon - math.fsum(one.epsilon for one in others)
@@ -650,7 +651,8 @@ def _compose(joint: Callable[[Release], bool], releases: list[Release], cost: Pr
         return False
     chosen = [release for release in releases if joint(release)]
     rest = Privacy(epsilon, delta, cost.adjacency)
-    return keeps_to([release.privacy for release in chosen], [release.mu for release in chosen], rest)
+    ranges = [release.log_range for release in chosen]
+    return keeps_to([release.privacy for release in chosen], [release.mu for release in chosen], rest, ranges)
 
 
 def _mu_of(release: Release) -> float:

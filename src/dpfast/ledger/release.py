@@ -78,7 +78,7 @@ class Release:
     scales : mapping of str to float
         Noise scale of each array (a standard deviation for Gaussian noise), in the array's units.
     mu : float, optional
-        Gaussian-differential-privacy parameter of the release, where its noise is Gaussian.
+        Gaussian-differential-privacy parameter of the release, where its noise is Gaussian or of a bounded range.
     grid : mapping of str to float, optional
         The public power of two that each array was rounded to.
     calibration : {"sound", "paper"}
@@ -101,6 +101,9 @@ class Release:
     part : str, optional
         Which of the disjoint parts of the rows it was made from, where they were split without looking at them
         (`dpfast.select`). Among the releases of one reservation, those of different parts are of different people.
+    log_range : float, optional
+        Length of an interval that holds all log likelihood ratios between neighbouring tables, where such picks are
+        composed by it (`dpfast.privacy.picks_delta`).
 
     Examples
     --------
@@ -126,6 +129,7 @@ class Release:
     sample: tuple[int, int] | None = None
     unit: Unit = "row"
     part: str | None = None
+    log_range: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, Privacy):
@@ -227,6 +231,8 @@ class Release:
             "part": self.part,
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
         }
+        if self.log_range is not None:
+            record["log_range"] = self.log_range
         if values:
             record["dtypes"] = {name: array.dtype.str for name, array in self.values.items()}
             record["values"] = {name: array_to_lists(array) for name, array in self.values.items()}
@@ -257,6 +263,7 @@ class Release:
                 sample=None if record["sample"] is None else sample_sizes(*record["sample"]),
                 unit=unit_value(record["unit"]),
                 part=check.optional(check.text, "part", record["part"]),
+                log_range=check.optional(check.positive, "log_range", record.get("log_range")),
             )
             stated = Privacy(record["epsilon"], record["delta"], record["adjacency"])
         except (KeyError, AttributeError) as error:

@@ -32,6 +32,7 @@ from dpfast.privacy.gaussian import (
 from dpfast.privacy.guarantee import Adjacency, Calibration, Privacy, Unit, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.objective import ObjectiveNoise, meets_its_claim, objective_delta, objective_noise, objective_scale
+from dpfast.privacy.picks import picks_delta, picks_range, split_with_picks
 from dpfast.privacy.pure import (
     exponential_mechanism_coefficient,
     l2_laplace_coordinate_quantile,
@@ -108,6 +109,8 @@ __all__ = [
     "parts_of",
     "person_moment_mu",
     "person_moment_scales",
+    "picks_delta",
+    "picks_range",
     "range_mu",
     "range_of_mu",
     "scale_for_mu",
@@ -116,6 +119,7 @@ __all__ = [
     "smooth_gaussian",
     "smooth_gaussian_delta",
     "split_mu",
+    "split_with_picks",
     "subsampled_budget",
     "subsampled_moment_delta",
     "subsampled_moment_scales",

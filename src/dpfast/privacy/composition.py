@@ -18,6 +18,7 @@ from typing import Literal
 from dpfast import _arguments as check
 from dpfast.privacy.gaussian import compose_mu, gaussian_epsilon, gaussian_mu, split_mu
 from dpfast.privacy.guarantee import Privacy
+from dpfast.privacy.picks import picks_delta
 from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, bisected, remembered
 
 Composition = Literal["basic", "advanced", "mu"]
@@ -102,13 +103,26 @@ def _parts_of(privacy: Privacy, shares: tuple[float, ...], composition: str) -> 
     return tuple(each)
 
 
-def keeps_to(costs: Sequence[Privacy], mus: Sequence[float | None], privacy: Privacy) -> bool:
+def keeps_to(
+    costs: Sequence[Privacy],
+    mus: Sequence[float | None],
+    privacy: Privacy,
+    ranges: Sequence[float | None] | None = None,
+) -> bool:
     """Whether releases of these costs, adaptively chosen, that are Gaussian with these mus, keep to a guarantee.
 
-    All of them Gaussian, by their mu; or any, by the sums of their epsilons and deltas.
+    All of them Gaussian, by their mu; or picks of these ranges, and the others Gaussian, by `picks_delta`; or any, by
+    the sums of their epsilons and deltas.
     """
     if privacy.delta > 0.0 and all(mu is not None for mu in mus):
-        return compose_mu([mu for mu in mus if mu is not None]) <= gaussian_mu(privacy.epsilon, privacy.delta)
+        known = [mu for mu in mus if mu is not None]
+        if compose_mu(known) <= gaussian_mu(privacy.epsilon, privacy.delta):
+            return True
+        lengths = [length for length in ranges or () if length is not None]
+        if not lengths:
+            return False
+        others = compose_mu([mu for mu, length in zip(known, ranges or (), strict=True) if length is None])
+        return picks_delta(privacy.epsilon, max(lengths), len(lengths), others) <= privacy.delta
     return math.fsum(cost.epsilon for cost in costs) <= privacy.epsilon and (
         math.fsum(cost.delta for cost in costs) <= privacy.delta
     )

@@ -91,6 +91,7 @@ class Drawn(NamedTuple):
     part: str | None = None
     #: Follows the name.
     remark: str = ""
+    log_range: float | None = None
 
 
 class SingleRelease(Mechanism[Release]):
@@ -197,6 +198,7 @@ def run(
                 sample=drawn.sample,
                 unit=drawn.unit,
                 part=drawn.part,
+                log_range=drawn.log_range,
             )
         )
         return own.record(releases[-1])

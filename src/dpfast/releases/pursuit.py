@@ -1,6 +1,6 @@
 """Private orthogonal matching pursuit: one feature after the other, each for what those before leave unexplained.
 
-A round spends three parts of one joint budget (`dpfast.privacy.parts_of`):
+A round spends three parts of one joint budget (`dpfast.privacy.split_with_picks`):
 
 1. *Sizes.* Noisy counts of people by the size of what is unexplained of their outcomes give the clip to which that is
    held in the round: in proportion to it.
@@ -12,9 +12,9 @@ A round spends three parts of one joint budget (`dpfast.privacy.parts_of`):
 *Sensitivity of scores.* A person's part in the sums of a feature is x_ij r_i, of an L2 norm of `part_bound` m at most
 (statistics/scores.py): added, one moves the score of each feature by something in [-m, m]; in another's place, in
 [-2m, 2m]. Computed norms are within tau of the exact ones: another 4 tau. So the exponential mechanism with a rate of
-r/(2m + 4 tau), or r/(4m + 4 tau), has the bounded range r: r-DP, and mu-GDP with the mu of privacy/pure.py,
-which composes with the noise of the other releases, whatever they are fitted to of what was released before. Features
-that were picked are no candidates, on either of two neighbouring tables.
+r/(2m + 4 tau), or r/(4m + 4 tau), has the bounded range r: r-DP, and by its range it composes with the other
+picks and the noise of all other releases (privacy/picks.py), whatever they are fitted to of what was released before.
+Features that were picked are no candidates, on either of two neighbouring tables.
 
 Every clip, map and coefficient is a function of earlier releases and public numbers, fixed before rows are read again.
 """
@@ -38,7 +38,7 @@ from dpfast.kernels.columns import kept
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.noise import BitSource
-from dpfast.privacy import Privacy, gaussian_mu, parts_of, range_of_mu, score_rate
+from dpfast.privacy import Adjacency, Privacy, parts_of, range_mu, score_rate, split_with_picks
 from dpfast.releases.mechanism import Drawn, Mechanism, Query, SingleRelease, Stages, within
 from dpfast.releases.moments import JointMoments, noisy_moments, weights_of
 from dpfast.releases.noisy_sum import NoisySum
@@ -173,24 +173,33 @@ class Pursued(NamedTuple):
 class FeaturePick(SingleRelease):
     """The mechanism: the exponential mechanism over features, for their sums with clipped residuals."""
 
-    privacy: Privacy
+    #: Its bounded range, and which tables are neighbours.
+    length: float
+    adjacency: Adjacency
     rate: float
     #: Features and outcomes, and those features that are no candidates.
     shape: tuple[int, int]
     picked: tuple[int, ...] = ()
-    #: Of its bounded range, where delta is above 0.
-    mu: float | None = None
 
     @classmethod
     def calibrate(
-        cls, privacy: Privacy, part: float, shape: tuple[int, int], n_rows: int | None, picked: tuple[int, ...] = ()
+        cls,
+        length: float,
+        adjacency: Adjacency,
+        part: float,
+        shape: tuple[int, int],
+        n_rows: int | None,
+        picked: tuple[int, ...] = (),
     ) -> Self:
         """Calibrate for parts of people in a feature's sums of at most so much; `n_rows` is None where private."""
-        mu = gaussian_mu(*privacy.finite_target) if privacy.delta > 0.0 else None
-        span = privacy.finite_target[0] if mu is None else range_of_mu(mu)
         error = score_error(MOST_ROWS_IF_PRIVATE if n_rows is None else n_rows, part, shape[1])
-        rate = score_rate(span, 2.0 * part, error, adjacency=privacy.adjacency)
-        return cls(privacy, rate, shape, picked, mu)
+        rate = score_rate(length, 2.0 * part, error, adjacency=adjacency)
+        return cls(length, adjacency, rate, shape, picked)
+
+    @cached_property
+    def privacy(self) -> Privacy:
+        """What is promised of a pick alone."""
+        return Privacy(self.length, 0.0, self.adjacency)
 
     @property
     def scales(self) -> dict[str, float]:
@@ -209,7 +218,9 @@ class FeaturePick(SingleRelease):
         candidates = np.delete(np.arange(self.shape[0]), self.picked)
         pick = noise.ExponentialPick(self.rate, source)
         pick.update(-scores[candidates])
-        return Drawn("exponential mechanism", {"feature": np.array(candidates[pick.index], np.int64)}, mu=self.mu)
+        feature = np.array(candidates[pick.index], np.int64)
+        mu = range_mu(self.length)
+        return Drawn("exponential mechanism", {"feature": feature}, mu=mu, log_range=self.length)
 
 
 @dataclass(frozen=True)
@@ -232,6 +243,8 @@ class Pursuit(Mechanism[Pursued]):
         None where it is private.
     selection_share : float
         Of the budget, for the picks.
+    by_mu : bool
+        Whether the budget is a part of one that is shared by mu, so that all of it must be Gaussian.
     """
 
     privacy: Privacy
@@ -242,6 +255,7 @@ class Pursuit(Mechanism[Pursued]):
     outcome_bound: float
     n_rows: int | None
     selection_share: float
+    by_mu: bool = False
 
     def stages(self) -> Stages[Pursued]:
         """Ask for one release after the other."""
@@ -284,7 +298,8 @@ class Pursuit(Mechanism[Pursued]):
     def pick(self, clip: float, picked: tuple[int, ...] = ()) -> FeaturePick:
         """Return the mechanism that picks a feature by residuals held to a clip."""
         part = part_bound(self.entry_bound, clip, self.shape[1])
-        return FeaturePick.calibrate(self._parts.pick, part, self.shape, self.n_rows, picked)
+        length = self._parts.pick
+        return FeaturePick.calibrate(length, self.privacy.adjacency, part, self.shape, self.n_rows, picked)
 
     @cached_property
     def fit(self) -> StagedRegression:
@@ -307,12 +322,12 @@ class Pursuit(Mechanism[Pursued]):
     @cached_property
     def _parts(self) -> _Parts:
         """Split the budget: what steps do not need is the fit's."""
-        left, steps = 1.0 - self.selection_share, self.size - 1
-        shares = [left * _SIZES / self.size] * self.size + [self.selection_share / self.size] * self.size
-        shares += [left * _STEPS / max(steps, 1)] * steps
-        shares.append(left * (_FIT if steps else _FIT + _STEPS))
-        each = parts_of(self.privacy, shares)
-        return _Parts(each[0], each[self.size], each[2 * self.size] if steps else None, each[-1])
+        steps = self.size - 1
+        length, rest, _ = split_with_picks(self.privacy, self.selection_share, self.size, by_mu=self.by_mu)
+        shares = [_SIZES / self.size] * self.size + [_STEPS / max(steps, 1)] * steps
+        shares.append(_FIT if steps else _FIT + _STEPS)
+        each = parts_of(rest, shares)
+        return _Parts(each[0], length, each[self.size] if steps else None, each[-1])
 
     @property
     def _bins(self) -> HalfOctaves:
@@ -333,7 +348,8 @@ class _Parts(NamedTuple):
     """The budget: of each round's releases, and of the fit."""
 
     sizes: Privacy
-    pick: Privacy
+    #: The range of each pick.
+    pick: float
     moments: Privacy | None
     fit: Privacy
 

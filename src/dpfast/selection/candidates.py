@@ -138,11 +138,17 @@ def fit(
 
     Not at once: warnings speak of what was released, and made errors of, would say it before it is paid for.
     """
-    for step, part, seed in zip(private_steps(candidate), parts, seeds, strict=True):
+    steps = private_steps(candidate)
+    for step, part, seed in zip(steps, parts, seeds, strict=True):
         step.set_params(epsilon=part.epsilon, delta=part.delta, random_state=seed)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", UtilityWarning)
-        candidate.fit(X, y)
+        step._shares_mu = True
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", UtilityWarning)
+            candidate.fit(X, y)
+    finally:
+        for step in steps:
+            del step._shares_mu
     return said
 
 

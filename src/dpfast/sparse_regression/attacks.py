@@ -15,7 +15,7 @@ from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, OddsShift, claimed, claims, probe, shift_law
 from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
-from dpfast.privacy import Adjacency, Privacy, range_of_mu
+from dpfast.privacy import Adjacency, Privacy
 from dpfast.releases.mechanism import Query
 from dpfast.sparse_regression.estimator import SparseRegression
 from dpfast.statistics.sizes import Sizes
@@ -141,9 +141,8 @@ def _pick_attack(privacy: Privacy) -> Attack:
         return np.array(pick(neighbour).values["feature"], np.float64)
 
     record = probe(lambda: pick(False))
-    span = record.privacy.epsilon if record.mu is None else range_of_mu(record.mu)
-    # Of a bounded range, a pick is pure; what it spends of delta is for composition with Gaussian noise.
-    claim = Privacy(span, 0.0, privacy.adjacency)
+    # Of a bounded range, a pick is pure.
+    claim, span = record.privacy, record.privacy.epsilon
     beside = " beside a delta" if privacy.delta > 0.0 else ""
     name = f"feature by its score{beside}, {privacy.adjacency}"
     # Odds that are closer take more outputs to tell apart.

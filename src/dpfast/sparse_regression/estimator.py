@@ -28,7 +28,7 @@ from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.plan import Plan
-from dpfast.privacy import Privacy
+from dpfast.privacy import Privacy, split_with_picks
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
 from dpfast.releases.pursuit import PursuedParts, PursuedRows, Pursuit
@@ -276,6 +276,11 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     def _is_gaussian(self) -> bool:
         return self._way == "pursuit"
 
+    def _mu(self, privacy: Privacy) -> float | None:
+        if self._shares_mu or self._to_find or super()._mu(privacy) is None:
+            return super()._mu(privacy)
+        return split_with_picks(privacy, float(self.selection_share), self.n_nonzero).mu
+
     @property
     def _release_names(self) -> tuple[str, str]:
         name = type(self).__name__
@@ -342,6 +347,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             self._bound_y * (math.sqrt(n_outcomes) if self.bound_y is None else 1.0),
             public_rows(n_rows, privacy.adjacency),
             float(self.selection_share),
+            # Counts that bounds were found by have the rest, of which this is no longer a budget of its own.
+            by_mu=self._shares_mu or privacy != Privacy(self.epsilon, self.delta, self.adjacency),
         )
 
     def _planned_stages(self, privacy: Privacy, n_features: int, n_rows: int) -> SparseMechanism:
