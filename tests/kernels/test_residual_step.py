@@ -41,7 +41,15 @@ def bin_of(exponent):
 )
 @pytest.mark.parametrize(
     "options",
-    [{}, {"link": "logistic"}, {"link": "softmax"}, {"longest": 2.5}, {"longest": 0.1, "link": "softmax"}],
+    [
+        {},
+        {"link": "logistic"},
+        {"link": "softmax"},
+        {"longest": 2.5},
+        {"longest": 0.1, "link": "softmax"},
+        {"link": "huber", "bend": (0.7, 0.3)},
+        {"longest": 0.4, "link": "quantile", "bend": (0.9, 2.0)},
+    ],
     ids=lambda options: "-".join(map(str, options.values())) or "plain",
 )
 def test_the_kernel_is_its_plain_twin_at_every_vector_width(level, d, outcomes, whitened, constant, options):
@@ -126,7 +134,11 @@ def test_exponentials_are_taken_in_one_order(level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("options", [{}, {"link": "softmax"}, {"longest": 1.5}], ids=["plain", "softmax", "held"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"link": "softmax"}, {"longest": 1.5}, {"link": "quantile", "bend": (0.2, 1.0)}],
+    ids=["plain", "softmax", "held", "quantile"],
+)
 def test_people_of_any_number_of_rows_are_those_of_the_twin(level, options):
     rng = np.random.default_rng(1)
     step = step_of(rng, 5, 2, whitened=True, constant=True, **options)
@@ -217,7 +229,7 @@ def test_the_largest_lanes_are_moved_in_time():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("link", ["identity", "logistic", "softmax"])
+@pytest.mark.parametrize("link", ["identity", "logistic", "softmax", "huber", "quantile"])
 def test_rows_may_lie_anyhow_in_memory(dtype, link):
     rng = np.random.default_rng(3)
     step = step_of(rng, 9, 3, whitened=True, constant=True, link=link)

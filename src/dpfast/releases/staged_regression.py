@@ -269,14 +269,8 @@ class _Fit:
     def stages(self) -> Stages[Regression]:
         """Ask for one release after the other."""
         mechanism, parts = self.mechanism, self._parts()
-        center, level = yield from self._means(parts)
-        radius = yield from self._row_sizes(parts, center)
-        if parts.moments is None:
-            has_constant = mechanism.fit_intercept
-            coordinates = Coordinates.plain(center, radius, self.rows, constant=has_constant)
-            longest = math.sqrt(mechanism.shape[0] + has_constant)
-        else:
-            coordinates, longest = yield from self._whitened(parts, center, radius)
+        coordinates, lengths, level = yield from self._coordinates(parts)
+        longest = math.hypot(lengths.longest, float(mechanism.fit_intercept))
         share = descent.clipped_share(len(coordinates.xx) * mechanism.shape[1], self.people, mechanism.mu)
         curved = coordinates.curved(share, mechanism.shape[1])
         how = descent.steps(curved, self.rows, most=mechanism.most, asked=mechanism.n_steps)
@@ -292,6 +286,15 @@ class _Fit:
             return self._told(solved, constant, found, coordinates, variance, how.n_steps)
 
         return told
+
+    def _coordinates(self, parts: _Parts) -> Generator[Query, Release, tuple[Coordinates, Lengths, FloatArray]]:
+        """Learn coordinates of rows, how long rows are in them, and the mean outcome."""
+        center, level = yield from self._means(parts)
+        rows = yield from self._row_sizes(parts, center)
+        if parts.moments is not None:
+            return *(yield from self._whitened(parts, center, rows.longest)), level
+        coordinates = Coordinates.plain(center, rows.longest, self.rows, constant=self.mechanism.fit_intercept)
+        return coordinates, rows.times(math.sqrt(self.mechanism.shape[0]) / rows.longest), level
 
     def _means(self, parts: _Parts) -> Generator[Query, Release, tuple[FloatArray, FloatArray]]:
         """Learn where rows and outcomes are, in units: nowhere but at 0 without an intercept."""
@@ -309,43 +312,43 @@ class _Fit:
         center, level = (descent.shrunk_mean(part, deviation) for part in (mean[:features], mean[features:]))
         return _held(center, mechanism.radii[0] / own.rows), _held(level, mechanism.radii[1] / own.outcomes)
 
-    def _row_sizes(self, parts: _Parts, center: FloatArray) -> Generator[Query, Release, float]:
+    def _row_sizes(self, parts: _Parts, center: FloatArray) -> Generator[Query, Release, Lengths]:
         """Learn how long rows about the center are, in units."""
         own = self.mechanism.units.rows
         longest = self.mechanism.radii[0] / own + float(np.linalg.norm(center))
-        seen = yield from self._length("sizes of rows", parts.row_sizes, self._map(center), longest * own)
-        return longest if seen is None else min(seen / own, longest)
+        lengths, seen = yield from self._lengths("sizes of rows", parts.row_sizes, self._map(center), longest * own)
+        return lengths.times(1.0 / own)._replace(longest=longest if seen is None else min(seen / own, longest))
 
-    def _length(
+    def _lengths(
         self, name: str, part: Privacy, row_map: RowMap, longest: float
-    ) -> Generator[Query, Release, float | None]:
-        """Learn the largest size of rows that stands out of the noise; None where none does."""
+    ) -> Generator[Query, Release, tuple[Lengths, float | None]]:
+        """Learn the sizes of rows, and the largest that stands out of the noise; None where none does."""
         bins = _bins_below(longest)
         counts = NoisySum.of_counts(part, 1, bins.n_bins, unit=self.mechanism._unit)
         released = yield Query(name, counts, partial(_count_rows, sizes=Sizes(rows=True, bins=bins), row_map=row_map))
         sizes = np.array([bins.size(code) for code in range(bins.largest_code + 1)])
-        return descent.last_size(
-            released.values["sum"][0, bins.largest_code :], counts.deviation, sizes, heavy=self._is_heavy
-        )
+        found = Lengths(released.values["sum"][0, bins.largest_code :], counts.deviation, sizes, longest)
+        return found, descent.last_size(found.counts, counts.deviation, sizes, heavy=self._is_heavy)
 
     def _whitened(
         self, parts: _Parts, center: FloatArray, radius: float
-    ) -> Generator[Query, Release, tuple[Coordinates, float]]:
-        """Learn coordinates in which rows are about even, and the length from which on they count for less."""
+    ) -> Generator[Query, Release, tuple[Coordinates, Lengths]]:
+        """Learn coordinates in which rows are about even, and how long they are there."""
         mechanism, own, constant = self.mechanism, self.mechanism.units.rows, self.mechanism.fit_intercept
         assert parts.moments is not None
         moments = self._moments(parts.moments, radius * own, {"xx": 1.0}, bound_xx=mechanism.bound_xx)
         released = yield self._moments_query("moments", moments, self._map(center), radius * own)
         xx, noise = released.values["xx"] / own**2, moments.off_diagonal / own**2
-        found: list[tuple[float, Coordinates, float]] = []
+        found: list[tuple[float, Coordinates, Lengths]] = []
         for power, part in zip(self.shares.powers, parts.whitened_sizes, strict=True):
             whitened = Coordinates.whitened(xx, noise, power, center, self.rows, constant=constant)
             longest = float(np.linalg.norm(whitened.whitening, 2)) * radius
             name = f"sizes of rows whitened by power {power:g}"
-            seen = yield from self._length(name, part, self._map(center, whitened.whitening), longest)
+            lengths, seen = yield from self._lengths(name, part, self._map(center, whitened.whitening), longest)
             length = min(max(seen or 0.0, whitened.usual_length()), longest)
-            found.append((whitened.cost * (length**2 + constant), whitened, length))
-        _, coordinates, length = min(found, key=lambda one: one[0])
+            found.append((whitened.cost * (length**2 + constant), whitened, lengths._replace(longest=length)))
+        _, coordinates, lengths = min(found, key=lambda one: one[0])
+        length = lengths.longest
         assert parts.whitened_moments is not None
         features = mechanism.shape[0]
         weights = {"xx": (features + 1) / 2.0} | ({"x": features * length**2} if constant else {})
@@ -354,7 +357,7 @@ class _Fit:
         released = yield self._moments_query("moments of whitened rows", moments, row_map, length)
         values = released.values
         coordinates = coordinates.with_moments(values["xx"], moments.noise, values.get("x"), self.rows)
-        return coordinates, math.hypot(length, float(constant))
+        return coordinates, lengths
 
     def _descend(
         self,
@@ -423,6 +426,7 @@ class _Fit:
         constant = np.zeros((1, features + 1))
         constant[0, -1] = 1.0
         step = ResidualStep(coef, mechanism.row_map, mechanism.outcome_map, constant, constant=True)
+        assert parts.last_sizes is not None
         octaves = _octaves_below(4.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
         counts, edges, deviation = yield from self._residual_sizes(
             "sizes of last residuals", parts.last_sizes, step, octaves
@@ -572,11 +576,26 @@ class _Fit:
         row_sizes, steps, last_sizes = found[1], found[4], found[5]
         assert row_sizes is not None
         assert steps is not None
-        assert last_sizes is not None
         return _Parts(
             found[0], row_sizes, found[2], tuple(known[:powers]), found[3], tuple(known[powers:]), steps, last_sizes,
             found[6], found[7],
         )  # fmt: skip
+
+
+class Lengths(NamedTuple):
+    """Released counts of rows by length."""
+
+    counts: FloatArray
+    #: Of the noise in each.
+    deviation: float
+    #: Upper ends of the bins.
+    sizes: FloatArray
+    #: What rows are held to.
+    longest: float
+
+    def times(self, unit: float) -> Lengths:
+        """Return those of rows that are so many times as long."""
+        return self._replace(sizes=unit * self.sizes, longest=unit * self.longest)
 
 
 class _Parts(NamedTuple):
@@ -589,7 +608,7 @@ class _Parts(NamedTuple):
     whitened_moments: Privacy | None
     sizes: tuple[Privacy, ...]
     steps: Privacy
-    last_sizes: Privacy
+    last_sizes: Privacy | None
     mean_residual: Privacy | None
     squares: Privacy | None
 
