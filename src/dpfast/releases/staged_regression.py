@@ -221,7 +221,7 @@ class StagedRegression(Mechanism[Regression]):
             return partial(self._level_alone, level)
         squares = self.max_rows is None
         shares = descent.schedule(people, self.mu, self.shape[0], constant=self.fit_intercept, squares=squares)
-        fit = _Fit(self, left, shares, people, rows)
+        fit = Fit(self, left, shares, people, rows)
         return (yield from fit.stages())
 
     def _counted(self) -> Generator[Query, Release, tuple[Privacy, float, float]]:
@@ -257,7 +257,7 @@ class StagedRegression(Mechanism[Regression]):
 
 
 @dataclass(frozen=True)
-class _Fit:
+class Fit:
     """The stages of a fit of coefficients."""
 
     mechanism: StagedRegression
@@ -268,7 +268,7 @@ class _Fit:
 
     def stages(self) -> Stages[Regression]:
         """Ask for one release after the other."""
-        mechanism, parts = self.mechanism, self._parts()
+        mechanism, parts = self.mechanism, self._parts(self.privacy)
         coordinates, lengths, level = yield from self._coordinates(parts)
         longest = math.hypot(lengths.longest, float(mechanism.fit_intercept))
         share = descent.clipped_share(len(coordinates.xx) * mechanism.shape[1], self.people, mechanism.mu)
@@ -287,7 +287,7 @@ class _Fit:
 
         return told
 
-    def _coordinates(self, parts: _Parts) -> Generator[Query, Release, tuple[Coordinates, Lengths, FloatArray]]:
+    def _coordinates(self, parts: Parts) -> Generator[Query, Release, tuple[Coordinates, Lengths, FloatArray]]:
         """Learn coordinates of rows, how long rows are in them, and the mean outcome."""
         center, level = yield from self._means(parts)
         rows = yield from self._row_sizes(parts, center)
@@ -296,7 +296,7 @@ class _Fit:
         coordinates = Coordinates.plain(center, rows.longest, self.rows, constant=self.mechanism.fit_intercept)
         return coordinates, rows.times(math.sqrt(self.mechanism.shape[0]) / rows.longest), level
 
-    def _means(self, parts: _Parts) -> Generator[Query, Release, tuple[FloatArray, FloatArray]]:
+    def _means(self, parts: Parts) -> Generator[Query, Release, tuple[FloatArray, FloatArray]]:
         """Learn where rows and outcomes are, in units: nowhere but at 0 without an intercept."""
         mechanism, own = self.mechanism, self.mechanism.units
         features, outcomes = mechanism.shape
@@ -310,9 +310,9 @@ class _Fit:
         mean = released.values["sum"] / (self.rows * own.rows)
         deviation = sums.deviation / (self.rows * own.rows)
         center, level = (descent.shrunk_mean(part, deviation) for part in (mean[:features], mean[features:]))
-        return _held(center, mechanism.radii[0] / own.rows), _held(level, mechanism.radii[1] / own.outcomes)
+        return held(center, mechanism.radii[0] / own.rows), held(level, mechanism.radii[1] / own.outcomes)
 
-    def _row_sizes(self, parts: _Parts, center: FloatArray) -> Generator[Query, Release, Lengths]:
+    def _row_sizes(self, parts: Parts, center: FloatArray) -> Generator[Query, Release, Lengths]:
         """Learn how long rows about the center are, in units."""
         own = self.mechanism.units.rows
         longest = self.mechanism.radii[0] / own + float(np.linalg.norm(center))
@@ -331,7 +331,7 @@ class _Fit:
         return found, descent.last_size(found.counts, counts.deviation, sizes, heavy=self._is_heavy)
 
     def _whitened(
-        self, parts: _Parts, center: FloatArray, radius: float
+        self, parts: Parts, center: FloatArray, radius: float
     ) -> Generator[Query, Release, tuple[Coordinates, Lengths]]:
         """Learn coordinates in which rows are about even, and how long they are there."""
         mechanism, own, constant = self.mechanism, self.mechanism.units.rows, self.mechanism.fit_intercept
@@ -361,7 +361,7 @@ class _Fit:
 
     def _descend(
         self,
-        parts: _Parts,
+        parts: Parts,
         coordinates: Coordinates,
         longest: float,
         how: descent.Steps,
@@ -414,7 +414,7 @@ class _Fit:
         return released.values["sum"][0], np.append(edges, edges[-1]), mechanism.deviation
 
     def _last(
-        self, parts: _Parts, solved: descent.Shrunk, found: descent.Found, coordinates: Coordinates
+        self, parts: Parts, solved: descent.Shrunk, found: descent.Found, coordinates: Coordinates
     ) -> Generator[Query, Release, tuple[FloatArray, FloatArray | None]]:
         """Learn the mean of what coefficients leave of outcomes, and their squares; in units but for the squares."""
         mechanism, own = self.mechanism, self.mechanism.units
@@ -442,7 +442,7 @@ class _Fit:
             scale = self.rows * own.outcomes
             mean = level + released.values["sum"][0] / scale
             level = descent.constant(level, float(found.covariance[-1, -1]), mean, (sums.deviation / scale) ** 2)
-            level = _held(level, 4.0 * mechanism.radii[1] / own.outcomes)
+            level = held(level, 4.0 * mechanism.radii[1] / own.outcomes)
         variance = None
         if parts.squares is not None:
             limit = min(max(limit, 1e-49), 1e49)  # so that its square has a grid
@@ -563,20 +563,20 @@ class _Fit:
     def _is_heavy(self) -> bool:
         return self.privacy.delta == 0.0
 
-    def _parts(self) -> _Parts:
-        """Split the budget."""
+    def _parts(self, privacy: Privacy) -> Parts:
+        """Split a budget."""
         own = self.shares
         powers = len(own.powers)
         shares = [own.means, own.row_sizes, own.moments, own.whitened_moments, own.steps]
         shares += [own.last_sizes, own.mean_residual, own.squares]
         shares += [own.whitened_sizes] * powers + [own.sizes] * own.n_sizes
-        each = iter(parts_of(self.privacy, [share for share in shares if share > 0.0]))
+        each = iter(parts_of(privacy, [share for share in shares if share > 0.0]))
         found = [next(each) if share > 0.0 else None for share in shares]
         known = [part for part in found[8:] if part is not None]
         row_sizes, steps, last_sizes = found[1], found[4], found[5]
         assert row_sizes is not None
         assert steps is not None
-        return _Parts(
+        return Parts(
             found[0], row_sizes, found[2], tuple(known[:powers]), found[3], tuple(known[powers:]), steps, last_sizes,
             found[6], found[7],
         )  # fmt: skip
@@ -598,7 +598,7 @@ class Lengths(NamedTuple):
         return self._replace(sizes=unit * self.sizes, longest=unit * self.longest)
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """The budget, by release."""
 
     means: Privacy | None
@@ -633,7 +633,7 @@ def _power_below(size: float) -> float:
     return math.ldexp(0.5, math.frexp(size)[1])
 
 
-def _held(vector: FloatArray, length: float) -> FloatArray:
+def held(vector: FloatArray, length: float) -> FloatArray:
     """Scale a vector onto a length, if it is longer."""
     norm = float(np.linalg.norm(vector))
     return vector if norm <= length else vector * (length / norm)
