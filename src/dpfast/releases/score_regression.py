@@ -1,13 +1,13 @@
 """Huber and quantile regression in stages: the steps of staged least squares, with scores in the place of residuals.
 
-The score of a row is minus the slope of its loss at the coefficients so far (`SmoothedHuber`, `SmoothedQuantile`). It is
-never longer than a public number: Huber's threshold, or the larger of a quantile's level and one less that. So no
+The score of a row is minus the slope of its loss at the coefficients so far (`SmoothedHuber`, `SmoothedQuantile`). It
+is never longer than a public number: Huber's threshold, or the larger of a quantile's level and one less that. So no
 person's part is clipped by how large its residual is, which would move a quantile. The releases are, in this order:
 
-1. What `StagedRegression` learns of rows: their number, where it is private, means, sizes, and coordinates in which they
-   are about even.
-2. *First level*, where there is an intercept: sums of scores alone, from the mean outcome on. Where people are few, this
-   is all.
+1. What `StagedRegression` learns of rows: their number, where it is private, means, sizes, and coordinates in which
+   they are about even.
+2. *First level*, where there is an intercept: sums of scores alone, from the mean outcome on. Where people are few,
+   nothing else follows the number of people.
 3. *Scores*: in every step whitened rows times scores. Rows beyond a length, which a share of the people are, count for
    less, by a factor that their outcomes have no part in; so a sum is moved by that length times the longest score.
 4. *Last level*: the intercept once more, for coefficients as they have been shrunk.
@@ -67,7 +67,7 @@ class ScoreRegression(StagedRegression):
         """Return the error of predictions from noise: infinite where no coefficients are looked for.
 
         In whitened coordinates a part is as long as a row, of the mean square k, times the longest score, and the error
-        of predictions is that of k coefficients: noise over the mean second derivative, a share `curvature` of the most.
+        of predictions is that of k coefficients: noise over the mean second derivative, so large a share of the most.
         """
         if self.is_few(people):
             return math.inf
@@ -173,9 +173,7 @@ class _ScoreFit(Fit):
             own = mechanism.units
             coef = np.vstack([solved.coef * (own.outcomes / own.rows), (level - center) * own.outcomes])
             # Shrinkage leaves more to residuals, and moves their quantiles.
-            level = center + (
-                yield from self.level("last level", last, coef, _LAST_STEPS, least=max(curvature, seen))
-            )
+            level = center + (yield from self.level("last level", last, coef, _LAST_STEPS, least=max(curvature, seen)))
 
         def told() -> Regression:
             return self._told(solved, level, found, curved, None, how.n_steps)
@@ -195,7 +193,9 @@ class _ScoreFit(Fit):
         for number, each in enumerate(parts_of(steps, [1.0] * n_steps)):
             step = self._of_constant(coef, scores=True)
             sums = NoisySum.calibrate(each, residual_bound(clip, step), (1, 1))
-            released = yield Query(f"{name}: scores, step {number + 1}", sums, partial(_sum_scores, step=step, clip=clip), clip)
+            released = yield Query(
+                f"{name}: scores, step {number + 1}", sums, partial(_sum_scores, step=step, clip=clip), clip
+            )
             damping = min(1.0, _CALM * mechanism.evenness * self.people * clip / sums.deviation)
             slope = curvature * mechanism.loss.second_derivative_bound() * self.people
             moved = np.clip(coef[-1] + damping * released.values["sum"][0] / slope, -most, most)
