@@ -70,16 +70,9 @@ def usual_curvature(mechanism: ObjectivePerturbation, spread: float = SPREAD, sc
     if loss.is_of_counts:
         curvatures = loss.second_derivative(math.log(_usual_rate(mechanism, spread, score)), np.zeros(len(_POINTS)))
     else:
-        return curvature_of_normal(loss, mechanism.bounds.outcome_bound, spread, score)
+        residuals = math.sqrt((1.0 - score) * spread) * mechanism.bounds.outcome_bound * _POINTS
+        curvatures = loss.second_derivative(residuals, 0.0)
     return float(curvatures @ _WEIGHTS) / loss.second_derivative_bound()
-
-
-def curvature_of_normal(
-    loss: GeneralisedLinearLoss, outcome_bound: float, spread: float = SPREAD, score: float = R2
-) -> float:
-    """Return the same for a loss of residuals."""
-    residuals = math.sqrt((1.0 - score) * spread) * outcome_bound * _POINTS
-    return float(loss.second_derivative(residuals, 0.0) @ _WEIGHTS) / loss.second_derivative_bound()
 
 
 def _usual_rate(mechanism: ObjectivePerturbation, spread: float, score: float = R2) -> float:

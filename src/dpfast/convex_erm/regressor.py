@@ -101,8 +101,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         Intercept; 0 without `fit_intercept`.
     ridge_ : float
         The ridge used; 0 by descent.
-    method_ : {"objective", "gradient"}
-        The method used.
+    method_ : str
+        "objective" or "gradient": the method used.
     bound_x_, bound_y_ : float
         Where they are "private": what was found. Of counts without noise, the largest or the declared bound.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
@@ -139,7 +139,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
 
     intercept_: float = field(init=False)
     ridge_: float = field(init=False)
-    method_: Literal["objective", "gradient"] = field(init=False)
+    method_: str = field(init=False)
 
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {
         "squared": SquaredLoss(),

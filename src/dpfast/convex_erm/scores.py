@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from dpfast.convex_erm.plan import SPREAD, curvature_of_normal
+import numpy as np
+
+from dpfast.convex_erm.plan import R2, SPREAD
 from dpfast.estimator.plan import Plan, least
 from dpfast.privacy import Privacy
 from dpfast.releases.mechanism import Mechanism, Query, Stages, within
 from dpfast.releases.score_regression import ScoreLoss, ScoreRegression
 from dpfast.releases.staged_regression import Public, Regression
+from dpfast.solvers import SmoothedHuber
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 from dpfast.statistics.rows import RowMap
+
+_POINTS = 1024
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class ScoreDescent(Mechanism[Regression]):
 
     def relative_error(self, people: int, spread: float = SPREAD) -> float:
         """Return the error of predictions to expect over the outcomes' bound: that of 0 at most."""
-        curvature = curvature_of_normal(self.steps.loss, self.steps.radii[1], spread)
+        curvature = _usual_curvature(self.steps.loss, math.sqrt((1.0 - R2) * spread) * self.steps.radii[1])
         return min(self.steps.expected_noise(people, curvature) / self.steps.radii[1], 1.0)
 
     def stages(self) -> Stages[Regression]:
@@ -96,6 +101,16 @@ def attributes_of(found: Regression) -> dict[str, Any]:
 def error_of(found: Regression) -> float:
     """Return the error of predictions over what they are without privacy, as the releases show it."""
     return math.sqrt(1.0 if found.lost is None else found.lost)
+
+
+def _usual_curvature(loss: ScoreLoss, deviation: float) -> float:
+    """Return the mean second derivative, a share of the largest, where residuals are normal."""
+    reach = loss.width + (loss.threshold if isinstance(loss, SmoothedHuber) else 0.0)
+    # Midpoints, of a function that is 0 beyond: a Gauss rule would miss what is narrow.
+    residuals = reach * (np.arange(_POINTS) + 0.5) / _POINTS
+    slopes = loss.second_derivative(residuals, 0.0) / loss.second_derivative_bound()
+    densities = np.exp(-0.5 * (residuals / deviation) ** 2) / (deviation * math.sqrt(2.0 * math.pi))
+    return min(2.0 * reach * float(np.mean(slopes * densities)), 1.0)
 
 
 def _of_coefficients(query: Query) -> Query:
