@@ -109,7 +109,9 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     losses = [
         squared,
         huber,
-        Minimised("quantile", regressor, _quantile, {"loss": "quantile", "bound_y": 5.0}, outcome=5.0),
+        Minimised(
+            "quantile", regressor, _quantile, {"loss": "quantile", "bound_y": 5.0, "method": "objective"}, outcome=5.0
+        ),
         Minimised("Poisson loss", regressor, _rate, {"loss": "poisson", "bound_y": 5.0} | near, outcome=5.0),
         Minimised("logistic loss", classifier, _logistic, {"loss": "logistic"} | near),
         Minimised("capped logistic loss", classifier, _capped, {"loss": CappedLogisticLoss(0.25)} | near),
