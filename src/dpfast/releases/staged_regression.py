@@ -271,6 +271,8 @@ class Fit:
         mechanism, parts = self.mechanism, self._parts(self.privacy)
         coordinates, lengths, level = yield from self._coordinates(parts)
         longest = math.hypot(lengths.longest, float(mechanism.fit_intercept))
+        if parts.moments is None:
+            longest = math.sqrt(len(coordinates.xx))
         share = descent.clipped_share(len(coordinates.xx) * mechanism.shape[1], self.people, mechanism.mu)
         curved = coordinates.curved(share, mechanism.shape[1])
         how = descent.steps(curved, self.rows, most=mechanism.most, asked=mechanism.n_steps)
@@ -294,7 +296,8 @@ class Fit:
         if parts.moments is not None:
             return *(yield from self._whitened(parts, center, rows.longest)), level
         coordinates = Coordinates.plain(center, rows.longest, self.rows, constant=self.mechanism.fit_intercept)
-        return coordinates, rows.times(math.sqrt(self.mechanism.shape[0]) / rows.longest), level
+        longest = math.sqrt(self.mechanism.shape[0])
+        return coordinates, rows.times(longest / rows.longest)._replace(longest=longest), level
 
     def _means(self, parts: Parts) -> Generator[Query, Release, tuple[FloatArray, FloatArray]]:
         """Learn where rows and outcomes are, in units: nowhere but at 0 without an intercept."""

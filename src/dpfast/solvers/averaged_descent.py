@@ -302,7 +302,7 @@ def steps(
     damped = np.maximum(values, 0.0) + ridge
     slowest = float(np.min(np.clip(np.maximum(values, _EIGENVALUE_FLOOR * ridge) / damped, 0.02, 1.0)))
     n_steps = min(math.ceil(_LEAST_STEPS + _SLOW_STEPS * (1.0 / slowest - 1.0)), most) if asked is None else asked
-    return Steps(n_steps, (vectors * (damping / damped)) @ vectors.T, 0.0, damping)
+    return Steps(n_steps, damping * ((vectors / damped) @ vectors.T), 0.0, damping)
 
 
 class Position(NamedTuple):
