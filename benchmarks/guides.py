@@ -227,12 +227,13 @@ def convex_regression():
     for epsilon in (0.3, 1.0, 3.0):
         for copies in (1, 5, 20):
             line(f"epsilon {epsilon}, {442 * copies} people, huber, ball of 1", runs(copies, epsilon, **huber | ball))
+            line(f"epsilon {epsilon}, {442 * copies} people, huber, no ball", runs(copies, epsilon, **huber))
     for copies in (1, 5, 20):
         x, y = np.tile(rows, (copies, 1)), np.tile(score, copies)
         fits = (MultiOutcomeRidge(1.0, 1e-5, bound_x=1.0, bound_y=1.0, fit_intercept=True) for _ in range(RUNS))
         line(f"{442 * copies} people, MultiOutcomeRidge", [r2(fit.fit(x, y), x, y) for fit in fits])
         for label, options in {
-            "huber, no ball": huber,
+            "huber, no ball, by perturbation": huber | {"method": "objective"},
             **{f"huber, ball of {r}": huber | {"constraint": L2Ball(r)} for r in (0.25, 0.5, 2.0, 4.0)},
             "huber, L1 ball of 1": huber | {"constraint": L1Ball(1.0)},
             "huber, L1 ball of 2": huber | {"constraint": L1Ball(2.0)},
@@ -260,8 +261,9 @@ def convex_regression():
     print("share of people below the predicted quantile")
     for copies in (1, 5, 20):
         for quantile in (0.5, 0.9):
-            options = ball | {"loss": SmoothedQuantile(quantile, 0.125)}
+            options = {"loss": SmoothedQuantile(quantile, 0.125)}
             line(f"{442 * copies} people, quantile {quantile}", runs(copies, judged=below, **options))
+            line("the same, ball of 1", runs(copies, judged=below, **options | ball))
 
 
 # ---- sparse_regression -----------------------------------------------------------------------------------------------

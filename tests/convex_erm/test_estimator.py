@@ -193,12 +193,13 @@ def test_a_named_loss_follows_the_units_of_the_outcome(loss):
     X, y = table(200)
     moved, errors = [], []
     for unit in (1.0, 1000.0):
-        model = regressor(loss=loss, constraint=None, bound_y=unit).fit(X, y * unit)
+        model = regressor(loss=loss, constraint=None, bound_y=unit, method="objective").fit(X, y * unit)
         moved.append(model.releases_[0].scales["objective"] / model.ridge_ / unit)
         options = {"epsilon": 1.0, "delta": 1e-6, "bound_x": 1.0, "bound_y": unit, "loss": loss}
-        errors.append(ObjectivePerturbationRegressor.plan(1000, 3, **options).expected_error)
+        for method in ("objective", "gradient"):
+            errors.append(ObjectivePerturbationRegressor.plan(1000, 3, method=method, **options).expected_error)
     assert moved[1] == pytest.approx(moved[0], rel=1e-6)
-    assert errors[1] == pytest.approx(errors[0], rel=1e-6)
+    assert errors[2:] == pytest.approx(errors[:2], rel=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
@@ -297,10 +298,56 @@ def test_nothing_private_stays_on_a_fitted_model():
     X, y = table(500)
     model = regressor(fit_intercept=True).fit(X, y)
     fitted = {name for name in vars(model) if name not in model.get_params()}
-    assert fitted == {"coef_", "intercept_", "ridge_", "releases_", "privacy_spent_", "n_features_in_"}
+    assert fitted == {"coef_", "intercept_", "method_", "ridge_", "releases_", "privacy_spent_", "n_features_in_"}
     released = model.releases_[0].values["coef"]
     assert np.array_equal(np.append(model.coef_, model.intercept_), released)
     assert np.array_equal(pickle.loads(pickle.dumps(model)).coef_, model.coef_)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "descends"),
+    [
+        ({"loss": "huber"}, True),
+        ({"loss": SmoothedQuantile(0.9, 0.1), "adjacency": "add_remove"}, True),
+        ({"loss": "quantile", "bound_x": "private", "bound_y": "private"}, True),
+        ({"loss": "huber", "method": "objective"}, False),
+        ({"loss": "huber", "delta": 0.0}, False),
+        ({"loss": "huber", "ridge": 1.0}, False),
+        ({"loss": "huber", "penalty": Lasso(0.1)}, False),
+        ({"loss": "huber", "constraint": L1Ball(1.0)}, False),
+        ({"loss": "poisson"}, False),
+        ({"loss": "squared", "constraint": L1Ball(1.0)}, False),
+    ],
+)
+def test_descent_is_taken_wherever_it_goes(parameters, descends):
+    X, y = table(500)
+    model = regressor(**{"constraint": None, "fit_intercept": True} | parameters).fit(X, y)
+    assert model.method_ == ("gradient" if descends else "objective")
+    assert (len(model.releases_) > 5) == descends
+    assert (model.ridge_ == 0.0) == descends
+    is_counted = descends and parameters.get("adjacency") == "add_remove"
+    assert ("numbers of people" in model.releases_[0].name) == is_counted
+    told = {"bound_x": 1.0, "bound_y": 1.0, "epsilon": 1.0, "delta": 1e-6}
+    bounds = ("bound_x", "bound_y")
+    plan = ObjectivePerturbationRegressor.plan(
+        5_000, 3, **told | {name: one for name, one in parameters.items() if name not in bounds}
+    )
+    assert ("sum" in plan.scales) == descends
+    assert 0.0 < plan.expected_error < 0.5
+    if not descends and parameters.get("method") is None:
+        with pytest.raises(ValueError, match="method='gradient'"):
+            regressor(**{"constraint": None} | parameters | {"method": "gradient"}).fit(X, y)
+
+
+def test_a_fit_by_descent_is_saved_and_solved_from_its_releases_alone(tmp_path):
+    X, y = table(800)
+    model = regressor(loss="huber", constraint=None, fit_intercept=True).fit(X, y)
+    model.save(tmp_path / "model.json")
+    loaded = ObjectivePerturbationRegressor.load(tmp_path / "model.json")
+    assert loaded.method_ == "gradient"
+    np.testing.assert_array_equal(loaded.predict(X[:5]), model.predict(X[:5]))
+    found = {name for name in vars(model) if name not in model.get_params()}
+    assert found == {"coef_", "intercept_", "method_", "ridge_", "releases_", "privacy_spent_", "n_features_in_"}
 
 
 def models():

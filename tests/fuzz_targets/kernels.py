@@ -421,7 +421,8 @@ def residuals_of_people(draw: Draw) -> None:
     rows = draw.rng.permutation(n) if draw.flag(0.3) else None
     link, held_to = draw.choice(sorted(residual_step.LINKS)), draw.choice((math.inf, draw.positive(1e-60, 1e60)))
     # Slopes are as long as outcomes whatever theta is.
-    longest = 1e10 if link == "identity" else draw.choice((1e10, 1e200))
+    longest = draw.choice((1e10, 1e200)) if link in ("logistic", "softmax") else 1e10
+    bend = draw.positive(1e-60, 1e60), draw.positive(1e-60, 1e60)
     theta = np.clip(draw.reals(m, d + constant), -longest, longest)
     whitening = np.clip(draw.reals(draw.choice((1, 4, 5, d)), d + constant), -1e10, 1e10) if draw.flag() else None
     whitening = np.tril(whitening) if whitening is not None and draw.flag() else whitening
@@ -435,7 +436,7 @@ def residuals_of_people(draw: Draw) -> None:
     for _ in range(2):
         level, cut = draw.choice(LEVELS), draw.integer(0, len(lengths))
         maps = (row_maps.RowMapKernel(k, bound=b, level=level) for k, b in zip((d, m), bounds, strict=True))
-        arguments = (*maps, theta, whitening, constant, link, held_to)
+        arguments = (*maps, theta, whitening, constant, link, held_to, bend)
         kernels = (
             residual_step.ResidualSums(*arguments, **limits, level=level),
             residual_step.ResidualSizes(*arguments, first=-20, last=30, level=level),

@@ -41,7 +41,15 @@ def bin_of(exponent):
 )
 @pytest.mark.parametrize(
     "options",
-    [{}, {"link": "logistic"}, {"link": "softmax"}, {"longest": 2.5}, {"longest": 0.1, "link": "softmax"}],
+    [
+        {},
+        {"link": "logistic"},
+        {"link": "softmax"},
+        {"longest": 2.5},
+        {"longest": 0.1, "link": "softmax"},
+        {"link": "huber", "bend": (0.7, 0.3)},
+        {"longest": 0.4, "link": "quantile", "bend": (0.9, 2.0)},
+    ],
     ids=lambda options: "-".join(map(str, options.values())) or "plain",
 )
 def test_the_kernel_is_its_plain_twin_at_every_vector_width(level, d, outcomes, whitened, constant, options):
@@ -126,7 +134,29 @@ def test_exponentials_are_taken_in_one_order(level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("options", [{}, {"link": "softmax"}, {"longest": 1.5}], ids=["plain", "softmax", "held"])
+@pytest.mark.parametrize("link", ["huber", "quantile"])
+def test_scores_of_people_who_cancel_are_taken_in_one_order(link, level):
+    """A score, and what is its opposite but for rounding: of the same person, so that every bit counts."""
+    rng = np.random.default_rng(8)
+    step = ResidualStep(np.zeros((1, 1)), RowMap(bound=100.0), RowMap(bound=10.0), link=link, bend=(0.5, 0.4))
+    r = np.concatenate([rng.uniform(-1.0, 1.0, 200), rng.normal(size=50)])
+    other = -np.nextafter(r, np.inf) * (1.0 + 2.0**-50 * rng.integers(-2, 3, 250))
+    x, y = np.ones((500, 1)), np.stack([r, other], axis=1).reshape(-1, 1)
+    kernel = ThreadSizes(step, (-130, -60), level).kernel
+    assert kernel.add_people(x, y, None, np.arange(0, 501, 2), 0, 250) == 0
+    held = Clip(1.0, step.shape, 2)
+    exponents = [person_part(step, held, x[i : i + 2], y[i : i + 2])[2] for i in range(0, 500, 2)]
+    counts = np.bincount([int(min(max(exponent, -131), -60)) + 131 for exponent in exponents], minlength=72)
+    assert np.count_nonzero(counts[1:]) > 3
+    np.testing.assert_array_equal(kernel.take(), counts)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"link": "softmax"}, {"longest": 1.5}, {"link": "quantile", "bend": (0.2, 1.0)}],
+    ids=["plain", "softmax", "held", "quantile"],
+)
 def test_people_of_any_number_of_rows_are_those_of_the_twin(level, options):
     rng = np.random.default_rng(1)
     step = step_of(rng, 5, 2, whitened=True, constant=True, **options)
@@ -217,7 +247,7 @@ def test_the_largest_lanes_are_moved_in_time():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("link", ["identity", "logistic", "softmax"])
+@pytest.mark.parametrize("link", ["identity", "logistic", "softmax", "huber", "quantile"])
 def test_rows_may_lie_anyhow_in_memory(dtype, link):
     rng = np.random.default_rng(3)
     step = step_of(rng, 9, 3, whitened=True, constant=True, link=link)

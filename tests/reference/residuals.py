@@ -37,11 +37,12 @@ def _products(step, row, outcomes):
     columns = [*row.tolist(), 1.0] if step.constant else row.tolist()
     p = columns if step.whitening is None else [_weighted(weights, columns) for weights in step.whitening.tolist()]
     z = [_weighted(weights, columns) for weights in step.theta.T.tolist()]
-    r = _RESIDUALS[step.link](outcomes.tolist(), z)
+    r = _RESIDUALS[step.link](outcomes.tolist(), z, *step.bend)
     squared = _squared(p)
     if squared > step.longest * step.longest:
         factor = step.longest / math.sqrt(squared)
-        p, r = [entry * factor for entry in p], [entry * factor for entry in r]
+        p = [entry * factor for entry in p]
+        r = r if step.link in ("huber", "quantile") else [entry * factor for entry in r]
     return p, r
 
 
@@ -56,14 +57,14 @@ def exponential(a):
     return math.ldexp(1.0 + (rest + rest * rest * total), int(n))
 
 
-def _logistic(outcomes, z):
+def _logistic(outcomes, z, *_):
     margins = [math.copysign(1.0, y) * margin for y, margin in zip(outcomes, z, strict=True)]
     small = [exponential(-abs(margin)) for margin in margins]
     wrong = [(1.0 if u < 0.0 else s) / (1.0 + s) for u, s in zip(margins, small, strict=True)]
     return [y * share for y, share in zip(outcomes, wrong, strict=True)]
 
 
-def _softmax(outcomes, z):
+def _softmax(outcomes, z, *_):
     sizes = [exponential(margin - max(z)) for margin in z]
     weight = total = 0.0
     for y, size in zip(outcomes, sizes, strict=True):
@@ -71,10 +72,24 @@ def _softmax(outcomes, z):
     return [y - size * (weight / total) for y, size in zip(outcomes, sizes, strict=True)]
 
 
+def _huber(outcomes, z, threshold, width):
+    residuals = [y - margin for y, margin in zip(outcomes, z, strict=True)]
+    sizes = [min(abs(r), threshold + width) for r in residuals]
+    bent = [max(size - (threshold - width), 0.0) for size in sizes]
+    return [math.copysign(s - t * t * (0.25 / width), r) for s, t, r in zip(sizes, bent, residuals, strict=True)]
+
+
+def _quantile(outcomes, z, level, width):
+    scaled = [min(max((y - margin) / width, -1.0), 1.0) for y, margin in zip(outcomes, z, strict=True)]
+    return [(level - 0.5) + u * (0.75 - 0.25 * u * u) for u in scaled]
+
+
 _RESIDUALS = {
-    "identity": lambda outcomes, z: [y - margin for y, margin in zip(outcomes, z, strict=True)],
+    "identity": lambda outcomes, z, *_: [y - margin for y, margin in zip(outcomes, z, strict=True)],
     "logistic": _logistic,
     "softmax": _softmax,
+    "huber": _huber,
+    "quantile": _quantile,
 }
 
 

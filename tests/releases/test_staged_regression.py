@@ -2,13 +2,12 @@
 
 import math
 import warnings
-from dataclasses import replace
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from neighbours import climb
+from stages import asked, moved, part_of_person
 
 from dpfast import MultiOutcomeRidge, Privacy, io, noise, statistics
 from dpfast.privacy import compose_mu, gaussian_mu
@@ -67,67 +66,10 @@ def staged(options, size=RESOLVED, *, adjacency="replace_one", delta=1e-5, steps
     return one._staged(Privacy(1.0, delta, adjacency), steps, People(io.open_table(*table(size)), *whose))
 
 
-def asked(fit, seed, wild=0.0):
-    """Every query of a fit, as the noise of a seed leads to it, or releases that are off by so many powers of e."""
-    source, rng = noise.resolve_source(seed), np.random.default_rng(seed)
-    stages = fit.mechanism.stages()
-    query = next(stages)
-    while True:
-        yield query
-        released = query.mechanism.release(query.statistic(fit.statistic), source, query.name)
-        if wild:
-            values = {name: off(np.asarray(value), wild, rng) for name, value in released.values.items()}
-            released = replace(released, values=values)
-        try:
-            query = stages.send(released)
-        except StopIteration as last:
-            last.value()
-            return
-
-
-def off(values, wild, rng):
-    factors = np.exp(wild * rng.normal(size=values.shape)) * rng.choice([1.0, 1.0, -1.0], size=values.shape)
-    changed = values * factors
-    return (
-        np.triu(changed) + np.triu(changed, 1).T if values.ndim == 2 and np.array_equal(values, values.T) else changed
-    )
-
-
-class Part(NamedTuple):
-    """What one person adds to what is summed for a query, so that noise has one scale, and the norm it is for."""
-
-    vector: np.ndarray
-    order: int
-    limit: float
-
-
 def part_of(query, x, y, several):
     """Return a person's part."""
     x, y = np.atleast_2d(x), np.atleast_2d(y)
-    statistic = query.statistic(People(io.open_table(x, y), *((np.zeros(len(x)), MAX_ROWS) if several else ())))
-    mechanism = query.mechanism
-    if hasattr(mechanism, "scale"):
-        limit = mechanism.privacy.epsilon if mechanism.mu is None else mechanism.mu
-        return Part(statistic.to_float64().ravel() / mechanism.scale, 1 if mechanism.law == "Laplace" else 2, limit)
-    attributes = {"xx": "xx", "xy": "xy", "x": "exact_x_sum", "y": "exact_y_sum", "n": "n_rows"}
-    blocks = {name: getattr(statistic, attributes[name]) for name in mechanism.scales}
-    blocks = {name: np.asarray(getattr(block, "to_float64", lambda b=block: b)()) for name, block in blocks.items()}
-    scales = dict(mechanism.scales)
-    if mechanism.mu is None:
-        # One vector, X'X by its upper triangle, blocks stretched against each other as their noise is.
-        scales = {name: mechanism.joint_scale * scale / scales["xx"] for name, scale in scales.items()}
-        blocks["xx"] = blocks["xx"][np.triu_indices(len(blocks["xx"]))]
-    vector = np.concatenate([np.ravel(block) / scales[name] for name, block in blocks.items()])
-    return Part(vector, 2, mechanism.privacy.epsilon if mechanism.mu is None else mechanism.mu)
-
-
-def moved(query, parts):
-    """How far one of these people moves what is summed, over the farthest that its noise is for."""
-    _, order, limit = parts[0]
-    vectors = [one.vector for one in parts]
-    if query.mechanism.privacy.adjacency == "add_remove":
-        return max(float(np.linalg.norm(vector, order)) for vector in vectors) / limit
-    return max(float(np.linalg.norm(one - other, order)) for one, other in combinations(vectors, 2)) / limit
+    return part_of_person(query, People(io.open_table(x, y), *((np.zeros(len(x)), MAX_ROWS) if several else ())))
 
 
 def people_at_random(rng, features, several, n=24):

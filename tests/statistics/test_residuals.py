@@ -13,6 +13,7 @@ from scipy import special
 
 from dpfast import io
 from dpfast.io.people import people
+from dpfast.solvers import SmoothedHuber, SmoothedQuantile
 from dpfast.statistics.residuals import (
     Clip,
     ResidualStep,
@@ -55,6 +56,10 @@ def residuals(step, outcomes, z):
         r = outcomes * special.expit(-np.sign(outcomes) * z)
     elif step.link == "softmax":
         r = outcomes - outcomes.sum(axis=1, keepdims=True) * special.softmax(z, axis=1)
+    elif step.link == "huber":
+        r = -SmoothedHuber(*step.bend).derivative(z, outcomes)
+    elif step.link == "quantile":
+        r = -SmoothedQuantile(*step.bend).derivative(z, outcomes)
     return r
 
 
@@ -96,10 +101,10 @@ def test_the_sums_are_those_of_clipped_rows_times_residuals(whitened, constant, 
     np.testing.assert_array_equal(counts, np.histogram(sizes, edges)[0])
 
 
-@pytest.mark.parametrize("link", ["logistic", "softmax"])
+@pytest.mark.parametrize("link", ["logistic", "softmax", "huber", "quantile"])
 def test_links_leave_the_slopes_of_their_losses(link):
     rng = np.random.default_rng(14)
-    step = step_of(rng, link=link)
+    step = step_of(rng, link=link, bend=(0.7, 0.4))
     x, _ = table_of(rng)
     y = outcomes_of(rng, step.link, len(x))
     found = residual_sums(io.open_table(x, y), step, 100.0).products.to_float64()

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpfast import noise
 from dpfast._arrays import FloatArray
@@ -34,6 +35,8 @@ _RIDGE = 1e5
 _OTHERS, _COLUMNS = 400, 64
 #: Lengths are rounded to the grid of sums: what differs may be this share shorter.
 _ROUNDED = 1e-4
+#: What is as short changes nothing.
+_NOTHING = 1e-200
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,9 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     losses = [
         squared,
         huber,
-        Minimised("quantile", regressor, _quantile, {"loss": "quantile", "bound_y": 5.0}, outcome=5.0),
+        Minimised(
+            "quantile", regressor, _quantile, {"loss": "quantile", "bound_y": 5.0, "method": "objective"}, outcome=5.0
+        ),
         Minimised("Poisson loss", regressor, _rate, {"loss": "poisson", "bound_y": 5.0} | near, outcome=5.0),
         Minimised("logistic loss", classifier, _logistic, {"loss": "logistic"} | near),
         Minimised("capped logistic loss", classifier, _capped, {"loss": CappedLogisticLoss(0.25)} | near),
@@ -124,7 +129,8 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     sizes = Sizes(rows=True, outcomes=True)
     yield from counts_attacks("regression", partial(regressor, **bounded), sizes, privacy)
     for claim in claims(privacy, delta=True):
-        yield _descent_attack(claim)
+        yield _classes_descent_attack(claim)
+        yield _scores_descent_attack(claim)
     for claim in claims(privacy):
         for one in (*losses, _fitted(claim)):
             yield _attack(one, claim)
@@ -146,20 +152,44 @@ def _fitted(privacy: Privacy) -> Minimised:
     return Minimised("logistic loss that fits the budget", ObjectivePerturbationClassifier, slope, options)
 
 
-def _descent_attack(privacy: Privacy) -> Attack:
-    """Attack every step of descent: one person's slope is at its clip all along, whatever their class.
-
-    Others, of either class and half as long, keep coefficients near 0; columns of zeros keep steps small. An attacker
-    who knows the table knows what was summed for every step, as it hangs on earlier releases alone.
-    """
+def _classes_descent_attack(privacy: Privacy) -> Attack:
+    """Attack every step of descent: one person's slope is at its clip all along, whatever their class."""
     estimator = ObjectivePerturbationClassifier(
         bound_x=1.0, classes=[-1, 1], method="gradient", n_threads=1, **claimed(privacy)
     )
     rows = np.zeros((1 + _OTHERS, _COLUMNS))
     rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
     labels = np.tile([1, -1], _OTHERS // 2 + 1)[: 1 + _OTHERS]
-    other = np.append(-labels[0], labels[1:])
-    tables = [(rows, labels), (rows, other) if privacy.adjacency == "replace_one" else (rows[1:], labels[1:])]
+    return _descent_attack("steps of descent", estimator, rows, labels, privacy)
+
+
+def _scores_descent_attack(privacy: Privacy) -> Attack:
+    """Attack every step of a descent of scores: one person's outcome is far out, on either side."""
+    estimator = ObjectivePerturbationRegressor(
+        bound_x=1.0, bound_y=1000.0, loss=SmoothedHuber(1.0), method="gradient", n_threads=1, **claimed(privacy)
+    )
+    rows = np.zeros((1 + _OTHERS, _COLUMNS))
+    rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
+    outcomes = np.append(1000.0, np.zeros(_OTHERS))
+    return _descent_attack("steps of descent of scores", estimator, rows, outcomes, privacy)
+
+
+def _descent_attack(
+    name: str,
+    estimator: ObjectivePerturbationClassifier | ObjectivePerturbationRegressor,
+    rows: FloatArray,
+    outcomes: NDArray[Any],
+    privacy: Privacy,
+) -> Attack:
+    """Attack every release of a descent: the first person's outcome, or they, are another.
+
+    Others, half as long, keep coefficients near 0; columns of zeros keep steps small. An attacker who knows the table
+    knows what was summed for every release, as it hangs on earlier ones alone; where a person changes nothing of it,
+    as of a size that stays, it says nothing.
+    """
+    other = np.append(-outcomes[0], outcomes[1:])
+    is_other = privacy.adjacency == "replace_one"
+    tables = [(rows, outcomes), (rows, other) if is_other else (rows[1:], outcomes[1:])]
     source = noise.SecureSource()
     summed = [estimator._sum(privacy, source, *table) for table in tables]
 
@@ -173,7 +203,7 @@ def _descent_attack(privacy: Privacy) -> Attack:
             sums = [query.statistic(one.statistic).to_float64() for one in summed]
             moved = sums[1] - sums[0]
             length = float(np.linalg.norm(moved))
-            seen.append(float(np.sum((release.values["sum"] - sums[at]) * moved)) / length**2)
+            seen.append(float(np.sum((release.values["sum"] - sums[at]) * moved)) / max(length**2, _NOTHING))
             apart.append(length / release.scales["sum"])
             return release
 
@@ -181,15 +211,17 @@ def _descent_attack(privacy: Privacy) -> Attack:
         return np.array(seen), np.array(apart)
 
     releases = probe(lambda: estimator.fit(*tables[0])).releases_
-    _, apart = along(releases, 0)
+    _, each = along(releases, 0)
+    tells = np.flatnonzero(each)
+    apart = each[tells]
     law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
 
     def seen(neighbour: bool) -> FloatArray:
         own, _ = along(estimator.fit(*tables[neighbour]).releases_, int(neighbour))
-        return np.asarray(apart * own)
+        return np.asarray(apart * own[tells])
 
     record = replace(releases[-1], privacy=privacy)
-    return replace(Attack.on("steps of descent", record, law, seen, estimator), effort=0.25)
+    return replace(Attack.on(name, record, law, seen, estimator), effort=0.25)
 
 
 def _with(one: Minimised, what: str, separator: str = " ", **options: Any) -> Minimised:

@@ -1,8 +1,11 @@
-"""Private linear regression within a public set, by noise in the objective."""
+"""Private linear regression, by noise in the objective, within a public set, or in the steps of a descent."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -22,10 +25,15 @@ from dpfast.convex_erm.plan import (
     relative_error,
     usual_curvature,
 )
-from dpfast.estimator.base import Solved
+from dpfast.convex_erm.scores import ScoreDescent, attributes_of, error_of, planned_scores
+from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.plan import Plan
+from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.objective_bounds import public_rows
+from dpfast.releases.score_regression import ScoreLoss
+from dpfast.releases.staged_regression import People
 from dpfast.solvers import (
     CallableLoss,
     GeneralisedLinearLoss,
@@ -38,12 +46,14 @@ from dpfast.solvers import (
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
-    """Differentially private linear regression by objective perturbation.
+    """Differentially private linear regression by objective perturbation, or by noisy descent.
 
-    The released parameters minimise the summed loss plus penalty plus (ridge/2) ||theta||^2 plus a random linear term,
-    over a public convex set.
+    By objective perturbation, the released parameters minimise the summed loss plus penalty plus (ridge/2) ||theta||^2
+    plus a random linear term, over a public convex set. By descent, noisy sums of whitened rows times slopes of the
+    loss are released step after step.
 
-    Privacy: the one release of the parameters is (epsilon, delta)-differentially private under `adjacency`.
+    Privacy: the one release of the parameters, or those of all steps together, are (epsilon, delta)-differentially
+    private under `adjacency`.
 
     Parameters
     ----------
@@ -59,8 +69,9 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         "squared": (y - x'theta)^2/2, for means. Those with a bounded slope need no constraint, and mostly less noise:
         "huber": Huber's, with a quarter of `bound_y` as threshold; "quantile": absolute residuals, for medians, bent
         within an eighth of `bound_y`; "poisson": for counts y from 0 to `bound_y`, whose mean `predict` returns. They
-        are twice continuously differentiable. ``SmoothedHuber``, ``SmoothedQuantile`` (any quantile), ``PoissonLoss``
-        and ``CallableLoss`` (a convex loss of one's own) of dpfast.solvers have numbers of one's own, in units of y.
+        are twice continuously differentiable, and the same by either method. ``SmoothedHuber``, ``SmoothedQuantile``
+        (any quantile), ``PoissonLoss`` and ``CallableLoss`` (a convex loss of one's own) of dpfast.solvers have numbers
+        of one's own, in units of y.
     constraint : L2Ball, L1Ball or Box, optional
         The public set that parameters are in. The squared loss needs one for a finite epsilon: without, its gradient
         has no bound.
@@ -70,7 +81,12 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         (ridge/2) ||theta||^2 is added, or more where less noise is worth it. "auto" leaves it to that.
     fit_intercept : bool, default False
         Add a constant feature of about the size of `bound_x`, which lengthens rows. Its coefficient, the last one,
-        belongs to the constraint and the penalty as any.
+        belongs to the constraint and the penalty as any. By descent rows and outcomes are centred first, within the
+        budget.
+    method : {"auto", "objective", "gradient"}, default "auto"
+        "objective" for objective perturbation. "gradient" for descent, which needs `delta` above 0, a Huber or
+        quantile loss, ``ridge="auto"`` and no constraint or penalty; rows are read again in every step, and those far
+        from the rest count for less. "auto" descends wherever that goes: its error was lower on tables of all kinds.
     calibration : {"sound", "paper"}, default "sound"
         "paper" is the printed noise [1]_: valid under "add_remove", mostly too little under "replace_one", with a
         warning where it is.
@@ -84,7 +100,9 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     intercept_ : float
         Intercept; 0 without `fit_intercept`.
     ridge_ : float
-        The ridge used.
+        The ridge used; 0 by descent.
+    method_ : str
+        "objective" or "gradient": the method used.
     bound_x_, bound_y_ : float
         Where they are "private": what was found. Of counts without noise, the largest or the declared bound.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
@@ -94,6 +112,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     ----------
     .. [1] Kifer, D., Smith, A., Thakurta, A. (2012). Private convex empirical risk minimization and high-dimensional
        regression. COLT. Algorithm 1.
+    .. [2] Bassily, R., Smith, A., Thakurta, A. (2014). Private empirical risk minimization: efficient algorithms and
+       tight error bounds. FOCS. Descent by noisy sums.
 
     Examples
     --------
@@ -115,8 +135,11 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     bound_y: float | Literal["private"]
     loss: Literal["squared", "huber", "quantile", "poisson"] | GeneralisedLinearLoss = "squared"
 
+    method: Literal["auto", "objective", "gradient"] = "auto"
+
     intercept_: float = field(init=False)
     ridge_: float = field(init=False)
+    method_: str = field(init=False)
 
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {
         "squared": SquaredLoss(),
@@ -139,7 +162,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         ----------
         X : table of shape (n_rows, n_features)
             One person a row. Squared losses are summed in one pass, also over `dpfast.io.Partitions`, which hold the
-            outcomes; for others the rows are held in memory.
+            outcomes, and which descent reads in every step; for others the rows are held in memory.
         y : table of shape (n_rows,) or (n_rows, 1)
             Their outcomes, in the same order.
 
@@ -222,6 +245,86 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         """
         return cls._planned(n, n_features, target, spread, score, parameters, "the outcomes' bound")
 
+    @classmethod
+    def _planned(
+        cls,
+        n: int,
+        n_features: int,
+        target: float,
+        spread: float,
+        score: float,
+        parameters: Mapping[str, Any],
+        relative_to: str,
+    ) -> Plan:
+        estimator, privacy = cls._planned_for(
+            {"n": n, "n_features": n_features}, {"target": target, "spread": spread}, parameters
+        )
+        if math.isinf(privacy.epsilon) or not estimator._descends:
+            return super()._planned(n, n_features, target, spread, score, parameters, relative_to)
+        check.share("score", score, whole=True)
+        calibrated = partial(estimator._descent, privacy, n_features)
+        return planned_scores(calibrated, n, target, spread, score, relative_to)
+
+    def _check_parameters(self, privacy: Privacy) -> None:
+        super()._check_parameters(privacy)
+        if check.choice("method", self.method, ("auto", "objective", "gradient")) == "gradient":
+            self._check_descent(privacy)
+
+    def _check_descent(self, privacy: Privacy) -> None:
+        if privacy.delta == 0.0 and not math.isinf(privacy.epsilon):
+            raise ValueError("method='gradient' needs delta > 0: steps that share a pure epsilon are mostly noise")
+        if not self._has_plain_loss or self.calibration != "sound":
+            raise ValueError(
+                "method='gradient' goes with a loss of Huber's or of a quantile, ridge='auto' and calibration='sound', "
+                "without a constraint or penalty"
+            )
+
+    @property
+    def _has_plain_loss(self) -> bool:
+        """Whether the objective is one that descent can take."""
+        is_free = self.constraint is None and self.penalty is None and isinstance(self.ridge, str)
+        return is_free and isinstance(self._resolved_loss, SmoothedHuber | SmoothedQuantile)
+
+    @property
+    def _descends(self) -> bool:
+        """Choose the method, from what was declared."""
+        if self.method != "auto":
+            return self.method == "gradient"
+        # Bounds that are to be found leave the kind of loss as it is.
+        return self.delta > 0.0 and self.calibration == "sound" and self._stand_in()._has_plain_loss
+
+    @property
+    def _is_gaussian(self) -> bool:
+        return self._descends
+
+    def _descent(self, privacy: Privacy, n_features: int, n_rows: int) -> ScoreDescent:
+        return ScoreDescent.of(
+            privacy,
+            cast("ScoreLoss", self._resolved_loss),
+            (float(self.bound_x), float(self.bound_y)),
+            n_features,
+            public_rows(n_rows, self.adjacency),
+            fit_intercept=self.fit_intercept,
+        )
+
+    def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
+        if not self._descends:
+            return super()._summed(privacy, table)
+        if table.partitions is None:
+            table = io.open_table(*table.whole())
+        mechanism = self._descent(privacy, table.n_features, table.count_rows())
+        people = People(table, n_threads=self.n_threads)
+        people = replace(people, first=mechanism.steps.sum_rows(people))
+        rows = mechanism.steps.public.n_rows
+        expected = None if rows is None else Expected(mechanism.relative_error(rows), f"{rows} people")
+        return Summed(mechanism, people, expected=expected)
+
+    def _solve(self, mechanism: Any, found: Any, public: Any) -> Fitted:
+        if mechanism.method == "gradient":
+            return Fitted(attributes_of(found) | {"method_": "gradient"}, error_of(found))
+        solved = super()._solve(mechanism, found, public)
+        return Fitted(solved.attributes | {"method_": "objective"}, solved.error)
+
     def _expected_score(self, mechanism: ObjectivePerturbation, n: int, score: float, spread: float) -> float:
         return expected_r2(mechanism, n, score, spread)
 
@@ -257,12 +360,14 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     def _fit_without_noise(self, X: Any, y: Any) -> Solved:
         rows, outcomes = check_X_y(X, y, dtype=np.float64, y_numeric=True)
         if not self._resolved_loss.is_of_counts:
-            return self._without_noise(rows, [outcomes])
+            releases, attributes = self._without_noise(rows, [outcomes])
+            return Solved(releases, attributes | {"method_": "objective"})
         # Nothing is clipped, so that the largest rate follows the largest count.
         bound = max(float(self.bound_y), float(np.abs(outcomes).max()))
         releases, attributes = self._with({"bound_y": bound})._without_noise(rows, [outcomes])
-        return Solved(releases, attributes | {"bound_y_": bound})
+        return Solved(releases, attributes | {"bound_y_": bound, "method_": "objective"})
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
         check.real("intercept_", self.intercept_)
+        check.choice("method_", self.method_, ("objective", "gradient"))

@@ -7,10 +7,10 @@
  * adding 0 changes nothing.
  *
  * A row adds p r', p = W x or x, r = y - z or what the link makes of y and z, z = theta'x. Where p is longer than
- * `longest`, p and r are both scaled by what brings p onto it: the row and its outcomes count less, alike. The exponentials of links
- * are of the processor's sums and products alone, in one order, so that they have the same bits everywhere too. Scaling
- * p by a power of two and r by its inverse changes nothing: p is brought to a length of 1 to 2 first, exactly. r is
- * then multiplied by the smaller of what that asks for and of what brings ||p|| ||r|| to the clip, and both are rounded
+ * `longest`, p is scaled onto it, and r by as much: the row and its outcomes count less, alike. Slopes of Huber's loss
+ * and of quantiles are bounded, and stay. Exponentials and polynomials of links are of the processor's sums, products
+ * and quotients alone, in one order, so that they have the same bits everywhere too. Scaling p by a power of two and r
+ * by its inverse changes nothing: p is brought to a length of 1 to 2 first, exactly. r is then multiplied by the smaller of what that asks for and of what brings ||p|| ||r|| to the clip, and both are rounded
  * to integers. Their squared norms are exact in doubles, being below 2^53 (a sum that passes 2^53 stays above it,
  * because rounding is monotone); their product is compared with the bound in 128 bits, and r multiplied by less until
  * it holds: at the latest by 0, in step 50. No rounding error above matters to privacy therefore.
@@ -119,7 +119,7 @@ typedef int64_t words8 __attribute__((vector_size(64), aligned(8), may_alias));
 #define CALL(name, level, ...) name##_baseline(__VA_ARGS__)
 #endif
 
-/* Let a row, and its outcomes with it, count for less. */
+/* Let a row, and residuals that are as long as outcomes, count for less. */
 static void lighten(const dpfast_residual_step *step, ptrdiff_t row, const dpfast_residual_scratch *scratch)
 {
     double factor = step->longest / sqrt(scratch->squared_p[row]), squared_p = 0.0, squared_r = 0.0;
@@ -128,12 +128,14 @@ static void lighten(const dpfast_residual_step *step, ptrdiff_t row, const dpfas
         *entry *= factor;
         squared_p += *entry * *entry;
     }
+    scratch->squared_p[row] = squared_p;
+    if (step->link == DPFAST_HUBER || step->link == DPFAST_QUANTILE)
+        return;
     for (ptrdiff_t m = 0; m < step->n_outcomes; m++) {
         double *entry = scratch->r + m * scratch->block_rows + row;
         *entry *= factor;
         squared_r += *entry * *entry;
     }
-    scratch->squared_p[row] = squared_p;
     scratch->squared_r[row] = squared_r;
 }
 

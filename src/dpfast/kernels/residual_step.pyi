@@ -19,6 +19,7 @@ class ResidualRows:
         has_constant: bool,
         link: str = "identity",
         longest: float = ...,
+        bend: tuple[float, float] = (1.0, 1.0),
         *,
         level: int = -1,
     ) -> None: ...
@@ -47,6 +48,7 @@ class ResidualSums(ResidualRows):
         has_constant: bool,
         link: str = "identity",
         longest: float = ...,
+        bend: tuple[float, float] = (1.0, 1.0),
         *,
         units: tuple[float, float],
         row_limits: tuple[float, int],
@@ -70,6 +72,7 @@ class ResidualSizes(ResidualRows):
         has_constant: bool,
         link: str = "identity",
         longest: float = ...,
+        bend: tuple[float, float] = (1.0, 1.0),
         *,
         first: int,
         last: int,

@@ -29,6 +29,8 @@ cdef extern from "residual_step.h":
         DPFAST_IDENTITY
         DPFAST_LOGISTIC
         DPFAST_SOFTMAX
+        DPFAST_HUBER
+        DPFAST_QUANTILE
 
     ctypedef struct dpfast_residual_step:
         const dpfast_row_map* map_x
@@ -39,6 +41,8 @@ cdef extern from "residual_step.h":
         Py_ssize_t n_products
         const double* theta
         int link
+        double level
+        double width
         const double* whitening
         const Py_ssize_t* theta_ends
         const Py_ssize_t* ends
@@ -111,7 +115,10 @@ ADDED = 0
 X_NOT_FINITE = 1
 Y_NOT_FINITE = 2
 
-LINKS = {"identity": DPFAST_IDENTITY, "logistic": DPFAST_LOGISTIC, "softmax": DPFAST_SOFTMAX}
+LINKS = {
+    "identity": DPFAST_IDENTITY, "logistic": DPFAST_LOGISTIC, "softmax": DPFAST_SOFTMAX, "huber": DPFAST_HUBER,
+    "quantile": DPFAST_QUANTILE,
+}
 
 # Columns of a block stay in the second-level cache.
 _DOUBLES_A_BLOCK, _MOST_ROWS_A_BLOCK = 16384, 64
@@ -139,8 +146,12 @@ cdef class ResidualRows:
         What rows are multiplied by.
     has_constant : bool
         Whether mapped rows are followed by a 1.
-    link : {"identity", "logistic", "softmax"}
+    link : {"identity", "logistic", "softmax", "huber", "quantile"}
         What residuals are; see `dpfast.statistics.residuals.ResidualStep`.
+    longest : float
+        Norm of products onto which those of longer rows are scaled.
+    bend : tuple of float
+        Of "huber" its threshold, of "quantile" its level, and half the width of the bend.
     level : int, default -1
         Vector instructions to use (cpu.h); -1 for the best there are.
     """
@@ -155,7 +166,7 @@ cdef class ResidualRows:
     cdef object buffers
 
     def __init__(self, RowMapKernel map_x not None, RowMapKernel map_y not None, theta, whitening, bint has_constant,
-                 link="identity", longest=math.inf, *, int level=-1):
+                 link="identity", longest=math.inf, bend=(1.0, 1.0), *, int level=-1):
         self.map_x, self.map_y, self.theta = map_x, map_y, np.ascontiguousarray(theta)
         self.level = dpfast_resolve_level(level)
         self.step.map_x, self.step.map_y = &self.map_x.map, &self.map_y.map
@@ -165,6 +176,7 @@ cdef class ResidualRows:
             raise ValueError("theta must have as many rows and columns as the maps have columns")
         self.step.theta, self.step.whitening = &self.theta[0, 0], NULL
         self.step.link, self.step.longest = LINKS[link], longest
+        self.step.level, self.step.width = bend
         self.theta_ends = _ends(theta)
         self.step.theta_ends = self.step.ends = &self.theta_ends[0]
         if whitening is not None:
@@ -314,9 +326,9 @@ cdef class ResidualSums(ResidualRows):
     cdef double squared_clip
     cdef readonly Py_ssize_t rows_in_totals, n_beyond
 
-    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", longest=math.inf, *, units,
-                 row_limits, person_limits, squares_limits=None, int level=-1):
-        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, level=level)
+    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", longest=math.inf,
+                 bend=(1.0, 1.0), *, units, row_limits, person_limits, squares_limits=None, int level=-1):
+        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, bend, level=level)
         self.step.unit_p, self.step.unit_r = units
         self.squared_clip = (row_limits[0] / units[1]) ** 2
         self.step.row_length, self.step.person_length = row_limits[0], person_limits[0]
@@ -447,9 +459,9 @@ cdef class ResidualSizes(ResidualRows):
 
     cdef int64_t[::1] counts
 
-    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", longest=math.inf, *,
-                 Py_ssize_t first, Py_ssize_t last, int level=-1):
-        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, level=level)
+    def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", longest=math.inf,
+                 bend=(1.0, 1.0), *, Py_ssize_t first, Py_ssize_t last, int level=-1):
+        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, bend, level=level)
         self.step.first_bin, self.step.n_bins = first, last - first + 2
         self.counts = np.zeros(self.step.n_bins, np.int64)
         self.scratch.outer = self._doubles(self.step.n_products * self.step.n_outcomes)

@@ -167,6 +167,27 @@ static DPFAST_INLINE TARGET void LEVEL(softmax_residuals)(const double *y, doubl
         AT(r + m * block_rows) = AT(y + m * block_rows) - AT(r + m * block_rows) * share;
 }
 
+/* Up to `threshold` - width the residual, from `threshold` + width on `threshold`, and a parabola between. */
+static DPFAST_INLINE TARGET VECTOR LEVEL(huber_residual)(VECTOR residual, double threshold, double width)
+{
+    const WORDS sign = (WORDS){0} + INT64_MIN;
+    VECTOR end = ALL(threshold + width), size = (VECTOR)((WORDS)residual & ~sign);
+    size = LEVEL(either)(size < end, size, end);
+    VECTOR bent = size - ALL(threshold - width);
+    bent = LEVEL(either)(bent > ALL(0.0), bent, ALL(0.0));
+    size -= bent * bent * (0.25 / width);
+    return (VECTOR)((WORDS)size | ((WORDS)residual & sign));
+}
+
+/* From level - 1 to level, by a cubic over residuals up to width. */
+static DPFAST_INLINE TARGET VECTOR LEVEL(quantile_residual)(VECTOR residual, double level, double width)
+{
+    VECTOR u = residual / width;
+    u = LEVEL(either)(u < ALL(1.0), u, ALL(1.0));
+    u = LEVEL(either)(u > ALL(-1.0), u, ALL(-1.0));
+    return (level - 0.5) + u * (0.75 - 0.25 * u * u);
+}
+
 /* Turn z, in the columns of r, into residuals of the outcomes y. */
 static DPFAST_INLINE TARGET void LEVEL(take_residuals)(const dpfast_residual_step *step, const double *y, double *r,
                                                        ptrdiff_t block_rows, ptrdiff_t n_padded)
@@ -180,6 +201,10 @@ static DPFAST_INLINE TARGET void LEVEL(take_residuals)(const dpfast_residual_ste
         for (ptrdiff_t at = m * block_rows; at < m * block_rows + n_padded; at += WIDTH)
             if (step->link == DPFAST_LOGISTIC)
                 AT(r + at) = LEVEL(logistic_residual)(AT(y + at), AT(r + at));
+            else if (step->link == DPFAST_HUBER)
+                AT(r + at) = LEVEL(huber_residual)(AT(y + at) - AT(r + at), step->level, step->width);
+            else if (step->link == DPFAST_QUANTILE)
+                AT(r + at) = LEVEL(quantile_residual)(AT(y + at) - AT(r + at), step->level, step->width);
             else
                 AT(r + at) = AT(y + at) - AT(r + at);
 }

@@ -221,7 +221,7 @@ class StagedRegression(Mechanism[Regression]):
             return partial(self._level_alone, level)
         squares = self.max_rows is None
         shares = descent.schedule(people, self.mu, self.shape[0], constant=self.fit_intercept, squares=squares)
-        fit = _Fit(self, left, shares, people, rows)
+        fit = Fit(self, left, shares, people, rows)
         return (yield from fit.stages())
 
     def _counted(self) -> Generator[Query, Release, tuple[Privacy, float, float]]:
@@ -257,7 +257,7 @@ class StagedRegression(Mechanism[Regression]):
 
 
 @dataclass(frozen=True)
-class _Fit:
+class Fit:
     """The stages of a fit of coefficients."""
 
     mechanism: StagedRegression
@@ -268,15 +268,11 @@ class _Fit:
 
     def stages(self) -> Stages[Regression]:
         """Ask for one release after the other."""
-        mechanism, parts = self.mechanism, self._parts()
-        center, level = yield from self._means(parts)
-        radius = yield from self._row_sizes(parts, center)
+        mechanism, parts = self.mechanism, self._parts(self.privacy)
+        coordinates, lengths, level = yield from self._coordinates(parts)
+        longest = math.hypot(lengths.longest, float(mechanism.fit_intercept))
         if parts.moments is None:
-            has_constant = mechanism.fit_intercept
-            coordinates = Coordinates.plain(center, radius, self.rows, constant=has_constant)
-            longest = math.sqrt(mechanism.shape[0] + has_constant)
-        else:
-            coordinates, longest = yield from self._whitened(parts, center, radius)
+            longest = math.sqrt(len(coordinates.xx))
         share = descent.clipped_share(len(coordinates.xx) * mechanism.shape[1], self.people, mechanism.mu)
         curved = coordinates.curved(share, mechanism.shape[1])
         how = descent.steps(curved, self.rows, most=mechanism.most, asked=mechanism.n_steps)
@@ -293,7 +289,17 @@ class _Fit:
 
         return told
 
-    def _means(self, parts: _Parts) -> Generator[Query, Release, tuple[FloatArray, FloatArray]]:
+    def _coordinates(self, parts: Parts) -> Generator[Query, Release, tuple[Coordinates, Lengths, FloatArray]]:
+        """Learn coordinates of rows, how long rows are in them, and the mean outcome."""
+        center, level = yield from self._means(parts)
+        rows = yield from self._row_sizes(parts, center)
+        if parts.moments is not None:
+            return *(yield from self._whitened(parts, center, rows.longest)), level
+        coordinates = Coordinates.plain(center, rows.longest, self.rows, constant=self.mechanism.fit_intercept)
+        longest = math.sqrt(self.mechanism.shape[0])
+        return coordinates, rows.times(longest / rows.longest)._replace(longest=longest), level
+
+    def _means(self, parts: Parts) -> Generator[Query, Release, tuple[FloatArray, FloatArray]]:
         """Learn where rows and outcomes are, in units: nowhere but at 0 without an intercept."""
         mechanism, own = self.mechanism, self.mechanism.units
         features, outcomes = mechanism.shape
@@ -307,45 +313,45 @@ class _Fit:
         mean = released.values["sum"] / (self.rows * own.rows)
         deviation = sums.deviation / (self.rows * own.rows)
         center, level = (descent.shrunk_mean(part, deviation) for part in (mean[:features], mean[features:]))
-        return _held(center, mechanism.radii[0] / own.rows), _held(level, mechanism.radii[1] / own.outcomes)
+        return held(center, mechanism.radii[0] / own.rows), held(level, mechanism.radii[1] / own.outcomes)
 
-    def _row_sizes(self, parts: _Parts, center: FloatArray) -> Generator[Query, Release, float]:
+    def _row_sizes(self, parts: Parts, center: FloatArray) -> Generator[Query, Release, Lengths]:
         """Learn how long rows about the center are, in units."""
         own = self.mechanism.units.rows
         longest = self.mechanism.radii[0] / own + float(np.linalg.norm(center))
-        seen = yield from self._length("sizes of rows", parts.row_sizes, self._map(center), longest * own)
-        return longest if seen is None else min(seen / own, longest)
+        lengths, seen = yield from self._lengths("sizes of rows", parts.row_sizes, self._map(center), longest * own)
+        return lengths.times(1.0 / own)._replace(longest=longest if seen is None else min(seen / own, longest))
 
-    def _length(
+    def _lengths(
         self, name: str, part: Privacy, row_map: RowMap, longest: float
-    ) -> Generator[Query, Release, float | None]:
-        """Learn the largest size of rows that stands out of the noise; None where none does."""
+    ) -> Generator[Query, Release, tuple[Lengths, float | None]]:
+        """Learn the sizes of rows, and the largest that stands out of the noise; None where none does."""
         bins = _bins_below(longest)
         counts = NoisySum.of_counts(part, 1, bins.n_bins, unit=self.mechanism._unit)
         released = yield Query(name, counts, partial(_count_rows, sizes=Sizes(rows=True, bins=bins), row_map=row_map))
         sizes = np.array([bins.size(code) for code in range(bins.largest_code + 1)])
-        return descent.last_size(
-            released.values["sum"][0, bins.largest_code :], counts.deviation, sizes, heavy=self._is_heavy
-        )
+        found = Lengths(released.values["sum"][0, bins.largest_code :], counts.deviation, sizes, longest)
+        return found, descent.last_size(found.counts, counts.deviation, sizes, heavy=self._is_heavy)
 
     def _whitened(
-        self, parts: _Parts, center: FloatArray, radius: float
-    ) -> Generator[Query, Release, tuple[Coordinates, float]]:
-        """Learn coordinates in which rows are about even, and the length from which on they count for less."""
+        self, parts: Parts, center: FloatArray, radius: float
+    ) -> Generator[Query, Release, tuple[Coordinates, Lengths]]:
+        """Learn coordinates in which rows are about even, and how long they are there."""
         mechanism, own, constant = self.mechanism, self.mechanism.units.rows, self.mechanism.fit_intercept
         assert parts.moments is not None
         moments = self._moments(parts.moments, radius * own, {"xx": 1.0}, bound_xx=mechanism.bound_xx)
         released = yield self._moments_query("moments", moments, self._map(center), radius * own)
         xx, noise = released.values["xx"] / own**2, moments.off_diagonal / own**2
-        found: list[tuple[float, Coordinates, float]] = []
+        found: list[tuple[float, Coordinates, Lengths]] = []
         for power, part in zip(self.shares.powers, parts.whitened_sizes, strict=True):
             whitened = Coordinates.whitened(xx, noise, power, center, self.rows, constant=constant)
             longest = float(np.linalg.norm(whitened.whitening, 2)) * radius
             name = f"sizes of rows whitened by power {power:g}"
-            seen = yield from self._length(name, part, self._map(center, whitened.whitening), longest)
+            lengths, seen = yield from self._lengths(name, part, self._map(center, whitened.whitening), longest)
             length = min(max(seen or 0.0, whitened.usual_length()), longest)
-            found.append((whitened.cost * (length**2 + constant), whitened, length))
-        _, coordinates, length = min(found, key=lambda one: one[0])
+            found.append((whitened.cost * (length**2 + constant), whitened, lengths._replace(longest=length)))
+        _, coordinates, lengths = min(found, key=lambda one: one[0])
+        length = lengths.longest
         assert parts.whitened_moments is not None
         features = mechanism.shape[0]
         weights = {"xx": (features + 1) / 2.0} | ({"x": features * length**2} if constant else {})
@@ -354,11 +360,11 @@ class _Fit:
         released = yield self._moments_query("moments of whitened rows", moments, row_map, length)
         values = released.values
         coordinates = coordinates.with_moments(values["xx"], moments.noise, values.get("x"), self.rows)
-        return coordinates, math.hypot(length, float(constant))
+        return coordinates, lengths
 
     def _descend(
         self,
-        parts: _Parts,
+        parts: Parts,
         coordinates: Coordinates,
         longest: float,
         how: descent.Steps,
@@ -411,7 +417,7 @@ class _Fit:
         return released.values["sum"][0], np.append(edges, edges[-1]), mechanism.deviation
 
     def _last(
-        self, parts: _Parts, solved: descent.Shrunk, found: descent.Found, coordinates: Coordinates
+        self, parts: Parts, solved: descent.Shrunk, found: descent.Found, coordinates: Coordinates
     ) -> Generator[Query, Release, tuple[FloatArray, FloatArray | None]]:
         """Learn the mean of what coefficients leave of outcomes, and their squares; in units but for the squares."""
         mechanism, own = self.mechanism, self.mechanism.units
@@ -423,6 +429,7 @@ class _Fit:
         constant = np.zeros((1, features + 1))
         constant[0, -1] = 1.0
         step = ResidualStep(coef, mechanism.row_map, mechanism.outcome_map, constant, constant=True)
+        assert parts.last_sizes is not None
         octaves = _octaves_below(4.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
         counts, edges, deviation = yield from self._residual_sizes(
             "sizes of last residuals", parts.last_sizes, step, octaves
@@ -438,7 +445,7 @@ class _Fit:
             scale = self.rows * own.outcomes
             mean = level + released.values["sum"][0] / scale
             level = descent.constant(level, float(found.covariance[-1, -1]), mean, (sums.deviation / scale) ** 2)
-            level = _held(level, 4.0 * mechanism.radii[1] / own.outcomes)
+            level = held(level, 4.0 * mechanism.radii[1] / own.outcomes)
         variance = None
         if parts.squares is not None:
             limit = min(max(limit, 1e-49), 1e49)  # so that its square has a grid
@@ -565,27 +572,42 @@ class _Fit:
     def _is_heavy(self) -> bool:
         return self.privacy.delta == 0.0
 
-    def _parts(self) -> _Parts:
-        """Split the budget."""
+    def _parts(self, privacy: Privacy) -> Parts:
+        """Split a budget."""
         own = self.shares
         powers = len(own.powers)
         shares = [own.means, own.row_sizes, own.moments, own.whitened_moments, own.steps]
         shares += [own.last_sizes, own.mean_residual, own.squares]
         shares += [own.whitened_sizes] * powers + [own.sizes] * own.n_sizes
-        each = iter(parts_of(self.privacy, [share for share in shares if share > 0.0]))
+        each = iter(parts_of(privacy, [share for share in shares if share > 0.0]))
         found = [next(each) if share > 0.0 else None for share in shares]
         known = [part for part in found[8:] if part is not None]
         row_sizes, steps, last_sizes = found[1], found[4], found[5]
         assert row_sizes is not None
         assert steps is not None
-        assert last_sizes is not None
-        return _Parts(
+        return Parts(
             found[0], row_sizes, found[2], tuple(known[:powers]), found[3], tuple(known[powers:]), steps, last_sizes,
             found[6], found[7],
         )  # fmt: skip
 
 
-class _Parts(NamedTuple):
+class Lengths(NamedTuple):
+    """Released counts of rows by length."""
+
+    counts: FloatArray
+    #: Of the noise in each.
+    deviation: float
+    #: Upper ends of the bins.
+    sizes: FloatArray
+    #: What rows are held to.
+    longest: float
+
+    def times(self, unit: float) -> Lengths:
+        """Return those of rows that are so many times as long."""
+        return self._replace(sizes=unit * self.sizes, longest=unit * self.longest)
+
+
+class Parts(NamedTuple):
     """The budget, by release."""
 
     means: Privacy | None
@@ -595,7 +617,7 @@ class _Parts(NamedTuple):
     whitened_moments: Privacy | None
     sizes: tuple[Privacy, ...]
     steps: Privacy
-    last_sizes: Privacy
+    last_sizes: Privacy | None
     mean_residual: Privacy | None
     squares: Privacy | None
 
@@ -620,7 +642,7 @@ def _power_below(size: float) -> float:
     return math.ldexp(0.5, math.frexp(size)[1])
 
 
-def _held(vector: FloatArray, length: float) -> FloatArray:
+def held(vector: FloatArray, length: float) -> FloatArray:
     """Scale a vector onto a length, if it is longer."""
     norm = float(np.linalg.norm(vector))
     return vector if norm <= length else vector * (length / norm)

@@ -278,6 +278,8 @@ class Steps(NamedTuple):
     #: What a step multiplies the sum by, (k, k).
     size: FloatArray
     momentum: float
+    #: Part of a whole step that is taken.
+    damping: float = 1.0
 
     @property
     def first_averaged(self) -> int:
@@ -290,19 +292,26 @@ class Steps(NamedTuple):
         return tuple(sorted({1, max(2, self.first_averaged)} & set(range(self.n_steps))))
 
 
-def steps(coordinates: Coordinates, people: float, *, most: int = MOST_STEPS, asked: int | None = None) -> Steps:
+def steps(
+    coordinates: Coordinates,
+    people: float,
+    *,
+    most: int = MOST_STEPS,
+    asked: int | None = None,
+    damping: float = 1.0,
+) -> Steps:
     """Return steps and their number: so many as the slowest direction needs, if not so many as were asked for."""
     size = len(coordinates.xx)
     if coordinates.noise == 0.0:
-        length = 2.0 * _PLAIN_SIZE / (people * len(coordinates.whitening))
+        length = 2.0 * _PLAIN_SIZE * damping / (people * len(coordinates.whitening))
         n_steps = min(_PLAIN_STEPS, most) if asked is None else asked
-        return Steps(n_steps, length * np.eye(size), _MOMENTUM)
+        return Steps(n_steps, length * np.eye(size), _MOMENTUM, damping)
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(len(coordinates.whitening))
     values, vectors = linalg.eigh(coordinates.xx)
     damped = np.maximum(values, 0.0) + ridge
     slowest = float(np.min(np.clip(np.maximum(values, _EIGENVALUE_FLOOR * ridge) / damped, 0.02, 1.0)))
     n_steps = min(math.ceil(_LEAST_STEPS + _SLOW_STEPS * (1.0 / slowest - 1.0)), most) if asked is None else asked
-    return Steps(n_steps, (vectors / damped) @ vectors.T, 0.0)
+    return Steps(n_steps, damping * ((vectors / damped) @ vectors.T), 0.0, damping)
 
 
 class Position(NamedTuple):
@@ -374,7 +383,7 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
     values, vectors = linalg.eigh(coordinates.xx)
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(features)
     kept = np.maximum(values, 0.0)
-    size, last = 1.0 / (kept + ridge), 1.0 / (kept + _LAST_RIDGE * ridge)
+    size, last = how.damping / (kept + ridge), 1.0 / (kept + _LAST_RIDGE * ridge)
     least = np.maximum(values, _EIGENVALUE_FLOOR * coordinates.noise * math.sqrt(features))
     missed, variances, later = np.zeros(len(values)), np.zeros(len(values)), np.zeros(len(values))
     weights = position.weights(how)

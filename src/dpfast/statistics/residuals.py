@@ -1,8 +1,9 @@
 """Sums of rows times what coefficients leave of their outcomes, each person's part held to a bound, exactly.
 
-A row x, mapped, and followed by a 1 if asked for, has the residual r = y - theta'x, or the negative slope of a logistic
-loss, and the product p = W x, or x itself. Where p is longer than some length, p and r are first scaled alike by what
-brings p onto it: row and outcomes count for less, which weighs a fit and leaves its coefficients where they were. The
+A row x, mapped, and followed by a 1 if asked for, has the residual r = y - theta'x, or the negative slope of another
+loss, and the product p = W x, or x itself. Where p is longer than some length it is first scaled onto that, and r by as
+much where it is as long as outcomes may be: the row counts for less, by a factor that its outcomes have no part in,
+which weighs a fit and leaves its coefficients where they were. The
 row adds the matrix p r', of norm ||p|| ||r||: longer ones are scaled onto the clip. A matrix of rank one does not
 change if its factors are scaled against each other by a power of two, so p is first brought to a length from 1 to 2.
 Then both have a grid that depends on the clip alone, however large rows, W or theta are: p is rounded to multiples of
@@ -25,7 +26,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -59,13 +60,18 @@ _PRODUCTS_PER_THREAD = 2_000_000  # below this, starting a thread costs more tha
 _SHORTEST_RANGE, _LONGEST_RANGE = 64, 8_192
 
 
+Link: TypeAlias = Literal["identity", "logistic", "softmax", "huber", "quantile"]
+
+
 @dataclass(frozen=True, eq=False)
 class ResidualStep:
     """What residuals are taken of, all of it public: coefficients, maps of rows, and what rows are multiplied by.
 
     With z = theta'x, residuals r of outcomes y are, by `link`, ``y - z``; ``y_j sigmoid(-sign(y_j) z_j)``, of classes
     +-w, w their weights (or 0), each outcome on its own; ``y - sum(y) softmax(z)`` of one outcome a class, w at that of
-    the row and 0 elsewhere: minus the derivative in z of squared, logistic and cross-entropy losses.
+    the row and 0 elsewhere; of "huber" and "quantile" each outcome's `SmoothedHuber` and `SmoothedQuantile` of
+    dpfast.solvers, whose threshold or level and width are `bend`: minus the derivative in z of squared, logistic,
+    cross-entropy, Huber's and quantile losses.
 
     Whatever the maps let through must not overflow: ValueError if the declared bounds cannot rule that out.
     """
@@ -75,8 +81,9 @@ class ResidualStep:
     map_y: RowMap
     whitening: FloatArray | None = None  # (k, D), fastest where lower triangular; None for no change, k = D
     constant: bool = False  # whether rows are followed by a 1
-    link: Literal["identity", "logistic", "softmax"] = "identity"
-    longest: float = math.inf  # norm of p beyond which a row and its outcomes count for less
+    link: Link = "identity"
+    longest: float = math.inf  # norm of p beyond which a row counts for less
+    bend: tuple[float, float] = (1.0, 1.0)  # of "huber": threshold and width; of "quantile": level and width
 
     def __post_init__(self) -> None:
         if self.theta.ndim != 2 or not np.isfinite(self.theta).all():
@@ -92,7 +99,7 @@ class ResidualStep:
             raise ValueError(f"longest must be at least {_SMALLEST}, got {self.longest!r}")
         with np.errstate(over="ignore"):
             margin, of_y = self._longest_product(self.theta.T, length_x), self.map_y.largest_norm(n_outcomes)
-        if self.link == "identity":
+        if self.link not in ("logistic", "softmax"):
             reach = of_y + margin
         else:
             # |r_j| <= |y_j|, or |y_j| and the sum of all |y|.
@@ -131,7 +138,7 @@ class ResidualStep:
         """Return what the kernel reads rows with."""
         maps = self.map_x.kernel(self.n_features), self.map_y.kernel(self.theta.shape[1])
         theta = in_c_order(self.theta.T, np.float64)
-        return *maps, theta, self.whitening, self.constant, self.link, self.longest
+        return *maps, theta, self.whitening, self.constant, self.link, self.longest, self.bend
 
 
 @dataclass(frozen=True)

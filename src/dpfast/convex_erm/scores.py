@@ -1,0 +1,117 @@
+"""Regression by descent: the staged mechanism as one of the family's, what it is expected to do, and its plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpfast.convex_erm.plan import R2, SPREAD
+from dpfast.estimator.plan import Plan, least
+from dpfast.privacy import Privacy
+from dpfast.releases.mechanism import Mechanism, Query, Stages, within
+from dpfast.releases.score_regression import ScoreLoss, ScoreRegression
+from dpfast.releases.staged_regression import Public, Regression
+from dpfast.solvers import SmoothedHuber
+from dpfast.statistics import MOST_ROWS_IF_PRIVATE
+from dpfast.statistics.rows import RowMap
+
+_POINTS = 1024
+
+
+@dataclass(frozen=True)
+class ScoreDescent(Mechanism[Regression]):
+    """Descent of one outcome's loss."""
+
+    steps: ScoreRegression
+
+    method: ClassVar = "gradient"
+
+    @classmethod
+    def of(
+        cls,
+        privacy: Privacy,
+        loss: ScoreLoss,
+        bounds: tuple[float, float],
+        n_features: int,
+        n_rows: int | None,
+        *,
+        fit_intercept: bool,
+    ) -> ScoreDescent:
+        """Return it for rows and outcomes within bounds, as many as is public."""
+        row_map, outcome_map = (RowMap(bound=bound) for bound in bounds)
+        steps = ScoreRegression(
+            privacy,
+            (n_features, 1),
+            bounds,
+            row_map,
+            outcome_map,
+            fit_intercept=fit_intercept,
+            public=Public(n_rows),
+            loss=loss,
+        )
+        return cls(steps)
+
+    @cached_property
+    def privacy(self) -> Privacy:
+        """What all releases cost."""
+        return self.steps.privacy
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Standard deviation of the noise in an entry of a sum of parts of length 1 that had the whole budget."""
+        return self.steps.scales
+
+    def relative_error(self, people: int, spread: float = SPREAD) -> float:
+        """Return the error of predictions to expect over the outcomes' bound: that of 0 at most."""
+        curvature = _usual_curvature(self.steps.loss, math.sqrt((1.0 - R2) * spread) * self.steps.radii[1])
+        return min(self.steps.expected_noise(people, curvature) / self.steps.radii[1], 1.0)
+
+    def stages(self) -> Stages[Regression]:
+        """Ask for one release after the other."""
+        return (yield from within(self.steps.stages(), _of_coefficients))
+
+
+def planned_scores(
+    calibrated: Callable[[int], ScoreDescent],
+    n: int,
+    target: float,
+    spread: float,
+    score: float,
+    relative_to: str,
+) -> Plan:
+    """Plan descent for n people; the mechanism is calibrated for a number of them."""
+    mechanism = calibrated(n)
+    error = mechanism.relative_error(n, spread)
+    needed = least(lambda people: calibrated(people).relative_error(people, spread) <= target, MOST_ROWS_IF_PRIVATE)
+    expected = score - min(error**2 / spread, score)
+    return Plan(n, error, target, needed, mechanism.scales, relative_to, {}, score, expected)
+
+
+def attributes_of(found: Regression) -> dict[str, Any]:
+    """Return the attributes of a fit."""
+    coef, intercept = found.solution.coef[0], found.solution.intercept[0]
+    return {"coef_": coef, "intercept_": float(intercept), "ridge_": 0.0, "n_features_in_": len(coef)}
+
+
+def error_of(found: Regression) -> float:
+    """Return the error of predictions over what they are without privacy, as the releases show it."""
+    return math.sqrt(1.0 if found.lost is None else found.lost)
+
+
+def _usual_curvature(loss: ScoreLoss, deviation: float) -> float:
+    """Return the mean second derivative, a share of the largest, where residuals are normal."""
+    reach = loss.width + (loss.threshold if isinstance(loss, SmoothedHuber) else 0.0)
+    # Midpoints, of a function that is 0 beyond: a Gauss rule would miss what is narrow.
+    residuals = reach * (np.arange(_POINTS) + 0.5) / _POINTS
+    slopes = loss.second_derivative(residuals, 0.0) / loss.second_derivative_bound()
+    densities = np.exp(-0.5 * (residuals / deviation) ** 2) / (deviation * math.sqrt(2.0 * math.pi))
+    return min(2.0 * reach * float(np.mean(slopes * densities)), 1.0)
+
+
+def _of_coefficients(query: Query) -> Query:
+    return query._replace(name=f"coefficients: {query.name}")

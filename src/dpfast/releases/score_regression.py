@@ -1,0 +1,280 @@
+"""Huber and quantile regression in stages: the steps of staged least squares, with scores in the place of residuals.
+
+The score of a row is minus the slope of its loss at the coefficients so far (`SmoothedHuber`, `SmoothedQuantile`). It
+is never longer than a public number: Huber's threshold, or the larger of a quantile's level and one less that. So no
+person's part is clipped by how large its residual is, which would move a quantile. The releases are, in this order:
+
+1. What `StagedRegression` learns of rows: their number, where it is private, means, sizes, and coordinates in which
+   they are about even.
+2. *First level*, where there is an intercept: sums of scores alone, from the mean outcome on. Where people are few,
+   nothing else follows the number of people.
+3. *Scores*: in every step whitened rows times scores. Rows beyond a length, which a share of the people are, count for
+   less, by a factor that their outcomes have no part in; so a sum is moved by that length times the longest score.
+4. *Last level*: the intercept once more, for coefficients as they have been shrunk.
+
+How far coefficients move scores is X'X times the mean second derivative of the loss, which histograms of the *sizes of
+residuals* tell, before the first step and later ones.
+
+Maps, lengths and coefficients are functions of earlier releases and public numbers, fixed before the data are read
+again, and every release is calibrated for its part as if it were alone: whatever was released before, one person
+changes one bin of each histogram, or two, and moves a sum of scores by `residual_bound` of its clip, or twice that. So
+they compose adaptively to the whole as those of `StagedRegression` do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from dpfast._arrays import FloatArray
+from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy, parts_of
+from dpfast.releases.mechanism import Query, Stages
+from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.staged_regression import Fit, Lengths, People, Regression, StagedRegression, held
+from dpfast.solvers import SmoothedHuber, SmoothedQuantile
+from dpfast.solvers import averaged_descent as descent
+from dpfast.solvers.averaged_descent import Coordinates, Position
+from dpfast.statistics.residuals import Link, ResidualStep, residual_bound, residual_sums
+
+ScoreLoss: TypeAlias = SmoothedHuber | SmoothedQuantile
+
+#: Shares of the budget of the first level and of the last, their steps, and what part of it tells how far steps go.
+_FIRST, _LAST, _FIRST_STEPS, _LAST_STEPS, _SIZES = 0.08, 0.12, 8, 5, 0.1
+#: How far noise may move predictions in a step, over what residuals are about as large as.
+_CALM = 0.5
+#: Share of the largest second derivative to expect, where half the people are on either side, its deviation, and least.
+_CURVATURE, _UNSURE, _LEAST = 0.6, 0.3, 0.05
+#: Half-octaves of the sizes of residuals that are told apart, up to twice where scores are bounded.
+_TOLD_APART = 7
+#: As expected: the share of the steps' budget that late ones are, and how much larger errors are than of normal rows.
+_LATE, _WORSE = 0.75, 2.0
+
+
+@dataclass(frozen=True)
+class ScoreRegression(StagedRegression):
+    """The mechanism, for one outcome of people with one row each: `loss` in the place of squares."""
+
+    loss: ScoreLoss = field(kw_only=True)
+
+    def expected_noise(self, people: float, curvature: float) -> float:
+        """Return the error of predictions from noise: infinite where no coefficients are looked for.
+
+        In whitened coordinates a part is as long as a row, of the mean square k, times the longest score, and the error
+        of predictions is that of k coefficients: noise over the mean second derivative, so large a share of the most.
+        """
+        if self.is_few(people):
+            return math.inf
+        entries = self.shape[0] + self.fit_intercept
+        steepest = curvature * self.loss.second_derivative_bound()
+        share = _LATE * self._shares(people).steps * (1.0 - (_FIRST + _LAST) * self.fit_intercept)
+        noise = self.longest_score * self.unit_deviation / (people * steepest * math.sqrt(share))
+        return _WORSE * entries * noise
+
+    def is_few(self, people: float) -> bool:
+        """Whether so many people show no more than a level, of which the rarer side says least."""
+        return self.fit_intercept and people * self.mu * self.evenness < descent.FEW
+
+    def stages(self) -> Stages[Regression]:
+        """Ask for one release after the other."""
+        left, people, rows = yield from self._counted()
+        fit = _ScoreFit(self, left, self._shares(people), people, rows)
+        if not self.is_few(people):
+            return (yield from fit.stages())
+        nothing = np.zeros((self.shape[0] + 1, 1))
+        level = yield from fit.level("level", left, nothing, _FIRST_STEPS)
+        return partial(self._level_alone, level * self.units.outcomes)
+
+    @property
+    def bend(self) -> tuple[float, float]:
+        """Threshold or level, and width."""
+        own = self.loss
+        return (own.threshold if isinstance(own, SmoothedHuber) else own.level), own.width
+
+    @property
+    def link(self) -> Link:
+        """What scores are called by those who sum them."""
+        return "huber" if isinstance(self.loss, SmoothedHuber) else "quantile"
+
+    @property
+    def longest_score(self) -> float:
+        """Length that no score exceeds, but for rounding."""
+        own = self.loss
+        return own.threshold if isinstance(own, SmoothedHuber) else max(own.level, 1.0 - own.level)
+
+    @property
+    def evenness(self) -> float:
+        """The share of people on the rarer side of what is looked for, over a half."""
+        own = self.loss
+        return 1.0 if isinstance(own, SmoothedHuber) else 2.0 * min(own.level, 1.0 - own.level)
+
+    def _shares(self, people: float) -> descent.Schedule:
+        shares = descent.schedule(people, self.mu, self.shape[0], constant=self.fit_intercept, squares=False)
+        return shares._replace(steps=shares.steps + shares.mean_residual, mean_residual=0.0)
+
+
+@dataclass(frozen=True)
+class _ScoreFit(Fit):
+    """The stages of a fit of coefficients."""
+
+    mechanism: ScoreRegression
+
+    def stages(self) -> Stages[Regression]:
+        """Ask for one release after the other."""
+        mechanism, left = self.mechanism, self.privacy
+        first = last = None
+        if mechanism.fit_intercept:
+            first, left, last = parts_of(left, [_FIRST, 1.0 - _FIRST - _LAST, _LAST])
+        parts = self._parts(left)
+        coordinates, lengths, level = yield from self._coordinates(parts)
+        theta = np.zeros((len(coordinates.xx), 1))
+        if first is not None:
+            theta[-1] = level
+            theta[-1] = yield from self.level("first level", first, self._as_summed(theta, coordinates), _FIRST_STEPS)
+        length, kept = self._weighed(lengths, len(theta))
+        longest, weighed = math.hypot(length, float(mechanism.fit_intercept)), _times(coordinates, kept)
+        clip, unit = longest * mechanism.longest_score, self._unit_of_scores
+        curved, curvature = weighed, 0.0
+        how = descent.steps(weighed, self.rows, most=mechanism.most, asked=mechanism.n_steps)
+        later, position = how.counted if len(parts.sizes) > 1 else (), Position.start(theta)
+        each = parts_of(parts.steps, [1.0] * how.n_steps)
+        loudness = math.sqrt(len(theta)) * NoisySum.calibrate(each[0], longest, (1,)).deviation / (self.people * kept)
+        for number, part in enumerate(each):
+            coef = self._as_summed(position.theta, coordinates)
+            position = position._replace(theta=self._kept(coef) * position.theta)
+            if number == 0 or number in later:
+                sizes = parts.sizes[0 if number == 0 else 1 + later.index(number)]
+                # Coefficients that went astray leave large residuals: these must not make steps longer.
+                seen = yield from self._curvature(f"sizes of residuals, step {number + 1}", sizes, coef)
+                curvature = max(curvature, seen)
+                curved = _times(weighed, curvature)
+                damping = min(1.0, _CALM * mechanism.evenness / loudness)
+                rows = self.rows * kept * curvature
+                how = descent.steps(curved, rows, asked=how.n_steps, damping=damping)
+            step = self._score_step(position.theta, coordinates, longest)
+            sums = NoisySum.calibrate(part, residual_bound(clip, step), theta.shape)
+            released = yield Query(f"scores, step {number + 1}", sums, partial(_sum_scores, step=step, clip=clip), clip)
+            position = descent.stepped(position, how, released.values["sum"] / unit, sums.deviation / unit)
+        assert parts.last_sizes is not None
+        coef = self._as_summed(position.theta, coordinates)
+        seen = yield from self._curvature("sizes of last residuals", parts.last_sizes, coef)
+        curved = _times(weighed, max(curvature, seen))
+        found = descent.found(position, how, curved)
+        solved = self._solved(found, curved)
+        level = held(found.theta[-1] if mechanism.fit_intercept else np.zeros(1), 4.0 * self._largest)
+        if last is not None:
+            center = coordinates.center @ solved.coef
+            own = mechanism.units
+            coef = np.vstack([solved.coef * (own.outcomes / own.rows), (level - center) * own.outcomes])
+            # Shrinkage leaves more to residuals, and moves their quantiles.
+            level = center + (yield from self.level("last level", last, coef, _LAST_STEPS, least=max(curvature, seen)))
+
+        def told() -> Regression:
+            return self._told(solved, level, found, curved, None, how.n_steps)
+
+        return told
+
+    def level(
+        self, name: str, part: Privacy, coef: FloatArray, n_steps: int, *, least: float = 0.0
+    ) -> Generator[Query, Release, FloatArray]:
+        """Descend in the constant alone, the last of the coefficients of rows as they come; returned in units."""
+        mechanism, own = self.mechanism, self.mechanism.units.outcomes
+        coef = self._kept(coef) * coef
+        sizes, steps = parts_of(part, [_SIZES, 1.0 - _SIZES])
+        curvature = max(least, (yield from self._curvature(f"{name}: sizes of residuals", sizes, coef)))
+        clip, most = mechanism.longest_score, own * 2.0 * self._largest
+        late = np.zeros(1)
+        for number, each in enumerate(parts_of(steps, [1.0] * n_steps)):
+            step = self._of_constant(coef, scores=True)
+            sums = NoisySum.calibrate(each, residual_bound(clip, step), (1, 1))
+            released = yield Query(
+                f"{name}: scores, step {number + 1}", sums, partial(_sum_scores, step=step, clip=clip), clip
+            )
+            damping = min(1.0, _CALM * mechanism.evenness * self.people * clip / sums.deviation)
+            slope = curvature * mechanism.loss.second_derivative_bound() * self.people
+            moved = np.clip(coef[-1] + damping * released.values["sum"][0] / slope, -most, most)
+            coef = np.vstack([coef[:-1], moved])
+            if number >= n_steps // 2:
+                late += moved / (n_steps - n_steps // 2)
+        return late / own
+
+    def _weighed(self, lengths: Lengths, entries: int) -> tuple[float, float]:
+        """Return what rows are held to, and the part of X'X that is left.
+
+        Its noise is in proportion to that length: the more, the less people are to it, are beyond, as parts of staged
+        least squares are beyond the clip.
+        """
+        share = descent.clipped_share(entries, self.people, self.mechanism.mu)
+        found = descent.size_of_share(lengths.counts, lengths.deviation, lengths.sizes, share, self.people)
+        length = lengths.longest if found is None else min(max(found, _SHORTEST * lengths.longest), lengths.longest)
+        middles = np.minimum(lengths.sizes, lengths.longest) * 2.0**-0.25
+        counts = np.where(lengths.sizes <= lengths.longest * _NEARLY, np.maximum(lengths.counts, 0.0), 0.0)
+        whole = float(np.sum(counts * middles**2))
+        left = float(np.sum(counts * middles * np.minimum(middles, length)))
+        return length, max(left / whole, _LEAST) if whole > 0.0 else 1.0
+
+    def _curvature(self, name: str, part: Privacy, coef: FloatArray) -> Generator[Query, Release, float]:
+        """Learn the mean second derivative, over the largest there can be, from the sizes of residuals."""
+        loss = self.mechanism.loss
+        reach = loss.threshold if isinstance(loss, SmoothedHuber) else loss.width
+        top = math.ceil(2.0 * math.log2(2.0 * reach))
+        step = self._of_constant(self._kept(coef) * coef, scores=False)
+        counts, edges, deviation = yield from self._residual_sizes(name, part, step, (top - _TOLD_APART, top))
+        slopes = loss.second_derivative(edges * 2.0**-0.25, 0.0) / loss.second_derivative_bound()
+        slopes[0], slopes[-1] = 1.0, 0.0
+        # People are counted from either end: the mean has half the variance.
+        mean = 0.5 + 0.5 * float(np.sum((2.0 * slopes - 1.0) * counts)) / self.people
+        deviation *= 0.5 * math.sqrt(len(counts)) / self.people
+        expected = _CURVATURE * self.mechanism.evenness * (2.0 - self.mechanism.evenness)
+        found = (mean * _UNSURE**2 + expected * deviation**2) / (_UNSURE**2 + deviation**2)
+        return min(max(found, _LEAST, deviation), 1.0)
+
+    @property
+    def _largest(self) -> float:
+        """Largest size of outcomes, in units."""
+        return self.mechanism.radii[1] / self.mechanism.units.outcomes
+
+    @property
+    def _unit_of_scores(self) -> float:
+        """What scores over their largest slope are in units of outcomes by."""
+        return self.mechanism.units.outcomes * self.mechanism.loss.second_derivative_bound()
+
+    def _as_summed(self, theta: FloatArray, coordinates: Coordinates) -> FloatArray:
+        return coordinates.as_summed(theta, *self.mechanism.units)
+
+    def _of_constant(self, coef: FloatArray, *, scores: bool) -> ResidualStep:
+        """Return what sums scores, or counts residuals, of these coefficients, of rows as they come."""
+        mechanism = self.mechanism
+        constant = np.zeros((1, len(coef)))
+        constant[0, -1] = 1.0
+        link: Link = mechanism.link if scores else "identity"
+        maps = mechanism.row_map, mechanism.outcome_map
+        return ResidualStep(coef, *maps, constant, constant=True, link=link, bend=mechanism.bend)
+
+    def _score_step(self, theta: FloatArray, coordinates: Coordinates, longest: float) -> ResidualStep:
+        """Return what a step sums."""
+        mechanism = self.mechanism
+        return replace(
+            self._of_constant(self._as_summed(theta, coordinates), scores=True),
+            whitening=coordinates.of_rows(mechanism.units.rows),
+            longest=longest,
+        )
+
+
+#: Of the longest row, what rows are held to at least; and what the rounding of sizes is below.
+_SHORTEST, _NEARLY = 2.0**-10, 1.0 + 2.0**-20
+
+
+def _times(coordinates: Coordinates, share: float) -> Coordinates:
+    """Return coordinates in which so much of X'X is left."""
+    return replace(coordinates, xx=share * coordinates.xx, noise=share * coordinates.noise)
+
+
+def _sum_scores(people: People, step: ResidualStep, clip: float) -> FixedPoint:
+    return residual_sums(people.table, step, clip, **people.residual_options).products

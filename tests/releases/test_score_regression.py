@@ -1,0 +1,226 @@
+"""Huber and quantile regression in stages: each is calibrated for what one person moves it by, whatever came before."""
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from neighbours import climb
+from scipy import stats
+from stages import asked, moved, part_of_person
+
+from dpfast import Privacy, io, noise
+from dpfast.privacy import compose_mu, gaussian_mu
+from dpfast.releases.mechanism import release
+from dpfast.releases.score_regression import ScoreRegression
+from dpfast.releases.staged_regression import People, Public
+from dpfast.solvers import SmoothedHuber, SmoothedQuantile
+from dpfast.statistics.rows import RowMap
+
+LOSSES = {"huber": SmoothedHuber(0.5), "median": SmoothedQuantile(0.5, 0.3), "quantile": SmoothedQuantile(0.9, 0.3)}
+BOUND_X, BOUND_Y = 2.0, 3.0
+
+
+class Size(NamedTuple):
+    """A table's rows and columns, and a release that only fits of such a size make."""
+
+    n_rows: int
+    features: int
+    known_by: str
+
+
+RESOLVED = Size(2_000, 3, "moments of whitened rows")
+PATHS = {
+    "X'X is resolved": RESOLVED,
+    "X'X is not": Size(1_200, 60, "scores, step 1"),
+    "people are few": Size(40, 3, "level: scores, step 1"),
+}
+
+
+class Staged(NamedTuple):
+    """What a fit has before its first release."""
+
+    mechanism: ScoreRegression
+    statistic: People
+
+
+def table(size=RESOLVED, seed=0, noise_of_outcomes=0.1):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(size.n_rows, size.features)) / math.sqrt(4.0 * size.features) + 0.1
+    theta = np.linspace(-1.0, 1.0, size.features)[:, None]
+    return x, x @ theta + noise_of_outcomes * rng.normal(size=(size.n_rows, 1)) + 0.5
+
+
+def staged(loss="huber", size=RESOLVED, *, adjacency="replace_one", epsilon=1.0, intercept=True, steps=None, rows=None):
+    x, y = table(size) if rows is None else rows
+    mechanism = ScoreRegression(
+        Privacy(epsilon, 1e-5, adjacency),
+        (x.shape[1], 1),
+        (BOUND_X, BOUND_Y),
+        RowMap(bound=BOUND_X),
+        RowMap(bound=BOUND_Y),
+        n_steps=steps,
+        fit_intercept=intercept,
+        public=Public(len(x) if adjacency == "replace_one" else None),
+        loss=LOSSES[loss],
+    )
+    people = People(io.open_table(x, y))
+    return Staged(mechanism, replace(people, first=mechanism.sum_rows(people)))
+
+
+def part_of(query, x, y):
+    return part_of_person(query, People(io.open_table(np.atleast_2d(x), np.atleast_2d(y))))
+
+
+def people_at_random(rng, features, n=3):
+    """People of all sizes, some beyond every bound, each with their mirror images."""
+    for _ in range(n):
+        x = rng.normal(size=(1, features)) * 10.0 ** rng.uniform(-2.0, 3.0) / math.sqrt(features)
+        y = rng.normal(size=(1, 1)) * 10.0 ** rng.uniform(-2.0, 3.0)
+        yield from ((x, y), (x, -y), (-x, -y))
+
+
+def farthest_people(query):
+    """People whose rows are as long as they can be, and scores as long, on either side."""
+    told = query.statistic.keywords if hasattr(query.statistic, "keywords") else {}
+    if "clip" not in told:
+        return []
+    step = told["step"]
+    for x in np.linspace(0.0, BOUND_X, 41)[:, None, None] * np.eye(step.n_features):
+        lengths = np.linalg.norm(np.hstack([x, np.ones((len(x), 1))]) @ step.whitening.T, axis=1)
+        if np.any(lengths >= min(step.longest, np.linalg.norm(step.whitening))):
+            longest = x[[np.argmax(lengths)]]
+            break
+    return [(longest, [[BOUND_Y]]), (longest, [[-BOUND_Y]])]
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_neighbour_moves_any_stage_beyond_its_part(loss, intercept, adjacency):
+    fit = staged(loss, adjacency=adjacency, intercept=intercept, steps=3)
+    rng = np.random.default_rng(1)
+    largest = {}
+    for query in asked(fit, 0):
+        others = [*people_at_random(rng, 3, 8), *farthest_people(query)]
+        far = moved(query, [part_of(query, *one) for one in others])
+        assert far <= 1.0 + 1e-9, query.name
+        assert query.name not in largest
+        largest[query.name] = far
+    # What is paid for is attained: in counts, and by scores that are as long as they get on either side.
+    even = 1.0 if loss != "quantile" or adjacency == "add_remove" else 0.5 / 0.9
+    attained = {name: far for name, far in largest.items() if "scores" in name or "sizes" in name}
+    assert len(attained) >= (20 if intercept else 6)
+    for name, far in attained.items():
+        assert far > (0.999 * even if "scores" in name else 0.999), name
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("path", PATHS)
+def test_none_does_however_many_people_there_are_and_whatever_was_released(path, adjacency):
+    size, rng = PATHS[path], np.random.default_rng(2)
+    for seed, (loss, wild) in enumerate({"huber": 1.0, "quantile": 4.0}.items()):
+        fit = staged(loss, size, adjacency=adjacency, steps=2)
+        for query in asked(fit, seed, wild):
+            others = [*people_at_random(rng, size.features, 2), *farthest_people(query)]
+            assert moved(query, [part_of(query, *one) for one in others]) <= 1.0 + 1e-9, query.name
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("loss", ["huber", "quantile"])
+def test_no_climb_finds_a_neighbour_that_moves_a_sum_of_scores_farther(loss, adjacency):
+    fit, rng = staged(loss, adjacency=adjacency, steps=2), np.random.default_rng(3)
+    for query in asked(fit, 0):
+        if "scores, step 2" not in query.name:
+            continue
+
+        def farthest(parameters, query=query):
+            pair = np.reshape(parameters, (2, 4))
+            return moved(query, [part_of(query, one[:3], one[3:]) for one in pair])
+
+        far, _ = climb(farthest, 8, rng, restarts=1, screened=40)
+        assert 0.4 < far <= 1.0 + 1e-9, query.name
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("path", PATHS)
+def test_all_stages_together_keep_to_the_budget_and_use_it_up(path, intercept):
+    fit = staged("median", PATHS[path], adjacency="add_remove" if intercept else "replace_one", intercept=intercept)
+    whole = gaussian_mu(1.0, 1e-5)
+    assert whole * (1.0 - 1e-9) <= compose_mu([query.mechanism.mu for query in asked(fit, 0)]) <= whole
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_sizes_of_tables_lead_to_stages_of_their_own(path):
+    fit = staged("median", PATHS[path])
+    names = [query.name for query in asked(fit, 0)]
+    assert len(set(names)) == len(names)  # so that seeded noise differs
+    assert PATHS[path].known_by in names
+    found = fit.mechanism.solve(release(fit.mechanism, fit.statistic, noise.resolve_source(0), "fit"))
+    assert (found.n_steps > 0) == ("scores, step 1" in names)
+    if path == "people are few":
+        np.testing.assert_array_equal(found.solution.coef, 0.0)
+        assert abs(found.solution.intercept.item()) <= 2.0 * BOUND_Y
+
+
+def test_what_is_asked_hangs_on_releases_and_public_numbers_alone():
+    fit = staged("quantile")
+    releases = release(fit.mechanism, fit.statistic, noise.resolve_source(6), "fit")
+    x, y = table(seed=7)
+    other = staged("quantile", rows=(100.0 * x, -y))
+    for one in (fit, other):
+        stages, asked_for = one.mechanism.stages(), []
+        query = next(stages)
+        for released in releases:
+            asked_for.append((query.name, query.mechanism, query.clip))
+            try:
+                query = stages.send(released)
+            except StopIteration as last:
+                coef = last.value().solution.coef
+        if one is fit:
+            expected, found = asked_for, coef
+    assert asked_for == expected
+    np.testing.assert_array_equal(coef, found)
+
+
+@pytest.mark.parametrize(
+    ("loss", "skewed"), [("huber", True), ("median", True), ("quantile", True), ("quantile", False)]
+)
+def test_with_hardly_any_noise_the_minimiser_of_the_loss_is_found(loss, skewed):
+    """The loss itself, of outcomes that are skewed, with rows far out that count for less."""
+    rng = np.random.default_rng(8)
+    x, _ = table(Size(20_000, 3, ""))
+    e = rng.exponential(size=len(x)) if skewed else stats.t(3).rvs(len(x), random_state=rng)
+    theta = np.array([0.8, -0.5, 0.3])
+    y = np.clip(x @ theta + 0.3 * e, -BOUND_Y, BOUND_Y)
+    fit = staged(loss, epsilon=500.0, rows=(x, y[:, None]))
+    found = fit.mechanism.solve(release(fit.mechanism, fit.statistic, noise.resolve_source(1), "fit")).solution
+    slopes = LOSSES[loss].derivative(x @ found.coef[0] + found.intercept[0], y)
+    own = x @ theta
+    # Where the slopes have no part along rows, or the constant, the loss is least; of the law, so far as rows tell.
+    assert np.abs(np.mean(slopes)) < 3e-3
+    assert np.max(np.abs(x.T @ slopes)) / len(x) < 3e-3
+    assert np.std(x @ found.coef[0] - own) < 0.03
+
+
+def test_noise_of_a_step_has_the_calibrated_law():
+    fit = staged("quantile")
+    stage = next(query for query in asked(fit, 0) if query.name == "scores, step 1")
+    exact, scale = stage.statistic(fit.statistic), stage.mechanism.scale
+    source = noise.SecureSource()
+    draws = np.ravel([stage.mechanism.release(exact, source, "step").values["sum"] for _ in range(500)])
+    noises = (draws.reshape(500, -1) - exact.to_float64().ravel()) / scale
+    assert stats.kstest(noises.ravel(), "norm").pvalue > 1e-4
+
+
+def test_a_fit_is_the_same_for_any_threads_and_layout():
+    x, y = table()
+    order = np.random.default_rng(0).permutation(len(x))
+    found = []
+    for rows, threads in (((x, y), 1), ((np.asfortranarray(x), y), 2), ((x[order], y[order]), 3)):
+        fit = staged("huber", rows=rows)
+        people = replace(fit.statistic, n_threads=threads)
+        found.append(fit.mechanism.solve(release(fit.mechanism, people, noise.resolve_source(2), "fit")).solution)
+    for one in found[1:]:
+        np.testing.assert_array_equal(one.coef, found[0].coef)
