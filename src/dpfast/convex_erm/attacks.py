@@ -153,7 +153,7 @@ def _descent_attack(privacy: Privacy) -> Attack:
     who knows the table knows what was summed for every step, as it hangs on earlier releases alone.
     """
     estimator = ObjectivePerturbationClassifier(
-        bound_x=1.0, classes=[-1, 1], method="gradient", n_threads=1, **claimed(privacy)
+        bound_x=1.0, classes=[-1, 1], method="gradient", probabilities="link", n_threads=1, **claimed(privacy)
     )
     rows = np.zeros((1 + _OTHERS, _COLUMNS))
     rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
@@ -199,7 +199,7 @@ def _with(one: Minimised, what: str, separator: str = " ", **options: Any) -> Mi
 def _attack(one: Minimised, privacy: Privacy) -> Attack:
     options: dict[str, Any] = {"bound_x": 1.0, "ridge": _RIDGE} | claimed(privacy) | dict(one.options)
     if one.estimator is ObjectivePerturbationClassifier:
-        options["classes"] = [-1, 1]
+        options |= {"classes": [-1, 1], "probabilities": "link"}
     estimator = one.estimator(**options)
     unit = np.eye(one.n_features)[0]
     person, other = (unit, one.outcome), (unit, -one.outcome)

@@ -49,7 +49,14 @@ from dpfast.solvers import (
     SmoothedHinge,
     descent,
 )
-from dpfast.solvers.calibration import calibrated_log_odds, calibrated_slope, interpolated, limits, zero_of
+from dpfast.solvers.calibration import (
+    CURVE_SHAPE,
+    calibrated_log_odds,
+    calibrated_slope,
+    interpolated,
+    limits,
+    zero_of,
+)
 from dpfast.statistics.rows import RowMap
 
 if TYPE_CHECKING:
@@ -117,10 +124,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     constraint : L2Ball, L1Ball or Box, optional
         The public set that parameters are in.
     probabilities : {"calibrated", "link"}, default "calibrated"
-        A tenth of the budget, or a fifth for two classes where people are few, buys noisy counts of the rows by margin and class, once
-        coefficients are released. By these the probabilities of two classes are calibrated, and the boundary between
-        them is where both are as probable; the margins of several get one temperature. "link" leaves the whole budget
-        to the coefficients, and probabilities are a fixed function of the margins. So they are with
+        A tenth of the budget, or a fifth for two classes where people are few, buys noisy counts of the rows by margin
+        and class, once coefficients are released. By these the probabilities of two classes are calibrated, and the
+        boundary between them is where both are as probable; the margins of several get one temperature. "link" leaves
+        the whole budget to the coefficients, and probabilities are a fixed function of the margins. So they are with
         ``calibration="paper"`` and where epsilon is ``inf``.
     bound_x, penalty, ridge, fit_intercept, calibration
         As for `ObjectivePerturbationRegressor`. Rows are held to `bound_x` where they are predicted, too.
@@ -754,7 +761,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         n_minimisers = 1 if len(self.classes_) == 2 else len(self.classes_)
         yield from (("coef_", (n_minimisers, self.n_features_in_)), ("intercept_", (n_minimisers,)))
         if hasattr(self, "log_odds_"):
-            yield "log_odds_", (2, len(self.log_odds_.T))
+            yield "log_odds_", CURVE_SHAPE
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

@@ -156,7 +156,7 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
     of the coefficients, and the noise is drawn afresh, so the counts compose adaptively with what came before, whatever
     that was: Gaussian counts after Gaussian steps by mu squared, pure ones after a pure minimiser by epsilon, and after
     a minimiser that is (epsilon, delta)-private, whose privacy loss under replace-one has no proved curve, by the sums
-    of epsilons and of deltas (`NoisySum.counts_within`). What is computed of coefficients and counts is post-processing.
+    of epsilons and of deltas (`NoisySum.counts_within`). What is made of coefficients and counts is post-processing.
     """
 
     privacy: Privacy

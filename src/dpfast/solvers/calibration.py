@@ -39,13 +39,16 @@ _USUAL, _LEAST_AGREEMENT, _SPREAD = 1.3, 0.1, 1.1
 _USUAL_OF_GAPS, _SPREAD_OF_GAPS = 1.6, 0.8
 # Deviations of offsets, near 0 or not, each as probable.
 _NEAR, _FAR = 0.3, 2.0
-_SLOPES = np.linspace(-5.0, 4.5, 58)
+# Lines that are less likely than the likeliest by more are left out.
+_NEGLIGIBLE = 1e-5
+_SLOPES = np.linspace(-5.0, 4.2, 56)
 _OFFSETS = np.linspace(-6.0, 6.0, 61)
 # Rates of a bin, as log-odds, and quantiles of the law of how many rows it has, in means of 1.5 times an even share.
 _LOG_ODDS = np.linspace(-12.0, 12.0, 193)
 _ROWS = -1.5 * np.log1p(-(np.arange(32) + 0.5) / 32.0)
-# Margins at which a curve is given: dense near 0, and beyond it goes straight on.
-_KNOTS = np.sinh(np.linspace(-6.0, 6.0, 129)) / 4.0
+# Margins at which a curve is given: dense near 0, and beyond it goes straight on. No line is beyond 600 there.
+_KNOTS = np.sinh(np.linspace(-4.2, 4.2, 97)) / 4.0
+CURVE_SHAPE = (2, len(_KNOTS))
 
 
 def limits(people: float | None, deviation: float, *, both_sides: bool = True) -> FloatArray:
@@ -59,7 +62,7 @@ def limits(people: float | None, deviation: float, *, both_sides: bool = True) -
 def calibrated_log_odds(
     counts: FloatArray, deviation: float, edges: FloatArray, people: float, agreement: float
 ) -> FloatArray:
-    """Return margins and the log-odds of the second class at each, (2, m), to be interpolated.
+    """Return margins and the log-odds of the second class at each, of CURVE_SHAPE, to be interpolated.
 
     `counts` (2, n_bins) are noisy numbers of rows by class, of this deviation; `agreement` is the correlation of
     margins with those sought that is expected.
@@ -68,12 +71,11 @@ def calibrated_log_odds(
     slopes = _normal(_USUAL * max(agreement, _LEAST_AGREEMENT), _SPREAD)
     prior = slopes[:, None] + np.log(near / near.sum() + far / far.sum())
     weights = _posterior(counts, deviation, edges, people, prior, _OFFSETS).ravel()
-    kept = weights > 1e-7 * weights.max()
+    kept = weights > _NEGLIGIBLE * weights.max()
     each_slope, each_offset = np.meshgrid(np.exp(_SLOPES), _OFFSETS, indexing="ij")
-    lines = each_slope.ravel()[kept, None] * _KNOTS + each_offset.ravel()[kept, None]
-    shares = weights[kept, None]
-    # Either tail by itself, so that neither is 1 less a little.
-    second, first = (logsumexp(-np.logaddexp(0.0, sign * lines), axis=0, b=shares) for sign in (-1.0, 1.0))
+    odds = np.exp(each_slope.ravel()[kept, None] * _KNOTS + each_offset.ravel()[kept, None])
+    # Either class by itself, so that neither is 1 less a little.
+    second, first = (np.log(weights[kept] @ one) for one in (odds / (1.0 + odds), 1.0 / (1.0 + odds)))
     return np.array([_KNOTS, second - first])
 
 
@@ -113,14 +115,11 @@ def _posterior(
 ) -> FloatArray:
     """Return probabilities (slopes, offsets)."""
     places = _middles(edges, both_sides=len(offsets) > 1)
-    lines = np.exp(_SLOPES)[:, None, None, None] * places + offsets[:, None, None]
-    rates = np.clip(expit(lines).mean(axis=-1), 1e-5, 1.0 - 1e-5)
-    log_odds = (np.log(rates) - np.log1p(-rates) - _LOG_ODDS[0]) / (_LOG_ODDS[1] - _LOG_ODDS[0])
-    below = log_odds.astype(np.intp)
-    part, bins = log_odds - below, np.arange(counts.shape[1])
-    likelihood = _likelihood(counts, deviation, people)
-    total = ((1.0 - part) * likelihood[bins, below] + part * likelihood[bins, below + 1]).sum(axis=-1)
-    total += prior
+    total = prior
+    for middles, likelihood in zip(places, _likelihood(counts, deviation, people), strict=True):
+        lines = np.exp(_SLOPES)[:, None, None] * middles + offsets[:, None]
+        rates = np.clip(expit(lines).mean(axis=-1), 1e-5, 1.0 - 1e-5)
+        total = total + np.interp(np.log(rates) - np.log1p(-rates), _LOG_ODDS, likelihood)
     weights: FloatArray = np.exp(total - logsumexp(total))
     return weights
 
