@@ -70,9 +70,6 @@ _DESCENT_AGREES = 0.9
 # Logarithms of odds by margins, where they are not calibrated: with least logarithmic loss on held-out rows of 17
 # tables, factors of 0.4 to 6 over 1 + shift/2, mostly 0.7 to 2, and for a hinge 1.4 to 4.8.
 _FLATTENED = 0.5
-# The share of the budget that counts of margins get where they are few next to its noise: twice what bounds get.
-_SHARE_OF_FEW = 0.2
-_FEW = 25.0
 # On digits twice as much was right on .02 more, on rows of breast cancer far from their middle on .13 less (6 runs).
 _CONVEXITY_WITH_INTERCEPT = 0.5
 _HINGE_LOGIT = 2.0
@@ -124,13 +121,13 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     constraint : L2Ball, L1Ball or Box, optional
         The public set that parameters are in.
     probabilities : {"calibrated", "link"}, default "calibrated"
-        A tenth of the budget, or a fifth for two classes where people are few, buys noisy counts of the rows by margin
-        and class, once coefficients are released. By these the probabilities of two classes are calibrated, and the
-        boundary between them is where both are as probable; the margins of several get one temperature. "link" leaves
-        the whole budget to the coefficients, and probabilities are a fixed function of the margins. So they are with
-        ``calibration="paper"`` and where epsilon is ``inf``.
+        A tenth of the budget buys noisy counts of the rows by margin and class, once coefficients are released. By
+        these the probabilities of two classes are calibrated, and the boundary between them is where both are as
+        probable; the margins of several get one temperature. "link" leaves the whole budget to the coefficients, and
+        probabilities are a fixed function of the margins. So they are with ``calibration="paper"`` and where epsilon is
+        ``inf``. Rows are held to `bound_x` where they are predicted, too.
     bound_x, penalty, ridge, fit_intercept, calibration
-        As for `ObjectivePerturbationRegressor`. Rows are held to `bound_x` where they are predicted, too.
+        As for `ObjectivePerturbationRegressor`.
     adjacency, random_state, n_threads, ledger
         As for every estimator.
 
@@ -509,9 +506,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         if not self._counts_margins:
             return None, privacy
         both_sides, people = self._n_minimisers == 1, public_rows(n_rows, self.adjacency)
-        noise, _ = NoisySum.counts_within(privacy, is_gaussian, SHARE, 1, 1)
-        are_few = both_sides and people is not None and people < _FEW * noise.deviation
-        split = partial(NoisySum.counts_within, privacy, is_gaussian, _SHARE_OF_FEW if are_few else SHARE, 1)
+        split = partial(NoisySum.counts_within, privacy, is_gaussian, SHARE, 1)
         edges = limits(people, split(1)[0].deviation, both_sides=both_sides)
         noise, rest = split((2 if both_sides else 3) * (len(edges) + 1))
         return Counts(noise, float(self.bound_x), edges), rest
