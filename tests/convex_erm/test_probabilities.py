@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import expit
 from sklearn.metrics import log_loss
 
@@ -79,6 +80,20 @@ def test_noise_of_counts_hides_one_cell_or_two(adjacency, method, delta):
     else:
         assert counts.privacy.delta == 0.0
         assert counts.scales["sum"] == pytest.approx(math.sqrt(2.0) * moved / counts.privacy.epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize(("method", "delta"), METHODS)
+def test_counts_have_the_noise_that_they_are_said_to(method, delta):
+    """Of rows that are all alike one cell has all of them: the others' noise, over fits. One in 10^6 would be off."""
+    X, y = np.ones((50, 2)), np.ones(50, int)
+    drawn = []
+    for seed in range(12):
+        model = quietly(classifier(1.0, delta, method=method, adjacency="add_remove", random_state=seed), X, y)
+        counts = model.releases_[-1]
+        values = counts.values["sum"][0]
+        drawn += (values[: len(values) // 2] / counts.scales["sum"]).tolist()
+    law = stats.norm() if counts.mechanism == "Gaussian" else stats.laplace(scale=math.sqrt(0.5))
+    assert stats.kstest(drawn, law.cdf).pvalue > 1e-6
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)

@@ -27,6 +27,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.mechanism import Query, answered
 from dpfast.solvers import CallableLoss, CappedLogisticLoss, L2Ball, LogisticLoss, SmoothedHuber
+from dpfast.statistics.margins import margin_counts
 from dpfast.statistics.sizes import Sizes
 
 _RIDGE = 1e5
@@ -125,7 +126,9 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     yield from counts_attacks("regression", partial(regressor, **bounded), sizes, privacy)
     for claim in claims(privacy, delta=True):
         yield _descent_attack(claim)
+        yield _margins_attack(claim, "gradient")
     for claim in claims(privacy):
+        yield _margins_attack(claim, "objective")
         for one in (*losses, _fitted(claim)):
             yield _attack(one, claim)
         if claim.adjacency == "replace_one":
@@ -190,6 +193,39 @@ def _descent_attack(privacy: Privacy) -> Attack:
 
     record = replace(releases[-1], privacy=privacy)
     return replace(Attack.on("steps of descent", record, law, seen, estimator), effort=0.25)
+
+
+def _margins_attack(privacy: Privacy, method: str) -> Attack:
+    """Attack counts of margins: who knows everybody else and the coefficients knows which cells one person moves."""
+    estimator = ObjectivePerturbationClassifier(
+        bound_x=1.0, classes=[-1, 1], method=method, n_threads=1, **claimed(privacy)
+    )
+    people = [(np.array([[0.5], [-0.5], [1.0]]), np.array([1, -1, label])) for label in (1, -1)]
+    tables = people if privacy.adjacency == "replace_one" else [people[0], (people[0][0][:2], people[0][1][:2])]
+    summed = [estimator._sum(privacy, noise.SecureSource(), *table) for table in tables]
+
+    def moved(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
+        """Return the noise in the cells that differ, those of more people in the first table first; and by how much."""
+        mechanism: Any = summed[0].mechanism
+        found, noisy = mechanism.solve(releases)
+        cells = mechanism.cells(mechanism.classifier.linear(found))
+        exact = [margin_counts(one.statistic.table, cells).to_float64()[0] for one in summed]
+        apart = exact[0] - exact[1]
+        order = np.argsort(-apart)
+        order = order[apart[order] != 0.0]
+        return (noisy[0] - exact[at])[order], apart[order]
+
+    releases = probe(lambda: estimator.fit(*tables[0])).releases_
+    record, (_, apart) = releases[-1], moved(releases, 0)
+    scale = record.scales["sum"] / (1.0 if record.mechanism == "Gaussian" else np.sqrt(2.0))
+    law = shift_law(record.mechanism, (apart,), (float(scale),))
+
+    def seen(neighbour: bool) -> FloatArray:
+        return moved(estimator.fit(*tables[neighbour]).releases_, int(neighbour))[0]
+
+    beside = " beside a delta" if estimator.delta > record.privacy.delta == 0.0 else ""
+    attack = Attack.on(f"counts of margins, after {method}{beside}", record, law, seen, estimator)
+    return replace(attack, effort=0.25)
 
 
 def _with(one: Minimised, what: str, separator: str = " ", **options: Any) -> Minimised:
