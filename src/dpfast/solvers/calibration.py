@@ -9,7 +9,8 @@ added to each. How many rows a bin has is integrated out, over an exponential la
 real number, bins that hold nothing but noise would speak of the rate, and loudly so where there are few people. What
 the posterior gives is a function of noisy counts and public numbers.
 
-The constants were chosen on half of the tables of `benchmarks.probabilities`, and judged on the others.
+The constants were chosen on eight tables of people and pictures and nine that were made, of 200 to 5,000 rows, at
+epsilon .3, 1 and 3, by the logarithmic loss on held-out rows.
 """
 
 from __future__ import annotations
