@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -195,7 +195,7 @@ def _descent_attack(privacy: Privacy) -> Attack:
     return replace(Attack.on("steps of descent", record, law, seen, estimator), effort=0.25)
 
 
-def _margins_attack(privacy: Privacy, method: str) -> Attack:
+def _margins_attack(privacy: Privacy, method: Literal["objective", "gradient"]) -> Attack:
     """Attack counts of margins: who knows everybody else and the coefficients knows which cells one person moves."""
     estimator = ObjectivePerturbationClassifier(
         bound_x=1.0, classes=[-1, 1], method=method, n_threads=1, **claimed(privacy)
