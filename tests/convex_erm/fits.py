@@ -49,7 +49,8 @@ def classification(outcomes=two_classes, epsilon=1.0, **parameters):
     estimator = ObjectivePerturbationClassifier(epsilon, 1e-6, **{"bound_x": 1.0, "classes": classes} | parameters)
     descends = parameters["method"] == "gradient"
     steps = 30 if descends else len(classes) * (len(classes) > 2) or 1
-    releases = steps + ("bound_x" in parameters)
+    counted = parameters.get("calibration") != "paper" and parameters.get("probabilities") != "link"
+    releases = steps + ("bound_x" in parameters) + counted
     return of_rows(estimator, outcomes, table="rows", any_order=False, releases=releases, counts_people=descends)
 
 
@@ -93,6 +94,7 @@ FITS = {
     ),
     "three classes": classification(three_classes),
     "three classes, hinge in a box": classification(three_classes, loss="hinge", constraint=Box(1.0)),
+    "two classes, probabilities by the link": classification(probabilities="link"),
     "narrow hinge": classification(epsilon=10.0, loss=SmoothedHinge(2.0**-7)),
 }
 

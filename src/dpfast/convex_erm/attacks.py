@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.mechanism import Query, answered
 from dpfast.solvers import CallableLoss, CappedLogisticLoss, L2Ball, LogisticLoss, SmoothedHuber
+from dpfast.statistics.margins import margin_counts
 from dpfast.statistics.sizes import Sizes
 
 _RIDGE = 1e5
@@ -131,7 +132,9 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     for claim in claims(privacy, delta=True):
         yield _classes_descent_attack(claim)
         yield _scores_descent_attack(claim)
+        yield _margins_attack(claim, "gradient")
     for claim in claims(privacy):
+        yield _margins_attack(claim, "objective")
         for one in (*losses, _fitted(claim)):
             yield _attack(one, claim)
         if claim.adjacency == "replace_one":
@@ -155,7 +158,7 @@ def _fitted(privacy: Privacy) -> Minimised:
 def _classes_descent_attack(privacy: Privacy) -> Attack:
     """Attack every step of descent: one person's slope is at its clip all along, whatever their class."""
     estimator = ObjectivePerturbationClassifier(
-        bound_x=1.0, classes=[-1, 1], method="gradient", n_threads=1, **claimed(privacy)
+        bound_x=1.0, classes=[-1, 1], method="gradient", probabilities="link", n_threads=1, **claimed(privacy)
     )
     rows = np.zeros((1 + _OTHERS, _COLUMNS))
     rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
@@ -224,6 +227,39 @@ def _descent_attack(
     return replace(Attack.on(name, record, law, seen, estimator), effort=0.25)
 
 
+def _margins_attack(privacy: Privacy, method: Literal["objective", "gradient"]) -> Attack:
+    """Attack counts of margins: who knows everybody else and the coefficients knows which cells one person moves."""
+    estimator = ObjectivePerturbationClassifier(
+        bound_x=1.0, classes=[-1, 1], method=method, n_threads=1, **claimed(privacy)
+    )
+    people = [(np.array([[0.5], [-0.5], [1.0]]), np.array([1, -1, label])) for label in (1, -1)]
+    tables = people if privacy.adjacency == "replace_one" else [people[0], (people[0][0][:2], people[0][1][:2])]
+    summed = [estimator._sum(privacy, noise.SecureSource(), *table) for table in tables]
+
+    def moved(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
+        """Return the noise in the cells that differ, those of more people in the first table first; and by how much."""
+        mechanism: Any = summed[0].mechanism
+        found, noisy = mechanism.solve(releases)
+        cells = mechanism.cells(mechanism.classifier.linear(found))
+        exact = [margin_counts(one.statistic.table, cells).to_float64()[0] for one in summed]
+        apart = exact[0] - exact[1]
+        order = np.argsort(-apart)
+        order = order[apart[order] != 0.0]
+        return (noisy[0] - exact[at])[order], apart[order]
+
+    releases = probe(lambda: estimator.fit(*tables[0])).releases_
+    record, (_, apart) = releases[-1], moved(releases, 0)
+    scale = record.scales["sum"] / (1.0 if record.mechanism == "Gaussian" else np.sqrt(2.0))
+    law = shift_law(record.mechanism, (apart,), (float(scale),))
+
+    def seen(neighbour: bool) -> FloatArray:
+        return moved(estimator.fit(*tables[neighbour]).releases_, int(neighbour))[0]
+
+    beside = " beside a delta" if estimator.delta > record.privacy.delta == 0.0 else ""
+    attack = Attack.on(f"counts of margins, after {method}{beside}", record, law, seen, estimator)
+    return replace(attack, effort=0.25)
+
+
 def _with(one: Minimised, what: str, separator: str = " ", **options: Any) -> Minimised:
     return replace(one, name=f"{one.name}{separator}{what}", options={**one.options, **options})
 
@@ -231,7 +267,7 @@ def _with(one: Minimised, what: str, separator: str = " ", **options: Any) -> Mi
 def _attack(one: Minimised, privacy: Privacy) -> Attack:
     options: dict[str, Any] = {"bound_x": 1.0, "ridge": _RIDGE} | claimed(privacy) | dict(one.options)
     if one.estimator is ObjectivePerturbationClassifier:
-        options["classes"] = [-1, 1]
+        options |= {"classes": [-1, 1], "probabilities": "link"}
     estimator = one.estimator(**options)
     unit = np.eye(one.n_features)[0]
     person, other = (unit, one.outcome), (unit, -one.outcome)

@@ -20,7 +20,7 @@ from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.convex_erm.estimator import PerturbedObjective, column_of
-from dpfast.convex_erm.mechanism import Descent, Minimisers
+from dpfast.convex_erm.mechanism import Calibrated, Counts, Descent, Labelled, Minimisers, unit_of_margins
 from dpfast.convex_erm.plan import (
     ACCURACY,
     SPREAD,
@@ -40,12 +40,22 @@ from dpfast.privacy import Privacy
 from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.noisy_descent import Descended, NoisyDescent, Rows
+from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
+from dpfast.releases.size_counts import SHARE
 from dpfast.solvers import (
     GeneralisedLinearLoss,
     LogisticLoss,
     SmoothedHinge,
     descent,
+)
+from dpfast.solvers.calibration import (
+    CURVE_SHAPE,
+    calibrated_log_odds,
+    calibrated_slope,
+    interpolated,
+    limits,
+    zero_of,
 )
 from dpfast.statistics.rows import RowMap
 
@@ -57,9 +67,9 @@ if TYPE_CHECKING:
 # middle of its limits, epsilon 1), or on as much (about a quarter of them); above, on up to .01 more (digits).
 _DESCENT_AGREES = 0.9
 
-# Logarithms of odds by margins: with least logarithmic loss on held-out rows of breast cancer, digits and two synthetic
-# tables, over epsilon 1/2 to 4, factors of 0.4 to 1.2 (shift 4 to 6) and 1.4 to 4.8 (hinge); of 0.2 and 1.1 on patches.
-_FLATTENED = 0.1
+# Logarithms of odds by margins, where they are not calibrated: with least logarithmic loss on held-out rows of 17
+# tables, factors of 0.4 to 6 over 1 + shift/2, mostly 0.7 to 2, and for a hinge 1.4 to 4.8.
+_FLATTENED = 0.5
 # On digits twice as much was right on .02 more, on rows of breast cancer far from their middle on .13 less (6 runs).
 _CONVEXITY_WITH_INTERCEPT = 0.5
 _HINGE_LOGIT = 2.0
@@ -110,6 +120,12 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         those of the weighted loss.
     constraint : L2Ball, L1Ball or Box, optional
         The public set that parameters are in.
+    probabilities : {"calibrated", "link"}, default "calibrated"
+        A tenth of the budget buys noisy counts of the rows by margin and class, once coefficients are released. By
+        these the probabilities of two classes are calibrated, and the boundary between them is where both are as
+        probable; the margins of several get one temperature. "link" leaves the whole budget to the coefficients, and
+        probabilities are a fixed function of the margins. So they are with ``calibration="paper"`` and where epsilon is
+        ``inf``. Rows are held to `bound_x` where they are predicted, too.
     bound_x, penalty, ridge, fit_intercept, calibration
         As for `ObjectivePerturbationRegressor`.
     adjacency, random_state, n_threads, ledger
@@ -132,6 +148,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         "objective" or "gradient".
     shift_ : float
         Where loss is "auto", the method objective perturbation, and no set confines parameters: the shift used.
+    log_odds_ : ndarray of shape (2, n_points)
+        Where probabilities of two classes are calibrated: margins ``X @ coef_.T + intercept_``, and the logarithm of
+        the odds of the second class at each of them, between and beyond which it is linear.
+    temperature_ : float
+        Where probabilities of several classes are calibrated: they are the softmax of margins over this.
     bound_x_ : float
         Where it is "private": what was found.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
@@ -164,6 +185,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     loss: Literal["auto", "logistic", "hinge"] | GeneralisedLinearLoss = "auto"
     method: Literal["auto", "objective", "gradient"] = "auto"
     class_weight: Mapping[Any, float] | None = None
+    probabilities: Literal["calibrated", "link"] = "calibrated"
 
     # Rows are longer by a thirty-second then, and so is the noise; the margins of classes grow as they need.
     _CONSTANT: ClassVar[float] = 0.25
@@ -179,6 +201,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     ridge_: float = field(init=False)
     method_: str = field(init=False)
     shift_: float = field(init=False)
+    log_odds_: FloatArray = field(init=False)
+    temperature_: float = field(init=False)
 
     @quiet
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -205,19 +229,23 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
     @quiet
     def decision_function(self, X: ArrayLike) -> FloatArray:
-        """Margins of new rows.
+        """Margins of new rows; of two classes less the margin at which both are as probable, where that was found.
 
         Parameters
         ----------
         X : array, sparse matrix or DataFrame of shape (n_rows, n_features)
-            Need not be bounded; margins of private rows are private and not covered by the release.
+            Held to `bound_x`, as in the fit; margins of private rows are private and not covered by the release.
 
         Returns
         -------
         ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
         """
-        margins: FloatArray = self._presented(self._margins(X), X, self.classes_.tolist())
+        margins: FloatArray = self._presented(self._scores(X), X, self.classes_.tolist())
         return margins
+
+    def _scores(self, X: ArrayLike) -> FloatArray:
+        margins = self._margins(X)
+        return margins - zero_of(self.log_odds_) if hasattr(self, "log_odds_") else margins
 
     def _margins(self, X: ArrayLike) -> FloatArray:
         margins = self._linear(X)
@@ -236,18 +264,19 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         -------
         ndarray of shape (n_rows,)
         """
-        margins = self._margins(X)
-        chosen = (margins > 0.0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)
+        scores = self._scores(X)
+        chosen = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         labels: NDArray[Any] = self._presented(self.classes_[chosen], X, None)
         return labels
 
     @quiet
     def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Probabilities of the classes, by a public function of the margins.
+        """Probabilities of the classes.
 
-        The logistic function of the margins, divided by 1 + shift/10 where the loss is shifted, and of twice the
-        margins of a hinge: about what had the least logarithmic loss on a few tables. It is public: nothing is learned
-        of how probable margins are. Of other losses: the probability at which the margin has least expected loss.
+        Calibrated by noisy counts, unless told otherwise: `log_odds_` and `temperature_` say how. With
+        ``probabilities="link"`` a fixed function of the margins: the logistic function, of margins divided by 1 +
+        shift/2 where the loss is shifted, and of twice the margins of a hinge; of other losses the probability at which
+        the margin has least expected loss. Nothing is learned then of how probable margins are.
 
         Parameters
         ----------
@@ -257,15 +286,20 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         Returns
         -------
         ndarray of shape (n_rows, n_classes)
-            Of more than two classes each one's against the rest, scaled to add up to 1; by descent, the
-            softmax of the margins.
+            Of more than two classes the softmax of the margins; by "link" of minimisers each one's against the rest,
+            scaled to add up to 1.
         """
         probabilities: FloatArray = self._presented(self._probabilities(self._margins(X)), X, self.classes_.tolist())
         return probabilities
 
     def _probabilities(self, margins: FloatArray) -> FloatArray:
+        if hasattr(self, "log_odds_"):
+            odds = interpolated(self.log_odds_, margins)
+            return np.column_stack([expit(-odds), expit(odds)])
         if margins.ndim == 1:
             return np.column_stack([self._probability(-margins), self._probability(margins)])
+        if hasattr(self, "temperature_"):
+            return np.asarray(softmax(margins / self.temperature_, axis=1))
         if self.method_ == "gradient":
             return np.asarray(softmax(margins, axis=1))
         each = np.maximum(self._probability(margins), np.finfo(np.float64).tiny)
@@ -457,6 +491,35 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             calibrated, n, target, score, len(estimator._declared_classes()), "what classes differ by"
         )
 
+    def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> ObjectivePerturbation:
+        _, rest = self._counts(privacy, n_rows, is_gaussian=False)
+        return super()._calibrated(rest, n_features, n_rows)
+
+    @property
+    def _counts_margins(self) -> bool:
+        """Whether a part of the budget is for counts of margins: the printed noise knows none."""
+        is_sound = self.calibration == "sound" and not math.isinf(self.epsilon)
+        return is_sound and self.probabilities == "calibrated"
+
+    def _counts(self, privacy: Privacy, n_rows: int, *, is_gaussian: bool) -> tuple[Counts | None, Privacy]:
+        """Return how margins are counted, and what is left of the budget: by public numbers."""
+        if not self._counts_margins:
+            return None, privacy
+        both_sides, people = self._n_minimisers == 1, public_rows(n_rows, self.adjacency)
+        split = partial(NoisySum.counts_within, privacy, is_gaussian, SHARE, 1)
+        edges = limits(people, split(1)[0].deviation, both_sides=both_sides)
+        noise, rest = split((2 if both_sides else 3) * (len(edges) + 1))
+        return Counts(noise, float(self.bound_x), edges), rest
+
+    def _counted(self, summed: Summed, privacy: Privacy, counts: Counts | None, table: io.Table) -> Summed:
+        """Have margins counted after the fit."""
+        if counts is None:
+            return summed
+        fit = summed.mechanism
+        assert isinstance(fit, Minimisers | Descent)
+        mechanism = Calibrated(privacy, fit, counts)
+        return summed._replace(mechanism=mechanism, statistic=Labelled(summed.statistic, table, self.n_threads))
+
     def _perturbation(self, share: Privacy, bounds: ObjectiveBounds) -> ObjectivePerturbation:
         if not self._shifts:
             return super()._perturbation(share, bounds)
@@ -467,6 +530,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             convexity = min(convexity, _CONVEXITY_WITH_INTERCEPT)
         target = convexity * chosen.free_convexity(share.epsilon * (1.0 - FINISHING_SHARE))
         return ObjectivePerturbation.calibrate(share, chosen, self.ridge, cost=_DistanceTo(target))
+
+    @property
+    def _predicted_norm(self) -> float:
+        return math.inf if math.isinf(self.epsilon) else float(getattr(self, "bound_x_", self.bound_x))
 
     @property
     def _shifts(self) -> bool:
@@ -499,6 +566,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
                 "classes must be declared, such as classes=[0, 1]: labels that are found in a table tell of the people "
                 "in it"
             )
+        check.choice("probabilities", self.probabilities, ("calibrated", "link"))
         if check.choice("method", self.method, ("auto", "objective", "gradient")) == "gradient":
             self._check_descent(privacy)
 
@@ -538,7 +606,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def _descent(self, privacy: Privacy, n_features: int, n_rows: int) -> NoisyDescent:
         sizes = n_features, self._n_minimisers
         rows = public_rows(n_rows, self.adjacency)
-        return NoisyDescent(privacy, self._link, self._row_map(n_features), sizes, self.fit_intercept, rows)
+        _, rest = self._counts(privacy, n_rows, is_gaussian=True)
+        return NoisyDescent(rest, self._link, self._row_map(n_features), sizes, self.fit_intercept, rows)
 
     @property
     def _link(self) -> descent.Link:
@@ -617,7 +686,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             table = io.open_table(*table.whole())
         n_rows = table.count_rows()
         if not self._descends(privacy, table.n_features, n_rows):
-            return super()._summed(privacy, table)
+            counts, _ = self._counts(privacy, n_rows, is_gaussian=False)
+            return self._counted(super()._summed(privacy, table), privacy, counts, table)
         mechanism = self._descent(privacy, table.n_features, n_rows)
         people = table
         if mechanism.link == "softmax":
@@ -631,12 +701,38 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         if mechanism.n_rows is not None:
             error = lost_share(mechanism.agreement(mechanism.n_rows), ACCURACY, 2)
             expected = Expected(error, f"{mechanism.n_rows} people")
-        return Summed(Descent(mechanism), Rows(people, self.n_threads), expected=expected)
+        summed = Summed(Descent(mechanism), Rows(people, self.n_threads), expected=expected)
+        counts, _ = self._counts(privacy, n_rows, is_gaussian=True)
+        return self._counted(summed, privacy, counts, people)
 
     def _solve(self, mechanism: Any, found: Any, public: Any) -> Fitted:
+        counts = None
+        if isinstance(mechanism, Calibrated):
+            calibrated, (found, counts), mechanism = mechanism, found, mechanism.classifier
         solved = self._descended if mechanism.method == "gradient" else self._minimised
         attributes, error = solved(mechanism, found)
-        return Fitted(attributes | {"classes_": self._declared_classes(), "method_": mechanism.method}, error)
+        attributes |= {"classes_": self._declared_classes(), "method_": mechanism.method}
+        if counts is not None:
+            attributes |= self._calibration(calibrated, found, counts, error)
+        return Fitted(attributes, error)
+
+    def _calibration(self, mechanism: Calibrated, found: Any, counts: FloatArray, error: float) -> dict[str, Any]:
+        """Return what noisy counts say of probabilities; what margins promise goes by the error of the coefficients."""
+        fit, noise, edges = mechanism.classifier, mechanism.counts.noise, mechanism.counts.edges
+        cells = counts.reshape(-1, len(edges) + 1)
+        people = max(float(counts.sum()), noise.deviation)
+        if isinstance(fit, Descent):
+            agreement = found.agreement
+        elif fit.perturbation.bounds.n_rows is None:
+            rows = max(round(people), 1)
+            agreement = 1.0 - float(np.mean([self._error_of(fit.perturbation, rows, one) for one in found]))
+        else:
+            agreement = 1.0 - error
+        unit = unit_of_margins(fit.linear(found).coef, mechanism.counts.bound)
+        if len(cells) > 2:
+            return {"temperature_": unit / calibrated_slope(cells[:2], noise.deviation, edges, people)}
+        curve = calibrated_log_odds(cells, noise.deviation, edges, people, agreement)
+        return {"log_odds_": np.array([unit * curve[0], curve[1]])}
 
     def _minimised(self, mechanism: Minimisers, found: FloatArray) -> Fitted:
         attributes, error = super()._solve(mechanism, found, None)
@@ -644,12 +740,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         return Fitted(attributes | shift, error)
 
     def _descended(self, mechanism: Descent, found: Descended) -> Fitted:
-        steps, theta = mechanism.steps, found.theta.T
-        d = steps.sizes[0]
-        intercept = theta[:, d].copy() if steps.constant else np.zeros(len(theta))
-        assert steps.row_map.scale is not None
-        fitted = {"coef_": theta[:, :d] / steps.row_map.scale, "intercept_": intercept, "n_features_in_": d}
-        return Fitted(fitted | {"ridge_": 0.0}, lost_share(found.agreement, ACCURACY, 2))
+        fitted = self._attributes(mechanism.linear(found), 0.0)
+        return Fitted(fitted, lost_share(found.agreement, ACCURACY, 2))
 
     def _fit_without_noise(self, X: Any, y: Any) -> Solved:
         rows, labels = check_X_y(X, y, dtype=np.float64)
@@ -663,11 +755,18 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         n_minimisers = 1 if len(self.classes_) == 2 else len(self.classes_)
         yield from (("coef_", (n_minimisers, self.n_features_in_)), ("intercept_", (n_minimisers,)))
+        if hasattr(self, "log_odds_"):
+            yield "log_odds_", CURVE_SHAPE
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
         if check.choice("method_", self.method_, ("objective", "gradient")) == "objective" and self._shifts:
             check.nonnegative("shift_", self.shift_)
+        if self._counts_margins and len(self.classes_) == 2:
+            if not (np.isfinite(self.log_odds_).all() and np.all(np.diff(self.log_odds_) > 0.0)):
+                raise ValueError("log_odds_ must hold finite numbers that increase")
+        elif self._counts_margins:
+            check.positive("temperature_", self.temperature_)
 
 
 def _column_of_labels(y: Any) -> NDArray[Any]:

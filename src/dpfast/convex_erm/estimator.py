@@ -21,7 +21,7 @@ from sklearn.utils.validation import column_or_1d
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast.convex_erm.mechanism import Minimisers, names_of_minimisers
+from dpfast.convex_erm.mechanism import Linear, Minimisers, names_of_minimisers
 from dpfast.convex_erm.plan import (
     planned,
     released_signal,
@@ -184,23 +184,22 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         mechanism = calibrated(n_rows)
         rows = mechanism.bounds.n_rows
         expected = None if rows is None else Expected(self._expected_error(mechanism, rows), f"{rows} people")
-        return Summed(Minimisers(privacy, mechanism, len(losses)), losses, expected=expected)
+        minimisers = Minimisers(privacy, mechanism, len(losses), self._table_loss.constant)
+        return Summed(minimisers, losses, expected=expected)
 
     def _solve(self, mechanism: Minimisers, found: FloatArray, public: Any) -> Fitted:
         perturbation = mechanism.perturbation
         rows = perturbation.bounds.n_rows
         error = 0.0 if rows is None else float(np.mean([self._error_of(perturbation, rows, one) for one in found]))
-        return Fitted(self._attributes(found, perturbation.ridge), error)
+        return Fitted(self._attributes(mechanism.linear(found), perturbation.ridge), error)
 
     def _error_of(self, mechanism: ObjectivePerturbation, n: int, coef: FloatArray) -> float:
         """Return the error that released parameters speak of."""
         return self._error_of_signal(mechanism, n, released_signal(mechanism, n, coef, self._curvature(mechanism)))
 
-    def _attributes(self, coef: FloatArray, ridge: float) -> dict[str, Any]:
-        """Return the attributes that both kinds have, of coefficients as rows, one for each minimiser."""
-        intercept, constant = np.zeros(len(coef)), self._table_loss.constant
-        if constant > 0.0:
-            coef, intercept = coef[:, :-1].copy(), constant * coef[:, -1]
+    def _attributes(self, linear: Linear, ridge: float) -> dict[str, Any]:
+        """Return the attributes that both kinds have."""
+        coef, intercept = linear
         return {"coef_": coef, "intercept_": intercept, "ridge_": ridge, "n_features_in_": coef.shape[1]}
 
     def _without_noise(self, rows: FloatArray, outcomes: Sequence[FloatArray]) -> Solved:
@@ -213,7 +212,7 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
             self._exact_release({"coef": coef}, f"{type(self).__name__}: {name}", states_delta=number == 0)
             for number, (name, coef) in enumerate(zip(names_of_minimisers(len(coefs)), coefs, strict=True))
         )
-        return Solved(releases, self._attributes(coefs, self._given_ridge))
+        return Solved(releases, self._attributes(Linear.split(coefs, constant), self._given_ridge))
 
     def _minimiser(self, rows: FloatArray, outcomes: FloatArray) -> FloatArray:
         loss, ridge = self._resolved_loss, self._given_ridge

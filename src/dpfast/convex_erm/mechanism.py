@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpfast import noise
+from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import warn_of_printed
 from dpfast.estimator.completion import Waiting
 from dpfast.estimator.inputs import open_with_outcome
+from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.noise.source import check_source
 from dpfast.privacy import Calibration, Privacy
 from dpfast.releases.mechanism import Mechanism, Query, Stages, within
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.noisy_descent import Descended, NoisyDescent
+from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.objective_bounds import Penalty, check_bound, check_problem, public_rows
 from dpfast.releases.table_losses import TableLoss, loss_of_moments
 from dpfast.solvers import GeneralisedLinearLoss, SquaredLoss
 from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.smooth_convex import SmoothConvexFunction
 from dpfast.statistics import Gram
+from dpfast.statistics.margins import MarginCells, margin_counts
+from dpfast.statistics.rows import RowMap
+
+# Below, bins would be lost in the rounding of the smallest doubles.
+_LEAST_UNIT = 2.0**-1000
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,8 @@ class Minimisers(Mechanism[FloatArray]):
     #: Of each.
     perturbation: ObjectivePerturbation
     number: int
+    #: Value of the last feature, the same in every row; 0 for none.
+    constant: float = 0.0
 
     method: ClassVar = "objective"
 
@@ -59,6 +69,24 @@ class Minimisers(Mechanism[FloatArray]):
             released = yield Query(name, self.perturbation, itemgetter(i))
             found.append(released.values["coef"])
         return lambda: np.array(found)
+
+    def linear(self, found: FloatArray) -> Linear:
+        """Return what is told as linear functions of rows as they come."""
+        return Linear.split(found, self.constant)
+
+
+class Linear(NamedTuple):
+    """Linear functions of rows: coefficients (l, d) and intercepts (l,)."""
+
+    coef: FloatArray
+    intercept: FloatArray
+
+    @classmethod
+    def split(cls, coef: FloatArray, constant: float) -> Self:
+        """Take the coefficient of a last feature, a constant in every row, for the intercept; 0 is none."""
+        if constant == 0.0:
+            return cls(coef, np.zeros(len(coef)))
+        return cls(coef[:, :-1].copy(), constant * coef[:, -1])
 
 
 def names_of_minimisers(number: int) -> list[str]:
@@ -88,9 +116,107 @@ class Descent(Mechanism[Descended]):
         """Ask for one step after the other."""
         return (yield from within(self.steps.stages(), _of_coefficients))
 
+    def linear(self, found: Descended) -> Linear:
+        """Return what is told as linear functions of rows as they come."""
+        coef, intercept = Linear.split(found.theta.T, float(self.steps.constant))
+        assert self.steps.row_map.scale is not None
+        return Linear(coef / self.steps.row_map.scale, intercept)
+
 
 def _of_coefficients(query: Query) -> Query:
     return query._replace(name=f"coefficients: {query.name}")
+
+
+class Counts(NamedTuple):
+    """How rows are counted by margin and class."""
+
+    #: Of all cells in one histogram.
+    noise: NoisySum
+    #: L2 norm that rows are held to.
+    bound: float
+    #: Where bins of margins end, in multiples of `unit_of_margins`.
+    edges: FloatArray
+
+
+class Labelled(NamedTuple):
+    """The data owner's: what a classifier is fitted to, and the table whose rows are counted afterwards."""
+
+    fitted: Any
+    table: io.Table
+    n_threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Calibrated(Mechanism[tuple[Any, FloatArray]]):
+    """A classifier, and then noisy counts of rows by margin and class: what probabilities are calibrated with.
+
+    *Privacy.* Which cell a row is in is a function of that row, of coefficients that were released before and of public
+    numbers (statistics/margins.py), and it counts for 1 there at most. So for any coefficients one record more or less
+    changes one cell by up to 1, and one in the place of another two: `NoisySum.of_counts`. That holds for every value
+    of the coefficients, and the noise is drawn afresh, so the counts compose adaptively with what came before, whatever
+    that was: Gaussian counts after Gaussian steps by mu squared, pure ones after a pure minimiser by epsilon, and after
+    a minimiser that is (epsilon, delta)-private, whose privacy loss under replace-one has no proved curve, by the sums
+    of epsilons and of deltas (`NoisySum.counts_within`). What is made of coefficients and counts is post-processing.
+    """
+
+    privacy: Privacy
+    classifier: Minimisers | Descent
+    counts: Counts
+
+    @property
+    def method(self) -> str:
+        """How the classifier is found."""
+        return self.classifier.method
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether all of it is proved to keep to the budget."""
+        return self.classifier.guaranteed
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Scales of the noise: of the classifier, and of counts."""
+        return {**self.classifier.scales, "counts": self.counts.noise.deviation}
+
+    def stages(self) -> Stages[tuple[Any, FloatArray]]:
+        """Ask for the classifier's releases, and for the counts."""
+        classifier: Any = self.classifier
+        found = (yield from within(classifier.stages(), _of_fitted))()
+        cells = self.cells(classifier.linear(found))
+        statistic = partial(_count_margins, cells=cells)
+        released = yield Query("counts of margins by class", self.counts.noise, statistic)
+        return lambda: (found, released.values["sum"])
+
+    def cells(self, linear: Linear) -> MarginCells:
+        """Return the cells of rows, by released coefficients."""
+        basis = np.ascontiguousarray(linear.coef.T)
+        bound, edges = self.counts.bound, self.counts.edges
+        return MarginCells(
+            RowMap(bound=bound, basis=basis), linear.intercept, edges * unit_of_margins(linear.coef, bound)
+        )
+
+
+def unit_of_margins(coef: FloatArray, bound: float) -> float:
+    """Return the root mean square of margins, or of gaps between two, of rows of half the bound even over directions.
+
+    1 where coefficients are 0, and all rows are alike.
+    """
+    n_margins, d = coef.shape
+    pairs = 1.0 if n_margins == 1 else 2.0 / n_margins
+    unit = 0.5 * bound * math.sqrt(pairs * float(np.sum(coef * coef)) / d)
+    return unit if _LEAST_UNIT < unit < math.inf else 1.0
+
+
+def _of_fitted(query: Query) -> Query:
+    return query._replace(statistic=partial(_answer, statistic=query.statistic))
+
+
+def _answer(data: Labelled, *bits: Any, statistic: Callable[..., Any]) -> Any:
+    return statistic(data.fitted, *bits)
+
+
+def _count_margins(data: Labelled, cells: MarginCells) -> FixedPoint:
+    return margin_counts(data.table, cells, data.n_threads)
 
 
 @quiet

@@ -18,6 +18,7 @@ from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.convex_erm.estimator import PerturbedObjective
+from dpfast.convex_erm.mechanism import Linear
 from dpfast.convex_erm.plan import (
     R2,
     SPREAD,
@@ -353,8 +354,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     def _opened(self, X: Any, y: Any) -> io.Table:
         return open_with_outcome(type(self).__name__, X, y)
 
-    def _attributes(self, coef: FloatArray, ridge: float) -> dict[str, Any]:
-        both = super()._attributes(coef, ridge)
+    def _attributes(self, linear: Linear, ridge: float) -> dict[str, Any]:
+        both = super()._attributes(linear, ridge)
         return both | {"coef_": both["coef_"][0], "intercept_": float(both["intercept_"][0])}
 
     def _fit_without_noise(self, X: Any, y: Any) -> Solved:

@@ -90,6 +90,11 @@ class LinearEstimator(PrivateEstimator):
         return bool(getattr(self, "fit_intercept", False))
 
     @property
+    def _predicted_norm(self) -> float:
+        """L2 norm that rows are held to where they are predicted."""
+        return np.inf
+
+    @property
     def _names_one_side(self) -> bool:
         """Whether tables name an only outcome."""
         return False
@@ -187,7 +192,8 @@ class LinearEstimator(PrivateEstimator):
         A score of held-out people counts on that (dpfast.selection): beside other rows none is predicted otherwise.
         """
         check_is_fitted(self)
-        row_map = RowMap(basis=np.ascontiguousarray(np.atleast_2d(self.coef_).T))
+        basis = np.ascontiguousarray(np.atleast_2d(self.coef_).T)
+        row_map = RowMap(bound=self._predicted_norm, basis=basis)
         blocks = (block for block, _ in io.blocks(X)) if io.is_sparse(X) else [X]
         products = np.concatenate([row_map(rows_to_predict(self, block)) for block in blocks])
         return (products if self.coef_.ndim == 2 else products[:, 0]) + getattr(self, "intercept_", 0.0)

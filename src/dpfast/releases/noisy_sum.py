@@ -13,7 +13,16 @@ from typing import Literal, Self
 
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.noise import BitSource, default_grid
-from dpfast.privacy import Adjacency, Privacy, Unit, gaussian_mu, l2_laplace_scale, laplace_scale, scale_for_mu
+from dpfast.privacy import (
+    Adjacency,
+    Privacy,
+    Unit,
+    gaussian_mu,
+    l2_laplace_scale,
+    laplace_scale,
+    parts_of,
+    scale_for_mu,
+)
 from dpfast.privacy.guarantee import Law, coordinate_deviation
 from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
@@ -64,6 +73,31 @@ class NoisySum(SingleRelease):
         """
         bins = n_histograms * _bins_moved(privacy.adjacency)
         return cls._of(privacy, math.sqrt(bins) * ROUND_UP, float(bins), (n_histograms, n_bins), unit)
+
+    @classmethod
+    def counts_within(
+        cls,
+        privacy: Privacy,
+        is_gaussian: bool,
+        share: float,
+        n_histograms: int,
+        n_bins: int,
+        *,
+        unit: Unit = "row",
+    ) -> tuple[Self, Privacy]:
+        """Return noise `of_counts` for a share of a budget, and what is left of it for what else is released.
+
+        `is_gaussian` says whether all of that will be Gaussian, if delta is above 0. Gaussian releases, or pure ones,
+        share the budget by `parts_of`. Any others compose by the sums of epsilons and deltas, and then the counts are
+        Gaussian, or pure, whichever has less noise.
+        """
+        shares = share, 1.0 - share
+        splits = [parts_of(privacy, shares)]
+        if privacy.delta > 0.0 and not is_gaussian:
+            pure, rest = parts_of(Privacy(privacy.epsilon, 0.0, privacy.adjacency), shares)
+            splits = [parts_of(privacy, shares, "basic"), (pure, Privacy(rest.epsilon, privacy.delta, rest.adjacency))]
+        ways = [(cls.of_counts(part, n_histograms, n_bins, unit=unit), rest) for part, rest in splits]
+        return min(ways, key=lambda way: way[0].deviation)
 
     @classmethod
     def _of(cls, privacy: Privacy, moved: float, moved_l1: float | None, shape: tuple[int, ...], unit: Unit) -> Self:

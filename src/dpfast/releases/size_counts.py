@@ -5,8 +5,7 @@ the noise is that of `NoisySum.of_counts`. All that follows is a function of the
 each histogram the smallest bound above which few people are (solvers/bounds.py). Zeros have a bin of their own, and the
 least sizes: neither is ever a scale. What no histogram shows gets bounds that leave nothing of it.
 
-What comes after is a release of its own. Gaussian ones, or pure ones, share the budget with it by `parts_of`; any
-others by basic composition, and then the counts have Gaussian noise or pure Laplace noise, whichever is less.
+What comes after is a release of its own: `NoisySum.counts_within` says how both share the budget.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
-from dpfast.privacy import Privacy, Unit, parts_of
+from dpfast.privacy import Privacy, Unit
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers.bounds import LastBin, WithoutZeros, last_bin, without_zeros
 from dpfast.statistics.sizes import Sizes
@@ -72,13 +71,9 @@ class NoisySizes:
 
         `is_gaussian` says whether that will be a Gaussian one, if delta is above 0.
         """
-        shares = SHARE, 1.0 - SHARE
-        splits = [parts_of(privacy, shares)]
-        if privacy.delta > 0.0 and not is_gaussian:
-            pure, rest = parts_of(Privacy(privacy.epsilon, 0.0, privacy.adjacency), shares)
-            splits = [parts_of(privacy, shares, "basic"), (pure, Privacy(rest.epsilon, privacy.delta, rest.adjacency))]
-        ways = [(cls.calibrate(part, sizes, n_features, unit=unit), rest) for part, rest in splits]
-        return min(ways, key=lambda way: way[0].noise.deviation)
+        shape = sizes.n_histograms(n_features, several_rows=unit == "person"), sizes.bins.n_bins
+        own, rest = NoisySum.counts_within(privacy, is_gaussian, SHARE, *shape, unit=unit)
+        return cls(sizes, n_features, own), rest
 
     def found(self, release: Release, people: int | None, *, nonnegative: bool = False) -> FoundBounds:
         """Return the bounds that the noisy counts give.

@@ -1,0 +1,262 @@
+"""Probabilities by noisy counts of margins: what they cost, what they are worth, and how a fit tells them."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+from sklearn.metrics import log_loss
+
+from dpfast import Ledger, ObjectivePerturbationClassifier, Privacy, noise
+from dpfast.convex_erm.mechanism import Calibrated
+from dpfast.privacy import UtilityWarning, gaussian_delta, gaussian_mu, keeps_to
+from dpfast.solvers import L2Ball
+from dpfast.solvers.calibration import zero_of
+
+ADJACENCIES = ["replace_one", "add_remove"]
+METHODS = [("objective", 1e-6), ("gradient", 1e-6), ("objective", 0.0)]
+
+
+def classifier(epsilon=1.0, delta=1e-6, **parameters):
+    defaults = {"bound_x": 4.0, "classes": [0, 1], "random_state": 0}
+    return ObjectivePerturbationClassifier(epsilon, delta, **(defaults | parameters))
+
+
+def table(n, seed=0, slope=1.0, offset=0.0, classes=2):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 6))
+    if classes == 2:
+        return X, (rng.random(n) < expit(slope * (X @ [1.0, -1.0, 0.5, 0.0, 0.0, 0.0]) + offset)).astype(int)
+    scores = slope * X[:, :classes] + rng.gumbel(size=(n, classes))
+    return X, scores.argmax(axis=1)
+
+
+def quietly(model, *data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UtilityWarning)
+        return model.fit(*data)
+
+
+def base_rate(labels):
+    rates = np.bincount(labels) / len(labels)
+    return -float(rates @ np.log(rates))
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize(("method", "delta"), METHODS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_classifier_and_the_counts_keep_to_the_budget(adjacency, method, delta, classes):
+    """Gaussian steps and counts by mu, others by sums; and the ledger says so, too."""
+    whole = Privacy(1.0, delta, adjacency)
+    ledger = Ledger(Privacy(1.0, 1e-6, adjacency))
+    options = {"method": method, "classes": range(classes), "adjacency": adjacency, "ledger": ledger}
+    model = quietly(classifier(1.0, delta, **options), *table(400, classes=classes))
+    costs, mus = [one.privacy for one in model.releases_], [one.mu for one in model.releases_]
+    assert keeps_to(costs, mus, whole)
+    if method == "gradient":
+        assert math.hypot(*mus) == pytest.approx(gaussian_mu(*whole.target), rel=1e-5)
+    else:
+        assert sum(cost.epsilon for cost in costs) == pytest.approx(1.0)
+        assert sum(cost.delta for cost in costs) == pytest.approx(delta)
+    assert model.privacy_spent_ == whole
+    counts = model.releases_[-1]
+    assert "counts of margins by class" in counts.name
+    spent = (counts.mu / gaussian_mu(*whole.target)) ** 2 if method == "gradient" else counts.privacy.epsilon
+    assert spent == pytest.approx(0.1, rel=1e-4)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize(("method", "delta"), METHODS)
+def test_noise_of_counts_hides_one_cell_or_two(adjacency, method, delta):
+    model = quietly(classifier(1.0, delta, method=method, adjacency=adjacency), *table(500))
+    counts = model.releases_[-1]
+    moved = 2.0 if adjacency == "replace_one" else 1.0
+    if counts.mechanism == "Gaussian":
+        target = counts.privacy
+        reached = gaussian_delta(counts.scales["sum"], target.epsilon, math.sqrt(moved))
+        assert 0.99 * target.delta < reached <= target.delta
+    else:
+        assert counts.privacy.delta == 0.0
+        assert counts.scales["sum"] == pytest.approx(math.sqrt(2.0) * moved / counts.privacy.epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize(("method", "delta"), METHODS)
+def test_counts_have_the_noise_that_they_are_said_to(method, delta):
+    """Of rows that are all alike one cell has all of them: the others' noise, over fits. One in 10^6 would be off."""
+    X, y = np.ones((50, 2)), np.ones(50, int)
+    drawn = []
+    for seed in range(12):
+        model = quietly(classifier(1.0, delta, method=method, adjacency="add_remove", random_state=seed), X, y)
+        counts = model.releases_[-1]
+        values = counts.values["sum"][0]
+        drawn += (values[: len(values) // 2] / counts.scales["sum"]).tolist()
+    law = stats.norm() if counts.mechanism == "Gaussian" else stats.laplace(scale=math.sqrt(0.5))
+    assert stats.kstest(drawn, law.cdf).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("method", ["objective", "gradient"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_no_neighbour_moves_counts_further_whatever_coefficients_were_released(adjacency, method, classes):
+    X, y = table(80, classes=classes)
+    options = {"method": method, "classes": range(classes), "adjacency": adjacency, "class_weight": {0: 0.3}}
+    model, privacy = classifier(**options), Privacy(1.0, 1e-6, adjacency)
+    rng = np.random.default_rng(3)
+    moved = []
+    for _ in range(8):
+        i, label = rng.integers(80), rng.integers(classes)
+        other = np.delete(X, i, axis=0), np.delete(y, i)
+        if adjacency == "replace_one":
+            X_other, y_other = X.copy(), y.copy()
+            X_other[i], y_other[i] = rng.normal(size=6) * 10.0 ** rng.uniform(-2, 2), label
+            other = X_other, y_other
+        tables = [model._sum(privacy, noise.SeededSource(0), *one) for one in ((X, y), other)]
+        assert isinstance(tables[0].mechanism, Calibrated)
+        stages = tables[0].mechanism.stages()
+        query = next(stages)
+        while "counts" not in query.name:
+            drawn = query.mechanism.release(
+                query.statistic(tables[0].statistic), noise.SeededSource(rng.integers(99)), ""
+            )
+            query = stages.send(drawn)
+        sums = [query.statistic(one.statistic).to_float64() for one in tables]
+        assert sums[0].shape == query.mechanism.shape
+        moved.append(np.linalg.norm(sums[0] - sums[1]))
+    most = math.sqrt(2.0) if adjacency == "replace_one" else 1.0
+    assert max(moved) <= most * (1.0 + 1e-12)
+    assert max(moved) > 0.99 if adjacency == "add_remove" else max(moved) > 1.0
+
+
+def test_what_is_counted_and_how_follows_public_numbers():
+    X, y = table(900)
+    for adjacency in ADJACENCIES:
+        models = [
+            quietly(classifier(method="objective", adjacency=adjacency, random_state=seed), rows, labels)
+            for seed, (rows, labels) in enumerate([(X, y), (0.0 * X, 0 * y), (-X, 1 - y)])
+        ]
+        assert (
+            len({str(model.releases_[-1].scales) + str(model.releases_[-1].values["sum"].shape) for model in models})
+            == 1
+        )
+    private = [quietly(classifier(adjacency="add_remove", method="objective"), X[:n], y[:n]) for n in (5, 900)]
+    assert private[0].releases_[-1].scales == private[1].releases_[-1].scales
+    assert private[0].releases_[-1].values["sum"].shape == private[1].releases_[-1].values["sum"].shape
+
+
+@pytest.mark.parametrize(("slope", "offset"), [(1.0, 0.0), (0.7, -1.5), (0.0, -0.9), (1.0, -3.0)])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_probabilities_are_worth_more_than_the_base_rate(slope, offset, adjacency):
+    X, y = table(24_000, 1, slope, offset)
+    tests = X[4_000:], y[4_000:]
+    losses, right = [], []
+    for seed in range(6):
+        model = quietly(classifier(random_state=seed, adjacency=adjacency, method="objective"), X[:4_000], y[:4_000])
+        losses.append(log_loss(tests[1], model.predict_proba(tests[0]), labels=[0, 1]))
+        right.append(model.score(*tests))
+    truth = expit(slope * (tests[0] @ [1.0, -1.0, 0.5, 0.0, 0.0, 0.0]) + offset)
+    best = -np.mean(np.where(tests[1] == 1, np.log(truth), np.log1p(-truth)))
+    assert np.mean(losses) < min(best + 0.03, 1.02 * base_rate(tests[1]))
+    assert np.mean(right) > max(np.mean(tests[1]), 1.0 - np.mean(tests[1])) - 0.01
+
+
+@pytest.mark.parametrize("slope", [0.5, 0.0])
+@pytest.mark.parametrize("method", ["objective", "gradient"])
+def test_few_people_lose_little_to_the_base_rate(method, slope):
+    X, y = table(5_000, 2, slope, -1.0)
+    losses = [
+        log_loss(
+            y[300:],
+            quietly(classifier(random_state=seed, method=method), X[:300], y[:300]).predict_proba(X[300:]),
+        )
+        for seed in range(10)
+    ]
+    assert np.mean(losses) < 1.1 * base_rate(y[300:])
+
+
+@pytest.mark.parametrize(("method", "delta"), METHODS)
+def test_several_classes_get_a_temperature(method, delta):
+    X, y = table(24_000, 3, 1.5, classes=3)
+    options = {"classes": [0, 1, 2], "method": method}
+    losses = []
+    for probabilities in ("calibrated", "link"):
+        model = classifier(1.0, delta, probabilities=probabilities, **options).fit(X[:4_000], y[:4_000])
+        losses.append(log_loss(y[4_000:], model.predict_proba(X[4_000:])))
+        assert hasattr(model, "temperature_") == (probabilities == "calibrated")
+        np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+        np.testing.assert_array_equal(model.predict_proba(X).argmax(axis=1), model.predict(X))
+    assert losses[0] < losses[1] + 0.005
+
+
+def test_the_boundary_is_where_both_classes_are_as_probable():
+    X, y = table(3_000, offset=-1.5)
+    model = classifier(fit_intercept=True).fit(X, y)
+    margins = (X * np.minimum(1.0, 4.0 / np.linalg.norm(X, axis=1))[:, None]) @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(model.decision_function(X), margins - zero_of(model.log_odds_), atol=1e-9)
+    chances = model.predict_proba(X)[:, 1]
+    np.testing.assert_array_equal(chances > 0.5, model.decision_function(X) > 0.0)
+    np.testing.assert_array_equal(chances > 0.5, model.predict(X) == 1)
+    order = np.argsort(margins)
+    assert np.all(np.diff(chances[order]) >= 0.0)
+    # Rows are held to their bound, as they were in the fit.
+    np.testing.assert_allclose(model.predict_proba(1e6 * X[:5]), model.predict_proba(1e9 * X[:5]))
+
+
+def test_the_link_leaves_the_whole_budget_to_the_coefficients():
+    X, y = table(500)
+    for options in (
+        {"probabilities": "link"},
+        {"calibration": "paper", "loss": "logistic", "constraint": L2Ball(5.0), "adjacency": "add_remove"},
+    ):
+        model = quietly(classifier(method="objective", **options), X, y)
+        assert len(model.releases_) == 1
+        assert model.releases_[0].privacy.epsilon == 1.0
+        assert not hasattr(model, "log_odds_")
+    exact = classifier(math.inf, ridge=1.0).fit(X, y)
+    assert not hasattr(exact, "log_odds_")
+    np.testing.assert_allclose(exact.predict_proba(X)[:, 1], expit(X @ exact.coef_[0]))
+    with pytest.raises(ValueError, match="probabilities must be 'calibrated' or 'link'"):
+        classifier(probabilities="platt").fit(X, y)
+
+
+def test_weighted_rows_are_counted_for_their_weight():
+    X, y = table(20_000, offset=-1.0)
+    model = classifier(2.0, class_weight={1: 4.0}).fit(X, y)
+    counts = model.releases_[-1].values["sum"].reshape(2, -1).sum(axis=1)
+    assert counts == pytest.approx([0.25 * np.sum(y == 0), np.sum(y == 1)], rel=0.05)
+    weights = np.where(y == 1, 1.0, 0.25)
+    chances = model.predict_proba(X)[:, 1]
+    assert weights @ chances == pytest.approx(weights @ y, rel=0.05)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_saved_model_keeps_its_probabilities(tmp_path, classes):
+    X, y = table(600, classes=classes)
+    model = quietly(classifier(classes=list(range(classes))), X, y)
+    model.save(tmp_path / "model.json")
+    loaded = ObjectivePerturbationClassifier.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    name, wrong = ("log_odds_", -model.log_odds_) if classes == 2 else ("temperature_", -1.0)
+    setattr(model, name, wrong)
+    model.save(tmp_path / "model.json")
+    with pytest.raises(ValueError, match=f"{name} must"):
+        ObjectivePerturbationClassifier.load(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize("bound", [2.0**-60, 2.0**60])
+def test_probabilities_do_not_depend_on_the_unit_of_rows(bound):
+    X, y = table(400)
+    chances = [
+        quietly(classifier(bound_x=4.0 * unit, method="gradient"), unit * X, y).predict_proba(unit * X)
+        for unit in (1.0, bound)
+    ]
+    np.testing.assert_allclose(*chances, rtol=1e-9)
+
+
+def test_coefficients_of_nothing_leave_the_base_rate():
+    """A strong penalty: all margins are 0, and so is their unit."""
+    X, y = table(4_000, offset=-1.0)
+    model = quietly(classifier(4.0, constraint=L2Ball(2.0**-199), loss="logistic"), X, y)
+    assert model.predict_proba(X)[:, 1] == pytest.approx(y.mean(), abs=0.05)

@@ -1,0 +1,97 @@
+"""Probabilities by noisy counts: near the truth where counts are sure, near what is usual where they are noise."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import expit, log_expit
+
+from dpfast.solvers.calibration import calibrated_log_odds, calibrated_slope, interpolated, limits, zero_of
+
+
+def table(n, slope, offset, deviation, seed=0, spread=1.5):
+    """Margins, and noisy counts of them by class, where log-odds are a line."""
+    rng = np.random.default_rng(seed)
+    margins = spread * rng.normal(size=n)
+    second = rng.random(n) < expit(slope * margins + offset)
+    edges = limits(n, deviation)
+    places = np.searchsorted(edges, margins, side="right")
+    counts = np.array([np.bincount(places[second == one], minlength=len(edges) + 1) for one in (False, True)])
+    return margins, counts + deviation * rng.normal(size=counts.shape), edges
+
+
+def loss(log_odds, slope, offset, margins):
+    """Expected logarithmic loss, beyond the least there is."""
+    truth = slope * margins + offset
+    chance = expit(truth)
+    return float(
+        np.mean(
+            chance * (log_expit(truth) - log_expit(log_odds))
+            + (1.0 - chance) * (log_expit(-truth) - log_expit(-log_odds))
+        )
+    )
+
+
+@pytest.mark.parametrize(("slope", "offset"), [(1.0, 0.0), (0.05, -0.9), (0.5, 1.5), (3.0, -2.0), (20.0, 0.0)])
+def test_a_line_of_log_odds_is_found(slope, offset):
+    margins, counts, edges = table(100_000, slope, offset, 30.0)
+    curve = calibrated_log_odds(counts, 30.0, edges, 100_000, 0.5)
+    assert loss(interpolated(curve, margins), slope, offset, margins) < 2e-3
+    assert np.all(np.diff(curve) > 0.0)
+    assert zero_of(curve) == pytest.approx(-offset / slope, abs=0.25 / slope)
+
+
+@pytest.mark.parametrize(("slope", "offset"), [(1.0, 0.0), (0.0, -0.9), (0.5, 1.0), (6.0, 0.0)])
+def test_counts_lead_away_from_what_is_usual_only_as_far_as_they_are_sure(slope, offset):
+    """Over draws of the noise, at 6 and 15 deviations: no more than a tenth above knowing but frequencies."""
+    for people, most in ((200, 0.11), (500, 0.07)):
+        losses, constant = [], []
+        for seed in range(16):
+            margins, counts, edges = table(people, slope, offset, 32.0, seed)
+            curve = calibrated_log_odds(counts, 32.0, edges, people, 0.3)
+            losses.append(loss(interpolated(curve, margins), slope, offset, margins))
+            rate = np.mean(expit(slope * margins + offset))
+            constant.append(loss(np.full(people, math.log(rate / (1.0 - rate))), slope, offset, margins))
+        assert np.mean(losses) < np.mean(constant) + most
+
+
+def test_noise_alone_says_next_to_nothing():
+    """Of an empty table the curve is about that of margins without a meaning, whatever the noise is."""
+    edges = limits(10, 1000.0)
+    found = []
+    for seed in range(20):
+        noise = 1000.0 * np.random.default_rng(seed).normal(size=(2, len(edges) + 1))
+        found.append(interpolated(calibrated_log_odds(noise, 1000.0, edges, 10, 0.0), np.array([-1.0, 1.0])))
+    np.testing.assert_allclose(np.mean(found, axis=0), np.mean(found), atol=0.5)
+    assert np.abs(found).max() < 1.0
+
+
+@pytest.mark.parametrize("slope", [0.3, 1.0, 4.0])
+def test_a_slope_of_gaps_is_found_and_else_is_the_usual_one(slope):
+    rng = np.random.default_rng(2)
+    gaps = np.abs(rng.normal(size=50_000)) * 1.5
+    first = rng.random(50_000) < expit(slope * gaps)
+    edges = limits(50_000, 30.0, both_sides=False)
+    places = np.searchsorted(edges, gaps, side="right")
+    counts = np.array([np.bincount(places[first == one], minlength=len(edges) + 1) for one in (False, True)])
+    assert calibrated_slope(counts + 30.0 * rng.normal(size=counts.shape), 30.0, edges, 50_000) == pytest.approx(
+        slope, rel=0.2
+    )
+    few = limits(10, 1000.0, both_sides=False)
+    assert 0.8 < calibrated_slope(np.zeros((2, len(few) + 1)), 1000.0, few, 10) < 3.0
+
+
+def test_bins_are_as_many_as_people_are_for_them():
+    sizes = [len(limits(people, 10.0)) for people in (10, 200, 500, 10_000, None)]
+    assert sizes == [1, 3, 9, 15, 9]
+    assert [len(limits(people, 10.0, both_sides=False)) for people in (10, 500, 10_000)] == [1, 4, 7]
+    np.testing.assert_array_equal(limits(10_000, 10.0), -limits(10_000, 10.0)[::-1])
+
+
+def test_a_curve_goes_straight_on():
+    curve = np.array([[-1.0, 0.0, 2.0], [-3.0, -1.0, 1.0]])
+    np.testing.assert_allclose(interpolated(curve, np.array([-2.0, -1.0, 1.0, 2.0, 4.0])), [-5.0, -3.0, 0.0, 1.0, 3.0])
+    assert zero_of(curve) == 1.0
+    lifted = np.array([[0.0], [5.0]])
+    assert zero_of(curve - lifted) == 6.0
+    assert zero_of(curve + lifted) == -2.0

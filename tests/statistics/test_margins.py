@@ -1,0 +1,125 @@
+"""Counts of rows by margin and class: each row in one cell, whatever the rows beside it, and for at most 1."""
+
+import numpy as np
+import pytest
+
+from dpfast import io
+from dpfast.statistics.margins import MarginCells, margin_counts
+from dpfast.statistics.rows import RowMap
+
+EDGES = np.array([-0.5, 0.0, 0.5])
+
+
+def cells(n_margins, seed=0, d=3, edges=EDGES):
+    rng = np.random.default_rng(seed)
+    basis = np.ascontiguousarray(rng.normal(size=(d, n_margins)))
+    return MarginCells(RowMap(bound=1.0, basis=basis), 0.1 * rng.normal(size=n_margins), edges)
+
+
+def rows(n, n_margins, seed=0, d=3):
+    """Rows, some of them beyond the bound, and outcomes as a classifier has them: signs, times weights."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d)) * rng.choice([0.2, 1.0, 30.0], size=(n, 1))
+    own = rng.integers(0, max(n_margins, 2), size=n)
+    weights = np.array([1.0, 0.25, 1.0 / 3.0, 1.0])[own]
+    positive = own[:, None] == np.arange(n_margins) + (n_margins == 1)
+    return x, np.where(positive, 1.0, -1.0) * weights[:, None]
+
+
+def counted(x, y, own):
+    return margin_counts(io.open_table(x, y), own, 1).to_float64()
+
+
+def plain(x, y, own):
+    """The same in NumPy, row by row."""
+    found = np.zeros(own.shape)
+    for row, outcome in zip(x, y, strict=True):
+        z = row * min(1.0, 1.0 / np.linalg.norm(row)) @ own.row_map.basis + own.offset
+        weight = round(np.abs(outcome).max() * 2**20) / 2**20
+        if len(z) == 1:
+            found[int(outcome[0] > 0), np.sum(z[0] >= own.edges)] += weight
+            continue
+        best, second = np.argsort(-z)[:2]
+        label = int(np.argmax(outcome))
+        found[1 if label == best else 0 if label == second else 2, np.sum(z[best] - z[second] >= own.edges)] += weight
+    return found
+
+
+@pytest.mark.parametrize("n_margins", [1, 2, 4])
+def test_rows_are_counted_by_margin_and_class(n_margins):
+    own, (x, y) = cells(n_margins, edges=EDGES if n_margins == 1 else EDGES[1:]), rows(500, n_margins)
+    found = counted(x, y, own)
+    assert found.shape == (1, own.shape[0] * own.shape[1])
+    np.testing.assert_array_equal(found.reshape(own.shape), plain(x, y, own))
+    assert np.all(found.reshape(own.shape)[: max(n_margins, 2)].sum(axis=1) > 0.0)
+    # Indicators say the same as signs.
+    np.testing.assert_array_equal(found, counted(x, np.maximum(y, 0.0), own) if n_margins > 1 else found)
+
+
+@pytest.mark.parametrize("n_margins", [1, 3])
+@pytest.mark.parametrize("n_blocks", [1, 2, 500])
+def test_a_row_is_counted_alike_beside_any_others(n_margins, n_blocks):
+    own, (x, y) = cells(n_margins), rows(500, n_margins)
+    expected = counted(x, y, own)
+    for laid in (np.asfortranarray(x), x[:, ::-1].copy()[:, ::-1], np.repeat(x, 2, axis=0)[::2]):
+        np.testing.assert_array_equal(counted(laid, y, own), expected)
+    parts = sum(
+        counted(a, b, own) for a, b in zip(np.array_split(x, n_blocks), np.array_split(y, n_blocks), strict=True)
+    )
+    np.testing.assert_array_equal(parts, expected)
+    np.testing.assert_array_equal(margin_counts(io.open_table(x, y), own, 2).to_float64(), expected)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("n_margins", [1, 3])
+def test_no_neighbour_moves_counts_by_more_than_one_in_one_cell_or_two(n_margins, adjacency):
+    """Random rows, labels, weights and coefficients, and from there uphill; the most there can be is reached."""
+    rng = np.random.default_rng(1)
+
+    def moved(point):
+        row, other, labels, weights, coefficients, offset = point
+        own = MarginCells(RowMap(bound=1.0, basis=coefficients), offset, EDGES)
+        positive = labels[:, None] == np.arange(n_margins) + (n_margins == 1)
+        outcomes = np.where(positive, 1.0, -1.0) * np.clip(weights, 0.0, 1.0)[:, None]
+        part, another = (counted(one[None], outcomes[[i]], own) for i, one in enumerate((row, other)))
+        for counts in (part, another):
+            assert np.count_nonzero(counts) <= 1
+            assert 0.0 <= counts.sum() <= 1.0
+        change = part - another if adjacency == "replace_one" else part
+        assert np.abs(change).sum() <= (2.0 if adjacency == "replace_one" else 1.0)
+        return float(np.linalg.norm(change))
+
+    def nearby(point, step):
+        row, other, labels, weights, coefficients, offset = point
+        drawn = rng.integers(0, max(n_margins, 2), size=2)
+        return (
+            row + step * rng.normal(size=3),
+            other + step * rng.normal(size=3),
+            np.where(rng.random(2) < 0.7, labels, drawn),
+            weights + step * rng.normal(size=2),
+            coefficients * np.exp(step * rng.normal(size=coefficients.shape)),
+            offset + step * rng.normal(size=n_margins),
+        )
+
+    best = 0.0
+    for _ in range(12):
+        start = (
+            *rng.normal(size=(2, 3)),
+            rng.integers(0, max(n_margins, 2), size=2),
+            rng.uniform(size=2),
+            rng.normal(size=(3, n_margins)) * 10.0 ** rng.uniform(-3, 3),
+            rng.normal(size=n_margins),
+        )
+        for _ in range(25):
+            step = 10.0 ** rng.uniform(-2.0, 0.0)
+            start = max(start, nearby(start, step), key=moved)
+        best = max(best, moved(start))
+    most = np.sqrt(2.0) if adjacency == "replace_one" else 1.0
+    assert best == pytest.approx(most, rel=1e-6)
+
+
+def test_what_is_not_finite_is_refused():
+    own, (x, y) = cells(1), rows(5, 1)
+    x[2, 1] = np.nan
+    with pytest.raises(ValueError, match="X contains NaN or infinity"):
+        counted(x, y, own)
