@@ -765,16 +765,16 @@ def test_the_default_is_accurate(n, n_pre, bar, panels):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("parameters", "gain"),
+    ("parameters", "than", "gain"),
     [
-        ({"nonnegative": True, "center": None}, 1.1),
-        ({}, 1.2),
+        ({"nonnegative": True}, {"row_bound": None}, 1.1),
+        ({"center": "auto"}, {"center": None}, 1.2),
     ],
     ids=str,
 )
-def test_declaring_or_learning_more_lowers_the_error(parameters, gain):
+def test_declaring_or_learning_more_lowers_the_error(parameters, than, gain):
     # Two means over 100 panels with 60% scatter each: their ratio is known to 9%.
-    assert relative_error(1000, 10, 100, **parameters) < relative_error(1000, 10, 100, center=None) / gain
+    assert relative_error(1000, 10, 100, **than | parameters) < relative_error(1000, 10, 100, **than) / gain
 
 
 def without_noise(fitted, donors, target_pre):
@@ -839,7 +839,8 @@ def test_intervals_cover_whatever_stands_out_of_the_noise(n, row_bound):
         exact = without_noise(fitted, donors, target[:10])
         hits.append((low <= exact) & (exact <= high))
         widths.append(high - low)
-    assert 0.86 <= np.mean(hits) <= 0.95
+    # About their mean path these donors hardly differ: what may hide in the noise then widens limits, to 0.98 covered.
+    assert 0.86 <= np.mean(hits) <= (0.95 if row_bound is None or n < 1000 else 0.99)
     assert np.median(widths) < 1.2
 
 
