@@ -17,6 +17,7 @@ from dpfast.audit import epsilon_lower_bound, mu_lower_bound
 from dpfast.datasets import california_prop99, synthetic_control_panel
 from dpfast.noise import SeededSource
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.releases import mechanism as driver
 from dpfast.releases.mechanism import Drawn
 from dpfast.releases.moments import RepeatedMoments, unpacked
@@ -217,7 +218,7 @@ def test_many_donors_with_missing_entries_give_the_prediction():
 def section_of(parameters, adjacency, privacy=None):
     estimator = model(adjacency=adjacency, **parameters)
     public = _Public(N_PRE, np.arange(T), None, 40 if adjacency == "replace_one" else None)
-    return estimator._steps(privacy or Privacy(1.0, 1e-6, adjacency), public).section()
+    return estimator._steps(privacy or Privacy(1.0, 1e-6, adjacency), public).declared
 
 
 def sums_of(section, donors):
@@ -460,6 +461,29 @@ def test_a_useless_answer_is_announced_before_anything_is_spent():
     model(bound=300.0, adjacency="add_remove").fit(states.drop("California"), 19)
 
 
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_no_garbage_comes_without_a_word(adjacency):
+    """Donors far shorter than the range allows: nothing public says that they are too few, what was released does."""
+    told = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        path = 0.05 + 0.02 * np.sin(np.arange(13.0))
+        donors = rng.lognormal(0.0, 1.0, (150, 1)) * path * rng.normal(1.0, 0.05, (150, 13))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fitted = SyntheticControl(1.0, 1e-6, adjacency=adjacency, random_state=seed).fit(donors, 10)
+        error = np.sqrt(np.mean((fitted.predict(path[:10]) - path[10:]) ** 2) / np.mean(path[10:] ** 2))
+        # What is said is what is expected: a fit that has more luck, or less, may be on the other side of a third.
+        assert error < 0.5 or [one.category for one in caught] == [ReleasedUtilityWarning]
+        told += len(caught)
+    assert told >= 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        donors, target, signal = panel(n=1000)
+        many = SyntheticControl(1.0, 1e-6, adjacency=adjacency, random_state=0).fit(donors, 10)
+    assert np.sqrt(np.mean((many.predict(target[:10]) - signal[10:]) ** 2) / np.mean(signal[10:] ** 2)) < 0.1
+
+
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -483,14 +507,20 @@ def test_the_plan_agrees_with_simulation(parameters):
     assert 0.3 * plan.expected_error < error < 1.5 * plan.expected_error
 
 
-def test_the_plan_agrees_with_simulation_about_a_private_mean():
-    donors, target, signal = panel(n=2000)
-    spread = float(np.mean((donors - donors.mean(axis=0))[:, :10] ** 2))
-    private = {"center": "private", "row_bound": "private"}
-    plan = SyntheticControl.plan(2000, 10, 13, epsilon=1.0, delta=1e-6, spread=spread, **private)
-    fits = (model(**private, random_state=seed).fit(donors, 10).predict(target[:10]) for seed in range(40))
-    error = math.sqrt(np.mean([np.mean((fit - signal[10:]) ** 2) for fit in fits]) / spread)
-    assert 0.3 * plan.expected_error < error < 2.0 * plan.expected_error
+@pytest.mark.parametrize("n", [50, 300, 500, 1000])
+def test_the_plan_of_the_default_agrees_with_simulation(n, quiet):
+    donors, _, _ = panel(n=n)
+    spread, about = float(np.mean(donors**2)), float(np.mean((donors - donors.mean(axis=0)) ** 2))
+    guessed = {"spread": spread, "variation": math.sqrt(about / spread)}
+    plan = SyntheticControl.plan(n, 10, 13, epsilon=1.0, delta=1e-6, **guessed)
+    squares = []
+    for seed in range(30):
+        donors, target, signal = panel(n=n, seed=seed)
+        fitted = SyntheticControl(1.0, 1e-6, random_state=seed).fit(donors, 10)
+        squares.append(((fitted.predict(target[:10]) - signal[10:]) ** 2, signal[10:] ** 2))
+    errors, signals = np.mean(squares, axis=(0, 2))
+    # Thirty panels: the ratio of both scatters by a tenth.
+    assert plan.expected_error / 1.8 < math.sqrt(errors / signals) < 1.8 * plan.expected_error
 
 
 def test_plans_count_donors():
@@ -538,7 +568,7 @@ BAD_PARAMETERS = [
     ({"n_components": "few"}, ValueError, "n_components must be 'noise', got 'few'"),
     ({"nonnegative": 1}, TypeError, "nonnegative must be True or False, got int"),
     ({"nonnegative": True, "bound": (0.0, 1.0)}, ValueError, "nonnegative needs a single bound"),
-    ({"center": "mean"}, ValueError, "center must be 'target' or 'private', got 'mean'"),
+    ({"center": "mean"}, ValueError, "center must be 'auto' or 'target' or 'private', got 'mean'"),
     ({"center": [1.0, 2.0]}, ValueError, "center must be a finite number or hold one for each of the 13 periods"),
     ({"center": "target"}, ValueError, "center='target' needs one target with all its periods"),
     ({"basis": 0}, ValueError, "basis must be at least 1, got 0"),
@@ -735,21 +765,21 @@ def test_the_default_is_accurate(n, n_pre, bar, panels):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("parameters", "gain"),
+    ("parameters", "than", "gain"),
     [
-        ({"nonnegative": True}, 1.1),
-        ({"center": "private"}, 1.2),
+        ({"nonnegative": True}, {"row_bound": None}, 1.1),
+        ({"center": "auto"}, {"center": None}, 1.2),
     ],
     ids=str,
 )
-def test_declaring_more_lowers_the_error(parameters, gain):
+def test_declaring_or_learning_more_lowers_the_error(parameters, than, gain):
     # Two means over 100 panels with 60% scatter each: their ratio is known to 9%.
-    assert relative_error(1000, 10, 100, **parameters) < relative_error(1000, 10, 100) / gain
+    assert relative_error(1000, 10, 100, **than | parameters) < relative_error(1000, 10, 100, **than) / gain
 
 
 def without_noise(fitted, donors, target_pre):
     """What the fit would predict from the same rows without noise, and so without the floor for it."""
-    section = fitted._released_steps.section(fitted.releases_)
+    section = fitted._released.section
     exact = sum_donors(donors, section.rows, 1)
     sums = (
         {} if exact.exact_x_sum is None else {"x": exact.exact_x_sum.to_float64(), "y": exact.exact_y_sum.to_float64()}
@@ -809,7 +839,8 @@ def test_intervals_cover_whatever_stands_out_of_the_noise(n, row_bound):
         exact = without_noise(fitted, donors, target[:10])
         hits.append((low <= exact) & (exact <= high))
         widths.append(high - low)
-    assert 0.86 <= np.mean(hits) <= 0.95
+    # About their mean path these donors hardly differ: what may hide in the noise then widens limits, to 0.98 covered.
+    assert 0.86 <= np.mean(hits) <= (0.95 if row_bound is None or n < 1000 else 0.99)
     assert np.median(widths) < 1.2
 
 

@@ -58,7 +58,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 # Beyond, noise is so much larger than sums, or sums than noise, that no solver tells both.
 _EPSILONS = 2.0**-40, 2.0**40
 # An expected error of this part of what is estimated means that the answer is mostly noise.
-_USELESS = 0.5
+_MOSTLY_NOISE = 0.5
 # Attributes of an estimator that waits for `complete`, and of the copy that a fit runs on.
 _UNSOLVED = "_unsolved"
 _ORIGINAL = "_original"
@@ -260,6 +260,8 @@ class PrivateEstimator(BaseEstimator, ABC):
     privacy_spent_: Privacy = field(init=False)
 
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = get_args(Calibration)
+    #: Expected errors from here on are warned of.
+    _WARNED_ERROR: ClassVar[float] = _MOSTLY_NOISE
     #: Classes of parameters, beside numbers and the like, that keep what they were made with by their arguments' names.
     _PARAMETER_TYPES: ClassVar[tuple[type, ...]] = ()
 
@@ -589,11 +591,12 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _warn_of_noise(self, error: float, people: str | None, privacy: Privacy) -> bool:
         """Warn where the answer is mostly noise, as public numbers say of so many people, or what was released."""
-        if error < _USELESS:
+        if error < self._WARNED_ERROR:
             return False
+        much = "mostly noise" if error >= _MOSTLY_NOISE else "much of it noise"
         warn(
             f"{'as released' if people is None else f'with {people}'} at {privacy}, the prediction is expected to be "
-            f"off by {100.0 * min(error, 1.0):.0f}% of the signal: mostly noise, and shrinkage against it. "
+            f"off by {100.0 * min(error, 1.0):.0f}% of the signal: {much}, and shrinkage against it. "
             f"{type(self).__name__}.plan says how many are needed"
             f"{'; where there are as many, there is hardly a signal to find' if people is None else ''}.",
             ReleasedUtilityWarning if people is None else UtilityWarning,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dpfast.releases.moments import unpacked
 from dpfast.synthetic_control.estimator import SyntheticControl
 from dpfast.synthetic_control.mechanism import DonorRows
 from dpfast.synthetic_control.outcome_range import range_counts
-from dpfast.synthetic_control.steps import DonorSteps, count_lengths
+from dpfast.synthetic_control.steps import count_donors, count_lengths, length_bins, sum_paths
 
 # The noise that an output shows: of the fitted model, of its weights, of the sign of the donor's path.
 Recovered = Callable[[SyntheticControl, FloatArray, float], FloatArray]
@@ -67,35 +68,40 @@ def _moment_attack(rows: Rows, privacy: Privacy, *, repeatedly: bool = False) ->
 def _path_attack(privacy: Privacy) -> Attack:
     """Attack the mean path with a donor that is at one end of the range throughout, then at the other, or gone."""
     estimator = SyntheticControl(**claimed(privacy), row_bound=None, center="private")
-    steps = DonorSteps(privacy, _ROWS, "private", None, None)
     ends = np.ones(_N_PRE + 1), -np.ones(_N_PRE + 1)
-    return _first_step_attack("mean path of donors", estimator, privacy, ends, steps.sum_paths)
+    summed = partial(sum_paths, rows=_ROWS, origin=0.0, bound=math.sqrt(_N_PRE + 1.0), n_threads=1)
+    return _step_attack("mean path of donors", estimator, privacy, ends, summed)
 
 
 def _count_attacks(privacy: Privacy) -> Iterator[Attack]:
-    """Attack the counts of lengths, and of outcomes, with a donor that is long, then short, or gone."""
+    """Attack counts of donors, of lengths and of outcomes, with a donor that is long, then short, or gone."""
     sizes = np.ones(_N_PRE + 1), np.full(_N_PRE + 1, 0.1)
-    (rows,) = _ROWS.ways(None, None)
+    bins = length_bins(_ROWS.ways(None, None)[0])
     declared, found = SyntheticControl(**claimed(privacy)), SyntheticControl(bound="private", **claimed(privacy))
-    yield _first_step_attack("lengths of donors", declared, privacy, sizes, lambda one: count_lengths(one, rows, 1))
-    yield _first_step_attack("range of donors", found, privacy, sizes, range_counts)
+    lengths = partial(count_lengths, rows=_ROWS, center=None, bins=bins, n_threads=1)
+    yield _step_attack("lengths of donors", declared, privacy, sizes, lengths)
+    yield _step_attack("range of donors", found, privacy, sizes, range_counts, "counts of donors by size")
+    if privacy.adjacency == "add_remove":
+        yield _step_attack("number of donors", declared, privacy, sizes, count_donors)
 
 
-def _first_step_attack(
+def _step_attack(
     name: str,
     estimator: SyntheticControl,
     privacy: Privacy,
     donors: tuple[FloatArray, FloatArray],
     summed: Callable[[FloatArray], FixedPoint],
+    step: str | None = None,
 ) -> Attack:
-    """Attack what is released before the moments, where it is the first: one donor becomes another, or goes."""
+    """Attack what a step before the moments releases: one donor becomes another, or goes."""
     others = np.full((1, _N_PRE + 1), 0.01)
     here, there = (np.vstack([others, one]) for one in donors)
     tables = here, others if privacy.adjacency == "add_remove" else there
     exact, moved = (summed(table).to_float64().ravel() for table in tables)
 
     def fit(neighbour: bool) -> Release:
-        return estimator.fit(tables[neighbour], _N_PRE).releases_[0]
+        releases = estimator.fit(tables[neighbour], _N_PRE).releases_
+        return next(one for one in releases if one.name.endswith(f": {step or name}"))
 
     def seen(neighbour: bool) -> FloatArray:
         return np.asarray(fit(neighbour).values["sum"].ravel() - exact)

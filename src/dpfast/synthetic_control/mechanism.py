@@ -76,19 +76,15 @@ class DonorRows:
     def maps(self) -> tuple[RowMap, RowMap]:
         """What becomes of a donor's outcomes before and after the intervention."""
         centers = (None, None) if self.center is None else np.split(self.center, [self.n_pre])
-        pre, post = (
-            RowMap(
-                np.full(1, self.least),
-                np.ones(1),
-                center=center,
-                basis=basis,
-                offset=self.offset,
-                unit=self.half_width,
-                fills=True,
-            )
-            for center, basis in zip(centers, (self.basis, None), strict=True)
-        )
-        return pre, post
+        return self._map(centers[0], self.basis), self._map(centers[1])
+
+    def _map(self, center: FloatArray | None, basis: FloatArray | None = None) -> RowMap:
+        limits = np.full(1, self.least), np.ones(1)
+        return RowMap(*limits, center=center, basis=basis, offset=self.offset, unit=self.half_width, fills=True)
+
+    def mapped(self, series: FloatArray, center: FloatArray | None, basis: FloatArray | None = None) -> FloatArray:
+        """Return series of all periods, in input units, about a path in mapped units, in a basis if there is one."""
+        return self._map(center, basis)(series)
 
     def parts_of(self, donors: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return both parts of donors' rows, from input units, before they are held to their norms."""
@@ -264,6 +260,19 @@ class CrossSection(SingleRelease):
     def floor(self) -> float:
         """Least that an eigenvalue of X'X counts for."""
         return noise_floor(self.rows.shape[0], self.off_diagonal)
+
+    def expected_error(self, eigenvalues: FloatArray, ridge: float, hidden: float = 0.0) -> float:
+        """Return the root mean squared error of predictions, relative to what they predict.
+
+        Of shrinkage and of noise, first order and second, for a target that is like its donors, which differ along the
+        directions of these eigenvalues of X'X; those that are `hidden`, by their sum, are missed. 1 if none are seen.
+        """
+        total = float(np.sum(eigenvalues)) + hidden
+        if not np.any(eigenvalues > 0.0):
+            return 1.0
+        counted = np.maximum(eigenvalues + ridge / 2.0, self.floor)
+        squares = (1.0 - eigenvalues / counted) ** 2 + self.cost / counted**2
+        return math.sqrt((float(np.sum(eigenvalues * squares)) + hidden) / total)
 
     def bound_to_rows(self, source: noise.BitSource) -> noise.BitSource:
         """Bind seeded noise to how donors become rows, in mapped units: it does not depend on those of the panel."""

@@ -15,10 +15,9 @@ from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
-from dpfast.ledger import Release
 from dpfast.solvers.damped import damped_solve
 from dpfast.synthetic_control.reports import TargetReports, effect_table
-from dpfast.synthetic_control.steps import DonorSteps
+from dpfast.synthetic_control.steps import Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,13 +37,8 @@ class Placebos(TargetReports):
 
     @property
     @abstractmethod
-    def _released_steps(self) -> DonorSteps:
-        """The mechanism of the fit."""
-
-    @property
-    @abstractmethod
-    def _releases_within_range(self) -> tuple[Release, ...]:
-        """What was released once the range was known."""
+    def _released(self) -> Solution:
+        """What the releases of donors tell."""
 
     @abstractmethod
     def _predicted(self, pre: FloatArray, coef: FloatArray, periods: slice) -> FloatArray:
@@ -78,7 +72,7 @@ class Placebos(TargetReports):
         cut = io.check_n_pre(n_pre, self.n_pre_, "the fit before the intervention")
         if math.isinf(self.privacy_spent_.epsilon):
             raise ValueError("placebo needs released moments; at epsilon=inf fit again with the earlier n_pre")
-        xx, _ = self._released_steps.moments(self._releases_within_range)
+        xx = self._released.xx
         keep = None if self.n_components_ is None else min(self.n_components_, cut)
         coef = damped_solve(xx[:cut, :cut], xx[:cut, cut:], self.ridge_ / 2.0, self.noise_floor_, keep)
         predicted = self._predicted(rows[..., :cut], coef.T, slice(cut, self.n_pre_))
@@ -131,10 +125,10 @@ class Placebos(TargetReports):
         level = check.share("level", level)
         if self._is_for_one_target or self.placebo_share is None or math.isinf(self.privacy_spent_.epsilon):
             raise ValueError("placebo_ranks needs noisy counts of donors' errors: fit with a placebo_share")
-        steps = self._released_steps
-        rows = np.atleast_2d(self._whole(target))
-        ratios = steps.solve(self._releases_within_range).ratios(rows)
-        beyond, deviation, n = steps.tail(self._releases_within_range, ratios)
+        released, rows = self._released, np.atleast_2d(self._whole(target))
+        assert released.errors is not None
+        ratios, n = released.errors_of_series.ratios(rows), released.number
+        beyond, deviation = released.errors.tail(ratios)
         reach = float(ndtri(0.5 + level / 2.0)) * deviation
         sides = {"p_value": beyond, "low": beyond - reach, "high": beyond + reach}
         shares = {name: np.clip((1.0 + count) / (1.0 + n), 1.0 / (1.0 + n), 1.0) for name, count in sides.items()}
@@ -188,8 +182,9 @@ class Placebos(TargetReports):
         if len(table) != 1:
             raise ValueError(f"target must be one series to be drawn, got {len(table)}")
         ratio, *share = (float(value) for value in table.iloc[0])
-        ends, counts, deviation = self._released_steps.ratio_counts(self._releases_within_range)
+        errors = self._released.errors
+        assert errors is not None
         options: dict[str, Any] = {"level": level, "ax": ax, "title": title, "label": label, "unit": unit}
         return plotting.placebo_distribution(
-            ends, counts, ratio, (share[0], share[1], share[2]), deviation=deviation, **options
+            errors.ends, errors.counts, ratio, (share[0], share[1], share[2]), deviation=errors.deviation, **options
         )

@@ -1,16 +1,21 @@
-"""The releases of a fit in their order: donors' mean path, lengths of their rows, moments, and errors of prediction.
+"""The releases of a fit in their order: lengths of donors, their mean path, moments, and errors of prediction.
 
-All but the moments are options. They share one joint calibration (`dpfast.privacy.parts_of`), and what a step does
-depends on public numbers and on what the steps before it released, nothing else: so they compose, and anybody can
-compute from the releases how each was made.
+All but the moments are options. What a step does depends on public numbers and on what the steps before it released,
+nothing else, and each takes a part of what is left of the budget by then (`dpfast.privacy.parts_of`): squares of mu
+never add up to more than the whole's, nor epsilons where delta is 0, so that the steps compose though shares are chosen
+along the way (dpfast.privacy.filters has the proof). Anybody can compute from the releases how each was made.
 
-*The mean path.* A donor's mapped outcomes, less the middle c of the range, lie in [-h, h] and are rounded on a grid
-whose unit divides h, so that they stay there: all T of them are a vector of length h sqrt(T) at most. Under add/remove
-the donor itself is counted too, w times: sqrt(h^2 T + w^2). An error in the count moves the mean by so much of its own
-length, at most h sqrt(T): w^2 = h^2 sqrt(T) is the best for the sum of both errors then. What is missing counts as c.
+*Number.* Where it is private, donors are counted first, and every rule goes by that count.
 
-*Lengths.* A donor counts once by the length of its row before the intervention and once by that after it, whatever
-either is: a replaced one leaves two bins and enters two. The bins are public once the centre is released.
+*Lengths.* A donor counts once by the length of its whole row. Half of the donors are longer than the length that is
+read off, unless the counts do not say so with certainty; then rows are as long as the declared range allows. Rows about
+the mean path are counted alike, and at last those that are summed, once by the part before the intervention and once by
+that after it: a replaced donor leaves a bin of each histogram and enters another. Bins are public once the centre is
+released.
+
+*The mean path.* A donor's mapped outcomes, as a row of T entries, are scaled onto the length that was found: the sum
+moves by twice that length. Without a length that is certain, they are summed about the middle c of the range, where
+they lie in [-h, h] and are at most h sqrt(T) long. What is missing counts as 0, or as c.
 
 *Errors.* How far each donor's own outcomes are from what the released moments predict of them, after the intervention
 relative to before it: each counts once, by a ratio computed from its own outcomes and what was released (one order of
@@ -22,9 +27,9 @@ Association 105, section 3.5).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -35,23 +40,34 @@ from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
-from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import Mechanism, Query, Stages
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.solvers.damped import components_beyond
-from dpfast.statistics import Gram
-from dpfast.statistics.rows import RowMap
+from dpfast.solvers.damped import DenoisedMoments, components_beyond
+from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.sizes import Sizes, size_counts
 from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, lengths_of, sum_donors
 from dpfast.synthetic_control.predictions import coefficients_of_moments
 
-# Shares of mu squared, and where delta is 0 of epsilon. On simulated panels of 300 to 10,000 donors halves and doubles
-# of these differ by less than what panels differ by.
-_SHARES = {"path": (0.1, 0.2), "lengths": (0.05, 0.1)}
+#: Number of donors, where it is private: its share of mu squared, and where delta is 0 of epsilon.
+_COUNT = (0.01, 0.05)
 # Half-octaves below the longest that a row can be: one a millionth as long is in the last.
 _HALF_OCTAVES = 40
-# The mean path's entries are rounded to this power of two.
-_PATH_EXPONENT = -30
+#: Lengths that differ from their median by so many half-octaves are told from it: a count of donors sums so many bins.
+_BINS_SUMMED = 6.0
+#: Half of the donors are so many standard deviations of such a count.
+_CLEAR = 4.0
+#: Half of the donors may be longer than norms up to so many donors per deviation of a count of them. Where there are
+#: more, noise is less and fewer are shortened, as the root of that number grows, down to a twentieth.
+_MANY, _LONGER, _FEWEST = 500.0, 0.5, 0.05
+#: Least share of a step; the largest of the first counts of lengths; and of later ones, which are left out beyond it.
+_LEAST, _MOST_COUNTS, _MOST_LATER = 0.01, 0.3, 0.1
+#: Noise in the mean path that is aimed at, over the length of donors, the largest share for it, and the noise that is
+#: too much: then there is no mean path.
+_PATH_NOISE, _MOST_PATH, _TOO_NOISY = 0.05, 0.2, 0.35
+#: Donors are summed about their mean path if the length about it is at most so much of that about the middle.
+_SHORTER = 0.5
+#: A part's length over the whole's, as far as that would be even, where parts were not counted.
+_PART_PRE, _PART_POST = 1.1, 1.3
 
 #: Bins of squared ratios, and so quarters of octaves of ratios, from 1/16 to 1,024: many where little noise and a small
 #: ridge leave little error before the intervention.
@@ -62,13 +78,30 @@ _LARGEST_RATIO = 2.0**40
 Bounds = tuple[float, float]
 
 
-class Solution(NamedTuple):
-    """What predicts, computed from what was released."""
+class ErrorCounts(NamedTuple):
+    """Donors by their ratio of errors, as released: counts may be negative."""
+
+    #: From the least ratios; the last bin has no end.
+    counts: FloatArray
+    #: Standard deviation of the noise in one.
+    deviation: float
+
+    @property
+    def ends(self) -> FloatArray:
+        """Upper ends of the bins but the last."""
+        return _RATIO_ENDS
+
+    def tail(self, ratios: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Count donors whose ratio is no less, bins as a whole; with the counts' standard deviation."""
+        first = np.minimum(np.searchsorted(_RATIO_ENDS, ratios, side="left"), len(self.counts) - 1)
+        beyond = np.cumsum(self.counts[::-1])[::-1][first]
+        return beyond, self.deviation * np.sqrt(len(self.counts) - first)
+
+
+class SeriesErrors(NamedTuple):
+    """How far series are from what coefficients predict of them."""
 
     rows: DonorRows
-    ridge: float
-    floor: float
-    n_components: int | None
     coef: FloatArray
     pre_coef: FloatArray
 
@@ -80,14 +113,58 @@ class Solution(NamedTuple):
         rows, n_pre = self.rows, self.rows.n_pre
         residuals = np.eye(n_pre + rows.n_post)
         residuals[:n_pre] -= np.hstack([self.pre_coef.T, self.coef.T])
-        limits = np.full(1, rows.least), np.ones(1)
-        about = RowMap(*limits, center=rows.path, basis=residuals, offset=rows.offset, unit=rows.half_width, fills=True)
-        errors = about(np.ascontiguousarray(series))
+        errors = rows.mapped(np.ascontiguousarray(series), rows.path, basis=residuals)
         before, after = lengths_of(errors[:, :n_pre]), lengths_of(errors[:, n_pre:])
         scaled = np.divide(after, before, out=np.full(len(errors), _LARGEST_RATIO), where=before > 0.0)
         scaled[(before == 0.0) & (after == 0.0)] = 1.0
         ratios: FloatArray = np.minimum(scaled * math.sqrt(n_pre / rows.n_post), _LARGEST_RATIO)
         return ratios
+
+
+class Solution(NamedTuple):
+    """What predicts, computed from what was released."""
+
+    section: CrossSection
+    #: As released.
+    values: Mapping[str, FloatArray]
+    #: X'X and X'X_post about the path that predictions shrink towards.
+    xx: FloatArray
+    xy: FloatArray
+    #: Of donors, as it is public or was released; at least 1.
+    number: float
+    ridge: float
+    n_components: int | None
+    coef: FloatArray
+    pre_coef: FloatArray
+    errors: ErrorCounts | None = None
+
+    @property
+    def rows(self) -> DonorRows:
+        """How donors were summed."""
+        return self.section.rows
+
+    @property
+    def floor(self) -> float:
+        """Least that an eigenvalue of X'X counts for."""
+        return self.section.floor
+
+    @property
+    def error(self) -> float:
+        """The root mean squared error that is to be expected of a prediction, relative to the signal, from releases.
+
+        Of a target like the donors: what of X'X does not stand out of the noise, by its trace, is missed.
+        """
+        seen = DenoisedMoments.of(self.xx, self.section.off_diagonal).values
+        hidden = max(float(np.trace(self.xx)) - float(np.sum(seen)), 0.0)
+        missed = self.section.expected_error(seen, self.ridge, hidden)
+        path = self.rows.path[: self.rows.n_pre]
+        differing = self.rows.bound_pre**2
+        return missed * math.sqrt(differing / (differing + float(path @ path)))
+
+    @property
+    def errors_of_series(self) -> SeriesErrors:
+        """How far series are from what is predicted of them."""
+        return SeriesErrors(self.rows, self.coef, self.pre_coef)
 
 
 class Donors(NamedTuple):
@@ -102,6 +179,40 @@ class Donors(NamedTuple):
         return (self.n_threads or 1) if isinstance(self.panel, io.Partitions) else self.n_threads
 
 
+class _Budget:
+    """What is left of a budget, as parts of it are taken: of all of it, by shares that depend on releases."""
+
+    def __init__(self, privacy: Privacy) -> None:
+        self.whole = self.left = privacy
+        self._share = 1.0
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether shares are of epsilon, and not of mu squared."""
+        return self.whole.delta == 0.0
+
+    @property
+    def unit(self) -> float:
+        """Standard deviation of the noise in a sum of numbers up to 1 that had the whole."""
+        return NoisySum.calibrate(self.whole, 1.0, (1,)).deviation
+
+    def take(self, share: float) -> Privacy:
+        """Take a share of the whole."""
+        part, self.left = parts_of(self.left, [share, self._share - share])
+        self._share -= share
+        return part
+
+    def needed(self, deviation: float, wanted: float) -> float:
+        """Return the share that gives noise of a wanted deviation, if the whole gives it that deviation."""
+        ratio = deviation / wanted
+        return ratio if self.is_pure else ratio * ratio
+
+    def of_counts(self, n: float, histograms: int, clear: float) -> float:
+        """Return the share at which half of n donors are so many deviations of the noise in a few bins."""
+        noise = NoisySum.of_counts(self.whole, histograms, 2 * _HALF_OCTAVES + 1)
+        return self.needed(noise.deviation, 0.5 * n / (clear * math.sqrt(_BINS_SUMMED)))
+
+
 @dataclass(frozen=True)
 class DonorSteps(Mechanism[Solution]):
     """The mechanism of a fit: all its releases, calibrated together."""
@@ -109,8 +220,8 @@ class DonorSteps(Mechanism[Solution]):
     privacy: Privacy
     #: As is public before anything is released: without a centre, without bounds.
     rows: DonorRows
-    #: A public path in mapped units, or the donors' mean.
-    center: FloatArray | Literal["private"] | None
+    #: A public path in mapped units; the donors' mean; or the latter where what is released says that it pays.
+    center: FloatArray | Literal["private", "auto"] | None
     #: Norms that rows are held to before and after the intervention; None as long as the range allows.
     row_bound: Bounds | Literal["private"] | None
     #: Where it is public.
@@ -123,187 +234,212 @@ class DonorSteps(Mechanism[Solution]):
     #: Part of the budget that the errors of donors' predictions have.
     placebo_share: float | None = None
 
-    @cached_property
-    def parts(self) -> dict[str, Privacy]:
-        """What each release costs."""
-        optional = {"path": self.center, "lengths": self.row_bound}
-        shares = {
-            name: _SHARES[name][self.privacy.delta == 0.0]
-            for name, option in optional.items()
-            if isinstance(option, str)
-        }
-        after = {} if self.placebo_share is None else {"errors": self.placebo_share}
-        if not shares and not after:
-            return {"moments": self.privacy}
-        shares = {name: share * (1.0 - math.fsum(after.values())) for name, share in shares.items()}
-        shares["moments"] = 1.0 - math.fsum([*shares.values(), *after.values()])
-        shares |= after
-        return dict(zip(shares, parts_of(self.privacy, list(shares.values())), strict=True))
-
-    @property
-    def _middle(self) -> float:
-        """Of the mapped range, for the mean path."""
-        return (self.rows.least + 1.0) / 2.0
-
-    @property
-    def _count_weight(self) -> float:
-        """What a donor counts for beside its path where the number of donors is private: a power of two."""
-        length = (1.0 - self._middle) * (self.rows.n_pre + self.rows.n_post) ** 0.25
-        return math.ldexp(1.0, round(math.log2(length)))
-
-    @cached_property
-    def path_noise(self) -> NoisySum:
-        """The mechanism of the mean path."""
-        counted = self.privacy.adjacency == "add_remove"
-        periods = self.rows.n_pre + self.rows.n_post
-        weight = self._count_weight if counted else 0.0
-        bound = math.sqrt((1.0 - self._middle) ** 2 * periods + weight**2) * ROUND_UP
-        return NoisySum.calibrate(self.parts["path"], bound, (periods + counted,))
-
-    @cached_property
-    def length_noise(self) -> NoisySum:
-        """The mechanism of the lengths."""
-        return NoisySum.of_counts(self.parts["lengths"], 2, HalfOctaves(0, _HALF_OCTAVES).n_bins)
-
     @property
     def scales(self) -> Mapping[str, float]:
-        """Of the moments, for rows as long as the range allows."""
-        return CrossSection.calibrate(self.parts["moments"], *self._ways(self._center({}), None)).scales
+        """Of moments that had the whole budget."""
+        return self.declared.scales
+
+    @property
+    def declared(self) -> CrossSection:
+        """The moments' mechanism at the whole budget, of rows as declared: as long as the range allows, else."""
+        bounds = None if isinstance(self.row_bound, str) else self.row_bound
+        return CrossSection.calibrate(
+            self.privacy, *self.rows.ways(self._public_center, bounds, restored=self.restored)
+        )
+
+    @property
+    def _public_center(self) -> FloatArray | None:
+        return None if isinstance(self.center, str) else self.center
+
+    @property
+    def _parts(self) -> tuple[Privacy, Privacy | None]:
+        """What all but the last release may cost, and the last."""
+        if self.placebo_share is None:
+            return self.privacy, None
+        first, last = parts_of(self.privacy, [1.0 - self.placebo_share, self.placebo_share])
+        return first, last
 
     def stages(self) -> Stages[Solution]:
         """Ask for one release after the other."""
-        released: dict[str, Release] = {}
-        if "path" in self.parts:
-            released["path"] = yield Query("mean path of donors", self.path_noise, self._sum_paths)
-        if "lengths" in self.parts:
-            counts = partial(_count, counted=count_lengths, rows=self._unbounded(released))
-            released["lengths"] = yield Query("lengths of donors' rows", self.length_noise, counts)
-        section = self._section(released)
+        first, last = self._parts
+        n, section = yield from self._learned(_Budget(first))
         moments = partial(_sum_moments, rows=section.rows)
-        released["moments"] = yield Query("moments of donors before and across the intervention", section, moments)
-        if "errors" in self.parts:
-            counts = partial(_count, counted=count_ratios, solution=self._solution(released))
-            released["errors"] = yield Query("errors of donors' predictions", self.error_noise, counts)
-        return partial(self._solution, released)
+        name = "moments of donors before and across the intervention"
+        values = (yield Query(name, section, moments)).values
+        if last is None:
+            return partial(self._solution, section, values, n)
+        errors_of_series = self._solution(section, values, n).errors_of_series
+        counts = partial(_count, counted=count_ratios, errors=errors_of_series)
+        noise = NoisySum.of_counts(last, 1, RATIOS.n_bins)
+        counted = yield Query("errors of donors' predictions", noise, counts)
+        errors = ErrorCounts(counted.values["sum"][0, RATIOS.largest_code :], noise.deviation)
+        return partial(self._solution, section, values, n, errors)
 
-    @cached_property
-    def error_noise(self) -> NoisySum:
-        """The mechanism of the errors."""
-        return NoisySum.of_counts(self.parts["errors"], 1, RATIOS.n_bins)
+    def _learned(self, budget: _Budget) -> Generator[Query, Release, tuple[float, CrossSection]]:
+        """Learn the number of donors and, from how long they are, the moments' mechanism."""
+        n = yield from self._counted(budget)
+        center, bounds = self._public_center, self.row_bound
+        if isinstance(bounds, str):
+            center, bounds = yield from self._lengths(budget, n, center)
+        elif isinstance(self.center, str) and self.center == "private":
+            center = yield from self._path(budget, n, None)
+        ways = self.rows.ways(center, bounds, restored=self.restored)
+        return n, CrossSection.calibrate(budget.left, *ways)
 
-    def released(self, releases: tuple[Release, ...]) -> dict[str, Release]:
-        """Name the releases of a fit."""
-        return dict(zip(self.parts, releases, strict=False))
+    def _counted(self, budget: _Budget) -> Generator[Query, Release, float]:
+        """Return the number of donors, or what is released of it where something depends on it."""
+        if self.n_donors is not None:
+            return max(float(self.n_donors), 1.0)
+        is_needed = isinstance(self.row_bound, str) or isinstance(self.center, str) or self.placebo_share is not None
+        if not is_needed:
+            return 1.0
+        noise = NoisySum.calibrate(budget.take(_COUNT[budget.is_pure]), 1.0, (1,))
+        released = yield Query("number of donors", noise, _count_donors)
+        # Fewer than noise hides may be many.
+        return max(float(released.values["sum"][0]), noise.deviation, 1.0)
 
-    def section(self, releases: tuple[Release, ...] = ()) -> CrossSection:
-        """Return the mechanism of the moments: how rows were summed follows from what was released before."""
-        return self._section(self.released(releases))
+    def _lengths(
+        self, budget: _Budget, n: float, center: FloatArray | None
+    ) -> Generator[Query, Release, tuple[FloatArray | None, Bounds | None]]:
+        """Learn where rows are summed about, and the norms that they are held to; None without certainty."""
+        share = min(max(budget.of_counts(n, 1, _CLEAR), _LEAST), _MOST_COUNTS)
+        length = yield from self._length(budget.take(share), n, center, "lengths of donors")
+        if isinstance(self.center, str):
+            path = yield from self._path(budget, n, length)
+            if path is not None:
+                center, length = yield from self._about(budget, n, path, length)
+        if length is None:
+            return center, None
+        bounds = yield from self._part_lengths(budget, n, center)
+        pre, post = self.rows.n_pre, self.rows.n_post
+        even = math.sqrt(pre / (pre + post)), math.sqrt(post / (pre + post))
+        return center, bounds or (min(1.0, _PART_PRE * even[0]) * length, min(1.0, _PART_POST * even[1]) * length)
 
-    def moments(self, releases: tuple[Release, ...]) -> tuple[FloatArray, FloatArray]:
-        """Return X'X and X'X_post about the path that predictions shrink towards."""
-        values = self.released(releases)["moments"].values
-        return self.section(releases).moments(values, self.n_donors)
+    def _about(
+        self, budget: _Budget, n: float, path: FloatArray, length: float | None
+    ) -> Generator[Query, Release, tuple[FloatArray | None, float | None]]:
+        """Learn whether donors are near enough to their mean path to be summed about it, and their length there."""
+        share = budget.of_counts(n, 1, _CLEAR)
+        about = None
+        if share <= _MOST_LATER:
+            part = budget.take(max(share, _LEAST))
+            about = yield from self._length(part, n, path, "lengths of donors about their mean path")
+        if self.center == "private":
+            return path, about
+        is_shorter = about is not None and length is not None and about <= _SHORTER * length
+        return (path, about) if is_shorter else (None, length)
 
-    def tail(self, releases: tuple[Release, ...], ratios: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        """Count donors whose ratio is no less, bins as a whole; with the counts' standard deviation, and their total.
+    def _length(
+        self, part: Privacy, n: float, center: FloatArray | None, name: str
+    ) -> Generator[Query, Release, float | None]:
+        """Learn how long rows are about a centre, if the counts are certain."""
+        bins = length_bins(self.rows.ways(center, None)[0])
+        noise = NoisySum.of_counts(part, 1, bins.n_bins)
+        counts = partial(_count, counted=count_lengths, rows=self.rows, center=center, bins=bins)
+        counted = yield Query(name, noise, counts)
+        return typical_length(counted.values["sum"][0], bins, n, noise.deviation)
 
-        As released: counts may be negative. The total is the public number, if it is.
-        """
-        ends, counts, noise = self.ratio_counts(releases)
-        first = np.minimum(np.searchsorted(ends, ratios, side="left"), len(counts) - 1)
-        beyond = np.cumsum(counts[::-1])[::-1][first]
-        deviation = noise * np.sqrt(len(counts) - first)
-        return beyond, deviation, self._number(self.released(releases))
+    def _part_lengths(
+        self, budget: _Budget, n: float, center: FloatArray | None
+    ) -> Generator[Query, Release, Bounds | None]:
+        """Learn how long the parts before and after the intervention are, where that is cheap and certain."""
+        share = budget.of_counts(n, 2, _CLEAR)
+        if share > _MOST_LATER:
+            return None
+        rows = self.rows.ways(center, None)[0]
+        bins = length_bins(rows)
+        noise = NoisySum.of_counts(budget.take(max(share, _LEAST)), 2, bins.n_bins)
+        counts = partial(_count, counted=count_part_lengths, rows=rows, bins=bins)
+        counted = yield Query("lengths of donors before and after the intervention", noise, counts)
+        few = max(_LONGER * math.sqrt(min(1.0, _MANY * budget.unit / n)), _FEWEST)
+        pre, post = (typical_length(one, bins, n, noise.deviation, few) for one in counted.values["sum"])
+        return None if pre is None or post is None else (pre, post)
 
-    def ratio_counts(self, releases: tuple[Release, ...]) -> tuple[FloatArray, FloatArray, float]:
-        """Return upper ends of the bins of ratios but the last, released counts, and their standard deviation."""
-        counts = self.released(releases)["errors"].values["sum"][0, RATIOS.largest_code :]
-        return _RATIO_ENDS, counts, self.error_noise.deviation
+    def _path(self, budget: _Budget, n: float, length: float | None) -> Generator[Query, Release, FloatArray | None]:
+        """Learn the donors' mean path, if it is asked for or, their length being certain, cheap."""
+        periods = self.rows.n_pre + self.rows.n_post
+        middle = (self.rows.least + 1.0) / 2.0
+        farthest = (1.0 - middle) * math.sqrt(periods)
+        # About the origin, where donors are known to be short; else about the middle, and as long as the range allows.
+        origin = 0.0 if length is not None and length < farthest else middle
+        bound = min(farthest, length or math.inf)
+        each = NoisySum.calibrate(budget.whole, rounded_bound(bound, periods), (periods,)).deviation
+        noisy = each * math.sqrt(periods) / (n * bound)
+        share = min(max(budget.needed(noisy, _PATH_NOISE), _LEAST), _MOST_PATH)
+        if self.center == "auto":
+            # Whether it is used depends on a length about it.
+            is_told = length is not None and budget.of_counts(n, 1, _CLEAR) <= _MOST_LATER
+            if not is_told or budget.needed(noisy, _TOO_NOISY) > share:
+                return None
+        noise = NoisySum.calibrate(budget.take(share), rounded_bound(bound, periods), (periods,))
+        paths = partial(_sum_paths, rows=self.rows, origin=origin, bound=bound)
+        summed = yield Query("mean path of donors", noise, paths)
+        # Where nothing is observed an entry is the origin's.
+        mean = summed.values["sum"] / (n * self.rows.rate)
+        variance = (noise.deviation / (n * self.rows.rate)) ** 2
+        # James and Stein's estimate, its positive part, about the origin: no worse than the mean itself, and the origin
+        # where the mean is nothing but noise.
+        squared = float(np.sum(mean**2))
+        kept = max(0.0, 1.0 - (periods - 2) * variance / squared) if squared > 0.0 else 0.0
+        path: FloatArray = np.clip(origin + kept * mean, self.rows.least, 1.0)
+        return path
 
-    def expected(self, spread: float) -> CrossSection:
-        """Return the moments' mechanism where rows are as long as their mean square, about a centre, says."""
-        rows = self._unbounded({})
-        if self.row_bound != "private":
-            return self._section({})
-        # The edge above the bin of such a length.
-        size = math.sqrt(2.0 * min(spread, 1.0))
-        bounds = size * rows.bound_pre, size * rows.bound_post
-        return CrossSection.calibrate(self.parts["moments"], *self._ways(rows.center, bounds))
-
-    def path_error(self, n: int) -> float:
-        """Return the standard deviation of an entry of the released mean path of `n` donors."""
-        return self.path_noise.deviation / n if "path" in self.parts else 0.0
-
-    def _solution(self, released: Mapping[str, Release]) -> Solution:
-        section = self._section(released)
-        xx, xy = section.moments(released["moments"].values, self.n_donors)
+    def _solution(
+        self,
+        section: CrossSection,
+        values: Mapping[str, FloatArray],
+        n: float,
+        errors: ErrorCounts | None = None,
+    ) -> Solution:
+        xx, xy = section.moments(values, self.n_donors)
         floor, ridge = section.floor, section.rows.penalty(self.ridge)
         keep = components_beyond(xx, floor) if isinstance(self.n_components, str) else self.n_components
         coef = coefficients_of_moments(xx, xy, section.rows.basis, ridge, floor, keep)
-        return Solution(section.rows, ridge, floor, keep, coef["coef_"], coef["pre_coef_"])
+        return Solution(section, values, xx, xy, n, ridge, keep, coef["coef_"], coef["pre_coef_"], errors)
 
-    def _section(self, released: Mapping[str, Release]) -> CrossSection:
-        center, bounds = self._center(released), self.row_bound
-        if isinstance(bounds, str):
-            rows = self._unbounded(released)
-            n, (pre, post) = self._number(released), released["lengths"].values["sum"]
-            bins = length_bins(rows)
-            bounds = typical_length(pre, bins, rows.bound_pre, n), typical_length(post, bins, rows.bound_post, n)
-        return CrossSection.calibrate(self.parts["moments"], *self._ways(center, bounds))
+    def planned(self, n: int, spread: float, variation: float) -> tuple[CrossSection, float]:
+        """Return the moments' mechanism, and the error of a prediction, for `n` donors that are alike but for size.
 
-    def _unbounded(self, released: Mapping[str, Release]) -> DonorRows:
-        """Return the rows whose lengths are counted, with the most that these can be."""
-        return self._ways(self._center(released), None)[0]
+        The steps are answered for three kinds of donors: of the mean square `spread` about the public centre, and by a
+        part `variation` of that size larger and smaller. Answers have no noise but that of the mean path, of its usual
+        size. The error is relative to the root of `spread`.
+        """
+        model, steps = self._model(spread, variation), self._learned(_Budget(self._parts[0]))
+        times, periods = n / len(model), self.rows.n_pre + self.rows.n_post
+        try:
+            query = next(steps)
+            while True:
+                found, noise = query.statistic(Donors(model, 1)).to_float64() * times, query.mechanism
+                if found.shape == (periods,):
+                    found += noise.scales["sum"] * (-1.0) ** np.arange(periods)
+                query = steps.send(Release(query.name, "no", noise.privacy, {"sum": found}, noise.scales))
+        except StopIteration as last:
+            section: CrossSection = last.value[1]
+        sums = sum_donors(model, section.rows, 1)
+        blocks = {"xx": sums.xx, "xy": sums.xy}
+        if sums.exact_x_sum is not None and sums.exact_y_sum is not None:
+            blocks |= {"x": sums.exact_x_sum.to_float64(), "y": sums.exact_y_sum.to_float64()}
+        eigenvalues = times * np.linalg.eigvalsh(section.rows.about_path(blocks, len(model))[0])
+        error = section.expected_error(np.maximum(eigenvalues, 0.0), section.rows.penalty(self.ridge))
+        if not isinstance(self.center, str) or section.rows.center is None:
+            return section, error
+        about = section.rows.mapped(model, section.rows.center)
+        return section, error * math.sqrt(float(np.mean(about**2)) / spread)
 
-    def _ways(self, center: FloatArray | None, bounds: Bounds | None) -> list[DonorRows]:
-        return self.rows.ways(center, bounds, restored=self.restored)
+    def _model(self, spread: float, variation: float) -> FloatArray:
+        rows = self.rows
+        center = np.zeros(rows.n_pre + rows.n_post) if self._public_center is None else self._public_center
+        # On the side where there is room.
+        middle = (rows.least + 1.0) / 2.0
+        side = np.where((center <= middle) | (center == 0.0), 1.0, -1.0) * math.sqrt(spread)
+        sizes = np.array([1.0 - variation, 1.0, 1.0 + variation])
+        model: FloatArray = rows.offset + rows.half_width * (center + np.outer(sizes, side))
+        return model
 
-    def _center(self, released: Mapping[str, Release]) -> FloatArray | None:
-        if not isinstance(self.center, str):
-            return self.center
-        periods = self.rows.n_pre + self.rows.n_post
-        if "path" not in released:
-            # Not yet: as for a plan.
-            return np.full(periods, self._middle)
-        n = self._number(released)
-        # Where nothing is observed an entry is the middle's.
-        mean = released["path"].values["sum"][:periods] / (n * self.rows.rate)
-        variance = (self.path_noise.deviation / (n * self.rows.rate)) ** 2
-        # James and Stein's estimate, its positive part, about the middle of the range: no worse than the mean itself,
-        # and the middle where the mean is nothing but noise.
-        length = float(np.sum(mean**2))
-        kept = max(0.0, 1.0 - (periods - 2) * variance / length) if length > 0.0 else 0.0
-        center: FloatArray = np.clip(self._middle + kept * mean, self.rows.least, 1.0)
-        return center
 
-    def _number(self, released: Mapping[str, Release]) -> float:
-        """Return the number of donors, as it is public or was released; at least one."""
-        if self.n_donors is not None:
-            number = float(self.n_donors)
-        elif "path" in released:
-            number = float(released["path"].values["sum"][-1]) / self._count_weight
-        else:
-            # Of whichever histograms there are.
-            counts = next(released[name].values["sum"] for name in ("lengths", "errors") if name in released)
-            # Codes below 0 are those of negative numbers, which no length is.
-            number = float(np.sum(counts[:, counts.shape[1] // 2 :])) / len(counts)
-        return max(number, 1.0)
-
-    def _sum_paths(self, donors: Donors) -> FixedPoint:
-        paths: FixedPoint = io.sum_over(donors.panel, self.sum_paths)
-        return paths
-
-    def sum_paths(self, donors: FloatArray) -> FixedPoint:
-        """Sum donors' mapped paths about the middle, and count them where that is private: the data owner's."""
-        rows, limits = self.rows, (np.full(1, self.rows.least), np.ones(1))
-        center = np.full(donors.shape[1], self._middle)
-        mapped = RowMap(*limits, center=center, offset=rows.offset, unit=rows.half_width, fills=True)(donors)
-        units = np.rint(np.ldexp(mapped, -_PATH_EXPONENT)).astype(np.int64)
-        # Below 2^62: rows are at most 2^30 units long and many.
-        totals = units.sum(axis=0).tolist()
-        if self.privacy.adjacency == "add_remove":
-            totals.append(len(donors) * int(math.ldexp(self._count_weight, -_PATH_EXPONENT)))
-        return FixedPoint.from_integers(totals, _PATH_EXPONENT)
+def _count_donors(donors: Donors) -> FixedPoint:
+    number: FixedPoint = io.sum_over(donors.panel, count_donors)
+    return number
 
 
 def _count(donors: Donors, counted: Callable[..., FixedPoint], **options: Any) -> FixedPoint:
@@ -311,37 +447,72 @@ def _count(donors: Donors, counted: Callable[..., FixedPoint], **options: Any) -
     return counts
 
 
+def count_donors(donors: FloatArray) -> FixedPoint:
+    """Count donors: the data owner's."""
+    return FixedPoint.from_integers([len(donors)], 0)
+
+
 def _sum_moments(donors: Donors, rows: DonorRows) -> Gram:
     return sum_donors(donors.panel, rows, donors.own_threads)
 
 
-def count_ratios(donors: FloatArray, solution: Solution, n_threads: int | None) -> FixedPoint:
-    """Count donors by `Solution.ratios`: the data owner's."""
-    ratios = np.square(solution.ratios(donors))[:, None]
+def _sum_paths(donors: Donors, rows: DonorRows, origin: float, bound: float) -> FixedPoint:
+    paths: FixedPoint = io.sum_over(
+        donors.panel, partial(sum_paths, rows=rows, origin=origin, bound=bound, n_threads=donors.own_threads)
+    )
+    return paths
+
+
+def sum_paths(donors: FloatArray, rows: DonorRows, origin: float, bound: float, n_threads: int | None) -> FixedPoint:
+    """Sum donors' mapped outcomes about an origin, held to a norm: the data owner's."""
+    mapped = rows.mapped(donors, np.full(donors.shape[1], origin))
+    total = gram(mapped, bound_x=bound, sums=True, n_threads=n_threads).exact_x_sum
+    assert total is not None
+    return total
+
+
+def count_ratios(donors: FloatArray, errors: SeriesErrors, n_threads: int | None) -> FixedPoint:
+    """Count donors by their ratio of errors: the data owner's."""
+    ratios = np.square(errors.ratios(donors))[:, None]
     return size_counts(io.open_table(ratios, None), Sizes(rows=True, bins=RATIOS), n_threads=n_threads)
 
 
 def length_bins(rows: DonorRows) -> HalfOctaves:
     """Return the bins in which lengths of rows are counted, from the longest that there may be down."""
-    last = math.ceil(2.0 * math.log2(max(rows.bound_pre, rows.bound_post)))
+    last = math.ceil(2.0 * math.log2(math.hypot(rows.bound_pre, rows.bound_post)))
     return HalfOctaves(last - _HALF_OCTAVES, last)
 
 
-def count_lengths(donors: FloatArray, rows: DonorRows, n_threads: int | None) -> FixedPoint:
+def count_lengths(
+    donors: FloatArray, rows: DonorRows, center: FloatArray | None, bins: HalfOctaves, n_threads: int | None
+) -> FixedPoint:
+    """Count donors by the lengths of their rows of all periods: the data owner's."""
+    table = io.open_table(rows.mapped(donors, center), None)
+    return size_counts(table, Sizes(rows=True, bins=bins), n_threads=n_threads)
+
+
+def count_part_lengths(donors: FloatArray, rows: DonorRows, bins: HalfOctaves, n_threads: int | None) -> FixedPoint:
     """Count donors by the lengths of their rows before and after the intervention: the data owner's."""
-    lengths = Sizes(rows=True, outcomes=True, bins=length_bins(rows))
+    lengths = Sizes(rows=True, outcomes=True, bins=bins)
     return size_counts(io.open_table(*rows.parts_of(donors)), lengths, n_threads=n_threads)
 
 
-def typical_length(counts: FloatArray, bins: HalfOctaves, longest: float, n: float) -> float:
-    """Return the size that less than half of `n` rows are longer than, and in whose bin that half is reached.
+def typical_length(counts: FloatArray, bins: HalfOctaves, n: float, deviation: float, few: float = 0.5) -> float | None:
+    """Return the size that less than a share `few` of `n` rows are longer than, and in whose bin it is reached.
+
+    None where noisy counts do not say so with certainty: where what is longer than half that size is within two
+    standard deviations of nothing, and where rows are in the least bin, which tells no scale.
 
     Rows beyond it are scaled onto it, before and after the intervention alike, which leaves what they say of the
-    prediction and lowers the noise. Of the sizes that 1, 10, 25, 50 and 70% of rows pass the nearest to the best in
-    hindsight, over panels of 300 to 10,000 donors, of one size and of lognormal sizes, of one and of three factors.
+    prediction and lowers the noise. Of the sizes that 1, 10, 25, 50 and 70% of rows pass that of half of them is the
+    nearest to the best in hindsight, over panels of 300 to 10,000 donors, of one size and of lognormal sizes, of one
+    and of three factors; that of fewer where noise is so small that what shortening them changes is more.
     """
     longer = np.cumsum(counts[: bins.largest_code - 1 : -1])
     # The first size that more pass: later ones are read through the noise of more bins.
-    passed = np.flatnonzero(longer > 0.5 * n)
-    code = bins.largest_code - int(passed[0]) if len(passed) else 0
-    return min(bins.size(code), longest)
+    passed = np.flatnonzero(longer > few * n)
+    if not len(passed) or passed[0] == bins.largest_code:
+        return None
+    lower = min(int(passed[0]) + 2, bins.largest_code)
+    is_certain = longer[lower] > 2.0 * deviation * math.sqrt(lower + 1.0)
+    return bins.size(bins.largest_code - int(passed[0])) if is_certain else None
