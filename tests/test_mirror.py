@@ -21,6 +21,7 @@ TESTED_BY = {
     "attack/turned_rows.py": "audit/test_audit.py",
     "convex_erm/classifier.py": "convex_erm/test_estimator.py",
     "convex_erm/regressor.py": "convex_erm/test_estimator.py",
+    "convex_erm/scores.py": "convex_erm/test_estimator.py",
     "convex_erm/reports.py": "plotting/test_public_rows.py",
     "estimator/linear.py": "plotting/test_estimates.py",
     "io/__init__.py": "test_package.py",

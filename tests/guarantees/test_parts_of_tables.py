@@ -109,7 +109,11 @@ def test_bounds():
 @pytest.mark.parametrize(
     ("make", "y", "message"),
     [
-        (partial(ObjectivePerturbationRegressor, bound_x="private", bound_y=1.0, loss="huber"), Y[:, 0], "in parts"),
+        (
+            partial(ObjectivePerturbationRegressor, bound_x=1.0, bound_y=1.0, loss="huber", method="objective"),
+            Y[:, 0],
+            "in parts",
+        ),
         (partial(descent, classes=["a", "b", "c"], method="objective"), LABELS, "in parts"),
         (partial(pursuit, selector="sample_aggregate"), Y[:, 0], "held in memory"),
         (partial(ridge, n_subsample=20), Y, "n_subsample"),

@@ -60,7 +60,9 @@ def at_two_budgets(one, x, y):
 
 
 def donors(run=with_target, releases=1, **parameters):
-    return Fit(control(**parameters), run, table="panel" if run in (alone, with_target) else None, releases=releases)
+    table = "panel" if run in (alone, with_target) else None
+    in_stages = releases > 1 and parameters.get("row_bound", "private") is not None
+    return Fit(control(**parameters), run, table=table, releases=releases, counts_people=in_stages)
 
 
 def weights(mechanism, run=with_target, *, bare_minimiser=False, **parameters):

@@ -29,11 +29,14 @@ def summed_stages(
 
 
 def along_stages(stages: Iterator[tuple[Release, list[FloatArray]]], at: int) -> tuple[FloatArray, FloatArray]:
-    """Return the noise of stages in units of what differs, and how much differs in units of recorded noise."""
+    """Return the noise of stages in units of what differs, and how much differs in units of recorded noise.
+
+    Where nothing differs, noise tells nothing: 0.
+    """
     seen, apart = [], []
     for release, sums in stages:
         moved = sums[1] - sums[0]
         length = float(np.linalg.norm(moved))
-        seen.append(float(np.sum((release.values["sum"] - sums[at]) * moved)) / length**2)
+        seen.append(float(np.sum((release.values["sum"] - sums[at]) * moved)) / length**2 if length > 0.0 else 0.0)
         apart.append(length / release.scales["sum"])
     return np.array(seen), np.array(apart)
