@@ -162,6 +162,7 @@ def holds(value, hint):
     return type(value) is kind
 
 
+@pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning", "ignore::dpfast.UnsoundCalibrationWarning")
 @pytest.mark.parametrize("name", [*FITS][::6])
 def test_fitted_attributes_are_of_the_types_they_are_declared_with(name):
     fitted = FITS[name](*people(300), epsilon=1.0)
