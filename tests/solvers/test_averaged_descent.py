@@ -128,6 +128,16 @@ def test_the_size_of_a_share_is_one_of_those_told_apart_whatever_the_counts():
     assert descent.size_of_share(everybody_beyond * 1e-6, 1e3, edges, 0.1, 1.0) is None
 
 
+def test_noise_beyond_the_last_size_that_is_seen_does_not_add_up_to_people():
+    """Over twenty empty bins noise adds up to more than the share: not one fit in ten may take the largest size."""
+    rng, sizes = np.random.default_rng(1), 2.0 ** (np.arange(41) / 2.0)
+    exact = np.zeros(42)
+    exact[12:18] = [100.0, 200.0, 500.0, 800.0, 300.0, 100.0]
+    for _ in range(200):
+        found = descent.size_of_share(exact + rng.normal(scale=13.0, size=42), 13.0, sizes, 0.003, 2_000.0)
+        assert sizes[15] <= found <= sizes[19]
+
+
 def test_people_who_have_nothing_do_not_make_the_size_that_of_nothing():
     edges = np.exp2(np.arange(20) / 2.0)
     counts = np.zeros(20)

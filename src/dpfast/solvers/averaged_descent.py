@@ -59,6 +59,8 @@ _USUAL_LENGTH = 1.6
 _STANDS_OUT, _SURELY, _FAR_BELOW = 3.5, 6.0, 2.0**-5
 # The same for X'X, of which noise alone has 2 (Wigner 1955), and more in one fit of a hundred with a few features.
 _STANDS_OUT_OF_SPECTRUM = 2.5
+# Half-octaves beyond the last bin that stands out in which people may still be.
+_HIDDEN = 2
 # How much farther out the same share of Laplace noise is.
 _HEAVY = 1.7
 # Noise of a count, over people, from which on single bins tell nothing, and how many do together.
@@ -169,7 +171,10 @@ def size_of_share(counts: FloatArray, deviation: float, sizes: FloatArray, share
     above = np.append(np.cumsum(others[:0:-1])[::-1], 0.0)
     below = (np.cumsum(others) + (people - above)) / (2.0 * people)
     reached = np.flatnonzero(below >= 1.0 - share)
-    return float(sizes[1 + reached[0] if len(reached) else -1])
+    # Far beyond the last that are seen it is noise that adds up.
+    seen = np.flatnonzero(others > _STANDS_OUT * deviation)
+    farthest = seen[-1] + _HIDDEN if len(seen) else len(others) - 1
+    return float(sizes[1 + min(reached[0] if len(reached) else farthest, farthest, len(others) - 1)])
 
 
 @dataclass(frozen=True)
