@@ -301,3 +301,13 @@ def test_more_visits_than_norms_are_computed_for_are_refused():
     walks = Trajectories([0], [0.5], [0, 1], (1 << 20) + 1)
     with pytest.raises(ValueError, match="horizon must be given"):
         evaluation(horizon=None).fit(walks)
+
+
+def test_no_trajectories_are_refused_where_their_number_is_public():
+    nobody = Trajectories([], [], [0], 3)
+    with pytest.raises(ValueError, match="trajectories must hold at least one, got none"):
+        PolicyEvaluation(1.0, 1e-6, gamma=0.9).fit(nobody)
+    with pytest.raises(ValueError, match="weights"):
+        PolicyEvaluation(1.0, 1e-6, gamma=0.9, weights=[]).fit(Trajectories([0], [1.0], [0, 1], 3))
+    values = PolicyEvaluation(1.0, 1e-6, gamma=1.0 - 2.0**-53, horizon=1, random_state=0)
+    assert np.all(np.isfinite(values.fit(Trajectories([0, 1], [0.0, 1.0], [0, 1, 2], 3)).value_))

@@ -177,6 +177,15 @@ def test_fitted_limits_hold(deviation, between, within):
     assert np.mean(held) > 0.92
 
 
+@pytest.mark.parametrize("other", [0.01, 1.0, 50.0])
+def test_evidence_that_shares_noise_is_no_surer_for_being_joined(other):
+    one, two = Estimate(1.0, 0.25), Estimate(3.0, other)
+    joined = one.joined(two)
+    assert joined.value == one.merged(two).value
+    assert one.merged(two).variance < joined.variance <= max(one.variance, two.variance) + 1e-12
+    assert one.joined(one).variance == pytest.approx(one.variance)
+
+
 def test_what_was_clipped_is_in_the_deviations():
     sums = stage(COUNTS, VALUES, within=0.01)
     plain, lighter, beyond = (

@@ -387,6 +387,41 @@ def test_a_target_that_was_changed_is_the_last_among_donors():
         SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, 10, target).placebo_ranks()
 
 
+def test_limits_of_ranks_count_the_noise_in_a_private_number_of_donors(monkeypatch):
+    """With nine tenths for ranks the number has a thousandth of the budget: it is known to a sixth or worse."""
+    donors, target, _ = synthetic_control_panel(300, 10, seed=0)
+    options = {"placebo_share": 0.9, "row_bound": (1.0, 1.0), "random_state": 0}
+    private = SyntheticControl(1.0, 1e-6, adjacency="add_remove", **options).fit(donors, 10, target)
+    off = private.releases_[0].scales["sum"]
+    assert private._released.number_deviation == off > 50.0
+    table = private.placebo_ranks()
+    released = private._released
+    monkeypatch.setattr(SyntheticControl, "_released", released._replace(number_deviation=0.0))
+    sure = private.placebo_ranks()
+    assert np.all(table["high"] - table["low"] > sure["high"] - sure["low"])
+    monkeypatch.undo()
+    public = SyntheticControl(1.0, 1e-6, **options).fit(donors, 10, target)
+    assert public._released.number_deviation == 0.0
+
+
+def test_an_interval_without_a_penalty_is_finite():
+    donors, target, _ = synthetic_control_panel(1_000, 10, seed=0)
+    found = [SyntheticControl(1.0, 1e-6, ridge=ridge, random_state=0).fit(donors, 10) for ridge in (0.0, 1e-300, 1e-6)]
+    none, tiny, small = (np.array(one.interval(target[:10])) for one in found)
+    assert np.all(np.isfinite(none))
+    np.testing.assert_allclose(none, tiny)
+    np.testing.assert_allclose(none, small, rtol=1e-4)
+
+
+def test_norms_that_nothing_can_be_summed_for_are_refused_before_anything_is_drawn():
+    donors, _, _ = synthetic_control_panel(50, 10, seed=0)
+    for options in ({"placebo_share": 0.2}, {"center": "private"}, {"bound": "private"}, {}):
+        for adjacency in ("replace_one", "add_remove"):
+            one = SyntheticControl(1.0, 1e-6, row_bound=(1e-80, 1.0), adjacency=adjacency, **options)
+            with pytest.raises(ValueError, match="row_bound must hold numbers of at least 1e-70"):
+                one.fit(donors, 10)
+
+
 def test_a_summary_states_what_all_steps_promise_and_dates_as_dates():
     donors, target, _ = synthetic_control_panel(2000, 10, seed=0)
     frame = pd.DataFrame(donors, columns=pd.date_range("2001", periods=13, freq="YS"))

@@ -273,8 +273,8 @@ class PolicyEvaluation(PrivateEstimator):
         pandas.DataFrame
             A row a state, by number or as it was declared. Columns: ``estimate``, as in `value_`; `value_std_`, where
             there is one, as ``std_error`` of sums in stages and as ``std_privacy`` of others; and ``low`` and ``high``,
-            limits by it. The latter are for the noise alone: they leave out the chance in the trajectories, and what
-            clipping to the range of returns takes off.
+            limits by it. Those of sums at once are for the noise alone: they leave out the chance in the trajectories,
+            and what clipping to the range of returns takes off.
 
         Raises
         ------
@@ -516,7 +516,7 @@ class PolicyEvaluation(PrivateEstimator):
     @property
     def _weighs_alike(self) -> bool:
         weights = None if self.weights is None else np.asarray(self.weights)
-        return weights is None or bool(np.all(weights == weights.flat[0]))
+        return weights is None or bool(np.all(weights == weights.flat[:1]))
 
     @property
     def _range_is_private(self) -> bool:
@@ -638,6 +638,8 @@ class PolicyEvaluation(PrivateEstimator):
         """Leave trajectories to the mechanism, which sums them stage by stage."""
         of_parts, expected = isinstance(trajectories, io.Partitions), None
         m = trajectories.reduce(_number_of, operator.add) if of_parts else _number_of(trajectories)
+        if m == 0 and self.adjacency == "replace_one":
+            raise ValueError("trajectories must hold at least one, got none")
         if not of_parts and not isinstance(trajectories, Trajectories):
             trajectories = _SameAgain(trajectories, m)
         mechanism = self._mechanism(public.problem, privacy, m, public.has_tails)

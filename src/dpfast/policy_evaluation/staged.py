@@ -161,13 +161,15 @@ class StagedVisits(PolicyMechanism):
         values, off = released.values["sum"], noise.deviation
         n = float(self.m or 0) if not is_private else max(float(values[0]), off)
         collected, *rest = values[is_private:].tolist()
-        left = max(rest[0] if rest else n, 2.0 * off)
-        pooled = Estimate(float(np.clip(collected / left, -1.0, 1.0)), (off / left) ** 2)
-        tail = pooled
+
+        def mean(total: float, left: float) -> Estimate:
+            left = max(left, 2.0 * off)
+            value = float(np.clip(total / left, -1.0, 1.0))
+            return Estimate(value, (off / left) ** 2 * (1.0 + value**2))
+
+        tail = pooled = mean(collected, rest[0] if rest else n)
         if len(rest) == 3:
-            late = max(rest[2], 2.0 * off)
-            own = Estimate(float(np.clip(rest[1] / late, -1.0, 1.0)), (off / late) ** 2)
-            tail = own.merged(Estimate(pooled.value, pooled.variance + _LATER**2))
+            tail = mean(rest[1], rest[2]).joined(Estimate(pooled.value, pooled.variance + _LATER**2))
         discount = Estimate(min(max(1.0 - rest[0] / n, 0.0), 1.0), (off / n) ** 2) if rest else Estimate(0.0, _EXACT)
         return _Centered(n, pooled, tail, discount)
 
@@ -271,7 +273,7 @@ class StagedVisits(PolicyMechanism):
         mean = max(1.0, float(np.sum(shares)))
         unit = self._sums(self._later_parts(told=True)[-1], math.sqrt(_A_VISIT * mean)).deviation
         horizon = self.problem.horizon if self.returns.has_tails else None
-        cut = 0.0 if horizon is None else self.returns.gamma ** (0.5 * horizon)
+        cut = 0.0 if horizon is None else min(self.returns.gamma ** (0.5 * horizon), 1.0 - 2.0**-30)
         pooled = 0.5 * unit * math.sqrt(n_states) / (m * mean)
         return 0.5 * unit / (m * shares), pooled, 0.5 * self._noise_of_means().deviation / (m * (1.0 - cut)), cut
 

@@ -23,6 +23,8 @@ from dpfast._arrays import FloatArray
 _FLOOR_OF_EDGE = math.sqrt(2.0)
 # 99th percentile of the Tracy-Widom law of real symmetric matrices.
 _TRACY_WIDOM_99 = 2.0233
+# Of the largest eigenvalue, what rounding makes of one that is zero.
+_ROUNDING = 1e-12
 # Share of a path's length that is taken to be noise of its own.
 _OWN_SHARE = 0.02
 
@@ -45,10 +47,13 @@ def damped_solve(
 ) -> FloatArray:
     """Return V diag(1/max(max(v, 0) + penalty, floor)) V' right, for symmetric xx = V diag(v) V'.
 
-    With `n_components` the inverse is zero but on that many of the largest eigenvalues.
+    Where the denominator is no more than rounding of the largest eigenvalue the inverse is zero. So it is, with
+    `n_components`, but on that many of the largest eigenvalues.
     """
     values, vectors = np.linalg.eigh(xx)
-    inverse = 1.0 / np.maximum(np.maximum(values, 0.0) + penalty, floor)
+    damped = np.maximum(np.maximum(values, 0.0) + penalty, floor)
+    rounding = np.maximum(_ROUNDING * np.maximum(values[..., -1:], 0.0), np.finfo(np.float64).tiny)
+    inverse = np.where(damped > rounding, 1.0 / np.maximum(damped, rounding), 0.0)
     if n_components is not None:
         inverse[..., : values.shape[-1] - n_components] = 0.0
     solution: FloatArray = vectors @ (inverse[..., None] * (np.swapaxes(vectors, -1, -2) @ right))

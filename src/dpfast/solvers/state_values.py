@@ -141,6 +141,13 @@ class Estimate(NamedTuple):
         value = (self.value * other.variance + other.value * self.variance) / total
         return Estimate(value, self.variance * other.variance / total)
 
+    def joined(self, other: Estimate) -> Estimate:
+        """Return the same mean of two that share noise: its error is as if both went together."""
+        value = self.merged(other).value
+        total = self.variance + other.variance
+        deviation = (other.variance * math.sqrt(self.variance) + self.variance * math.sqrt(other.variance)) / total
+        return Estimate(value, deviation**2)
+
     def within(self, limits: tuple[float, float]) -> Estimate:
         """Return it with the value clipped."""
         return Estimate(float(np.clip(self.value, *limits)), self.variance)
@@ -232,13 +239,13 @@ def _tail_and_pooled(
     share, filled = discount.value, earlier.filled
     fixed = (first.value - share * filled) / (1.0 - share)
     variance = (first.variance + (fixed - filled) ** 2 * discount.variance) / (1.0 - share) ** 2
-    everywhere = Estimate(fixed, variance).merged(earlier.pooled).within(limits)
-    tail = earlier.tail.merged(Estimate(everywhere.value, everywhere.variance + spread)).within(limits)
+    # From here on what is brought together shares noise: the earlier means are in all of it.
+    everywhere = Estimate(fixed, variance).joined(earlier.pooled).within(limits)
+    tail = earlier.tail.joined(Estimate(everywhere.value, everywhere.variance + spread)).within(limits)
     moved = tail.value - filled
-    pooled = Estimate(
-        first.value + share * moved, first.variance + share**2 * tail.variance + moved**2 * discount.variance
-    )
-    return tail, pooled.merged(Estimate(everywhere.value, everywhere.variance + spread)).within(limits)
+    parts = first.variance, share**2 * tail.variance, moved**2 * discount.variance
+    pooled = Estimate(first.value + share * moved, sum(math.sqrt(part) for part in parts) ** 2)
+    return tail, pooled.joined(Estimate(everywhere.value, everywhere.variance + spread)).within(limits)
 
 
 def _damped_means(sums: FloatArray, counts: FloatArray, deviation: float, total: float) -> FloatArray:

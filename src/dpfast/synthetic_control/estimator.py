@@ -60,6 +60,8 @@ from dpfast.synthetic_control.steps import Donors, DonorSteps, Solution
 if TYPE_CHECKING:
     pass
 
+#: Least norm that the moments of rows have a grid for.
+_LEAST_ROW_BOUND = 1e-70
 _Read = Callable[[], tuple[io.Panel, ArrayLike | None]]
 
 _GUESS = (
@@ -580,7 +582,11 @@ class SyntheticControl(Placebos, PrivateEstimator):
         if isinstance(self.row_bound, str):
             check.choice("row_bound", self.row_bound, ("private",))
         elif self.row_bound is not None:
-            check.positives("row_bound", check.pair("row_bound", self.row_bound, "(pre, post)"))
+            pair = check.positives("row_bound", check.pair("row_bound", self.row_bound, "(pre, post)"))
+            if min(pair) < _LEAST_ROW_BOUND:
+                raise ValueError(
+                    f"row_bound must hold numbers of at least {_LEAST_ROW_BOUND:g}, got {self.row_bound!r}"
+                )
         if isinstance(self.n_components, str):
             check.choice("n_components", self.n_components, ("noise",))
         else:

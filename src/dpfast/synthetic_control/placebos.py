@@ -16,6 +16,7 @@ from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast.solvers.damped import damped_solve
+from dpfast.solvers.fieller import NoisyRatio
 from dpfast.synthetic_control.reports import TargetReports, effect_table
 from dpfast.synthetic_control.steps import Solution
 
@@ -129,9 +130,16 @@ class Placebos(TargetReports):
         assert released.errors is not None
         ratios, n = released.errors_of_series.ratios(rows), released.number
         beyond, deviation = released.errors.tail(ratios)
-        reach = float(ndtri(0.5 + level / 2.0)) * deviation
-        sides = {"p_value": beyond, "low": beyond - reach, "high": beyond + reach}
-        shares = {name: np.clip((1.0 + count) / (1.0 + n), 1.0 / (1.0 + n), 1.0) for name, count in sides.items()}
+        least, most = np.full_like(beyond, 1.0 / (1.0 + n)), np.ones_like(beyond)
+        share = NoisyRatio(
+            1.0 + beyond,
+            np.full_like(beyond, 1.0 + n),
+            np.broadcast_to(deviation, beyond.shape) ** 2,
+            np.full_like(beyond, released.number_deviation**2),
+            np.zeros_like(beyond),
+        )
+        low, high = share.limits(float(ndtri(0.5 + level / 2.0)), least, most)
+        shares = {"p_value": np.clip((1.0 + beyond) / (1.0 + n), least, most), "low": low, "high": high}
         names = target.index if isinstance(target, pd.DataFrame) else range(len(rows))
         return pd.DataFrame({"ratio": ratios} | shares, index=pd.Index(names, name="target"))
 

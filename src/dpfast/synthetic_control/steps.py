@@ -137,6 +137,8 @@ class Solution(NamedTuple):
     coef: FloatArray
     pre_coef: FloatArray
     errors: ErrorCounts | None = None
+    #: Standard deviation of the noise in their number; 0 where it is public.
+    number_deviation: float = 0.0
 
     @property
     def rows(self) -> DonorRows:
@@ -286,6 +288,9 @@ class DonorSteps(Mechanism[Solution]):
         ways = self.rows.ways(center, bounds, restored=self.restored)
         return n, CrossSection.calibrate(budget.left, *ways)
 
+    def _noise_of_number(self, budget: _Budget) -> NoisySum:
+        return NoisySum.calibrate(budget.take(_COUNT[budget.is_pure]), 1.0, (1,))
+
     def _counted(self, budget: _Budget) -> Generator[Query, Release, float]:
         """Return the number of donors, or what is released of it where something depends on it."""
         if self.n_donors is not None:
@@ -293,7 +298,7 @@ class DonorSteps(Mechanism[Solution]):
         is_needed = isinstance(self.row_bound, str) or isinstance(self.center, str) or self.placebo_share is not None
         if not is_needed:
             return 1.0
-        noise = NoisySum.calibrate(budget.take(_COUNT[budget.is_pure]), 1.0, (1,))
+        noise = self._noise_of_number(budget)
         released = yield Query("number of donors", noise, _count_donors)
         # Fewer than noise hides may be many.
         return max(float(released.values["sum"][0]), noise.deviation, 1.0)
@@ -395,7 +400,8 @@ class DonorSteps(Mechanism[Solution]):
         floor, ridge = section.floor, section.rows.penalty(self.ridge)
         keep = components_beyond(xx, floor) if isinstance(self.n_components, str) else self.n_components
         coef = coefficients_of_moments(xx, xy, section.rows.basis, ridge, floor, keep)
-        return Solution(section, values, xx, xy, n, ridge, keep, coef["coef_"], coef["pre_coef_"], errors)
+        noise = 0.0 if self.n_donors is not None else self._noise_of_number(_Budget(self._parts[0])).deviation
+        return Solution(section, values, xx, xy, n, ridge, keep, coef["coef_"], coef["pre_coef_"], errors, noise)
 
     def planned(self, n: int, spread: float, variation: float) -> tuple[CrossSection, float]:
         """Return the moments' mechanism, and the error of a prediction, for `n` donors that are alike but for size.
