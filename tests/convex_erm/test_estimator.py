@@ -554,3 +554,13 @@ def test_rows_with_their_intercept_are_within_the_bound_that_noise_is_for(loss, 
     assert length <= bounds.row_bound * (1.0 + 1e-12)
     if loss != "squared":
         assert function.row_bound == bounds.row_bound
+
+
+@pytest.mark.parametrize("loss", [SmoothedHuber(3e4), SmoothedHuber(540.0), SmoothedQuantile(0.99, 2.0**60)])
+def test_a_loss_far_wider_than_outcomes_is_planned_as_a_square(loss):
+    options = {"epsilon": 1.0, "delta": 1e-6, "bound_x": 1.0, "bound_y": 1.0, "method": "gradient"}
+    plan = ObjectivePerturbationRegressor.plan(1000, 3, loss=loss, **options)
+    assert 0.0 < plan.expected_error <= 1.0
+    x = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 3))
+    fitted = ObjectivePerturbationRegressor(1.0, 1e-6, bound_x=1.0, bound_y=1.0, loss=loss).fit(x, x[:, 0])
+    assert np.all(np.isfinite(fitted.coef_))

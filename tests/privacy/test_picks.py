@@ -229,3 +229,13 @@ def test_what_is_no_number_of_its_kind_is_refused(name, bad):
     given = {"epsilon": 1.0, "length": 0.1, "picks": 3, "mu": 0.1} | {name: bad}
     with pytest.raises(ValueError, match=name):
         picks_delta(**given)
+
+
+def test_the_largest_epsilons_and_the_smallest_shares_have_an_answer():
+    assert picks_delta(1000.0, 64.0, 20) <= 1.0
+    assert picks_range(1000.0, 1e-6, 20) > 50.0
+    length, rest, _ = split_with_picks(Privacy(1.0, 1e-6), 1e-8, 3)
+    assert 0.0 < length <= 1e-8
+    assert picks_delta(1.0, length, 3, gaussian_mu(*rest.target)) <= 1e-6
+    with pytest.raises(ValueError, match="mu must leave some of the budget to picks"):
+        picks_range(1.0, 1e-6, 3, mu=gaussian_mu(1.0, 1e-6) * (1.0 - 1e-9))

@@ -153,6 +153,9 @@ def test_a_ledger_is_told_what_a_pursuit_costs_beside_other_fits():
             held.commit(*one.releases_, one.releases_[1])
         with pytest.raises(ValueError, match="cost more than the reserved"):
             held.commit(longer, *one.releases_[2:], one.releases_[0])
+        # A record whose other costs are larger is no pick of that range.
+        with pytest.raises(ValueError, match="cost more than the reserved"):
+            held.commit(replace(one.releases_[1], mu=3.0, privacy=Privacy(2.0), log_range=1e-6))
         held.commit(*reversed(one.releases_))
 
 

@@ -94,8 +94,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     plus a random linear term, over a public convex set; more than two classes are told apart one against the rest.
     By descent, noisy sums of slopes times rows are released step after step, all classes in one.
 
-    Privacy: the releases, one for two classes and one for each class, or one for each step, are together (epsilon,
-    delta)-differentially private under `adjacency`.
+    Privacy: the releases, one for two classes and one for each class, or one for each step, and counts of margins, are
+    together (epsilon, delta)-differentially private under `adjacency`.
 
     Parameters
     ----------

@@ -20,7 +20,8 @@ from dpfast.solvers import SmoothedHuber
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 from dpfast.statistics.rows import RowMap
 
-_POINTS = 1024
+#: Points of an integral over normal residuals, up to so many standard deviations.
+_POINTS, _FARTHEST = 1024, 12.0
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,12 @@ def error_of(found: Regression) -> float:
 def _usual_curvature(loss: ScoreLoss, deviation: float) -> float:
     """Return the mean second derivative, a share of the largest, where residuals are normal."""
     reach = loss.width + (loss.threshold if isinstance(loss, SmoothedHuber) else 0.0)
-    # Midpoints, of a function that is 0 beyond: a Gauss rule would miss what is narrow.
-    residuals = reach * (np.arange(_POINTS) + 0.5) / _POINTS
+    # Midpoints, of a function that is 0 beyond and a density that is: a Gauss rule would miss what is narrow.
+    farthest = min(reach, _FARTHEST * deviation)
+    residuals = farthest * (np.arange(_POINTS) + 0.5) / _POINTS
     slopes = loss.second_derivative(residuals, 0.0) / loss.second_derivative_bound()
     densities = np.exp(-0.5 * (residuals / deviation) ** 2) / (deviation * math.sqrt(2.0 * math.pi))
-    return min(2.0 * reach * float(np.mean(slopes * densities)), 1.0)
+    return min(2.0 * farthest * float(np.mean(slopes * densities)), 1.0)
 
 
 def _of_coefficients(query: Query) -> Query:

@@ -651,8 +651,16 @@ def _compose(joint: Callable[[Release], bool], releases: list[Release], cost: Pr
         return False
     chosen = [release for release in releases if joint(release)]
     rest = Privacy(epsilon, delta, cost.adjacency)
-    ranges = [release.log_range for release in chosen]
+    ranges = [_range_of(release) for release in chosen]
     return keeps_to([release.privacy for release in chosen], [release.mu for release in chosen], rest, ranges)
+
+
+def _range_of(release: Release) -> float | None:
+    """Return the range of a pick, if it is one by its other costs too."""
+    length, mu = release.log_range, release.mu
+    if length is None or mu is None or release.privacy.delta > 0.0:
+        return None
+    return length if release.privacy.epsilon <= length and mu <= range_mu(length) else None
 
 
 def _mu_of(release: Release) -> float:

@@ -105,8 +105,8 @@ def _delta_on_grid(epsilon: float, length: float, picks: int, mu: float) -> floa
         above = int(np.searchsorted(ends, epsilon))
         if above == len(ends):
             return 0.0
-        low, high = np.exp(ends[above - 1 : above + 1])
-        share = (high - math.exp(epsilon)) / (high - low)
+        low, high = ends[above - 1 : above + 1].tolist()
+        share = math.expm1(epsilon - high) / math.expm1(low - high)
         found = values[above] + (values[above - 1] - values[above]) * share
     else:
         beyond = ndtr(0.5 * mu - (epsilon - ends[1:]) / mu)
@@ -160,6 +160,8 @@ def _range(epsilon: float, delta: float, picks: int, mu: float) -> float:
     left = gaussian_mu(epsilon, delta) ** 2 - mu * mu
     if left <= 0.0:
         raise ValueError(f"mu must be below what the budget allows, {gaussian_mu(epsilon, delta)!r}, got {mu!r}")
+    if not _leaves_room(epsilon, delta, mu):
+        raise ValueError(f"mu must leave some of the budget to picks, got {mu!r}")
     guess = range_of_mu(_each(math.sqrt(left), picks))
     if mu == 0.0:
         guess = max(guess, epsilon / picks * ROUND_DOWN)
@@ -170,6 +172,11 @@ def _range(epsilon: float, delta: float, picks: int, mu: float) -> float:
         return math.log(found) if found > 0.0 else -1e4
 
     return largest_within(log_delta, aim, guess, precision=1e-6)
+
+
+def _leaves_room(epsilon: float, delta: float, mu: float) -> bool:
+    """Whether Gaussian releases alone have less than what calibrations aim at."""
+    return mu == 0.0 or gaussian_delta(1.0, epsilon, mu) < delta * _BELOW
 
 
 def _each(mu: float, picks: int) -> float:
@@ -218,7 +225,10 @@ def _split(privacy: Privacy, share: float, picks: int, by_mu: bool) -> PicksAndR
         return PicksAndRest(epsilon * share / picks * ROUND_DOWN, rest, picks)
     mu, mu_of_picks = split_mu(gaussian_mu(epsilon, delta), [1.0 - share, share])
     least = epsilon * share / picks * ROUND_DOWN
-    length = range_of_mu(_each(mu_of_picks, picks)) if by_mu else picks_range(epsilon, delta, picks, mu)
+    if by_mu:
+        length = range_of_mu(_each(mu_of_picks, picks))
+    else:
+        length = picks_range(epsilon, delta, picks, mu) if _leaves_room(epsilon, delta, mu) else 0.0
     if length < least and not by_mu:
         length = least
         mu = largest_within(

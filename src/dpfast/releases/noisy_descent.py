@@ -127,7 +127,8 @@ class NoisyDescent(Mechanism[Descended]):
         left, people = self.privacy, self.n_rows
         if self.n_rows is None:
             part, left = parts_of(self.privacy, [_COUNT, 1.0 - _COUNT])
-            counted = yield Query("number of people", NoisySum.of_counts(part, 1, 1), _count)
+            counts = partial(_count, step=self._step(np.zeros(self.shape)), clip=self._clip)
+            counted = yield Query("number of people", NoisySum.of_counts(part, 1, 1), counts)
             people = counted.values["sum"][0, 0]
         assert people is not None
         steps, slopes = self.schedule(float(people)), []
@@ -154,7 +155,9 @@ class NoisyDescent(Mechanism[Descended]):
         return ResidualStep(theta, self.row_map, outcomes, constant=self.constant, link=self.link)
 
 
-def _count(rows: Rows) -> FixedPoint:
+def _count(rows: Rows, step: ResidualStep, clip: float) -> FixedPoint:
+    """Count rows, once they are all read: what no step could be taken along is refused before anything is drawn."""
+    _slopes(rows, step, clip)
     return FixedPoint.from_integers(np.full((1, 1), rows.table.count_rows(), np.int64), 0)
 
 
