@@ -74,7 +74,7 @@ def entered(fit):
 MOST = {
     "ridge": (35, 1_500),
     "ridge with two steps": (46, 9_500),
-    "classifier": (58, 9_000),
+    "classifier": (58, 10_000),
     "panel": (44, 3_200),
     "policy": (36, 3_400),
     "sparse": (53, 15_000),
