@@ -74,9 +74,9 @@ def entered(fit):
 MOST = {
     "ridge": (35, 1_500),
     "ridge with two steps": (46, 9_500),
-    "classifier": (58, 10_000),
+    "classifier": (57, 8_000),
     "panel": (44, 3_200),
-    "policy": (36, 3_400),
+    "policy": (33, 2_800),
     "sparse": (53, 15_000),
 }
 

@@ -110,10 +110,18 @@ def multiplied(estimator, size_x, size_y):
 
 
 def finite(fitted):
-    """Whether all that was fitted is: of the rest, limits are infinite and errors NaN where they are not known."""
+    """Whether all that was fitted is: of the rest, limits are infinite and errors NaN where they are not known.
+
+    Of a coefficient whose error is not known nothing is said but itself, and that is 0 if it was not looked for.
+    """
     arrays = {name: value for name, value in vars(fitted).items() if name[-1] == "_" and isinstance(value, np.ndarray)}
     if "coef_std_" in arrays:
-        arrays["coef_std_"] = arrays["coef_std_"][~np.isnan(arrays["coef_std_"])]
+        unknown = np.isnan(arrays["coef_std_"])
+        table = fitted.summary()
+        told = table[table.index.get_level_values(-1) != "(intercept)"].drop(columns="coef").to_numpy(float)
+        assert np.all(np.isnan(told[unknown.ravel()]))
+        assert not np.any(arrays["coef_"][unknown]) or fitted.n_steps_ > 0
+        arrays["coef_std_"] = arrays["coef_std_"][~unknown]
     return all(np.all(np.isfinite(array)) for array in arrays.values() if array.dtype.kind == "f")
 
 

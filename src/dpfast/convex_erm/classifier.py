@@ -19,7 +19,7 @@ from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.convex_erm.estimator import PerturbedObjective, column_of
+from dpfast.convex_erm.estimator import Asked, PerturbedObjective, column_of
 from dpfast.convex_erm.mechanism import Calibrated, Counts, Descent, Labelled, Minimisers, unit_of_margins
 from dpfast.convex_erm.plan import (
     ACCURACY,
@@ -183,10 +183,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
     classes: ArrayLike | None
     loss: Literal["auto", "logistic", "hinge"] | GeneralisedLinearLoss = "auto"
-    method: Literal["auto", "objective", "gradient"] = "auto"
     class_weight: Mapping[Any, float] | None = None
     probabilities: Literal["calibrated", "link"] = "calibrated"
 
+    _DESCENT_TAKES: ClassVar[str] = "loss='auto' or 'logistic'"
     # Rows are longer by a thirty-second then, and so is the noise; the margins of classes grow as they need.
     _CONSTANT: ClassVar[float] = 0.25
     # "auto" is this one until there are public numbers to fit it to.
@@ -468,28 +468,14 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         >>> plan.expected_error < 0.2
         True
         """
-        return cls._planned(n, n_features, target, spread, score, parameters, "a margin of 1")
+        return cls._planned(Asked(n, n_features, target, spread, score, "a margin of 1"), parameters)
 
-    @classmethod
-    def _planned(
-        cls,
-        n: int,
-        n_features: int,
-        target: float,
-        spread: float,
-        score: float,
-        parameters: Mapping[str, Any],
-        relative_to: str,
-    ) -> Plan:
-        sizes = {"n": n, "n_features": n_features}
-        estimator, privacy = cls._planned_for(sizes, {"target": target, "spread": spread}, parameters)
-        if math.isinf(privacy.epsilon) or not estimator._descends(privacy, n_features, n):
-            return super()._planned(n, n_features, target, spread, score, parameters, relative_to)
-        check.share("score", score, whole=True)
-        calibrated = partial(estimator._descent, privacy, n_features)
-        return planned_descent(
-            calibrated, n, target, score, len(estimator._declared_classes()), "what classes differ by"
-        )
+    def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
+        if not self._descends(privacy, asked.n_features, asked.n):
+            return super()._plan(privacy, asked)
+        calibrated = partial(self._descent, privacy, asked.n_features)
+        n_classes = len(self._declared_classes())
+        return planned_descent(calibrated, asked.n, asked.target, asked.score, n_classes, "what classes differ by")
 
     def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> ObjectivePerturbation:
         _, rest = self._counts(privacy, n_rows, is_gaussian=False)
@@ -567,23 +553,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
                 "in it"
             )
         check.choice("probabilities", self.probabilities, ("calibrated", "link"))
-        if check.choice("method", self.method, ("auto", "objective", "gradient")) == "gradient":
-            self._check_descent(privacy)
-
-    def _check_descent(self, privacy: Privacy) -> None:
-        if privacy.delta == 0.0 and not math.isinf(privacy.epsilon):
-            raise ValueError("method='gradient' needs delta > 0: steps that share a pure epsilon are mostly noise")
-        if not self._has_plain_loss or self.calibration != "sound":
-            raise ValueError(
-                "method='gradient' goes with loss='auto' or 'logistic', ridge='auto' and calibration='sound', without "
-                "a constraint or penalty"
-            )
 
     @property
-    def _has_plain_loss(self) -> bool:
-        """Whether the objective is one that descent can take."""
-        is_logistic = isinstance(self.loss, str) and self.loss in ("auto", "logistic")
-        return is_logistic and self.constraint is None and self.penalty is None and isinstance(self.ridge, str)
+    def _is_loss_of_descent(self) -> bool:
+        return isinstance(self.loss, str) and self.loss in ("auto", "logistic")
 
     @property
     def _is_gaussian(self) -> bool:

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,18 @@ from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.proximal_point import minimise_convex
 
 
+class Asked(NamedTuple):
+    """What a plan is asked for: public numbers."""
+
+    n: int
+    n_features: int
+    target: float
+    spread: float
+    score: float
+    #: What the target is a fraction of.
+    relative_to: str
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class PerturbedObjective(BoundedEstimator, LinearEstimator):
     """What both estimators share: parameters, bounds, the steps of a fit, the textbook estimator."""
@@ -64,6 +76,7 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
     penalty: Penalty | None = None
     ridge: float | Literal["auto"] = "auto"
     fit_intercept: bool = False
+    method: Literal["auto", "objective", "gradient"] = "auto"
 
     _PARAMETER_TYPES = (
         *(L2Ball, L1Ball, Box, ElasticNet, Lasso, Ridge),
@@ -73,6 +86,8 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]]
     #: The constant feature over the bound on rows, about: a power of two.
     _CONSTANT: ClassVar[float] = 1.0
+    #: Which losses descent takes, in an error's words.
+    _DESCENT_TAKES: ClassVar[str]
 
     @property
     def _outcome_bound(self) -> float:
@@ -120,25 +135,43 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
             self._table_loss.bounds(
                 max(n_parameters, 1 + self.fit_intercept), self.constraint, self.penalty, public_rows(1, self.adjacency)
             ).check_functions()
+        if check.choice("method", self.method, ("auto", "objective", "gradient")) == "gradient":
+            self._check_descent(privacy)
+
+    def _check_descent(self, privacy: Privacy) -> None:
+        if privacy.delta == 0.0 and not math.isinf(privacy.epsilon):
+            raise ValueError("method='gradient' needs delta > 0: steps that share a pure epsilon are mostly noise")
+        if not self._has_plain_loss or self.calibration != "sound":
+            raise ValueError(
+                f"method='gradient' goes with {self._DESCENT_TAKES}, ridge='auto' and calibration='sound', without a "
+                "constraint or penalty"
+            )
+
+    @property
+    @abstractmethod
+    def _is_loss_of_descent(self) -> bool:
+        """Whether the loss is one that descent takes."""
+
+    @property
+    def _has_plain_loss(self) -> bool:
+        """Whether the objective is one that descent takes."""
+        is_free = self.constraint is None and self.penalty is None and isinstance(self.ridge, str)
+        return is_free and self._is_loss_of_descent
 
     @classmethod
-    def _planned(
-        cls,
-        n: int,
-        n_features: int,
-        target: float,
-        spread: float,
-        score: float,
-        parameters: Mapping[str, Any],
-        relative_to: str,
-    ) -> Plan:
-        sizes = {"n": n, "n_features": n_features}
-        estimator, privacy = cls._planned_for(sizes, {"target": target, "spread": spread}, parameters)
-        check.share("score", score, whole=True)
+    def _planned(cls, asked: Asked, parameters: Mapping[str, Any]) -> Plan:
+        sizes, public = {"n": asked.n, "n_features": asked.n_features}, {"target": asked.target, "spread": asked.spread}
+        estimator, privacy = cls._planned_for(sizes, public, parameters)
+        score = check.share("score", asked.score, whole=True)
         if math.isinf(privacy.epsilon):
-            return Plan(n, 0.0, target, 1, {}, score=score, expected_score=score)
-        calibrated = partial(estimator._calibrated, privacy, n_features)
-        scores = score, estimator._expected_score(calibrated(n), n, score, spread)
+            return Plan(asked.n, 0.0, asked.target, 1, {}, score=score, expected_score=score)
+        return estimator._plan(privacy, asked)
+
+    def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
+        """Plan for a finite epsilon."""
+        n, _, target, spread, score, relative_to = asked
+        calibrated = partial(self._calibrated, privacy, asked.n_features)
+        scores = score, self._expected_score(calibrated(n), n, score, spread)
         return planned(calibrated, n, target, spread, relative_to, scores)
 
     @abstractmethod

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import itemgetter
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -94,37 +94,47 @@ def names_of_minimisers(number: int) -> list[str]:
     return ["coefficients"] if number == 1 else [f"coefficients of class {i}" for i in range(number)]
 
 
-@dataclass(frozen=True)
-class Descent(Mechanism[Descended]):
-    """Descent for all classes at once."""
+_Told = TypeVar("_Told")
 
-    steps: NoisyDescent
+
+@dataclass(frozen=True)
+class StepsOf(Mechanism[_Told]):
+    """A descent as one of the family's mechanisms."""
+
+    steps: Mechanism[_Told]
 
     method: ClassVar = "gradient"
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What all steps cost."""
+        """What all releases cost."""
         return self.steps.privacy
 
     @property
     def scales(self) -> Mapping[str, float]:
-        """Standard deviation of the noise in an entry of a sum that had the whole budget."""
+        """Standard deviation of the noise in an entry of a sum of parts of length 1 that had the whole budget."""
         return self.steps.scales
 
-    def stages(self) -> Stages[Descended]:
-        """Ask for one step after the other."""
+    def stages(self) -> Stages[_Told]:
+        """Ask for one release after the other."""
         return (yield from within(self.steps.stages(), _of_coefficients))
+
+
+def _of_coefficients(query: Query) -> Query:
+    return query._replace(name=f"coefficients: {query.name}")
+
+
+@dataclass(frozen=True)
+class Descent(StepsOf[Descended]):
+    """Descent for all classes at once."""
+
+    steps: NoisyDescent
 
     def linear(self, found: Descended) -> Linear:
         """Return what is told as linear functions of rows as they come."""
         coef, intercept = Linear.split(found.theta.T, float(self.steps.constant))
         assert self.steps.row_map.scale is not None
         return Linear(coef / self.steps.row_map.scale, intercept)
-
-
-def _of_coefficients(query: Query) -> Query:
-    return query._replace(name=f"coefficients: {query.name}")
 
 
 class Counts(NamedTuple):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, cast
@@ -17,7 +15,7 @@ from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.convex_erm.estimator import PerturbedObjective
+from dpfast.convex_erm.estimator import Asked, PerturbedObjective
 from dpfast.convex_erm.mechanism import Linear
 from dpfast.convex_erm.plan import (
     R2,
@@ -136,12 +134,11 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     bound_y: float | Literal["private"]
     loss: Literal["squared", "huber", "quantile", "poisson"] | GeneralisedLinearLoss = "squared"
 
-    method: Literal["auto", "objective", "gradient"] = "auto"
-
     intercept_: float = field(init=False)
     ridge_: float = field(init=False)
     method_: str = field(init=False)
 
+    _DESCENT_TAKES: ClassVar[str] = "a loss of Huber's or of a quantile"
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {
         "squared": SquaredLoss(),
         # Measured at epsilon .5 and 2, 1,000 and 10,000 rows, normal and heavy-tailed residuals: a quarter of the
@@ -244,47 +241,18 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         >>> plan.expected_error < 0.1
         True
         """
-        return cls._planned(n, n_features, target, spread, score, parameters, "the outcomes' bound")
+        return cls._planned(Asked(n, n_features, target, spread, score, "the outcomes' bound"), parameters)
 
-    @classmethod
-    def _planned(
-        cls,
-        n: int,
-        n_features: int,
-        target: float,
-        spread: float,
-        score: float,
-        parameters: Mapping[str, Any],
-        relative_to: str,
-    ) -> Plan:
-        estimator, privacy = cls._planned_for(
-            {"n": n, "n_features": n_features}, {"target": target, "spread": spread}, parameters
-        )
-        if math.isinf(privacy.epsilon) or not estimator._descends:
-            return super()._planned(n, n_features, target, spread, score, parameters, relative_to)
-        check.share("score", score, whole=True)
-        calibrated = partial(estimator._descent, privacy, n_features)
+    def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
+        if not self._descends:
+            return super()._plan(privacy, asked)
+        n, n_features, target, spread, score, relative_to = asked
+        calibrated = partial(self._descent, privacy, n_features)
         return planned_scores(calibrated, n, target, spread, score, relative_to)
 
-    def _check_parameters(self, privacy: Privacy) -> None:
-        super()._check_parameters(privacy)
-        if check.choice("method", self.method, ("auto", "objective", "gradient")) == "gradient":
-            self._check_descent(privacy)
-
-    def _check_descent(self, privacy: Privacy) -> None:
-        if privacy.delta == 0.0 and not math.isinf(privacy.epsilon):
-            raise ValueError("method='gradient' needs delta > 0: steps that share a pure epsilon are mostly noise")
-        if not self._has_plain_loss or self.calibration != "sound":
-            raise ValueError(
-                "method='gradient' goes with a loss of Huber's or of a quantile, ridge='auto' and calibration='sound', "
-                "without a constraint or penalty"
-            )
-
     @property
-    def _has_plain_loss(self) -> bool:
-        """Whether the objective is one that descent can take."""
-        is_free = self.constraint is None and self.penalty is None and isinstance(self.ridge, str)
-        return is_free and isinstance(self._resolved_loss, SmoothedHuber | SmoothedQuantile)
+    def _is_loss_of_descent(self) -> bool:
+        return isinstance(self._resolved_loss, SmoothedHuber | SmoothedQuantile)
 
     @property
     def _descends(self) -> bool:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from dpfast.convex_erm.mechanism import StepsOf
 from dpfast.convex_erm.plan import R2, SPREAD
 from dpfast.estimator.plan import Plan, least
 from dpfast.privacy import Privacy
-from dpfast.releases.mechanism import Mechanism, Query, Stages, within
 from dpfast.releases.score_regression import ScoreLoss, ScoreRegression
 from dpfast.releases.staged_regression import Public, Regression
 from dpfast.solvers import SmoothedHuber
@@ -25,12 +24,10 @@ _POINTS, _FARTHEST = 1024, 12.0
 
 
 @dataclass(frozen=True)
-class ScoreDescent(Mechanism[Regression]):
+class ScoreDescent(StepsOf[Regression]):
     """Descent of one outcome's loss."""
 
     steps: ScoreRegression
-
-    method: ClassVar = "gradient"
 
     @classmethod
     def of(
@@ -57,24 +54,10 @@ class ScoreDescent(Mechanism[Regression]):
         )
         return cls(steps)
 
-    @cached_property
-    def privacy(self) -> Privacy:
-        """What all releases cost."""
-        return self.steps.privacy
-
-    @property
-    def scales(self) -> Mapping[str, float]:
-        """Standard deviation of the noise in an entry of a sum of parts of length 1 that had the whole budget."""
-        return self.steps.scales
-
     def relative_error(self, people: int, spread: float = SPREAD) -> float:
         """Return the error of predictions to expect over the outcomes' bound: that of 0 at most."""
         curvature = _usual_curvature(self.steps.loss, math.sqrt((1.0 - R2) * spread) * self.steps.radii[1])
         return min(self.steps.expected_noise(people, curvature) / self.steps.radii[1], 1.0)
-
-    def stages(self) -> Stages[Regression]:
-        """Ask for one release after the other."""
-        return (yield from within(self.steps.stages(), _of_coefficients))
 
 
 def planned_scores(
@@ -113,7 +96,3 @@ def _usual_curvature(loss: ScoreLoss, deviation: float) -> float:
     slopes = loss.second_derivative(residuals, 0.0) / loss.second_derivative_bound()
     densities = np.exp(-0.5 * (residuals / deviation) ** 2) / (deviation * math.sqrt(2.0 * math.pi))
     return min(2.0 * farthest * float(np.mean(slopes * densities)), 1.0)
-
-
-def _of_coefficients(query: Query) -> Query:
-    return query._replace(name=f"coefficients: {query.name}")

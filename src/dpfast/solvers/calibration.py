@@ -133,15 +133,12 @@ def _middles(edges: FloatArray, *, both_sides: bool) -> FloatArray:
 
 def _likelihood(counts: FloatArray, deviation: float, people: float) -> FloatArray:
     """Return logarithms (n_bins, rates): how many rows a bin has is integrated out."""
-    n_bins = counts.shape[1]
     rate = expit(_LOG_ODDS)[:, None]
-    rows = _ROWS * max(people, 0.0) / n_bins
+    rows = _ROWS * max(people, 0.0) / counts.shape[1]
     # Of the sum of a bin's counts the variance is that of noise alone, of their difference it is the binomial's, too.
     noise = 2.0 * deviation**2
     binomial = noise + 4.0 * rows * rate * (1.0 - rate)
-    found = np.empty((n_bins, len(_LOG_ODDS)))
-    for i, (zero, one) in enumerate(counts.T):
-        together, apart = zero + one - rows, one - zero - rows * (2.0 * rate - 1.0)
-        squares = together**2 / noise + apart**2 / binomial + np.log(binomial)
-        found[i] = logsumexp(-0.5 * squares, axis=1)
+    zero, one = counts[:, :, None, None]
+    together, apart = zero + one - rows, one - zero - rows * (2.0 * rate - 1.0)
+    found: FloatArray = logsumexp(-0.5 * (together**2 / noise + apart**2 / binomial + np.log(binomial)), axis=2)
     return found

@@ -140,11 +140,10 @@ def _damped(problem: QuadraticProblem, x: FloatArray, step: float) -> FloatArray
 def _estimated_smoothness(problem: QuadraticProblem) -> float:
     """Largest eigenvalue as the power method finds it, somewhat more: the declared bound may be far above."""
     x = np.cos(np.arange(len(problem.linear), dtype=np.float64) ** 2)
-    estimate = 0.0
+    estimate = float(linalg.norm(x))
     for _ in range(12):
-        x /= linalg.norm(x)
-        image = problem.product(x)
-        estimate, x = float(linalg.norm(image)), image
+        x = problem.product(x / estimate)
+        estimate = float(linalg.norm(x))
         if estimate == 0.0:
             break
     return min(max(1.2 * estimate, problem.bounds.strong_convexity), problem.bounds.smoothness)

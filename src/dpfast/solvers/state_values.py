@@ -150,7 +150,7 @@ class Estimate(NamedTuple):
 
     def within(self, limits: tuple[float, float]) -> Estimate:
         """Return it with the value clipped."""
-        return Estimate(float(np.clip(self.value, *limits)), self.variance)
+        return Estimate(min(max(self.value, limits[0]), limits[1]), self.variance)
 
 
 class Earlier(NamedTuple):
