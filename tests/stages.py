@@ -9,6 +9,29 @@ import numpy as np
 from dpfast import noise
 
 
+class Size(NamedTuple):
+    """A table's rows and columns, and a release that only fits of such a size make."""
+
+    n_rows: int
+    features: int
+    known_by: str
+
+
+RESOLVED = Size(2_000, 3, "moments of whitened rows")
+
+
+def queries(mechanism, releases):
+    """Every query that a mechanism makes of these releases: what is summed, how it is drawn, and its clip."""
+    stages, left = mechanism.stages(), iter(releases)
+    query = next(stages)
+    while True:
+        yield query.name, query.mechanism, query.clip
+        try:
+            query = stages.send(next(left))
+        except StopIteration:
+            return
+
+
 def asked(fit, seed, wild=0.0):
     """Every query of a fit, as the noise of a seed leads to it, or releases that are off by so many powers of e."""
     source, rng = noise.resolve_source(seed), np.random.default_rng(seed)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from neighbours import climb
 from scipy import stats
-from stages import asked, moved, part_of_person
+from stages import RESOLVED, Size, asked, moved, part_of_person
 
 from dpfast import Privacy, io, noise
 from dpfast.privacy import compose_mu, gaussian_mu
@@ -22,15 +22,6 @@ LOSSES = {"huber": SmoothedHuber(0.5), "median": SmoothedQuantile(0.5, 0.3), "qu
 BOUND_X, BOUND_Y = 2.0, 3.0
 
 
-class Size(NamedTuple):
-    """A table's rows and columns, and a release that only fits of such a size make."""
-
-    n_rows: int
-    features: int
-    known_by: str
-
-
-RESOLVED = Size(2_000, 3, "moments of whitened rows")
 PATHS = {
     "X'X is resolved": RESOLVED,
     "X'X is not": Size(1_200, 60, "scores, step 1"),

@@ -2,12 +2,11 @@
 
 import math
 import warnings
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 from neighbours import climb
-from stages import asked, moved, part_of_person
+from stages import RESOLVED, Size, asked, moved, part_of_person, queries
 
 from dpfast import MultiOutcomeRidge, Privacy, io, noise, statistics
 from dpfast.privacy import compose_mu, gaussian_mu
@@ -30,15 +29,6 @@ OPTIONS = {
 MAX_ROWS, BOUND_Y, OUTCOMES = 3, 3.0, 2
 
 
-class Size(NamedTuple):
-    """A table's rows and columns, and a release that only fits of such a size make."""
-
-    n_rows: int
-    features: int
-    known_by: str
-
-
-RESOLVED = Size(2_000, 3, "moments of whitened rows")
 PATHS = {
     "X'X is resolved": RESOLVED,
     "X'X is not": Size(600, 60, "residuals, step 1"),
@@ -227,22 +217,12 @@ def test_what_is_asked_hangs_on_releases_and_public_numbers_alone(options, path)
     fit = staged(options, PATHS[path], steps="auto")
     releases = release(fit.mechanism, fit.statistic, noise.resolve_source(6), "fit")
 
-    def queries(mechanism):
-        stages, left = mechanism.stages(), iter(releases)
-        query = next(stages)
-        while True:
-            yield query.name, query.mechanism, query.clip
-            try:
-                query = stages.send(next(left))
-            except StopIteration:
-                return
-
     x, y = table(PATHS[path], seed=7)
     whose = (fit.statistic.groups, fit.statistic.max_rows)
     one = MultiOutcomeRidge(1.0, 1e-5, bound_y=BOUND_Y, **OPTIONS[options])
     other = one._staged(Privacy(1.0, 1e-5), None, People(io.open_table(100.0 * x, -y), *whose))
-    told = list(queries(fit.mechanism))
-    assert told == list(queries(other.mechanism))
+    told = list(queries(fit.mechanism, releases))
+    assert told == list(queries(other.mechanism, releases))
     assert [name for name, _, _ in told] == [one.name.partition(": ")[2] for one in releases]
 
 
