@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -302,3 +303,17 @@ def test_no_trajectories_are_refused_where_their_number_is_public():
         PolicyEvaluation(1.0, 1e-6, gamma=0.9, weights=[]).fit(Trajectories([0], [1.0], [0, 1], 3))
     values = PolicyEvaluation(1.0, 1e-6, gamma=1.0 - 2.0**-53, horizon=1, random_state=0)
     assert np.all(np.isfinite(values.fit(Trajectories([0, 1], [0.0, 1.0], [0, 1, 2], 3)).value_))
+
+
+def test_a_mean_of_returns_has_the_noise_of_both_that_it_is_a_quotient_of():
+    """At an end of the range the number of those not cut is as uncertain as their returns: twice the variance."""
+    for total, errors in ((0.0, 1.0), (500.0, 2.0), (-500.0, 2.0)):
+        stages = staged("cut at the horizon")._means()
+        query = next(stages)
+        off = query.mechanism.deviation
+        released = SimpleNamespace(values={"sum": np.array([total, 500.0, total, 500.0])})
+        with pytest.raises(StopIteration) as told:
+            stages.send(released)
+        pooled = told.value.value.pooled
+        assert pooled.value == total / 500.0
+        assert pooled.variance == pytest.approx(errors * (off / 500.0) ** 2)

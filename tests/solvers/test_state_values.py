@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from dpfast.solvers.ridge import MomentNoise
-from dpfast.solvers.state_values import Earlier, Estimate, StateSums, fitted_values, ridge_values, shrunken_values
+from dpfast.solvers.state_values import (
+    Earlier,
+    Estimate,
+    StateSums,
+    _tail_and_pooled,
+    fitted_values,
+    ridge_values,
+    shrunken_values,
+)
 
 LIMITS = (-0.5, 0.5)
 NONE = MomentNoise(0.0, 0.0, 0.0)
@@ -184,6 +192,17 @@ def test_evidence_that_shares_noise_is_no_surer_for_being_joined(other):
     assert joined.value == one.merged(two).value
     assert one.merged(two).variance < joined.variance <= max(one.variance, two.variance) + 1e-12
     assert one.joined(one).variance == pytest.approx(one.variance)
+
+
+def test_what_is_brought_together_again_and_again_is_no_surer_than_its_parts():
+    """The earlier pooled return is in what the sums are compared with, twice: as so many witnesses it halves errors."""
+    known = Estimate(0.1, 0.04)
+    earlier = Earlier(known, known, Estimate(0.3, 1e-12), 0.1)
+    for tail, pooled in (
+        _tail_and_pooled(known, discount, earlier, 0.0, WHOLE) for discount in (Estimate(0.0, 1e-12), earlier.discount)
+    ):
+        assert tail.variance >= 0.04 * (1.0 - 1e-6)
+        assert pooled.variance >= 0.04 * (1.0 - 1e-6)
 
 
 def test_what_was_clipped_is_in_the_deviations():
