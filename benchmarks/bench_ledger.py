@@ -41,7 +41,7 @@ class Models:
         self.path = Path(self.folder.name, "model.json")
         rows = np.random.default_rng(0).normal(size=(200, 100))
         outcomes = rows @ np.random.default_rng(1).normal(size=(100, 1000))
-        self.model = MultiOutcomeRidge(float("inf"), bound_x=1.0, bound_y=1.0).fit(rows, outcomes)
+        self.model = MultiOutcomeRidge(float("inf"), bound_x=1.0, bound_y=1.0, fit_intercept=False).fit(rows, outcomes)
         self.model.save(self.path)
 
     def teardown(self):

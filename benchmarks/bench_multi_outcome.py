@@ -19,7 +19,7 @@ class Fit:
         rng = np.random.default_rng(0)
         self.x = rng.uniform(-1.0, 1.0, size=(rows, features)) / np.sqrt(features)
         self.y = rng.uniform(-1.0, 1.0, size=(rows, outcomes)) / np.sqrt(outcomes)
-        self.private = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0)
+        self.private = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0, fit_intercept=False)
         self.exact = Ridge(alpha=1.0, fit_intercept=False, solver="cholesky")
 
     def time_fit(self, rows, features, outcomes):
@@ -44,8 +44,8 @@ class Refined:
         rng = np.random.default_rng(0)
         self.x = rng.uniform(-1.0, 1.0, size=(rows, features)) / np.sqrt(features)
         self.y = self.x.sum(axis=1) / np.sqrt(features) + 0.1 * rng.uniform(-1.0, 1.0, size=rows)
-        self.without = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0)
-        self.refined = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=3)
+        self.without = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0, fit_intercept=False)
+        self.refined = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=3, fit_intercept=False)
 
     def track_ratio_of_three_steps_to_none(self, rows, features):
         """Median time of a fit with three steps over one without, alternating."""
@@ -67,8 +67,10 @@ class Subsample:
         rng = np.random.default_rng(0)
         self.x = rng.uniform(-1.0, 1.0, size=(rows, features)) / np.sqrt(features)
         self.y = rng.uniform(-1.0, 1.0, size=(rows, outcomes)) / np.sqrt(outcomes)
-        self.whole = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0)
-        self.sampled = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, n_subsample=round(sampled * rows))
+        self.whole = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0, fit_intercept=False)
+        self.sampled = MultiOutcomeRidge(
+            1.0, 1e-6, bound_x=1.0, bound_y=1.0, n_subsample=round(sampled * rows), fit_intercept=False
+        )
 
     def time_fit(self, size, sampled):
         self.sampled.fit(self.x, self.y)

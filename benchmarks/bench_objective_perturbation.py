@@ -51,7 +51,9 @@ class DefaultClassifier:
         self.X = rng.uniform(-0.2, 0.2, (sized(100_000), 20))
         margins = self.X @ rng.normal(size=(20, n_classes)) + 0.1 * rng.gumbel(size=(len(self.X), n_classes))
         self.y = margins.argmax(axis=1)
-        self.ours = ObjectivePerturbationClassifier(1.0, 1e-5, bound_x=1.0, classes=range(n_classes), method=method)
+        self.ours = ObjectivePerturbationClassifier(
+            1.0, 1e-5, bound_x=1.0, classes=range(n_classes), method=method, fit_intercept=False
+        )
         self.theirs = LogisticRegression(fit_intercept=False)
 
     def time_fit(self, n_classes, method):

@@ -295,7 +295,14 @@ class Ridge:
         for run in range(runs):
             x, classes = task.learning(run)
             model = MultiOutcomeRidge(
-                epsilon, DELTA, bound_x=1.0, bound_y=bound, refine=refine, adjacency="replace_one", random_state=run
+                epsilon,
+                DELTA,
+                bound_x=1.0,
+                bound_y=bound,
+                refine=refine,
+                adjacency="replace_one",
+                random_state=run,
+                fit_intercept=False,
             )
             found.append(model.fit(x, indicators[classes]).coef_.T)
         yield "", task.accuracies(found)

@@ -39,7 +39,10 @@ def fitted(fit):
 def others():
     """Yield what is released by what is no estimator."""
     x, y = people(N)
-    models = [dpfast.MultiOutcomeRidge(1.0, 1e-6, bound_x=2.0, bound_y=1.0, ridge=one) for one in (1.0, 9.0)]
+    models = [
+        dpfast.MultiOutcomeRidge(1.0, 1e-6, bound_x=2.0, bound_y=1.0, ridge=one, fit_intercept=False)
+        for one in (1.0, 9.0)
+    ]
     yield "select", dpfast.select(models, x, y, epsilon=3.0, delta=1e-6, bound_y=1.0, random_state=SEED).releases_
     yield "private_bounds", [dpfast.private_bounds(x, y, epsilon=1.0, delta=1e-6, box=True, random_state=SEED).release]
 

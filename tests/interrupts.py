@@ -229,7 +229,7 @@ def ledgers(folder):
             pass
 
     def hold_as_fits_do(ledger):
-        with reserve(MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, ledger=ledger), COST):
+        with reserve(MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, ledger=ledger, fit_intercept=False), COST):
             pass
 
     def fail(ledger):

@@ -144,7 +144,9 @@ def act_without_permission(folder, queue):
     # Modules are loaded when they are first used, and from where another user may not read: use them once before.
     with tempfile.TemporaryDirectory() as own:
         used = Ledger(Privacy(1.0, 1e-6), Path(own) / "used.json")
-        MultiOutcomeRidge(0.5, 1e-7, bound_x=1.0, bound_y=1.0, ledger=used).fit(np.ones((2, 2)), np.ones((2, 1)))
+        MultiOutcomeRidge(0.5, 1e-7, bound_x=1.0, bound_y=1.0, ledger=used, fit_intercept=False).fit(
+            np.ones((2, 2)), np.ones((2, 1))
+        )
     if os.geteuid() == 0:
         os.seteuid(65534)
     budget, touched = Privacy(1.0, 1e-6), []
@@ -154,7 +156,7 @@ def act_without_permission(folder, queue):
         yield np.ones((2, 2)), np.ones((2, 1))
 
     ledger = Ledger(budget, folder / "there.json")
-    model = MultiOutcomeRidge(0.5, 1e-7, bound_x=1.0, bound_y=1.0, ledger=ledger)
+    model = MultiOutcomeRidge(0.5, 1e-7, bound_x=1.0, bound_y=1.0, ledger=ledger, fit_intercept=False)
     for act in (lambda: Ledger(budget, folder / "new.json"), lambda: model.fit(blocks(), None)):
         try:
             act()

@@ -102,6 +102,6 @@ def test_arrays_are_fitted_without_any_of_them(monkeypatch):
     panel = california_prop99()
     assert isinstance(panel, Panel)
     rows = np.random.default_rng(0).uniform(-1, 1, (200, 3))
-    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=2.0, bound_y=1.0).fit(rows, rows[:, 0])
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=2.0, bound_y=1.0, fit_intercept=False).fit(rows, rows[:, 0])
     assert model.predict(rows).shape == (200,)
     assert SyntheticControl(1.0, 1e-6).fit(panel.values, 19).n_pre_ == 19

@@ -75,7 +75,9 @@ def methods(x, y, rng, repeats):
         return float(np.sum((theta - truth) * (sums.xx @ (theta - truth)))) / explained
 
     def ours(adjacency, seed):
-        model = MultiOutcomeRidge(EPSILON, DELTA, bound_x=1.0, bound_y=1.0, adjacency=adjacency, random_state=seed)
+        model = MultiOutcomeRidge(
+            EPSILON, DELTA, bound_x=1.0, bound_y=1.0, adjacency=adjacency, random_state=seed, fit_intercept=False
+        )
         return risk(model.fit_gram(sums).coef_.T)
 
     yield "dpfast, replace-one", [ours("replace_one", seed) for seed in range(repeats)]

@@ -29,7 +29,9 @@ BALL = {"constraint": L2Ball(1.0)}
 
 
 def regression(epsilon=1.0, delta=1e-6, *, any_order=False, **parameters):
-    estimator = ObjectivePerturbationRegressor(epsilon, delta, **{"bound_x": 1.0, "bound_y": 1.0} | parameters)
+    estimator = ObjectivePerturbationRegressor(
+        epsilon, delta, **{"bound_x": 1.0, "bound_y": 1.0, "fit_intercept": False} | parameters
+    )
     # Of descent it hangs on earlier ones how many there are.
     releases = None if parameters.get("method") == "gradient" else 1 + ("private" in parameters.values())
     return of_rows(estimator, table="rows", any_order=any_order, releases=releases)
@@ -46,7 +48,9 @@ def three_classes(y):
 def classification(outcomes=two_classes, epsilon=1.0, **parameters):
     parameters = {"method": "objective"} | parameters
     classes = ["no", "yes"] if outcomes is two_classes else ["a", "b", "c"]
-    estimator = ObjectivePerturbationClassifier(epsilon, 1e-6, **{"bound_x": 1.0, "classes": classes} | parameters)
+    estimator = ObjectivePerturbationClassifier(
+        epsilon, 1e-6, **{"bound_x": 1.0, "classes": classes, "fit_intercept": False} | parameters
+    )
     descends = parameters["method"] == "gradient"
     steps = 30 if descends else len(classes) * (len(classes) > 2) or 1
     counted = parameters.get("calibration") != "paper" and parameters.get("probabilities") != "link"
@@ -99,12 +103,14 @@ FITS = {
 }
 
 CONVENTIONS = [
-    ObjectivePerturbationRegressor(math.inf, bound_x=1.0, bound_y=1.0),
-    ObjectivePerturbationRegressor(1.0, 1e-6, bound_x=100.0, bound_y=100.0, constraint=L2Ball(100.0)),
-    ObjectivePerturbationRegressor(1.0, bound_x=100.0, bound_y=100.0, loss="huber"),
+    ObjectivePerturbationRegressor(math.inf, bound_x=1.0, bound_y=1.0, fit_intercept=False),
+    ObjectivePerturbationRegressor(
+        1.0, 1e-6, bound_x=100.0, bound_y=100.0, constraint=L2Ball(100.0), fit_intercept=False
+    ),
+    ObjectivePerturbationRegressor(1.0, bound_x=100.0, bound_y=100.0, loss="huber", fit_intercept=False),
     # With a ridge, as most of these tables are separable: without one it takes a hundred times as long.
     ObjectivePerturbationClassifier(math.inf, bound_x=1.0, classes=None, fit_intercept=True, ridge=0.1),
-    ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=100.0, classes=[0, 1, 2, 3]),
+    ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=100.0, classes=[0, 1, 2, 3], fit_intercept=False),
 ]
 
 #: Public numbers that an estimator plans from, as flags of the command line.

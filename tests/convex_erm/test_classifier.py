@@ -15,7 +15,7 @@ from dpfast.statistics.residuals import residual_sums
 
 
 def classifier(epsilon=1.0, delta=1e-6, **parameters):
-    defaults = {"bound_x": 1.0, "classes": [0, 1], "random_state": 0}
+    defaults = {"bound_x": 1.0, "classes": [0, 1], "fit_intercept": False, "random_state": 0}
     return ObjectivePerturbationClassifier(epsilon, delta, **(defaults | parameters))
 
 

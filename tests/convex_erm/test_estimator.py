@@ -40,12 +40,12 @@ BALL = L2Ball(2.0)
 
 
 def regressor(epsilon=1.0, delta=1e-6, **parameters):
-    defaults = {"bound_x": 1.0, "bound_y": 1.0, "constraint": BALL, "random_state": 0}
+    defaults = {"bound_x": 1.0, "bound_y": 1.0, "constraint": BALL, "fit_intercept": False, "random_state": 0}
     return ObjectivePerturbationRegressor(epsilon, delta, **(defaults | parameters))
 
 
 def classifier(epsilon=1.0, delta=1e-6, **parameters):
-    defaults = {"bound_x": 1.0, "classes": [0, 1], "random_state": 0}
+    defaults = {"bound_x": 1.0, "classes": [0, 1], "fit_intercept": False, "random_state": 0}
     return ObjectivePerturbationClassifier(epsilon, delta, **(defaults | parameters))
 
 
@@ -300,7 +300,7 @@ def test_nothing_private_stays_on_a_fitted_model():
     fitted = {name for name in vars(model) if name not in model.get_params()}
     assert fitted == {"coef_", "intercept_", "method_", "ridge_", "releases_", "privacy_spent_", "n_features_in_"}
     released = model.releases_[0].values["coef"]
-    assert np.array_equal(np.append(model.coef_, model.intercept_), released)
+    assert np.array_equal(np.append(model.coef_, model.intercept_ / model._constant), released)
     assert np.array_equal(pickle.loads(pickle.dumps(model)).coef_, model.coef_)
 
 
@@ -522,7 +522,7 @@ def test_a_plan_foresees_the_error():
         model = regressor(0.5, constraint=L2Ball(3.0), random_state=seed).fit(X, y)
         errors.append(np.mean((model.predict(X) - y) ** 2))
     plan = ObjectivePerturbationRegressor.plan(
-        n, d, epsilon=0.5, delta=1e-6, bound_x=1.0, bound_y=1.0, constraint=L2Ball(3.0)
+        n, d, epsilon=0.5, delta=1e-6, bound_x=1.0, bound_y=1.0, constraint=L2Ball(3.0), fit_intercept=False
     )
     assert 0.5 < math.sqrt(np.mean(errors)) / plan.expected_error < 2.0
 
@@ -548,8 +548,8 @@ def test_rows_with_their_intercept_are_within_the_bound_that_noise_is_for(loss, 
     # The gradient at 0 is the slope there times the row.
     slope = 0.5 if loss != "huber" else SmoothedHuber(0.25).derivative(np.zeros(1), np.array([0.5]))[0]
     length = np.linalg.norm(function.gradient(origin)[0]) / abs(slope)
-    # The constant feature is the power of two nearest to the bound on rows, a quarter of it for classes.
-    constant = 0.25 if loss == "logistic" else 1.0
+    # The constant feature is the power of two nearest to a quarter of the bound on rows, or twice that in a ball of 2.
+    constant = 0.25 if loss == "logistic" else 0.5
     assert length == pytest.approx(math.hypot(0.8, constant if fit_intercept else 0.0), rel=1e-5)
     assert length <= bounds.row_bound * (1.0 + 1e-12)
     if loss != "squared":
@@ -562,5 +562,7 @@ def test_a_loss_far_wider_than_outcomes_is_planned_as_a_square(loss):
     plan = ObjectivePerturbationRegressor.plan(1000, 3, loss=loss, **options)
     assert 0.0 < plan.expected_error <= 1.0
     x = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 3))
-    fitted = ObjectivePerturbationRegressor(1.0, 1e-6, bound_x=1.0, bound_y=1.0, loss=loss).fit(x, x[:, 0])
+    fitted = ObjectivePerturbationRegressor(1.0, 1e-6, bound_x=1.0, bound_y=1.0, loss=loss, fit_intercept=False).fit(
+        x, x[:, 0]
+    )
     assert np.all(np.isfinite(fitted.coef_))

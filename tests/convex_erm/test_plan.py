@@ -29,7 +29,7 @@ def test_a_planned_r2_is_the_one_that_comes(adjacency, n, loss):
     options |= {"adjacency": adjacency}
     plan = ObjectivePerturbationRegressor.plan(n, D, score=score, **options)
     found = [ObjectivePerturbationRegressor(random_state=seed, **options).fit(x, y).score(x, y) for seed in range(12)]
-    assert np.mean(found) == pytest.approx(plan.expected_score, abs=0.18)
+    assert np.mean(found) == pytest.approx(plan.expected_score, abs=0.21)
     assert plan.score == score
     assert f"a score of 0.6 without privacy becomes {plan.expected_score:.2g}" in str(plan)
 
@@ -56,7 +56,7 @@ def test_the_planned_r2_of_counts_is_the_one_that_comes(n):
     options = BUDGET | SHORT | {"bound_y": 2.0 * np.sqrt(np.mean(y**2.0)), "loss": "poisson", "fit_intercept": True}
     plan = ObjectivePerturbationRegressor.plan(n, D, score=score, **options)
     found = [ObjectivePerturbationRegressor(random_state=seed, **options).fit(x, y).score(x, y) for seed in range(12)]
-    assert np.mean(found) == pytest.approx(plan.expected_score, abs=0.18)
+    assert np.mean(found) == pytest.approx(plan.expected_score, abs=0.21)
 
 
 def test_a_plan_near_guessing_expects_a_guess():

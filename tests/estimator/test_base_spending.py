@@ -192,14 +192,16 @@ def test_a_seed_is_refused_before_data_is_read():
     ledger = Ledger(Privacy(2.0, 1e-5))
     ledger.reserve(Privacy(0.1), random_state=7)
     with pytest.raises(ValueError, match="random_state"):
-        MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, ledger=ledger, random_state=7).fit(iter([()]), None)
+        MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, ledger=ledger, random_state=7, fit_intercept=False).fit(
+            iter([()]), None
+        )
     with pytest.raises(ValueError, match="random_state"):
         ledger.reserve(Privacy(0.1), random_state=np.int64(7))
 
 
 def test_a_failed_fit_gives_its_seed_back():
     ledger = Ledger(Privacy(2.0, 1e-5))
-    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, ledger=ledger, random_state=7)
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, ledger=ledger, random_state=7, fit_intercept=False)
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.full((3, 2), np.nan), np.ones((3, 1)))
     assert model.fit(X, Y).releases_ == ledger.releases

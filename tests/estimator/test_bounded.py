@@ -63,9 +63,9 @@ def test_before_releases_that_are_not_gaussian_epsilons_add():
     x, y = unit_table()
     models = [
         ObjectivePerturbationRegressor(1.0, 1e-6, **PRIVATE, constraint=L2Ball(2.0), random_state=0).fit(x, y),
-        ObjectivePerturbationClassifier(1.0, 1e-6, bound_x="private", classes=[False, True], random_state=0).fit(
-            x, y > 0
-        ),
+        ObjectivePerturbationClassifier(
+            1.0, 1e-6, bound_x="private", classes=[False, True], random_state=0, fit_intercept=False
+        ).fit(x, y > 0),
         SparseRegression(1.0, 1e-6, **PRIVATE, n_nonzero=2, selector="exponential", random_state=0).fit(x, y),
     ]
     for model in models:
@@ -106,7 +106,9 @@ def test_streams_that_can_be_read_again_are_read_twice_and_others_are_refused():
 
 def test_found_bounds_are_saved_and_loaded(tmp_path):
     x, y = table(2000)
-    model = MultiOutcomeRidge(1.0, 1e-6, bound_x="private", bound_y=20.0, box_x="private").fit(x, y)
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x="private", bound_y=20.0, box_x="private", fit_intercept=False).fit(
+        x, y
+    )
     model.save(tmp_path / "model.json")
     loaded = MultiOutcomeRidge.load(tmp_path / "model.json")
     assert loaded.bound_x_ == model.bound_x_
@@ -129,7 +131,9 @@ def test_another_fit_with_bounds_that_are_given_leaves_none_that_were_found():
 def test_without_noise_nothing_is_bounded():
     x, y = unit_table(200)
     model = MultiOutcomeRidge(math.inf, **PRIVATE).fit(x, y)
-    np.testing.assert_array_equal(model.coef_, MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0).fit(x, y).coef_)
+    np.testing.assert_array_equal(
+        model.coef_, MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0, fit_intercept=False).fit(x, y).coef_
+    )
     regressor = ObjectivePerturbationRegressor(math.inf, **PRIVATE, fit_intercept=True).fit(x, y)
     assert regressor.coef_ == pytest.approx([0.5, 0.0, -0.8, 0.0])
 

@@ -43,7 +43,9 @@ def same(one, other):
         MultiOutcomeRidge(1.0, 1e-6, **BOUNDS),
         MultiOutcomeRidge(1.0, **BOUNDS, ridge=0.1, adjacency="add_remove"),
         MultiOutcomeRidge(1.0, 1e-6, **BOUNDS, fit_intercept=True, nonnegative=True, n_threads=2),
-        MultiOutcomeRidge(1.0, 1e-6, bound_x=None, bound_y=1.0, box_x=(0.0, np.full(3, 0.5)), random_state=3),
+        MultiOutcomeRidge(
+            1.0, 1e-6, bound_x=None, bound_y=1.0, box_x=(0.0, np.full(3, 0.5)), random_state=3, fit_intercept=False
+        ),
         MultiOutcomeRidge(1.0, 1e-6, **BOUNDS, mechanism="independent"),
         MultiOutcomeRidge(math.inf, **BOUNDS, ridge=0),
     ],
@@ -179,7 +181,7 @@ def test_a_ledger_is_no_model_and_a_model_no_ledger(path):
 
 def test_what_cannot_be_saved_is_named_and_nothing_is_written(path):
     with pytest.raises(TypeError, match="bound_x cannot be saved"):
-        MultiOutcomeRidge(1.0, 1e-6, bound_x=object(), bound_y=1.0).save(path)
+        MultiOutcomeRidge(1.0, 1e-6, bound_x=object(), bound_y=1.0, fit_intercept=False).save(path)
     with pytest.raises(TypeError, match="path"):
         MultiOutcomeRidge(1.0, 1e-6, **BOUNDS).save(3)
     with pytest.raises(TypeError, match="path"):

@@ -28,11 +28,11 @@ LABELS = np.where(X["age"] > 0, "home", "ward")
 
 
 def ridge():
-    return MultiOutcomeRidge(float("inf"), bound_x=1.0, bound_y=1.0)
+    return MultiOutcomeRidge(float("inf"), bound_x=1.0, bound_y=1.0, fit_intercept=False)
 
 
 def classifier(classes=("home", "ward")):
-    return ObjectivePerturbationClassifier(float("inf"), bound_x=1.0, classes=list(classes))
+    return ObjectivePerturbationClassifier(float("inf"), bound_x=1.0, classes=list(classes), fit_intercept=False)
 
 
 def test_arrays_are_predicted_unless_frames_are_asked_for():

@@ -114,7 +114,9 @@ def write_text(draw, path, content):
 
 MODELS = [
     MultiOutcomeRidge(1.0, 1e-6, **BOUNDS, fit_intercept=True, random_state=0).fit(X, X[:, :2]),
-    MultiOutcomeRidge(1.0, bound_x=None, bound_y=1.0, box_x=(0.0, np.full(3, 0.5)), random_state=0).fit(X, X[:, 0]),
+    MultiOutcomeRidge(
+        1.0, bound_x=None, bound_y=1.0, box_x=(0.0, np.full(3, 0.5)), random_state=0, fit_intercept=False
+    ).fit(X, X[:, 0]),
 ]
 
 

@@ -47,7 +47,9 @@ def fitting(fit):
 
 def selecting():
     books = ledger()
-    ridges = [MultiOutcomeRidge(1.0, 1e-6, bound_x=2.0, bound_y=1.0, ridge=one) for one in (1.0, 9.0)]
+    ridges = [
+        MultiOutcomeRidge(1.0, 1e-6, bound_x=2.0, bound_y=1.0, ridge=one, fit_intercept=False) for one in (1.0, 9.0)
+    ]
     return partial(dpfast.select, ridges, X, Y, epsilon=3.0, delta=1e-6, bound_y=1.0, ledger=books), books
 
 
@@ -334,7 +336,7 @@ def test_a_model_that_waits_says_so_and_nothing_else(tmp_path):
             method()
     assert "call complete()" in stopped._repr_html_()
     with pytest.raises(NotFittedError):
-        MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0).complete()
+        MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, fit_intercept=False).complete()
 
 
 @pytest.mark.parametrize(
@@ -554,7 +556,13 @@ def test_hardly_any_noise_and_few_people_far_below_their_bounds_end(n, bounds):
         for nonnegative in (False, True):
             for far in (1.0, 1e-70):
                 model = MultiOutcomeRidge(
-                    epsilon, 1e-6, bound_x=bounds[0], bound_y=bounds[1], nonnegative=nonnegative, refine=2
+                    epsilon,
+                    1e-6,
+                    bound_x=bounds[0],
+                    bound_y=bounds[1],
+                    nonnegative=nonnegative,
+                    refine=2,
+                    fit_intercept=False,
                 )
                 model.fit(bounds[0] * X[:n] / 4.0, bounds[1] * far * Y[:n])
                 assert np.isfinite(model.coef_).all()

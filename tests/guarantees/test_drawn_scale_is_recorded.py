@@ -99,7 +99,9 @@ def check(release, draws, private):
 
 
 def selecting():
-    ridges = [MultiOutcomeRidge(1.0, 1e-6, bound_x=2.0, bound_y=1.0, ridge=one) for one in (1.0, 9.0)]
+    ridges = [
+        MultiOutcomeRidge(1.0, 1e-6, bound_x=2.0, bound_y=1.0, ridge=one, fit_intercept=False) for one in (1.0, 9.0)
+    ]
     return dpfast.select(ridges, X, Y, epsilon=3.0, delta=1e-6, bound_y=1.0).releases_
 
 

@@ -40,7 +40,7 @@ def ridge(**parameters):
 
 
 def classifier():
-    return ObjectivePerturbationClassifier(1.0, bound_x=2.0, classes=[-1.0, 1.0])
+    return ObjectivePerturbationClassifier(1.0, bound_x=2.0, classes=[-1.0, 1.0], fit_intercept=False)
 
 
 def regressor():

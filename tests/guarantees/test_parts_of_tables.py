@@ -37,9 +37,9 @@ LABELS = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [-0.3, 0.3])]
 ENDS = [0, 0, 37, 200, N]
 WALKS = Trajectories(*chain_trajectories(N, n_states=6, seed=0))
 
-ridge = partial(MultiOutcomeRidge, bound_x=2.0, bound_y=1.5)
-descent = partial(ObjectivePerturbationClassifier, bound_x=2.0, method="gradient")
-squared = partial(ObjectivePerturbationRegressor, bound_x=2.0, bound_y=1.0)
+ridge = partial(MultiOutcomeRidge, bound_x=2.0, bound_y=1.5, fit_intercept=False)
+descent = partial(ObjectivePerturbationClassifier, bound_x=2.0, method="gradient", fit_intercept=False)
+squared = partial(ObjectivePerturbationRegressor, bound_x=2.0, bound_y=1.0, fit_intercept=False)
 pursuit = partial(SparseRegression, n_nonzero=2)
 walks = partial(PolicyEvaluation, gamma=0.9)
 # What is made of which tables: outcomes as they are, a column of them, labels, or none.
@@ -47,9 +47,12 @@ OF_ROWS = {
     "moments": (partial(ridge, refine=0), Y),
     "residual steps": (partial(ridge, refine=2, fit_intercept=True), Y),
     "independent": (partial(ridge, mechanism="independent", refine=0), Y),
-    "found bounds": (partial(MultiOutcomeRidge, bound_x="private", bound_y="private", refine=2), Y),
+    "found bounds": (
+        partial(MultiOutcomeRidge, bound_x="private", bound_y="private", refine=2, fit_intercept=False),
+        Y,
+    ),
     "squared loss": (
-        partial(ObjectivePerturbationRegressor, bound_x=2.0, bound_y=1.0, constraint=L2Ball(1.0)),
+        partial(ObjectivePerturbationRegressor, bound_x=2.0, bound_y=1.0, constraint=L2Ball(1.0), fit_intercept=False),
         Y[:, 0],
     ),
     "two classes": (partial(descent, classes=["a", "b"]), np.where(LABELS == "a", "a", "b")),
@@ -110,7 +113,14 @@ def test_bounds():
     ("make", "y", "message"),
     [
         (
-            partial(ObjectivePerturbationRegressor, bound_x=1.0, bound_y=1.0, loss="huber", method="objective"),
+            partial(
+                ObjectivePerturbationRegressor,
+                bound_x=1.0,
+                bound_y=1.0,
+                loss="huber",
+                method="objective",
+                fit_intercept=False,
+            ),
             Y[:, 0],
             "in parts",
         ),

@@ -23,7 +23,9 @@ def ridge(refine):
 
 def classifier():
     labels = np.where(OUTCOMES > 0.0, 1, -1)
-    return dpfast.ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=[-1, 1]).fit(ROWS, labels)
+    return dpfast.ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=[-1, 1], fit_intercept=False).fit(
+        ROWS, labels
+    )
 
 
 def panel():

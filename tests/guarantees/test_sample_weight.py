@@ -38,7 +38,7 @@ def sparse_regression():
 
 
 def weighed_ridge():
-    return MultiOutcomeRidge(1.0, 1e-6, bound_x=2.0, bound_y=1.0, max_weight=1.0, random_state=0)
+    return MultiOutcomeRidge(1.0, 1e-6, bound_x=2.0, bound_y=1.0, max_weight=1.0, random_state=0, fit_intercept=False)
 
 
 def test_weights_pass_through_pipelines():

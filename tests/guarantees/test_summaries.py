@@ -109,31 +109,35 @@ def test_a_seed_is_marked_and_not_shown(name):
 
 def test_no_name_or_parameter_becomes_a_part_of_a_page():
     hostile = "<script>alert(1)</script>&<img src=http://a.b/c onerror=x>"
-    classifier = ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=[hostile, "b"])
+    classifier = ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=[hostile, "b"], fit_intercept=False)
     assert "<script>" in parsed(classifier._repr_html_())
     x, y = people(400)
     frame = pd.DataFrame(x, columns=[hostile, *"bcd"])
     found = private_bounds(frame, epsilon=1.0, delta=1e-6, box=True)
     assert "<script>" in parsed(found._repr_html_())
-    candidates = [MultiOutcomeRidge(1.0, bound_x=1.0, bound_y=1.0, ridge=ridge) for ridge in (1.0, 10.0)]
+    candidates = [
+        MultiOutcomeRidge(1.0, bound_x=1.0, bound_y=1.0, ridge=ridge, fit_intercept=False) for ridge in (1.0, 10.0)
+    ]
     chosen = select(candidates, frame, y, epsilon=1.0, delta=1e-6, bound_y=1.0)
     assert parsed(chosen._repr_html_()).count("chosen") == 1
     assert "MultiOutcomeRidge" in parsed(chosen._repr_html_())
-    refused = MultiOutcomeRidge(1.0, bound_x=1.0, bound_y=1.0, mechanism=hostile)
+    refused = MultiOutcomeRidge(1.0, bound_x=1.0, bound_y=1.0, mechanism=hostile, fit_intercept=False)
     assert "A fit will be refused: mechanism must be" in parsed(refused._repr_html_())
     release = Release(hostile, hostile, Privacy(1.0), {hostile: np.zeros(1)}, {hostile: 1.0}, part=hostile)
     assert parsed(release._repr_html_()).count("<script>") == 5
     assert "2.72" in parsed(Privacy(1.0)._repr_html_())
-    assert "people" in parsed(MultiOutcomeRidge.plan(100, 2, epsilon=1.0, bound_x=1.0, bound_y=1.0)._repr_html_())
+    assert "people" in parsed(
+        MultiOutcomeRidge.plan(100, 2, epsilon=1.0, bound_x=1.0, bound_y=1.0, fit_intercept=False)._repr_html_()
+    )
 
 
 def test_a_fit_that_would_be_refused_says_so():
-    said = parsed(MultiOutcomeRidge(-1.0, bound_x=1.0, bound_y=1.0)._repr_html_())
+    said = parsed(MultiOutcomeRidge(-1.0, bound_x=1.0, bound_y=1.0, fit_intercept=False)._repr_html_())
     assert "A fit will be refused: epsilon must be positive" in said
 
 
 def test_scikit_learn_shows_pipelines_as_ever_and_its_configuration_holds():
-    model = MultiOutcomeRidge(1.0, bound_x=1.0, bound_y=1.0)
+    model = MultiOutcomeRidge(1.0, bound_x=1.0, bound_y=1.0, fit_intercept=False)
     scaler = PrivateStandardScaler(1.0, box_x=(0, 1))
     assert "sk-top-container" in make_pipeline(scaler, model)._repr_html_()
     assert model._repr_mimebundle_() == {"text/plain": repr(model), "text/html": model._repr_html_()}

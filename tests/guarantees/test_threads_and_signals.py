@@ -119,7 +119,9 @@ def test_threads_that_fit_one_estimator_leave_one_whole_fit_and_pay_for_each(nam
 
 
 def test_threads_that_fit_one_estimator_to_other_tables_mix_nothing():
-    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0, n_threads=1, ledger=Ledger(BUDGET))
+    model = MultiOutcomeRidge(
+        1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0, n_threads=1, ledger=Ledger(BUDGET), fit_intercept=False
+    )
     for _ in range(5):
         run_together([lambda d=d: model.fit(table(50, d), table(50, d, 1)) for d in (2, 3, 4, 5)])
         d = model.n_features_in_

@@ -110,7 +110,9 @@ def test_every_function_that_takes_arrays_takes_lent_ones(lend):
     assert np.array_equal(models[0].coef_, models[1].coef_)
     assert np.array_equal(models[0].predict(lend(X)), models[0].predict(X))
     labels, groups = np.sign(y), np.repeat(np.arange(100), 2)
-    dpfast.ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=[-1.0, 1.0]).fit(lend(X), lend(labels))
+    dpfast.ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=[-1.0, 1.0], fit_intercept=False).fit(
+        lend(X), lend(labels)
+    )
     dpfast.SyntheticControl(1.0, 1e-6, bound=1.0).fit(lend(X), 2, lend(X[0, :2]))
     clone(model).fit(lend(X), lend(y), groups=lend(groups), max_rows=2)
 
@@ -120,7 +122,7 @@ def test_every_function_that_takes_arrays_takes_lent_ones(lend):
     [
         lambda lent: statistics.gram(lent, bound_x=1.0),
         lambda lent: noise.gaussian(1.0, (2, 2), noise.SecureSource(), center=lent),
-        lambda lent: MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0).fit(lent, np.ones(2)),
+        lambda lent: MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, fit_intercept=False).fit(lent, np.ones(2)),
         lambda lent: Trajectories(lent, [0.0, 0.0], [0, 2], n_states=5),
     ],
     ids=["gram", "noise", "fit", "trajectories"],

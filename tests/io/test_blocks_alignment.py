@@ -36,7 +36,7 @@ def test_owners_of_other_records_are_refused():
 @pytest.mark.parametrize("bound", [1.0, "private"])
 def test_nothing_is_spent_on_them(bound):
     ledger = Ledger(Privacy(2.0, 1e-5))
-    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=bound, bound_y=1.0, ledger=ledger)
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=bound, bound_y=1.0, ledger=ledger, fit_intercept=False)
     with pytest.raises(ValueError, match="different indices"):
         model.fit(X, pd.Series(np.ones(6), index=TURNED))
     assert len(ledger.releases) == 0
@@ -44,7 +44,7 @@ def test_nothing_is_spent_on_them(bound):
 
 
 def test_labels_of_classes_are_aligned_too():
-    model = ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=2.0, classes=("no", "yes"))
+    model = ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=2.0, classes=("no", "yes"), fit_intercept=False)
     with pytest.raises(ValueError, match="X and y have different indices"):
         model.fit(X, pd.Series(["no", "yes"] * 3, index=TURNED))
 

@@ -121,7 +121,9 @@ def test_rows_to_predict_need_no_outcomes_and_keep_their_index(frame, expected, 
         assert np.array_equal(rows, expected[0])
     moved = COLUMNS.transform(frame.set_index(frame.index + 5))
     assert list(moved.index) == list(frame.index + 5)
-    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=90.0, bound_y=3.0).fit(COLUMNS.encode(frame), None)
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=90.0, bound_y=3.0, fit_intercept=False).fit(
+        COLUMNS.encode(frame), None
+    )
     np.testing.assert_allclose(model.predict(moved), expected[0] @ model.coef_.T + model.intercept_)
     assert COLUMNS.transform(frame[:0]).shape == (0, 7)
     with pytest.raises(TypeError, match="table"):

@@ -39,7 +39,9 @@ def test_people_of_parts_add_up_to_those_of_the_table(arrays, bounds):
 @pytest.mark.parametrize("refine", [0, 2])
 def test_fits_of_people_do_not_depend_on_parts(arrays, adjacency, refine):
     X, Y, ids = arrays
-    model = MultiOutcomeRidge(2.0, 1e-6, bound_x=1.5, bound_y=1.0, refine=refine, adjacency=adjacency, random_state=3)
+    model = MultiOutcomeRidge(
+        2.0, 1e-6, bound_x=1.5, bound_y=1.0, refine=refine, adjacency=adjacency, random_state=3, fit_intercept=False
+    )
     whole = model.fit(X, Y, ids, 4).coef_
     assert np.array_equal(model.fit(by_person(X, Y, ids), max_rows=4).coef_, whole)
     rows = Listed(cut((X, Y), [0, 0, 17, 400]), 4, 2)

@@ -40,7 +40,7 @@ def test_classes_and_the_side_that_coefficients_speak_for():
     assert tables["coefficients"]["coef"] == [*two.intercept_, *two.coef_[0]]
     assert ("classes", "yes (where the score is positive) against no") in of_convex_erm.facts(two)
     three = ObjectivePerturbationClassifier(
-        5.0, 1e-6, bound_x=1.0, classes=[2, 0, 1], method="gradient", class_weight={0: 0.5}
+        5.0, 1e-6, bound_x=1.0, classes=[2, 0, 1], method="gradient", class_weight={0: 0.5}, fit_intercept=False
     ).fit(X, np.digitize(X[:, 0], [-0.2, 0.2]))
     tables = of_convex_erm.tables_of_classes(three, FEATURES)
     assert tables["classes"] == {"class": [0, 1, 2], "weight": [0.5, 1.0, 1.0]}
@@ -52,7 +52,7 @@ def test_classes_and_the_side_that_coefficients_speak_for():
 
 
 def test_coefficients_of_one_outcome():
-    model = ObjectivePerturbationRegressor(5.0, 1e-6, bound_x=1.0, bound_y=1.0, loss="huber").fit(
+    model = ObjectivePerturbationRegressor(5.0, 1e-6, bound_x=1.0, bound_y=1.0, loss="huber", fit_intercept=False).fit(
         X, X @ [0.5, 0.0, -0.3]
     )
     table = of_convex_erm.tables_of_outcome(model, FEATURES, "days")["coefficients"]

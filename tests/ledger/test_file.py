@@ -715,7 +715,7 @@ def test_a_pickle_opens_the_same_ledger_or_none(path):
 
 def test_copies_are_the_same_ledger_and_a_link_leads_to_it(path):
     ledger = Ledger(BUDGET, path)
-    model = MultiOutcomeRidge(0.25, 1e-7, bound_x=1.0, bound_y=1.0, ledger=ledger)
+    model = MultiOutcomeRidge(0.25, 1e-7, bound_x=1.0, bound_y=1.0, ledger=ledger, fit_intercept=False)
     for other in (clone(model), copy.copy(model), copy.deepcopy(model)):
         assert other.ledger is ledger
     link = path.with_name("link.json")
@@ -726,7 +726,7 @@ def test_copies_are_the_same_ledger_and_a_link_leads_to_it(path):
 
 
 def test_an_estimator_pays_from_it_and_travels_with_it(path):
-    model = MultiOutcomeRidge(0.25, 1e-7, bound_x=1.0, bound_y=1.0, ledger=Ledger(BUDGET, path))
+    model = MultiOutcomeRidge(0.25, 1e-7, bound_x=1.0, bound_y=1.0, ledger=Ledger(BUDGET, path), fit_intercept=False)
     rows = np.full((50, 2), 0.5)
     pickle.loads(pickle.dumps(model)).fit(rows, rows)
     assert model.ledger.costs == (UNIT,)

@@ -166,7 +166,7 @@ def test_threads_never_overspend():
 
 def test_copies_of_an_estimator_share_its_ledger():
     ledger = Ledger(Privacy(1.0))
-    model = MultiOutcomeRidge(0.5, bound_x=1.0, bound_y=1.0, ledger=ledger)
+    model = MultiOutcomeRidge(0.5, bound_x=1.0, bound_y=1.0, ledger=ledger, fit_intercept=False)
     for other in (clone(model), copy.copy(model), copy.deepcopy(model)):
         assert other.ledger is ledger
 
@@ -523,7 +523,9 @@ def test_releases_are_tabulated_with_what_they_promise():
     assert ledger.summary().empty
     x = np.eye(4)
     for seed in (None, 0):
-        MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0, ledger=ledger, random_state=seed).fit(x, x)
+        MultiOutcomeRidge(
+            1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0, ledger=ledger, random_state=seed, fit_intercept=False
+        ).fit(x, x)
     table = ledger.summary()
     assert table.index.tolist() == [1, 2]
     assert table["epsilon"].tolist() == [1.0, 1.0]

@@ -27,7 +27,7 @@ def gaussian(cost=FIT):
 
 
 def model(ledger, epsilon=0.1, delta=1e-7):
-    return MultiOutcomeRidge(epsilon, delta, bound_x=1.0, bound_y=1.0, refine=0, ledger=ledger)
+    return MultiOutcomeRidge(epsilon, delta, bound_x=1.0, bound_y=1.0, refine=0, ledger=ledger, fit_intercept=False)
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -93,7 +93,7 @@ def test_what_a_ledger_affords_is_what_it_takes(made):
 
 
 def test_a_fit_that_is_not_gaussian_says_no_mu_and_is_counted_by_its_epsilon_and_delta():
-    other = MultiOutcomeRidge(0.1, 1e-7, bound_x=1.0, bound_y=1.0, n_subsample=10)
+    other = MultiOutcomeRidge(0.1, 1e-7, bound_x=1.0, bound_y=1.0, n_subsample=10, fit_intercept=False)
     assert other._cost() == (FIT, None)
     assert model(None)._cost() == (FIT, gaussian_mu(0.1, 1e-7))
     assert model(None, delta=0.0)._cost() == (Privacy(0.1), None)

@@ -101,7 +101,7 @@ def test_a_ledger_file_exports_what_a_ledger_in_memory_does(dp_accounting, tmp_p
     ledgers = Ledger(Privacy(1.0, 1e-6)), Ledger(Privacy(1.0, 1e-6), tmp_path / "ledger.json")
     rows = np.full((50, 2), 0.5)
     for ledger in ledgers:
-        MultiOutcomeRidge(0.5, 1e-7, bound_x=1.0, bound_y=1.0, ledger=ledger).fit(rows, rows)
+        MultiOutcomeRidge(0.5, 1e-7, bound_x=1.0, bound_y=1.0, ledger=ledger, fit_intercept=False).fit(rows, rows)
         ledger.spend(release(0.25))
     assert ledgers[0].to_dp_accounting() == ledgers[1].to_dp_accounting()
     for accountant in accountants(dp_accounting):

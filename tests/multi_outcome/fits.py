@@ -13,7 +13,7 @@ BOUNDS = {"bound_x": 1.0, "bound_y": 1.0}
 
 
 def ridge(**parameters):
-    return MultiOutcomeRidge(1.0, 1e-6, **BOUNDS | {"refine": 0} | parameters)
+    return MultiOutcomeRidge(1.0, 1e-6, **BOUNDS | {"refine": 0, "fit_intercept": False} | parameters)
 
 
 def two(y):
@@ -73,6 +73,10 @@ FITS = {
     "ridge, sample": of_rows(ridge(n_subsample=8), two, table="rows", any_order=False),
     "ridge, as printed": of_rows(ridge(calibration="paper"), two),
     "ridge of weighed rows": Fit(ridge(max_weight=2.0), weighed),
+    "ridge of weighed rows, with an intercept": Fit(ridge(max_weight=2.0, fit_intercept=True), weighed),
+    "ridge of weighed rows in a far box": Fit(
+        ridge(max_weight=2.0, fit_intercept=True, bound_x=8.0, box_x=(2.0, 4.0), adjacency="add_remove"), weighed
+    ),
     "ridge of people": Fit(ridge(), by_person, unit="person"),
     "ridge of people, with an intercept": Fit(ridge(fit_intercept=True), by_person, unit="person"),
     "ridge of people, clipped by person": Fit(ridge(block_bounds=(0.5, 0.5)), by_person, unit="person"),
@@ -97,8 +101,8 @@ FITS = {
 
 #: What scikit-learn's checks of conventions are run on.
 CONVENTIONS = [
-    MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0, max_weight=10.0),
-    MultiOutcomeRidge(1.0, 1e-6, bound_x=100.0, bound_y=100.0, max_weight=10.0),
+    MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0, max_weight=10.0, fit_intercept=False),
+    MultiOutcomeRidge(1.0, 1e-6, bound_x=100.0, bound_y=100.0, max_weight=10.0, fit_intercept=False),
 ]
 
 #: Public numbers that an estimator plans from, as flags of the command line.

@@ -39,7 +39,9 @@ def table(n=400, d=3, outcomes=2, seed=0):
 
 
 def model(epsilon=1.0, delta=1e-6, **parameters):
-    return MultiOutcomeRidge(epsilon, delta, **({"bound_x": 1.0, "bound_y": 1.0, "refine": 0} | parameters))
+    return MultiOutcomeRidge(
+        epsilon, delta, **({"bound_x": 1.0, "bound_y": 1.0, "refine": 0, "fit_intercept": False} | parameters)
+    )
 
 
 # Without privacy: the textbook estimator.
@@ -287,14 +289,16 @@ def test_the_plan_agrees_with_simulation():
     coefficients = rng.normal(size=(d, 1))
     y = x @ coefficients
     y /= np.sqrt(np.mean(y**2))  # outcomes at their bound in the mean square
-    plan = MultiOutcomeRidge.plan(n, d, 1, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0, refine=0)
+    plan = MultiOutcomeRidge.plan(
+        n, d, 1, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0, refine=0, fit_intercept=False
+    )
     sums = statistics.gram(x, y, bound_x=1.0, bound_y=1.0)
     exact = model(math.inf).fit_gram(sums).predict(x)
     fits = (model(ridge=0.0, random_state=seed).fit_gram(sums).predict(x) for seed in range(60))
     measured = math.sqrt(np.mean([np.mean((fit - exact) ** 2) for fit in fits]))
     assert plan.expected_error / 2.0 < measured < 2.0 * plan.expected_error
     assert MultiOutcomeRidge.plan(
-        plan.needed_n, d, 1, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0, refine=0
+        plan.needed_n, d, 1, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0, refine=0, fit_intercept=False
     ).expected_error == pytest.approx(0.1, rel=0.01)
 
 
@@ -432,7 +436,7 @@ def test_a_failed_fit_spends_nothing_and_keeps_the_estimator(route, value, place
         ({"composition": "zcdp"}, ValueError, "composition"),
         ({"mechanism": "independent", "delta": 0.0}, ValueError, "delta"),
         ({"mechanism": "independent", "nonnegative": True}, ValueError, "nonnegative"),
-        ({"calibration": "paper", "fit_intercept": True}, ValueError, "fit_intercept"),
+        ({"calibration": "paper", "nonnegative": True}, ValueError, "nonnegative"),
         ({"calibration": "paper", "box_x": (0.0, 1.0)}, ValueError, "box_x"),
     ],
 )
@@ -472,14 +476,36 @@ def test_sums_with_other_bounds_are_refused():
     sums = statistics.gram(x, y, bound_x=2.0, bound_y=1.0)
     with pytest.raises(ValueError, match="bound_x"):
         model().fit_gram(sums)
-    with pytest.raises(ValueError, match="column sums"):
-        model(bound_x=2.0, fit_intercept=True).fit_gram(sums)
     with pytest.raises(ValueError, match="need the rows"):
         model(bound_x=2.0, nonnegative=True).fit_gram(sums)
     with pytest.raises(TypeError, match="Gram"):
         model().fit_gram(x)
     with pytest.raises(ValueError, match="outcomes"):
         model(bound_x=2.0).fit_gram(statistics.gram(x, bound_x=2.0))
+
+
+@pytest.mark.parametrize("mechanism", [{"mechanism": "independent"}, {"n_subsample": 100}, {"calibration": "paper"}])
+def test_where_no_intercept_can_be_fitted_it_is_said(mechanism):
+    x, y = table()
+    with pytest.warns(UtilityWarning, match="no intercept is fitted: the paper's algorithm has none"):
+        one = model(random_state=0, fit_intercept=True, **mechanism).fit(x, y)
+    other = model(random_state=0, **mechanism).fit(x, y)
+    assert np.array_equal(one.coef_, other.coef_)
+    assert not np.any(one.intercept_)
+    assert "(intercept)" not in one.summary().index.get_level_values("feature")
+
+
+def test_sums_without_those_of_columns_have_no_intercept(tmp_path):
+    x, y = table()
+    sums = statistics.gram(x, y, bound_x=1.0, bound_y=1.0)
+    one = model(random_state=0, fit_intercept=True)
+    with pytest.warns(UtilityWarning, match="no intercept is fitted: the gram has no column sums"):
+        one.fit_gram(sums)
+    assert np.array_equal(one.coef_, model(random_state=0).fit_gram(sums).coef_)
+    assert "(intercept)" not in one.summary().index.get_level_values("feature")
+    one.save(tmp_path / "model.json")
+    pd.testing.assert_frame_equal(MultiOutcomeRidge.load(tmp_path / "model.json").summary(), one.summary())
+    assert np.any(one.fit(x, y).intercept_)
 
 
 def test_rows_beyond_a_bound_are_scaled_onto_it():
@@ -507,7 +533,7 @@ def test_nothing_but_released_values_is_kept(adjacency):
     fitted = model(adjacency=adjacency, fit_intercept=True).fit(x, y)
     known = {"coef_", "intercept_", "coef_std_", "ridge_", "n_steps_", "releases_", "privacy_spent_"}
     known |= {"n_features_in_", "residual_std_", "_evidence", "_textbook"}
-    assert set(vars(fitted)) - set(fitted.get_params()) == known | {"_single_outcome"}
+    assert set(vars(fitted)) - set(fitted.get_params()) == known | {"_single_outcome", "_lacks_sums", "_weighs"}
     # Everything is a function of the release: solve again from it.
     again = pickle.loads(pickle.dumps(fitted.releases_[0]))
     assert set(again.values) == {"xx", "xy", "x", "y"} | ({"n"} if adjacency == "add_remove" else set())
@@ -711,7 +737,18 @@ def test_block_bounds_lower_the_noise_and_clip_people():
 
 
 def test_a_plan_knows_of_people_with_several_rows():
-    plan = partial(MultiOutcomeRidge.plan, 2000, 9, 2, epsilon=1.0, delta=1e-6, bound_x=1.0, bound_y=1.0, refine=0)
+    plan = partial(
+        MultiOutcomeRidge.plan,
+        2000,
+        9,
+        2,
+        epsilon=1.0,
+        delta=1e-6,
+        bound_x=1.0,
+        bound_y=1.0,
+        refine=0,
+        fit_intercept=False,
+    )
     plain, bounded = plan(max_rows=36), plan(max_rows=36, block_bounds=(3.0, 3.0))
     # As many times the rows as there is noise: one row a person is the same.
     assert plain.expected_error == pytest.approx(plan().expected_error, rel=1e-6)
@@ -880,7 +917,7 @@ def test_sums_are_not_taken_for_a_table():
     """`fit_gram` alone checks which bounds they were accumulated with."""
     sums = statistics.gram(np.eye(3), np.ones((3, 1)), bound_x=9.0, bound_y=9.0)
     with pytest.raises(TypeError):
-        MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0).fit(sums, None)
+        MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, fit_intercept=False).fit(sums, None)
 
 
 @pytest.mark.parametrize("shape", [(1, 40_000), (400, 1)], ids=["outcomes", "features"])
@@ -925,7 +962,7 @@ def test_no_dtype_of_a_column_decides_how_many_steps_there_are():
     """One person who is not a whole number makes a column one of floats, and the frame one array."""
     rng = np.random.default_rng(5)
     counts, outcome = rng.integers(-2, 3, (3_000, 2)), rng.normal(size=3_000)
-    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=4.0, bound_y=4.0, random_state=0)
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=4.0, bound_y=4.0, random_state=0, fit_intercept=False)
     mixed = pd.DataFrame({"a": counts[:, 0], "b": counts[:, 1].astype(float)})
     assert len(set(mixed.dtypes)) == 2
     for table in (mixed, mixed.astype(float), mixed.to_numpy(float)):

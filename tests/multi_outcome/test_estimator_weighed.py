@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::dpfast.UnsoundCalibrationWarning"),
 ]
 
-BOUNDS = {"bound_x": 1.0, "bound_y": 1.0}
+BOUNDS = {"bound_x": 1.0, "bound_y": 1.0, "fit_intercept": False}
 
 
 def table(n=300, seed=0):
@@ -62,7 +62,7 @@ def test_no_dtype_of_a_column_decides_how_many_steps_there_are():
     """A frame of several dtypes is weighed in blocks, and has as many releases as an array has."""
     rng = np.random.default_rng(5)
     counts, outcome, w = rng.integers(-2, 3, (3_000, 2)), rng.normal(size=3_000), rng.exponential(1.0, 3_000)
-    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=4.0, bound_y=4.0, max_weight=2.0, random_state=0)
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=4.0, bound_y=4.0, max_weight=2.0, random_state=0, fit_intercept=False)
     expected = model.fit(counts, outcome, sample_weight=w).coef_
     assert model.n_steps_ > 3
     mixed = pd.DataFrame({"a": counts[:, 0], "b": counts[:, 1].astype(float)})
@@ -118,9 +118,9 @@ def test_with_noise_it_is_near_and_not_the_fit_without_weights():
     ("options", "error", "message"),
     [
         ({"max_weight": None}, ValueError, "sample_weight needs max_weight: the largest weight that counts, a public"),
-        ({"fit_intercept": True}, ValueError, "sample_weight does not go with fit_intercept and box_x"),
-        ({"box_x": (-1.0, 1.0)}, ValueError, "sample_weight does not go with fit_intercept and box_x"),
-        ({"box_x": "private"}, ValueError, "sample_weight does not go with fit_intercept and box_x"),
+        ({"fit_intercept": True, "bound_x": "private"}, ValueError, "bound_x='private' does not go with sample_weight"),
+        ({"box_x": "private"}, ValueError, "box_x='private' does not go with sample_weight"),
+        ({"box_x": (-1.0, 1.0), "bound_x": "private"}, ValueError, "bound_x='private' does not go with sample_weight"),
         ({"mechanism": "projection", "public_labels": True}, ValueError, "does not go with mechanism='projection'"),
         ({"max_weight": 0.0}, ValueError, "max_weight must be positive and finite"),
         ({"max_weight": np.inf}, ValueError, "max_weight must be positive and finite"),
@@ -178,3 +178,83 @@ def test_weights_are_read_when_what_a_fit_costs_is_held(weights):
     with pytest.raises((ValueError, TypeError)):
         MultiOutcomeRidge(1.0, 1e-6, ledger=roomy, max_weight=1.0, **BOUNDS).fit(x, y, sample_weight=weights)
     assert roomy.remaining == roomy.budget
+
+
+AGES = np.array([50.0, -0.5, 0.0]), np.array([60.0, 0.5, 1.0])
+IN_A_BOX = {"bound_x": None, "box_x": AGES, "bound_y": 8.0, "fit_intercept": True}
+
+
+def people(n, seed=0):
+    """Ages far from the origin, a rare group, weights that have nothing to do with the outcome."""
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.uniform(50.0, 60.0, n), rng.uniform(-0.5, 0.5, n), rng.random(n) < 0.1])
+    return x, 2.0 + x @ [0.1, 1.0, -1.0] - 5.5 + rng.normal(0.0, 0.5, n), rng.exponential(1.0, n)
+
+
+@pytest.mark.parametrize("options", [{"bound_x": 70.0, "bound_y": 8.0, "fit_intercept": True}, IN_A_BOX], ids=str)
+def test_without_noise_an_intercept_is_that_of_weighted_least_squares(options):
+    """And errors are those of the sandwich with each row's own square (HC0)."""
+    x, y, w = people(500)
+    model = MultiOutcomeRidge(np.inf, max_weight=2.0, **options).fit(x, y, sample_weight=w)
+    expected = LinearRegression().fit(x, y, w)
+    np.testing.assert_allclose(model.coef_[0], expected.coef_, rtol=1e-9)
+    np.testing.assert_allclose(model.intercept_, expected.intercept_, rtol=1e-9)
+    penalised = MultiOutcomeRidge(np.inf, max_weight=2.0, ridge=3.0, **options).fit(x, y, sample_weight=w)
+    np.testing.assert_allclose(penalised.coef_[0], Ridge(6.0).fit(x, y, w).coef_, rtol=1e-9)
+    design = np.column_stack([x, np.ones(500)])
+    bread = np.linalg.inv(design.T @ (w[:, None] * design))
+    scores = (w * (y - expected.predict(x)))[:, None] * design
+    errors = np.sqrt(np.diag(bread @ scores.T @ scores @ bread))[:3]
+    np.testing.assert_allclose(model.summary()["std_error"][1:], errors, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"adjacency": "add_remove"}, {"refine": 0}, {"delta": 0.0}, {"nonnegative": True}],
+    ids=str,
+)
+@pytest.mark.parametrize("bounds", [{"bound_x": 61.0, "bound_y": 8.0, "fit_intercept": True}, IN_A_BOX], ids=str)
+def test_with_hardly_any_noise_an_intercept_is_that_of_weighted_least_squares(options, bounds):
+    x, y, w = people(3_000)
+    if "nonnegative" in options:
+        x, y = np.abs(x), np.abs(y)
+    settings = {"epsilon": 1e10, "delta": 1e-6, "max_weight": 9.0, "ridge": 0.0, "random_state": 0} | bounds | options
+    expected = LinearRegression().fit(x, y, np.minimum(w, 9.0))
+    for table in (x, [x[:1_000], x[1_000:]], pd.DataFrame(x)):
+        model = MultiOutcomeRidge(**settings).fit(table, y, sample_weight=w)
+        np.testing.assert_allclose(model.coef_[0], expected.coef_, atol=5e-3)
+        np.testing.assert_allclose(model.predict(x).ravel(), expected.predict(x), atol=5e-3)
+
+
+def test_the_constant_is_a_column_of_weighed_rows():
+    """Rows within the bound with a constant beside them, then weighed: what such a fit releases, to the bit."""
+    x, y, w = table()
+    root = np.sqrt(np.minimum(w, 2.0) / 2.0)[:, None]
+    settings = {"random_state": 0, "max_weight": 2.0, "bound_y": 1.0}
+    one = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.5, fit_intercept=True, **settings).fit(x, y, sample_weight=w)
+    by_hand = MultiOutcomeRidge(1.0, 1e-6, bound_x=np.hypot(1.5, 2.0), fit_intercept=False, **settings)
+    by_hand.fit(root * np.column_stack([x, np.full(300, 2.0)]), root * y)
+    assert released(one) == released(by_hand)
+    np.testing.assert_array_equal(np.column_stack([one.coef_, one.intercept_ / 2.0]), by_hand.coef_)
+    assert one.summary().shape == (8, 7)
+
+
+def test_a_weighted_fit_comes_back_from_a_file(tmp_path):
+    x, y, w = people(5_000)
+    model = MultiOutcomeRidge(1.0, 1e-6, max_weight=2.0, random_state=0, **IN_A_BOX).fit(x, y, sample_weight=w)
+    model.save(tmp_path / "model.json")
+    loaded = MultiOutcomeRidge.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
+    pd.testing.assert_frame_equal(loaded.summary(), model.summary())
+
+
+@pytest.mark.slow
+def test_limits_of_weighted_fits_hold():
+    """Weights that tell nothing of the outcomes make least squares as much worse: limits allow for that."""
+    held = []
+    for seed in range(40):
+        x, y, w = people(5_000, seed)
+        model = MultiOutcomeRidge(3.0, 1e-6, max_weight=3.0, **IN_A_BOX).fit(x, y, sample_weight=w)
+        limits = model.summary()[1:]
+        held.append((limits["low"] < [0.1, 1.0, -1.0]) & ([0.1, 1.0, -1.0] < limits["high"]))
+    assert np.mean(held) > 0.92

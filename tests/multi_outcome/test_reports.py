@@ -19,7 +19,9 @@ def table(n=3_000, d=3, outcomes=2, seed=0):
 
 
 def ridge(epsilon=1.0, **options):
-    return MultiOutcomeRidge(epsilon, 1e-6, **{"bound_x": 1.0, "bound_y": 3.0, "random_state": 0} | options)
+    return MultiOutcomeRidge(
+        epsilon, 1e-6, **{"bound_x": 1.0, "bound_y": 3.0, "fit_intercept": False, "random_state": 0} | options
+    )
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])

@@ -73,7 +73,9 @@ def table():
 
 
 def test_a_regression_shows_limits_for_noise_and_where_it_is_known_for_sampling(table):
-    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0, random_state=0).fit(*table)
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0, random_state=0, fit_intercept=False).fit(
+        *table
+    )
     limits = model.summary(target="least_squares", level=0.8)
     axes = model.plot(level=0.8, feature_names=["a", "b", "c"], reference=[[0.5, -0.3, 0.0]], unit="days")
     np.testing.assert_allclose(bars(axes)[0], limits[["low", "high"]].to_numpy())
@@ -83,7 +85,7 @@ def test_a_regression_shows_limits_for_noise_and_where_it_is_known_for_sampling(
     np.testing.assert_allclose(both[0], limits[["low", "high"]].to_numpy())
     assert len(both) == 2
     # Without noise, sampling is what is left.
-    exact = MultiOutcomeRidge(float("inf"), bound_x=1.0, bound_y=1.0).fit(*table).plot()
+    exact = MultiOutcomeRidge(float("inf"), bound_x=1.0, bound_y=1.0, fit_intercept=False).fit(*table).plot()
     assert [text.get_text() for text in exact.get_legend().get_texts()] == ["95% limits: noise and sampling"]
     with pytest.raises(ValueError, match="feature_names must be 3 names, got 2"):
         model.plot(feature_names=["a", "b"])

@@ -34,7 +34,9 @@ def test_an_area_is_that_below_the_curve():
 @pytest.mark.parametrize("n_classes", [2, 3, 6])
 def test_a_classifier_draws_each_of_a_few_classes_and_many_together(n_classes):
     y = np.digitize(X[:, 0], np.linspace(-0.5, 0.5, n_classes + 1)[1:-1])
-    model = ObjectivePerturbationClassifier(4.0, 1e-6, bound_x=1.0, classes=range(n_classes), random_state=0).fit(X, y)
+    model = ObjectivePerturbationClassifier(
+        4.0, 1e-6, bound_x=1.0, classes=range(n_classes), random_state=0, fit_intercept=False
+    ).fit(X, y)
     curves = 1 if n_classes != 3 else 3
     for axes in (model.plot_roc(X, y), model.plot_calibration(X, y, n_bins=5)):
         assert len(axes.lines) == 1 + curves

@@ -119,7 +119,7 @@ def test_a_fit_releases_the_mixture_over_all_samples():
     """Few rows and little noise: every sample has a bump of its own in the law of the released sum of squares."""
     x = np.array([[0.1, 0.0], [0.45, 0.0], [0.7, 0.0], [0.95, 0.0]])
     y = np.array([[0.5], [-0.5], [0.2], [0.9]])
-    model = MultiOutcomeRidge(1e4, 0.1, bound_x=1.0, bound_y=1.0, n_subsample=2)
+    model = MultiOutcomeRidge(1e4, 0.1, bound_x=1.0, bound_y=1.0, n_subsample=2, fit_intercept=False)
     releases = [model.fit(x, y).releases_[0] for _ in range(200)]
     scale, scale_xy = (releases[0].scales[name] for name in ("xx", "xy"))
     squares = [x[i] @ x[i] + x[j] @ x[j] for i, j in itertools.combinations(range(4), 2)]

@@ -14,6 +14,7 @@ from dpfast.releases.mechanism import release
 from dpfast.releases.staged_regression import People
 
 BOX = {"bound_x": None, "box_x": (-1.0, np.array([1.0, 3.0, 0.5]))}
+PLAIN = {"fit_intercept": False}
 OPTIONS = {
     "plain": {"bound_x": 2.0},
     "intercept": {"bound_x": 2.0, "fit_intercept": True},
@@ -49,7 +50,11 @@ def owners(n):
 
 def staged(options, size=RESOLVED, *, adjacency="replace_one", delta=1e-5, steps=2, **changed):
     """What a fit has before its first release."""
-    parameters = {"bound_y": BOUND_Y, "adjacency": adjacency, "refine": steps} | OPTIONS[options] | changed
+    parameters = (
+        {"bound_y": BOUND_Y, "adjacency": adjacency, "refine": steps, "fit_intercept": False}
+        | OPTIONS[options]
+        | changed
+    )
     whose = (owners(size.n_rows), MAX_ROWS) if options.startswith("people") else (None, None)
     one = MultiOutcomeRidge(1.0, delta, **parameters)
     steps = None if steps == "auto" else steps
@@ -171,7 +176,7 @@ def test_linear_outcomes_are_found_exactly_with_hardly_any_noise(options):
     theta = np.array([[0.5, -1.0], [0.2, 0.3], [0.6, 0.1]]) if options != "nonnegative" else np.full((3, 2), 0.3)
     level = np.array([0.5, 0.7]) if OPTIONS[options].get("fit_intercept") else np.zeros(2)
     whose = (np.arange(len(x)), 1) if options.startswith("people") else ()
-    one = MultiOutcomeRidge(1e6, 1e-5, bound_y=BOUND_Y, random_state=0, **OPTIONS[options])
+    one = MultiOutcomeRidge(1e6, 1e-5, bound_y=BOUND_Y, random_state=0, **PLAIN | OPTIONS[options])
     one.fit(x, x @ theta + level, *whose)
     np.testing.assert_allclose(one.coef_, theta.T, atol=1e-3)
     np.testing.assert_allclose(one.intercept_, level, atol=1e-3)
@@ -198,7 +203,7 @@ def test_sizes_of_tables_lead_to_stages_of_their_own(path):
 def test_what_is_released_is_all_that_is_told(options):
     fit = staged(options)
     releases = release(fit.mechanism, fit.statistic, noise.resolve_source(5), "fit")
-    fitted = MultiOutcomeRidge(1.0, 1e-5, bound_y=BOUND_Y, refine=2, random_state=5, **OPTIONS[options])
+    fitted = MultiOutcomeRidge(1.0, 1e-5, bound_y=BOUND_Y, refine=2, random_state=5, **PLAIN | OPTIONS[options])
     whose = (owners(RESOLVED.n_rows), MAX_ROWS) if options.startswith("people") else ()
     fitted.fit(*table(), *whose)
     assert fitted.n_steps_ == 2
@@ -219,7 +224,7 @@ def test_what_is_asked_hangs_on_releases_and_public_numbers_alone(options, path)
 
     x, y = table(PATHS[path], seed=7)
     whose = (fit.statistic.groups, fit.statistic.max_rows)
-    one = MultiOutcomeRidge(1.0, 1e-5, bound_y=BOUND_Y, **OPTIONS[options])
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_y=BOUND_Y, **PLAIN | OPTIONS[options])
     other = one._staged(Privacy(1.0, 1e-5), None, People(io.open_table(100.0 * x, -y), *whose))
     told = list(queries(fit.mechanism, releases))
     assert told == list(queries(other.mechanism, releases))
@@ -237,7 +242,7 @@ def test_a_fit_is_the_same_for_any_threads_layout_and_blocks(options):
     x, y = table()
     several = options.startswith("people")
     whose = (owners(len(x)), MAX_ROWS) if several else ()
-    one = MultiOutcomeRidge(1.0, 1e-5, bound_y=BOUND_Y, refine=2, random_state=5, **OPTIONS[options])
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_y=BOUND_Y, refine=2, random_state=5, **PLAIN | OPTIONS[options])
     expected = one.fit(x, y, *whose).coef_.copy()
     order = np.random.default_rng(0).permutation(len(x))
     tables = [(np.asfortranarray(x), y), (x[::-1], y[::-1]), (x[order], y[order])]
@@ -260,7 +265,7 @@ def test_extreme_bounds_are_solved_without_a_warning(options, sizes):
     else:
         changed["bound_x"] = 2.0 * sizes[0]
     for rows, outcomes in ((x * sizes[0], y * sizes[1]), (np.zeros_like(x), np.zeros_like(y)), (x * 1e-9, y * 1e9)):
-        one = MultiOutcomeRidge(1.0, 1e-5, **OPTIONS[options] | changed)
+        one = MultiOutcomeRidge(1.0, 1e-5, **PLAIN | OPTIONS[options] | changed)
         fit = one._staged(Privacy(1.0, 1e-5), 3, People(io.open_table(rows, outcomes), *whose))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -295,7 +300,9 @@ def test_a_fit_ends_where_noise_hides_all_rows(size, delta):
     """Of one or two features, all that is released of X'X is negative as often as not."""
     x, y = table(size)
     for seed in range(12):
-        one = MultiOutcomeRidge(1.0, delta, bound_x=2.0, bound_y=BOUND_Y, refine=2, random_state=seed)
+        one = MultiOutcomeRidge(
+            1.0, delta, bound_x=2.0, bound_y=BOUND_Y, refine=2, random_state=seed, fit_intercept=False
+        )
         fitted = one.fit(0.01 * x, y)
         assert np.all(np.isfinite(fitted.coef_))
         assert np.all(np.isfinite(fitted.coef_std_)) or np.all(np.isnan(fitted.coef_std_))
@@ -330,23 +337,27 @@ def test_few_people_get_a_mean_with_all_that_there_is():
 
 def test_a_table_that_can_be_read_only_once_gets_no_steps():
     x, y = table()
-    one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, random_state=0)
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, random_state=0, fit_intercept=False)
     assert one.fit(x, y).n_steps_ > 0
     assert one.fit(iter([x]), iter([y])).n_steps_ == 0
     blocks = [(x[:10], y[:10]), (x[10:], y[10:])]
     assert 0 < one.fit(blocks, None).n_steps_ <= one.fit(x, y).n_steps_
     with pytest.raises(ValueError, match="read only once"):
-        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1).fit(iter([x]), iter([y]))
+        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1, fit_intercept=False).fit(
+            iter([x]), iter([y])
+        )
     with pytest.raises(TypeError, match="groups"):
-        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1).fit(blocks, None, owners(len(x)), 3)
+        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1, fit_intercept=False).fit(
+            blocks, None, owners(len(x)), 3
+        )
 
 
 def test_sums_have_no_steps():
     x, y = table()
     sums = statistics.gram(x, y, bound_x=2.0, bound_y=BOUND_Y)
-    assert MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y).fit_gram(sums).n_steps_ == 0
+    assert MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, fit_intercept=False).fit_gram(sums).n_steps_ == 0
     with pytest.raises(ValueError, match="refine needs the rows"):
-        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1).fit_gram(sums)
+        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1, fit_intercept=False).fit_gram(sums)
 
 
 @pytest.mark.parametrize("loose", [1.0, 10.0])

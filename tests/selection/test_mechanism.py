@@ -22,9 +22,9 @@ class Model:
         coef = np.atleast_2d(coef)
         n_features = coef.shape[1]
         if classes is None:
-            model = MultiOutcomeRidge(1.0, bound_x=1.0, bound_y=1.0)
+            model = MultiOutcomeRidge(1.0, bound_x=1.0, bound_y=1.0, fit_intercept=False)
             return model._keep({"coef_": coef, "n_features_in_": n_features, "_single_outcome": len(coef) == 1})
-        model = ObjectivePerturbationClassifier(1.0, bound_x=1.0, classes=classes)
+        model = ObjectivePerturbationClassifier(1.0, bound_x=1.0, classes=classes, fit_intercept=False)
         return model._keep({"coef_": coef, "n_features_in_": n_features, "classes_": np.array(classes)})
 
 

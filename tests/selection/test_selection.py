@@ -56,7 +56,10 @@ def labels(table):
 def sure(signs):
     """Regressors that predict about the sign times the first feature, whatever is drawn."""
     edges = [Box(low=[sign - 1e-3, -1e-3, -1e-3], high=[sign + 1e-3, 1e-3, 1e-3]) for sign in signs]
-    return [ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, constraint=edge) for edge in edges]
+    return [
+        ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, constraint=edge, fit_intercept=False)
+        for edge in edges
+    ]
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
@@ -301,7 +304,7 @@ def test_what_cannot_be_selected_by_is_refused_and_costs_nothing(table, argument
 def test_a_candidate_that_fails_on_the_table_fails_the_selection_at_no_cost(labels):
     X, y = labels
     ledger = Ledger(Privacy(1.0, 1e-6))
-    undeclared = ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=["no", "perhaps"])
+    undeclared = ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=1.0, classes=["no", "perhaps"], fit_intercept=False)
     with pytest.raises(ValueError, match="declared classes"):
         select([classifier(), undeclared], X, y, **BUDGET, ledger=ledger)
     assert ledger.remaining == Privacy(1.0, 1e-6)
@@ -312,7 +315,7 @@ FEW = 24
 LABELLED = {"classifier", "scaled classifier"}
 CANDIDATES = {
     "ridge": ridge,
-    "huber": lambda: ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, loss="huber"),
+    "huber": lambda: ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, loss="huber", fit_intercept=False),
     "sparse": lambda: SparseRegression(1.0, 1e-6, n_nonzero=1, selector="exponential"),
     "scaled": lambda: make_pipeline(PrivateStandardScaler(1.0, 1e-6, box_x=(-1.0, 1.0)), ridge(bound_x=3.0)),
     "classifier": classifier,
@@ -460,7 +463,7 @@ def test_several_outcomes_and_a_ball_are_selected_by(table):
     chosen = select([ridge(1.0), ridge(1e6)], X, np.column_stack([y, -y]), epsilon=8.0, delta=1e-6, bound_y=1.0)
     assert chosen.best_index_ == 0
     assert chosen.predict(X).shape == (N, 2)
-    ball = ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, constraint=L2Ball(1.0))
+    ball = ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, constraint=L2Ball(1.0), fit_intercept=False)
     assert select([ball], X, y, epsilon=1.0, bound_y=1.0).best_index_ == 0
 
 

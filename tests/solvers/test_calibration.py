@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_expit
 
-from dpfast.solvers.calibration import calibrated_log_odds, calibrated_slope, interpolated, limits, zero_of
+from dpfast.solvers.calibration import calibrated_log_odds, calibrated_slope, interpolated, limits, placed, zero_of
 
 
 def table(n, slope, offset, deviation, seed=0, spread=1.5):
@@ -17,7 +17,7 @@ def table(n, slope, offset, deviation, seed=0, spread=1.5):
     edges = limits(n, deviation)
     places = np.searchsorted(edges, margins, side="right")
     counts = np.array([np.bincount(places[second == one], minlength=len(edges) + 1) for one in (False, True)])
-    return margins, counts + deviation * rng.normal(size=counts.shape), edges
+    return margins, counts + deviation * rng.normal(size=counts.shape), placed(edges, 1.0)[1]
 
 
 def loss(log_odds, slope, offset, margins):
@@ -34,8 +34,8 @@ def loss(log_odds, slope, offset, margins):
 
 @pytest.mark.parametrize(("slope", "offset"), [(1.0, 0.0), (0.05, -0.9), (0.5, 1.5), (3.0, -2.0), (20.0, 0.0)])
 def test_a_line_of_log_odds_is_found(slope, offset):
-    margins, counts, edges = table(100_000, slope, offset, 30.0)
-    curve = calibrated_log_odds(counts, 30.0, edges, 100_000, 0.5)
+    margins, counts, ends = table(100_000, slope, offset, 30.0)
+    curve = calibrated_log_odds(counts, 30.0, ends, 100_000, 0.5)
     assert loss(interpolated(curve, margins), slope, offset, margins) < 2e-3
     assert np.all(np.diff(curve) > 0.0)
     assert zero_of(curve) == pytest.approx(-offset / slope, abs=0.25 / slope)
@@ -47,8 +47,8 @@ def test_counts_lead_away_from_what_is_usual_only_as_far_as_they_are_sure(slope,
     for people, most in ((200, 0.11), (500, 0.07)):
         losses, constant = [], []
         for seed in range(16):
-            margins, counts, edges = table(people, slope, offset, 32.0, seed)
-            curve = calibrated_log_odds(counts, 32.0, edges, people, 0.3)
+            margins, counts, ends = table(people, slope, offset, 32.0, seed)
+            curve = calibrated_log_odds(counts, 32.0, ends, people, 0.3)
             losses.append(loss(interpolated(curve, margins), slope, offset, margins))
             rate = np.mean(expit(slope * margins + offset))
             constant.append(loss(np.full(people, math.log(rate / (1.0 - rate))), slope, offset, margins))
@@ -57,11 +57,11 @@ def test_counts_lead_away_from_what_is_usual_only_as_far_as_they_are_sure(slope,
 
 def test_noise_alone_says_next_to_nothing():
     """Of an empty table the curve is about that of margins without a meaning, whatever the noise is."""
-    edges = limits(10, 1000.0)
+    _, ends = placed(limits(10, 1000.0), 1.0)
     found = []
     for seed in range(20):
-        noise = 1000.0 * np.random.default_rng(seed).normal(size=(2, len(edges) + 1))
-        found.append(interpolated(calibrated_log_odds(noise, 1000.0, edges, 10, 0.0), np.array([-1.0, 1.0])))
+        noise = 1000.0 * np.random.default_rng(seed).normal(size=(2, len(ends) - 1))
+        found.append(interpolated(calibrated_log_odds(noise, 1000.0, ends, 10, 0.0), np.array([-1.0, 1.0])))
     np.testing.assert_allclose(np.mean(found, axis=0), np.mean(found), atol=0.5)
     assert np.abs(found).max() < 1.0
 
@@ -74,11 +74,10 @@ def test_a_slope_of_gaps_is_found_and_else_is_the_usual_one(slope):
     edges = limits(50_000, 30.0, both_sides=False)
     places = np.searchsorted(edges, gaps, side="right")
     counts = np.array([np.bincount(places[first == one], minlength=len(edges) + 1) for one in (False, True)])
-    assert calibrated_slope(counts + 30.0 * rng.normal(size=counts.shape), 30.0, edges, 50_000) == pytest.approx(
-        slope, rel=0.2
-    )
-    few = limits(10, 1000.0, both_sides=False)
-    assert 0.8 < calibrated_slope(np.zeros((2, len(few) + 1)), 1000.0, few, 10) < 3.0
+    noisy = counts + 30.0 * rng.normal(size=counts.shape)
+    assert calibrated_slope(noisy, 30.0, placed(edges, 1.0)[1], 50_000) == pytest.approx(slope, rel=0.2)
+    _, few = placed(limits(10, 1000.0, both_sides=False), 1.0)
+    assert 0.8 < calibrated_slope(np.zeros((2, len(few) - 1)), 1000.0, few, 10) < 3.0
 
 
 def test_bins_are_as_many_as_people_are_for_them():
@@ -86,6 +85,32 @@ def test_bins_are_as_many_as_people_are_for_them():
     assert sizes == [1, 3, 9, 15, 9]
     assert [len(limits(people, 10.0, both_sides=False)) for people in (10, 500, 10_000)] == [1, 4, 7]
     np.testing.assert_array_equal(limits(10_000, 10.0), -limits(10_000, 10.0)[::-1])
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.3, -2.0, 70.0])
+@pytest.mark.parametrize("people", [10, 500, 10_000])
+def test_bins_are_about_an_offset_too_and_no_row_is_far_beyond_them(people, offset):
+    edges = limits(people, 10.0)
+    unit, ends = placed(edges, 0.5, offset)
+    assert unit == max(0.5, 2.0 * abs(offset))
+    assert np.all(np.diff(ends) >= 0.0)
+    if len(edges) > 1:
+        assert {*edges} <= {*ends}
+        assert {*np.round(offset + 0.5 * edges, 9)} <= {*np.round(unit * ends, 9)}
+    else:
+        np.testing.assert_allclose(ends, [-6.0, offset / unit, 6.0])
+
+
+def test_margins_that_are_mostly_an_offset_tell_the_rate():
+    """Coefficients of next to 0 have all margins in what would be one bin: the log-odds are those of the rate."""
+    rng = np.random.default_rng(4)
+    margins = -1.6 + 0.05 * rng.normal(size=4_000)
+    second = rng.random(4_000) < 0.3
+    unit, ends = placed(limits(4_000, 20.0), 0.05, -1.6)
+    places = np.searchsorted(unit * ends[1:-1], margins, side="right")
+    counts = np.array([np.bincount(places[second == one], minlength=len(ends) - 1) for one in (False, True)])
+    curve = calibrated_log_odds(counts + 20.0 * rng.normal(size=counts.shape), 20.0, ends, 4_000, 0.1)
+    np.testing.assert_allclose(expit(interpolated(curve, margins / unit)), 0.3, atol=0.05)
 
 
 def test_a_curve_goes_straight_on():

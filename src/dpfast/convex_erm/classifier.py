@@ -20,7 +20,7 @@ from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.convex_erm.estimator import Asked, PerturbedObjective, column_of
-from dpfast.convex_erm.mechanism import Calibrated, Counts, Descent, Labelled, Minimisers, unit_of_margins
+from dpfast.convex_erm.mechanism import Calibrated, Counts, Descent, Labelled, Minimisers
 from dpfast.convex_erm.plan import (
     ACCURACY,
     SPREAD,
@@ -55,6 +55,7 @@ from dpfast.solvers.calibration import (
     calibrated_slope,
     interpolated,
     limits,
+    placed,
     zero_of,
 )
 from dpfast.statistics.rows import RowMap
@@ -187,8 +188,6 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     probabilities: Literal["calibrated", "link"] = "calibrated"
 
     _DESCENT_TAKES: ClassVar[str] = "loss='auto' or 'logistic'"
-    # Rows are longer by a thirty-second then, and so is the noise; the margins of classes grow as they need.
-    _CONSTANT: ClassVar[float] = 0.25
     # "auto" is this one until there are public numbers to fit it to.
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {
         "auto": LogisticLoss(),
@@ -493,9 +492,13 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             return None, privacy
         both_sides, people = self._n_minimisers == 1, public_rows(n_rows, self.adjacency)
         split = partial(NoisySum.counts_within, privacy, is_gaussian, SHARE, 1)
-        edges = limits(people, split(1)[0].deviation, both_sides=both_sides)
-        noise, rest = split((2 if both_sides else 3) * (len(edges) + 1))
-        return Counts(noise, float(self.bound_x), edges), rest
+        about_intercept = both_sides and self.fit_intercept
+        # Twice as many bins ask for twice as many people.
+        deviation = split(1)[0].deviation * (1 + about_intercept)
+        edges = limits(people, deviation, both_sides=both_sides)
+        bins = len(placed(edges, 1.0, 0.0 if about_intercept else None)[1]) - 1
+        noise, rest = split((2 if both_sides else 3) * bins)
+        return Counts(noise, float(self.bound_x), edges, about_intercept), rest
 
     def _counted(self, summed: Summed, privacy: Privacy, counts: Counts | None, table: io.Table) -> Summed:
         """Have margins counted after the fit."""
@@ -691,8 +694,9 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
     def _calibration(self, mechanism: Calibrated, found: Any, counts: FloatArray, error: float) -> dict[str, Any]:
         """Return what noisy counts say of probabilities; what margins promise goes by the error of the coefficients."""
-        fit, noise, edges = mechanism.classifier, mechanism.counts.noise, mechanism.counts.edges
-        cells = counts.reshape(-1, len(edges) + 1)
+        fit, noise = mechanism.classifier, mechanism.counts.noise
+        unit, ends = mechanism.counts.placed(fit.linear(found))
+        cells = counts.reshape(-1, len(ends) - 1)
         people = max(float(counts.sum()), noise.deviation)
         if isinstance(fit, Descent):
             agreement = found.agreement
@@ -701,10 +705,9 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             agreement = 1.0 - float(np.mean([self._error_of(fit.perturbation, rows, one) for one in found]))
         else:
             agreement = 1.0 - error
-        unit = unit_of_margins(fit.linear(found).coef, mechanism.counts.bound)
         if len(cells) > 2:
-            return {"temperature_": unit / calibrated_slope(cells[:2], noise.deviation, edges, people)}
-        curve = calibrated_log_odds(cells, noise.deviation, edges, people, agreement)
+            return {"temperature_": unit / calibrated_slope(cells[:2], noise.deviation, ends, people)}
+        curve = calibrated_log_odds(cells, noise.deviation, ends, people, agreement)
         return {"log_odds_": np.array([unit * curve[0], curve[1]])}
 
     def _minimised(self, mechanism: Minimisers, found: FloatArray) -> Fitted:

@@ -29,6 +29,7 @@ from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.objective_bounds import Penalty, check_bound, check_problem, public_rows
 from dpfast.releases.table_losses import TableLoss, loss_of_moments
 from dpfast.solvers import GeneralisedLinearLoss, SquaredLoss
+from dpfast.solvers.calibration import FARTHEST_GAP, placed
 from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.smooth_convex import SmoothConvexFunction
 from dpfast.statistics import Gram
@@ -146,6 +147,15 @@ class Counts(NamedTuple):
     bound: float
     #: Where bins of margins end, in multiples of `unit_of_margins`.
     edges: FloatArray
+    #: Whether margins have an intercept: then there are as many bins about it.
+    about_intercept: bool = False
+
+    def placed(self, linear: Linear) -> tuple[float, FloatArray]:
+        """Return the unit of margins and where all bins end in it, the outermost too, by released coefficients."""
+        unit, intercept = unit_of_margins(linear.coef, self.bound), linear.intercept
+        if len(intercept) > 1:
+            return placed(self.edges, max(unit, float(np.ptp(intercept)) / FARTHEST_GAP))
+        return placed(self.edges, unit, float(intercept[0]) if self.about_intercept else None)
 
 
 class Labelled(NamedTuple):
@@ -200,10 +210,8 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
     def cells(self, linear: Linear) -> MarginCells:
         """Return the cells of rows, by released coefficients."""
         basis = np.ascontiguousarray(linear.coef.T)
-        bound, edges = self.counts.bound, self.counts.edges
-        return MarginCells(
-            RowMap(bound=bound, basis=basis), linear.intercept, edges * unit_of_margins(linear.coef, bound)
-        )
+        unit, ends = self.counts.placed(linear)
+        return MarginCells(RowMap(bound=self.counts.bound, basis=basis), linear.intercept, unit * ends[1:-1])
 
 
 def unit_of_margins(coef: FloatArray, bound: float) -> float:

@@ -14,13 +14,15 @@ In the units of the weights, what is summed is W times larger: the sum of w x x'
 under replace-one, that of w x y' has 2 W Bx By. Both are attained, by rows at their bounds that weigh W and are
 orthogonal, or opposite in their outcomes: the bounds of rows without weights, times sqrt(W).
 
-How many rows there are stays what it was, public or not; the sum of the weights is private and nobody asks for it. What
-divides by it, a mean or an intercept, is not a function of weighed rows alone: that has to be refused where T is used.
+How many rows there are stays what it was, public or not; the sum of the weights is private. A mean or an intercept hangs
+on it: for these a constant column is added to the rows before they are weighed, a public map of each row as clipping to
+limits is. It then holds the roots of the weights, within the constant, and the sum of their squares is released, where
+it is, as that of any other column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -34,14 +36,24 @@ from dpfast.io.partitions import Partitions
 from dpfast.io.sources import is_dask
 from dpfast.io.table import are_at_hand
 
+RowMap = Callable[[Any], FloatArray]
+
 
 def weighed(
-    X: Any, Y: Any, weights: Any, most: float, *, clips: bool = True, may_copy: bool = False
+    X: Any,
+    Y: Any,
+    weights: Any,
+    most: float,
+    *,
+    clips: bool = True,
+    may_copy: bool = False,
+    row_map: RowMap | None = None,
 ) -> tuple[Any, Any]:
     """Return a table whose rows, and their outcomes, are weighed: arrays, or blocks that are weighed as they are read.
 
     `weights` has one for each row, aligned with it; those beyond `most`, the public bound, count as much as it does,
-    unless it `clips` none. ValueError if one is not finite or below 0, or there is another number of them.
+    unless it `clips` none. Rows pass through a public `row_map` first. ValueError if a weight is not finite or below 0,
+    or there is another number of them.
 
     Examples
     --------
@@ -57,18 +69,18 @@ def weighed(
     if Y is not None:
         y = in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)
     if x is None or (y is None and Y is not None):
-        several = _Weighed(X, Y, roots)
+        several = _Weighed(X, Y, roots, row_map)
         return (iter(several) if is_read_once(X) or is_read_once(Y) else several), None
     if len(x) != len(roots):
         raise ValueError("X and sample_weight have different numbers of rows")
-    return _times(x, roots), None if y is None else _times(y, roots)
+    return _times(_mapped(x, row_map), roots), None if y is None else _times(y, roots)
 
 
 class _Weighed:
     """Blocks of weighed rows and outcomes, read anew each time."""
 
-    def __init__(self, X: Any, Y: Any, roots: FloatArray) -> None:
-        self._tables, self._roots = (X, Y), roots
+    def __init__(self, X: Any, Y: Any, roots: FloatArray, row_map: RowMap | None) -> None:
+        self._tables, self._roots, self._row_map = (X, Y), roots, row_map
         self.is_at_hand = are_at_hand(X, Y)
 
     def __iter__(self) -> Iterator[tuple[FloatArray, FloatArray]]:
@@ -80,11 +92,15 @@ class _Weighed:
             if len(roots) < len(x):
                 break
             start += len(x)
-            yield _times(x, roots), _times(y, roots)
+            yield _times(_mapped(x, self._row_map), roots), _times(y, roots)
         else:
             if start == len(self._roots):
                 return
         raise ValueError("X and sample_weight have different numbers of rows")
+
+
+def _mapped(rows: Any, row_map: RowMap | None) -> Any:
+    return rows if row_map is None else row_map(rows)
 
 
 def _times(rows: Any, roots: FloatArray) -> FloatArray:

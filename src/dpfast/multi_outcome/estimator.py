@@ -8,10 +8,10 @@ covariance may be that of a secret sample of the rows (PRIMO's SubSampReuseCov).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,10 +24,11 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator import Plan
-from dpfast.estimator.base import Expected, Fitted, Solved, Summed
+from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, UtilityWarning, warn
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.inputs import columns_of, open_with_outcomes, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
+from dpfast.io.blocks import is_read_once
 from dpfast.multi_outcome.mechanism import (
     NONNEGATIVE,
     Frame,
@@ -49,7 +50,7 @@ from dpfast.solvers.inference import Evidence, Textbook
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import RidgeSolution, Units, ridge_from_moments
 from dpfast.statistics import Gram, SampledGram, gram, sampled_gram
-from dpfast.statistics.rows import check_box, limits_of, shortened
+from dpfast.statistics.rows import RowMap, check_box, limits_of, shortened
 
 #: More would leave too little to each.
 _MOST_STEPS = 20
@@ -104,13 +105,15 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         sampling error: `plan` says how much. The sample is read by itself: with 20 features, a fit that samples half
         of a million rows takes half as long again as one without sampling, and one that samples a tenth about as long.
         Rows must be an array, a .npy file or a frame; only for mechanism "gaussian" with delta above 0, under
-        "replace_one", without groups, `fit_intercept`, `box_x` and `nonnegative`. Not used where epsilon is ``inf``.
+        "replace_one", without groups, `box_x` and `nonnegative`, and without an intercept. Not used where epsilon is
+        ``inf``.
     public_labels : bool, default False
         Declares that the outcomes are public: only X is protected. "projection" needs it.
     composition : {"mu", "basic", "advanced"}, default "mu"
         How "independent" shares the budget among outcomes.
-    fit_intercept : bool, default False
-        Release the column sums too, and fit an unpenalised intercept.
+    fit_intercept : bool, default True
+        Release the column sums too, and fit an unpenalised intercept. The papers' own algorithms have none:
+        "projection", "independent", `n_subsample` and "paper" fit coefficients alone, and warn if it is not False.
     box_x : tuple of (low, high) or "private", optional
         Declared limits of every feature, each a number or an array of shape (n_features,). Entries are clipped to
         them (rows held to `bound_x` then, if there is one), and rows are summed in units of half their widths, about
@@ -140,7 +143,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     coef_ : ndarray of shape (n_outcomes, n_features)
         Coefficients.
     intercept_ : ndarray of shape (n_outcomes,)
-        Intercepts; zeros without `fit_intercept`.
+        Intercepts; zeros where none is fitted.
     coef_std_ : ndarray of shape (n_outcomes, n_features)
         Standard deviation of `coef_` from the privacy noise alone (first order; what `ridge` and "projection" shrink
         them by is taken as fixed); it says nothing of sampling error, that of `n_subsample` included.
@@ -188,7 +191,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     n_subsample: int | None = None
     public_labels: bool = False
     composition: Composition = "mu"
-    fit_intercept: bool = False
+    fit_intercept: bool = True
     box_x: tuple[ArrayLike, ArrayLike] | Literal["private"] | None = None
     nonnegative: bool = False
     block_bounds: tuple[float | None, float | None] | None = None
@@ -236,6 +239,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         groups = io.groups_of(X, groups)
         self._check_people(groups, max_rows, privacy)
         self._check_weights(sample_weight)
+        self._lacks_sums, self._weighs = False, sample_weight is not None
+        self._warn_of_intercept()
         columns = columns_of(X) | outcomes_of(X, Y) | {"_single_outcome": _dimensions(Y) == 1}
         opened = None if sample_weight is None else partial(self._weighed, privacy, sample_weight)
         unit: Unit = "row" if groups is None else "person"
@@ -248,8 +253,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         Parameters
         ----------
         gram : Gram
-            Of rows clipped to `bound_x` and outcomes clipped to `bound_y`, with column sums (``sums=True``) where
-            `fit_intercept` is set.
+            Of rows clipped to `bound_x` and outcomes clipped to `bound_y`, with column sums (``sums=True``) for an
+            intercept: without them none is fitted, with a warning if `fit_intercept` is not False.
 
         Returns
         -------
@@ -283,7 +288,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             raise ValueError("refine needs the rows: sums have no residuals; use fit, or refine=0")
         groups, max_rows = (None, None) if gram.unit is None else ((), gram.unit.max_rows)
         self._check_people(groups, max_rows, privacy)
-        _check_sums(gram, self.bound_x, self.bound_y, self.fit_intercept)
+        _check_bounds(gram, self.bound_x, self.bound_y)
+        self._lacks_sums, self._weighs = gram.exact_x_sum is None, False
+        self._warn_of_intercept()
         columns = {"_single_outcome": False}
         return self._fit(privacy, _Given(gram), unit="row" if gram.unit is None else "person", columns=columns)
 
@@ -366,7 +373,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             of_all = estimator._route(n_features, n_outcomes, privacy)
         shape, bound_y = (n_features, n_outcomes), float(estimator.bound_y)
         steps = estimator.refine if estimator.refine != "auto" else None
-        if estimator._has_no_steps or (steps is None and privacy.delta == 0.0):
+        if estimator._is_of_paper or (steps is None and privacy.delta == 0.0):
             steps = 0
         if steps != 0:
             mechanism = estimator._in_stages(shape, privacy, steps, max_rows, descent.MOST_STEPS)
@@ -433,7 +440,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         """Refuse a number of residual steps for which no budget, or no algorithm, is there."""
         if steps > _MOST_STEPS:
             raise ValueError(f"refine must be at most {_MOST_STEPS}, got {steps}")
-        if steps > 0 and self._has_no_steps:
+        if steps > 0 and self._is_of_paper:
             raise ValueError(
                 "refine must be 0 or 'auto' with other mechanisms than 'gaussian', n_subsample and calibration='paper'"
             )
@@ -445,11 +452,14 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             if bound is not None:
                 check.positive(f"block_bounds' {name}", bound)
         if self.fit_intercept:
-            raise ValueError("block_bounds have none for the sums that fit_intercept needs: add a constant column to X")
+            raise ValueError(
+                "block_bounds have none for the sums that an intercept needs: pass fit_intercept=False, and add a "
+                "constant column to X for an intercept"
+            )
 
     def _check_bare(self, setting: str, privacy: Privacy) -> None:
         """Refuse options that the paper's algorithm does not have."""
-        beyond = [name for name in ("fit_intercept", "nonnegative") if getattr(self, name)]
+        beyond = ["nonnegative"] if self.nonnegative else []
         beyond += ["box_x"] if self.box_x is not None else []
         if beyond:
             raise ValueError(f"{setting} has no {' or '.join(beyond)}: the paper's algorithm has none")
@@ -462,11 +472,13 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             return
         if self.max_weight is None:
             raise ValueError("sample_weight needs max_weight: the largest weight that counts, a public number")
-        if self.fit_intercept or self.box_x is not None:
+        if self._to_find & {"bound_x", "box_x"} and (self._has_intercept or self.box_x is not None):
             raise ValueError(
-                "sample_weight does not go with fit_intercept and box_x, which need the sum of all weights: add a "
-                "constant column to X for an intercept, and bound rows by bound_x"
+                f"{self._named} does not go with sample_weight, unless bound_x alone is found and fit_intercept=False: "
+                "rows get a constant column, and are put into units of their limits, before they are weighed"
             )
+        if self.block_bounds is not None and self.box_x is not None:
+            raise ValueError("block_bounds do not go with sample_weight and box_x: bound rows by bound_x")
         if self.mechanism == "projection":
             raise ValueError(
                 "sample_weight does not go with mechanism='projection': weights are private, labels public"
@@ -480,8 +492,78 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         clips = not math.isinf(privacy.epsilon)
         io.check_aligned(X=X, Y=Y, groups=groups, sample_weight=sample_weight)
         may_copy = not clips or groups is not None
-        table = io.weighed(X, Y, sample_weight, float(self.max_weight), clips=clips, may_copy=may_copy)
+        row_map = self._before_weights if clips else self._with_constant if self._has_intercept else None
+        table = io.weighed(X, Y, sample_weight, float(self.max_weight), clips=clips, may_copy=may_copy, row_map=row_map)
         return *table, groups, max_rows
+
+    @property
+    def _before_weights(self) -> Callable[[Any], FloatArray] | None:
+        """The public map of rows that are weighed, where their weights need a column, or their box its centre."""
+        if not self._has_intercept and self.box_x is None:
+            return None
+        return lambda rows: self._with_constant(self._held_rows(rows.shape[1])(rows))
+
+    def _held_rows(self, features: int) -> RowMap:
+        """Return the map that holds rows to their limits, about the centre of their box where there is an intercept."""
+        bound = math.inf if self.bound_x is None else float(self.bound_x)
+        if self.box_x is None:
+            return RowMap(bound=bound)
+        low, high = self._limits(features)
+        return RowMap(low, high, bound, self._box_center(features))
+
+    def _limits(self, features: int) -> tuple[FloatArray, FloatArray]:
+        """Return the limits that are declared of each feature."""
+        low, high = limits_of(self.box_x, features)
+        return (np.maximum(low, 0.0), np.maximum(high, 0.0)) if self.nonnegative else (low, high)
+
+    def _box_center(self, features: int) -> FloatArray:
+        """Return the point that weighed rows are about: the origin where nothing makes up for another."""
+        if self.box_x is None or self.nonnegative or not self._has_intercept:
+            return np.zeros(features)
+        low, high = self._limits(features)
+        return low / 2.0 + high / 2.0
+
+    @property
+    def _constant(self) -> float:
+        """What the column of an intercept holds in weighed rows: about as much as their bound, a power of two."""
+        if self.box_x is not None or math.isinf(self.epsilon):
+            return 1.0
+        assert self.bound_x is not None
+        return 2.0 ** round(math.log2(float(self.bound_x)))
+
+    def _with_constant(self, rows: Any) -> FloatArray:
+        """Add the column of an intercept, where there is one."""
+        rows = np.asarray(rows, np.float64)
+        return np.column_stack([rows, np.full(len(rows), self._constant)]) if self._has_intercept else rows
+
+    def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
+        if not vars(self).get("_weighs") or (not self._has_intercept and self.box_x is None):
+            return super()._prepared(privacy, source, *data)
+        return Prepared(self._of_weighed_rows(data[0]), privacy)
+
+    def _of_weighed_rows(self, X: Any) -> Self:
+        """Return the estimator of weighed rows: with bounds on these, the constant is one of their columns."""
+        bounds: dict[str, Any] = {"fit_intercept": False}
+        if self.box_x is None:
+            bounds |= {"bound_x": math.hypot(float(self.bound_x or 0.0), self._constant)}
+            bounds |= {"_column": (np.zeros(1), self._constant)}
+        else:
+            features = max(np.size(side) for side in check_box(self.box_x))
+            if features == 1:
+                if is_read_once(X):
+                    raise TypeError("box_x must have limits for each feature with sample_weight and an iterator")
+                features = io.open_table(X).n_features - self._has_intercept
+            center = self._box_center(features)
+            if self._has_intercept:
+                bounds |= {"_column": (center, self._constant)}
+            low, high = (side - center for side in self._limits(features))
+            # Weights move rows towards the origin.
+            sides = np.minimum(low, 0.0), np.maximum(high, 0.0)
+            own = (0.0, 1.0) if self.nonnegative else (-1.0, 1.0)
+            if self._has_intercept:
+                sides = tuple(np.append(side, one) for side, one in zip(sides, own, strict=True))
+            bounds |= {"bound_x": None, "box_x": sides}
+        return self._with(bounds)
 
     def _check_people(self, groups: object, max_rows: int | None, privacy: Privacy) -> None:
         """Refuse people who own several rows where they are not catered for."""
@@ -514,7 +596,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _frames(self, features: int) -> list[Frame]:
         """List the ways to sum rows."""
         bound = None if self.bound_x is None else float(self.bound_x)
-        return row_frames(features, bound, box=self.box_x, nonnegative=self.nonnegative, sums=self.fit_intercept)
+        return row_frames(features, bound, box=self.box_x, nonnegative=self.nonnegative, sums=self._has_intercept)
 
     def _options(self, max_rows: int | None, sample: tuple[int, int] | None) -> Options:
         return Options(
@@ -533,7 +615,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
 
     def _moments(self, route: Route, statistic: Any, public: Public) -> Summed:
         """Return what is released at once."""
-        mechanism = Moments(route, float(self.bound_y), public, self._penalty, self.fit_intercept)
+        mechanism = Moments(route, float(self.bound_y), public, self._penalty, self._has_intercept)
         return Summed(mechanism, statistic, public, self._expected(route, None, public.n_rows))
 
     def _sum(
@@ -587,11 +669,26 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             if self.refine > 0 and groups is not None and not steps_over_people:
                 raise TypeError("X and Y must be arrays, .npy files or frames with groups and refine above 0")
             return self.refine
-        cannot = self._has_no_steps or table.is_read_once or (groups is not None and not steps_over_people)
+        cannot = self._is_of_paper or table.is_read_once or (groups is not None and not steps_over_people)
         return 0 if cannot or privacy.delta == 0.0 else None
 
     @property
-    def _has_no_steps(self) -> bool:
+    def _has_intercept(self) -> bool:
+        return self.fit_intercept and not self._is_of_paper and not vars(self).get("_lacks_sums")
+
+    def _warn_of_intercept(self) -> None:
+        """Warn where none is fitted though one is asked for, as by default."""
+        if self.fit_intercept and not self._has_intercept:
+            why = "the gram has no column sums" if self._lacks_sums else "the paper's algorithm has none"
+            warn(
+                f"no intercept is fitted: {why}, and coefficients alone fit outcomes and features of mean 0. "
+                "fit_intercept=False says that this is meant",
+                UtilityWarning,
+            )
+
+    @property
+    def _is_of_paper(self) -> bool:
+        """Whether it is one of the papers' own algorithms, which have neither residual steps nor an intercept."""
         return self.mechanism != "gaussian" or self.calibration == "paper" or self.n_subsample is not None
 
     def _in_stages(
@@ -607,7 +704,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             n_steps=steps,
             most_steps=most,
             penalty=self._penalty,
-            fit_intercept=self.fit_intercept,
+            fit_intercept=self._has_intercept,
         )
 
     def _staged(self, privacy: Privacy, steps: int | None, people: People) -> Summed:
@@ -668,7 +765,16 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
                 coef=np.where(unseen, 0.0, solution.coef),
                 coef_std=np.where(unseen, np.nan, solution.coef_std),
             )
-        attributes = _attributes(solution, found.evidence, found.n_steps, residual_variance=found.residual_variance)
+        variance = found.residual_variance
+        column = vars(self).get("_column")
+        if column is not None:
+            center, constant = column
+            coef = solution.coef[:, :-1]
+            intercept = constant * solution.coef[:, -1] - coef @ np.broadcast_to(center, coef.shape[1])
+            solution = replace(solution, coef=coef, intercept=intercept, coef_std=solution.coef_std[:, :-1])
+            if variance is not None:
+                variance = variance * _rows_per_weight(found.evidence, constant)
+        attributes = _attributes(solution, found.evidence, found.n_steps, residual_variance=variance)
         error = found.lost
         if error is None:
             # What the best shrinkage loses of a signal that noise was added to.
@@ -683,11 +789,16 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _fit_without_noise(self, X: Any, Y: Any = None, *people: None) -> Solved:
         ridge = self._penalty or 0.0
         if isinstance(X, _Given):
-            solution = ridge_from_moments(exact_moments(X.gram), ridge, fit_intercept=self.fit_intercept)
+            solution = ridge_from_moments(exact_moments(X.gram), ridge, fit_intercept=self._has_intercept)
             textbook = None
         else:
             rows, outcomes = check_X_y(X, Y, dtype=np.float64, multi_output=True, y_numeric=True)
-            solution, textbook = _least_squares(rows, outcomes.reshape(len(outcomes), -1), ridge, self.fit_intercept)
+            roots = np.ones(len(rows)) if self._has_intercept else None
+            weighs = bool(vars(self).get("_weighs"))
+            if weighs and self._has_intercept:
+                rows, roots = rows[:, :-1], rows[:, -1]
+            outcomes = outcomes.reshape(len(outcomes), -1)
+            solution, textbook = _least_squares(rows, outcomes, ridge, roots, robust=weighs)
         release = self._exact_release({"coef": solution.coef, "intercept": solution.intercept})
         return Solved((release,), _attributes(solution, (), textbook=textbook))
 
@@ -703,15 +814,32 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         check.boolean("_single_outcome", self._single_outcome)
 
 
+def _rows_per_weight(evidence: tuple[Evidence, ...], constant: float) -> float:
+    """Return how many rows there are for the sum of their weights, as their squares and those of the constant tell.
+
+    Residual variances of weighed rows are so much smaller than weights that say nothing of them let least squares be.
+    """
+    if not evidence:
+        return 1.0
+    told = evidence[0]
+    assert told.units is not None
+    xx = linalg.inv(told.inverse)
+    people = told.least_signal * float(np.trace(xx))
+    return max(people / float(xx[-1, -1] * (told.units[-1] / constant) ** 2), 1.0)
+
+
 def _least_squares(
-    rows: FloatArray, outcomes: FloatArray, ridge: float, fit_intercept: bool
+    rows: FloatArray, outcomes: FloatArray, ridge: float, roots: FloatArray | None, *, robust: bool
 ) -> tuple[RidgeSolution, Textbook]:
-    """Return the textbook estimator and its errors: rows as they are, no noise."""
+    """Return the textbook estimator and its errors: rows as they are, no noise.
+
+    `roots`, of shape (n,), holds what the constant of an intercept is in each row, the root of its weight.
+    """
     mean_x, mean_y = np.zeros(rows.shape[1]), np.zeros(outcomes.shape[1])
-    if fit_intercept:
-        mean_x, mean_y = rows.mean(axis=0), outcomes.mean(axis=0)
-    rows, outcomes = rows - mean_x, outcomes - mean_y
-    textbook = Textbook.of(rows, outcomes, constants=int(fit_intercept))
+    if roots is not None:
+        mean_x, mean_y = (roots @ table / (roots @ roots) for table in (rows, outcomes))
+        rows, outcomes = rows - np.outer(roots, mean_x), outcomes - np.outer(roots, mean_y)
+    textbook = Textbook.of(rows, outcomes, constants=int(roots is not None), robust=robust)
     if ridge > 0.0:
         theta = linalg.solve(rows.T @ rows + ridge * np.eye(rows.shape[1]), rows.T @ outcomes, assume_a="pos")
     else:
@@ -719,13 +847,11 @@ def _least_squares(
     return RidgeSolution(theta.T, mean_y - mean_x @ theta, np.zeros_like(theta.T), ridge), textbook
 
 
-def _check_sums(exact: Gram, bound_x: float | str | None, bound_y: float | str, fit_intercept: bool) -> None:
-    """Refuse sums of rows that were clipped to other bounds, or without what an intercept needs."""
+def _check_bounds(exact: Gram, bound_x: float | str | None, bound_y: float | str) -> None:
+    """Refuse sums of rows that were clipped to other bounds."""
     for name, declared, used in (("bound_x", bound_x, exact.bound_x), ("bound_y", bound_y, exact.bound_y)):
         if declared is None or float(declared) != used:
             raise ValueError(f"gram was accumulated with {name}={used!r}, the estimator has {name}={declared!r}")
-    if fit_intercept and exact.exact_x_sum is None:
-        raise ValueError("gram must hold column sums for an intercept: accumulate it with sums=True")
 
 
 def _attributes(

@@ -39,6 +39,8 @@ class CoefficientReports(LinearEstimator):
     #: Least squares, where there was none.
     _textbook: tuple[FloatArray, FloatArray, float] | None
     _single_outcome: bool
+    #: Whether it was fitted from sums that no intercept follows from.
+    _lacks_sums: bool
     _plot_coefficients: Callable[..., Any]
 
     def summary(
@@ -253,7 +255,9 @@ class CoefficientReports(LinearEstimator):
                 Evidence(**told).posterior(variance, level, of_population=target == "population")
                 for told, variance in zip(self._evidence, parts, strict=True)
             ]
-        return Posterior(*(np.concatenate(part) for part in zip(*laws, strict=True)))
+        # Of weighed rows a constant is the last column: its coefficient is the intercept.
+        features = self.coef_.shape[1]
+        return Posterior(*(np.concatenate(part)[:, :features] for part in zip(*laws, strict=True)))
 
 
 def p_values(law: Posterior, target: Target) -> FloatArray:

@@ -37,7 +37,7 @@ def tables(model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence
         "high": law.high,
         "p_value": p_values(law, target),
     }
-    constant = [INTERCEPT] if model.fit_intercept else []
+    constant = [INTERCEPT] if model._has_intercept else []
     names = [*constant, *features]
     table: dict[str, list[Any]] = {
         "outcome": [outcome for outcome in outcomes for _ in names],

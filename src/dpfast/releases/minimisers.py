@@ -135,14 +135,19 @@ class ObjectivePerturbation(SingleRelease):
         The loss of n rows of mean squared norm ``spread * B**2``, even over directions, has a curvature of
         ``H = n * spread * c/d``, or a share `curvature` of that. Noise b moves the parameters by b/(H + m), m shrinks
         predictions to H/(H + m); the finishing noise comes on top. No parameters leave the constraint, however large
-        the noise.
+        the noise. The constant of an intercept is as large in every row, in a direction of its own.
         """
         own, bounds = self.noise_scales, self.bounds
-        length, m, d = math.sqrt(spread) * bounds.row_bound, own.strong_convexity, bounds.n_features
-        total = n * spread * curvature * bounds.curvature / d + m
-        finish = self.finishing_scale * math.sqrt(d + 1.0)
-        moved = math.hypot(own.coordinate_scale(d) / total, finish)
-        return min(length * moved, math.sqrt(spread / d) * bounds.prediction), 1.0 - m / total
+        m, d, constant = own.strong_convexity, bounds.n_features, bounds.constant
+        row = math.sqrt(max(bounds.row_bound**2 - constant**2, 0.0))
+        length, each = math.sqrt(spread) * row, max(d - (constant > 0.0), 1)
+        # Of a row of length 1.
+        steepest = n * curvature * bounds.curvature / bounds.row_bound**2
+        total = steepest * length**2 / each + m
+        noise, finish = own.coordinate_scale(d), self.finishing_scale * math.sqrt(d + 1.0)
+        moved = math.hypot(length * noise / total, constant * noise / (steepest * constant**2 + m))
+        noisy = math.hypot(moved, math.hypot(length, constant) * finish)
+        return min(noisy, math.sqrt(spread / d) * bounds.prediction), 1.0 - m / total
 
     def prediction_error(self, n: int, spread: float, signal: float, curvature: float = 1.0) -> float:
         """Root mean squared error of predictions of root mean square `signal` that privacy adds."""

@@ -89,6 +89,8 @@ class ObjectiveBounds:
     penalty: Penalty | None = None
     #: None where it is private, which is under "add_remove".
     n_rows: int | None = None
+    #: The feature of an intercept, which the last parameter is for; 0 without one. Only plans look at it.
+    constant: float = 0.0
 
     def __post_init__(self) -> None:
         check_problem(self.loss, self.constraint, self.penalty)

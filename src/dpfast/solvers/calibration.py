@@ -34,6 +34,10 @@ _ENOUGH = {16: 60.0, 10: 25.0, 4: 15.0}
 _IF_UNKNOWN = 10
 # Margins beyond are as these, where the mean over a bin is taken: at these places of it.
 _OUTERMOST = 6.0
+# Where margins are mostly an offset, it is so many units.
+_FARTHEST_OFFSET = 0.5
+#: Where gaps are mostly that between intercepts, it is so many.
+FARTHEST_GAP = 5.0
 _PLACES = np.array([0.1, 0.5, 0.9])
 # Usual slopes, of margins over how much they agree with those sought, and of gaps; and deviations of their logarithms.
 _USUAL, _LEAST_AGREEMENT, _SPREAD = 1.3, 0.1, 1.1
@@ -60,18 +64,33 @@ def limits(people: float | None, deviation: float, *, both_sides: bool = True) -
     return np.concatenate([-above[::-1], [0.0], above]) if both_sides else above
 
 
+def placed(edges: FloatArray, unit: float, offset: float | None = None) -> tuple[float, FloatArray]:
+    """Return a unit of margins and where bins end in it, the outermost too: edges in the given unit, from `limits`.
+
+    With an `offset` of margins there are as many about it, where the rows' own margins are small beside it: the unit is
+    then large enough for the offset, and those about it keep the given one.
+    """
+    ends = np.concatenate([[0.0 if edges[0] > 0.0 else -_OUTERMOST], edges, [_OUTERMOST]])
+    if offset is None:
+        return unit, ends
+    wide = max(unit, abs(offset) / _FARTHEST_OFFSET)
+    # Few people have two bins.
+    about = (offset + unit * ends) / wide if len(edges) > 1 else edges + offset / wide
+    return wide, np.sort(np.concatenate([ends if len(edges) > 1 else ends[[0, -1]], about]))
+
+
 def calibrated_log_odds(
-    counts: FloatArray, deviation: float, edges: FloatArray, people: float, agreement: float
+    counts: FloatArray, deviation: float, ends: FloatArray, people: float, agreement: float
 ) -> FloatArray:
     """Return margins and the log-odds of the second class at each, of CURVE_SHAPE, to be interpolated.
 
-    `counts` (2, n_bins) are noisy numbers of rows by class, of this deviation; `agreement` is the correlation of
-    margins with those sought that is expected.
+    `counts` (2, n_bins) are noisy numbers of rows by class, of this deviation, in bins with these ends; `agreement` is
+    the correlation of margins with those sought that is expected.
     """
     near, far = (np.exp(-0.5 * (_OFFSETS / width) ** 2) for width in (_NEAR, _FAR))
     slopes = _normal(_USUAL * max(agreement, _LEAST_AGREEMENT), _SPREAD)
     prior = slopes[:, None] + np.log(near / near.sum() + far / far.sum())
-    weights = _posterior(counts, deviation, edges, people, prior, _OFFSETS).ravel()
+    weights = _posterior(counts, deviation, ends, people, prior, _OFFSETS).ravel()
     kept = weights > _NEGLIGIBLE * weights.max()
     each_slope, each_offset = np.meshgrid(np.exp(_SLOPES), _OFFSETS, indexing="ij")
     odds = np.exp(each_slope.ravel()[kept, None] * _KNOTS + each_offset.ravel()[kept, None])
@@ -80,13 +99,13 @@ def calibrated_log_odds(
     return np.array([_KNOTS, second - first])
 
 
-def calibrated_slope(counts: FloatArray, deviation: float, edges: FloatArray, people: float) -> float:
+def calibrated_slope(counts: FloatArray, deviation: float, ends: FloatArray, people: float) -> float:
     """Return what gaps are to be multiplied by for log-odds of the largest margin's class against the next one's.
 
     `counts` (2, n_bins) are noisy numbers of rows of the next one's class and of the largest's.
     """
     prior = _normal(_USUAL_OF_GAPS, _SPREAD_OF_GAPS)[:, None]
-    weights = _posterior(counts, deviation, edges, people, prior, np.zeros(1))[:, 0]
+    weights = _posterior(counts, deviation, ends, people, prior, np.zeros(1))[:, 0]
     return math.exp(float(weights @ _SLOPES))
 
 
@@ -112,10 +131,10 @@ def _normal(usual: float, spread: float) -> FloatArray:
 
 
 def _posterior(
-    counts: FloatArray, deviation: float, edges: FloatArray, people: float, prior: FloatArray, offsets: FloatArray
+    counts: FloatArray, deviation: float, ends: FloatArray, people: float, prior: FloatArray, offsets: FloatArray
 ) -> FloatArray:
     """Return probabilities (slopes, offsets)."""
-    places = _middles(edges, both_sides=len(offsets) > 1)
+    places = ends[:-1, None] + np.diff(ends)[:, None] * _PLACES
     total = prior
     for middles, likelihood in zip(places, _likelihood(counts, deviation, people), strict=True):
         lines = np.exp(_SLOPES)[:, None, None] * middles + offsets[:, None]
@@ -123,12 +142,6 @@ def _posterior(
         total = total + np.interp(np.log(rates) - np.log1p(-rates), _LOG_ODDS, likelihood)
     weights: FloatArray = np.exp(total - logsumexp(total))
     return weights
-
-
-def _middles(edges: FloatArray, *, both_sides: bool) -> FloatArray:
-    """Return places in every bin, (n_bins, places)."""
-    ends = np.concatenate([[-_OUTERMOST if both_sides else 0.0], edges, [_OUTERMOST]])
-    return np.asarray(ends[:-1, None] + np.diff(ends)[:, None] * _PLACES)
 
 
 def _likelihood(counts: FloatArray, deviation: float, people: float) -> FloatArray:

@@ -210,14 +210,20 @@ class Textbook(NamedTuple):
     degrees: float
 
     @classmethod
-    def of(cls, rows: FloatArray, outcomes: FloatArray, *, constants: int) -> Textbook:
-        """Fit rows and outcomes from which so many constants were subtracted; of minimum norm where singular."""
+    def of(cls, rows: FloatArray, outcomes: FloatArray, *, constants: int, robust: bool = False) -> Textbook:
+        """Fit rows and outcomes from which so many constants were subtracted; of minimum norm where singular.
+
+        Errors are those of one residual variance, or robust: the sandwich with the rows' own squares (HC0).
+        """
         left, singular, right = linalg.svd(rows, full_matrices=False)
         kept = singular > max(rows.shape) * np.finfo(np.float64).eps * singular[0]
         half = right[kept].T / singular[kept]
         theta = half @ (left[:, kept].T @ outcomes)
         degrees = len(rows) - int(np.sum(kept)) - constants
-        squares = np.sum((outcomes - rows @ theta) ** 2, axis=0)
+        residuals = outcomes - rows @ theta
+        if robust:
+            return cls(theta.T.copy(), np.sqrt((residuals**2).T @ (left[:, kept] @ half.T) ** 2), float(degrees))
+        squares = np.sum(residuals**2, axis=0)
         variance = squares / degrees if degrees > 0 else np.full_like(squares, math.inf)
         return cls(theta.T.copy(), np.sqrt(np.outer(variance, np.sum(half**2, axis=1))), float(degrees))
 
