@@ -21,7 +21,6 @@ def main() -> None:
         bound_x=None,
         box_x=([18, 1, 15, 60], [80, 2, 45, 140]),
         bound_y=350.0,
-        fit_intercept=True,
         random_state=0,
     )
     model.fit(X[["age", "sex", "bmi", "bp"]], y)

@@ -36,7 +36,7 @@ X_private, X_public, y_private, y_public = train_test_split(
 fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.8), layout="constrained")
 for epsilon in (0.3, 3.0):
     model = ObjectivePerturbationClassifier(
-        epsilon, 1e-6, bound_x=2.0, classes=[0, 1], fit_intercept=True, random_state=0
+        epsilon, 1e-6, bound_x=2.0, classes=[0, 1], random_state=0
     )
     model.fit(X_private, y_private)
     right_share = model.score(X_public, y_public)

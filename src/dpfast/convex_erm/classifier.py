@@ -140,7 +140,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         depends on the curvature of the loss, which is private. Without it there is only the bound ||b||/m for noise b
         and strong convexity m, too wide to be of use.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Intercepts; zeros without `fit_intercept`.
+        Intercepts; zeros where none is fitted.
     classes_ : ndarray of shape (n_classes,)
         The declared labels, sorted.
     ridge_ : float

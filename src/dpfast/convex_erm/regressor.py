@@ -78,10 +78,10 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         Added to the summed loss, not divided by the number of rows. Another Proximable goes with no constraint.
     ridge : float or "auto", default "auto"
         (ridge/2) ||theta||^2 is added, or more where less noise is worth it. "auto" leaves it to that.
-    fit_intercept : bool, default False
-        Add a constant feature of about the size of `bound_x`, which lengthens rows. Its coefficient, the last one,
-        belongs to the constraint and the penalty as any. By descent rows and outcomes are centred first, within the
-        budget.
+    fit_intercept : bool, default True
+        Add a constant feature, of a quarter of `bound_x` or, where there is a constraint, of so much that its
+        coefficient reaches intercepts as large as `bound_y`. It lengthens rows; its coefficient belongs to the
+        constraint and the penalty as any. By descent rows and outcomes are centred first, within the budget.
     method : {"auto", "objective", "gradient"}, default "auto"
         "objective" for objective perturbation. "gradient" for descent, which needs `delta` above 0, a Huber or
         quantile loss, ``ridge="auto"`` and no constraint or penalty; rows are read again in every step, and those far
@@ -97,7 +97,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     coef_ : ndarray of shape (n_features,)
         Coefficients.
     intercept_ : float
-        Intercept; 0 without `fit_intercept`.
+        Intercept; 0 where none is fitted.
     ridge_ : float
         The ridge used; 0 by descent.
     method_ : str

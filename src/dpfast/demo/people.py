@@ -122,7 +122,7 @@ def disease() -> Comparison:
 
     def fit(epsilon: float, delta: float) -> ObjectivePerturbationRegressor:
         bounds = {"bound_x": np.sqrt(3.0), "bound_y": (_SCORES[1] - _SCORES[0]) / 2.0}
-        model = ObjectivePerturbationRegressor(epsilon, delta, loss="huber", fit_intercept=True, **bounds)
+        model = ObjectivePerturbationRegressor(epsilon, delta, loss="huber", **bounds)
         return model.fit(rows, score)
 
     return Comparison("diabetes, 3 features", len(rows), "R2", fit, partial(_explained, rows, score))

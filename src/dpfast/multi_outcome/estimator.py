@@ -132,7 +132,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     max_weight : float, optional
         For `sample_weight`: the largest weight that counts, declared and not taken from the data; larger ones count as
         much. A row counts with its weight's share of it, at most 1, and `ridge` is added to the X'X of rows that count
-        so. `summary` takes weights for inverse variances.
+        so. `summary` takes weights for inverse variances; with an intercept
+        its limits allow for weights that say nothing of them, too.
     adjacency, random_state, n_threads, ledger
         As for every estimator.
     calibration : {"sound", "paper"}, default "sound"
@@ -221,9 +222,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
         sample_weight : array of shape (n_rows,), optional
             Weight of each row, as private as the row; goes with `max_weight`. Rows and outcomes are held to their
-            bounds once they are weighed. Not with `fit_intercept` and `box_x`, which would need the sum of all weights
-            (add a constant column to X for an intercept), nor with mechanism "projection". With `groups` a row of
-            weight 0 is one of a person's `max_rows` too.
+            bounds once they are weighed; for an intercept they get a constant column before, which `ridge` penalises
+            as the others where there is noise. Not with mechanism "projection", nor with an intercept or `box_x` where
+            these bounds are "private". With `groups` a row of weight 0 is one of a person's `max_rows` too.
 
         Returns
         -------

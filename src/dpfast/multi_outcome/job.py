@@ -38,7 +38,7 @@ class MultiOutcome(Kind):
     CHANGES = Changes(
         optional=("bound_x",),
         left_out=("block_bounds", "max_weight"),
-        examples={"bound_y": "30.0", "fit_intercept": "true"},
+        examples={"bound_y": "30.0"},
     )
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
