@@ -25,7 +25,7 @@ from dpfast.io.arrow import arrow_batches, arrow_families, open_stream, parquet_
 from dpfast.io.csv_files import NULL_WORDS, csv_batches, csv_names
 from dpfast.io.frames import MISSING, UNDECLARED, Batch, Family, LevelCodes, frame_batches, frame_families
 from dpfast.io.sources import check_no_dask, file_format, is_arrow, is_frame, is_path, table_files, tables_of
-from dpfast.kernels.columns import CodeLayout, CodedBlock, ColumnBlock, Rows, kept
+from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, Rows, kept
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -287,6 +287,7 @@ class Columns:
         if not self.features:
             raise ValueError("features must name at least one column")
         _check_unique("column", [column.name for column in self._all])
+        self._layout = _layout(self.features)
         self.feature_names = tuple(chain.from_iterable(column.encoded_names for column in self.features))
         self.outcome_names = tuple(chain.from_iterable(column.encoded_names for column in self.outcomes))
         _check_unique("encoded column", [*self.feature_names, *self.outcome_names])
@@ -383,7 +384,10 @@ class Columns:
                 )
 
     def _encode_batch(self, batch: Batch) -> tuple[Rows, ColumnBlock | None]:
-        return _encode_features(self.features, batch), _encode_all(self.outcomes, batch) if self.outcomes else None
+        numbers = chain.from_iterable(one.encode(batch) for one in self.features if not isinstance(one, Category))
+        codes = [one.codes(batch) for one in self.features if isinstance(one, Category)]
+        outcomes = chain.from_iterable(column.encode(batch) for column in self.outcomes)
+        return _block(list(numbers), codes, self._layout), ColumnBlock(outcomes) if self.outcomes else None
 
 
 class EncodedTable:
@@ -403,7 +407,8 @@ class EncodedTable:
         columns = self.columns
         no_rows = [np.empty(0)]
         y = ColumnBlock(no_rows * len(columns.outcome_names)) if columns.outcomes else None
-        yield ColumnBlock(no_rows * len(columns.feature_names)), y
+        layout = columns._layout
+        yield _block(no_rows * len(layout.places), no_rows * len(layout.levels), layout), y
         wanted = {column.name: column.holds for column in columns._all}
         for part in table_parts(self.source):
             columns._check_part(part)
@@ -425,18 +430,11 @@ _HOLDS = {"number": "numbers", "boolean": "booleans, or zeros and ones", "text":
 _MISSING = "column {0!r} has missing entries; declare what stands for them, missing=..."
 
 
-def _encode_all(columns: Sequence[Column], batch: Batch) -> ColumnBlock:
-    return ColumnBlock(chain.from_iterable(column.encode(batch) for column in columns))
-
-
-def _encode_features(columns: Sequence[Column], batch: Batch) -> Rows:
+def _block(numbers: list[FloatArray], codes: list[Any], layout: CodeLayout) -> ColumnBlock | CodedBlock:
     """Leave categories as codes; whether there are any is declared."""
-    categories = [column for column in columns if isinstance(column, Category)]
-    if not categories:
-        return _encode_all(columns, batch)
-    others = [column for column in columns if not isinstance(column, Category)]
-    numbers = _encode_all(others, batch) if others else np.empty((len(batch), 0))
-    return CodedBlock(numbers, [category.codes(batch) for category in categories], _layout(columns))
+    if not codes:
+        return ColumnBlock(numbers)
+    return CodedBlock(ColumnBlock(numbers) if numbers else np.empty((len(codes[0]), 0)), codes, layout)
 
 
 def _layout(columns: Sequence[Column]) -> CodeLayout:

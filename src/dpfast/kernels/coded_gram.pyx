@@ -26,7 +26,6 @@ from libc.string cimport memset
 
 from dpfast.kernels._gram_c cimport (
     dpfast_add_by_slot,
-    dpfast_add_columns,
     dpfast_add_products,
     dpfast_beside,
     dpfast_pack,
@@ -41,6 +40,19 @@ from dpfast.kernels.gram cimport GramSums, GramTotals, describe_table
 
 _MOST_ROWS = 1 << 31
 _EXACT_RANGE = 1 << 53
+
+
+cdef inline void _count(Py_ssize_t n_rows, const int32_t* slots, int64_t* counts) noexcept nogil:
+    cdef Py_ssize_t r
+    for r in range(n_rows):
+        counts[slots[r]] += 1
+
+
+cdef inline void _count_pairs(
+        Py_ssize_t n_rows, const int32_t* one, const int32_t* other, Py_ssize_t width, uint32_t* counts) noexcept nogil:
+    cdef Py_ssize_t r
+    for r in range(n_rows):
+        counts[one[r] * width + other[r]] += 1
 
 
 cdef class CodedSums(GramSums):
@@ -174,8 +186,9 @@ cdef class CodedSums(GramSums):
         cdef const int32_t* codes
         cdef int32_t* slots
         cdef const double* of_slots
+        cdef double* squares = &self.squares[0]
         for r in range(n_rows):
-            self.squares[r] = self.squared_absent
+            squares[r] = self.squared_absent
         for k in range(self.n_categories):
             codes = (<const int32_t*>addresses[k]) + first
             slots, of_slots = &self.slots[k, 0], &self.slot_squares[self.first_slots[k]]
@@ -184,14 +197,11 @@ cdef class CodedSums(GramSums):
                 code = <uint32_t>codes[r]
                 code = code if code < n_levels else n_levels
                 slots[r] = <int32_t>code
-                self.squares[r] += of_slots[code]
+                squares[r] += of_slots[code]
 
     cdef void _add_coded_block(self, Py_ssize_t n_rows, const unsigned char* beyond) noexcept nogil:
-        cdef Py_ssize_t k, l, r, width, stride = self.number_pack.n_columns, n_packed = n_rows
-        cdef const int32_t *one
-        cdef const int32_t *other
-        cdef int64_t* counts
-        cdef uint32_t* pairs
+        cdef Py_ssize_t k, l, r, stride = self.number_pack.n_columns, n_packed = n_rows
+        cdef const int32_t* slots
         for r in range(n_rows):
             if beyond[r] != 0:
                 n_packed -= 1
@@ -199,20 +209,17 @@ cdef class CodedSums(GramSums):
                     self.slots[k, r] = <int32_t>self.levels[k]
         if n_packed == 0:
             return
-        dpfast_add_columns(&self.number_pack, n_rows, &self.number_columns[0])
         if self.number_grid.n_columns > 0:
             dpfast_add_products(
                 self.level, &self.number_pack, n_rows, self.number_grid.n_columns, 0, &self.number_products[0, 0])
         for k in range(self.n_categories):
-            one, counts = &self.slots[k, 0], &self.counts[self.first_slots[k]]
-            for r in range(n_rows):
-                counts[one[r]] += 1
-            dpfast_add_by_slot(self.level, &self.number_pack, n_rows, one, &self.by_slot[self.first_slots[k] * stride])
+            slots = &self.slots[k, 0]
+            dpfast_add_by_slot(self.level, &self.number_pack, n_rows, slots, &self.by_slot[self.first_slots[k] * stride])
+            _count(n_rows, slots, &self.counts[self.first_slots[k]])
             for l in range(k + 1, self.n_categories):
-                other, width = &self.slots[l, 0], self.levels[l] + 1
-                pairs = &self.pairs[self.first_pairs[k * self.n_categories + l]]
-                for r in range(n_rows):
-                    pairs[one[r] * width + other[r]] += 1
+                _count_pairs(
+                    n_rows, slots, &self.slots[l, 0], self.levels[l] + 1,
+                    &self.pairs[self.first_pairs[k * self.n_categories + l]])
         self.n_coded += n_packed
         self.rows_in_totals += n_packed
 
@@ -225,7 +232,11 @@ cdef class CodedSums(GramSums):
         if self.n_coded == 0:
             return
         cdef Py_ssize_t i, j, k, n_numbers = self.number_grid.n_columns, n_outcomes = self.y_grid.n_columns
-        cdef Py_ssize_t all_columns = self.x_grid.n_columns
+        cdef Py_ssize_t all_columns = self.x_grid.n_columns, stride = self.number_pack.n_columns
+        # Every row has one slot of the first category.
+        for k in range(self.levels[0] + 1):
+            for i in range(stride):
+                self.number_columns[i] += <int64_t>self.by_slot[k * stride + i]
         for i in range(n_numbers):
             for j in range(i, n_numbers):
                 self._add(self.places[i], self.places[j], self.number_products[i, j])

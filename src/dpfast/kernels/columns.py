@@ -71,7 +71,7 @@ class CodeLayout:
 class CodedBlock:
     """Numbers, and categories as codes: places among the indicators of their levels, other integers for none of them.
 
-    It stands for the columns of numbers and of indicators that it becomes as an array: what knows codes reads these, and
+    It stands for the columns of numbers and of indicators that it becomes as an array: what knows codes reads them,
     everything else the array. Not private. It must not change.
 
     Examples
@@ -84,7 +84,7 @@ class CodedBlock:
     [[0.5, 0.0, 1.0], [1.5, 0.0, 0.0]]
     """
 
-    def __init__(self, numbers: Rows, codes: Sequence[NDArray[Any]], layout: CodeLayout) -> None:
+    def __init__(self, numbers: NDArray[Any] | ColumnBlock, codes: Sequence[NDArray[Any]], layout: CodeLayout) -> None:
         self.dtype = np.dtype(np.float64)
         self.numbers, self.layout = numbers, layout
         self.codes = [in_c_order(column, np.int32) for column in codes]
@@ -95,8 +95,7 @@ class CodedBlock:
     @property
     def columns(self) -> list[NDArray[Any]]:
         """What is kept of the rows."""
-        numbers = self.numbers.columns if isinstance(self.numbers, ColumnBlock) else list(self.numbers.T)
-        return [*numbers, *self.codes]
+        return [*(self.numbers.columns if isinstance(self.numbers, ColumnBlock) else self.numbers.T), *self.codes]
 
     def __len__(self) -> int:
         return self.shape[0]

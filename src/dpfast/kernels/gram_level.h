@@ -91,11 +91,18 @@ static TARGET int LEVEL(pack_rows)(const dpfast_table *x, const dpfast_row_grid 
 
 static TARGET void LEVEL(add_by_slot)(const dpfast_pack *pack, ptrdiff_t n_rows, const int32_t *slots, double *sums)
 {
-    for (ptrdiff_t r = 0; r < n_rows; r++) {
-        const double *panel = pack->data + r * WIDTH;
-        double *to = sums + slots[r] * pack->n_columns;
-        for (ptrdiff_t j = 0; j < pack->n_columns; j += WIDTH, panel += pack->panel_stride)
-            STORE(to + j, LOAD_F64(to + j) + LOAD_F64(panel));
+    /* Two panels at a time: eight columns, what most tables have, are one or two. */
+    ptrdiff_t stride = pack->n_columns, j = 0;
+    const double *panel = pack->data, *next = panel + pack->panel_stride;
+    for (; j + 2 * WIDTH <= stride; j += 2 * WIDTH, panel = next + pack->panel_stride, next = panel + pack->panel_stride)
+        for (ptrdiff_t r = 0; r < n_rows; r++) {
+            double *to = sums + slots[r] * stride + j;
+            STORE(to, LOAD_F64(to) + LOAD_F64(panel + r * WIDTH));
+            STORE(to + WIDTH, LOAD_F64(to + WIDTH) + LOAD_F64(next + r * WIDTH));
+        }
+    for (ptrdiff_t r = 0; j < stride && r < n_rows; r++) {
+        double *to = sums + slots[r] * stride + j;
+        STORE(to, LOAD_F64(to) + LOAD_F64(panel + r * WIDTH));
     }
 }
 

@@ -269,8 +269,8 @@ class GramAccumulator(Layout):
         return 64 if self.n_features + self.n_outcomes <= 32 else 255
 
     def _new_part(self) -> kernel.GramSums:
-        options = {"block_rows": self._block_rows(), "use_blas": use_blas(), "with_sums": self.sums}
-        return coded_gram.CodedSums(*self._tables(), **options)
+        options: dict[str, Any] = {"use_blas": use_blas(), "with_sums": self.sums}
+        return coded_gram.CodedSums(*self._tables(), block_rows=self._block_rows(), **options)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_additions": None, "_totals": self._totals.copy(), "_n_updates": self.n_updates}

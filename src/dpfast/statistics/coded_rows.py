@@ -91,7 +91,7 @@ class CodedMap:
         """Most that indicators add to a squared norm."""
         absent, present = self._ends(self._unmoved) ** 2
         ends = np.cumsum(self.layout.levels)[:-1]
-        return float(np.sum(absent)) + sum(max(0.0, *part) for part in np.split(present - absent, ends))
+        return float(np.sum(absent) + sum(max(0.0, float(part.max())) for part in np.split(present - absent, ends)))
 
     @cached_property
     def _mapped(self) -> MapIntoRoom:

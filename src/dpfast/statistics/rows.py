@@ -13,7 +13,7 @@ contiguous: then one person more would move the rounded rows of others.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -92,13 +92,9 @@ class RowMap:
 
     def of_entries(self, columns: list[int]) -> RowMap:
         """Return what is done to the entries of some columns, each on its own: no norm is held, no basis changed."""
-        own = {name: None if side is None or len(side) == 1 else side[columns] for name, side in self._sides.items()}
-        own = {name: self._sides[name] if side is None else side for name, side in own.items()}
-        return replace(self, **own, bound=math.inf, top=None, basis=None)
-
-    @property
-    def _sides(self) -> dict[str, FloatArray | None]:
-        return {"low": self.low, "high": self.high, "center": self.center, "scale": self.scale}
+        sides = (self.low, self.high, self.center, self.scale)
+        low, high, center, scale = (side if side is None or len(side) == 1 else side[columns] for side in sides)
+        return RowMap(low, high, center=center, scale=scale, offset=self.offset, unit=self.unit, fills=self.fills)
 
     def kernel(self, n_columns: int) -> row_maps.RowMapKernel:
         """Return what maps rows of so many columns."""
