@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +30,8 @@ class ResidualRows:
     @property
     def shape(self) -> tuple[int, int]: ...
     def add(self, x: Rows, y: Rows, rows: NDArray[np.int64] | None, start: int, stop: int) -> int: ...
+    def begin_coded(self, tables: Any) -> None: ...
+    def add_coded(self, numbers: Rows, codes: list[NDArray[np.int32]], y: Rows, start: int, stop: int) -> int: ...
     def add_people(
         self,
         x: Rows,

@@ -209,26 +209,75 @@ static DPFAST_INLINE TARGET void LEVEL(take_residuals)(const dpfast_residual_ste
                 AT(r + at) = AT(y + at) - AT(r + at);
 }
 
+/* Residuals of outcomes, and norms, where products are there, and theta'x in the place of residuals. */
+static DPFAST_INLINE TARGET void LEVEL(complete_rows)(const dpfast_residual_step *step, ptrdiff_t n_padded,
+                                                      const dpfast_residual_scratch *scratch)
+{
+    ptrdiff_t block_rows = scratch->block_rows;
+    /* Outcomes are turned where they are not needed yet; rows beyond the last are 0 throughout. */
+    LEVEL(turn)(scratch->y_rows, step->n_outcomes, n_padded, scratch->rounded, block_rows);
+    LEVEL(take_residuals)(step, scratch->rounded, scratch->r, block_rows, n_padded);
+    for (ptrdiff_t r = 0; r < n_padded; r += WIDTH) {
+        AT(scratch->squared_p + r) = LEVEL(squared_norms)(scratch->p + r, step->n_products, block_rows);
+        AT(scratch->squared_r + r) = LEVEL(squared_norms)(scratch->r + r, step->n_outcomes, block_rows);
+    }
+}
+
 static TARGET void LEVEL(take_products)(const dpfast_residual_step *step, ptrdiff_t n_rows,
                                         const dpfast_residual_scratch *scratch)
 {
     ptrdiff_t block_rows = scratch->block_rows, d = step->map_x->n_features, n_padded = padded(n_rows);
     LEVEL(turn)(scratch->x_rows, d, n_padded, scratch->x, block_rows);
-    /* Outcomes are turned where they are not needed yet; rows beyond the last are 0 throughout. */
-    LEVEL(turn)(scratch->y_rows, step->n_outcomes, n_padded, scratch->rounded, block_rows);
     if (step->has_constant)
         for (ptrdiff_t r = 0; r < n_padded; r++)
             scratch->x[d * block_rows + r] = r < n_rows;
     LEVEL(weigh)(step->theta, step->theta_ends, step->n_outcomes, step->n_columns, scratch->x, block_rows, n_padded,
                  scratch->r);
-    LEVEL(take_residuals)(step, scratch->rounded, scratch->r, block_rows, n_padded);
     if (step->whitening)
         LEVEL(weigh)(step->whitening, step->ends, step->n_products, step->n_columns, scratch->x, block_rows, n_padded,
                      scratch->p);
-    for (ptrdiff_t r = 0; r < n_padded; r += WIDTH) {
-        AT(scratch->squared_p + r) = LEVEL(squared_norms)(scratch->p + r, step->n_products, block_rows);
-        AT(scratch->squared_r + r) = LEVEL(squared_norms)(scratch->r + r, step->n_outcomes, block_rows);
+    LEVEL(complete_rows)(step, n_padded, scratch);
+}
+
+/* The same products of rows with codes, from mapped numbers: one row after another, entries added in one order, the
+ * absent indicators first, then numbers, then the present ones. */
+static TARGET void LEVEL(take_coded_products)(const dpfast_residual_step *step, const dpfast_coded_rows *coded,
+                                              const int32_t *const *codes, ptrdiff_t start, ptrdiff_t n_rows,
+                                              const dpfast_residual_scratch *scratch)
+{
+    ptrdiff_t stride = coded->stride, n_numbers = coded->n_numbers, n_categories = coded->n_categories;
+    ptrdiff_t block_rows = scratch->block_rows, n_padded = padded(n_rows);
+    const double *const *slots = scratch->slots;
+    for (ptrdiff_t r = 0; r < n_rows; r++) {
+        double *numbers = scratch->x_rows + r * n_numbers, *to = scratch->looked_up + r * stride;
+        double factor = look_up(coded, codes, start + r, numbers, scratch->slots);
+        for (ptrdiff_t i = 0; i < stride; i += CHUNK) {
+            VECTOR sums[CHUNK / WIDTH];
+#pragma GCC unroll 8
+            for (int v = 0; v < CHUNK / WIDTH; v++)
+                sums[v] = factor * AT(coded->absent + i + v * WIDTH) + AT(coded->constant + i + v * WIDTH);
+            for (ptrdiff_t j = 0; j < n_numbers; j++)
+#pragma GCC unroll 8
+                for (int v = 0; v < CHUNK / WIDTH; v++)
+                    sums[v] += numbers[j] * AT(coded->of_numbers + j * stride + i + v * WIDTH);
+            for (ptrdiff_t k = 0; k < n_categories; k++)
+#pragma GCC unroll 8
+                for (int v = 0; v < CHUNK / WIDTH; v++)
+                    sums[v] += factor * AT(slots[k] + i + v * WIDTH);
+#pragma GCC unroll 8
+            for (int v = 0; v < CHUNK / WIDTH; v++)
+                AT(to + i + v * WIDTH) = sums[v];
+        }
     }
+    memset(scratch->looked_up + n_rows * stride, 0, (size_t)((n_padded - n_rows) * stride) * sizeof(double));
+    for (ptrdiff_t r = 0; r < n_padded; r += WIDTH) {
+        const double *rows = scratch->looked_up + r * stride;
+        for (ptrdiff_t m = 0; m < step->n_outcomes; m += WIDTH)
+            LEVEL(turn_square)(rows + m, stride, scratch->r + m * block_rows + r, block_rows);
+        for (ptrdiff_t i = 0; i < step->n_products; i += WIDTH)
+            LEVEL(turn_square)(rows + coded->first_product + i, stride, scratch->p + i * block_rows + r, block_rows);
+    }
+    LEVEL(complete_rows)(step, n_padded, scratch);
 }
 
 static DPFAST_INLINE TARGET VECTOR LEVEL(to_units)(VECTOR entries, VECTOR multipliers)

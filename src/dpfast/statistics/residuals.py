@@ -16,7 +16,8 @@ Of a person with several rows the summed matrix is held to the clip, by one fact
 each of their rows is held to 16 times the clip before, which keeps the integers of rows that cancel small.
 
 Norms and products are sums, in the order of columns and from 0, of products of doubles: what becomes of a row depends
-on that row alone, to the bit.
+on that row alone, to the bit. Rows with codes (`CodedBlock`) have their products by look-ups of what a level adds to
+them, in an order of their own: the same up to rounding, and from the row alone too. Which rows come so is declared.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -37,8 +38,9 @@ from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.io.people import People
 from dpfast.kernels import residual_step
-from dpfast.kernels.columns import Rows, in_c_order, is_readable, readable
+from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, in_c_order, is_readable, readable
 from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.row_maps import RowMapKernel
 from dpfast.privacy.sensitivity import padded_bound, padded_squared_bound, padded_squared_product_bound
 from dpfast.statistics.rows import RowMap
 
@@ -139,6 +141,73 @@ class ResidualStep:
         maps = self.map_x.kernel(self.n_features), self.map_y.kernel(self.theta.shape[1])
         theta = in_c_order(self.theta.T, np.float64)
         return *maps, theta, self.whitening, self.constant, self.link, self.longest, self.bend
+
+
+class CodedTables(NamedTuple):
+    """What products of rows with codes are sums of: public. Rows of weights are those of outcomes, then of products."""
+
+    map_numbers: RowMapKernel | None
+    #: Of each category.
+    levels: tuple[int, ...]
+    #: Norm that rows are held to, the squared norm of absent indicators, and what a level adds to it.
+    bound: float
+    squared_absent: float
+    slot_squares: FloatArray
+    #: Of numbers.
+    center: FloatArray
+    inverse_scale: FloatArray
+    of_numbers: FloatArray
+    #: What a level adds to products; a row of 0 follows those of each category.
+    of_slots: FloatArray
+    #: What absent indicators add, and what centres and the 1 do.
+    absent: FloatArray
+    constant: FloatArray
+
+    @classmethod
+    @np.errstate(all="ignore")
+    def of(cls, step: ResidualStep, layout: CodeLayout) -> CodedTables | None:
+        """Return the tables of a step, or None where products are had from all columns: nothing private decides."""
+        row_map = step.map_x
+        if step.whitening is None or row_map.top is not None or row_map.fills or row_map.bound < _SMALLEST:
+            return None
+        numbers, indicators, d = list(layout.places), layout.indicators, layout.n_columns
+        weights = _side_by_side(step.theta, step.whitening.T)
+        before = replace(row_map, center=None, scale=None)
+        absent, present = before.of_entries(indicators)(np.repeat([[0.0], [1.0]], len(indicators), axis=1))
+        center = np.zeros(d) if row_map.center is None else np.broadcast_to(row_map.center, d)
+        inverse_scale = np.ones(d) if row_map.scale is None else 1.0 / np.broadcast_to(row_map.scale, d)
+        in_units = inverse_scale[indicators, None] * weights[indicators]
+        constant = weights[d] if step.constant else np.zeros(weights.shape[1])
+        tables = cls(
+            before.of_entries(numbers).kernel(len(numbers)) if numbers else None,
+            layout.levels,
+            row_map.bound,
+            float(np.sum(absent**2)),
+            _with_none(present**2 - absent**2, layout),
+            center[numbers],
+            inverse_scale[numbers],
+            in_c_order(weights[numbers]),
+            _with_none((present - absent)[:, None] * in_units, layout),
+            np.sum(absent[:, None] * in_units, axis=0),
+            constant - np.sum(center[indicators, None] * in_units, axis=0),
+        )
+        is_small = all(np.max(np.abs(part), initial=0.0) <= _LARGEST_NORM for part in tables[4:] if part is not None)
+        return tables if is_small and tables.squared_absent <= _LARGEST_NORM else None
+
+
+def _side_by_side(theta: FloatArray, whitening: FloatArray) -> FloatArray:
+    """Return both matrices in one, as the kernel reads them."""
+    n_outcomes, n_products = theta.shape[1], whitening.shape[1]
+    first = -(-n_outcomes // 8) * 8
+    weights = np.zeros((len(theta), -(-(first + -(-n_products // 8) * 8) // 16) * 16))
+    weights[:, :n_outcomes] = theta
+    weights[:, first : first + n_products] = whitening
+    return weights
+
+
+def _with_none(levels: FloatArray, layout: CodeLayout) -> FloatArray:
+    """Put a 0 after what belongs to the levels of each category."""
+    return np.insert(levels, np.cumsum(layout.levels), 0.0, axis=0)
 
 
 @dataclass(frozen=True)
@@ -293,10 +362,33 @@ def _check_table(
         raise TypeError("residuals of people with several rows need whole arrays, .npy files or frames")
 
 
-class ThreadSums:
+class ThreadRows:
+    """What one thread reads rows with."""
+
+    kernel: residual_step.ResidualRows
+
+    def __init__(self, step: ResidualStep) -> None:
+        self._step = step
+        self._layout: CodeLayout | None = None
+        self._takes_codes = False
+
+    def takes_codes(self, layout: CodeLayout) -> bool:
+        """Return whether rows of a layout can be added by their codes, and prepare for them."""
+        if layout != self._layout:
+            tables = CodedTables.of(self._step, layout)
+            self._layout, self._takes_codes = layout, tables is not None
+            if tables is not None:
+                self.kernel.begin_coded(tables)
+        return self._takes_codes
+
+
+class ThreadSums(ThreadRows):
     """What one thread adds up."""
 
+    kernel: residual_step.ResidualSums
+
     def __init__(self, step: ResidualStep, held: Clip, bound_squares: float | None = None, level: int = -1) -> None:
+        super().__init__(step)
         k = 0 if bound_squares is None else _grid_exponent(bound_squares)
         limits = None
         if bound_squares is not None:
@@ -329,10 +421,13 @@ class ThreadSums:
         return self._sums
 
 
-class ThreadSizes:
+class ThreadSizes(ThreadRows):
     """What one thread counts."""
 
+    kernel: residual_step.ResidualSizes
+
     def __init__(self, step: ResidualStep, half_octaves: tuple[int, int], level: int = -1) -> None:
+        super().__init__(step)
         first, last = half_octaves
         self.kernel = residual_step.ResidualSizes(*step.kernel_arguments(), first=first, last=last, level=level)
 
@@ -395,6 +490,9 @@ def _add_ranges(
 
 def _add_rows(x: Rows, y: Rows, part: ThreadSums | ThreadSizes, start: int, stop: int) -> int:
     part.make_room(stop - start)
+    if isinstance(x, CodedBlock) and part.takes_codes(x.layout):
+        rows = x[start:stop]
+        return part.kernel.add_coded(readable(rows.numbers), rows.codes, readable(y[start:stop]), 0, stop - start)
     if is_readable(x) and is_readable(y):
         return part.kernel.add(x, y, None, start, stop)
     # Converted range by range, where the kernel does not read a dtype in place.
