@@ -37,6 +37,8 @@ from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapo
 from dpfast.noise.discrete import column_table
 from dpfast.statistics.gram import Layout
 from dpfast.statistics.person_unit import PersonUnit, block_limits
+from dpfast.statistics.residuals import Clip, ResidualStep, ThreadSums
+from dpfast.statistics.rows import RowMap
 from fuzz_targets import Draw, target
 
 LEVELS = (-1, 0, 1, 2)
@@ -441,6 +443,29 @@ def mapped_rows(draw: Draw) -> None:
     if bound < math.inf and not {"center", "basis"} & options.keys():
         largest = -np.sort(-np.abs(np.nan_to_num(out[start:stop])), axis=1)[:, : options["top"]]
         assert all(math.hypot(*row) <= bound * (1.0 + 2.0**-29) for row in largest.tolist())
+
+
+@target("kernels.residual_step", "statistics.residuals")
+def residuals_of_codes(draw: Draw) -> None:
+    sizes_of = [draw.integer(1, 9) for _ in range(draw.integer(1, 4))]
+    p, m, n, k = draw.integer(0, 9), draw.choice((1, 1, 3, 9)), draw.choice((1, 2, 8, 65, 130)), draw.integer(1, 20)
+    firsts = p + np.cumsum([0, *sizes_of])
+    layout = CodeLayout(int(firsts[-1]), tuple(range(p)), tuple(firsts[:-1].tolist()), tuple(sizes_of))
+    d = layout.n_columns
+    theta, whitening = draw.rng.normal(size=(d, m)), draw.rng.normal(size=(k, d))
+    step = ResidualStep(theta, RowMap(bound=draw.positive(1e-20, 1e20)), RowMap(bound=2.0), whitening)
+    x, y = np.asarray(draw.reals(n, p)), np.asarray(draw.reals(n, m))
+    codes = [draw.rng.choice(np.array([*range(-2, most + 3), -(2**31), 2**31 - 1]), n) for most in sizes_of]
+    block = CodedBlock(x, codes, layout)
+    held, found = Clip(draw.positive(1e-3, 1e3), step.shape), []
+    for _ in range(2):
+        thread = ThreadSums(step, held, level=draw.choice(LEVELS))
+        assert thread.takes_codes(layout)
+        cut = draw.integer(0, n)
+        for start, stop in ((0, cut), (cut, n)):
+            assert thread.kernel.add_coded(block.numbers, block.codes, y, start, stop) == residual_step.ADDED
+        found.append(thread.taken())
+    assert found[0] == found[1]
 
 
 @target("kernels.residual_step", accepts=(OverflowError, IndexError))
