@@ -10,8 +10,8 @@ from reference.rows import ARRAYS
 from dpfast.io.people import people
 from dpfast.kernels import residual_step
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
-from dpfast.kernels.row_maps import RowMapKernel
-from dpfast.statistics.residuals import MOST_ROWS_OF_ONE, Clip, CodedTables, ResidualStep, ThreadSizes, ThreadSums
+from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
+from dpfast.statistics.residuals import MOST_ROWS_OF_ONE, Clip, ResidualStep, ThreadSizes, ThreadSums, coded_tables
 from dpfast.statistics.rows import RowMap, centred
 
 LEVELS = [0, 1, 2]
@@ -334,7 +334,7 @@ def test_rows_with_codes_are_those_of_their_plain_twin_at_every_vector_width(lev
         theta, whitening = rng.normal(size=(d + constant, outcomes)), rng.normal(size=(k, d + constant))
         step = ResidualStep(theta, row_map, RowMap(bound=3.0), whitening, bool(constant), **options)
         y = np.sign(rng.normal(size=(101, outcomes))) if options.get("link") else rng.normal(size=(101, outcomes))
-        held, tables = Clip(0.8, step.shape), CodedTables.of(step, layout)
+        held, tables = Clip(0.8, step.shape), coded_tables(step, layout)
         rows = [(block.numbers[i].tolist(), [int(codes[i]) for codes in block.codes], y[i]) for i in range(101)]
         parts = [coded_part(step, held, tables, layout.places, *row, 2.0) for row in rows]
         sums, sizes = ThreadSums(step, held, 2.0, level), ThreadSizes(step, (FIRST, LAST), level)
@@ -356,11 +356,11 @@ def test_integers_of_rows_with_codes_are_held_to_their_bound_whatever_the_tables
     rng = np.random.default_rng(12)
     step = ResidualStep(rng.normal(size=(13, 2)), maps_of(rng, MIXED)[1], RowMap(bound=3.0), rng.normal(size=(13, 13)))
     held, y = Clip(0.8, step.shape), 100.0 * rng.normal(size=(101, 2))
-    block, tables = coded_rows(rng, MIXED), CodedTables.of(step, MIXED)
+    block, tables = coded_rows(rng, MIXED), coded_tables(step, MIXED)
     for _ in range(3):
         wild = {name: 10.0 ** rng.uniform(0, 9) * rng.normal(size=np.shape(getattr(tables, name))) for name in WEIGHTS}
         kernel = ThreadSums(step, held).kernel
-        kernel.begin_coded(tables._replace(**wild))
+        kernel.begin_coded(CodedMapKernel(*tables._replace(**wild), block_rows=kernel.block_rows))
         squares = []
         for row in range(101):
             assert kernel.add_coded(block.numbers, block.codes, y, row, row + 1) == residual_step.ADDED
@@ -386,7 +386,11 @@ def test_rows_with_codes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="another number of columns"):
         kernel.add_coded(block.numbers, block.codes, np.hstack([y, y]), 0, 10)
     with pytest.raises(ValueError, match="other shapes"):
-        kernel.begin_coded(CodedTables.of(step, MIXED)._replace(absent=np.zeros(3)))
+        CodedMapKernel(*coded_tables(step, MIXED)._replace(absent=np.zeros(3)))
+    with pytest.raises(ValueError, match="other shapes"):
+        kernel.begin_coded(CodedMapKernel(*coded_tables(step, MIXED), block_rows=3))
+    with pytest.raises(ValueError, match="not been begun"):
+        ThreadSums(step, Clip(0.8, step.shape)).kernel.add_coded(block.numbers, block.codes, y, 0, 10)
     for value, table in ((np.nan, block.numbers), (np.inf, y)):
         table[7] = value
         expected = residual_step.X_NOT_FINITE if table is block.numbers else residual_step.Y_NOT_FINITE

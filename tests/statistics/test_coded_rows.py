@@ -1,12 +1,15 @@
 """Rows with codes through maps and bounds: the sums of all columns, to the bit, however they are cut."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from dpfast.kernels import row_maps
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
 from dpfast.statistics import GramAccumulator
 from dpfast.statistics.coded_rows import CodedMap
-from dpfast.statistics.rows import RowMap, centred, scaled
+from dpfast.statistics.rows import CodedTables, RowMap, centred, scaled
 
 
 def drawn(rng):
@@ -45,7 +48,6 @@ def maps(rng, layout):
         (RowMap(bound=3.0, center=rng.normal(size=d) * 0.1), 4.0),
         (RowMap(*inner, bound, center=low, offset=0.1, unit=2.0, fills=True), 5.0),
         (RowMap(bound=2.0, top=1), 3.0),
-        (RowMap(basis=rng.normal(size=(d, 3))), 3.0),
     ]
 
 
@@ -56,10 +58,11 @@ def test_codes_and_indicators_have_the_same_sums_to_the_bit(seed):
     n, m = len(block), int(rng.integers(0, 4))
     y, dense = rng.normal(size=(n, m)) if m else None, np.asarray(block)
     for row_map, bound in maps(rng, block.layout):
-        d = 3 if row_map is not None and row_map.basis is not None else block.layout.n_columns
         options = {"bound_x": bound, "bound_y": 2.0 if m else None, "sums": bool(rng.integers(2))}
-        whole = GramAccumulator(d, m, n_threads=1, **options).mapped_by(row_map, None).update(dense, y)
-        parts = GramAccumulator(d, m, n_threads=2, **options).mapped_by(row_map, None)
+        whole = (
+            GramAccumulator(block.layout.n_columns, m, n_threads=1, **options).mapped_by(row_map, None).update(dense, y)
+        )
+        parts = GramAccumulator(block.layout.n_columns, m, n_threads=2, **options).mapped_by(row_map, None)
         cut = int(rng.integers(n + 1))
         rest = rng.permutation(np.arange(cut, n))
         parts.update(block[:cut], None if y is None else y[:cut]).update(block, y, rows=rest)
@@ -90,3 +93,48 @@ def test_maps_that_look_at_whole_rows_have_no_shorter_way():
     assert CodedMap.of(layout, None) is not None
     for row_map in (RowMap(basis=np.eye(3)), RowMap(bound=1e-200), RowMap(bound=1.0, fills=True), lambda rows: rows):
         assert CodedMap.of(layout, row_map) is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_basis_is_looked_up_from_the_row_alone_and_close_to_products(seed):
+    rng = np.random.default_rng(seed)
+    block = drawn(rng)
+    d, n = block.layout.n_columns, len(block)
+    low, high = -rng.uniform(0.5, 1, d), rng.uniform(0.5, 1, d)
+    for row_map in (RowMap(bound=2.0), centred(low, high)[0], scaled(low, high, 1.5)[0]):
+        whole_map = replace(row_map, basis=rng.normal(size=(d, int(rng.integers(1, 40)))))
+        whole, reused = whole_map(block), whole_map.reusing_room()
+        np.testing.assert_allclose(whole, whole_map(np.asarray(block)), rtol=0, atol=1e-9)
+        for i in rng.integers(0, n, 20):
+            np.testing.assert_array_equal(whole_map(block[i : i + 1])[0], whole[i])
+            np.testing.assert_array_equal(reused(block[[i, 0]]), whole[[i, 0]])
+        out = np.empty_like(whole)
+        assert whole_map.into(block, out)
+        np.testing.assert_array_equal(out, whole)
+        tables = CodedTables.of(whole_map, block.layout)
+        for level in (0, 1, 2):
+            room = np.empty((n, len(tables.absent)))
+            numbers = np.asarray(block.numbers, np.float64)
+            assert row_maps.CodedMapKernel(*tables, level=level, block_rows=5).map_rows(numbers, block.codes, room)
+            np.testing.assert_array_equal(room[:, : whole.shape[1]], whole)
+
+
+def test_rows_that_are_not_finite_have_no_products():
+    layout = CodeLayout(4, (0, 1), (2,), (2,))
+    block = CodedBlock(np.array([[0.0, 1.0], [np.nan, 0.0], [1.0, -np.inf], [2.0, 2.0]]), [np.arange(4)], layout)
+    row_map = RowMap(bound=2.0, basis=np.ones((4, 2)))
+    assert np.isnan(row_map(block)).all(axis=1).tolist() == [False, True, True, False]
+    assert not row_map.into(block, np.empty((4, 2)))
+    with pytest.raises(ValueError, match="X"):
+        GramAccumulator(2, bound_x=9.0).mapped_by(row_map, None).update(block)
+
+
+def test_maps_with_a_basis_that_need_all_columns_read_indicators():
+    layout = CodeLayout(4, (0, 1), (2,), (2,))
+    block = CodedBlock(np.ones((3, 2)), [np.arange(3)], layout)
+    for row_map in (RowMap(bound=2.0, top=1), RowMap(bound=2.0, fills=True), RowMap(bound=1e-100)):
+        whole_map = replace(row_map, basis=np.eye(4))
+        assert CodedTables.of(whole_map, layout) is None
+        np.testing.assert_array_equal(whole_map(block), whole_map(np.asarray(block)))
+    with pytest.raises(ValueError, match="other shapes"):
+        row_maps.CodedMapKernel(*CodedTables.of(RowMap(basis=np.eye(4)), layout)._replace(center=np.zeros(7)))

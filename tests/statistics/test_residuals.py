@@ -17,8 +17,8 @@ from dpfast.kernels.columns import CodedBlock, CodeLayout
 from dpfast.solvers import SmoothedHuber, SmoothedQuantile
 from dpfast.statistics.residuals import (
     Clip,
-    CodedTables,
     ResidualStep,
+    coded_tables,
     residual_bound,
     residual_sizes,
     residual_sums,
@@ -482,7 +482,7 @@ def test_steps_that_need_all_columns_read_rows_with_codes_as_indicators():
     options = [{"whitening": None}, *({"map_x": one} for one in (RowMap(bound=2.0, fills=True), small))]
     for option in options:
         step = coded_step(rng, **option)
-        assert CodedTables.of(step, LAYOUT) is None
+        assert coded_tables(step, LAYOUT) is None
         if option.get("map_x") is not small:
             one, other = (residual_sums(io.open_table([(x, y)]), step, 2.0) for x in (block, np.asarray(block)))
             assert one == other

@@ -33,10 +33,8 @@
 /* Squared norms of p below this count as 0: they have lost bits. */
 #define SMALLEST_SQUARE 0x1p-960
 #define EXACT 0x1p53
-/* Of the square of a bound: what a row may exceed it by before it is scaled, as in row_map.c. */
-#define TOLERATED (1.0 + 0x1p-30)
 
-enum { GROUP = DPFAST_GROUP, CHUNK = 16 };
+enum { GROUP = DPFAST_GROUP };
 
 __extension__ typedef unsigned __int128 wide;
 
@@ -77,36 +75,6 @@ static void shorten(const dpfast_residual_step *step, ptrdiff_t row, const dpfas
         scratch->multipliers[row] *= 1.0 - ldexp(1.0, i - 50);
         round_residual(step, row, scratch->multipliers[row], scratch);
     }
-}
-
-/* Find what belongs to a row's codes, and hold its entries to their bound: numbers are centred and in units afterwards.
- * Returns the factor that brings it there. */
-static double look_up(const dpfast_coded_rows *coded, const int32_t *const *codes, ptrdiff_t row, double *numbers,
-                      const double **slots)
-{
-    double of_codes = coded->squared_absent, squared = 0.0, factor = 1.0;
-    for (ptrdiff_t k = 0; k < coded->n_categories; k++) {
-        uint32_t code = (uint32_t)codes[k][row], n_levels = (uint32_t)coded->n_levels[k];
-        ptrdiff_t slot = coded->first_slots[k] + (code < n_levels ? code : n_levels);
-        of_codes += coded->slot_squares[slot];
-        slots[k] = coded->of_slots + slot * coded->stride;
-    }
-    for (ptrdiff_t j = 0; j < coded->n_numbers; j++)
-        squared += numbers[j] * numbers[j];
-    squared += of_codes;
-    if (DPFAST_UNLIKELY(!(squared <= coded->bound * coded->bound * TOLERATED))) {
-        double scale = 1.0;
-        if (!isfinite(squared)) {
-            scale = scale_to_unit((const char *)numbers, coded->n_numbers, 0);
-            squared = of_codes * scale * scale;
-            for (ptrdiff_t j = 0; j < coded->n_numbers; j++)
-                squared += numbers[j] * scale * (numbers[j] * scale);
-        }
-        factor = coded->bound * scale / sqrt(squared);
-    }
-    for (ptrdiff_t j = 0; j < coded->n_numbers; j++)
-        numbers[j] = (numbers[j] * factor - coded->center[j]) * coded->inverse_scale[j];
-    return factor;
 }
 
 #if defined(__clang__) || __GNUC__ >= 12
@@ -206,16 +174,18 @@ int dpfast_residual_rows(int level, const dpfast_residual_step *step, const dpfa
     return 0;
 }
 
-int dpfast_residual_coded_rows(int level, const dpfast_residual_step *step, const dpfast_coded_rows *coded,
-                               const dpfast_table *numbers, const int32_t *const *codes, const dpfast_table *y,
-                               ptrdiff_t start, ptrdiff_t n_rows, const dpfast_residual_scratch *scratch)
+int dpfast_residual_coded_rows(int level, const dpfast_residual_step *step, const dpfast_coded_map *map,
+                               const dpfast_coded_scratch *coded, const dpfast_table *numbers,
+                               const int32_t *const *codes, const dpfast_table *y, ptrdiff_t start, ptrdiff_t n_rows,
+                               const dpfast_residual_scratch *scratch)
 {
-    if (coded->n_numbers > 0 && !dpfast_map_rows(level, coded->map_numbers, numbers, start, start + n_rows,
-                                                 &scratch->map_numbers, scratch->x_rows, coded->n_numbers))
+    if (!dpfast_map_coded_rows(level, map, numbers, codes, start, n_rows, coded, scratch->looked_up))
         return DPFAST_X_MAPPED_TO_NAN;
     if (map_outcomes(level, step, y, start, n_rows, scratch))
         return DPFAST_Y_MAPPED_TO_NAN;
-    CALL(take_coded_products, level, step, coded, codes, start, n_rows, scratch);
+    memset(scratch->looked_up + n_rows * map->stride, 0,
+           (size_t)((padded(n_rows) - n_rows) * map->stride) * sizeof(double));
+    CALL(take_looked_up, level, step, map->stride, n_rows, scratch);
     lighten_rows(step, n_rows, scratch);
     return 0;
 }

@@ -33,23 +33,6 @@ typedef struct {
     ptrdiff_t first_bin, n_bins; /* exponents of squared sizes that are counted */
 } dpfast_residual_step;
 
-/* What rows are multiplied by of which a part are indicators, kept as codes: their products with theta and the whitening
- * are sums of rows of tables. Such a row has `stride` entries, a multiple of sixteen: those of outcomes, and from
- * `first_product`, a multiple of eight, on those of products. */
-typedef struct {
-    const dpfast_row_map *map_numbers; /* what is done to numbers before the norm is taken */
-    ptrdiff_t n_numbers, n_categories;
-    double bound;                        /* norm of all entries; infinite for none */
-    double squared_absent;               /* squared norm of the indicators where no level is present, */
-    const double *slot_squares;          /* and what a level adds to it */
-    const double *center, *inverse_scale; /* of numbers */
-    const ptrdiff_t *n_levels, *first_slots; /* of a category; its last slot, after those of its levels, is for none */
-    ptrdiff_t stride, first_product;
-    const double *of_numbers, *of_slots; /* a row a number; and a slot, what its presence adds */
-    const double *absent;                /* the sum over indicators where no level is present: times the row's factor; */
-    const double *constant;              /* and what is added to every row: of the centre, and of the 1 */
-} dpfast_coded_rows;
-
 /* Working space of one thread: columns of `block_rows` rows, a multiple of eight. */
 typedef struct {
     ptrdiff_t block_rows;
@@ -60,9 +43,7 @@ typedef struct {
     double *squares, *square_multipliers;
     double *outer;               /* n_products by n_outcomes: one person's sum in doubles */
     int64_t *person;             /* and in units */
-    dpfast_map_scratch map_numbers; /* of rows with codes: */
-    double *looked_up;           /* block_rows by stride, */
-    const double **slots;        /* and one a category */
+    double *looked_up;           /* block_rows by the stride of rows with codes */
     double *lanes;               /* n_products by n_outcomes by eight: sums in units that wait for their totals */
 } dpfast_residual_scratch;
 
@@ -70,10 +51,12 @@ typedef struct {
 int dpfast_residual_rows(int level, const dpfast_residual_step *step, const dpfast_table *x, const dpfast_table *y,
                          ptrdiff_t start, ptrdiff_t n_rows, const dpfast_residual_scratch *scratch);
 
-/* The same of rows of numbers and codes, an array a category: those that are no level are none. */
-int dpfast_residual_coded_rows(int level, const dpfast_residual_step *step, const dpfast_coded_rows *coded,
-                               const dpfast_table *numbers, const int32_t *const *codes, const dpfast_table *y,
-                               ptrdiff_t start, ptrdiff_t n_rows, const dpfast_residual_scratch *scratch);
+/* The same of rows of numbers and codes, an array a category. The basis of their map, without a centre of its own, is
+ * theta, rounded up to eight columns, and then the whitening. */
+int dpfast_residual_coded_rows(int level, const dpfast_residual_step *step, const dpfast_coded_map *map,
+                               const dpfast_coded_scratch *coded, const dpfast_table *numbers,
+                               const int32_t *const *codes, const dpfast_table *y, ptrdiff_t start, ptrdiff_t n_rows,
+                               const dpfast_residual_scratch *scratch);
 
 /* Round them to units, each held to the bound of a row. */
 void dpfast_residual_round(int level, const dpfast_residual_step *step, ptrdiff_t n_rows,

@@ -15,11 +15,11 @@ import numpy as np
 from libc.math cimport ldexp
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from dpfast.kernels._row_map_c cimport dpfast_map_scratch, dpfast_row_map
+from dpfast.kernels._row_map_c cimport dpfast_coded_map, dpfast_coded_scratch, dpfast_map_scratch, dpfast_row_map
 
 from dpfast.kernels.gram cimport describe_table, dpfast_table
 
-from dpfast.kernels.row_maps cimport RowMapKernel
+from dpfast.kernels.row_maps cimport CodedMapKernel, RowMapKernel
 
 cdef extern from "cpu.h":
     int dpfast_resolve_level(int requested) nogil
@@ -61,24 +61,6 @@ cdef extern from "residual_step.h":
         Py_ssize_t first_bin
         Py_ssize_t n_bins
 
-    ctypedef struct dpfast_coded_rows:
-        const dpfast_row_map* map_numbers
-        Py_ssize_t n_numbers
-        Py_ssize_t n_categories
-        double bound
-        double squared_absent
-        const double* slot_squares
-        const double* center
-        const double* inverse_scale
-        const Py_ssize_t* n_levels
-        const Py_ssize_t* first_slots
-        Py_ssize_t stride
-        Py_ssize_t first_product
-        const double* of_numbers
-        const double* of_slots
-        const double* absent
-        const double* constant
-
     ctypedef struct dpfast_residual_scratch:
         Py_ssize_t block_rows
         dpfast_map_scratch map_x
@@ -96,18 +78,16 @@ cdef extern from "residual_step.h":
         double* squares
         double* outer
         int64_t* person
-        dpfast_map_scratch map_numbers
         double* looked_up
-        const double** slots
         double* lanes
 
     int dpfast_residual_rows(
         int level, const dpfast_residual_step* step, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start,
         Py_ssize_t n_rows, const dpfast_residual_scratch* scratch) nogil
     int dpfast_residual_coded_rows(
-        int level, const dpfast_residual_step* step, const dpfast_coded_rows* coded, const dpfast_table* numbers,
-        const int32_t* const* codes, const dpfast_table* y, Py_ssize_t start, Py_ssize_t n_rows,
-        const dpfast_residual_scratch* scratch) nogil
+        int level, const dpfast_residual_step* step, const dpfast_coded_map* map, const dpfast_coded_scratch* coded,
+        const dpfast_table* numbers, const int32_t* const* codes, const dpfast_table* y, Py_ssize_t start,
+        Py_ssize_t n_rows, const dpfast_residual_scratch* scratch) nogil
     void dpfast_residual_round(
         int level, const dpfast_residual_step* step, Py_ssize_t n_rows, const dpfast_residual_scratch* scratch) nogil
     void dpfast_residual_add(
@@ -189,8 +169,7 @@ cdef class ResidualRows:
     cdef const double[:, ::1] theta, whitening
     cdef const Py_ssize_t[::1] theta_ends, ends
     cdef object buffers
-    cdef dpfast_coded_rows coded
-    cdef object tables
+    cdef CodedMapKernel coded
 
     def __init__(self, RowMapKernel map_x not None, RowMapKernel map_y not None, theta, whitening, bint has_constant,
                  link="identity", longest=math.inf, bend=(1.0, 1.0), *, int level=-1):
@@ -269,42 +248,19 @@ cdef class ResidualRows:
             self._finish()
         return status
 
-    def begin_coded(self, tables):
-        """Take rows with codes too, multiplied by tables from now on: `dpfast.statistics.residuals.CodedTables`."""
-        cdef RowMapKernel map_numbers = tables.map_numbers
-        cdef const double[::1] slot_squares = tables.slot_squares, absent = tables.absent, constant = tables.constant
-        cdef const double[::1] center = tables.center, inverse_scale = tables.inverse_scale
-        cdef const double[:, ::1] of_numbers = tables.of_numbers, of_slots = tables.of_slots
-        cdef const Py_ssize_t[::1] n_levels = np.array(tables.levels, np.intp)
-        sizes = np.array(tables.levels, np.intp) + 1
-        cdef const Py_ssize_t[::1] first_slots = np.cumsum(sizes) - sizes
-        cdef size_t[::1] slots = np.zeros(len(sizes), np.uintp)
-        outcomes = (self.step.n_outcomes + 7) // 8 * 8
-        stride = (outcomes + (self.step.n_products + 7) // 8 * 8 + 15) // 16 * 16
-        if (np.shape(of_slots) != (sizes.sum(), stride) or len(slot_squares) != sizes.sum()
-                or not len(absent) == len(constant) == stride or np.shape(of_numbers) != (len(center), stride)
-                or len(center) != len(inverse_scale) or (map_numbers is None) != (len(center) == 0)
-                or (map_numbers is not None and map_numbers.n_features != len(center))):
+    def begin_coded(self, CodedMapKernel coded not None):
+        """Take rows with codes too, whose map has the basis theta, rounded up to eight columns, and the whitening."""
+        wanted = (self.step.n_outcomes + 7) // 8 * 8 + (self.step.n_products + 7) // 8 * 8
+        if coded.block_rows != self.block_rows or coded.map.stride != (wanted + 15) // 16 * 16:
             raise ValueError("tables have other shapes than their step")
-        self.coded.n_numbers, self.coded.n_categories = len(center), len(sizes)
-        self.coded.bound, self.coded.squared_absent = tables.bound, tables.squared_absent
-        self.coded.stride, self.coded.first_product = stride, outcomes
-        self.coded.slot_squares, self.coded.n_levels = &slot_squares[0], &n_levels[0]
-        self.coded.first_slots, self.coded.of_slots = &first_slots[0], &of_slots[0, 0]
-        self.coded.absent, self.coded.constant = &absent[0], &constant[0]
-        if map_numbers is not None:
-            self.coded.map_numbers, self.coded.of_numbers = &map_numbers.map, &of_numbers[0, 0]
-            self.coded.center, self.coded.inverse_scale = &center[0], &inverse_scale[0]
-            self._allocate_map(&self.scratch.map_numbers, map_numbers)
-        self.scratch.looked_up = self._doubles(self.block_rows * stride)
-        self.scratch.slots = <const double**>&slots[0]
-        # What the pointers point to.
-        self.tables = tables, n_levels, first_slots, slots
+        self.scratch.looked_up = self._doubles(self.block_rows * coded.map.stride)
+        self.coded = coded
 
     def add_coded(self, numbers, list codes, y, Py_ssize_t start, Py_ssize_t stop):
         """Add rows start to stop of numbers, codes (an array of int32 a category) and y; returns a status, as `add`."""
-        if len(codes) != self.coded.n_categories or numbers.shape[1] != self.coded.n_numbers:
-            raise ValueError("rows are of another layout than the one that was begun")
+        if self.coded is None:
+            raise ValueError("rows with codes have not been begun")
+        cdef size_t[::1] addresses = self.coded.addresses(numbers, codes)
         if not 0 <= start <= stop <= len(numbers) or len(y) != len(numbers):
             raise IndexError("start and stop must lie within the rows, of which numbers and y have as many")
         if y.shape[1] != self.step.n_outcomes:
@@ -314,22 +270,15 @@ cdef class ResidualRows:
         if stop == start:
             return ADDED
         cdef dpfast_table y_table = describe_table(y, None)
-        cdef dpfast_table x_table = describe_table(numbers, None) if self.coded.n_numbers > 0 else y_table
-        cdef size_t[::1] addresses = np.empty(self.coded.n_categories, np.uintp)
-        cdef const int32_t[::1] of_category
-        cdef Py_ssize_t k, n_rows
-        for k in range(self.coded.n_categories):
-            of_category = codes[k]
-            if of_category.shape[0] != len(numbers):
-                raise IndexError("codes must be as many as the rows")
-            addresses[k] = <size_t>&of_category[0]
+        cdef dpfast_table x_table = describe_table(numbers, None) if numbers.shape[1] > 0 else y_table
         cdef int status = 0
+        cdef Py_ssize_t n_rows
         with nogil:
             while start < stop and status == 0:
                 n_rows = min(self.block_rows, stop - start)
                 status = dpfast_residual_coded_rows(
-                    self.level, &self.step, &self.coded, &x_table, <const int32_t* const*>&addresses[0], &y_table,
-                    start, n_rows, &self.scratch)
+                    self.level, &self.step, &self.coded.map, &self.coded.scratch, &x_table,
+                    <const int32_t* const*>&addresses[0], &y_table, start, n_rows, &self.scratch)
                 if status == 0:
                     self._add_rows(n_rows)
                 start += n_rows

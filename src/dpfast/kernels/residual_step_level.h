@@ -239,43 +239,17 @@ static TARGET void LEVEL(take_products)(const dpfast_residual_step *step, ptrdif
     LEVEL(complete_rows)(step, n_padded, scratch);
 }
 
-/* The same products of rows with codes, from mapped numbers: one row after another, entries added in one order, the
- * absent indicators first, then numbers, then the present ones. */
-static TARGET void LEVEL(take_coded_products)(const dpfast_residual_step *step, const dpfast_coded_rows *coded,
-                                              const int32_t *const *codes, ptrdiff_t start, ptrdiff_t n_rows,
-                                              const dpfast_residual_scratch *scratch)
+/* The same of products that were looked up, of outcomes and then of the whitening, row by row. */
+static TARGET void LEVEL(take_looked_up)(const dpfast_residual_step *step, ptrdiff_t stride, ptrdiff_t n_rows,
+                                         const dpfast_residual_scratch *scratch)
 {
-    ptrdiff_t stride = coded->stride, n_numbers = coded->n_numbers, n_categories = coded->n_categories;
     ptrdiff_t block_rows = scratch->block_rows, n_padded = padded(n_rows);
-    const double *const *slots = scratch->slots;
-    for (ptrdiff_t r = 0; r < n_rows; r++) {
-        double *numbers = scratch->x_rows + r * n_numbers, *to = scratch->looked_up + r * stride;
-        double factor = look_up(coded, codes, start + r, numbers, scratch->slots);
-        for (ptrdiff_t i = 0; i < stride; i += CHUNK) {
-            VECTOR sums[CHUNK / WIDTH];
-#pragma GCC unroll 8
-            for (int v = 0; v < CHUNK / WIDTH; v++)
-                sums[v] = factor * AT(coded->absent + i + v * WIDTH) + AT(coded->constant + i + v * WIDTH);
-            for (ptrdiff_t j = 0; j < n_numbers; j++)
-#pragma GCC unroll 8
-                for (int v = 0; v < CHUNK / WIDTH; v++)
-                    sums[v] += numbers[j] * AT(coded->of_numbers + j * stride + i + v * WIDTH);
-            for (ptrdiff_t k = 0; k < n_categories; k++)
-#pragma GCC unroll 8
-                for (int v = 0; v < CHUNK / WIDTH; v++)
-                    sums[v] += factor * AT(slots[k] + i + v * WIDTH);
-#pragma GCC unroll 8
-            for (int v = 0; v < CHUNK / WIDTH; v++)
-                AT(to + i + v * WIDTH) = sums[v];
-        }
-    }
-    memset(scratch->looked_up + n_rows * stride, 0, (size_t)((n_padded - n_rows) * stride) * sizeof(double));
     for (ptrdiff_t r = 0; r < n_padded; r += WIDTH) {
-        const double *rows = scratch->looked_up + r * stride;
+        const double *of_outcomes = scratch->looked_up + r * stride, *products = of_outcomes + padded(step->n_outcomes);
         for (ptrdiff_t m = 0; m < step->n_outcomes; m += WIDTH)
-            LEVEL(turn_square)(rows + m, stride, scratch->r + m * block_rows + r, block_rows);
+            LEVEL(turn_square)(of_outcomes + m, stride, scratch->r + m * block_rows + r, block_rows);
         for (ptrdiff_t i = 0; i < step->n_products; i += WIDTH)
-            LEVEL(turn_square)(rows + coded->first_product + i, stride, scratch->p + i * block_rows + r, block_rows);
+            LEVEL(turn_square)(products + i, stride, scratch->p + i * block_rows + r, block_rows);
     }
     LEVEL(complete_rows)(step, n_padded, scratch);
 }

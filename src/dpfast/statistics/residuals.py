@@ -40,9 +40,9 @@ from dpfast.io.people import People
 from dpfast.kernels import residual_step
 from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, in_c_order, is_readable, readable
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.kernels.row_maps import RowMapKernel
+from dpfast.kernels.row_maps import CodedMapKernel
 from dpfast.privacy.sensitivity import padded_bound, padded_squared_bound, padded_squared_product_bound
-from dpfast.statistics.rows import RowMap
+from dpfast.statistics.rows import CodedTables, RowMap
 
 #: p is rounded to this grid: from 2^21 to 2^22 units long.
 _EXPONENT_P = 21
@@ -143,71 +143,17 @@ class ResidualStep:
         return *maps, theta, self.whitening, self.constant, self.link, self.longest, self.bend
 
 
-class CodedTables(NamedTuple):
-    """What products of rows with codes are sums of: public. Rows of weights are those of outcomes, then of products."""
-
-    map_numbers: RowMapKernel | None
-    #: Of each category.
-    levels: tuple[int, ...]
-    #: Norm that rows are held to, the squared norm of absent indicators, and what a level adds to it.
-    bound: float
-    squared_absent: float
-    slot_squares: FloatArray
-    #: Of numbers.
-    center: FloatArray
-    inverse_scale: FloatArray
-    of_numbers: FloatArray
-    #: What a level adds to products; a row of 0 follows those of each category.
-    of_slots: FloatArray
-    #: What absent indicators add, and what centres and the 1 do.
-    absent: FloatArray
-    constant: FloatArray
-
-    @classmethod
-    @np.errstate(all="ignore")
-    def of(cls, step: ResidualStep, layout: CodeLayout) -> CodedTables | None:
-        """Return the tables of a step, or None where products are had from all columns: nothing private decides."""
-        row_map = step.map_x
-        if step.whitening is None or row_map.top is not None or row_map.fills or row_map.bound < _SMALLEST:
-            return None
-        numbers, indicators, d = list(layout.places), layout.indicators, layout.n_columns
-        weights = _side_by_side(step.theta, step.whitening.T)
-        before = replace(row_map, center=None, scale=None)
-        absent, present = before.of_entries(indicators)(np.repeat([[0.0], [1.0]], len(indicators), axis=1))
-        center = np.zeros(d) if row_map.center is None else np.broadcast_to(row_map.center, d)
-        inverse_scale = np.ones(d) if row_map.scale is None else 1.0 / np.broadcast_to(row_map.scale, d)
-        in_units = inverse_scale[indicators, None] * weights[indicators]
-        constant = weights[d] if step.constant else np.zeros(weights.shape[1])
-        tables = cls(
-            before.of_entries(numbers).kernel(len(numbers)) if numbers else None,
-            layout.levels,
-            row_map.bound,
-            float(np.sum(absent**2)),
-            _with_none(present**2 - absent**2, layout),
-            center[numbers],
-            inverse_scale[numbers],
-            in_c_order(weights[numbers]),
-            _with_none((present - absent)[:, None] * in_units, layout),
-            np.sum(absent[:, None] * in_units, axis=0),
-            constant - np.sum(center[indicators, None] * in_units, axis=0),
-        )
-        is_small = all(np.max(np.abs(part), initial=0.0) <= _LARGEST_NORM for part in tables[4:] if part is not None)
-        return tables if is_small and tables.squared_absent <= _LARGEST_NORM else None
-
-
-def _side_by_side(theta: FloatArray, whitening: FloatArray) -> FloatArray:
-    """Return both matrices in one, as the kernel reads them."""
-    n_outcomes, n_products = theta.shape[1], whitening.shape[1]
+def coded_tables(step: ResidualStep, layout: CodeLayout) -> CodedTables | None:
+    """Return what products of a step with rows of a layout are sums of, or None where all columns are needed."""
+    if step.whitening is None:
+        return None
+    n_outcomes, n_products = step.theta.shape[1], len(step.whitening)
     first = -(-n_outcomes // 8) * 8
-    weights = np.zeros((len(theta), -(-(first + -(-n_products // 8) * 8) // 16) * 16))
-    weights[:, :n_outcomes] = theta
-    weights[:, first : first + n_products] = whitening
-    return weights
-
-
-def _with_none(levels: FloatArray, layout: CodeLayout) -> FloatArray:
-    """Put a 0 after what belongs to the levels of each category."""
-    return np.insert(levels, np.cumsum(layout.levels), 0.0, axis=0)
+    weights = np.zeros((len(step.theta), first + -(-n_products // 8) * 8))
+    weights[:, :n_outcomes] = step.theta
+    weights[:, first : first + n_products] = step.whitening.T
+    row_map = replace(step.map_x, basis=weights[: step.n_features])
+    return CodedTables.of(row_map, layout, weights[-1] if step.constant else None)
 
 
 @dataclass(frozen=True)
@@ -375,10 +321,11 @@ class ThreadRows:
     def takes_codes(self, layout: CodeLayout) -> bool:
         """Return whether rows of a layout can be added by their codes, and prepare for them."""
         if layout != self._layout:
-            tables = CodedTables.of(self._step, layout)
+            tables = coded_tables(self._step, layout)
             self._layout, self._takes_codes = layout, tables is not None
             if tables is not None:
-                self.kernel.begin_coded(tables)
+                options: dict[str, Any] = {"block_rows": self.kernel.block_rows, "level": self.kernel.level}
+                self.kernel.begin_coded(CodedMapKernel(*tables, **options))
         return self._takes_codes
 
 
