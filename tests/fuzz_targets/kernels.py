@@ -11,6 +11,7 @@ import numpy as np
 
 from dpfast import _transaction as transaction
 from dpfast.kernels import (
+    coded_gram,
     diagonal_moments,
     discrete_noise,
     first_visits,
@@ -28,7 +29,7 @@ from dpfast.kernels import (
     sizes,
     support_scores,
 )
-from dpfast.kernels.columns import ColumnBlock
+from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.generalised_linear import LossSums, local_losses
 from dpfast.kernels.half_octaves import HalfOctaves
@@ -36,6 +37,8 @@ from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapo
 from dpfast.noise.discrete import column_table
 from dpfast.statistics.gram import Layout
 from dpfast.statistics.person_unit import PersonUnit, block_limits
+from dpfast.statistics.residuals import Clip, ResidualStep, ThreadSums
+from dpfast.statistics.rows import RowMap
 from fuzz_targets import Draw, target
 
 LEVELS = (-1, 0, 1, 2)
@@ -105,6 +108,38 @@ def gram_sums(draw: Draw) -> None:
     assert same(high, high.T)
     assert same(FixedPoint(high, low, 0).to_float64(), doubled.symmetric_as_float64(1.0))
     doubled.cross(), doubled.columns()
+
+
+@target("kernels.coded_gram")
+def coded_sums(draw: Draw) -> None:
+    sizes_of = [draw.integer(1, 9) for _ in range(draw.integer(1, 4))]
+    p, m, n = draw.integer(0, 9), draw.choice((0, 0, 1, 8)), draw.choice((1, 2, 8, 65, 130))
+    firsts = p + np.cumsum([0, *sizes_of])
+    layout = CodeLayout(int(firsts[-1]), tuple(range(p)), tuple(firsts[:-1].tolist()), tuple(sizes_of))
+    bound = draw.positive(1e-6, 1e6)
+    x = rows_of(draw, n, p, bound) if p else np.empty((n, 0))
+    codes = [draw.rng.choice(np.array([*range(-2, most + 3), -(2**31), 2**31 - 1]), n) for most in sizes_of]
+    block = CodedBlock(x if isinstance(x, ColumnBlock) else np.asarray(x, np.float64), codes, layout)
+    y = np.asarray(draw.reals(n, m, scale=1.0)) if m else None
+    tables = Layout(layout.n_columns, m, bound, 1.0 if m else None)._tables()
+    options = {"block_rows": draw.choice((1, 8, 64)), "use_blas": draw.flag(), "with_sums": draw.flag()}
+    coded, dense = (coded_gram.CodedSums(*tables, **options, level=draw.choice(LEVELS)) for _ in range(2))
+    values = np.zeros((2, sum(sizes_of)), np.int64)
+    values[1] = min(tables[0][1], 2.0**40)
+    beyond = np.zeros(n, np.uint8)
+    if not coded.begin(layout, values):
+        return
+    with np.errstate(over="ignore"):
+        status = coded.add_coded(block.numbers, block.codes, y, 0, n, beyond)
+    within = np.flatnonzero(beyond == 0)
+    rest = np.ascontiguousarray(np.asarray(block, np.float64)[within])
+    expected = dense.add(rest, None if y is None else y[within], None, 0, len(within))
+    assert status == expected
+    if status == gram.PACKED:
+        totals = [gram.GramTotals(layout.n_columns, m, max(one[3] for one in tables)) for _ in range(2)]
+        for total, part in zip(totals, (coded, dense), strict=True):
+            total.take([part])
+        assert totals[0].equals(totals[1])
 
 
 @target("kernels.person_gram", accepts=(OverflowError,))
@@ -408,6 +443,29 @@ def mapped_rows(draw: Draw) -> None:
     if bound < math.inf and not {"center", "basis"} & options.keys():
         largest = -np.sort(-np.abs(np.nan_to_num(out[start:stop])), axis=1)[:, : options["top"]]
         assert all(math.hypot(*row) <= bound * (1.0 + 2.0**-29) for row in largest.tolist())
+
+
+@target("kernels.residual_step", "statistics.residuals")
+def residuals_of_codes(draw: Draw) -> None:
+    sizes_of = [draw.integer(1, 9) for _ in range(draw.integer(1, 4))]
+    p, m, n, k = draw.integer(0, 9), draw.choice((1, 1, 3, 9)), draw.choice((1, 2, 8, 65, 130)), draw.integer(1, 20)
+    firsts = p + np.cumsum([0, *sizes_of])
+    layout = CodeLayout(int(firsts[-1]), tuple(range(p)), tuple(firsts[:-1].tolist()), tuple(sizes_of))
+    d = layout.n_columns
+    theta, whitening = draw.rng.normal(size=(d, m)), draw.rng.normal(size=(k, d))
+    step = ResidualStep(theta, RowMap(bound=draw.positive(1e-20, 1e20)), RowMap(bound=2.0), whitening)
+    x, y = np.asarray(draw.reals(n, p)), np.asarray(draw.reals(n, m))
+    codes = [draw.rng.choice(np.array([*range(-2, most + 3), -(2**31), 2**31 - 1]), n) for most in sizes_of]
+    block = CodedBlock(x, codes, layout)
+    held, found = Clip(draw.positive(1e-3, 1e3), step.shape), []
+    for _ in range(2):
+        thread = ThreadSums(step, held, level=draw.choice(LEVELS))
+        assert thread.takes_codes(layout)
+        cut = draw.integer(0, n)
+        for start, stop in ((0, cut), (cut, n)):
+            assert thread.kernel.add_coded(block.numbers, block.codes, y, start, stop) == residual_step.ADDED
+        found.append(thread.taken())
+    assert found[0] == found[1]
 
 
 @target("kernels.residual_step", accepts=(OverflowError, IndexError))

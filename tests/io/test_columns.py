@@ -6,6 +6,8 @@ import pytest
 from dpfast import MultiOutcomeRidge
 from dpfast.io import Boolean, Category, Columns, Number
 from dpfast.io.blocks import is_read_once
+from dpfast.io.frames import places_of_codes
+from dpfast.kernels.columns import CodedBlock
 from dpfast.statistics import gram
 
 pd = pytest.importorskip("pandas")
@@ -286,3 +288,61 @@ def test_what_is_declared_for_a_missing_entry_holds_where_that_entry_makes_objec
     for odd, error, words in (("77", TypeError, "entries that are not numbers$"), (10**400, ValueError, "infinite")):
         with pytest.raises(error, match=f"column 'a' holds {words}"):
             list(Columns([column]).encode(pd.concat([frame, pd.DataFrame({"a": [odd]}, dtype=object)])))
+
+
+def category(entries, levels=("a", "b", "c"), **options):
+    """What becomes of entries, in each of the ways that a table may hold them: as places among indicators."""
+    declared = Columns([Category("c", levels, **options)])
+    (_, first, *rest) = (block for block, _ in declared.encode(entries).blocks())
+    assert all(isinstance(block, CodedBlock) for block in (first, *rest))
+    return np.concatenate([block.codes[0] for block in (first, *rest)]).tolist()
+
+
+def test_dictionaries_are_read_by_their_codes_whatever_their_order_and_however_they_differ():
+    import polars as pl
+
+    entries = ["c", "a", "z", None, "b", "a"]
+    options = {"missing": "b", "undeclared": "zeros"}
+    expected = [2, 0, -1, 1, 1, 0]
+    chunks = [pa.array(part, pa.string()).dictionary_encode() for part in (entries[:3], entries[3:])]
+    of_null = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 2, 3, 4, 1], pa.uint8()), pa.array(["c", "a", "z", None, "b"])
+    )
+    for table in (
+        pd.DataFrame({"c": entries}),
+        pd.DataFrame({"c": pd.Categorical(entries, categories=["z", "unused", "b", "a", "c"])}),
+        pa.table({"c": pa.chunked_array(chunks)}),
+        pa.table({"c": of_null}),
+        pl.DataFrame({"c": pl.Series(entries, dtype=pl.Categorical)}),
+        pl.DataFrame({"c": pl.Series(entries, dtype=pl.Enum(["b", "z", "a", "c"]))}),
+    ):
+        assert category(table, **options) == expected
+        with pytest.raises(ValueError, match="missing entries"):
+            category(table, undeclared="zeros")
+        with pytest.raises(ValueError, match="not declared"):
+            category(table, missing="b")
+
+
+def test_more_levels_than_a_byte_holds_and_the_first_left_out():
+    levels = tuple(map(str, range(700)))
+    entries = np.random.default_rng(0).integers(0, 700, 2000)
+    frame = pd.DataFrame({"c": pd.Categorical.from_codes(entries, list(levels))})
+    assert category(frame, levels, drop_first=True) == (entries - 1).tolist()
+
+
+@pytest.mark.parametrize("lie", [3, 100, -7])
+def test_codes_that_their_dictionary_does_not_have_are_refused(lie):
+    codes, levels = np.array([0, 1, 2, lie], np.int8), np.arange(3, dtype=np.int32)
+    with pytest.raises(ValueError, match="dictionary"):
+        places_of_codes(codes, levels, "c")
+    indices = pa.Array.from_buffers(pa.int8(), 4, [None, pa.py_buffer(codes.tobytes())])
+    lying = pa.DictionaryArray.from_arrays(indices, pa.array(["a", "b", "c"]), safe=False)
+    with pytest.raises(ValueError, match="dictionary"):
+        category(pa.table({"c": lying}))
+
+
+def test_the_first_pass_and_the_next_agree_on_codes():
+    frame = pd.DataFrame({"c": pd.Categorical(["a", "b", "a"]), "y": [1.0, 2.0, 3.0]})
+    rows = Columns([Category("c", ("a", "b"))], ["y"]).encode([frame, frame])
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=3.0, refine=1, random_state=0)
+    assert model.fit(rows, None).coef_.shape == (1, 2)

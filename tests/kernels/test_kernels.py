@@ -19,6 +19,7 @@ FOLDER = Path(dpfast.get_include())
 FOR_OTHERS = {"blas", "gram", "inverse_squares", "limbs", "normal", "projections", "row_maps", "secular"}
 #: Called from Python, a whole table or vector at a time, or drawing noise, which `dpfast.noise` must see to.
 LEFT_OUT = {
+    "coded_gram",
     "diagonal_moments",
     "discrete_noise",
     "first_visits",

@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from reference.residuals import exponential, person_part
+from reference.residuals import coded_part, exponential, person_part
 from reference.rows import ARRAYS
 
 from dpfast.io.people import people
 from dpfast.kernels import residual_step
-from dpfast.kernels.row_maps import RowMapKernel
-from dpfast.statistics.residuals import MOST_ROWS_OF_ONE, Clip, ResidualStep, ThreadSizes, ThreadSums
+from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
+from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
+from dpfast.statistics.residuals import MOST_ROWS_OF_ONE, Clip, ResidualStep, ThreadSizes, ThreadSums, coded_tables
 from dpfast.statistics.rows import RowMap, centred
 
 LEVELS = [0, 1, 2]
@@ -299,3 +300,99 @@ def test_what_does_not_fit_is_refused():
     sums = ThreadSums(step, Clip(1.0, step.shape, 100)).kernel
     assert sums.add_people(x, y, long, np.array([0, 100]), 0, 1) == residual_step.Y_NOT_FINITE
     assert isinstance(maps[0], RowMapKernel)
+
+
+MIXED = CodeLayout(13, places=(0, 5, 12), firsts=(1, 6), levels=(4, 6))
+CODES_ALONE = CodeLayout(9, places=(), firsts=(0, 4), levels=(4, 5))
+
+
+def coded_rows(rng, layout, n=101):
+    """Numbers and codes, some of them no level, and rows beyond every bound."""
+    x = rng.normal(size=(n, len(layout.places))) * 10.0 ** rng.uniform(-3.0, 2.0, (n, 1))
+    x[3:5] = 1e300
+    codes = [rng.choice(np.array([*range(-2, most + 2), 2**31 - 1, -(2**31)]), n) for most in layout.levels]
+    return CodedBlock(x, codes, layout)
+
+
+def maps_of(rng, layout):
+    """Boxes that leave indicators alone or clip them, with and without a norm and a centre."""
+    d = layout.n_columns
+    low, high = -rng.uniform(0.5, 3.0, d), rng.uniform(0.5, 3.0, d)
+    low[layout.indicators], high[layout.indicators] = 0.0, 1.0
+    inner = RowMap(low + 0.1 * (high - low), high - 0.2 * (high - low), 2.0)
+    return [centred(low, high)[0], centred(low, high, 1.5)[0], RowMap(bound=2.0, center=rng.normal(size=d)), inner]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("layout", [MIXED, CODES_ALONE], ids=["mixed", "codes alone"])
+@pytest.mark.parametrize("options", [{}, {"longest": 1.5}, {"link": "softmax", "longest": 0.7}, {"link": "huber"}])
+def test_rows_with_codes_are_those_of_their_plain_twin_at_every_vector_width(level, layout, options):
+    rng = np.random.default_rng(11)
+    block, d = coded_rows(rng, layout), layout.n_columns
+    shapes = (0, 1, 14), (1, 2, 3), (1, 9, 1), (0, 1, 40)
+    for (constant, outcomes, k), row_map in zip(shapes, maps_of(rng, layout), strict=True):
+        theta, whitening = rng.normal(size=(d + constant, outcomes)), rng.normal(size=(k, d + constant))
+        step = ResidualStep(theta, row_map, RowMap(bound=3.0), whitening, bool(constant), **options)
+        y = np.sign(rng.normal(size=(101, outcomes))) if options.get("link") else rng.normal(size=(101, outcomes))
+        held, tables = Clip(0.8, step.shape), coded_tables(step, layout)
+        rows = [(block.numbers[i].tolist(), [int(codes[i]) for codes in block.codes], y[i]) for i in range(101)]
+        parts = [coded_part(step, held, tables, layout.places, *row, 2.0) for row in rows]
+        sums, sizes = ThreadSums(step, held, 2.0, level), ThreadSizes(step, (FIRST, LAST), level)
+        numbers = ColumnBlock(list(block.numbers.T)) if layout.places else block.numbers
+        for thread in (sums, sizes):
+            assert thread.takes_codes(layout)
+            for start, stop in ((0, 1), (1, 70), (70, 101)):
+                assert thread.kernel.add_coded(numbers, block.codes, y, start, stop) == residual_step.ADDED
+        products, squares, n_beyond = sums.kernel.take()
+        np.testing.assert_array_equal(products, sum(part for part, *_ in parts).astype(np.int64))
+        np.testing.assert_array_equal(squares, sum(one for _, one, *_ in parts).astype(np.int64))
+        assert n_beyond == sum(beyond for *_, beyond in parts)
+        bins = [bin_of(exponent) for _, _, exponent, _ in parts]
+        np.testing.assert_array_equal(sizes.kernel.take(), np.bincount(bins, minlength=LAST - FIRST + 2))
+
+
+def test_integers_of_rows_with_codes_are_held_to_their_bound_whatever_the_tables_say():
+    """Tables that have nothing to do with the rows: no error of theirs lets a part pass."""
+    rng = np.random.default_rng(12)
+    step = ResidualStep(rng.normal(size=(13, 2)), maps_of(rng, MIXED)[1], RowMap(bound=3.0), rng.normal(size=(13, 13)))
+    held, y = Clip(0.8, step.shape), 100.0 * rng.normal(size=(101, 2))
+    block, tables = coded_rows(rng, MIXED), coded_tables(step, MIXED)
+    for _ in range(3):
+        wild = {name: 10.0 ** rng.uniform(0, 9) * rng.normal(size=np.shape(getattr(tables, name))) for name in WEIGHTS}
+        kernel = ThreadSums(step, held).kernel
+        kernel.begin_coded(CodedMapKernel(*tables._replace(**wild), block_rows=kernel.block_rows))
+        squares = []
+        for row in range(101):
+            assert kernel.add_coded(block.numbers, block.codes, y, row, row + 1) == residual_step.ADDED
+            squares.append(sum(int(entry) ** 2 for entry in kernel.take()[0].flat))
+        assert 0.99 * held.squared_bound < max(squares) <= held.squared_bound
+
+
+WEIGHTS = ("of_numbers", "of_slots", "absent", "constant")
+
+
+def test_rows_with_codes_that_do_not_fit_are_refused():
+    rng = np.random.default_rng(13)
+    step = ResidualStep(rng.normal(size=(13, 1)), RowMap(bound=2.0), RowMap(bound=3.0), rng.normal(size=(2, 13)))
+    block, y, thread = coded_rows(rng, MIXED), rng.normal(size=(101, 1)), ThreadSums(step, Clip(0.8, step.shape))
+    assert thread.takes_codes(MIXED)
+    kernel = thread.kernel
+    with pytest.raises(IndexError):
+        kernel.add_coded(block.numbers, block.codes, y, 0, 102)
+    with pytest.raises(IndexError):
+        kernel.add_coded(block.numbers, [codes[:5] for codes in block.codes], y, 0, 10)
+    with pytest.raises(ValueError, match="another layout"):
+        kernel.add_coded(block.numbers[:, :1], block.codes, y, 0, 10)
+    with pytest.raises(ValueError, match="another number of columns"):
+        kernel.add_coded(block.numbers, block.codes, np.hstack([y, y]), 0, 10)
+    with pytest.raises(ValueError, match="other shapes"):
+        CodedMapKernel(*coded_tables(step, MIXED)._replace(absent=np.zeros(3)))
+    with pytest.raises(ValueError, match="other shapes"):
+        kernel.begin_coded(CodedMapKernel(*coded_tables(step, MIXED), block_rows=3))
+    with pytest.raises(ValueError, match="not been begun"):
+        ThreadSums(step, Clip(0.8, step.shape)).kernel.add_coded(block.numbers, block.codes, y, 0, 10)
+    for value, table in ((np.nan, block.numbers), (np.inf, y)):
+        table[7] = value
+        expected = residual_step.X_NOT_FINITE if table is block.numbers else residual_step.Y_NOT_FINITE
+        assert kernel.add_coded(block.numbers, block.codes, y, 0, 101) == expected
+        table[7] = 0.0

@@ -19,6 +19,49 @@ def person_part(step, held, x, y, bound_squares=None):
     `x` and `y` are the person's rows, `held` the `Clip`; without `bound_squares` there are no squares.
     """
     rows = [_products(step, one, other) for one, other in zip(step.map_x(x), step.map_y(y), strict=True)]
+    return _part(rows, held, bound_squares)
+
+
+def coded_part(step, held, tables, places, numbers, codes, y, bound_squares=None):
+    """The same of a person with one row of numbers and codes, from the public tables of the step."""
+    if numbers:
+        lowest, highest = step.map_x.low, step.map_x.high
+        if lowest is not None:
+            low, high = lowest[list(places)].tolist(), highest[list(places)].tolist()
+            numbers = [min(max(v, a), b) for v, a, b in zip(numbers, low, high, strict=True)]
+    ends = np.cumsum(np.array(tables.levels) + 1).tolist()
+    slots = [
+        end - n - 1 + (code if 0 <= code < n else n) for end, n, code in zip(ends, tables.levels, codes, strict=True)
+    ]
+    of_codes = tables.squared_absent
+    for slot in slots:
+        of_codes += float(tables.slot_squares[slot])
+    squared, factor = _squared(numbers) + of_codes, 1.0
+    if not squared <= tables.bound * tables.bound * (1.0 + 2.0**-30):
+        scale = 1.0
+        if math.isinf(squared):
+            scale = math.ldexp(1.0, 1 - math.frexp(max(map(abs, numbers)))[1])
+            squared = of_codes * scale * scale
+            for v in numbers:
+                squared += v * scale * (v * scale)
+        factor = tables.bound * scale / math.sqrt(squared)
+    numbers = [(v * factor - c) * s for v, c, s in zip(numbers, tables.center, tables.inverse_scale, strict=True)]
+
+    def product(column):
+        total = factor * float(tables.absent[column]) + float(tables.constant[column])
+        for v, weights in zip(numbers, tables.of_numbers, strict=True):
+            total += float(v) * float(weights[column])
+        for slot in slots:
+            total += factor * float(tables.of_slots[slot, column])
+        return total
+
+    k, outcomes = step.shape
+    first = -(-outcomes // 8) * 8
+    p, z = [product(first + i) for i in range(k)], [product(m) for m in range(outcomes)]
+    return _part([_lightened(step, p, z, step.map_y(y[None])[0])], held, bound_squares)
+
+
+def _part(rows, held, bound_squares):
     rounded = [_rounded(p, r, held) for p, r in rows]
     integers, factor, attempt = _block(rounded, rows, held, 1.0), 1.0, 0
     while held.max_rows and (squared := sum(entry**2 for entry in integers.flat)) > held.squared_bound:
@@ -37,6 +80,10 @@ def _products(step, row, outcomes):
     columns = [*row.tolist(), 1.0] if step.constant else row.tolist()
     p = columns if step.whitening is None else [_weighted(weights, columns) for weights in step.whitening.tolist()]
     z = [_weighted(weights, columns) for weights in step.theta.T.tolist()]
+    return _lightened(step, p, z, outcomes)
+
+
+def _lightened(step, p, z, outcomes):
     r = _RESIDUALS[step.link](outcomes.tolist(), z, *step.bend)
     squared = _squared(p)
     if squared > step.longest * step.longest:

@@ -13,10 +13,12 @@ from scipy import special
 
 from dpfast import io
 from dpfast.io.people import people
+from dpfast.kernels.columns import CodedBlock, CodeLayout
 from dpfast.solvers import SmoothedHuber, SmoothedQuantile
 from dpfast.statistics.residuals import (
     Clip,
     ResidualStep,
+    coded_tables,
     residual_bound,
     residual_sizes,
     residual_sums,
@@ -408,3 +410,79 @@ def test_residuals_are_rounded_to_a_grid_of_2_to_the_21st_of_the_clip_at_least(c
     of_products, of_residuals = Clip(clip, (3, 2)).exponents
     assert of_products == 21
     assert 2.0**21 < math.ldexp(clip, of_residuals) <= 2.0**22
+
+
+LAYOUT = CodeLayout(9, places=(0, 4), firsts=(1, 5), levels=(3, 4))
+
+
+def coded_step(rng, constant=True, bound=1.5, **options):
+    low, high = -np.ones(9), np.ones(9)
+    low[LAYOUT.indicators] = 0.0
+    whitening = rng.normal(size=(9 + constant, 9 + constant))
+    theta = rng.normal(size=(9 + constant, OUTCOMES))
+    options = {"map_x": centred(low, high, bound)[0], "whitening": whitening} | options
+    return ResidualStep(theta, map_y=RowMap(bound=3.0), constant=constant, **options)
+
+
+def coded_block(rng, n_rows=300):
+    codes = [rng.integers(-1, most, n_rows) for most in LAYOUT.levels]
+    return CodedBlock(2.0 * rng.normal(size=(n_rows, 2)), codes, LAYOUT), 2.0 * rng.normal(size=(n_rows, OUTCOMES))
+
+
+@pytest.mark.parametrize("options", [{}, {"longest": 2.0}, {"link": "logistic"}, {"bound": math.inf}])
+def test_codes_and_indicators_have_the_same_residual_sums_up_to_rounding(options):
+    rng = np.random.default_rng(21)
+    step, (block, y) = coded_step(rng, **options), coded_block(rng)
+    codes, dense = (residual_sums(io.open_table([(x, y)]), step, 2.0) for x in (block, np.asarray(block)))
+    # Each row may be rounded to the next of 2^21 units.
+    np.testing.assert_allclose(codes.products.to_float64(), dense.products.to_float64(), atol=300 * 2.0**-20)
+    assert abs(codes.n_beyond - dense.n_beyond) <= 1
+    found, expected = (residual_sizes(io.open_table([(x, y)]), step, (-8, 8)) for x in (block, np.asarray(block)))
+    assert found.sum() == expected.sum() == 300
+    assert np.abs(found - expected).sum() <= 2
+
+
+def test_the_sum_of_rows_with_codes_is_that_of_each_alone_whatever_lies_beside_it():
+    rng = np.random.default_rng(22)
+    step, (block, y) = coded_step(rng), coded_block(rng, 67)
+
+    def sums(*blocks):
+        return residual_sums(io.open_table(list(blocks)), step, 0.7, bound_squares=4.0, n_threads=2)
+
+    whole = sums((block, y))
+    one_by_one = [sums((block[[i]], y[[i]])) for i in range(67)]
+    total = one_by_one[0]
+    for part in one_by_one[1:]:
+        total = type(total)(*(a + b for a, b in zip(total, part, strict=True)))
+    assert total == whole
+    order = rng.permutation(67)
+    assert sums((block[order[:20]], y[order[:20]]), (block[order[20:]], y[order[20:]])) == whole
+
+
+def test_nobody_found_by_climbing_over_codes_adds_more_than_the_bound_and_some_add_nearly_as_much():
+    rng = np.random.default_rng(23)
+    step = coded_step(rng)
+    bound = residual_bound(0.7, step)
+
+    def length(parameters):
+        x, codes, y = np.split(parameters, [2, 4])
+        chosen = (int(4.0 * abs(code)) % (most + 2) - 1 for code, most in zip(codes, LAYOUT.levels, strict=True))
+        places = [np.array([code]) for code in chosen]
+        block = CodedBlock(x[None], places, LAYOUT)
+        return math.sqrt(squared_norm(residual_sums(io.open_table([(block, y[None])]), step, 0.7).products))
+
+    longest, _ = climb(length, 4 + OUTCOMES, rng, restarts=3, screened=20)
+    assert 0.7 * (1.0 - 1e-6) < longest <= bound * (1.0 + 1e-15)
+
+
+def test_steps_that_need_all_columns_read_rows_with_codes_as_indicators():
+    rng = np.random.default_rng(24)
+    block, y = coded_block(rng, 50)
+    small = RowMap(bound=1e-150)
+    options = [{"whitening": None}, *({"map_x": one} for one in (RowMap(bound=2.0, fills=True), small))]
+    for option in options:
+        step = coded_step(rng, **option)
+        assert coded_tables(step, LAYOUT) is None
+        if option.get("map_x") is not small:
+            one, other = (residual_sums(io.open_table([(x, y)]), step, 2.0) for x in (block, np.asarray(block)))
+            assert one == other

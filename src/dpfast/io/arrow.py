@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast._redacted import in_own_words
-from dpfast.io.frames import MISSING, UNDECLARED, Codes, Family, check_numeric
+from dpfast.io.frames import MISSING, UNDECLARED, Codes, Family, LevelCodes, check_numeric, places_of_codes
 from dpfast.io.sources import is_dataset, is_lazy_frame, is_polars_frame, is_reader, is_relation, streams_once
 from dpfast.kernels.columns import ColumnBlock, Rows
 
@@ -166,20 +166,16 @@ class ArrowBatch:
         """Return a column of numbers or booleans; missing entries are NaN."""
         return np.asarray(numbers_of(self.batch.column(name)), np.float64)
 
-    def codes(self, name: str, levels: Sequence[str]) -> Codes:
+    def codes(self, name: str, levels: Sequence[str]) -> LevelCodes:
         """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
-        compute = optional("pyarrow.compute", "reading text")
+        optional("pyarrow.compute", "reading text")
         column = without_views(self.batch.column(name))
-        pyarrow = sys.modules["pyarrow"]
-        if pyarrow.types.is_null(column.type):
-            return np.full(len(self), MISSING)
-        if pyarrow.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        places = compute.index_in(column, value_set=pyarrow.array(levels, column.type))
-        codes: Codes = places.fill_null(UNDECLARED).to_numpy(zero_copy_only=False).astype(np.int64)
-        if column.null_count:
-            codes[column.is_null().to_numpy(zero_copy_only=False)] = MISSING
-        return codes
+        if not sys.modules["pyarrow"].types.is_dictionary(column.type):
+            return _places(column, levels)
+        codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        if column.indices.null_count:
+            codes = np.where(_nulls(column.indices), -1, codes.astype(np.int64))
+        return places_of_codes(codes, _places(column.dictionary, levels), name)
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
         """Return a column as places in the list of its distinct values; missing entries are `MISSING`."""
@@ -195,6 +191,21 @@ class ArrowBatch:
         column = without_views(self.batch.column(name))
         optional("pandas", "a panel with labels")
         return column.filter(sys.modules["pyarrow"].array(rows)).to_pandas()
+
+
+def _places(column: Any, levels: Sequence[str]) -> LevelCodes:
+    pyarrow = sys.modules["pyarrow"]
+    if pyarrow.types.is_null(column.type):
+        return np.full(len(column), MISSING, np.int32)
+    places = sys.modules["pyarrow.compute"].index_in(column, value_set=pyarrow.array(levels, column.type))
+    codes: LevelCodes = places.fill_null(UNDECLARED).to_numpy(zero_copy_only=False).astype(np.int32)
+    if column.null_count:
+        codes[_nulls(column)] = MISSING
+    return codes
+
+
+def _nulls(column: Any) -> NDArray[np.bool_]:
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def arrow_families(schema: Any) -> dict[str, Family]:

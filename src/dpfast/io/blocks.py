@@ -41,7 +41,7 @@ from dpfast.io.sources import (
     table_files,
     tables_of,
 )
-from dpfast.kernels.columns import ColumnBlock, Rows
+from dpfast.kernels.columns import CodedBlock, ColumnBlock, Rows
 
 
 def is_unordered(table: Any) -> bool:
@@ -163,8 +163,8 @@ def blocks(X: object, Y: object = None) -> Iterator[Block]:
 
     Yields
     ------
-    x : ndarray or ColumnBlock (n_rows, n_features)
-        Any real dtype, any strides; Arrow's columns where they lie.
+    x : ndarray, ColumnBlock or CodedBlock (n_rows, n_features)
+        Any real dtype, any strides; Arrow's columns where they lie; declared categories as codes.
     y : ndarray or ColumnBlock (n_rows, n_outcomes), or None
         The same rows' outcomes.
 
@@ -202,7 +202,7 @@ def is_made_anew(table: object) -> bool:
 
 
 def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: bool = False) -> Iterator[Any]:
-    if isinstance(table, ColumnBlock):
+    if isinstance(table, ColumnBlock | CodedBlock):
         return iter([table])
     table = borrowed(table, name)
     whole = in_memory(table, name, is_outcome=is_outcome)

@@ -23,9 +23,9 @@ from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast.io.arrow import arrow_batches, arrow_families, open_stream, parquet_batches, parquet_schema
 from dpfast.io.csv_files import NULL_WORDS, csv_batches, csv_names
-from dpfast.io.frames import MISSING, UNDECLARED, Batch, Codes, Family, frame_batches, frame_families
+from dpfast.io.frames import MISSING, UNDECLARED, Batch, Family, LevelCodes, frame_batches, frame_families
 from dpfast.io.sources import check_no_dask, file_format, is_arrow, is_frame, is_path, table_files, tables_of
-from dpfast.kernels.columns import ColumnBlock, kept
+from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, Rows, kept
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -213,7 +213,13 @@ class Category:
 
     def encode(self, batch: Batch) -> list[FloatArray]:
         """Return what it becomes: an indicator for each level."""
+        return list(np.asarray(CodedBlock(np.empty((len(batch), 0)), [self.codes(batch)], _layout([self]))).T)
+
+    def codes(self, batch: Batch) -> LevelCodes:
+        """Return the places of entries among the indicators; those without one have a place below 0."""
         codes = self._codes(batch)
+        if len(codes) == 0 or codes.min() >= 0:
+            return codes - np.int32(self.drop_first)
         missing = codes == MISSING
         if missing.any():
             if self.missing == REFUSE:
@@ -221,20 +227,16 @@ class Category:
             codes[missing] = self.levels.index(self.missing)
         if self.undeclared == REFUSE and np.any(codes == UNDECLARED):
             raise ValueError(f"column {self.name!r} holds a level that is not declared")
-        indicators = np.zeros((len(self.encoded_names), len(codes)))
-        places = codes - self.drop_first
-        (rows,) = np.nonzero(places >= 0)
-        indicators[places[rows], rows] = 1.0
-        return list(indicators)
+        return codes - np.int32(self.drop_first)
 
-    def _codes(self, batch: Batch) -> Codes:
+    def _codes(self, batch: Batch) -> LevelCodes:
         if self.holds == "text":
             return batch.codes(self.name, [str(level) for level in self.levels])
         values = batch.numbers(self.name)
         levels = np.asarray(self.levels, np.float64)
         order = np.argsort(levels)
         places = np.searchsorted(levels, values, sorter=order)
-        codes = order[np.minimum(places, len(levels) - 1)].astype(np.int64)
+        codes = order[np.minimum(places, len(levels) - 1)].astype(np.int32)
         codes[levels[codes] != values] = UNDECLARED
         codes[np.isnan(values)] = MISSING
         return codes
@@ -285,6 +287,7 @@ class Columns:
         if not self.features:
             raise ValueError("features must name at least one column")
         _check_unique("column", [column.name for column in self._all])
+        self._layout = _layout(self.features)
         self.feature_names = tuple(chain.from_iterable(column.encoded_names for column in self.features))
         self.outcome_names = tuple(chain.from_iterable(column.encoded_names for column in self.outcomes))
         _check_unique("encoded column", [*self.feature_names, *self.outcome_names])
@@ -380,8 +383,11 @@ class Columns:
                     f"{type(column).__name__}, it must hold {_HOLDS[column.holds]}"
                 )
 
-    def _encode_batch(self, batch: Batch) -> tuple[ColumnBlock, ColumnBlock | None]:
-        return _encode_all(self.features, batch), _encode_all(self.outcomes, batch) if self.outcomes else None
+    def _encode_batch(self, batch: Batch) -> tuple[Rows, ColumnBlock | None]:
+        numbers = chain.from_iterable(one.encode(batch) for one in self.features if not isinstance(one, Category))
+        codes = [one.codes(batch) for one in self.features if isinstance(one, Category)]
+        outcomes = chain.from_iterable(column.encode(batch) for column in self.outcomes)
+        return _block(list(numbers), codes, self._layout), ColumnBlock(outcomes) if self.outcomes else None
 
 
 class EncodedTable:
@@ -396,12 +402,13 @@ class EncodedTable:
         """Iterate over (X, Y) blocks; Y is None where no outcomes are declared. The first has no rows."""
         return ((np.asarray(x), None if y is None else np.asarray(y)) for x, y in self.blocks())
 
-    def blocks(self) -> Iterator[tuple[ColumnBlock, ColumnBlock | None]]:
-        """Iterate over the same blocks, their columns where they lie: what sums read in place."""
+    def blocks(self) -> Iterator[tuple[Rows, ColumnBlock | None]]:
+        """Iterate over the same blocks, columns where they lie and categories as codes: what sums read in place."""
         columns = self.columns
         no_rows = [np.empty(0)]
         y = ColumnBlock(no_rows * len(columns.outcome_names)) if columns.outcomes else None
-        yield ColumnBlock(no_rows * len(columns.feature_names)), y
+        layout = columns._layout
+        yield _block(no_rows * len(layout.places), no_rows * len(layout.levels), layout), y
         wanted = {column.name: column.holds for column in columns._all}
         for part in table_parts(self.source):
             columns._check_part(part)
@@ -423,8 +430,22 @@ _HOLDS = {"number": "numbers", "boolean": "booleans, or zeros and ones", "text":
 _MISSING = "column {0!r} has missing entries; declare what stands for them, missing=..."
 
 
-def _encode_all(columns: Sequence[Column], batch: Batch) -> ColumnBlock:
-    return ColumnBlock(chain.from_iterable(column.encode(batch) for column in columns))
+def _block(numbers: list[FloatArray], codes: list[Any], layout: CodeLayout) -> ColumnBlock | CodedBlock:
+    """Leave categories as codes; whether there are any is declared."""
+    if not codes:
+        return ColumnBlock(numbers)
+    return CodedBlock(ColumnBlock(numbers) if numbers else np.empty((len(codes[0]), 0)), codes, layout)
+
+
+def _layout(columns: Sequence[Column]) -> CodeLayout:
+    firsts = np.cumsum([0, *(len(column.encoded_names) for column in columns)]).tolist()
+    of_codes = [isinstance(column, Category) for column in columns]
+    return CodeLayout(
+        firsts[-1],
+        tuple(first for first, is_coded in zip(firsts, of_codes, strict=False) if not is_coded),
+        tuple(first for first, is_coded in zip(firsts, of_codes, strict=False) if is_coded),
+        tuple(len(column.encoded_names) for column in columns if isinstance(column, Category)),
+    )
 
 
 def _filled(name: str, values: FloatArray, missing: float | Literal["refuse"]) -> FloatArray:

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from dpfast._arrays import FloatArray
 
 Codes = NDArray[np.int64]
+#: Places in declared levels.
+LevelCodes = NDArray[np.int32]
 
 # Places of entries that are in no list of levels.
 UNDECLARED, MISSING = -1, -2
@@ -38,7 +40,7 @@ class Batch(Protocol):
     def numbers(self, name: str) -> FloatArray:
         """Return a column of numbers or booleans; missing entries are NaN."""
 
-    def codes(self, name: str, levels: Sequence[str]) -> Codes:
+    def codes(self, name: str, levels: Sequence[str]) -> LevelCodes:
         """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
@@ -114,14 +116,14 @@ class FrameBatch:
         values: FloatArray = column.to_numpy(dtype=np.float64, na_value=np.nan)
         return values
 
-    def codes(self, name: str, levels: Sequence[str]) -> Codes:
+    def codes(self, name: str, levels: Sequence[str]) -> LevelCodes:
         """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
         pandas = sys.modules["pandas"]
-        column = self.frame[name].astype(object)
-        codes: Codes = pandas.Index(levels, dtype=object).get_indexer(column).astype(np.int64)
-        codes[codes < 0] = UNDECLARED
-        codes[column.isna().to_numpy()] = MISSING
-        return codes
+        column = self.frame[name]
+        if isinstance(column.dtype, pandas.CategoricalDtype):
+            of_categories = _places(column.cat.categories.to_series(), levels)
+            return places_of_codes(column.cat.codes.to_numpy(), of_categories, name)
+        return _places(column, levels)
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
         """Return a column as places in a list of its values, objects one by one; missing entries are `MISSING`."""
@@ -135,6 +137,23 @@ class FrameBatch:
     def series(self, name: str, rows: NDArray[np.bool_]) -> Any:
         """Return some entries of a column as a pandas Series."""
         return self.frame[name][rows]
+
+
+def _places(column: Any, levels: Sequence[str]) -> LevelCodes:
+    entries = column.astype(object)
+    codes: LevelCodes = sys.modules["pandas"].Index(levels, dtype=object).get_indexer(entries).astype(np.int32)
+    codes[codes < 0] = UNDECLARED
+    codes[entries.isna().to_numpy()] = MISSING
+    return codes
+
+
+def places_of_codes(codes: NDArray[Any], places: LevelCodes, name: str) -> LevelCodes:
+    """Return the places of entries that are codes of a dictionary, -1 if missing, from the places of what it holds."""
+    if len(codes) > 0 and not -1 <= int(codes.min()) <= int(codes.max()) < len(places):
+        # A table of another process may say what is not so.
+        raise ValueError(f"column {name!r} holds codes that its dictionary does not have")
+    # -1 is the last place.
+    return np.append(places, np.int32(MISSING))[codes.astype(np.intp)]
 
 
 def frame_families(frame: Any) -> dict[str, Family]:

@@ -28,7 +28,7 @@ from dpfast.io.blocks import Block, blocks, check_aligned, in_memory, is_made_an
 from dpfast.io.engines import DaskPartitions
 from dpfast.io.partitions import Partitions, PersonIds
 from dpfast.io.sources import is_dask
-from dpfast.kernels.columns import ColumnBlock, Rows, kept
+from dpfast.kernels.columns import Rows, kept
 
 
 class Deferred(NamedTuple):
@@ -91,7 +91,7 @@ def _arrays(block: Rows | None) -> list[NDArray[Any]]:
     """Return the numbers of a block in an order that goes on in the next."""
     if block is None:
         return []
-    return block.columns if isinstance(block, ColumnBlock) else [block]
+    return [block] if isinstance(block, np.ndarray) else block.columns
 
 
 _OPEN: ContextVar[list[tuple[Any, Any, Passes]] | None] = ContextVar("_OPEN", default=None)

@@ -1,6 +1,6 @@
 """The C functions of gram.h, which are in no library: for the kernels that are compiled with gram.c."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 cdef extern from "gram.h":
     ctypedef struct dpfast_table:
@@ -28,11 +28,15 @@ cdef extern from "gram.h":
         double* x_staging
         double* y_staging
 
+    ctypedef struct dpfast_beside:
+        const double* squares
+        unsigned char* beyond
+
     Py_ssize_t dpfast_panel_width(int level) nogil
     int dpfast_pack_rows(
         int level, const dpfast_table* x, const dpfast_row_grid* x_grid, const dpfast_table* y,
         const dpfast_row_grid* y_grid, Py_ssize_t start, Py_ssize_t n_rows, Py_ssize_t n_available,
-        const dpfast_pack_scratch* scratch, const dpfast_pack* pack) nogil
+        const dpfast_beside* beside, const dpfast_pack_scratch* scratch, const dpfast_pack* pack) nogil
     void dpfast_add_products(
         int level, const dpfast_pack* pack, Py_ssize_t n_rows, Py_ssize_t n_features, Py_ssize_t first,
         int64_t* totals) nogil
@@ -45,4 +49,6 @@ cdef extern from "gram.h":
     void dpfast_add_block(
         const double* block, Py_ssize_t n_features, Py_ssize_t first, Py_ssize_t n_columns, Py_ssize_t stride,
         int64_t* totals) nogil
+    void dpfast_add_by_slot(
+        int level, const dpfast_pack* pack, Py_ssize_t n_rows, const int32_t* slots, double* sums) nogil
     void dpfast_add_columns(const dpfast_pack* pack, Py_ssize_t n_rows, int64_t* totals) nogil

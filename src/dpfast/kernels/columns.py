@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -50,7 +51,73 @@ class ColumnBlock:
         return f"<ColumnBlock of {self.shape[1]} columns: not private>"
 
 
-Rows: TypeAlias = NDArray[Any] | ColumnBlock
+@dataclass(frozen=True)
+class CodeLayout:
+    """Where the columns of rows lie of which a part are indicators of categories, one a level."""
+
+    n_columns: int
+    #: Of numbers, ascending.
+    places: tuple[int, ...]
+    #: Of each category's first indicator, ascending, and how many there are: they are adjacent.
+    firsts: tuple[int, ...]
+    levels: tuple[int, ...]
+
+    @property
+    def indicators(self) -> list[int]:
+        """Columns of indicators."""
+        return [first + i for first, n in zip(self.firsts, self.levels, strict=True) for i in range(n)]
+
+
+class CodedBlock:
+    """Numbers, and categories as codes: places among the indicators of their levels, other integers for none of them.
+
+    It stands for the columns of numbers and of indicators that it becomes as an array: what knows codes reads them,
+    everything else the array. Not private. It must not change.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.kernels.columns import CodeLayout, CodedBlock, ColumnBlock
+    >>> layout = CodeLayout(3, places=(0,), firsts=(1,), levels=(2,))
+    >>> block = CodedBlock(ColumnBlock([np.array([0.5, 1.5])]), [np.array([1, -1])], layout)
+    >>> np.asarray(block).tolist()
+    [[0.5, 0.0, 1.0], [1.5, 0.0, 0.0]]
+    """
+
+    def __init__(self, numbers: NDArray[Any] | ColumnBlock, codes: Sequence[NDArray[Any]], layout: CodeLayout) -> None:
+        self.dtype = np.dtype(np.float64)
+        self.numbers, self.layout = numbers, layout
+        self.codes = [in_c_order(column, np.int32) for column in codes]
+        self.shape = len(self.codes[0]), layout.n_columns
+        if numbers.shape != (len(self), len(layout.places)) or any(len(one) != len(self) for one in self.codes):
+            raise ValueError("numbers and codes must have one length, and as many columns as their layout")
+
+    @property
+    def columns(self) -> list[NDArray[Any]]:
+        """What is kept of the rows."""
+        return [*(self.numbers.columns if isinstance(self.numbers, ColumnBlock) else self.numbers.T), *self.codes]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice | NDArray[Any]) -> CodedBlock:
+        """Return some of the rows; of a slice of them, without a copy."""
+        return CodedBlock(self.numbers[rows], [one[rows] for one in self.codes], self.layout)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """Copy to a column-major array, with a column an indicator."""
+        array = np.zeros(self.shape, self.dtype if dtype is None else dtype, order="F")
+        array[:, list(self.layout.places)] = np.asarray(self.numbers)
+        for first, n_levels, codes in zip(self.layout.firsts, self.layout.levels, self.codes, strict=True):
+            (rows,) = np.nonzero((codes >= 0) & (codes < n_levels))
+            array[rows, first + codes[rows]] = 1.0
+        return array
+
+    def __repr__(self) -> str:
+        return f"<CodedBlock of {self.shape[1]} columns: not private>"
+
+
+Rows: TypeAlias = NDArray[Any] | ColumnBlock | CodedBlock
 
 
 def kept(block: Rows) -> NDArray[Any]:
@@ -71,9 +138,9 @@ _READ_IN_PLACE = (np.dtype(np.float64), np.dtype(np.float32))
 
 def is_readable(table: Rows) -> bool:
     """Whether kernels read a table where it is: native, aligned float64 or float32."""
-    return isinstance(table, ColumnBlock) or (
-        table.dtype in _READ_IN_PLACE and table.dtype.isnative and table.flags.aligned
-    )
+    if not isinstance(table, np.ndarray):
+        return isinstance(table, ColumnBlock)
+    return table.dtype in _READ_IN_PLACE and table.dtype.isnative and table.flags.aligned
 
 
 def readable(table: Rows) -> Rows:

@@ -166,7 +166,8 @@ ptrdiff_t dpfast_panel_width(int level)
 
 int dpfast_pack_rows(int level, const dpfast_table *x, const dpfast_row_grid *x_grid, const dpfast_table *y,
                      const dpfast_row_grid *y_grid, ptrdiff_t start, ptrdiff_t n_rows,
-                     ptrdiff_t n_available, const dpfast_pack_scratch *scratch, const dpfast_pack *pack)
+                     ptrdiff_t n_available, const dpfast_beside *beside, const dpfast_pack_scratch *scratch,
+                     const dpfast_pack *pack)
 {
     dpfast_table x_rows = staged_rows(x, x_grid->n_columns, start, n_rows, scratch->x_staging);
     dpfast_table y_rows = *y;
@@ -174,11 +175,11 @@ int dpfast_pack_rows(int level, const dpfast_table *x, const dpfast_row_grid *x_
         y_rows = staged_rows(y, y_grid->n_columns, start, n_rows, scratch->y_staging);
 #if DPFAST_HAVE_X86_LEVELS
     if (level == DPFAST_AVX512)
-        return pack_rows_avx512(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, scratch->row, pack);
+        return pack_rows_avx512(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, beside, scratch->row, pack);
     if (level == DPFAST_AVX2)
-        return pack_rows_avx2(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, scratch->row, pack);
+        return pack_rows_avx2(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, beside, scratch->row, pack);
 #endif
-    return pack_rows_baseline(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, scratch->row, pack);
+    return pack_rows_baseline(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, beside, scratch->row, pack);
 }
 
 static void add_products(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features, ptrdiff_t first,
@@ -207,6 +208,21 @@ void dpfast_add_products_in_doubles(int level, const dpfast_pack *pack, ptrdiff_
                                     double *block, int is_new)
 {
     add_products(level, pack, n_rows, n_features, 0, NULL, block, is_new);
+}
+
+void dpfast_add_by_slot(int level, const dpfast_pack *pack, ptrdiff_t n_rows, const int32_t *slots, double *sums)
+{
+#if DPFAST_HAVE_X86_LEVELS
+    if (level == DPFAST_AVX512) {
+        add_by_slot_avx512(pack, n_rows, slots, sums);
+        return;
+    }
+    if (level == DPFAST_AVX2) {
+        add_by_slot_avx2(pack, n_rows, slots, sums);
+        return;
+    }
+#endif
+    add_by_slot_baseline(pack, n_rows, slots, sums);
 }
 
 void dpfast_multiply_rows(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t first, ptrdiff_t end,

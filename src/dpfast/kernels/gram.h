@@ -33,11 +33,19 @@ typedef struct {
     double *y_staging;
 } dpfast_pack_scratch;
 
+/* What lies beside the rows of x that are packed, as categories do that are kept as codes; one entry a row of the pack. */
+typedef struct {
+    const double *squares; /* what it adds to the squared length, in grid units: integers whose sums are exact, or stay above 2^53 */
+    unsigned char *beyond; /* nonzero for rows that are not packed, zeros in their place; set for those beyond the bound */
+} dpfast_beside;
+
 /* Bound, round and pack the rows [start, start + n_rows) of both tables, whose n_available rows from `start` on may be
- * read ahead of need; returns a dpfast_pack_status. */
+ * read ahead of need; returns a dpfast_pack_status. With something beside x no row of it is scaled, nor found to be not
+ * finite: such rows are `beyond`. */
 int dpfast_pack_rows(int level, const dpfast_table *x, const dpfast_row_grid *x_grid, const dpfast_table *y,
                      const dpfast_row_grid *y_grid, ptrdiff_t start, ptrdiff_t n_rows,
-                     ptrdiff_t n_available, const dpfast_pack_scratch *scratch, const dpfast_pack *pack);
+                     ptrdiff_t n_available, const dpfast_beside *beside, const dpfast_pack_scratch *scratch,
+                     const dpfast_pack *pack);
 
 /* totals[i, j] += sum over rows of pack[r, i] pack[r, j], i < n_features, max(i, first) <= j < n_columns: an array of
  * n_features (rounded up to 8) by pack->n_columns (a multiple of 8). Its other entries are scratch. With `first` at
@@ -58,6 +66,9 @@ void dpfast_add_block(const double *block, ptrdiff_t n_features, ptrdiff_t first
  * entries are scratch. */
 void dpfast_multiply_rows(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t first, ptrdiff_t end,
                           ptrdiff_t stride, double *out);
+
+/* sums[slots[r], j] += pack[r, j] for every row: exact while they stay below 2^53. */
+void dpfast_add_by_slot(int level, const dpfast_pack *pack, ptrdiff_t n_rows, const int32_t *slots, double *sums);
 
 /* totals[j] += sum over rows of pack[r, j]. */
 void dpfast_add_columns(const dpfast_pack *pack, ptrdiff_t n_rows, int64_t *totals);

@@ -165,7 +165,8 @@ cdef class GramSums:
         while start < stop and status == 0:
             n_rows = min(self.block_rows, stop - start)
             status = dpfast_pack_rows(
-                self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, stop - start, &self.scratch, &self.pack)
+                self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, stop - start, NULL, &self.scratch,
+                &self.pack)
             if status == 0:
                 self._add_block(n_rows)
             start += n_rows

@@ -62,7 +62,7 @@ static inline TARGET void LEVEL(place_row)(const double *rounded, const dpfast_p
 /* Reading ahead reaches into the next pack: the processor's own read-ahead goes idle while products are formed. */
 static TARGET int LEVEL(pack_rows)(const dpfast_table *x, const dpfast_row_grid *x_grid, const dpfast_table *y,
                                    const dpfast_row_grid *y_grid, ptrdiff_t n_rows, ptrdiff_t n_available,
-                                   double *rounded, const dpfast_pack *pack)
+                                   const dpfast_beside *beside, double *rounded, const dpfast_pack *pack)
 {
     ptrdiff_t x_ahead = read_ahead(x, x_grid->n_columns), y_ahead = read_ahead(y, y_grid->n_columns);
     for (ptrdiff_t r = 0; r < n_rows; r++) {
@@ -70,7 +70,16 @@ static TARGET int LEVEL(pack_rows)(const dpfast_table *x, const dpfast_row_grid 
             prefetch_row(x, r + x_ahead, x_grid->n_columns);
         if (r + y_ahead < n_available)
             prefetch_row(y, r + y_ahead, y_grid->n_columns);
-        if (!LEVEL(bound_row)(row_address(x, r), x->is_float32, x_grid, rounded))
+        if (beside) {
+            double squared = LEVEL(round_row)(row_address(x, r), x_grid->n_columns, x->is_float32, x_grid->scale,
+                                              rounded);
+            if (DPFAST_UNLIKELY(beside->beyond[r] || !(squared + beside->squares[r] <= x_grid->squared_bound))) {
+                beside->beyond[r] = 1;
+                memset(rounded, 0, (size_t)pack->n_columns * sizeof *rounded);
+                LEVEL(place_row)(rounded, pack, r);
+                continue;
+            }
+        } else if (!LEVEL(bound_row)(row_address(x, r), x->is_float32, x_grid, rounded))
             return DPFAST_X_NOT_FINITE;
         if (y_grid->n_columns > 0 &&
             !LEVEL(bound_row)(row_address(y, r), y->is_float32, y_grid, rounded + x_grid->n_columns))
@@ -78,6 +87,23 @@ static TARGET int LEVEL(pack_rows)(const dpfast_table *x, const dpfast_row_grid 
         LEVEL(place_row)(rounded, pack, r);
     }
     return DPFAST_PACKED;
+}
+
+static TARGET void LEVEL(add_by_slot)(const dpfast_pack *pack, ptrdiff_t n_rows, const int32_t *slots, double *sums)
+{
+    /* Two panels at a time: eight columns, what most tables have, are one or two. */
+    ptrdiff_t stride = pack->n_columns, j = 0;
+    const double *panel = pack->data, *next = panel + pack->panel_stride;
+    for (; j + 2 * WIDTH <= stride; j += 2 * WIDTH, panel = next + pack->panel_stride, next = panel + pack->panel_stride)
+        for (ptrdiff_t r = 0; r < n_rows; r++) {
+            double *to = sums + slots[r] * stride + j;
+            STORE(to, LOAD_F64(to) + LOAD_F64(panel + r * WIDTH));
+            STORE(to + WIDTH, LOAD_F64(to + WIDTH) + LOAD_F64(next + r * WIDTH));
+        }
+    for (ptrdiff_t r = 0; j < stride && r < n_rows; r++) {
+        double *to = sums + slots[r] * stride + j;
+        STORE(to, LOAD_F64(to) + LOAD_F64(panel + r * WIDTH));
+    }
 }
 
 /* totals[i : i + height, j : j + vectors * WIDTH] += products of those columns, held in registers over all rows; where there

@@ -169,7 +169,8 @@ cdef class PersonSums(GramSums):
         cdef dpfast_pack pack = self.pack
         pack.data += self.n_packed * pack.panel_width
         status = dpfast_pack_rows(
-            self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, end - start, &self.scratch, &pack)
+            self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, end - start, NULL,
+            &self.scratch, &pack)
         cdef double multiplier = 1.0
         if n_rows > self.safe_rows and status == 0:
             multiplier = self._packed_multiplier(&pack, n_rows)
@@ -178,7 +179,8 @@ cdef class PersonSums(GramSums):
             if self._packed_multiplier(&pack, n_rows) == 1.0:
                 break
             dpfast_pack_rows(
-                self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, end - start, &self.scratch, &pack)
+                self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, end - start, NULL,
+                &self.scratch, &pack)
             multiplier *= 1.0 - ldexp(1.0, step - 50)
             step += 1
         self.n_packed += n_rows
@@ -240,7 +242,8 @@ cdef class PersonSums(GramSums):
         while start < stop and status == 0:
             n_rows = min(self.block_rows, stop - start)
             status = dpfast_pack_rows(
-                self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, end - start, &self.scratch, &self.pack)
+                self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, end - start, NULL, &self.scratch,
+                &self.pack)
             if status == 0:
                 self._add_scaled_pack(n_rows, multiplier, start == first)
             start += n_rows

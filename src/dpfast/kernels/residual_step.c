@@ -15,6 +15,9 @@
  * because rounding is monotone); their product is compared with the bound in 128 bits, and r multiplied by less until
  * it holds: at the latest by 0, in step 50. No rounding error above matters to privacy therefore.
  *
+ * Of rows with codes, W x and theta'x are sums of rows of public tables, one a number and a category: products of
+ * doubles and sums in one order too, from the row alone, though not the order of its columns. Nothing after that knows.
+ *
  * Sums of products of integers are kept in eight lanes of doubles, and moved to 64-bit totals before one can pass 2^53:
  * exact in any order, with or without fused multiply-add.
  *
@@ -139,23 +142,51 @@ static void lighten(const dpfast_residual_step *step, ptrdiff_t row, const dpfas
     scratch->squared_r[row] = squared_r;
 }
 
-int dpfast_residual_rows(int level, const dpfast_residual_step *step, const dpfast_table *x, const dpfast_table *y,
-                         ptrdiff_t start, ptrdiff_t n_rows, const dpfast_residual_scratch *scratch)
+static int map_outcomes(int level, const dpfast_residual_step *step, const dpfast_table *y, ptrdiff_t start,
+                        ptrdiff_t n_rows, const dpfast_residual_scratch *scratch)
 {
-    ptrdiff_t width_x = step->map_x->n_features, width_y = step->n_outcomes, n_padded = padded(n_rows);
-    if (!dpfast_map_rows(level, step->map_x, x, start, start + n_rows, &scratch->map_x,
-                         scratch->x_rows, width_x))
-        return DPFAST_X_MAPPED_TO_NAN;
-    if (!dpfast_map_rows(level, step->map_y, y, start, start + n_rows, &scratch->map_y,
-                         scratch->y_rows, width_y))
+    ptrdiff_t width = step->n_outcomes;
+    if (!dpfast_map_rows(level, step->map_y, y, start, start + n_rows, &scratch->map_y, scratch->y_rows, width))
         return DPFAST_Y_MAPPED_TO_NAN;
-    memset(scratch->x_rows + n_rows * width_x, 0, (size_t)((n_padded - n_rows) * width_x) * sizeof(double));
-    memset(scratch->y_rows + n_rows * width_y, 0, (size_t)((n_padded - n_rows) * width_y) * sizeof(double));
-    CALL(take_products, level, step, n_rows, scratch);
+    memset(scratch->y_rows + n_rows * width, 0, (size_t)((padded(n_rows) - n_rows) * width) * sizeof(double));
+    return 0;
+}
+
+static void lighten_rows(const dpfast_residual_step *step, ptrdiff_t n_rows, const dpfast_residual_scratch *scratch)
+{
     double squared_longest = step->longest * step->longest;
     for (ptrdiff_t row = 0; row < n_rows; row++)
         if (DPFAST_UNLIKELY(scratch->squared_p[row] > squared_longest))
             lighten(step, row, scratch);
+}
+
+int dpfast_residual_rows(int level, const dpfast_residual_step *step, const dpfast_table *x, const dpfast_table *y,
+                         ptrdiff_t start, ptrdiff_t n_rows, const dpfast_residual_scratch *scratch)
+{
+    ptrdiff_t width = step->map_x->n_features;
+    if (!dpfast_map_rows(level, step->map_x, x, start, start + n_rows, &scratch->map_x, scratch->x_rows, width))
+        return DPFAST_X_MAPPED_TO_NAN;
+    if (map_outcomes(level, step, y, start, n_rows, scratch))
+        return DPFAST_Y_MAPPED_TO_NAN;
+    memset(scratch->x_rows + n_rows * width, 0, (size_t)((padded(n_rows) - n_rows) * width) * sizeof(double));
+    CALL(take_products, level, step, n_rows, scratch);
+    lighten_rows(step, n_rows, scratch);
+    return 0;
+}
+
+int dpfast_residual_coded_rows(int level, const dpfast_residual_step *step, const dpfast_coded_map *map,
+                               const dpfast_coded_scratch *coded, const dpfast_table *numbers,
+                               const int32_t *const *codes, const dpfast_table *y, ptrdiff_t start, ptrdiff_t n_rows,
+                               const dpfast_residual_scratch *scratch)
+{
+    if (!dpfast_map_coded_rows(level, map, numbers, codes, start, n_rows, coded, scratch->looked_up))
+        return DPFAST_X_MAPPED_TO_NAN;
+    if (map_outcomes(level, step, y, start, n_rows, scratch))
+        return DPFAST_Y_MAPPED_TO_NAN;
+    memset(scratch->looked_up + n_rows * map->stride, 0,
+           (size_t)((padded(n_rows) - n_rows) * map->stride) * sizeof(double));
+    CALL(take_looked_up, level, step, map->stride, n_rows, scratch);
+    lighten_rows(step, n_rows, scratch);
     return 0;
 }
 

@@ -43,12 +43,20 @@ typedef struct {
     double *squares, *square_multipliers;
     double *outer;               /* n_products by n_outcomes: one person's sum in doubles */
     int64_t *person;             /* and in units */
+    double *looked_up;           /* block_rows by the stride of rows with codes */
     double *lanes;               /* n_products by n_outcomes by eight: sums in units that wait for their totals */
 } dpfast_residual_scratch;
 
 /* Read `n_rows` <= block_rows rows from `start` on: their p, r and squared norms. Returns 0, or which table has NaN. */
 int dpfast_residual_rows(int level, const dpfast_residual_step *step, const dpfast_table *x, const dpfast_table *y,
                          ptrdiff_t start, ptrdiff_t n_rows, const dpfast_residual_scratch *scratch);
+
+/* The same of rows of numbers and codes, an array a category. The basis of their map, without a centre of its own, is
+ * theta, rounded up to eight columns, and then the whitening. */
+int dpfast_residual_coded_rows(int level, const dpfast_residual_step *step, const dpfast_coded_map *map,
+                               const dpfast_coded_scratch *coded, const dpfast_table *numbers,
+                               const int32_t *const *codes, const dpfast_table *y, ptrdiff_t start, ptrdiff_t n_rows,
+                               const dpfast_residual_scratch *scratch);
 
 /* Round them to units, each held to the bound of a row. */
 void dpfast_residual_round(int level, const dpfast_residual_step *step, ptrdiff_t n_rows,

@@ -2,7 +2,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast.kernels.columns import Rows
-from dpfast.kernels.row_maps import RowMapKernel
+from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
 
 ADDED: int
 X_NOT_FINITE: int
@@ -28,6 +28,8 @@ class ResidualRows:
     @property
     def shape(self) -> tuple[int, int]: ...
     def add(self, x: Rows, y: Rows, rows: NDArray[np.int64] | None, start: int, stop: int) -> int: ...
+    def begin_coded(self, coded: CodedMapKernel) -> None: ...
+    def add_coded(self, numbers: Rows, codes: list[NDArray[np.int32]], y: Rows, start: int, stop: int) -> int: ...
     def add_people(
         self,
         x: Rows,

@@ -13,13 +13,13 @@ import math
 import numpy as np
 
 from libc.math cimport ldexp
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from dpfast.kernels._row_map_c cimport dpfast_map_scratch, dpfast_row_map
+from dpfast.kernels._row_map_c cimport dpfast_coded_map, dpfast_coded_scratch, dpfast_map_scratch, dpfast_row_map
 
 from dpfast.kernels.gram cimport describe_table, dpfast_table
 
-from dpfast.kernels.row_maps cimport RowMapKernel
+from dpfast.kernels.row_maps cimport CodedMapKernel, RowMapKernel
 
 cdef extern from "cpu.h":
     int dpfast_resolve_level(int requested) nogil
@@ -78,10 +78,15 @@ cdef extern from "residual_step.h":
         double* squares
         double* outer
         int64_t* person
+        double* looked_up
         double* lanes
 
     int dpfast_residual_rows(
         int level, const dpfast_residual_step* step, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start,
+        Py_ssize_t n_rows, const dpfast_residual_scratch* scratch) nogil
+    int dpfast_residual_coded_rows(
+        int level, const dpfast_residual_step* step, const dpfast_coded_map* map, const dpfast_coded_scratch* coded,
+        const dpfast_table* numbers, const int32_t* const* codes, const dpfast_table* y, Py_ssize_t start,
         Py_ssize_t n_rows, const dpfast_residual_scratch* scratch) nogil
     void dpfast_residual_round(
         int level, const dpfast_residual_step* step, Py_ssize_t n_rows, const dpfast_residual_scratch* scratch) nogil
@@ -164,6 +169,7 @@ cdef class ResidualRows:
     cdef const double[:, ::1] theta, whitening
     cdef const Py_ssize_t[::1] theta_ends, ends
     cdef object buffers
+    cdef CodedMapKernel coded
 
     def __init__(self, RowMapKernel map_x not None, RowMapKernel map_y not None, theta, whitening, bint has_constant,
                  link="identity", longest=math.inf, bend=(1.0, 1.0), *, int level=-1):
@@ -195,7 +201,7 @@ cdef class ResidualRows:
 
     cdef _allocate(self):
         cdef Py_ssize_t columns = (self.step.n_columns + 7) // 8 * 8, outcomes = (self.step.n_outcomes + 7) // 8 * 8
-        cdef Py_ssize_t products = self.step.n_products, rows
+        cdef Py_ssize_t products = (self.step.n_products + 7) // 8 * 8, rows
         self.buffers = []
         rows = min(_MOST_ROWS_A_BLOCK, max(8, _DOUBLES_A_BLOCK // (columns + outcomes) // 8 * 8))
         self.block_rows = self.scratch.block_rows = rows
@@ -236,6 +242,43 @@ cdef class ResidualRows:
                 n_rows = min(self.block_rows, stop - start)
                 status = dpfast_residual_rows(
                     self.level, &self.step, &x_table, &y_table, start, n_rows, &self.scratch)
+                if status == 0:
+                    self._add_rows(n_rows)
+                start += n_rows
+            self._finish()
+        return status
+
+    def begin_coded(self, CodedMapKernel coded not None):
+        """Take rows with codes too, whose map has the basis theta, rounded up to eight columns, and the whitening."""
+        wanted = (self.step.n_outcomes + 7) // 8 * 8 + (self.step.n_products + 7) // 8 * 8
+        if coded.block_rows != self.block_rows or coded.map.stride != (wanted + 15) // 16 * 16:
+            raise ValueError("tables have other shapes than their step")
+        self.scratch.looked_up = self._doubles(self.block_rows * coded.map.stride)
+        self.coded = coded
+
+    def add_coded(self, numbers, list codes, y, Py_ssize_t start, Py_ssize_t stop):
+        """Add rows start to stop of numbers, codes (an array of int32 a category) and y; returns a status, as `add`."""
+        if self.coded is None:
+            raise ValueError("rows with codes have not been begun")
+        cdef size_t[::1] addresses = self.coded.addresses(numbers, codes)
+        if not 0 <= start <= stop <= len(numbers) or len(y) != len(numbers):
+            raise IndexError("start and stop must lie within the rows, of which numbers and y have as many")
+        if y.shape[1] != self.step.n_outcomes:
+            raise ValueError("y has another number of columns than the map")
+        if stop - start > self._room():
+            raise OverflowError("the 64-bit totals are full: take them first")
+        if stop == start:
+            return ADDED
+        cdef dpfast_table y_table = describe_table(y, None)
+        cdef dpfast_table x_table = describe_table(numbers, None) if numbers.shape[1] > 0 else y_table
+        cdef int status = 0
+        cdef Py_ssize_t n_rows
+        with nogil:
+            while start < stop and status == 0:
+                n_rows = min(self.block_rows, stop - start)
+                status = dpfast_residual_coded_rows(
+                    self.level, &self.step, &self.coded.map, &self.coded.scratch, &x_table,
+                    <const int32_t* const*>&addresses[0], &y_table, start, n_rows, &self.scratch)
                 if status == 0:
                     self._add_rows(n_rows)
                 start += n_rows

@@ -209,26 +209,49 @@ static DPFAST_INLINE TARGET void LEVEL(take_residuals)(const dpfast_residual_ste
                 AT(r + at) = AT(y + at) - AT(r + at);
 }
 
+/* Residuals of outcomes, and norms, where products are there, and theta'x in the place of residuals. */
+static DPFAST_INLINE TARGET void LEVEL(complete_rows)(const dpfast_residual_step *step, ptrdiff_t n_padded,
+                                                      const dpfast_residual_scratch *scratch)
+{
+    ptrdiff_t block_rows = scratch->block_rows;
+    /* Outcomes are turned where they are not needed yet; rows beyond the last are 0 throughout. */
+    LEVEL(turn)(scratch->y_rows, step->n_outcomes, n_padded, scratch->rounded, block_rows);
+    LEVEL(take_residuals)(step, scratch->rounded, scratch->r, block_rows, n_padded);
+    for (ptrdiff_t r = 0; r < n_padded; r += WIDTH) {
+        AT(scratch->squared_p + r) = LEVEL(squared_norms)(scratch->p + r, step->n_products, block_rows);
+        AT(scratch->squared_r + r) = LEVEL(squared_norms)(scratch->r + r, step->n_outcomes, block_rows);
+    }
+}
+
 static TARGET void LEVEL(take_products)(const dpfast_residual_step *step, ptrdiff_t n_rows,
                                         const dpfast_residual_scratch *scratch)
 {
     ptrdiff_t block_rows = scratch->block_rows, d = step->map_x->n_features, n_padded = padded(n_rows);
     LEVEL(turn)(scratch->x_rows, d, n_padded, scratch->x, block_rows);
-    /* Outcomes are turned where they are not needed yet; rows beyond the last are 0 throughout. */
-    LEVEL(turn)(scratch->y_rows, step->n_outcomes, n_padded, scratch->rounded, block_rows);
     if (step->has_constant)
         for (ptrdiff_t r = 0; r < n_padded; r++)
             scratch->x[d * block_rows + r] = r < n_rows;
     LEVEL(weigh)(step->theta, step->theta_ends, step->n_outcomes, step->n_columns, scratch->x, block_rows, n_padded,
                  scratch->r);
-    LEVEL(take_residuals)(step, scratch->rounded, scratch->r, block_rows, n_padded);
     if (step->whitening)
         LEVEL(weigh)(step->whitening, step->ends, step->n_products, step->n_columns, scratch->x, block_rows, n_padded,
                      scratch->p);
+    LEVEL(complete_rows)(step, n_padded, scratch);
+}
+
+/* The same of products that were looked up, of outcomes and then of the whitening, row by row. */
+static TARGET void LEVEL(take_looked_up)(const dpfast_residual_step *step, ptrdiff_t stride, ptrdiff_t n_rows,
+                                         const dpfast_residual_scratch *scratch)
+{
+    ptrdiff_t block_rows = scratch->block_rows, n_padded = padded(n_rows);
     for (ptrdiff_t r = 0; r < n_padded; r += WIDTH) {
-        AT(scratch->squared_p + r) = LEVEL(squared_norms)(scratch->p + r, step->n_products, block_rows);
-        AT(scratch->squared_r + r) = LEVEL(squared_norms)(scratch->r + r, step->n_outcomes, block_rows);
+        const double *of_outcomes = scratch->looked_up + r * stride, *products = of_outcomes + padded(step->n_outcomes);
+        for (ptrdiff_t m = 0; m < step->n_outcomes; m += WIDTH)
+            LEVEL(turn_square)(of_outcomes + m, stride, scratch->r + m * block_rows + r, block_rows);
+        for (ptrdiff_t i = 0; i < step->n_products; i += WIDTH)
+            LEVEL(turn_square)(products + i, stride, scratch->p + i * block_rows + r, block_rows);
     }
+    LEVEL(complete_rows)(step, n_padded, scratch);
 }
 
 static DPFAST_INLINE TARGET VECTOR LEVEL(to_units)(VECTOR entries, VECTOR multipliers)

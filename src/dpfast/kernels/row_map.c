@@ -17,13 +17,17 @@
  * - If S overflows, the row is multiplied by a power of two chosen by its largest entry first, and the same holds.
  * The top entries alone are summed in the same order, those equal to the least of them last; of two rows of entries equal
  * in size it makes no difference which counts.
+ *
+ * Rows with codes are mapped with a basis alone. What an indicator becomes, times its row of the basis, is known
+ * beforehand: products are sums of rows of tables, in one order, the absent indicators first, then numbers, then those
+ * present. A row beyond its bound has a factor, which numbers and indicators are multiplied by before they are centred.
  */
 #include "row_map.h"
 
 #include <float.h>
 #include <string.h>
 
-enum { READ_AHEAD_BYTES = 2048, MOST_VECTORS = 3 };
+enum { READ_AHEAD_BYTES = 2048, MOST_VECTORS = 3, CHUNK = 16 };
 
 /* Of the square of a bound: what a row may exceed it by before it is scaled. */
 #define TOLERATED (1.0 + 0x1p-30)
@@ -96,6 +100,36 @@ static void fill_missing(const dpfast_row_map *map, ptrdiff_t n, double *values)
             values[j] = map->center ? map->center[j] : 0.0;
 }
 
+/* Find what belongs to a row's codes, and hold its entries to their bound: numbers are centred and in units afterwards.
+ * Returns the factor that brings it there. */
+static double look_up(const dpfast_coded_map *map, const int32_t *const *codes, ptrdiff_t row, double *numbers,
+                      const double **slots)
+{
+    double of_codes = map->squared_absent, squared = 0.0, factor = 1.0;
+    for (ptrdiff_t k = 0; k < map->n_categories; k++) {
+        uint32_t code = (uint32_t)codes[k][row], n_levels = (uint32_t)map->n_levels[k];
+        ptrdiff_t slot = map->first_slots[k] + (code < n_levels ? code : n_levels);
+        of_codes += map->slot_squares[slot];
+        slots[k] = map->of_slots + slot * map->stride;
+    }
+    for (ptrdiff_t j = 0; j < map->n_numbers; j++)
+        squared += numbers[j] * numbers[j];
+    squared += of_codes;
+    if (DPFAST_UNLIKELY(!(squared <= map->bound * map->bound * TOLERATED))) {
+        double scale = 1.0;
+        if (!isfinite(squared)) {
+            scale = scale_to_unit((const char *)numbers, map->n_numbers, 0);
+            squared = of_codes * scale * scale;
+            for (ptrdiff_t j = 0; j < map->n_numbers; j++)
+                squared += numbers[j] * scale * (numbers[j] * scale);
+        }
+        factor = map->bound * scale / sqrt(squared);
+    }
+    for (ptrdiff_t j = 0; j < map->n_numbers; j++)
+        numbers[j] = (numbers[j] * factor - map->center[j]) * map->inverse_scale[j];
+    return factor;
+}
+
 #define LEVEL(name) name##_baseline
 #define TARGET
 #define WIDTH 2
@@ -149,6 +183,37 @@ int dpfast_map_rows(int level, const dpfast_row_map *map, const dpfast_table *ta
         }
 #endif
         all_finite &= map_block_baseline(map, &rows, n_rows, scratch, to, out_stride);
+    }
+    return all_finite;
+}
+
+int dpfast_map_coded_rows(int level, const dpfast_coded_map *map, const dpfast_table *numbers,
+                          const int32_t *const *codes, ptrdiff_t start, ptrdiff_t n_rows,
+                          const dpfast_coded_scratch *scratch, double *out)
+{
+    int all_finite = 1;
+    if (map->n_numbers > 0)
+        all_finite = dpfast_map_rows(level, map->map_numbers, numbers, start, start + n_rows, &scratch->numbers,
+                                     scratch->rows, map->n_numbers);
+    for (ptrdiff_t r = 0; r < n_rows; r++) {
+        double *row = scratch->rows + r * map->n_numbers, *to = out + r * map->stride;
+        if (DPFAST_UNLIKELY(!all_finite && isnan(row[0]))) {
+            for (ptrdiff_t i = 0; i < map->stride; i++)
+                to[i] = NAN;
+            continue;
+        }
+        double factor = look_up(map, codes, start + r, row, scratch->slots);
+#if DPFAST_HAVE_X86_LEVELS
+        if (level == DPFAST_AVX512) {
+            add_looked_up_avx512(map, row, factor, scratch->slots, to);
+            continue;
+        }
+        if (level == DPFAST_AVX2) {
+            add_looked_up_avx2(map, row, factor, scratch->slots, to);
+            continue;
+        }
+#endif
+        add_looked_up_baseline(map, row, factor, scratch->slots, to);
     }
     return all_finite;
 }

@@ -36,4 +36,34 @@ typedef struct {
 int dpfast_map_rows(int level, const dpfast_row_map *map, const dpfast_table *table, ptrdiff_t start, ptrdiff_t stop,
                     const dpfast_map_scratch *scratch, double *out, ptrdiff_t out_stride);
 
+/* A map with a basis, of rows of which a part are indicators of categories, kept as codes. Products with the basis are sums
+ * of rows of tables, which have a row for each number and for each level: `stride` entries, a multiple of sixteen, 0 beyond
+ * the columns of the basis. */
+typedef struct {
+    const dpfast_row_map *map_numbers; /* what is done to numbers before the norm is taken */
+    ptrdiff_t n_numbers, n_categories;
+    double bound;                         /* norm of all entries onto which longer rows are scaled; infinite for none */
+    double squared_absent;                /* squared norm of the indicators where no level is present, */
+    const double *slot_squares;           /* and what a level adds to it */
+    const double *center, *inverse_scale; /* of numbers */
+    const ptrdiff_t *n_levels, *first_slots; /* of a category; its last slot, after those of its levels, is for none */
+    ptrdiff_t stride;
+    const double *of_numbers, *of_slots; /* a row a number; and a slot, what its presence adds */
+    const double *absent;                /* the sum over indicators where no level is present: times the row's factor; */
+    const double *constant;              /* and what is added to every row */
+} dpfast_coded_map;
+
+/* Working space: `block_rows` rows of numbers, and a pointer a category. */
+typedef struct {
+    dpfast_map_scratch numbers;
+    double *rows;
+    const double **slots;
+} dpfast_coded_scratch;
+
+/* Map n_rows <= block_rows rows of numbers and codes, an array a category, from `start` on, to rows of `stride`; a code
+ * that is no level is none. Returns 1, or 0 if a row was not finite: such rows become NaN throughout. */
+int dpfast_map_coded_rows(int level, const dpfast_coded_map *map, const dpfast_table *numbers,
+                          const int32_t *const *codes, ptrdiff_t start, ptrdiff_t n_rows,
+                          const dpfast_coded_scratch *scratch, double *out);
+
 #endif

@@ -241,6 +241,31 @@ static TARGET int LEVEL(map_block)(const dpfast_row_map *map, const dpfast_table
                             : LEVEL(map_adjacent)(map, rows, 0, n_rows, scratch, out, out_stride);
 }
 
+/* The sum of what is looked up for a row, from mapped numbers. */
+static TARGET void LEVEL(add_looked_up)(const dpfast_coded_map *map, const double *numbers, double factor,
+                                        const double *const *slots, double *out)
+{
+    ptrdiff_t stride = map->stride, n_numbers = map->n_numbers, n_categories = map->n_categories;
+    const double *absent = map->absent, *constant = map->constant, *of_numbers = map->of_numbers;
+    for (ptrdiff_t i = 0; i < stride; i += CHUNK) {
+        VECTOR sums[CHUNK / WIDTH];
+#pragma GCC unroll 8
+        for (int v = 0; v < CHUNK / WIDTH; v++)
+            sums[v] = factor * *(const VECTOR *)(absent + i + v * WIDTH) + *(const VECTOR *)(constant + i + v * WIDTH);
+        for (ptrdiff_t j = 0; j < n_numbers; j++)
+#pragma GCC unroll 8
+            for (int v = 0; v < CHUNK / WIDTH; v++)
+                sums[v] += numbers[j] * *(const VECTOR *)(of_numbers + j * stride + i + v * WIDTH);
+        for (ptrdiff_t k = 0; k < n_categories; k++)
+#pragma GCC unroll 8
+            for (int v = 0; v < CHUNK / WIDTH; v++)
+                sums[v] += factor * *(const VECTOR *)(slots[k] + i + v * WIDTH);
+#pragma GCC unroll 8
+        for (int v = 0; v < CHUNK / WIDTH; v++)
+            *(VECTOR *)(out + i + v * WIDTH) = sums[v];
+    }
+}
+
 #undef SELECTED
 
 /* Of this width alone: the next one has its own. */

@@ -25,3 +25,25 @@ class RowMapKernel:
     @property
     def n_features(self) -> int: ...
     def map_rows(self, rows: Rows, out: NDArray[Any], start: int, stop: int) -> bool: ...
+
+class CodedMapKernel:
+    def __init__(
+        self,
+        map_numbers: RowMapKernel | None,
+        levels: tuple[int, ...],
+        bound: float,
+        squared_absent: float,
+        slot_squares: NDArray[np.float64],
+        center: NDArray[np.float64],
+        inverse_scale: NDArray[np.float64],
+        of_numbers: NDArray[np.float64],
+        of_slots: NDArray[np.float64],
+        absent: NDArray[np.float64],
+        constant: NDArray[np.float64],
+        *,
+        block_rows: int = ...,
+        level: int = -1,
+    ) -> None: ...
+    @property
+    def block_rows(self) -> int: ...
+    def map_rows(self, numbers: Rows, codes: list[NDArray[np.int32]], out: NDArray[np.float64]) -> bool: ...

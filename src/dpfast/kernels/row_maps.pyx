@@ -8,7 +8,9 @@ import numpy as np
 
 from dpfast.kernels.columns import in_c_order
 
-from dpfast.kernels._row_map_c cimport dpfast_map_rows, dpfast_map_scratch
+from libc.stdint cimport int32_t
+
+from dpfast.kernels._row_map_c cimport dpfast_map_coded_rows, dpfast_map_rows, dpfast_map_scratch
 
 from dpfast.kernels.gram cimport describe_table, dpfast_table
 
@@ -105,3 +107,73 @@ cdef class RowMapKernel:
 
     cdef Py_ssize_t _staged_rows(self) noexcept nogil:
         return max(1, min(STAGED_ROWS, STAGED_DOUBLES // self.map.n_columns))
+
+
+cdef class CodedMapKernel:
+    """A map with a basis, of rows with codes: `dpfast.statistics.rows.CodedTables` has the parameters. Of one thread."""
+
+    def __init__(self, RowMapKernel map_numbers, levels, double bound, double squared_absent, slot_squares, center,
+                 inverse_scale, of_numbers, of_slots, absent, constant, *, Py_ssize_t block_rows=STAGED_ROWS, int level=-1):
+        sizes = np.array(levels, np.intp) + 1
+        stride = len(absent)
+        if (stride % 16 != 0 or np.shape(of_slots) != (sizes.sum(), stride) or len(slot_squares) != sizes.sum()
+                or len(constant) != stride or np.shape(of_numbers) != (len(center), stride)
+                or len(center) != len(inverse_scale) or (map_numbers is None) != (len(center) == 0)
+                or (map_numbers is not None and map_numbers.n_features != len(center))):
+            raise ValueError("tables have other shapes than their layout")
+        self.level, self.block_rows, self.map_numbers = dpfast_resolve_level(level), block_rows, map_numbers
+        self.n_levels, self.first_slots = np.array(levels, np.intp), np.cumsum(sizes) - sizes
+        self.slot_squares, self.absent, self.constant = slot_squares, absent, constant
+        self.center, self.inverse_scale = center, inverse_scale
+        self.of_numbers, self.of_slots, self.slots = of_numbers, of_slots, np.zeros(len(sizes), np.uintp)
+        self.map.n_numbers, self.map.n_categories = len(center), len(sizes)
+        self.map.bound, self.map.squared_absent, self.map.stride = bound, squared_absent, stride
+        self.map.slot_squares, self.map.absent = &self.slot_squares[0], &self.absent[0]
+        self.map.constant, self.map.of_slots = &self.constant[0], &self.of_slots[0, 0]
+        self.map.n_levels, self.map.first_slots = &self.n_levels[0], &self.first_slots[0]
+        self.scratch.slots = <const double**>&self.slots[0]
+        cdef Py_ssize_t n_numbers = self.map.n_numbers
+        if map_numbers is None:
+            return
+        self.map.map_numbers, self.map.of_numbers = &map_numbers.map, &self.of_numbers[0, 0]
+        self.map.center, self.map.inverse_scale = &self.center[0], &self.inverse_scale[0]
+        self.workspace = np.empty((2 * block_rows + map_numbers.map.n_together + 1) * n_numbers + 7)
+        self.scratch.numbers.block_rows, self.scratch.rows = block_rows, &self.workspace[0]
+        self.scratch.numbers.staging = self.scratch.rows + block_rows * n_numbers
+        self.scratch.numbers.rows = self.scratch.numbers.staging + block_rows * n_numbers
+        self.scratch.numbers.sizes = self.scratch.numbers.rows + map_numbers.map.n_together * n_numbers
+
+    cdef size_t[::1] addresses(self, numbers, list codes):
+        """Where each category's codes begin, of which there must be one a row."""
+        if len(codes) != self.map.n_categories or numbers.shape[1] != self.map.n_numbers:
+            raise ValueError("rows are of another layout than their tables")
+        cdef size_t[::1] found = np.empty(self.map.n_categories, np.uintp)
+        cdef const int32_t[::1] of_category
+        cdef Py_ssize_t k
+        for k in range(self.map.n_categories):
+            of_category = codes[k]
+            if of_category.shape[0] != len(numbers):
+                raise IndexError("codes must be as many as the rows")
+            found[k] = <size_t>&of_category[0] if of_category.shape[0] > 0 else 0
+        return found
+
+    def map_rows(self, numbers, list codes, double[:, ::1] out):
+        """Map all rows to the first of `out`; returns whether all were finite, else they become NaN."""
+        cdef size_t[::1] addresses = self.addresses(numbers, codes)
+        cdef Py_ssize_t start = 0, stop = len(numbers), n_rows
+        if out.shape[1] != self.map.stride or out.shape[0] < stop:
+            raise ValueError("out has no room for the rows, or another number of columns than their tables")
+        if stop == 0:
+            return True
+        cdef dpfast_table table
+        if self.map.n_numbers > 0:
+            table = describe_table(numbers, None)
+        cdef bint all_finite = True
+        with nogil:
+            while start < stop:
+                n_rows = min(self.block_rows, stop - start)
+                all_finite &= dpfast_map_coded_rows(
+                    self.level, &self.map, &table, <const int32_t* const*>&addresses[0], start, n_rows, &self.scratch,
+                    &out[start, 0])
+                start += n_rows
+        return all_finite

@@ -18,9 +18,10 @@ from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.io.arrays import dtype_name
 from dpfast.io.people import People, people
+from dpfast.kernels import coded_gram, person_gram
 from dpfast.kernels import gram as kernel
-from dpfast.kernels import person_gram
-from dpfast.kernels.columns import ColumnBlock, Rows, in_c_order, is_readable, readable
+from dpfast.kernels.columns import CodedBlock, ColumnBlock, Rows, in_c_order, is_readable, readable
+from dpfast.statistics.coded_rows import CodedMap
 from dpfast.statistics.gram import Gram, Layout, checked_bounds, sum_of_parts
 from dpfast.statistics.person_unit import PersonUnit, block_limits
 
@@ -178,21 +179,43 @@ class GramAccumulator(Layout):
             for first in range(start, stop, step := max(1, _MAPPED_ENTRIES // max(1, x.shape[1]))):
                 chosen = slice(first, min(first + step, stop))
                 selected = chosen if rows is None else rows[chosen]
-                x_rows, y_rows = io.map_block(x[selected], None if y is None else y[selected], *maps)
-                self._check_block(x_rows, y_rows)
-                y_rows = None if y_rows is None else readable(y_rows)
-                status = part.add(readable(x_rows), y_rows, None, 0, len(x_rows))
+                status = self._add_mapped(part, maps, x[selected], None if y is None else y[selected])
+                if status != kernel.PACKED:
+                    return status
+            return kernel.PACKED
+
+        def add_coded(maps: Maps, coded: CodedMap, part: coded_gram.CodedSums, start: int, stop: int) -> int:
+            assert isinstance(x, CodedBlock)
+            if not part.begin(x.layout, coded.values(self._tables()[0][1])):
+                return add_mapped(maps, part, start, stop)
+            for first in range(start, stop, coded.rows_at_a_time):
+                chosen = slice(first, min(first + coded.rows_at_a_time, stop))
+                selected = chosen if rows is None else rows[chosen]
+                x_rows, y_rows = x[selected], None if y is None else y[selected]
+                numbers, beyond = coded.numbers(x_rows)
+                y_mapped = None if y_rows is None else readable(io.map_block(y_rows, None, maps[1], None)[0])
+                status = part.add_coded(numbers, x_rows.codes, y_mapped, 0, len(x_rows), beyond)
+                if status == kernel.PACKED and beyond.any():
+                    left = np.flatnonzero(beyond)
+                    status = self._add_mapped(part, maps, x_rows[left], None if y_rows is None else y_rows[left])
                 if status != kernel.PACKED:
                     return status
             return kernel.PACKED
 
         def adder() -> AddRange:
             map_x, map_y = self._maps
-            if map_x is None and map_y is None:
-                return add
-            return partial(add_mapped, (io.reusing_room(map_x), io.reusing_room(map_y)))
+            maps = io.reusing_room(map_x), io.reusing_room(map_y)
+            if isinstance(x, CodedBlock) and (coded := CodedMap.of(x.layout, map_x)) is not None:
+                return partial(add_coded, maps, coded)
+            return add if self._maps == (None, None) else partial(add_mapped, maps)
 
         self._add_ranges(len(x) if rows is None else len(rows), spilled, adder)
+
+    def _add_mapped(self, part: kernel.GramSums, maps: Maps, x: Rows, y: Rows | None) -> int:
+        """Add rows that pass through maps first, all of their columns; returns a status."""
+        x, y = io.map_block(x, y, *maps)
+        self._check_block(x, y)
+        return part.add(readable(x), None if y is None else readable(y), None, 0, len(x))
 
     def _add_ranges(
         self, n_rows: int, spilled: kernel.GramTotals, adder: Callable[[], AddRange], overhang: int = 0
@@ -246,7 +269,8 @@ class GramAccumulator(Layout):
         return 64 if self.n_features + self.n_outcomes <= 32 else 255
 
     def _new_part(self) -> kernel.GramSums:
-        return kernel.GramSums(*self._tables(), block_rows=self._block_rows(), use_blas=use_blas(), with_sums=self.sums)
+        options: dict[str, Any] = {"use_blas": use_blas(), "with_sums": self.sums}
+        return coded_gram.CodedSums(*self._tables(), block_rows=self._block_rows(), **options)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_additions": None, "_totals": self._totals.copy(), "_n_updates": self.n_updates}
@@ -441,7 +465,7 @@ def _check_length(whose: People, n_rows: int) -> None:
 def _in_memory(X: object, Y: object, rows: ArrayLike | None) -> tuple[Rows | None, Rows | None]:
     """Both tables as the kernel reads them where they are; to select rows of a frame, its array is made."""
     may_copy = rows is not None
-    x = X if isinstance(X, ColumnBlock) else io.in_memory(X, "X", may_copy=may_copy)
+    x = X if isinstance(X, ColumnBlock | CodedBlock) else io.in_memory(X, "X", may_copy=may_copy)
     if Y is None or isinstance(Y, ColumnBlock):
         return x, Y
     return x, io.in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)

@@ -16,7 +16,8 @@ Of a person with several rows the summed matrix is held to the clip, by one fact
 each of their rows is held to 16 times the clip before, which keeps the integers of rows that cancel small.
 
 Norms and products are sums, in the order of columns and from 0, of products of doubles: what becomes of a row depends
-on that row alone, to the bit.
+on that row alone, to the bit. Rows with codes (`CodedBlock`) have their products by look-ups of what a level adds to
+them, in an order of their own: the same up to rounding, and from the row alone too. Which rows come so is declared.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -37,10 +38,11 @@ from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.io.people import People
 from dpfast.kernels import residual_step
-from dpfast.kernels.columns import Rows, in_c_order, is_readable, readable
+from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, in_c_order, is_readable, readable
 from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.row_maps import CodedMapKernel
 from dpfast.privacy.sensitivity import padded_bound, padded_squared_bound, padded_squared_product_bound
-from dpfast.statistics.rows import RowMap
+from dpfast.statistics.rows import CodedTables, RowMap
 
 #: p is rounded to this grid: from 2^21 to 2^22 units long.
 _EXPONENT_P = 21
@@ -139,6 +141,19 @@ class ResidualStep:
         maps = self.map_x.kernel(self.n_features), self.map_y.kernel(self.theta.shape[1])
         theta = in_c_order(self.theta.T, np.float64)
         return *maps, theta, self.whitening, self.constant, self.link, self.longest, self.bend
+
+
+def coded_tables(step: ResidualStep, layout: CodeLayout) -> CodedTables | None:
+    """Return what products of a step with rows of a layout are sums of, or None where all columns are needed."""
+    if step.whitening is None:
+        return None
+    n_outcomes, n_products = step.theta.shape[1], len(step.whitening)
+    first = -(-n_outcomes // 8) * 8
+    weights = np.zeros((len(step.theta), first + -(-n_products // 8) * 8))
+    weights[:, :n_outcomes] = step.theta
+    weights[:, first : first + n_products] = step.whitening.T
+    row_map = replace(step.map_x, basis=weights[: step.n_features])
+    return CodedTables.of(row_map, layout, weights[-1] if step.constant else None)
 
 
 @dataclass(frozen=True)
@@ -293,10 +308,34 @@ def _check_table(
         raise TypeError("residuals of people with several rows need whole arrays, .npy files or frames")
 
 
-class ThreadSums:
+class ThreadRows:
+    """What one thread reads rows with."""
+
+    kernel: residual_step.ResidualRows
+
+    def __init__(self, step: ResidualStep) -> None:
+        self._step = step
+        self._layout: CodeLayout | None = None
+        self._takes_codes = False
+
+    def takes_codes(self, layout: CodeLayout) -> bool:
+        """Return whether rows of a layout can be added by their codes, and prepare for them."""
+        if layout != self._layout:
+            tables = coded_tables(self._step, layout)
+            self._layout, self._takes_codes = layout, tables is not None
+            if tables is not None:
+                options: dict[str, Any] = {"block_rows": self.kernel.block_rows, "level": self.kernel.level}
+                self.kernel.begin_coded(CodedMapKernel(*tables, **options))
+        return self._takes_codes
+
+
+class ThreadSums(ThreadRows):
     """What one thread adds up."""
 
+    kernel: residual_step.ResidualSums
+
     def __init__(self, step: ResidualStep, held: Clip, bound_squares: float | None = None, level: int = -1) -> None:
+        super().__init__(step)
         k = 0 if bound_squares is None else _grid_exponent(bound_squares)
         limits = None
         if bound_squares is not None:
@@ -329,10 +368,13 @@ class ThreadSums:
         return self._sums
 
 
-class ThreadSizes:
+class ThreadSizes(ThreadRows):
     """What one thread counts."""
 
+    kernel: residual_step.ResidualSizes
+
     def __init__(self, step: ResidualStep, half_octaves: tuple[int, int], level: int = -1) -> None:
+        super().__init__(step)
         first, last = half_octaves
         self.kernel = residual_step.ResidualSizes(*step.kernel_arguments(), first=first, last=last, level=level)
 
@@ -395,6 +437,9 @@ def _add_ranges(
 
 def _add_rows(x: Rows, y: Rows, part: ThreadSums | ThreadSizes, start: int, stop: int) -> int:
     part.make_room(stop - start)
+    if isinstance(x, CodedBlock) and part.takes_codes(x.layout):
+        rows = x[start:stop]
+        return part.kernel.add_coded(readable(rows.numbers), rows.codes, readable(y[start:stop]), 0, stop - start)
     if is_readable(x) and is_readable(y):
         return part.kernel.add(x, y, None, start, stop)
     # Converted range by range, where the kernel does not read a dtype in place.

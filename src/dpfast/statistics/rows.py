@@ -13,9 +13,9 @@ contiguous: then one person more would move the rounded rows of others.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dpfast._arrays import FloatArray
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.kernels import row_maps
-from dpfast.kernels.columns import Rows, readable
+from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, readable
 
 #: Norms are compared in floating point with their bounds; what is calibrated allows for rows longer by as much. The
 #: kernel keeps to three quarters of it, for rows of up to MOST_COLUMNS entries: row_map.c has the proof.
@@ -90,6 +90,12 @@ class RowMap:
             lengths.append((self.bound + float(np.linalg.norm(center))) / float(np.min(scale)))
         return min(lengths) * (1.0 + 2.0 * NORM_SLACK)
 
+    def of_entries(self, columns: list[int]) -> RowMap:
+        """Return what is done to the entries of some columns, each on its own: no norm is held, no basis changed."""
+        sides = (self.low, self.high, self.center, self.scale)
+        low, high, center, scale = (side if side is None or len(side) == 1 else side[columns] for side in sides)
+        return RowMap(low, high, center=center, scale=scale, offset=self.offset, unit=self.unit, fills=self.fills)
+
     def kernel(self, n_columns: int) -> row_maps.RowMapKernel:
         """Return what maps rows of so many columns."""
         if n_columns > MOST_COLUMNS:
@@ -103,6 +109,9 @@ class RowMap:
     def into(self, rows: Rows, out: FloatArray, n_threads: int | None = 1) -> bool:
         """Map rows into the first of `out`, whose columns are adjacent; returns whether all of them were finite."""
         n_rows, n_columns = rows.shape
+        if isinstance(rows, CodedBlock) and self.basis is not None:
+            out[:n_rows] = self.reusing_room()(rows)
+            return bool(np.isfinite(out[:n_rows]).all())
         kernel = self.kernel(n_columns)
         source = readable(rows)
         n_workers = min(resolve_n_threads(n_threads), max(1, n_rows * n_columns // _ENTRIES_PER_THREAD))
@@ -110,6 +119,74 @@ class RowMap:
             return kernel.map_rows(source, out, 0, n_rows)
         ranges = RowRanges(n_rows, _ROWS_PER_RANGE)
         return all(run_in_threads([partial(_map_ranges, kernel, source, out, ranges)] * n_workers, ranges.stop))
+
+
+#: Sums of so few are far from overflow, and bounds above the inverse keep their squares.
+_LARGEST_WEIGHT = 1e74
+
+
+class CodedTables(NamedTuple):
+    """What a map with a basis makes of rows with codes: sums of rows of these tables, which are public.
+
+    What becomes of such a row depends on that row alone, to the bit. As it is added up in another order, it differs by
+    rounding from what becomes of the row with its indicators written out.
+    """
+
+    map_numbers: row_maps.RowMapKernel | None
+    #: Of each category.
+    levels: tuple[int, ...]
+    #: Norm that rows are held to, the squared norm of absent indicators, and what a level adds to it.
+    bound: float
+    squared_absent: float
+    slot_squares: FloatArray
+    #: Of numbers, then rows of the basis.
+    center: FloatArray
+    inverse_scale: FloatArray
+    of_numbers: FloatArray
+    #: What a level adds to products; a row of 0 follows those of each category.
+    of_slots: FloatArray
+    #: What absent indicators add, and what centres do, and whatever else is in every row.
+    absent: FloatArray
+    constant: FloatArray
+
+    @classmethod
+    @np.errstate(all="ignore")
+    def of(cls, row_map: RowMap, layout: CodeLayout, constant: FloatArray | None = None) -> CodedTables | None:
+        """Return the tables, or None where a map needs all columns: nothing private decides on it."""
+        basis = row_map.basis
+        if basis is None or row_map.top is not None or row_map.fills or row_map.bound < 1.0 / _LARGEST_WEIGHT:
+            return None
+        numbers, indicators, d = list(layout.places), layout.indicators, layout.n_columns
+        weights = np.zeros((d, -(-basis.shape[1] // 16) * 16))
+        weights[:, : basis.shape[1]] = basis
+        in_every_row = np.zeros(weights.shape[1])
+        if constant is not None:
+            in_every_row[: len(constant)] = constant
+        before = replace(row_map, center=None, scale=None, basis=None)
+        absent, present = before.of_entries(indicators)(np.repeat([[0.0], [1.0]], len(indicators), axis=1))
+        center = np.zeros(d) if row_map.center is None else np.broadcast_to(row_map.center, d)
+        inverse_scale = np.ones(d) if row_map.scale is None else 1.0 / np.broadcast_to(row_map.scale, d)
+        in_units = inverse_scale[indicators, None] * weights[indicators]
+        tables = cls(
+            before.of_entries(numbers).kernel(len(numbers)) if numbers else None,
+            layout.levels,
+            row_map.bound,
+            float(np.sum(absent**2)),
+            _with_none(present**2 - absent**2, layout),
+            center[numbers],
+            inverse_scale[numbers],
+            weights[numbers],
+            _with_none((present - absent)[:, None] * in_units, layout),
+            np.sum(absent[:, None] * in_units, axis=0),
+            in_every_row - np.sum(center[indicators, None] * in_units, axis=0),
+        )
+        is_small = all(np.max(np.abs(part), initial=0.0) <= _LARGEST_WEIGHT for part in tables[3:])
+        return tables if is_small else None
+
+
+def _with_none(levels: FloatArray, layout: CodeLayout) -> FloatArray:
+    """Put a 0 after what belongs to the levels of each category."""
+    return np.insert(levels, np.cumsum(layout.levels), 0.0, axis=0)
 
 
 class MapIntoRoom:
@@ -122,9 +199,14 @@ class MapIntoRoom:
         self._kernel: row_maps.RowMapKernel | None = None
         self._n_columns = 0
         self._room = np.empty((0, 0))
+        self._layout: CodeLayout | None = None
+        self._coded_room = np.empty((0, 0))
+        self._coded: row_maps.CodedMapKernel | None = None
 
     def __call__(self, rows: Rows) -> FloatArray:
         """Map one block of rows."""
+        if isinstance(rows, CodedBlock) and (kernel := self._of_codes(rows.layout)) is not None:
+            return self._looked_up(kernel, rows)
         n_rows, n_columns = rows.shape
         if self._kernel is None or n_columns != self._n_columns:
             self._kernel, self._n_columns = self._row_map.kernel(n_columns), n_columns
@@ -134,6 +216,22 @@ class MapIntoRoom:
         out = self._room[:n_rows]
         self._kernel.map_rows(readable(rows), out, 0, n_rows)
         return out
+
+    def _of_codes(self, layout: CodeLayout) -> row_maps.CodedMapKernel | None:
+        if layout != self._layout:
+            tables = CodedTables.of(self._row_map, layout)
+            self._layout = layout
+            self._coded = None if tables is None else row_maps.CodedMapKernel(*tables)
+        return self._coded
+
+    def _looked_up(self, kernel: row_maps.CodedMapKernel, rows: CodedBlock) -> FloatArray:
+        assert self._row_map.basis is not None
+        n_features = self._row_map.basis.shape[1]
+        stride = -(-n_features // 16) * 16
+        if len(self._coded_room) < len(rows):
+            self._coded_room = np.empty((len(rows), stride))
+        kernel.map_rows(readable(rows.numbers), rows.codes, self._coded_room)
+        return self._coded_room[: len(rows), :n_features]
 
 
 def _map_ranges(kernel: row_maps.RowMapKernel, rows: Rows, out: FloatArray, ranges: RowRanges) -> bool:

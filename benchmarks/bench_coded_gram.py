@@ -1,0 +1,76 @@
+"""Exact sums of tables with categories, kept as codes, against tabmat's product of the same table, not exact.
+
+asv runs it at a fifth of the rows. ``python -m benchmarks.bench_coded_gram`` prints the table at full size, tabmat's
+column where it is installed.
+"""
+
+from functools import partial
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.timing import median_ratio, sized
+from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
+from dpfast.statistics import GramAccumulator
+
+#: Numbers, categories and levels.
+SHAPES = [(5, 4, 50), (20, 10, 20)]
+
+
+def table(n_rows, n_numbers, n_categories, n_levels):
+    rng = np.random.default_rng(0)
+    numbers = ColumnBlock(list(rng.uniform(-1, 1, (n_rows, n_numbers)).T))
+    codes = [rng.integers(0, n_levels, n_rows).astype(np.int32) for _ in range(n_categories)]
+    firsts = tuple(range(n_numbers, n_numbers + n_categories * n_levels, n_levels))
+    layout = CodeLayout(
+        n_numbers + n_categories * n_levels, tuple(range(n_numbers)), firsts, (n_levels,) * n_categories
+    )
+    return CodedBlock(numbers, codes, layout)
+
+
+def sums(rows, shape, n_threads):
+    bound = (shape[0] + shape[1]) ** 0.5
+    return GramAccumulator(rows.shape[1], bound_x=bound, n_threads=n_threads).update(rows).gram()
+
+
+class Codes:
+    params = (SHAPES, [1, 2])
+    param_names = ("shape", "n_threads")
+
+    def setup(self, shape, n_threads):
+        self.rows = table(sized(1_000_000) // 5, *shape)
+        self.few = self.rows[: len(self.rows) // 10]
+        self.indicators = np.asarray(self.few)
+
+    def time_sums(self, shape, n_threads):
+        sums(self.rows, shape, n_threads)
+
+    def track_ratio_to_indicators(self, shape, n_threads):
+        """How many times as fast as the same rows with their indicators written out."""
+        return median_ratio(
+            lambda: sums(self.few, shape, n_threads), lambda: sums(self.indicators, shape, n_threads), 5
+        )
+
+
+def main():
+    try:
+        import tabmat
+    except ImportError:
+        tabmat = None
+    for shape in SHAPES:
+        rows = table(sized(1_000_000), *shape)
+        for n_threads in (1, 2):
+            line = f"{len(rows):9,} rows, {shape[0]} + {shape[1]} x {shape[2]}, {n_threads} threads:"
+            if tabmat is None:
+                print(line, "tabmat is not installed")
+                continue
+            numbers = tabmat.DenseMatrix(np.asfortranarray(np.asarray(rows.numbers)))
+            matrix = tabmat.SplitMatrix([numbers, *map(tabmat.CategoricalMatrix, rows.codes)])
+            weights = np.ones(len(rows))
+            with threadpool_limits(n_threads):
+                faster = median_ratio(partial(sums, rows, shape, n_threads), partial(matrix.sandwich, weights), 7)
+            print(line, f"{faster:.2f} times as fast as tabmat")
+
+
+if __name__ == "__main__":
+    main()
