@@ -330,7 +330,7 @@ REFUSED = [
     (
         "private_standard_scaler",
         ("age = { low = 18, high = 100, missing = 50 }", 'age = "number"'),
-        "lacks low and high",
+        "without low and high",
     ),
 ]
 

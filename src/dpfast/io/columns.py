@@ -111,15 +111,19 @@ class Number(_Single):
         The table's column.
     missing : "refuse" or float, default "refuse"
         What stands for a missing entry.
+    low, high : float, optional
+        Declared limits, both or neither, for `Columns.box` and `dpfast.describe`; entries stay as they are here.
 
     Examples
     --------
     >>> from dpfast.io import Number
-    >>> Number("age", missing=50.0).encoded_names
+    >>> Number("age", missing=50.0, low=18.0, high=90.0).encoded_names
     ('age',)
     """
 
     missing: float | Literal["refuse"] = REFUSE
+    low: float | None = None
+    high: float | None = None
 
     holds: ClassVar[str] = "number"
 
@@ -127,6 +131,17 @@ class Number(_Single):
         super().__post_init__()
         if self.missing != REFUSE and not math.isfinite(check.real(f"missing of column {self.name!r}", self.missing)):
             raise ValueError(f"missing of column {self.name!r} must be 'refuse' or a finite number")
+        if (self.low, self.high) == (None, None):
+            return
+        if self.low is None or self.high is None:
+            raise ValueError(f"low and high of column {self.name!r} go together")
+        low, high = (check.real(f"{side} of column {self.name!r}", getattr(self, side)) for side in ("low", "high"))
+        if not -math.inf < low < high < math.inf:
+            raise ValueError(f"low of column {self.name!r} must be below high, and both finite")
+        if self.missing != REFUSE and not low <= self.missing <= high:
+            raise ValueError(
+                f"missing of column {self.name!r} must be from low to high, onto which it would be clipped"
+            )
 
     def encode(self, batch: Batch) -> list[FloatArray]:
         """Return what it becomes: a column, which is the table's own where no entry is missing."""
@@ -292,6 +307,27 @@ class Columns:
     @property
     def _all(self) -> tuple[Column, ...]:
         return (*self.features, *self.outcomes)
+
+    @property
+    def limits(self) -> dict[str, tuple[float, float]]:
+        """Limits of encoded features, by name, where they are known: declared of numbers, 0 and 1 of all others."""
+        found: dict[str, tuple[float, float]] = {}
+        for column in self.features:
+            if not isinstance(column, Number):
+                found |= dict.fromkeys(column.encoded_names, (0.0, 1.0))
+            elif column.low is not None and column.high is not None:
+                found[column.name] = float(column.low), float(column.high)
+        return found
+
+    @property
+    def box(self) -> tuple[FloatArray, FloatArray]:
+        """Limits of all encoded features, for `box_x`: lows and highs; ValueError if a number has none."""
+        limits = self.limits
+        for name in self.feature_names:
+            if name not in limits:
+                raise ValueError(f"column {name!r} is declared without low and high, which a box needs")
+        low, high = (np.array(side) for side in zip(*map(limits.__getitem__, self.feature_names), strict=True))
+        return low, high
 
     @property
     def names(self) -> tuple[str, ...]:
