@@ -173,7 +173,7 @@ def test_what_is_declared_wrongly_is_refused_before_anything_is_spent(parameters
         ridge(ledger=ledger, random_state=None, **parameters).fit(*tables())
     assert ledger.spent.epsilon == 0.0
     # No message has a name of the table's own that was not declared.
-    own = {"smoker", "days", "cost"}.difference(parameters.get("box_x") or (), parameters.get("bound_y") or ())
+    own = [name for name in ("smoker", "days", "cost") if name not in str(parameters)]
     assert not any(f"'{name}'" in str(raised.value) for name in own)
 
 

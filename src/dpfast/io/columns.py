@@ -228,7 +228,7 @@ class Category:
 
     def encode(self, batch: Batch) -> list[FloatArray]:
         """Return what it becomes: an indicator for each level."""
-        codes = self._codes(batch)
+        codes = self.codes(batch)
         missing = codes == MISSING
         if missing.any():
             if self.missing == REFUSE:
@@ -242,7 +242,8 @@ class Category:
         indicators[places[rows], rows] = 1.0
         return list(indicators)
 
-    def _codes(self, batch: Batch) -> Codes:
+    def codes(self, batch: Batch) -> Codes:
+        """Return a column as places in the levels, or `MISSING` or `UNDECLARED`."""
         if self.holds == "text":
             return batch.codes(self.name, [str(level) for level in self.levels])
         values = batch.numbers(self.name)
@@ -299,13 +300,14 @@ class Columns:
         self.outcomes = _declared("outcomes", outcomes)
         if not self.features:
             raise ValueError("features must name at least one column")
-        _check_unique("column", [column.name for column in self._all])
+        _check_unique("column", [column.name for column in self.declared])
         self.feature_names = tuple(chain.from_iterable(column.encoded_names for column in self.features))
         self.outcome_names = tuple(chain.from_iterable(column.encoded_names for column in self.outcomes))
         _check_unique("encoded column", [*self.feature_names, *self.outcome_names])
 
     @property
-    def _all(self) -> tuple[Column, ...]:
+    def declared(self) -> tuple[Column, ...]:
+        """All columns that are declared."""
         return (*self.features, *self.outcomes)
 
     @property
@@ -332,7 +334,7 @@ class Columns:
     @property
     def names(self) -> tuple[str, ...]:
         """The table's columns that are declared."""
-        return tuple(column.name for column in self._all)
+        return tuple(column.name for column in self.declared)
 
     def encode(self, table: Any, progress: Callable[[int], object] | None = None) -> EncodedTable:
         """Return a table of named columns as blocks of numbers, for an estimator's X (with None for Y).
@@ -401,10 +403,11 @@ class Columns:
         Not for iterators, which it would use up.
         """
         for part in table_parts(table):
-            self._check_part(part)
+            self.check_part(part)
 
-    def _check_part(self, part: Part) -> None:
-        for column in self._all:
+    def check_part(self, part: Part) -> None:
+        """Refuse a part of a table that lacks a declared column, or holds another kind of values there."""
+        for column in self.declared:
             check_named_once(column.name, part, self.names)
             if part.families is None:
                 _check_readable_as_text(column, part)
@@ -438,9 +441,9 @@ class EncodedTable:
         no_rows = [np.empty(0)]
         y = ColumnBlock(no_rows * len(columns.outcome_names)) if columns.outcomes else None
         yield ColumnBlock(no_rows * len(columns.feature_names)), y
-        wanted = {column.name: column.holds for column in columns._all}
+        wanted = {column.name: column.holds for column in columns.declared}
         for part in table_parts(self.source):
-            columns._check_part(part)
+            columns.check_part(part)
             n_read = 0
             for batch, share in part.read(wanted):
                 yield columns._encode_batch(batch)
