@@ -71,9 +71,9 @@ def test_nobody_moves_the_counts_and_sums_further_than_the_noise_is_for_and_some
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_noise_is_calibrated_for_that(adjacency):
     squared, absolute = bounds(adjacency)
-    noise = TableCounts.calibrate(Privacy(1.0, 1e-6, adjacency), HISTOGRAMS).noise
+    noise = TableCounts.calibrate(Privacy(1.0, 1e-6, adjacency), HISTOGRAMS).single
     assert 0.99e-6 < gaussian_delta(noise.scale, 1.0, math.sqrt(squared)) <= 1e-6
-    pure = TableCounts.calibrate(Privacy(0.5, 0.0, adjacency), HISTOGRAMS).noise
+    pure = TableCounts.calibrate(Privacy(0.5, 0.0, adjacency), HISTOGRAMS).single
     assert (pure.law, pure.scale) == ("Laplace", pytest.approx(absolute / 0.5, rel=1e-12))
     assert pure.scale >= absolute / 0.5
 
@@ -86,10 +86,10 @@ def test_the_noise_drawn_has_the_calibrated_law(delta):
     (released,) = release(mechanism, counted.sums, SeededSource(3), "describe")
     assert released.name == "describe: counts of bins and sums of numbers"
     noise = released.values["sum"] - counted.sums.to_float64()
-    law = stats.norm(scale=mechanism.noise.scale) if delta else stats.laplace(scale=mechanism.noise.scale)
+    law = stats.norm(scale=mechanism.single.scale) if delta else stats.laplace(scale=mechanism.single.scale)
     # False-reject rate 1e-4, for one seed.
     assert stats.kstest(noise, law.cdf).pvalue > 1e-4
-    assert released.mu == mechanism.noise.mu
+    assert released.mu == mechanism.single.mu
 
 
 def test_everybody_is_in_one_bin_of_each_histogram():
@@ -146,9 +146,10 @@ def test_attacks_hold_and_catch_noise_for_half_of_what_a_person_moves(monkeypatc
     halved = [Histogram.of(Number("age", low=0.0, high=1.0), 4)]
 
     def broken(cls, privacy, histograms):
-        noise = moved_by(cls, privacy, histograms).noise
-        small = moved_by(cls, privacy, halved).noise
-        return cls(tuple(histograms), type(noise)(**vars(noise) | {"scale": small.scale, "deviation": small.deviation}))
+        noise = moved_by(cls, privacy, histograms).single
+        small = moved_by(cls, privacy, halved).single
+        small = type(noise)(**vars(noise) | {"scale": small.scale, "deviation": small.deviation})
+        return cls("counts", small, tuple(histograms))
 
     monkeypatch.setattr(attacks.TableCounts, "calibrate", classmethod(broken))
     for attack in attacks.attacks(CLAIM):

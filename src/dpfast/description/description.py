@@ -14,6 +14,7 @@ from scipy import special
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
+from dpfast._html import card, grid
 from dpfast._redacted import quiet
 from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts, count_rows
 from dpfast.estimator.completion import Waiting
@@ -21,6 +22,7 @@ from dpfast.io import Category, Columns, Number
 from dpfast.io.columns import Column, table_parts
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Ledger, Release, paying
+from dpfast.ledger.release import guarantee_html, releases_html
 from dpfast.privacy import Adjacency, Privacy, gaussian_mu
 from dpfast.releases.mechanism import release
 from dpfast.solvers.fieller import NoisyRatio
@@ -33,7 +35,11 @@ _MOST_BINS = 1_000
 #: What lies within one standard deviation of a normal law.
 _ONE_DEVIATION = 0.6826894921370859
 
+_QUARTILES = 0.25, 0.5, 0.75
+_FIELDS = "column", "statistic", "estimate", "std_error", "low", "high"
+
 Target = Literal["population", "table"]
+_Row = tuple[str, str, float, float, float, float]
 
 
 class _Ratio(NamedTuple):
@@ -95,7 +101,7 @@ class Description:
         *,
         level: float = 0.95,
         target: Target = "population",
-        quantiles: Sequence[float] = (0.25, 0.5, 0.75),
+        quantiles: Sequence[float] = _QUARTILES,
     ) -> DataFrame:
         """Tabulate shares, means and quantiles, with limits.
 
@@ -126,6 +132,13 @@ class Description:
         ImportError
             If pandas is not installed.
         """
+        found = dict(zip(_FIELDS, zip(*self._rows(level, target, quantiles), strict=True), strict=True))
+        index = {name: found.pop(name) for name in _FIELDS[:2]}
+        return tabulated(index, found)
+
+    def _rows(
+        self, level: float = 0.95, target: Target = "population", quantiles: Sequence[float] = _QUARTILES
+    ) -> list[_Row]:
         normal = float(special.ndtri((1.0 + check.share("level", level)) / 2.0))
         # Laplace noise has longer tails, and sums of it shorter ones than a single draw.
         reach = max(normal, -math.log1p(-level) / math.sqrt(2.0)) if self._is_heavy else normal
@@ -144,9 +157,13 @@ class Description:
             for bin_, name in names.items():
                 ratio = self._ratio(place, np.eye(len(one.bins))[bin_], np.ones(len(one.bins)), of_population)
                 rows.append((one.name, name, ratio.estimate, ratio.deviation, *ratio.limits(reach)))
-        columns, statistics, *numbers = zip(*rows, strict=True)
-        index = {"column": columns, "statistic": statistics}
-        return tabulated(index, dict(zip(("estimate", "std_error", "low", "high"), numbers, strict=True)))
+        return rows
+
+    def _repr_html_(self) -> str:
+        """Show the table, and what it cost."""
+        rows = [(*row[:2], *map("{:.5g}".format, row[2:])) for row in self._rows()]
+        promised = guarantee_html(self.releases_, self.privacy_spent_)
+        return card("Description", promised, grid(_FIELDS, rows), releases_html(self.releases_))
 
     def __repr__(self) -> str:
         columns = ", ".join(one.name for one in self._histograms)
@@ -206,7 +223,7 @@ class Description:
 
     def _of_numbers(
         self, place: int, number: int, quantiles: Sequence[float], reach: float, of_population: bool
-    ) -> Iterator[tuple[str, str, float, float, float, float]]:
+    ) -> Iterator[_Row]:
         """Yield the mean and the quantiles of a column of numbers."""
         histogram = self._histograms[place]
         edges, name = histogram.edges, histogram.name

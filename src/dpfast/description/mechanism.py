@@ -19,9 +19,8 @@ used after the release.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -33,7 +32,7 @@ from dpfast.io.frames import MISSING, UNDECLARED, Batch
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy import Privacy
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.mechanism import Mechanism, Query, Stages, given
+from dpfast.releases.mechanism import Named
 from dpfast.releases.noisy_sum import NoisySum
 
 #: Bits of the grid of z, and of its share w of a count: a person adds z in units of 2**-21, and counts 2**21 of them.
@@ -110,11 +109,10 @@ class Counted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TableCounts(Mechanism[FloatArray]):
+class TableCounts(Named[NoisySum]):
     """The mechanism: noise for the counts of all bins, histogram by histogram, and then for the sums of numbers."""
 
     histograms: tuple[Histogram, ...]
-    noise: NoisySum
 
     @classmethod
     def calibrate(cls, privacy: Privacy, histograms: Sequence[Histogram]) -> Self:
@@ -124,22 +122,8 @@ class TableCounts(Mechanism[FloatArray]):
         replaced, alone = 2.0 * k + 4.0 * WEIGHT**2 * m, k + WEIGHT**2 * m
         lengths = math.sqrt(replaced) * ROUND_UP, math.sqrt(alone) * ROUND_UP
         in_l1 = 2.0 * k + 2.0 * WEIGHT * m, k + WEIGHT * m
-        return cls(tuple(histograms), NoisySum.moved_by(privacy, *lengths, (size,), in_l1=in_l1))
-
-    @cached_property
-    def privacy(self) -> Privacy:
-        """What the release costs."""
-        return self.noise.privacy
-
-    @property
-    def scales(self) -> Mapping[str, float]:
-        """Standard deviation of the noise in an entry."""
-        return self.noise.scales
-
-    def stages(self) -> Stages[FloatArray]:
-        """Ask for the counts and sums."""
-        released = yield Query("counts of bins and sums of numbers", self.noise, given)
-        return lambda: released.values["sum"]
+        noise = NoisySum.moved_by(privacy, *lengths, (size,), in_l1=in_l1)
+        return cls("counts of bins and sums of numbers", noise, tuple(histograms))
 
 
 def count_rows(histograms: Sequence[Histogram], batches: Iterable[Batch]) -> Counted:
