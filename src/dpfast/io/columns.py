@@ -243,7 +243,7 @@ class Category:
         return list(indicators)
 
     def codes(self, batch: Batch) -> Codes:
-        """Return a column as places in the levels, or `MISSING` or `UNDECLARED`."""
+        """Return a column as places in the levels; what is missing or not declared is below 0."""
         if self.holds == "text":
             return batch.codes(self.name, [str(level) for level in self.levels])
         values = batch.numbers(self.name)
