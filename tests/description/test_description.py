@@ -103,6 +103,7 @@ def test_crosstabs_booleans_and_declared_columns():
 
 def test_any_table_gives_the_same(tmp_path):
     polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    dask = pytest.importorskip("dask.dataframe")
     table = people(500)
     table.to_parquet(tmp_path / "t.parquet")
     table.to_csv(tmp_path / "t.csv", index=False)
@@ -110,6 +111,7 @@ def test_any_table_gives_the_same(tmp_path):
         "polars": polars.from_pandas(table),
         "lazy": polars.from_pandas(table).lazy(),
         "arrow": arrow.Table.from_pandas(table),
+        "dask": dask.from_pandas(table, npartitions=3),
         "stream": arrow.Table.from_pandas(table).to_reader(),
         "parquet": tmp_path / "t.parquet",
         "csv": str(tmp_path / "t.csv"),

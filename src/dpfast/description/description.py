@@ -19,7 +19,7 @@ from dpfast._redacted import quiet
 from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts, count_rows
 from dpfast.estimator.completion import Waiting
 from dpfast.io import Category, Columns, Number
-from dpfast.io.columns import Column, table_parts
+from dpfast.io.columns import Column, parts_in_turn
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.ledger.release import guarantee_html, releases_html
@@ -383,7 +383,7 @@ def _counted(table: Any, declared: Columns, histograms: Sequence[Histogram]) -> 
     wanted = {column.name: column.holds for column in declared.declared}
 
     def batches() -> Iterator[Any]:
-        for part in table_parts(table):
+        for part in parts_in_turn(table):
             declared.check_part(part)
             for batch, _ in part.read(wanted):
                 yield batch

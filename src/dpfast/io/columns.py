@@ -21,10 +21,11 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
+from dpfast._redacted import in_own_words
 from dpfast.io.arrow import arrow_batches, arrow_families, open_stream, parquet_batches, parquet_schema
 from dpfast.io.csv_files import NULL_WORDS, csv_batches, csv_names
 from dpfast.io.frames import MISSING, UNDECLARED, Batch, Codes, Family, frame_batches, frame_families
-from dpfast.io.sources import check_no_dask, file_format, is_arrow, is_frame, is_path, table_files, tables_of
+from dpfast.io.sources import check_no_dask, file_format, is_arrow, is_dask, is_frame, is_path, table_files, tables_of
 from dpfast.kernels.columns import ColumnBlock, kept
 
 if TYPE_CHECKING:
@@ -67,6 +68,16 @@ def table_parts(table: Any) -> Iterator[Part]:
         check_no_dask(table)
         kind = f"{type(table).__module__}.{type(table).__qualname__}"
         raise TypeError(f"the table is a {kind}, which has no named columns; accepted: {ACCEPTED}")
+
+
+def parts_in_turn(table: Any) -> Iterator[Part]:
+    """Iterate over the parts of a table whose rows may come in any order: a Dask frame is computed part by part."""
+    if not (is_dask(table) and hasattr(table, "partitions")):
+        yield from table_parts(table)
+        return
+    for place in range(table.npartitions):
+        part = table.partitions[place]
+        yield from table_parts(in_own_words(part.compute, "a partition of the Dask frame could not be computed"))
 
 
 def _file_part(file: Path) -> Part:
@@ -343,10 +354,10 @@ class Columns:
         ----------
         table : table
             A pandas DataFrame, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), an Arrow Dataset, a
-            Polars LazyFrame, a path to a ``.parquet`` or ``.csv`` file, a glob or a folder of them, or an iterable of
-            these. Only declared columns are read, some rows at a time. A query, of DuckDB or a LazyFrame, is executed
-            anew for each pass: it must give the same rows, in any order, and each from one person's records alone
-            (no LIMIT, no sampling, no ranks among people).
+            Polars LazyFrame, a Dask frame, a path to a ``.parquet`` or ``.csv`` file, a glob or a folder of them, or an
+            iterable of these. Only declared columns are read, some rows at a time. A query, of DuckDB or a LazyFrame,
+            is executed anew for each pass: it must give the same rows, in any order, and each from one person's
+            records alone (no LIMIT, no sampling, no ranks among people).
         progress : callable, optional
             Called with the number of bytes read since it was last called. For the owner of the data: batches have a
             fixed number of rows, so the steps tell how many there are.
@@ -402,7 +413,7 @@ class Columns:
 
         Not for iterators, which it would use up.
         """
-        for part in table_parts(table):
+        for part in parts_in_turn(table):
             self.check_part(part)
 
     def check_part(self, part: Part) -> None:
@@ -442,7 +453,7 @@ class EncodedTable:
         y = ColumnBlock(no_rows * len(columns.outcome_names)) if columns.outcomes else None
         yield ColumnBlock(no_rows * len(columns.feature_names)), y
         wanted = {column.name: column.holds for column in columns.declared}
-        for part in table_parts(self.source):
+        for part in parts_in_turn(self.source):
             columns.check_part(part)
             n_read = 0
             for batch, share in part.read(wanted):
