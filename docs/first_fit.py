@@ -18,8 +18,7 @@ def main() -> None:
     model = MultiOutcomeRidge(
         epsilon=2.0,
         delta=1e-5,
-        bound_x=None,
-        box_x=([18, 1, 15, 60], [80, 2, 45, 140]),
+        box_x={"age": (18, 80), "sex": (1, 2), "bmi": (15, 45), "bp": (60, 140)},
         bound_y=350.0,
         random_state=0,
     )

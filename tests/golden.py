@@ -14,6 +14,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from catalogue import FITS, RELATED, VARIED, people, releases_of
 
 import dpfast
@@ -44,6 +45,9 @@ def others():
         for one in (1.0, 9.0)
     ]
     yield "select", dpfast.select(models, x, y, epsilon=3.0, delta=1e-6, bound_y=1.0, random_state=SEED).releases_
+    table = pd.DataFrame(x[:, :2], columns=["a", "b"])
+    described = dpfast.describe(table, {"a": (-1, 1), "b": (0, 1)}, 1.0, 1e-6, random_state=SEED)
+    yield "describe", described.releases_
     yield "private_bounds", [dpfast.private_bounds(x, y, epsilon=1.0, delta=1e-6, box=True, random_state=SEED).release]
 
 

@@ -1,6 +1,8 @@
 # The registry: every public name stands here once, and only here. Families are the modules with an estimator.
 from dpfast.convex_erm import ObjectivePerturbationClassifier as ObjectivePerturbationClassifier
 from dpfast.convex_erm import ObjectivePerturbationRegressor as ObjectivePerturbationRegressor
+from dpfast.description import Description as Description
+from dpfast.description import describe as describe
 from dpfast.estimator import Plan as Plan
 from dpfast.estimator import complete as complete
 from dpfast.io import Trajectories as Trajectories

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -100,6 +100,12 @@ def limits(name: str, value: object) -> tuple[float, float]:
     if not -math.inf < low <= high < math.inf:
         raise ValueError(f"{name} must be finite and increasing, got ({low!r}, {high!r})")
     return low, high
+
+
+def by_name(name: str, value: Mapping[str, Checked]) -> None:
+    """Refuse a mapping that is empty, or whose keys are no names."""
+    if not value or not all(isinstance(key, str) and key for key in value):
+        raise ValueError(f"{name} by name must be a mapping of names of columns, text, at least one")
 
 
 def instance(name: str, value: object, kind: type[Checked], called: str) -> Checked:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from catalogue import FITS, RELATED, SOME, VARIED, people
 from interrupts import BUDGET
@@ -58,6 +59,12 @@ def bounding():
     return partial(dpfast.private_bounds, X, Y, epsilon=1.0, delta=1e-6, box=True, ledger=books), books
 
 
+def describing():
+    books = ledger()
+    table = pd.DataFrame({"a": X[:, 0], "b": np.where(Y > 0.0, "up", "down")})
+    return partial(dpfast.describe, table, {"a": (-1, 1), "b": ["up", "down"]}, 1.0, 1e-6, ledger=books), books
+
+
 def minimising():
     books = ledger()
     rows = {"bound_x": 2.0, "bound_y": 1.0, "n_threads": 1}
@@ -81,7 +88,13 @@ def by_hand():
     return release, books
 
 
-OTHERS = {"select": selecting, "private_bounds": bounding, "objective_perturbation": minimising, "by hand": by_hand}
+OTHERS = {
+    "select": selecting,
+    "private_bounds": bounding,
+    "describe": describing,
+    "objective_perturbation": minimising,
+    "by hand": by_hand,
+}
 # What cannot be done at all, its sensitivity being proved for one adjacency, or for delta above 0, is not in VARIED.
 EVERY = {name: partial(fitting, fit) for name, fit in {**FITS, **RELATED, **VARIED}.items()} | OTHERS
 
@@ -441,7 +454,7 @@ def test_of_fits_with_the_same_records_each_is_completed_from_its_own_releases(t
     assert dpfast.complete(files[0].releases) is waiting[0]
 
 
-FUNCTIONS = {name: OTHERS[name] for name in ("select", "private_bounds", "objective_perturbation")}
+FUNCTIONS = {name: OTHERS[name] for name in ("select", "private_bounds", "describe", "objective_perturbation")}
 FUNCTIONS |= {name: EVERY[name] for name in FITS if "repeatedly" in name}
 
 

@@ -4,6 +4,7 @@ import inspect
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from catalogue import FITS, SOME, VARIED, people, releases_of
 
@@ -111,7 +112,14 @@ def bounding():
 
 FITTED = {name: lambda fit=fit: releases_of(fit(X, Y)) for name, fit in VARIED.items()}
 QUICK = {*FITS, *(f"{name}, pure" for name in SOME)}
-OTHERS = {"select": selecting, "private_bounds": bounding}
+
+
+def describing():
+    table = pd.DataFrame({"a": X[:, 0], "b": np.where(Y > 0.0, "up", "down")})
+    return dpfast.describe(table, {"a": (-1, 1), "b": ["up", "down"]}, 1.0, 1e-6).releases_
+
+
+OTHERS = {"select": selecting, "private_bounds": bounding, "describe": describing}
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from dpfast import (
     Privacy,
     PrivateStandardScaler,
     Release,
+    describe,
     private_bounds,
     select,
 )
@@ -114,6 +115,8 @@ def test_no_name_or_parameter_becomes_a_part_of_a_page():
     x, y = people(400)
     frame = pd.DataFrame(x, columns=[hostile, *"bcd"])
     found = private_bounds(frame, epsilon=1.0, delta=1e-6, box=True)
+    assert "<script>" in parsed(found._repr_html_())
+    found = describe(frame, {hostile: (-1, 1)}, 1.0, 1e-6, ledger=Ledger(Privacy(1.0, 1e-5)))
     assert "<script>" in parsed(found._repr_html_())
     candidates = [
         MultiOutcomeRidge(1.0, bound_x=1.0, bound_y=1.0, ridge=ridge, fit_intercept=False) for ridge in (1.0, 10.0)

@@ -124,6 +124,19 @@ def test_a_few_features_for_several_outcomes(tmp_path):
     same(model, expected, "support_", "coef_")
 
 
+def test_each_outcome_has_a_bound_of_its_own(tmp_path, capsys):
+    kind, models = "multi_outcome_ridge", []
+    for place, bounds in enumerate(("{ readmitted = 1.0, days = 30.0 }", "[30.0, 1.0]")):
+        (folder := tmp_path / str(place)).mkdir()
+        models.append(fitted(write_job(folder, kind, SEED, QUIET, ("bound_y = 30.0", f"bound_y = {bounds}"))))
+    same(*models, "coef_", "intercept_")
+    assert models[0].bound_y == {"readmitted": 1.0, "days": 30.0}
+    (folder := tmp_path / "wrong").mkdir()
+    wrong = ("bound_y = 30.0", "bound_y = { readmited = 1.0, days = 30.0 }")
+    assert main(["fit", str(write_job(folder, kind, SEED, QUIET, wrong)), "--quiet"]) == 2
+    assert "bound_y has names that Y lacks: 'readmited'" in capsys.readouterr().err
+
+
 def test_means_of_features(tmp_path):
     model, frame = fitted(write_job(tmp_path, "private_standard_scaler", SEED)), table_of("private_standard_scaler")
     expected = PrivateStandardScaler(**BUDGET, box_x=([18, 0], [100, 90])).fit(frame[["age", "days"]].to_numpy())
@@ -330,7 +343,7 @@ REFUSED = [
     (
         "private_standard_scaler",
         ("age = { low = 18, high = 100, missing = 50 }", 'age = "number"'),
-        "lacks low and high",
+        "without low and high",
     ),
 ]
 

@@ -176,7 +176,8 @@ def test_every_value_that_has_a_sample_accepts_it():
 def test_arrays_are_lists_whatever_numpy_makes_of_their_type():
     """It is a union, of float too, in NumPy 2.0, one without float in 2.4, and no union in 2.5."""
     box = parameters.values_of(parameters.hints_of(MultiOutcomeRidge)["box_x"])
-    assert box == Either((Lists(Either((NUMBER, Array())), 2), Words({"private": "private"})))
+    by_name = Named(Lists(NUMBER, 2))
+    assert box == Either((Lists(Either((NUMBER, Array())), 2), by_name, Words({"private": "private"})))
     assert parameters.values_of(parameters.AnyArray | float | None) == Either((NUMBER, Array()))
 
 

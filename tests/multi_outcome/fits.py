@@ -55,6 +55,8 @@ FITS = {
     "ridge with a penalty": of_rows(ridge(ridge=0.5), two),
     "ridge with an intercept": of_rows(ridge(fit_intercept=True), two),
     "ridge in a box": of_rows(ridge(bound_x=None, box_x=(-0.6, 0.7)), two),
+    "ridge with a bound for each outcome": of_rows(ridge(bound_y=[0.5, 1.0]), two),
+    "ridge, refined, with a bound for each outcome": of_rows(ridge(refine=1, bound_y=[0.5, 1.0]), two, releases=None),
     "ridge in a far box": of_rows(ridge(bound_x=8.0, box_x=(2.0, 4.0)), two),
     "ridge with an intercept in a box": of_rows(ridge(fit_intercept=True, box_x=(-1.0, 1.0), bound_x=None), two),
     "ridge within bounds that are found": of_rows(

@@ -33,6 +33,7 @@ from dpfast.convex_erm.plan import (
 )
 from dpfast.convex_erm.reports import draw_classes
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
+from dpfast.estimator.documentation import explains_bounds
 from dpfast.estimator.inputs import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
@@ -87,6 +88,7 @@ class _DistanceTo(SplitCost):
         return abs(math.log(convexity / self.convexity)) if deviation < math.inf else math.inf
 
 
+@explains_bounds
 @dataclass(eq=False, repr=False, kw_only=True)
 class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     """Differentially private linear classification by objective perturbation, or by noisy gradient descent.

@@ -321,6 +321,10 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Return the estimator with numbers in the place of what a fit is to find."""
         return self
 
+    def _in_order(self) -> Self:
+        """Return the estimator with what is declared by name in the order it was given in."""
+        return self
+
     def checked_stand_in(self) -> Self:
         """Return the estimator with numbers in the place of what a fit is to find, all of it checked."""
         self._checked()
@@ -690,7 +694,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             check.positive_integer(name, size)
         for name, value in positives.items():
             check.positive(name, value)
-        estimator = cls(**parameters)
+        estimator = cls(**parameters)._in_order()
         privacy = estimator._checked()
         if estimator._stand_in() is not estimator:
             raise ValueError("plan knows no data: give it numbers, such as you expect, in the place of 'private'")

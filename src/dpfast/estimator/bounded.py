@@ -8,6 +8,7 @@ rest of the budget.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from copy import copy
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,6 +18,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast.estimator.base import Prepared, PrivateEstimator
+from dpfast.estimator.inputs import in_order_of, limits_by_name
 from dpfast.io.blocks import is_read_once
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.size_counts import NoisySizes
@@ -58,7 +60,34 @@ class BoundedEstimator(PrivateEstimator):
         """Return what the bounds are on."""
 
     def _stand_in(self) -> Self:
-        return self._with({name: self._STAND_INS[name] for name in self._to_find})
+        return self._in_order()._with({name: self._STAND_INS[name] for name in self._to_find})
+
+    def _in_order(self, columns: Mapping[str, Any] | None = None, X: Any = None, Y: Any = None) -> Self:
+        """Return a copy whose limits and bounds by name are in the order of the columns that these are; or as given."""
+        found: dict[str, Any] = {}
+        if isinstance(box := getattr(self, "box_x", None), Mapping):
+            limits = limits_by_name("box_x", box)
+            if columns is not None:
+                usual = X.columns.limits if isinstance(X, io.EncodedTable) else {}
+                limits = in_order_of("box_x", usual | limits, "X", X, columns.get("feature_names_in_"))
+            low, high = (np.array(side) for side in zip(*limits.values(), strict=True))
+            found["box_x"] = low, high
+        if isinstance(given := getattr(self, "bound_y", None), Mapping):
+            bounds = {name: check.positive(f"bound_y[{name!r}]", bound) for name, bound in given.items()}
+            check.by_name("bound_y", bounds)
+            if columns is not None:
+                bounds = in_order_of("bound_y", bounds, "Y", Y, columns.get("outcome_names_in_"))
+            # What one outcome is bounded by is its norm.
+            found["bound_y"] = np.array([*bounds.values()]) if len(bounds) > 1 else next(iter(bounds.values()))
+        return self._with(found)
+
+    def _fit(self, privacy: Privacy, *data: Any, columns: Mapping[str, Any] | None = None, **options: Any) -> Self:
+        placed = self._in_order(columns or {}, *data[:2])
+        super(BoundedEstimator, placed)._fit(privacy, *data, columns=columns, **options)
+        if placed is not self:
+            # What was declared stays as it was declared.
+            self.__dict__ |= {name: one for name, one in vars(placed).items() if name not in ("box_x", "bound_y")}
+        return self
 
     def _with(self, bounds: dict[str, Any]) -> Self:
         """Return a copy with other bounds, which shares the ledger."""

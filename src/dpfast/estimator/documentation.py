@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+from functools import wraps
 from types import FunctionType
+from typing import Any, TypeVar
+
+from dpfast import registry
 
 _ENTRY = re.compile(r"^(\w[\w, ]*?)(?: : [^\n]*)?\n((?:    [^\n]*\n?)+)", re.MULTILINE)
 _LEFT_OUT = re.compile(r"^(\w[\w, ]*)\n    As for every estimator\.$", re.MULTILINE)
@@ -24,6 +28,60 @@ def spliced(docstring: str, shared: str) -> str:
         return "\n".join(dict.fromkeys(said[name] for name in match.group(1).split(", ")))
 
     return _LEFT_OUT.sub(named, inspect.cleandoc(docstring))
+
+
+Class = TypeVar("Class", bound=type)
+_ELSEWHERE = re.compile(r"As for `(\w+)(\.\w+)?`\.")
+_MARKS = re.compile(r" ?\[\d\]_,?|`")
+_CLAUSE = re.compile(r"[.;:](?: |$)")
+_FOUND = ", or have them found within the budget, 'private'"
+
+
+def explained(name: str, docstring: str) -> str:
+    """Return what a docstring says of a name, in one line; what it says by naming an estimator, that one's says."""
+    text = " ".join(entries(docstring).get(name, "").partition("\n")[2].split())
+    elsewhere = _ELSEWHERE.fullmatch(text)
+    if elsewhere and elsewhere[1] in registry.ESTIMATORS:
+        other = registry.estimator(elsewhere[1])
+        return explained(name, (getattr(other, elsewhere[2][1:]) if elsewhere[2] else other).__doc__ or "")
+    return plain(text)
+
+
+def plain(text: str) -> str:
+    """Return text without marks of links, code and references."""
+    return _MARKS.sub("", text)
+
+
+def missing_bound(cls: type, *names: str) -> TypeError:
+    """Return the error of an estimator that is not told a bound, or any of several: what that is, and where from."""
+    docstring = cls.__doc__ or ""
+    asked = " or ".join(f"{name} ({_CLAUSE.split(explained(name, docstring), maxsplit=1)[0]})" for name in names)
+    is_found = any('"private"' in entries(docstring).get(name, "").partition("\n")[0] for name in names)
+    return TypeError(
+        f"{cls.__name__} needs {asked}. Noise hides the most that one person can add, which public numbers bound: "
+        "declare them from what is known without the table (what the thing can be, an instrument, a rule, published "
+        f"figures), never from its rows{_FOUND * is_found}. docs/concepts/bounds.md says how to choose them"
+    )
+
+
+def explains_bounds(cls: Class) -> Class:
+    """Have an estimator that is made without a keyword that it needs say what that is."""
+    init: Any = cls.__init__  # type: ignore[misc]
+    needed = [
+        name
+        for name, parameter in inspect.signature(init).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    ]
+
+    @wraps(init)
+    def explaining(self: Any, *args: Any, **kwargs: Any) -> None:
+        for name in needed:
+            if name not in kwargs:
+                raise missing_bound(cls, name)
+        init(self, *args, **kwargs)
+
+    cls.__init__ = explaining  # type: ignore[misc]
+    return cls
 
 
 def document(cls: type, shared: str) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,15 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import validate_data
 
+from dpfast import _arguments as check
 from dpfast import io
 from dpfast._redacted import in_own_words
 from dpfast.estimator.base import warn
 from dpfast.io.arrays import borrowed
-from dpfast.io.blocks import outcome_names_of
+from dpfast.io.blocks import column_names, outcome_names_of
+from dpfast.io.sources import check_listed
+
+Declared = TypeVar("Declared")
 
 _NO_NUMBERS = (
     "X must hold numbers, none of them missing: of columns of text, booleans or missing values that were declared, "
@@ -134,6 +138,44 @@ def outcomes_of(X: Any, Y: Any) -> dict[str, Any]:
     """
     names = X.outcome_names if Y is None and isinstance(X, io.Partitions) else outcome_names_of(X, Y)
     return {} if names is None else {"outcome_names_in_": np.array(names, dtype=object)}
+
+
+def limits_by_name(argument: str, given: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Return limits (low, high) by the names of columns, once they have been checked."""
+    check.by_name(argument, given)
+    return {name: check.limits(f"{argument}[{name!r}]", pair) for name, pair in given.items()}
+
+
+def in_order_of(
+    argument: str, given: Mapping[str, Declared], what: str, table: Any, names: Sequence[str] | None
+) -> dict[str, Declared]:
+    """Return what is declared by name in the order of a table's columns: all of them, and no other.
+
+    No message has a name of the table's, which may be a person's: of a file without a line of names, say.
+    """
+    if names is None:
+        # Of files and lists, whose columns estimators name by their places.
+        is_listed = isinstance(table, list | tuple) and len(table) > 0
+        first = table[0] if is_listed else table
+        if is_listed:
+            check_listed(first, what)
+        names = column_names(first, what)
+    if names is None:
+        raise ValueError(
+            f"{argument} is declared by name, and the columns of {what} have no names that are all text: pass a data "
+            "frame or another table with names, or declare a sequence in the order of the columns"
+        )
+    lacking = [name for name in given if name not in names]
+    if lacking:
+        raise ValueError(
+            f"{argument} has names that {what} lacks: {', '.join(map(repr, lacking))}. They must be those of its "
+            "columns, letter by letter"
+        )
+    if len(given) < len(names):
+        raise ValueError(
+            f"{argument} must have every column of {what}, once: it has {len(given)}, and {what} has {len(names)}"
+        )
+    return {name: given[name] for name in names}
 
 
 def open_with_outcomes(caller: str, X: Any, Y: Any, *, may_copy: bool = False) -> io.Table:

@@ -258,7 +258,7 @@ class _SameColumns:
     def check(self, item: Any) -> None:
         """Look at the names of a table, or at those of X and of Y."""
         for place, one in enumerate(item if isinstance(item, tuple) else (item,)):
-            names = _column_names(one, self._name)
+            names = column_names(one, self._name)
             if names is not None and self._first.setdefault(place, names) != names:
                 raise ValueError(
                     f"{self._name} holds tables whose columns have other names, or another order, than those of the "
@@ -266,7 +266,7 @@ class _SameColumns:
                 )
 
 
-def _column_names(table: Any, name: str) -> list[Any] | None:
+def column_names(table: Any, name: str) -> list[Any] | None:
     """Return the names of a table's columns, or None where it has none, or looking would use it up."""
     if is_path(table):
         file = table_files(table, name)[0]

@@ -21,10 +21,11 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
+from dpfast._redacted import in_own_words
 from dpfast.io.arrow import arrow_batches, arrow_families, open_stream, parquet_batches, parquet_schema
 from dpfast.io.csv_files import NULL_WORDS, csv_batches, csv_names
 from dpfast.io.frames import MISSING, UNDECLARED, Batch, Family, LevelCodes, frame_batches, frame_families
-from dpfast.io.sources import check_no_dask, file_format, is_arrow, is_frame, is_path, table_files, tables_of
+from dpfast.io.sources import check_no_dask, file_format, is_arrow, is_dask, is_frame, is_path, table_files, tables_of
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, Rows, kept
 
 if TYPE_CHECKING:
@@ -69,6 +70,16 @@ def table_parts(table: Any) -> Iterator[Part]:
         raise TypeError(f"the table is a {kind}, which has no named columns; accepted: {ACCEPTED}")
 
 
+def parts_in_turn(table: Any) -> Iterator[Part]:
+    """Iterate over the parts of a table whose rows may come in any order: a Dask frame is computed part by part."""
+    if not (is_dask(table) and hasattr(table, "partitions")):
+        yield from table_parts(table)
+        return
+    for place in range(table.npartitions):
+        part = table.partitions[place]
+        yield from table_parts(in_own_words(part.compute, "a partition of the Dask frame could not be computed"))
+
+
 def _file_part(file: Path) -> Part:
     kind = file_format(file, "the table")
     if kind == "npy":
@@ -111,15 +122,19 @@ class Number(_Single):
         The table's column.
     missing : "refuse" or float, default "refuse"
         What stands for a missing entry.
+    low, high : float, optional
+        Declared limits, both or neither, for `Columns.box` and `dpfast.describe`; entries stay as they are here.
 
     Examples
     --------
     >>> from dpfast.io import Number
-    >>> Number("age", missing=50.0).encoded_names
+    >>> Number("age", missing=50.0, low=18.0, high=90.0).encoded_names
     ('age',)
     """
 
     missing: float | Literal["refuse"] = REFUSE
+    low: float | None = None
+    high: float | None = None
 
     holds: ClassVar[str] = "number"
 
@@ -127,6 +142,17 @@ class Number(_Single):
         super().__post_init__()
         if self.missing != REFUSE and not math.isfinite(check.real(f"missing of column {self.name!r}", self.missing)):
             raise ValueError(f"missing of column {self.name!r} must be 'refuse' or a finite number")
+        if (self.low, self.high) == (None, None):
+            return
+        if self.low is None or self.high is None:
+            raise ValueError(f"low and high of column {self.name!r} go together")
+        low, high = (check.real(f"{side} of column {self.name!r}", getattr(self, side)) for side in ("low", "high"))
+        if not -math.inf < low < high < math.inf:
+            raise ValueError(f"low of column {self.name!r} must be below high, and both finite")
+        if self.missing != REFUSE and not low <= self.missing <= high:
+            raise ValueError(
+                f"missing of column {self.name!r} must be from low to high, onto which it would be clipped"
+            )
 
     def encode(self, batch: Batch) -> list[FloatArray]:
         """Return what it becomes: a column, which is the table's own where no entry is missing."""
@@ -213,11 +239,11 @@ class Category:
 
     def encode(self, batch: Batch) -> list[FloatArray]:
         """Return what it becomes: an indicator for each level."""
-        return list(np.asarray(CodedBlock(np.empty((len(batch), 0)), [self.codes(batch)], _layout([self]))).T)
+        return list(np.asarray(CodedBlock(np.empty((len(batch), 0)), [self.places(batch)], _layout([self]))).T)
 
-    def codes(self, batch: Batch) -> LevelCodes:
+    def places(self, batch: Batch) -> LevelCodes:
         """Return the places of entries among the indicators; those without one have a place below 0."""
-        codes = self._codes(batch)
+        codes = self.codes(batch)
         if len(codes) == 0 or codes.min() >= 0:
             return codes - np.int32(self.drop_first)
         missing = codes == MISSING
@@ -229,7 +255,8 @@ class Category:
             raise ValueError(f"column {self.name!r} holds a level that is not declared")
         return codes - np.int32(self.drop_first)
 
-    def _codes(self, batch: Batch) -> LevelCodes:
+    def codes(self, batch: Batch) -> LevelCodes:
+        """Return a column as places in the levels; what is missing or not declared is below 0."""
         if self.holds == "text":
             return batch.codes(self.name, [str(level) for level in self.levels])
         values = batch.numbers(self.name)
@@ -286,20 +313,42 @@ class Columns:
         self.outcomes = _declared("outcomes", outcomes)
         if not self.features:
             raise ValueError("features must name at least one column")
-        _check_unique("column", [column.name for column in self._all])
+        _check_unique("column", [column.name for column in self.declared])
         self._layout = _layout(self.features)
         self.feature_names = tuple(chain.from_iterable(column.encoded_names for column in self.features))
         self.outcome_names = tuple(chain.from_iterable(column.encoded_names for column in self.outcomes))
         _check_unique("encoded column", [*self.feature_names, *self.outcome_names])
 
     @property
-    def _all(self) -> tuple[Column, ...]:
+    def declared(self) -> tuple[Column, ...]:
+        """All columns that are declared."""
         return (*self.features, *self.outcomes)
+
+    @property
+    def limits(self) -> dict[str, tuple[float, float]]:
+        """Limits of encoded features, by name, where they are known: declared of numbers, 0 and 1 of all others."""
+        found: dict[str, tuple[float, float]] = {}
+        for column in self.features:
+            if not isinstance(column, Number):
+                found |= dict.fromkeys(column.encoded_names, (0.0, 1.0))
+            elif column.low is not None and column.high is not None:
+                found[column.name] = float(column.low), float(column.high)
+        return found
+
+    @property
+    def box(self) -> tuple[FloatArray, FloatArray]:
+        """Limits of all encoded features, for `box_x`: lows and highs; ValueError if a number has none."""
+        limits = self.limits
+        for name in self.feature_names:
+            if name not in limits:
+                raise ValueError(f"column {name!r} is declared without low and high, which a box needs")
+        low, high = (np.array(side) for side in zip(*map(limits.__getitem__, self.feature_names), strict=True))
+        return low, high
 
     @property
     def names(self) -> tuple[str, ...]:
         """The table's columns that are declared."""
-        return tuple(column.name for column in self._all)
+        return tuple(column.name for column in self.declared)
 
     def encode(self, table: Any, progress: Callable[[int], object] | None = None) -> EncodedTable:
         """Return a table of named columns as blocks of numbers, for an estimator's X (with None for Y).
@@ -308,10 +357,10 @@ class Columns:
         ----------
         table : table
             A pandas DataFrame, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), an Arrow Dataset, a
-            Polars LazyFrame, a path to a ``.parquet`` or ``.csv`` file, a glob or a folder of them, or an iterable of
-            these. Only declared columns are read, some rows at a time. A query, of DuckDB or a LazyFrame, is executed
-            anew for each pass: it must give the same rows, in any order, and each from one person's records alone
-            (no LIMIT, no sampling, no ranks among people).
+            Polars LazyFrame, a Dask frame, a path to a ``.parquet`` or ``.csv`` file, a glob or a folder of them, or an
+            iterable of these. Only declared columns are read, some rows at a time. A query, of DuckDB or a LazyFrame,
+            is executed anew for each pass: it must give the same rows, in any order, and each from one person's
+            records alone (no LIMIT, no sampling, no ranks among people).
         progress : callable, optional
             Called with the number of bytes read since it was last called. For the owner of the data: batches have a
             fixed number of rows, so the steps tell how many there are.
@@ -367,11 +416,12 @@ class Columns:
 
         Not for iterators, which it would use up.
         """
-        for part in table_parts(table):
-            self._check_part(part)
+        for part in parts_in_turn(table):
+            self.check_part(part)
 
-    def _check_part(self, part: Part) -> None:
-        for column in self._all:
+    def check_part(self, part: Part) -> None:
+        """Refuse a part of a table that lacks a declared column, or holds another kind of values there."""
+        for column in self.declared:
             check_named_once(column.name, part, self.names)
             if part.families is None:
                 _check_readable_as_text(column, part)
@@ -385,7 +435,7 @@ class Columns:
 
     def _encode_batch(self, batch: Batch) -> tuple[Rows, ColumnBlock | None]:
         numbers = chain.from_iterable(one.encode(batch) for one in self.features if not isinstance(one, Category))
-        codes = [one.codes(batch) for one in self.features if isinstance(one, Category)]
+        codes = [one.places(batch) for one in self.features if isinstance(one, Category)]
         outcomes = chain.from_iterable(column.encode(batch) for column in self.outcomes)
         return _block(list(numbers), codes, self._layout), ColumnBlock(outcomes) if self.outcomes else None
 
@@ -409,9 +459,9 @@ class EncodedTable:
         y = ColumnBlock(no_rows * len(columns.outcome_names)) if columns.outcomes else None
         layout = columns._layout
         yield _block(no_rows * len(layout.places), no_rows * len(layout.levels), layout), y
-        wanted = {column.name: column.holds for column in columns._all}
-        for part in table_parts(self.source):
-            columns._check_part(part)
+        wanted = {column.name: column.holds for column in columns.declared}
+        for part in parts_in_turn(self.source):
+            columns.check_part(part)
             n_read = 0
             for batch, share in part.read(wanted):
                 yield columns._encode_batch(batch)

@@ -186,9 +186,9 @@ def _numbers_among(column: Any, name: str) -> FloatArray:
 
 def _family(dtype: Any) -> Literal["number", "text", "object", "other"]:
     types = sys.modules["pandas"].api.types
-    if is_number(dtype):
-        return "number"
     if types.is_object_dtype(dtype):
         return "object"
     kind = dtype.categories.dtype if isinstance(dtype, sys.modules["pandas"].CategoricalDtype) else dtype
+    if is_number(kind):
+        return "number"
     return "text" if types.is_string_dtype(kind) or types.is_object_dtype(kind) else "other"

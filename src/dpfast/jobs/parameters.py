@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,8 +11,7 @@ from functools import partial
 from types import NoneType, UnionType
 from typing import Any, Literal
 
-from dpfast import registry
-from dpfast.estimator.documentation import entries
+from dpfast.estimator.documentation import explained, plain
 from dpfast.jobs.values import (
     BOOLEAN,
     INTEGER,
@@ -35,8 +33,6 @@ from dpfast.jobs.values import (
 )
 
 _PLAIN: dict[Any, Values] = {float: NUMBER, int: INTEGER, bool: BOOLEAN, str: TEXT}
-_ELSEWHERE = re.compile(r"As for `(\w+)(\.\w+)?`\.")
-_MARKS = re.compile(r" ?\[\d\]_,?|`")
 #: What TOML has in the place of None where leaving a key out means something else.
 NONE = "none"
 
@@ -143,7 +139,7 @@ def objects_of(classes: tuple[type, ...]) -> Variants:
     for cls in classes:
         docstring = inspect.cleandoc(cls.__doc__ or "")
         keys = keys_of(cls, hints_of(cls.__init__), docstring)  # type: ignore[misc]
-        tables[cls.__name__] = Table(tuple(keys), _plain(docstring.partition("\n\n")[0]), partial(_object, cls))
+        tables[cls.__name__] = Table(tuple(keys), plain(docstring.partition("\n\n")[0]), partial(_object, cls))
     return Variants(tables)
 
 
@@ -152,17 +148,3 @@ def _object(cls: type, place: Place, arguments: dict[str, Any]) -> Any:
         return cls(**arguments)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{section(place)} {error}") from None
-
-
-def explained(name: str, docstring: str) -> str:
-    """Return what a docstring says of a name, in one line; what it says by naming an estimator, that one's says."""
-    text = " ".join(entries(docstring).get(name, "").partition("\n")[2].split())
-    elsewhere = _ELSEWHERE.fullmatch(text)
-    if elsewhere and elsewhere[1] in registry.ESTIMATORS:
-        other = registry.estimator(elsewhere[1])
-        return explained(name, (getattr(other, elsewhere[2][1:]) if elsewhere[2] else other).__doc__ or "")
-    return _plain(text)
-
-
-def _plain(text: str) -> str:
-    return _MARKS.sub("", text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +69,11 @@ class Declared:
 
     kind: type[Number | Boolean | Category]
     options: Mapping[str, Any]
-    limits: tuple[float, float] | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether limits are declared."""
+        return "low" in self.options
 
     def column(self, name: str) -> Column:
         """Return it for a column of that name."""
@@ -190,15 +193,14 @@ class RowsForm:
                 raise ValueError(f"[job] lacks the key {key!r}")
         files = Files.of(given, here).found(given.get("format")) if look else []
         declared = {key: sections.get(key, {}) for key in ("features", "outcomes")}
-        resolved = _resolved(declared, files)
-        if resolved is None:
-            if any(one.limits is not None for one in declared["features"].values()):
+        columns = _resolved(declared, files)
+        if columns is None:
+            if any(one.is_limited for one in declared["features"].values()):
                 raise ValueError(
                     "[features] has limits and a pattern, and a plan, which looks at no table, does not know which "
                     "columns it stands for: name them in full, in the job or in a copy to plan with"
                 )
             return Rows(files, None, people, None, None, None)
-        columns, limits = resolved
         if not columns.outcomes and self._outcomes != "none":
             raise ValueError("[outcomes] must declare at least one column")
         if self._outcomes in ("one", "labels") and len(columns.outcomes) > 1:
@@ -211,7 +213,7 @@ class RowsForm:
             columns.check(files)
             if people is not None:
                 RowOwners(files, people.id).check()
-        box = _box(limits, columns)
+        box = columns.box if any(one.is_limited for one in declared["features"].values()) else None
         rows = Rows(files, columns, people, columns.feature_names, columns.outcome_names, box)
         return self._with_labels(rows) if self._outcomes == "labels" else rows
 
@@ -245,28 +247,15 @@ class RowsForm:
 
 
 def _named(place: Place, declared: Declared) -> Declared:
-    if declared.kind is Number and declared.limits is not None and declared.limits[0] >= declared.limits[1]:
-        raise ValueError(f"{section(place)} low must be below high, and both finite")
-    if declared.kind is Number and declared.limits is not None:
-        (low, high), missing = declared.limits, declared.options.get("missing", "refuse")
-        if missing != "refuse" and (missing < low or missing > high):
-            raise ValueError(f"{section(place)} missing must be from low to high, onto which it would be clipped")
+    try:
+        declared.column(place[-1])
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{section(place)} {error}") from None
     return declared
 
 
 def _made(kind: type[Number | Boolean | Category]) -> Callable[[Place, dict[str, Any]], Declared]:
-    def made(place: Place, found: dict[str, Any]) -> Declared:
-        options, limits = dict(found), {side: found[side] for side in ("low", "high") if side in found}
-        if not limits:
-            return Declared(kind, options)
-        for side in ("low", "high"):
-            if side not in limits:
-                raise ValueError(f"{section(place)} lacks the key {side!r}")
-            if not math.isfinite(options.pop(side)):
-                raise ValueError(f"{section(place)} low must be below high, and both finite")
-        return Declared(kind, options, (float(limits["low"]), float(limits["high"])))
-
-    return made
+    return lambda place, found: Declared(kind, found)
 
 
 _KINDS: dict[str, type[Number | Boolean | Category]] = {"number": Number, "boolean": Boolean, "category": Category}
@@ -290,7 +279,7 @@ def _columns_table(only: tuple[str, ...] = tuple(_KINDS), *, limits: str | None)
         kind = _KINDS[name]
         changes = Changes(
             values=_LEVELS if kind is Category else {},
-            left_out=("name",) if len(only) == len(_KINDS) else ("name", "drop_first", "undeclared"),
+            left_out=("name", "low", "high", *(() if len(only) == len(_KINDS) else ("drop_first", "undeclared"))),
         )
         keys = [
             *keys_of(kind, hints_of(kind), kind.__doc__ or "", changes),
@@ -323,24 +312,18 @@ def _shape(key: str, file: Path, *, labels: bool) -> tuple[int, int]:
     return len(array), array.shape[1]
 
 
-def _resolved(
-    declared: Mapping[str, Mapping[str, Declared]], files: list[Path]
-) -> tuple[Columns, dict[str, tuple[float, float]]] | None:
-    """Return the declared columns and the limits of those that have any; None if patterns stand for some, unseen."""
+def _resolved(declared: Mapping[str, Mapping[str, Declared]], files: list[Path]) -> Columns | None:
+    """Return the declared columns; None if patterns stand for some, unseen."""
     first = next(table_parts(files), None)
     explicit = {name for section in declared.values() for name in section}
-    limits: dict[str, tuple[float, float]] = {}
     columns: dict[str, list[Column]] = {"features": [], "outcomes": []}
     for key, those in declared.items():
         for name, one in those.items():
             matches = _matches(key, name, explicit, first)
             if matches is None:
                 return None
-            for match in matches:
-                columns[key].append(one.column(match))
-                if one.limits is not None:
-                    limits[match] = one.limits
-    return Columns(columns["features"], columns["outcomes"]), limits
+            columns[key] += map(one.column, matches)
+    return Columns(columns["features"], columns["outcomes"])
 
 
 def _matches(key: str, name: str, explicit: set[str], first: Part | None) -> list[str] | None:
@@ -357,19 +340,6 @@ def _matches(key: str, name: str, explicit: set[str], first: Part | None) -> lis
     if not matches:
         raise ValueError(f"[{key}] {name!r} matches no column of the table that is not declared by name")
     return matches
-
-
-def _box(limits: dict[str, tuple[float, float]], columns: Columns) -> tuple[FloatArray, FloatArray] | None:
-    """Return the limits of every encoded feature, where columns declare them."""
-    if not limits:
-        return None
-    pairs: list[tuple[float, float]] = []
-    for column in columns.features:
-        if isinstance(column, Number) and column.name not in limits:
-            raise ValueError(f"[features.{column.name}] lacks low and high, which other features have")
-        pairs += [limits.get(column.name, (0.0, 1.0))] * len(column.encoded_names)
-    low, high = (np.array(side) for side in zip(*pairs, strict=True))
-    return low, high
 
 
 def with_box(given: Mapping[str, Any], data: Rows) -> dict[str, Any]:

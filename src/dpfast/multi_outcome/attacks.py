@@ -48,6 +48,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
             center=1.0,
             cosines=np.array([-1.0, 1.0]),
         ),
+        Rows("moments of rows, a bound for each outcome", {"bound_y": [1.0]}),
         Rows("moments of people's rows", copies=3),
         Rows(
             "moments of people's rows, clipped by person",

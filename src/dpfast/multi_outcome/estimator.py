@@ -8,10 +8,10 @@ covariance may be that of a secret sample of the rows (PRIMO's SubSampReuseCov).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +26,7 @@ from dpfast._redacted import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, UtilityWarning, warn
 from dpfast.estimator.bounded import BoundedEstimator, Measured
+from dpfast.estimator.documentation import explains_bounds, missing_bound
 from dpfast.estimator.inputs import columns_of, open_with_outcomes, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.io.blocks import is_read_once
@@ -34,6 +35,7 @@ from dpfast.multi_outcome.mechanism import (
     Frame,
     Moments,
     Options,
+    OutcomeUnits,
     Route,
     clip_to_box,
     in_stages,
@@ -62,6 +64,7 @@ class _Given(NamedTuple):
     gram: Gram
 
 
+@explains_bounds
 @dataclass(eq=False, repr=False)
 class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, BoundedEstimator, LinearEstimator):
     """Differentially private ridge regression of many outcomes on shared features.
@@ -74,12 +77,16 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     ----------
     epsilon, delta
         As for every estimator.
-    bound_x : float, "private" or None
-        L2 norm of a row of X, at most, in its own units; longer rows are scaled onto it. None if `box_x` alone bounds
-        the rows, as it should where columns differ in their units. "private" has it found within the budget, of which
-        a tenth is spent on noisy counts of people by the size of their rows: it leaves out about one in a hundred.
-    bound_y : float or "private"
-        L2 norm of a row of outcomes, at most; longer ones are scaled onto it.
+    bound_x : float or "private", optional
+        L2 norm of a row of X, at most, in its own units; longer rows are scaled onto it. Leave it out where `box_x`
+        bounds the rows, as it should where columns differ in their units. "private" has it found within the budget, of
+        which a tenth is spent on noisy counts of people by the size of their rows: it leaves out about one in a
+        hundred.
+    bound_y : float, array of shape (n_outcomes,), mapping or "private"
+        L2 norm of a row of outcomes, at most; longer ones are scaled onto it. Or the size of each outcome, at most, in
+        their order or by name, ``{"days": 30.0, "cost": 10_000.0}``: larger ones are clipped to it, and outcomes are
+        summed in units of their bounds, so that the noise in one does not depend on the unit of another. Names must be
+        the columns of Y. One for each is for mechanism "gaussian" without `n_subsample`.
     ridge : float or "auto", default "auto"
         Added to the diagonal of X'X (not divided by the number of rows). "auto" weighs the known noise against the
         released moments, and is 0 where epsilon is ``inf``; where `box_x` is given, it is added to the X'X of features
@@ -114,10 +121,12 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     fit_intercept : bool, default True
         Release the column sums too, and fit an unpenalised intercept. The papers' own algorithms have none:
         "projection", "independent", `n_subsample` and "paper" fit coefficients alone, and warn if it is not False.
-    box_x : tuple of (low, high) or "private", optional
-        Declared limits of every feature, each a number or an array of shape (n_features,). Entries are clipped to
-        them (rows held to `bound_x` then, if there is one), and rows are summed in units of half their widths, about
-        the centre of the box where that lowers the noise: the fit does not depend on the units of the features.
+    box_x : mapping, tuple of (low, high) or "private", optional
+        Declared limits of every feature: by name, ``{"age": (18, 90), "smoker": (0, 1)}``, for tables whose columns
+        have those names, in any order; or lows and highs, each a number or an array of shape (n_features,). Entries are
+        clipped to them (rows held to `bound_x` then, if there is one), and rows are summed in units of half their
+        widths, about the centre of the box where that lowers the noise: the fit does not depend on the units of the
+        features.
         A feature whose entries "private" cannot tell from noise is left out, with a coefficient of 0 and a warning.
     nonnegative : bool, default False
         Declares that all features and outcomes are at least 0, which lowers the noise; negative entries are clipped.
@@ -128,7 +137,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         many rows that point in different directions or stay within their bound: rows of mean squared norm
         ``s * bound_x**2``, spread evenly over d features, add up to ``max_rows * s * bound_x**2 / sqrt(d)`` only. The
         column sums have no such bound: for an intercept, add a constant column to X. With `box_x` the rows are those
-        in units of half the width of their limits.
+        in units of half the width of their limits, and with a bound for each outcome these are in units of theirs.
     max_weight : float, optional
         For `sample_weight`: the largest weight that counts, declared and not taken from the data; larger ones count as
         much. A row counts with its weight's share of it, at most 1, and `ridge` is added to the X'X of rows that count
@@ -184,8 +193,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     """
 
     _: KW_ONLY
-    bound_x: float | Literal["private"] | None
-    bound_y: float | Literal["private"]
+    bound_x: float | Literal["private"] | None = None
+    bound_y: float | ArrayLike | Mapping[str, float] | Literal["private"]
     ridge: float | Literal["auto"] = "auto"
     refine: int | Literal["auto"] = "auto"
     mechanism: Literal["gaussian", "projection", "independent"] = "gaussian"
@@ -193,7 +202,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     public_labels: bool = False
     composition: Composition = "mu"
     fit_intercept: bool = True
-    box_x: tuple[ArrayLike, ArrayLike] | Literal["private"] | None = None
+    box_x: tuple[ArrayLike, ArrayLike] | Mapping[str, tuple[float, float]] | Literal["private"] | None = None
     nonnegative: bool = False
     block_bounds: tuple[float | None, float | None] | None = None
     max_weight: float | None = None
@@ -277,6 +286,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             raise TypeError(f"gram must be a dpfast.statistics.Gram, got {type(gram).__name__}")
         if gram.xy is None:
             raise ValueError("gram must hold X'Y: accumulate the outcomes too")
+        if self._has_bounds_each or isinstance(self.bound_y, Mapping):
+            raise ValueError("bound_y must be one number with fit_gram: its sums are of outcomes held to one norm")
         if self.mechanism == "projection":
             raise ValueError("mechanism='projection' needs the labels themselves: use fit")
         if self._to_find:
@@ -289,7 +300,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             raise ValueError("refine needs the rows: sums have no residuals; use fit, or refine=0")
         groups, max_rows = (None, None) if gram.unit is None else ((), gram.unit.max_rows)
         self._check_people(groups, max_rows, privacy)
-        _check_bounds(gram, self.bound_x, self.bound_y)
+        _check_bounds(gram, self.bound_x, self._outcomes(gram.n_outcomes).bound)
         self._lacks_sums, self._weighs = gram.exact_x_sum is None, False
         self._warn_of_intercept()
         columns = {"_single_outcome": False}
@@ -372,7 +383,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         of_all = route
         if estimator.n_subsample is not None:
             of_all = estimator._route(n_features, n_outcomes, privacy)
-        shape, bound_y = (n_features, n_outcomes), float(estimator.bound_y)
+        shape, bound_y = (n_features, n_outcomes), estimator._outcomes(n_outcomes).bound
         steps = estimator.refine if estimator.refine != "auto" else None
         if estimator._is_of_paper or (steps is None and privacy.delta == 0.0):
             steps = 0
@@ -386,9 +397,15 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         return f"{type(self).__name__}: moments of features and outcomes"
 
     def _check_parameters(self, privacy: Privacy) -> None:
-        if self.bound_x is not None or self.box_x is None:
+        if self.bound_x is not None:
             check_radius("bound_x", self.bound_x)
-        check_radius("bound_y", self.bound_y)
+        elif self.box_x is None:
+            raise missing_bound(type(self), "box_x", "bound_x")
+        if self._has_bounds_each:
+            for number, bound in enumerate(check.positives("bound_y", cast("Sequence[float]", self.bound_y))):
+                check_radius(f"bound_y[{number}]", bound)
+        else:
+            check_radius("bound_y", self.bound_y)
         check.nonnegative_or_auto("ridge", self.ridge)
         if self.refine != "auto":
             self._check_steps(check.integer_of_at_least("refine", self.refine, 0))
@@ -462,6 +479,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         """Refuse options that the paper's algorithm does not have."""
         beyond = ["nonnegative"] if self.nonnegative else []
         beyond += ["box_x"] if self.box_x is not None else []
+        beyond += ["bound_y for each outcome"] if self._has_bounds_each else []
         if beyond:
             raise ValueError(f"{setting} has no {' or '.join(beyond)}: the paper's algorithm has none")
         if privacy.delta == 0.0:
@@ -592,7 +610,18 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if self.block_bounds is not None:
             frames = [frame for frame in frames if not frame.sums]
         options = self._options(max_rows, sample)
-        return Route.cheapest(frames, privacy, float(self.bound_y), (features, outcomes), options)
+        return Route.cheapest(frames, privacy, self._outcomes(outcomes).bound, (features, outcomes), options)
+
+    @property
+    def _has_bounds_each(self) -> bool:
+        """Whether every outcome has a bound of its own."""
+        return np.ndim(cast("ArrayLike", self.bound_y)) > 0
+
+    def _outcomes(self, n_outcomes: int) -> OutcomeUnits:
+        """Return how outcomes are bounded, and in what units they are summed."""
+        if self._has_bounds_each:
+            return OutcomeUnits.of_each(np.asarray(self.bound_y, np.float64), n_outcomes)
+        return OutcomeUnits(float(cast("float", self.bound_y)))
 
     def _frames(self, features: int) -> list[Frame]:
         """List the ways to sum rows."""
@@ -612,11 +641,13 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         """Return the error to expect: none where the number of rows is private."""
         if n_rows is None:
             return None
-        return Expected(lost_share(route, in_stages, n_rows, float(self.bound_y)), f"{n_rows} people")
+        bound = 0.0 if route is None else self._outcomes(route.calibration.shape[1]).bound
+        return Expected(lost_share(route, in_stages, n_rows, bound), f"{n_rows} people")
 
     def _moments(self, route: Route, statistic: Any, public: Public) -> Summed:
         """Return what is released at once."""
-        mechanism = Moments(route, float(self.bound_y), public, self._penalty, self._has_intercept)
+        bound = self._outcomes(route.calibration.shape[1]).bound
+        mechanism = Moments(route, bound, public, self._penalty, self._has_intercept)
         return Summed(mechanism, statistic, public, self._expected(route, None, public.n_rows))
 
     def _sum(
@@ -640,15 +671,15 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if steps != 0:
             return self._staged(privacy, steps, People(table, groups, max_rows, self.n_threads))
         route = self._route(table.n_features, table.n_outcomes, privacy, max_rows)
-        unit = route.calibration.people
+        unit, outcomes = route.calibration.people, self._outcomes(table.n_outcomes)
         exact = gram(
             table,
             bound_x=route.frame.radius,
-            bound_y=float(self.bound_y),
+            bound_y=outcomes.bound,
             sums=route.frame.sums,
             n_threads=self.n_threads,
             map_x=route.frame.row_map,
-            map_y=NONNEGATIVE if route.frame.nonnegative else None,
+            map_y=outcomes.row_map(route.frame.nonnegative),
             groups=groups,
             max_rows=max_rows,
             **({} if unit is None else {"bound_xx": unit.bound_xx, "bound_xy": unit.bound_xy}),
@@ -699,7 +730,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         return in_stages(
             self._frames(shape[0]),
             privacy,
-            float(self.bound_y),
+            self._outcomes(shape[1]),
             shape,
             self._options(max_rows, None),
             n_steps=steps,
@@ -736,7 +767,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         route = self._route(table.n_features, table.n_outcomes, privacy, n_rows=n_rows)
         assert route.calibration.sample is not None
         size = route.calibration.sample[0]
-        bounds = {"bound_x": route.frame.radius, "bound_y": float(self.bound_y)}
+        bounds = {"bound_x": route.frame.radius, "bound_y": self._outcomes(table.n_outcomes).bound}
         table.check_finite()
 
         def exact(bits: noise.BitSource) -> SampledGram:
@@ -752,7 +783,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         """Factor the labels, which are declared public, as they are summed, in the units in which sums are solved."""
         if table.arrays is None or table.arrays[1] is None:
             raise TypeError("Y must be an array or a data frame with mechanism='projection': it is used as a whole")
-        bound = float(self.bound_y)
+        bound = self._outcomes(table.n_outcomes).bound
         return LabelFactor.from_labels(shortened(table.arrays[1], bound) / Units.near(1.0, bound).outcomes)
 
     def _solve(self, mechanism: Mechanism[Regression], found: Regression, public: Public) -> Fitted:
@@ -766,7 +797,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
                 coef=np.where(unseen, 0.0, solution.coef),
                 coef_std=np.where(unseen, np.nan, solution.coef_std),
             )
-        variance = found.residual_variance
+        evidence, variance = found.evidence, found.residual_variance
         column = vars(self).get("_column")
         if column is not None:
             center, constant = column
@@ -774,8 +805,13 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             intercept = constant * solution.coef[:, -1] - coef @ np.broadcast_to(center, coef.shape[1])
             solution = replace(solution, coef=coef, intercept=intercept, coef_std=solution.coef_std[:, :-1])
             if variance is not None:
-                variance = variance * _rows_per_weight(found.evidence, constant)
-        attributes = _attributes(solution, found.evidence, found.n_steps, residual_variance=variance)
+                variance = variance * _rows_per_weight(evidence, constant)
+        if self._has_bounds_each:
+            units = np.asarray(self.bound_y, np.float64)
+            solution = solution.times(units)
+            evidence = tuple(replace(one, outcome_unit=one.outcome_unit * units) for one in evidence)
+            variance = None if variance is None else variance * units**2
+        attributes = _attributes(solution, evidence, found.n_steps, residual_variance=variance)
         error = found.lost
         if error is None:
             # What the best shrinkage loses of a signal that noise was added to.
@@ -848,7 +884,7 @@ def _least_squares(
     return RidgeSolution(theta.T, mean_y - mean_x @ theta, np.zeros_like(theta.T), ridge), textbook
 
 
-def _check_bounds(exact: Gram, bound_x: float | str | None, bound_y: float | str) -> None:
+def _check_bounds(exact: Gram, bound_x: float | str | None, bound_y: float) -> None:
     """Refuse sums of rows that were clipped to other bounds."""
     for name, declared, used in (("bound_x", bound_x, exact.bound_x), ("bound_y", bound_y, exact.bound_y)):
         if declared is None or float(declared) != used:

@@ -36,7 +36,6 @@ class MultiOutcome(Kind):
     FORM = RowsForm(people=True, limits=True, example=(_FEATURES, _OUTCOMES))
     # People with several rows are streamed, which block_bounds are not for.
     CHANGES = Changes(
-        optional=("bound_x",),
         left_out=("block_bounds", "max_weight"),
         examples={"bound_y": "30.0"},
     )
@@ -50,7 +49,7 @@ class MultiOutcome(Kind):
             raise ValueError(
                 "[estimator] n_subsample needs a pair of .npy files, as [input] x and y: no sample is drawn of a stream"
             )
-        return {"bound_x": None} | parameters
+        return parameters
 
     def fit(self, model: MultiOutcomeRidge, job: Job, progress: Progress | None) -> None:
         """Fit, from a stream of named columns or from arrays."""

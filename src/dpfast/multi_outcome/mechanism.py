@@ -50,6 +50,32 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class OutcomeUnits:
+    """How outcomes are summed: the norm that a person's are held to, after a public map of theirs.
+
+    Where every outcome has a bound of its own, it is clipped to that and divided by it: l of them lie in [-1, 1], and
+    their norm is at most the root of l. All blocks of moments are then released in these units, by one calibration, and
+    the noise in what follows is in proportion to each outcome's own bound: ||x y'|| <= Bx sqrt(l), attained.
+    """
+
+    bound: float
+    units: FloatArray | None = None
+
+    @classmethod
+    def of_each(cls, bounds: FloatArray, n_outcomes: int) -> OutcomeUnits:
+        """Return those of outcomes with a bound each."""
+        if bounds.shape != (n_outcomes,):
+            raise ValueError(f"bound_y must be a number, or one for each of {n_outcomes} outcomes, got {bounds.size}")
+        return cls(math.sqrt(n_outcomes), bounds)
+
+    def row_map(self, nonnegative: bool) -> RowMap | None:
+        """Return the map, if there is any, without the bound; entries may be known to be at least 0."""
+        if self.units is None:
+            return NONNEGATIVE if nonnegative else None
+        return RowMap(np.zeros_like(self.units) if nonnegative else -self.units, self.units, scale=self.units)
+
+
+@dataclass(frozen=True)
 class Options:
     """What is asked of a release of moments beyond its frame, all of it public.
 
@@ -146,22 +172,22 @@ class Route:
 def in_stages(
     frames: list[Frame],
     privacy: Privacy,
-    bound_y: float,
+    outcomes: OutcomeUnits,
     shape: tuple[int, int],
     options: Options,
     **settings: Any,
 ) -> StagedRegression:
     """Return the mechanism that fits rows in stages: about the origin, or wherever they are held to least."""
     frame = min(frames, key=lambda frame: frame.radius) if settings["fit_intercept"] else frames[0]
-    for length, columns in ((frame.radius, shape[0]), (bound_y, shape[1])):
+    for length, columns in ((frame.radius, shape[0]), (outcomes.bound, shape[1])):
         rounded_bound(length, columns)  # refuses what no grid is for
-    row_map = frame.row_map or RowMap()
+    row_map, outcome_map = frame.row_map or RowMap(), outcomes.row_map(frame.nonnegative) or RowMap()
     return StagedRegression(
         privacy,
         shape,
-        (frame.radius, bound_y),
+        (frame.radius, outcomes.bound),
         row_map if row_map.scale is not None else replace(row_map, bound=frame.radius),
-        replace(NONNEGATIVE, bound=bound_y) if frame.nonnegative else RowMap(bound=bound_y),
+        outcome_map if outcome_map.scale is not None else replace(outcome_map, bound=outcomes.bound),
         max_rows=options.max_rows,
         bound_xx=options.block_bounds[0],
         **settings,

@@ -49,9 +49,21 @@ class NoisySum(SingleRelease):
         return cls._of(privacy, moved, None, shape, unit)
 
     @classmethod
-    def moved_by(cls, privacy: Privacy, replaced: float, alone: float, shape: tuple[int, ...]) -> Self:
-        """Noise for a sum that a person moves by so much where they are replaced, and alone where they come or go."""
-        return cls._of(privacy, replaced if privacy.adjacency == "replace_one" else alone, None, shape, "row")
+    def moved_by(
+        cls,
+        privacy: Privacy,
+        replaced: float,
+        alone: float,
+        shape: tuple[int, ...],
+        *,
+        in_l1: tuple[float, float] | None = None,
+    ) -> Self:
+        """Noise for a sum that a person moves by so much where they are replaced, and alone where they come or go.
+
+        `in_l1` has both in the L1 norm, for independent noise where delta is 0.
+        """
+        place = 0 if privacy.adjacency == "replace_one" else 1
+        return cls._of(privacy, (replaced, alone)[place], None if in_l1 is None else in_l1[place], shape, "row")
 
     @classmethod
     def with_count(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -20,6 +20,7 @@ from dpfast._redacted import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
+from dpfast.estimator.documentation import explains_bounds
 from dpfast.estimator.inputs import columns_of, rows_to_predict
 from dpfast.io.writing import tabulated
 from dpfast.privacy import Privacy
@@ -38,6 +39,7 @@ class _Public(NamedTuple):
     n_people: int | None
 
 
+@explains_bounds
 @dataclass(eq=False, repr=False)
 class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstimator):
     """Standardise features by differentially private means and standard deviations.
@@ -52,10 +54,11 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
     ----------
     epsilon, delta
         As for every estimator.
-    box_x : tuple of (low, high) or "private"
-        Limits of every feature, each a number or an array of shape (n_features,); entries are clipped to them when
-        means are taken, and not when rows are transformed. "private" has them found within the budget, of which a
-        tenth is spent on noisy counts of people by the size of every feature: about one in a hundred is beyond.
+    box_x : mapping, tuple of (low, high) or "private"
+        Limits of every feature: by name, ``{"age": (18, 90), "smoker": (0, 1)}``, or lows and highs, each a number or
+        an array of shape (n_features,). Entries are clipped to them when means are taken, and not when rows are
+        transformed. "private" has them found within the budget, of which a tenth is spent on noisy counts of people by
+        the size of every feature: about one in a hundred is beyond.
     with_mean : bool, default True
         Whether to subtract means.
     with_std : bool, default True
@@ -93,7 +96,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
     """
 
     _: KW_ONLY
-    box_x: tuple[ArrayLike, ArrayLike] | Literal["private"]
+    box_x: tuple[ArrayLike, ArrayLike] | Mapping[str, tuple[float, float]] | Literal["private"]
     with_mean: bool = True
     with_std: bool = True
     calibration: Literal["sound"] = "sound"

@@ -21,6 +21,7 @@ from dpfast._html import card, grid, section
 from dpfast._redacted import quiet
 from dpfast.estimator.base import warn
 from dpfast.estimator.completion import Waiting
+from dpfast.estimator.inputs import columns_of
 from dpfast.estimator.page import spent_html
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Ledger, PaidFailure, Release, paying
@@ -335,7 +336,11 @@ def _rehearse(estimators: Sequence[Any], parts: Sequence[Sequence[Privacy]], X: 
 
     From the draw of who is held out on, an error would say in which part a row is, and is paid for and not told.
     """
-    rows = np.zeros((n_fitted, io.open_table(X, may_copy=True).n_features))
+    rows: Any = np.zeros((n_fitted, io.open_table(X, may_copy=True).n_features))
+    names = columns_of(X).get("feature_names_in_")
+    if names is not None:
+        # Limits by name are for columns that have one: frames, of pandas or Polars, which both are made so.
+        rows = type(X)(dict(zip(names, rows.T, strict=True)))
     for index, (estimator, part) in enumerate(zip(estimators, parts, strict=True)):
         public = clone(estimator)
         outcome = candidate.private_steps(public)[-1].classes[0] if is_classifier(public) else 0.0

@@ -77,7 +77,7 @@ class Evidence:
     spread: float = 0.0  # what noise in X'X adds to it, in units of it, for coefficients of mean square 1
     sampling: float = 0.0  # the variance (1 - s/n)/s of a mean, where X'X was estimated from s of n rows
     units: FloatArray | None = None  # (d,): coefficients are for features divided by them
-    outcome_unit: float = 1.0  # and for outcomes divided by it
+    outcome_unit: float | FloatArray = 1.0  # and for outcomes divided by it, each by its own where there are several
     least_signal: float = 0.0  # mean square that coefficients may have in any case, for a residual variance of 1
 
     @property
@@ -103,7 +103,7 @@ class Evidence:
             for each, column, variance in columns
         ]
         posterior = Posterior(*(np.array(part) for part in zip(*laws, strict=True)))
-        own = self.outcome_unit / (1.0 if self.units is None else self.units)
+        own = np.reshape(self.outcome_unit, (-1, 1)) / (1.0 if self.units is None else self.units)
         center, deviation, low, high = (part * own for part in posterior[:-1])
         return Posterior(center, deviation, low, high, posterior.opposite)
 

@@ -156,6 +156,11 @@ class RidgeSolution:
     coef_std: FloatArray  # first-order standard deviation of coef from the noise alone
     ridge: float  # what was added to the diagonal of X'X
 
+    def times(self, units: FloatArray) -> RidgeSolution:
+        """Return the solution for outcomes that are so many times as large, each by its own number."""
+        rows = units[:, None]
+        return RidgeSolution(rows * self.coef, units * self.intercept, rows * self.coef_std, self.ridge)
+
 
 def positive_semidefinite(matrix: FloatArray) -> FloatArray:
     """Nearest positive semidefinite matrix in Frobenius norm to a symmetric one (Higham 1988, Theorem 2.1).

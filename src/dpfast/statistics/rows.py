@@ -241,10 +241,19 @@ def _map_ranges(kernel: row_maps.RowMapKernel, rows: Rows, out: FloatArray, rang
     return all_finite
 
 
+_BOTH_WAYS = (
+    "write limits by name, {'age': (18, 90), 'dose': (0, 5)}, or arrays of all lows and all highs, "
+    "(numpy.array([18, 0]), numpy.array([90, 5]))"
+)
+
+
 def check_box(box: object) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the declared limits as two arrays of numbers, finite and in order."""
     if not isinstance(box, tuple | list) or len(box) != 2:
-        raise TypeError(f"box_x must be a pair (low, high), each of one entry a feature, got {type(box).__name__}")
+        raise TypeError(
+            "box_x must be limits by name, {name: (low, high)}, or a pair (low, high), each of one entry a feature, "
+            f"got {type(box).__name__}"
+        )
     low, high = (np.asarray(side) for side in box)
     for name, side in (("low", low), ("high", high)):
         if side.dtype.kind not in "iuf" or side.ndim > 1 or not np.all(np.isfinite(side)):
@@ -254,8 +263,12 @@ def check_box(box: object) -> tuple[NDArray[Any], NDArray[Any]]:
     if not np.all(low <= high) or not np.any(low < high):
         raise ValueError(
             "box_x's low must be at most its high everywhere, and below it somewhere: it is (the least of all "
-            "features, the largest of all features), not a pair for each"
+            f"features, the largest of all features), not a pair for each; {_BOTH_WAYS}"
         )
+    # Lists and tuples may be a pair for each of two features; arrays are columns of numbers.
+    may_be_pairs = low.shape == high.shape == (2,) and low[0] < low[1] and high[0] < high[1]
+    if may_be_pairs and not any(isinstance(side, np.ndarray) for side in box):
+        raise ValueError(f"box_x is ambiguous: two pairs for two features, or lows and highs? {_BOTH_WAYS}")
     return low, high
 
 

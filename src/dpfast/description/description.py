@@ -1,0 +1,439 @@
+"""A description of a table, from one release: how many people are in each bin, and what numbers add up to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from dpfast import _arguments as check
+from dpfast import noise
+from dpfast._arrays import FloatArray
+from dpfast._html import card, grid
+from dpfast._redacted import quiet
+from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts, count_rows
+from dpfast.estimator.completion import Waiting
+from dpfast.io import Category, Columns, Number
+from dpfast.io.columns import Column, parts_in_turn
+from dpfast.io.writing import tabulated
+from dpfast.ledger import Ledger, Release, paying
+from dpfast.ledger.release import guarantee_html, releases_html
+from dpfast.privacy import Adjacency, Privacy, gaussian_mu
+from dpfast.releases.mechanism import release
+from dpfast.solvers.fieller import NoisyRatio
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_NAME = "describe"
+_MOST_BINS = 1_000
+#: What lies within one standard deviation of a normal law.
+_ONE_DEVIATION = 0.6826894921370859
+
+_QUARTILES = 0.25, 0.5, 0.75
+_FIELDS = "column", "statistic", "estimate", "std_error", "low", "high"
+
+Target = Literal["population", "table"]
+_Row = tuple[str, str, float, float, float, float]
+
+
+class _Ratio(NamedTuple):
+    """A numerator over a number of people, and what is known of their errors.
+
+    With t the ratio, numerator - t denominator has the variance of the noise, v0 - 2 t v1 + t^2 v2, and that of
+    sampling, s0 + s1 t (1 - t).
+    """
+
+    numerator: float
+    denominator: float
+    noise: tuple[float, float, float]
+    sampling: tuple[float, float]
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def estimate(self) -> float:
+        return min(max(self.numerator / max(self.denominator, 1.0), self.low), self.high)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation, to first order; no more than half of all there can be."""
+        t, (v0, v1, v2), (s0, s1) = self.estimate, self.noise, self.sampling
+        variance = v0 - 2.0 * t * v1 + t * t * v2 + s0 + s1 * t * (1.0 - t)
+        return min(math.sqrt(max(variance, 0.0)) / max(self.denominator, 1.0), (self.high - self.low) / 2.0)
+
+    def limits(self, reach: float) -> tuple[float, float]:
+        """Return the ratios for which numerator - t denominator is within so many of its standard deviations."""
+        (v0, v1, v2), (s0, s1) = self.noise, self.sampling
+        # A numerator that no ratio has leaves next to no ratios: that it is so is noise, and wider limits hold as well.
+        ends = sorted(end * self.denominator for end in (self.low, self.high))
+        numerator = min(max(self.numerator, ends[0]), ends[1])
+        terms = numerator, self.denominator, v0 + s0, v2 - s1, v1 - s1 / 2.0
+        found = NoisyRatio(*map(np.asarray, terms)).limits(reach, np.asarray(self.low), np.asarray(self.high))
+        return float(found[0]), float(found[1])
+
+
+@dataclass(frozen=True, repr=False)
+class Description:
+    """What was released of a table; `describe` makes it.
+
+    Parameters
+    ----------
+    releases_ : tuple of Release
+        All that left the table: noisy counts of people by bin, and sums of numbers.
+    privacy_spent_ : Privacy
+        What it cost.
+    """
+
+    releases_: tuple[Release, ...]
+    privacy_spent_: Privacy
+    _histograms: tuple[Histogram, ...] = field(compare=False)
+    #: None where it is private.
+    _n_rows: int | None
+
+    def summary(
+        self,
+        *,
+        level: float = 0.95,
+        target: Target = "population",
+        quantiles: Sequence[float] = _QUARTILES,
+    ) -> DataFrame:
+        """Tabulate shares, means and quantiles, with limits.
+
+        Privacy: computed from what was released; nothing further is spent.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Nominal coverage of the limits, each on its own.
+        target : {"population", "table"}, default "population"
+            What the limits are for: the law that rows were drawn from, so that sampling is part of the error; or what
+            the table itself holds, clipped to its limits, so that noise alone is.
+        quantiles : sequence of float, default (0.25, 0.5, 0.75)
+            Which quantiles of numbers. Their estimates are interpolated within a bin; their limits are ends of bins.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Index levels ``column`` and ``statistic``; columns ``estimate``, ``std_error``, ``low`` and ``high``. First
+            the number of rows. Of a number ``mean`` and the quantiles, of those who have it, and the share of rows
+            where it is ``missing``; of others, and of the pairs of two, the share of all rows at each level, ``other``
+            and ``missing``. The error of a quantile is half of its limits at one standard deviation.
+
+        Raises
+        ------
+        ValueError
+            If an argument is out of its range.
+        ImportError
+            If pandas is not installed.
+        """
+        found = dict(zip(_FIELDS, zip(*self._rows(level, target, quantiles), strict=True), strict=True))
+        index = {name: found.pop(name) for name in _FIELDS[:2]}
+        return tabulated(index, found)
+
+    def _rows(
+        self, level: float = 0.95, target: Target = "population", quantiles: Sequence[float] = _QUARTILES
+    ) -> list[_Row]:
+        normal = float(special.ndtri((1.0 + check.share("level", level)) / 2.0))
+        # Laplace noise has longer tails, and sums of it shorter ones than a single draw.
+        reach = max(normal, -math.log1p(-level) / math.sqrt(2.0)) if self._is_heavy else normal
+        of_population = check.choice("target", target, ("population", "table")) == "population"
+        wanted = [check.share(f"quantiles[{place}]", one) for place, one in enumerate(quantiles)]
+        n, n_deviation = self._people
+        rows = [("(table)", "rows", n, n_deviation, max(n - reach * n_deviation, 0.0), n + reach * n_deviation)]
+        number = 0
+        for place, one in enumerate(self._histograms):
+            if len(one.edges) > 0:
+                rows += self._of_numbers(place, number, wanted, reach, of_population)
+                number += 1
+                names = {len(one.bins) - 1: "missing"}
+            else:
+                names = dict(enumerate(one.bins))
+            for bin_, name in names.items():
+                ratio = self._ratio(place, np.eye(len(one.bins))[bin_], np.ones(len(one.bins)), of_population)
+                rows.append((one.name, name, ratio.estimate, ratio.deviation, *ratio.limits(reach)))
+        return rows
+
+    def _repr_html_(self) -> str:
+        """Show the table, and what it cost."""
+        rows = [(*row[:2], *map("{:.5g}".format, row[2:])) for row in self._rows()]
+        promised = guarantee_html(self.releases_, self.privacy_spent_)
+        return card("Description", promised, grid(_FIELDS, rows), releases_html(self.releases_))
+
+    def __repr__(self) -> str:
+        columns = ", ".join(one.name for one in self._histograms)
+        return f"<Description of {columns}: {self.privacy_spent_}>"
+
+    @property
+    def _is_heavy(self) -> bool:
+        return self.releases_[0].mechanism == "Laplace"
+
+    @cached_property
+    def _variance(self) -> float:
+        """Variance of the noise in an entry."""
+        return float(self.releases_[0].scales.get("sum", 0.0)) ** 2
+
+    @cached_property
+    def _noisy_counts(self) -> list[FloatArray]:
+        ends = np.cumsum([len(one.bins) for one in self._histograms])
+        return np.split(self.releases_[0].values["sum"], ends)[:-1]
+
+    @cached_property
+    def _sums(self) -> FloatArray:
+        """Sums of z."""
+        n_bins = sum(len(one.bins) for one in self._histograms)
+        sums: FloatArray = self.releases_[0].values["sum"][n_bins:] / WEIGHT
+        return sums
+
+    @cached_property
+    def _people(self) -> tuple[float, float]:
+        """Return how many rows there are, and the standard deviation of that: totals, weighted by their variances."""
+        if self._n_rows is not None:
+            return float(self._n_rows), 0.0
+        weights = np.array([1.0 / len(counts) for counts in self._noisy_counts])
+        totals = np.array([counts.sum() for counts in self._noisy_counts])
+        return float(totals @ weights / weights.sum()), math.sqrt(self._variance / float(weights.sum()))
+
+    @cached_property
+    def _counts(self) -> list[FloatArray]:
+        """Counts as those of every histogram add up to the number of rows: least squares."""
+        n, _ = self._people
+        return [counts + (n - counts.sum()) / len(counts) for counts in self._noisy_counts]
+
+    def _covariance(self, one: FloatArray, other: FloatArray) -> float:
+        """Return the covariance of the noise in sums of adjusted counts with these weights.
+
+        Noise e of a histogram becomes e - mean(e), and that in the number of rows, spread evenly, which is independent.
+        """
+        both = float(one.sum() * other.sum())
+        shared = both / len(one) ** 2 * self._people[1] ** 2
+        return self._variance * (float(one @ other) - both / len(one)) + shared
+
+    def _ratio(self, place: int, top: FloatArray, bottom: FloatArray, of_population: bool) -> _Ratio:
+        """Return the ratio of two sums of counts, the first of which are among the second."""
+        counts = self._counts[place]
+        people = float(counts @ bottom)
+        noise_of = self._covariance(top, top), self._covariance(top, bottom), self._covariance(bottom, bottom)
+        return _Ratio(float(counts @ top), people, noise_of, (0.0, max(people, 1.0) * of_population))
+
+    def _of_numbers(
+        self, place: int, number: int, quantiles: Sequence[float], reach: float, of_population: bool
+    ) -> Iterator[_Row]:
+        """Yield the mean and the quantiles of a column of numbers."""
+        histogram = self._histograms[place]
+        edges, name = histogram.edges, histogram.name
+        mean = self._mean(place, number, of_population)
+        middle, half = edges[0] / 2.0 + edges[-1] / 2.0, edges[-1] / 2.0 - edges[0] / 2.0
+        low, high = (float(middle + half * end) for end in mean.limits(reach))
+        yield name, "mean", float(middle + half * mean.estimate), float(half * mean.deviation), low, high
+        for quantile in quantiles:
+            low, high = self._quantile(place, quantile, reach, of_population)
+            # The spread of what is not normal.
+            least, most = self._quantile(place, quantile, min(self._one_deviation, reach), of_population)
+            shares = np.cumsum(np.maximum(self._counts[place][:-1], 0.0))
+            cumulative = np.append(0.0, shares / max(float(shares[-1]), 1e-300))
+            estimate = min(max(float(np.interp(quantile, cumulative, edges)), low), high)
+            yield name, f"{100.0 * quantile:g}%", estimate, (most - least) / 2.0, low, high
+
+    @property
+    def _one_deviation(self) -> float:
+        return -math.log1p(-_ONE_DEVIATION) / math.sqrt(2.0) if self._is_heavy else 1.0
+
+    def _mean(self, place: int, number: int, of_population: bool) -> _Ratio:
+        """Return the mean of z, of those who have it."""
+        counts, n_bins = self._counts[place], len(self._histograms[place].bins)
+        present = np.append(np.ones(n_bins - 1), 0.0)
+        people = float(counts @ present)
+        of_mean = float(self._sums[number]) / max(people, 1.0)
+        # Squares of distances of bins' middles: what the noise may have hidden of them is given to sampling.
+        middles = (2.0 * np.arange(n_bins - 1) + 1.0) / (n_bins - 1) - 1.0
+        weights = np.append((middles - np.clip(of_mean, -1.0, 1.0)) ** 2, 0.0)
+        squares = float(counts @ weights) + math.sqrt(max(self._covariance(weights, weights), 0.0))
+        spread = min(max(squares, 0.0) / max(people, 1.0) + 1.0 / (3.0 * (n_bins - 1) ** 2), 1.0)
+        noise_of = self._variance / WEIGHT**2, 0.0, self._covariance(present, present)
+        sampling = max(people, 1.0) * spread if of_population else 0.0
+        return _Ratio(float(self._sums[number]), people, noise_of, (sampling, 0.0), -1.0, 1.0)
+
+    def _quantile(self, place: int, quantile: float, reach: float, of_population: bool) -> tuple[float, float]:
+        """Return limits of a quantile: ends of bins, from either side, up to the first that may be beyond it.
+
+        Of the least end above the quantile, the share of people below is at least what it is to be. That it is less is
+        rejected by chance with the stated probability, and so is every end up to it.
+        """
+        edges = self._histograms[place].edges
+        n_bins = len(edges) - 1
+        present = np.append(np.ones(n_bins), 0.0)
+        below = [np.append(np.arange(n_bins) < end, False).astype(np.float64) for end in range(1, n_bins)]
+        apart = np.zeros(n_bins - 1)
+        for end, weights in enumerate(below):
+            ratio = self._ratio(place, weights, present, of_population)
+            (v0, v1, v2), (_, s1) = ratio.noise, ratio.sampling
+            variance = v0 - 2.0 * quantile * v1 + quantile**2 * v2 + s1 * quantile * (1.0 - quantile)
+            difference = ratio.numerator - quantile * ratio.denominator
+            apart[end] = np.sign(difference) * np.inf if variance <= 0.0 else difference / math.sqrt(variance)
+        # Without noise, an end that has just so many people below is the quantile.
+        apart = np.nan_to_num(apart, posinf=np.inf, neginf=-np.inf)
+        first = int(np.argmin(np.append(apart < -reach, False)))
+        last = int(np.argmin(np.append(apart[::-1] > reach, False)))
+        return float(edges[first]), float(edges[n_bins - last])
+
+
+@quiet
+def describe(
+    table: Any,
+    columns: Mapping[str, Any] | Columns,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    adjacency: Adjacency = "replace_one",
+    crosstabs: Sequence[tuple[str, str]] = (),
+    n_bins: int = 32,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+) -> Description:
+    """Describe a table before it is modelled: rows, shares, crosstabs, means and quantiles, each with limits.
+
+    Privacy: one release, of noisy counts of people by bin and of sums of numbers, is (epsilon, delta)-differentially
+    private under `adjacency`; it is paid for from the ledger, where one is given. A person is a row.
+
+    Parameters
+    ----------
+    table : table
+        A pandas DataFrame, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), a query, a path to a
+        ``.parquet`` or ``.csv`` file, or whatever else `dpfast.io.Columns.encode` reads: once, some rows at a time.
+    columns : mapping or Columns
+        What is described: ``{"age": (18, 90), "sex": ["f", "m"]}``, a tuple of two numbers for limits, and a list of
+        levels; or columns as they are declared for a fit, numbers with `low` and `high`. Numbers are clipped to their
+        limits. What is no declared level is counted as ``other``, and what is missing as such, whatever is declared to
+        stand for it.
+    epsilon, delta : float
+        What it may cost. With delta 0 noise is Laplace, else Gaussian; without noise at ``inf``.
+    adjacency : {"replace_one", "add_remove"}, default "replace_one"
+        Whether the number of rows is public; if not, it is estimated.
+    crosstabs : sequence of pairs of str, optional
+        Two categories each, whose pairs of levels are counted. One costs as much as one more column.
+    n_bins : int, default 32
+        Bins of a number's limits, for quantiles. More are finer, and have more noise between them.
+    ledger : Ledger, optional
+        The budget to pay from.
+    random_state : int, optional
+        A seed for tests, which voids the guarantee.
+
+    Returns
+    -------
+    Description
+        With ``summary()`` and ``releases_``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range or of the wrong kind, or the table lacks a declared column; nothing is spent
+        then.
+    BudgetExceeded
+        If the ledger has too little left; no data is read then.
+
+    References
+    ----------
+    Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. JASA 22: limits of
+    shares, here with the variance of the noise beside that of sampling.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import dpfast
+    >>> rng = np.random.default_rng(0)
+    >>> people = pd.DataFrame({"age": rng.uniform(18, 90, 5_000), "sex": rng.choice(["f", "m"], 5_000)})
+    >>> found = dpfast.describe(people, {"age": (18, 90), "sex": ["f", "m"]}, 1.0, 1e-6, random_state=0)
+    >>> table = found.summary()
+    >>> table.loc[("age", "mean"), ["low", "high"]].round(1).tolist()
+    [53.3, 54.6]
+    >>> table.loc[("sex", "f"), ["low", "high"]].round(2).tolist()
+    [0.49, 0.51]
+    """
+    privacy = Privacy(epsilon, delta, adjacency)
+    declared = columns if isinstance(columns, Columns) else Columns(_declared(columns))
+    histograms = _histograms(declared, crosstabs, check.positive_integer("n_bins", n_bins))
+    exact = math.isinf(privacy.epsilon)
+    mu = gaussian_mu(epsilon, delta) if privacy.delta > 0.0 and not exact else None
+    seed = None if exact else random_state
+    with paying(ledger, privacy).reserving(privacy, random_state=seed, mu=mu) as reservation:
+        source = noise.resolve_source(seed, reservation)
+        mechanism = None if exact else TableCounts.calibrate(privacy, histograms)
+        counted = _counted(table, declared, histograms)
+        n_rows = counted.n_rows if adjacency == "replace_one" else None
+        if n_rows == 0:
+            raise ValueError("the table has no rows: at least one is needed")
+        if mechanism is None:
+            releases: tuple[Release, ...] = (Release(_NAME, "no", privacy, {"sum": counted.sums.to_float64()}, {}),)
+        else:
+            releases = release(mechanism, counted.sums, source, _NAME)
+        waiting = Waiting(releases, partial(Description, releases, privacy, histograms, n_rows))
+        reservation.commit(*releases)
+    found: Description = waiting.complete()
+    return found
+
+
+def _counted(table: Any, declared: Columns, histograms: Sequence[Histogram]) -> Counted:
+    wanted = {column.name: column.holds for column in declared.declared}
+
+    def batches() -> Iterator[Any]:
+        for part in parts_in_turn(table):
+            declared.check_part(part)
+            for batch, _ in part.read(wanted):
+                yield batch
+
+    return count_rows(histograms, batches())
+
+
+def _declared(columns: object) -> list[Column]:
+    """Return columns that are declared by name: limits, or levels."""
+    if not isinstance(columns, Mapping):
+        raise TypeError(
+            "columns must be a mapping of names to limits or levels, or a dpfast.io.Columns, got "
+            f"{type(columns).__name__}"
+        )
+    check.by_name("columns", columns)
+    found: list[Column] = []
+    for name, one in columns.items():
+        if isinstance(one, str) or not isinstance(one, Sequence | np.ndarray):
+            raise TypeError(f"columns[{name!r}] must be limits, (low, high), or a list of levels, got {one!r}")
+        are_numbers = len(one) == 2 and not any(isinstance(entry, str) for entry in one)
+        if are_numbers and not isinstance(one, tuple):
+            raise ValueError(
+                f"columns[{name!r}] is ambiguous: write ({one[0]!r}, {one[1]!r}) for limits, or declare a "
+                "dpfast.io.Category in dpfast.io.Columns for two levels"
+            )
+        low_and_high = check.limits(f"columns[{name!r}]", one) if are_numbers else None
+        found.append(Category(name, tuple(one)) if low_and_high is None else Number(name, "refuse", *low_and_high))
+    return found
+
+
+def _histograms(declared: Columns, crosstabs: object, n_bins: int) -> tuple[Histogram, ...]:
+    """Return what is counted: every column, and then pairs."""
+    if n_bins > _MOST_BINS:
+        raise ValueError(f"n_bins must be at most {_MOST_BINS}, got {n_bins}")
+    by_name = {column.name: column for column in declared.declared}
+    for column in by_name.values():
+        if isinstance(column, Number) and column.low is None:
+            raise ValueError(f"column {column.name!r} is declared without low and high, which its bins need")
+    found = [Histogram.of(column, n_bins) for column in by_name.values()]
+    for one in found:
+        if len(one.edges) > 0 and not (np.isfinite(one.edges).all() and np.all(np.diff(one.edges) > 0.0)):
+            raise ValueError(f"limits of column {one.name!r} are too near each other, or too far, for {n_bins} bins")
+    if isinstance(crosstabs, str) or not isinstance(crosstabs, Sequence):
+        raise TypeError(f"crosstabs must be a sequence of pairs of names, got {type(crosstabs).__name__}")
+    for place, pair in enumerate(crosstabs):
+        names = check.pair(f"crosstabs[{place}]", pair, "of names of two columns")
+        for name in names:
+            if name not in by_name:
+                raise ValueError(f"crosstabs[{place}] has {name!r}, which is no declared column")
+        if names[0] == names[1]:
+            raise ValueError(f"crosstabs[{place}] must be of two columns, got {names[0]!r} twice")
+        found.append(Histogram.of_pairs(*map(by_name.__getitem__, names)))
+    return tuple(found)
