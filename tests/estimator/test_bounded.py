@@ -130,7 +130,7 @@ def test_another_fit_with_bounds_that_are_given_leaves_none_that_were_found():
 
 def test_without_noise_nothing_is_bounded():
     x, y = unit_table(200)
-    model = MultiOutcomeRidge(math.inf, **PRIVATE).fit(x, y)
+    model = MultiOutcomeRidge(math.inf, fit_intercept=False, **PRIVATE).fit(x, y)
     np.testing.assert_array_equal(
         model.coef_, MultiOutcomeRidge(math.inf, bound_x=1.0, bound_y=1.0, fit_intercept=False).fit(x, y).coef_
     )

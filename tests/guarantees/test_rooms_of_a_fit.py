@@ -14,7 +14,7 @@ PANEL = np.random.default_rng(1).uniform(size=(50, 20))
 EPISODES = [
     [(state, 0.5) for state in states] for states in np.random.default_rng(2).integers(0, 10, (200, 8)).tolist()
 ]
-LIMITS = {"bound_x": 1.0, "bound_y": 1.0}
+LIMITS = {"bound_x": 1.0, "bound_y": 1.0, "fit_intercept": False}
 
 
 def ridge(refine):

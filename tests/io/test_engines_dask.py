@@ -176,7 +176,7 @@ def test_names_of_outcomes_are_those_of_frames_and_not_of_dask(arrays):
     assert DaskPartitions(y, y).outcome_names == ("days", "cost")
     assert DaskPartitions(y, y["cost"]).outcome_names == ("cost",)
     assert DaskPartitions(X, Y).outcome_names is None
-    model = MultiOutcomeRidge(1.0, 1e-6, **BOUNDS)
+    model = MultiOutcomeRidge(1.0, 1e-6, fit_intercept=False, **BOUNDS)
     assert model.fit(X, Y).summary().index.tolist() == [(i, j) for i in range(2) for j in range(4)]
     assert model.predict(arrays[0]).shape == (len(arrays[0]), 2)
 

@@ -164,7 +164,7 @@ def test_a_scaler_and_a_selection_take_names():
         ({"bound_y": {"days": 1e300, "cost": 1.0}}, r"bound_y\[0\] must lie between"),
         ({"bound_y": [1.0, 2.0, 3.0]}, "bound_y must be a number, or one for each of 2 outcomes, got 3"),
         ({"bound_y": []}, "bound_y must hold at least one"),
-        ({"bound_y": [1.0, 2.0], "mechanism": "independent", "box_x": None, "bound_x": 1.0}, "no fit_intercept or bou"),
+        ({"bound_y": [1.0, 2.0], "mechanism": "independent", "box_x": None, "bound_x": 1.0}, "no bou"),
     ],
 )
 def test_what_is_declared_wrongly_is_refused_before_anything_is_spent(parameters, match):

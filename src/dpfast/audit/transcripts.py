@@ -37,7 +37,9 @@ def _attack(privacy: Privacy) -> Attack:
     tables = [(np.array([[0.0], [1.0]]), np.array([0.0, sign])) for sign in (1.0, -1.0)]
     if privacy.adjacency == "add_remove":
         tables[1] = tables[0][0][:1], tables[0][1][:1]
-    estimator = _Telling(bound_x=1.0, bound_y=1.0, ridge=1.0, refine=0, n_threads=1, **claimed(privacy))
+    estimator = _Telling(
+        bound_x=1.0, bound_y=1.0, ridge=1.0, refine=0, n_threads=1, fit_intercept=False, **claimed(privacy)
+    )
 
     def seen(neighbour: bool) -> FloatArray:
         n_attempts, told = _transcript(estimator, privacy, tables[neighbour])

@@ -158,7 +158,13 @@ def _fitted(privacy: Privacy) -> Minimised:
 def _classes_descent_attack(privacy: Privacy) -> Attack:
     """Attack every step of descent: one person's slope is at its clip all along, whatever their class."""
     estimator = ObjectivePerturbationClassifier(
-        bound_x=1.0, classes=[-1, 1], method="gradient", probabilities="link", n_threads=1, **claimed(privacy)
+        bound_x=1.0,
+        classes=[-1, 1],
+        method="gradient",
+        probabilities="link",
+        n_threads=1,
+        fit_intercept=False,
+        **claimed(privacy),
     )
     rows = np.zeros((1 + _OTHERS, _COLUMNS))
     rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
@@ -169,7 +175,13 @@ def _classes_descent_attack(privacy: Privacy) -> Attack:
 def _scores_descent_attack(privacy: Privacy) -> Attack:
     """Attack every step of a descent of scores: one person's outcome is far out, on either side."""
     estimator = ObjectivePerturbationRegressor(
-        bound_x=1.0, bound_y=1000.0, loss=SmoothedHuber(1.0), method="gradient", n_threads=1, **claimed(privacy)
+        bound_x=1.0,
+        bound_y=1000.0,
+        loss=SmoothedHuber(1.0),
+        method="gradient",
+        n_threads=1,
+        fit_intercept=False,
+        **claimed(privacy),
     )
     rows = np.zeros((1 + _OTHERS, _COLUMNS))
     rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
@@ -230,7 +242,7 @@ def _descent_attack(
 def _margins_attack(privacy: Privacy, method: Literal["objective", "gradient"]) -> Attack:
     """Attack counts of margins: who knows everybody else and the coefficients knows which cells one person moves."""
     estimator = ObjectivePerturbationClassifier(
-        bound_x=1.0, classes=[-1, 1], method=method, n_threads=1, **claimed(privacy)
+        bound_x=1.0, classes=[-1, 1], method=method, n_threads=1, fit_intercept=False, **claimed(privacy)
     )
     people = [(np.array([[0.5], [-0.5], [1.0]]), np.array([1, -1, label])) for label in (1, -1)]
     tables = people if privacy.adjacency == "replace_one" else [people[0], (people[0][0][:2], people[0][1][:2])]
@@ -265,7 +277,7 @@ def _with(one: Minimised, what: str, separator: str = " ", **options: Any) -> Mi
 
 
 def _attack(one: Minimised, privacy: Privacy) -> Attack:
-    options: dict[str, Any] = {"bound_x": 1.0, "ridge": _RIDGE} | claimed(privacy) | dict(one.options)
+    options: dict[str, Any] = {"bound_x": 1.0, "ridge": _RIDGE, "fit_intercept": False} | claimed(privacy) | dict(one.options)
     if one.estimator is ObjectivePerturbationClassifier:
         options |= {"classes": [-1, 1], "probabilities": "link"}
     estimator = one.estimator(**options)

@@ -90,6 +90,7 @@ def _attack(rows: Rows, privacy: Privacy) -> Attack:
         "bound_y": 1.0,
         "ridge": 1.0,
         "refine": 0,
+        "fit_intercept": False,
         **claimed(privacy),
         **rows.options,
     }
@@ -109,7 +110,8 @@ def _refined_attack(privacy: Privacy) -> Iterator[Attack]:
     units of the clip, neighbours lie 2 apart, or 1 where somebody comes or goes, whatever the clip is. The first steps
     are attacked: how many there are hangs on releases, though hardly where people are so many.
     """
-    estimator = MultiOutcomeRidge(bound_x=1.0, bound_y=1.0, ridge=1.0, n_threads=1, **claimed(privacy))
+    options: dict[str, Any] = {"bound_x": 1.0, "bound_y": 1.0, "ridge": 1.0, "fit_intercept": False, "n_threads": 1}
+    estimator = MultiOutcomeRidge(**options, **claimed(privacy))
     usual = (
         _SMALL * np.tile(np.eye(2), (_USUAL // 2, 1)),
         _SMALL * np.tile([[1.0], [1.0], [-1.0], [-1.0]], (_USUAL // 4, 1)),
@@ -142,7 +144,7 @@ def _sampled_attack(privacy: Privacy) -> Attack:
     """Attack X'X of a secret sample and X'Y of all rows: one person differs from all others, who are alike."""
     rows = Rows("moments of a sample and of all rows")
     estimator = MultiOutcomeRidge(
-        bound_x=1.0, bound_y=1.0, ridge=1.0, refine=0, n_subsample=_SAMPLED, **claimed(privacy)
+        bound_x=1.0, bound_y=1.0, ridge=1.0, n_subsample=_SAMPLED, fit_intercept=False, **claimed(privacy)
     )
 
     def with_others(one: Table, other: Table) -> Table:

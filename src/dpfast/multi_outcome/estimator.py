@@ -249,9 +249,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         groups = io.groups_of(X, groups)
         self._check_people(groups, max_rows, privacy)
         self._check_weights(sample_weight)
-        self._lacks_sums, self._weighs = False, sample_weight is not None
-        self._warn_of_intercept()
-        columns = columns_of(X) | outcomes_of(X, Y) | {"_single_outcome": _dimensions(Y) == 1}
+        known = self._knowing(lacks_sums=False, weighs=sample_weight is not None)
+        columns = columns_of(X) | outcomes_of(X, Y) | {"_single_outcome": _dimensions(Y) == 1} | known
         opened = None if sample_weight is None else partial(self._weighed, privacy, sample_weight)
         unit: Unit = "row" if groups is None else "person"
         return self._fit(privacy, X, Y, groups, max_rows, unit=unit, columns=columns, opened=opened)
@@ -301,9 +300,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         groups, max_rows = (None, None) if gram.unit is None else ((), gram.unit.max_rows)
         self._check_people(groups, max_rows, privacy)
         _check_bounds(gram, self.bound_x, self._outcomes(gram.n_outcomes).bound)
-        self._lacks_sums, self._weighs = gram.exact_x_sum is None, False
-        self._warn_of_intercept()
-        columns = {"_single_outcome": False}
+        known = self._knowing(lacks_sums=gram.exact_x_sum is None, weighs=False)
+        columns = {"_single_outcome": False} | known
         return self._fit(privacy, _Given(gram), unit="row" if gram.unit is None else "person", columns=columns)
 
     @quiet
@@ -708,8 +706,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _has_intercept(self) -> bool:
         return self.fit_intercept and not self._is_of_paper and not vars(self).get("_lacks_sums")
 
-    def _warn_of_intercept(self) -> None:
-        """Warn where none is fitted though one is asked for, as by default."""
+    def _knowing(self, **known: bool) -> dict[str, Any]:
+        """Keep what a fit is given to know of its intercept; warn where none is fitted though one is asked for."""
+        told = {f"_{name}": value for name, value in known.items()}
+        vars(self).update(told)
         if self.fit_intercept and not self._has_intercept:
             why = "the gram has no column sums" if self._lacks_sums else "the paper's algorithm has none"
             warn(
@@ -717,6 +717,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
                 "fit_intercept=False says that this is meant",
                 UtilityWarning,
             )
+        return told
 
     @property
     def _is_of_paper(self) -> bool:

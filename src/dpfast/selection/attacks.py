@@ -31,7 +31,11 @@ def _pick_attack(privacy: Privacy) -> Attack:
     # Whatever noise is drawn in their fits, one predicts about x for everybody, and the other about -x.
     models = [
         ObjectivePerturbationRegressor(
-            privacy.epsilon, bound_x=1.0, bound_y=1.0, constraint=Box(low=sign - 2.0**-10, high=sign + 2.0**-10)
+            privacy.epsilon,
+            bound_x=1.0,
+            bound_y=1.0,
+            constraint=Box(low=sign - 2.0**-10, high=sign + 2.0**-10),
+            fit_intercept=False,
         ).fit(np.ones((1, 1)), np.ones(1))
         for sign in (1.0, -1.0)
     ]
