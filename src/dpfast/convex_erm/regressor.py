@@ -288,10 +288,14 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         expected = None if rows is None else Expected(mechanism.relative_error(rows), f"{rows} people")
         return Summed(mechanism, people, expected=expected)
 
-    def _solve(self, mechanism: Any, found: Any, public: Any) -> Fitted:
+    @property
+    def _ratio(self) -> str | None:
+        return "rate_ratio" if self._resolved_loss.is_of_counts else None
+
+    def _solve_fit(self, mechanism: Any, found: Any) -> Fitted:
         if mechanism.method == "gradient":
             return Fitted(attributes_of(found) | {"method_": "gradient"}, error_of(found))
-        solved = super()._solve(mechanism, found, public)
+        solved = super()._solve_fit(mechanism, found)
         return Fitted(solved.attributes | {"method_": "objective"}, solved.error)
 
     def _expected_score(self, mechanism: ObjectivePerturbation, n: int, score: float, spread: float) -> float:
