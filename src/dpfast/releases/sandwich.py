@@ -37,7 +37,7 @@ from dpfast.statistics.rows import RowMap
 Kind = Literal["curvatures", "scores"]
 KINDS: tuple[Kind, Kind] = "curvatures", "scores"
 #: Shares of the sums of every step, of curvatures and of scores.
-_SHARES = ((0.04, 0.16), (0.3, 0.5))
+_SHARES = ((0.03, 0.12), (0.45, 0.4))
 #: What squared noise in the sum of (s x)(s x)' counts for, over that in s x.
 _SQUARES = 0.02
 #: Predictions of up to so many times 1 and the bound on outcomes.

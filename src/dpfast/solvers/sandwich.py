@@ -8,8 +8,8 @@ coefficients before, noise, a ridge, clipped slopes, is undone.
 
 Noise in H, of deviation h off its diagonal, meets the step d that is taken: E d has the covariance
 h^2 (||d||^2 I + d d'). It makes the inverse larger on average, so errors err to the large side. Directions in which H
-does not stand out of its noise are not known: what is found there may be off by as much as all coefficients are long,
-and a coefficient that has more than a small part in them is not known either.
+does not stand out of its noise are not known: what is found there may be off by as much as coefficients are large, in
+the mean square, and a coefficient that has more than a small part in them is not known either.
 
 References
 ----------
@@ -29,9 +29,9 @@ from scipy import linalg
 from dpfast._arrays import FloatArray
 
 # An eigenvalue stands out that is more than so many deviations times the root of their number (Wigner 1955: 2).
-_STANDS_OUT = 2.5
+_STANDS_OUT = 2.25
 # A coefficient is known whose unit vector has no more than this in directions that are not, squared.
-_UNSEEN = 0.01
+_UNSEEN = 0.05
 _TINY = 1e-280
 
 
@@ -75,7 +75,7 @@ def errors(theta: FloatArray, sums: Sums) -> Errors:
     meat += sums.noise_of_curvature**2 * (float(moved @ moved) * np.eye(len(theta)) + np.outer(moved, moved))
     hidden = vectors[:, ~seen] @ vectors[:, ~seen].T
     last = np.array([sums.curvature[-1, -1], math.sqrt(2.0) * sums.noise_of_curvature])
-    covariance = inverse @ meat @ inverse + float(found @ found) * hidden
+    covariance = inverse @ meat @ inverse + float(np.mean(found**2)) * hidden
     return Errors(found, covariance, np.diag(hidden) <= _UNSEEN, last)
 
 
