@@ -127,9 +127,7 @@ def test_a_warning_that_is_made_an_error_tells_of_nothing_that_is_not_paid_for(n
 def gaussian_beside_others(releases, spent):
     """Whether Gaussian releases by their mu, and the others by sums of epsilons and deltas, cost that."""
     others = [one.privacy for one in releases if one.mu is None]
-    left = Privacy(
-        spent.epsilon - sum(one.epsilon for one in others), spent.delta - sum(one.delta for one in others)
-    )
+    left = Privacy(spent.epsilon - sum(one.epsilon for one in others), spent.delta - sum(one.delta for one in others))
     return compose_mu([one.mu for one in releases if one.mu is not None]) <= gaussian_mu(left.epsilon, left.delta)
 
 

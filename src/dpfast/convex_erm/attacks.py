@@ -199,7 +199,7 @@ def _in_noise(query: Query, values: Mapping[str, FloatArray]) -> FloatArray:
     above = np.full(side * (side - 1) // 2, scales["xx"] * np.sqrt(0.5))
     of_sums = [np.full(side, scales["x"])] if "x" in scales else []
     spread = np.concatenate([np.full(side, scales["xx"]), above, *of_sums])
-    return flattened(values, tuple(scales)) / spread
+    return np.asarray(flattened(values, tuple(scales)) / spread)
 
 
 def _summed(query: Query, data: Any) -> dict[str, FloatArray]:

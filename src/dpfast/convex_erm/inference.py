@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,7 @@ from scipy import special
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.convex_erm.mechanism import Calibrated, Descent, Labelled, Minimisers, of_fitted
-from dpfast.convex_erm.scores import ScoreDescent
+from dpfast.convex_erm.mechanism import Calibrated, of_fitted
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Mechanism, Stages, within
@@ -51,7 +49,7 @@ class WithErrors(Mechanism[tuple[Any, Errors, float | None]]):
     """
 
     privacy: Privacy
-    fit: Minimisers | Descent | Calibrated | ScoreDescent
+    fit: Any  # of Minimisers, Descent, Calibrated or ScoreDescent
     sandwich: Sandwich
     #: None where it is private.
     n_rows: int | None = None
@@ -59,12 +57,12 @@ class WithErrors(Mechanism[tuple[Any, Errors, float | None]]):
     @property
     def method(self) -> str:
         """How the fit is found."""
-        return self.fit.method
+        return str(self.fit.method)
 
     @property
     def guaranteed(self) -> bool:
         """Whether all of it is proved to keep to the budget."""
-        return self.fit.guaranteed
+        return bool(self.fit.guaranteed)
 
     @property
     def scales(self) -> Mapping[str, float]:
@@ -73,9 +71,8 @@ class WithErrors(Mechanism[tuple[Any, Errors, float | None]]):
 
     def stages(self) -> Stages[tuple[Any, Errors, float | None]]:
         """Ask for the fit's releases, and for the sums."""
-        fit: Any = self.fit
-        found = (yield from within(fit.stages(), of_fitted))()
-        (coef,), (intercept,) = fit.linear(found)
+        found = (yield from within(self.fit.stages(), of_fitted))()
+        (coef,), (intercept,) = self.fit.linear(found)
         constant = self.sandwich.table_loss.constant
         start = np.append(coef, intercept / constant) if constant > 0.0 else coef
         errors = yield from self.sandwich.stages(start)
@@ -104,7 +101,9 @@ def attributes_of(errors: Errors, constant: float, people: float | None) -> dict
     }
 
 
-def table_of(center: FloatArray, deviation: FloatArray, level: float, ratio: str | None = None) -> dict[str, FloatArray]:
+def table_of(
+    center: FloatArray, deviation: FloatArray, level: float, ratio: str | None = None
+) -> dict[str, FloatArray]:
     """Return columns of estimates, errors, normal limits and p-values, and of what their exponentials are called."""
     reach = float(special.ndtri((1.0 + check.share("level", level)) / 2.0)) * deviation
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -127,9 +126,11 @@ class ErrorReports(LinearEstimator):
     estimate_: FloatArray
     covariance_: FloatArray
     mean_curvature_: FloatArray
-    #: What exponentials of coefficients are called, if anything.
-    _ratio: str | None
-    _tabulated: Callable[..., Any]
+
+    @property
+    def _ratio(self) -> str | None:
+        """What exponentials of coefficients are called, if anything."""
+        return None
 
     def summary(self, *, level: float = LEVEL) -> DataFrame:
         """Tabulate the coefficients, with errors, limits and p-values where ``inference=True`` has paid for them.
@@ -166,13 +167,16 @@ class ErrorReports(LinearEstimator):
         """
         if not self.inference:
             return super().summary()
-        table = self._table(level)
+        table = self._errors_table(level)
         frame = self._tabulated({name: column[None] for name, column in table.items()})
         if np.isnan(self.estimate_).any():
             frame.attrs["note"] = UNKNOWN
         return frame
 
-    def _table(self, level: float) -> dict[str, FloatArray]:
+    def _errors_table(self, level: float) -> dict[str, FloatArray]:
+        """Return the columns of `summary` that `inference` pays for."""
+        if not self.inference:
+            return {}
         deviation = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
         return table_of(self.estimate_, deviation, level, self._ratio)
 
@@ -180,7 +184,7 @@ class ErrorReports(LinearEstimator):
         """Draw estimates with their limits; those that are not known as they were released, without."""
         if self.inference:
             *others, options = names
-            table = {name: column[None, self.fit_intercept :] for name, column in self._table(LEVEL).items()}
+            table = {name: column[None, self.fit_intercept :] for name, column in self._errors_table(LEVEL).items()}
             values = np.where(np.isnan(table["estimate"]), values, table["estimate"])
             names = (*others, options | {"total": (table["low"], table["high"]), "level": LEVEL})
         return super()._plot_coefficients(values, *names)

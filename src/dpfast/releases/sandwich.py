@@ -62,7 +62,8 @@ class Sandwich:
     def scales(self) -> Mapping[str, float]:
         """Standard deviations of the noise in the last sums, at coefficients of 0."""
         nowhere = np.zeros(self.size)
-        own = {kind: self.moments(part, nowhere, kind)[0].scales for kind, part in zip(KINDS, self._parts[-2:], strict=True)}
+        kinds = zip(KINDS, self._parts[-2:], strict=True)
+        own = {kind: self.moments(part, nowhere, kind)[0].scales for kind, part in kinds}
         return {"curvatures": own["curvatures"]["xx"], "scores": own["scores"]["x"]}
 
     @cached_property
@@ -139,7 +140,8 @@ def sum_weighed(data: Any, weighed: Weighed, radius: float) -> Gram:
     """Return exact moments of weighed rows: not private."""
     table = data.table
     if table.partitions is None:
-        people = io.open_table(weighed(*table.whole(), None)[0])
+        x, y = table.whole()
+        people = io.open_table(weighed(x, y, None)[0])
     else:
         people = io.open_table(table.partitions.mapped(weighed, len(weighed.theta), 0))
     return gram(people, bound_x=radius, sums=weighed.kind == "scores", n_threads=data.n_threads)

@@ -24,6 +24,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 
 from dpfast._arrays import FloatArray
@@ -52,7 +53,7 @@ class Errors(NamedTuple):
 
     theta: FloatArray
     covariance: FloatArray
-    known: FloatArray
+    known: NDArray[np.bool_]
     #: The last curvature of the diagonal, a constant feature's where there is one, and the deviation of its noise.
     curvature_of_last: FloatArray
 
