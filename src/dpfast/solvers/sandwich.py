@@ -77,7 +77,7 @@ def errors(theta: FloatArray, sums: Sums) -> Errors:
     hidden = vectors[:, ~seen] @ vectors[:, ~seen].T
     last = np.array([sums.curvature[-1, -1], math.sqrt(2.0) * sums.noise_of_curvature])
     covariance = inverse @ meat @ inverse + float(np.mean(found**2)) * hidden
-    return Errors(found, covariance, np.diag(hidden) <= _UNSEEN, last)
+    return Errors(found, 0.5 * (covariance + covariance.T), np.diag(hidden) <= _UNSEEN, last)
 
 
 def _least(sums: Sums) -> float:
