@@ -124,9 +124,7 @@ class Weighed:
 
     def __call__(self, x: Any, y: Any, ids: Any) -> tuple[FloatArray, None, Any]:
         """Map rows, each on its own, to the bit: products by RowMap, derivatives by the kernel, one by one."""
-        if y is None:
-            x, y = io.open_table(x).whole()
-        rows, outcomes = self.table_loss.bounded(x, y)
+        rows, outcomes = self.table_loss.bounded(*io.open_table(x, y).whole())
         margins = RowMap(basis=np.ascontiguousarray(self.theta[:, None]))(rows)[:, 0]
         loss = self.table_loss.loss
         if self.kind == "curvatures":
