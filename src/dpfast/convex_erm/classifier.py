@@ -98,8 +98,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     plus a random linear term, over a public convex set; more than two classes are told apart one against the rest.
     By descent, noisy sums of slopes times rows are released step after step, all classes in one.
 
-    Privacy: the releases, one for two classes and one for each class, or one for each step, and counts of margins, are
-    together (epsilon, delta)-differentially private under `adjacency`.
+    Privacy: the releases, one for two classes and one for each class, or one for each step, counts of margins, and sums
+    for standard errors, are together (epsilon, delta)-differentially private under `adjacency`.
 
     Parameters
     ----------
@@ -115,8 +115,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     method : {"auto", "objective", "gradient"}, default "auto"
         Objective perturbation, or noisy gradient descent on the logistic loss (cross-entropy for more than two
         classes), which needs delta > 0 and knows no constraint, penalty or ridge; its steps need no tuning. "auto"
-        takes descent, where it can, for more than two classes, and for two where no great number of people is known to
-        be there for the features. Where epsilon is ``inf`` there are only minimisers.
+        takes descent, where it can, for more than two classes, with `inference`, and for two where no great number of
+        people is known to be there for the features. Where epsilon is ``inf`` there are only minimisers.
     class_weight : mapping, optional
         Positive weights of declared classes, 1 for those left out: each row's loss counts as much as its class does
         next to the heaviest, so that nobody counts for more than without weights. They are public, so frequencies of
@@ -130,7 +130,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         probable; the margins of several get one temperature. "link" leaves the whole budget to the coefficients, and
         probabilities are a fixed function of the margins. So they are with ``calibration="paper"`` and where epsilon is
         ``inf``. Rows are held to `bound_x` where they are predicted, too.
-    bound_x, penalty, ridge, fit_intercept, calibration
+    bound_x, penalty, ridge, fit_intercept, calibration, inference
         As for `ObjectivePerturbationRegressor`.
     adjacency, random_state, n_threads, ledger
         As for every estimator.
@@ -138,10 +138,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Coefficients: of the second class against the first, or of each class against the rest. No standard errors of
-        them are offered: the noise in the objective, or in a step, is known, but how far it moves the minimiser
-        depends on the curvature of the loss, which is private. Without it there is only the bound ||b||/m for noise b
-        and strong convexity m, too wide to be of use.
+        Coefficients: of the second class against the first, or of each class against the rest. They are what predicts:
+        shrunk, and of a loss that may be shifted. With `inference`, `estimate_` is of the logistic loss.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Intercepts; zeros without `fit_intercept`.
     classes_ : ndarray of shape (n_classes,)
@@ -157,6 +155,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         the odds of the second class at each of them, between and beyond which it is linear.
     temperature_ : float
         Where probabilities of several classes are calibrated: they are the softmax of margins over this.
+    estimate_, covariance_ : ndarray
+        With ``inference=True``, for two classes: as for `ObjectivePerturbationRegressor`.
+    mean_curvature_ : ndarray of shape (2,)
+        With ``inference=True``, an intercept, and a number of people that is public or released: the mean of p (1 - p)
+        over people, and the deviation of the noise in it.
     bound_x_ : float
         Where it is "private": what was found.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
