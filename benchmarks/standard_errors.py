@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from dpfast import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor, UtilityWarning
 
-CELLS = ((2_000, 3.0), (5_000, 1.0), (5_000, 3.0), (20_000, 1.0))
+CELLS = ((5_000, 3.0), (20_000, 1.0))
 LOSSES = ("logistic", "huber", "quantile", "poisson")
 _ZERO = 3  # of estimates, where the model is true
 
@@ -86,9 +86,13 @@ def main(losses: tuple[str, ...], fits: int) -> None:
                 covers = np.abs(off) < 1.96 * said
                 often = [j for j in range(off.shape[1]) if known[:, j].sum() >= fits // 4]
                 each = [covers[known[:, j], j].mean() for j in often]
-                sizes = [np.sqrt(np.mean(said[k, j] ** 2) / np.mean(off[k, j] ** 2)) for j in often for k in [known[:, j]]]
+                sizes = [
+                    np.sqrt(np.mean(said[k, j] ** 2) / np.mean(off[k, j] ** 2)) for j in often for k in [known[:, j]]
+                ]
                 zero = known[:, _ZERO]
-                chance = np.mean(np.abs(np.array(found)[zero, _ZERO]) > 1.96 * said[zero, _ZERO]) if zero.any() else np.nan
+                chance = (
+                    np.mean(np.abs(np.array(found)[zero, _ZERO]) > 1.96 * said[zero, _ZERO]) if zero.any() else np.nan
+                )
                 with_errors, without = np.median(cost, axis=0)
                 print(
                     f"{loss:8} {'wrong' if wrong else 'true':5} {n:6} {epsilon:g}: {known.mean():.2f}; "

@@ -28,7 +28,7 @@ PSEUDO_HUBER = CallableLoss(
 )
 BALL = {"constraint": L2Ball(1.0)}
 #: Sums that standard errors are computed from.
-SUMS = 4
+SUMS = 8
 
 
 def regression(epsilon=1.0, delta=1e-6, *, any_order=False, **parameters):

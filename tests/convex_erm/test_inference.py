@@ -132,14 +132,14 @@ def test_the_fit_and_the_sums_keep_to_the_budget_and_use_it_up(adjacency, method
     model = quietly(classifier(1.0, delta, **options), *labelled(400))
     assert model.method_ == method
     assert model.privacy_spent_ == whole
-    sums, fit = model.releases_[-4:], model.releases_[:-4]
+    sums, fit = model.releases_[-8:], model.releases_[:-8]
     assert all("step" in one.name and ("curvatures" in one.name or "scores" in one.name) for one in sums)
     part = Privacy(0.4, 0.4 * delta, adjacency)
     if method == "gradient":
         mus = [one.mu for one in model.releases_]
         assert keeps_to([one.privacy for one in model.releases_], mus, whole)
         assert compose_mu(mus) == pytest.approx(gaussian_mu(*whole.target), rel=1e-5)
-        assert compose_mu(mus[-4:]) ** 2 == pytest.approx(0.4 * compose_mu(mus) ** 2, rel=1e-5)
+        assert compose_mu(mus[-8:]) ** 2 == pytest.approx(0.4 * compose_mu(mus) ** 2, rel=1e-5)
         return
     assert keeps_to([one.privacy for one in sums], [one.mu for one in sums], part)
     assert sum(one.privacy.epsilon for one in fit) == pytest.approx(0.6)

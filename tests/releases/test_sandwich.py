@@ -132,7 +132,7 @@ def test_all_sums_together_use_the_budget_up(delta, adjacency):
         return releases[-1]
 
     answered(Sandwich(privacy, table_loss, 3).stages(np.zeros(3)), answer)()
-    assert [one.name for one in releases] == [f"{kind}, step {step}" for step in (1, 2) for kind in KINDS]
+    assert [one.name for one in releases] == [f"{kind}, step {step}" for step in (1, 2, 3, 4) for kind in KINDS]
     costs, mus = [one.privacy for one in releases], [one.mu for one in releases]
     assert keeps_to(costs, mus, privacy)
     if delta > 0.0:

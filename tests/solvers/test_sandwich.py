@@ -1,4 +1,4 @@
-"""Errors of estimates by one step along noisy sums: those of repeated releases, and none where noise hides a direction."""
+"""Errors of estimates by a step along noisy sums: those of repeated releases, none where noise hides a direction."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_a_direction_that_does_not_stand_out_is_not_known():
 
 def test_without_noise_a_step_is_newtons():
     sums = Sums(H, J, H @ [0.1, 0.2, 0.3], 0.0, 0.0)
-    np.testing.assert_allclose(newton_step(THETA, sums), THETA + [0.1, 0.2, 0.3])
+    np.testing.assert_allclose(newton_step(THETA, sums), THETA + np.array([0.1, 0.2, 0.3]))
     found = errors(THETA, sums)
     np.testing.assert_allclose(found.covariance, np.linalg.inv(H) @ J @ np.linalg.inv(H), rtol=1e-10)
     np.testing.assert_array_equal(found.covariance, found.covariance.T)

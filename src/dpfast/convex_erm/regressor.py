@@ -109,7 +109,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         "objective" or "gradient": the method used.
     estimate_ : ndarray of shape (n_features,) or (1 + n_features,)
         With ``inference=True``: what `summary` tabulates, the intercept first, where there is one. Coefficients that
-        minimise the expected loss; ridge, penalty, constraint and shrinkage are undone by a step of Newton's. NaN where
+        minimise the expected loss; ridge, penalty, constraint and shrinkage are undone by steps of Newton's. NaN where
         noise hides them.
     covariance_ : ndarray of shape (n, n), n the size of `estimate_`
         With ``inference=True``: of the estimates' errors, from sampling and noise.

@@ -37,7 +37,7 @@ from dpfast.statistics.rows import RowMap
 Kind = Literal["curvatures", "scores"]
 KINDS: tuple[Kind, Kind] = "curvatures", "scores"
 #: Shares of the sums of every step, of curvatures and of scores.
-_SHARES = ((0.03, 0.12), (0.45, 0.4))
+_SHARES = ((0.01, 0.03), (0.01, 0.04), (0.03, 0.1), (0.41, 0.37))
 #: What squared noise in the sum of (s x)(s x)' counts for, over that in s x.
 _SQUARES = 0.02
 #: Predictions of up to so many times 1 and the bound on outcomes.
@@ -71,7 +71,7 @@ class Sandwich:
         return parts_of(self.privacy, [share for step in _SHARES for share in step])
 
     def stages(self, theta: FloatArray) -> Stages[Errors]:
-        """Ask for the sums at coefficients, and at those where the first step ends."""
+        """Ask for the sums at coefficients, and at those where steps along them end."""
         bound_y = self.table_loss.bound_y
         parts = iter(self._parts)
         for number in range(len(_SHARES)):
