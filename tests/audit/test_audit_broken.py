@@ -12,7 +12,7 @@ from dpfast.estimator import base
 from dpfast.ledger import Reservation
 from dpfast.policy_evaluation import mechanism as smooth
 from dpfast.privacy.gaussian import gaussian_mu
-from dpfast.releases import minimisers, moments, noisy_sum, staged_regression
+from dpfast.releases import minimisers, moments, noisy_sum, sandwich, staged_regression
 from dpfast.solvers import averaged_descent
 
 # Each attack is wrong once in ten million times.
@@ -86,6 +86,13 @@ def test_steps_with_noise_for_an_eighth_of_the_clip(monkeypatch):
     monkeypatch.setattr(staged_regression, "residual_bound", lambda *rest: 0.125 * bound(*rest))
     monkeypatch.setattr(averaged_descent, "COUNT_UNIT", 0.125 * averaged_descent.COUNT_UNIT)
     assert attack_on("residual steps, Gaussian, replace_one").run(120, ERROR).epsilon > 1.0
+
+
+@pytest.mark.slow
+def test_sums_of_standard_errors_with_noise_for_an_eighth_of_the_length(monkeypatch):
+    bound = sandwich.rounded_bound
+    monkeypatch.setattr(sandwich, "rounded_bound", lambda *rest: 0.125 * bound(*rest))
+    assert attack_on("sums of curvatures and scores, Gaussian, replace_one").run(120, ERROR).epsilon > 1.0
 
 
 def test_rows_that_are_not_clipped_are_not_taken_for_noise():

@@ -1,6 +1,7 @@
 """Fits by objective perturbation."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from catalogue import of_rows
@@ -26,6 +27,8 @@ PSEUDO_HUBER = CallableLoss(
     curvature_bound=1.0,
 )
 BALL = {"constraint": L2Ball(1.0)}
+#: Sums that standard errors are computed from.
+SUMS = 8
 
 
 def regression(epsilon=1.0, delta=1e-6, *, any_order=False, **parameters):
@@ -33,7 +36,8 @@ def regression(epsilon=1.0, delta=1e-6, *, any_order=False, **parameters):
         epsilon, delta, **{"bound_x": 1.0, "bound_y": 1.0, "fit_intercept": False} | parameters
     )
     # Of descent it hangs on earlier ones how many there are.
-    releases = None if parameters.get("method") == "gradient" else 1 + ("private" in parameters.values())
+    counted = 1 + ("private" in parameters.values()) + SUMS * ("inference" in parameters)
+    releases = None if parameters.get("method") == "gradient" else counted
     return of_rows(estimator, table="rows", any_order=any_order, releases=releases)
 
 
@@ -54,7 +58,7 @@ def classification(outcomes=two_classes, epsilon=1.0, **parameters):
     descends = parameters["method"] == "gradient"
     steps = 30 if descends else len(classes) * (len(classes) > 2) or 1
     counted = parameters.get("calibration") != "paper" and parameters.get("probabilities") != "link"
-    releases = steps + ("bound_x" in parameters) + counted
+    releases = steps + ("bound_x" in parameters) + counted + SUMS * ("inference" in parameters)
     return of_rows(estimator, outcomes, table="rows", any_order=False, releases=releases, counts_people=descends)
 
 
@@ -84,6 +88,10 @@ FITS = {
     ),
     "a quantile": regression(loss="quantile", method="objective"),
     "counts": regression(loss="poisson", fit_intercept=True),
+    "counts with standard errors": regression(loss="poisson", fit_intercept=True, inference=True),
+    "a quantile by descent, with standard errors": regression(
+        10.0, loss="quantile", method="gradient", inference=True, any_order=True
+    ),
     "given loss": regression(loss=PSEUDO_HUBER),
     "two classes": classification(),
     "two classes with an intercept": classification(fit_intercept=True, method="auto", ridge=1.0),
@@ -92,6 +100,10 @@ FITS = {
     "two classes, slope capped": classification(loss=CappedLogisticLoss()),
     "two classes, as printed": classification(loss="logistic", calibration="paper", adjacency="add_remove"),
     "two classes by descent": classification(method="gradient", fit_intercept=True),
+    "two classes with standard errors": classification(method="gradient", fit_intercept=True, inference=True),
+    "two classes with standard errors, pure": replace(
+        classification(inference=True), estimator=classification(inference=True).new(delta=0.0)
+    ),
     "three classes by descent": classification(three_classes, method="gradient"),
     "three classes by descent within a bound that is found": classification(
         three_classes, method="gradient", bound_x="private"

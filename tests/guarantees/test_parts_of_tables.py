@@ -56,6 +56,14 @@ OF_ROWS = {
         Y[:, 0],
     ),
     "two classes": (partial(descent, classes=["a", "b"]), np.where(LABELS == "a", "a", "b")),
+    "two classes with standard errors": (
+        partial(descent, classes=["a", "b"], inference=True),
+        np.where(LABELS == "a", "a", "b"),
+    ),
+    "squared loss with standard errors": (
+        partial(squared, constraint=L2Ball(1.0), fit_intercept=True, inference=True),
+        Y[:, 0],
+    ),
     "classes": (partial(descent, classes=["a", "b", "c"], class_weight={"b": 0.5}), LABELS),
     "pursuit": (pursuit, Y),
     "pursuit of bounded rows": (partial(pursuit, bound_x=1.5), Y[:, 0]),
@@ -78,6 +86,7 @@ def same_releases(make, whole, parts):
     return len(values[0]) == len(values[1]) and all(map(np.array_equal, *values))
 
 
+@pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
 @pytest.mark.parametrize("adjacency", ["replace_one", pytest.param("add_remove", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OF_ROWS)
 def test_rows(name, adjacency):

@@ -122,6 +122,11 @@ def finite(fitted):
         assert np.all(np.isnan(told[unknown.ravel()]))
         assert not np.any(arrays["coef_"][unknown]) or fitted.n_steps_ > 0
         arrays["coef_std_"] = arrays["coef_std_"][~unknown]
+    if "estimate_" in arrays:
+        known = ~np.isnan(arrays["estimate_"])
+        assert np.array_equal(known & known[:, None], ~np.isnan(arrays["covariance_"]))
+        arrays["estimate_"] = arrays["estimate_"][known]
+        arrays["covariance_"] = arrays["covariance_"][np.ix_(known, known)]
     return all(np.all(np.isfinite(array)) for array in arrays.values() if array.dtype.kind == "f")
 
 

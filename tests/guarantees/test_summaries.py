@@ -28,6 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning", "ignore
 #: What columns are called where they hold the same.
 KNOWN = {"estimate", "mean", "coef", "std_privacy", "std_error", "low", "high", "p_value"}
 OWN = {"observed", "effect", "variance", "scale"}
+OWN |= {f"{ratio}{limit}" for ratio in ("odds_ratio", "rate_ratio") for limit in ("", "_low", "_high")}
 
 
 def fitted(name, **parameters):

@@ -96,6 +96,17 @@ def test_weights_of_classes_are_by_their_names(tmp_path):
         Job.read(path)
 
 
+def test_a_job_pays_for_standard_errors(tmp_path):
+    """Two levels, and `inference = true`: the estimator's own key."""
+    kind = "objective_perturbation_classifier"
+    frame = table_of(kind)
+    frame["outcome"] = np.where(frame.outcome == "home", "home", "ward")
+    levels = ('["home", "ward", "dead"]', '["home", "ward"]')
+    path = write_job(tmp_path, kind, SEED, QUIET, ("# inference = false", "inference = true"), levels, table=frame)
+    expected = ObjectivePerturbationClassifier(**BUDGET, bound_x=2.0, classes=["home", "ward"], inference=True)
+    same(fitted(path), expected.fit(encoded(frame), frame.outcome), "coef_", "estimate_", "covariance_")
+
+
 def test_labels_in_arrays(tmp_path):
     kind = "objective_perturbation_classifier"
     frame = table_of(kind)

@@ -60,6 +60,24 @@ def test_coefficients_of_one_outcome():
     assert of_convex_erm.figures_of_outcome(model, FEATURES, "days")["coefficients"].get_title() == "days"
 
 
+def test_standard_errors_that_were_paid_for():
+    """As in summary(); empty where noise hides a feature."""
+    x = np.column_stack([X, 1e-6 * X[:, 0]])
+    y = np.where(X[:, 0] + RNG.logistic(size=len(X)) > 0, "yes", "no")
+    model = ObjectivePerturbationClassifier(
+        20.0, 1e-6, bound_x=1.0, classes=["no", "yes"], fit_intercept=True, inference=True
+    ).fit(x, y)
+    table = of_convex_erm.tables_of_classes(model, [*FEATURES, "tiny"])["coefficients"]
+    summary = model.summary()
+    for name in ("estimate", "std_error", "low", "high", "p_value", "odds_ratio", "odds_ratio_low"):
+        assert table[name][:4] == summary[name].tolist()[:4]
+        assert table[name][4] is None
+    assert lengths(table) == {5}
+    assert ("standard errors", "of 4 of 5 coefficients, as noise hides others") in of_convex_erm.facts(model)
+    axes = of_convex_erm.figures_of_classes(model, [*FEATURES, "tiny"])["coefficients"]
+    assert "95% limits: noise and sampling" in [text.get_text() for text in axes.get_legend().get_texts()]
+
+
 def test_a_support_and_its_coefficients():
     model = SparseRegression(20.0, 1e-6, n_nonzero=2, bound_x=1.0, bound_y=1.0).fit(X, X @ [0.9, 0.0, -0.9])
     tables = of_sparse.tables(model, FEATURES, ["days"])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
-from dpfast.attack.laws import GaussianShift
+from dpfast.attack.laws import GaussianShift, flattened
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.plan import fitting
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
@@ -28,6 +28,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.mechanism import Query, answered
 from dpfast.solvers import CallableLoss, CappedLogisticLoss, L2Ball, LogisticLoss, SmoothedHuber
+from dpfast.statistics import Gram
 from dpfast.statistics.margins import margin_counts
 from dpfast.statistics.sizes import Sizes
 
@@ -132,6 +133,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     for claim in claims(privacy, delta=True):
         yield _classes_descent_attack(claim)
         yield _scores_descent_attack(claim)
+        yield _errors_attack(claim)
         yield _margins_attack(claim, "gradient")
     for claim in claims(privacy):
         yield _margins_attack(claim, "objective")
@@ -189,6 +191,38 @@ def _scores_descent_attack(privacy: Privacy) -> Attack:
     return _descent_attack("steps of descent of scores", estimator, rows, outcomes, privacy)
 
 
+def _errors_attack(privacy: Privacy) -> Attack:
+    """Attack the sums that standard errors are made of, and all steps before them, in the same way."""
+    estimator = ObjectivePerturbationRegressor(
+        bound_x=1.0, bound_y=1000.0, loss=SmoothedHuber(1.0), inference=True, n_threads=1, **claimed(privacy)
+    )
+    rows = np.zeros((1 + _OTHERS, _COLUMNS))
+    rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
+    outcomes = np.append(1000.0, np.zeros(_OTHERS))
+    return _descent_attack("sums of curvatures and scores", estimator, rows, outcomes, privacy)
+
+
+def _in_noise(query: Query, values: Mapping[str, FloatArray]) -> FloatArray:
+    """Return what was summed, or released, in units of the noise in every entry."""
+    scales = query.mechanism.scales
+    if "sum" in scales:
+        return np.asarray(values["sum"]).ravel() / scales["sum"]
+    side = len(values["xx"])
+    above = np.full(side * (side - 1) // 2, scales["xx"] * np.sqrt(0.5))
+    of_sums = [np.full(side, scales["x"])] if "x" in scales else []
+    spread = np.concatenate([np.full(side, scales["xx"]), above, *of_sums])
+    return np.asarray(flattened(values, tuple(scales)) / spread)
+
+
+def _summed(query: Query, data: Any) -> dict[str, FloatArray]:
+    """Return what a query sums of the data, by the blocks of its release."""
+    exact = query.statistic(data)
+    if isinstance(exact, Gram):
+        sums = exact.exact_x_sum
+        return {"xx": exact.xx} | ({} if sums is None else {"x": sums.to_float64()})
+    return {"sum": exact.to_float64()}
+
+
 def _descent_attack(
     name: str,
     estimator: ObjectivePerturbationClassifier | ObjectivePerturbationRegressor,
@@ -215,11 +249,12 @@ def _descent_attack(
 
         def answer(query: Query) -> Release:
             release = releases[len(seen)]
-            sums = [query.statistic(one.statistic).to_float64() for one in summed]
+            sums = [_in_noise(query, _summed(query, one.statistic)) for one in summed]
             moved = sums[1] - sums[0]
             length = float(np.linalg.norm(moved))
-            seen.append(float(np.sum((release.values["sum"] - sums[at]) * moved)) / max(length**2, _NOTHING))
-            apart.append(length / release.scales["sum"])
+            noise = _in_noise(query, release.values) - sums[at]
+            seen.append(float(noise @ moved) / max(length**2, _NOTHING))
+            apart.append(length)
             return release
 
         answered(summed[0].mechanism.stages(), answer)

@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_X_y
+from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.convex_erm.estimator import Asked, PerturbedObjective, column_of
+from dpfast.convex_erm.inference import LEVEL, NO_MEAN, UNKNOWN, marginal_effects
 from dpfast.convex_erm.mechanism import Calibrated, Counts, Descent, Labelled, Minimisers
 from dpfast.convex_erm.plan import (
     ACCURACY,
@@ -37,6 +38,7 @@ from dpfast.estimator.documentation import explains_bounds
 from dpfast.estimator.inputs import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
+from dpfast.io.writing import tabulated
 from dpfast.privacy import Privacy
 from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
 from dpfast.releases.minimisers import ObjectivePerturbation
@@ -63,6 +65,7 @@ from dpfast.statistics.rows import RowMap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 # Two classes are told apart by descent where margins are expected to agree less than this with those sought. There a
 # minimiser, which finds directions by how people differ from 0, is right on up to .09 less (breast cancer about the
@@ -76,6 +79,7 @@ _FLATTENED = 0.5
 _CONVEXITY_WITH_INTERCEPT = 0.5
 _HINGE_LOGIT = 2.0
 _LEAST_WEIGHT = 2.0**-100
+_TWO_CLASSES = "inference=True goes with two classes: fit each against the rest by itself"
 
 
 @dataclass(frozen=True)
@@ -97,8 +101,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     plus a random linear term, over a public convex set; more than two classes are told apart one against the rest.
     By descent, noisy sums of slopes times rows are released step after step, all classes in one.
 
-    Privacy: the releases, one for two classes and one for each class, or one for each step, and counts of margins, are
-    together (epsilon, delta)-differentially private under `adjacency`.
+    Privacy: the releases, one for two classes and one for each class, or one for each step, counts of margins, and sums
+    for standard errors, are together (epsilon, delta)-differentially private under `adjacency`.
 
     Parameters
     ----------
@@ -114,8 +118,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     method : {"auto", "objective", "gradient"}, default "auto"
         Objective perturbation, or noisy gradient descent on the logistic loss (cross-entropy for more than two
         classes), which needs delta > 0 and knows no constraint, penalty or ridge; its steps need no tuning. "auto"
-        takes descent, where it can, for more than two classes, and for two where no great number of people is known to
-        be there for the features. Where epsilon is ``inf`` there are only minimisers.
+        takes descent, where it can, for more than two classes, with `inference`, and for two where no great number of
+        people is known to be there for the features. Where epsilon is ``inf`` there are only minimisers.
     class_weight : mapping, optional
         Positive weights of declared classes, 1 for those left out: each row's loss counts as much as its class does
         next to the heaviest, so that nobody counts for more than without weights. They are public, so frequencies of
@@ -129,7 +133,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         probable; the margins of several get one temperature. "link" leaves the whole budget to the coefficients, and
         probabilities are a fixed function of the margins. So they are with ``calibration="paper"`` and where epsilon is
         ``inf``. Rows are held to `bound_x` where they are predicted, too.
-    bound_x, penalty, ridge, fit_intercept, calibration
+    bound_x, penalty, ridge, fit_intercept, calibration, inference
         As for `ObjectivePerturbationRegressor`.
     adjacency, random_state, n_threads, ledger
         As for every estimator.
@@ -137,10 +141,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Coefficients: of the second class against the first, or of each class against the rest. No standard errors of
-        them are offered: the noise in the objective, or in a step, is known, but how far it moves the minimiser
-        depends on the curvature of the loss, which is private. Without it there is only the bound ||b||/m for noise b
-        and strong convexity m, too wide to be of use.
+        Coefficients: of the second class against the first, or of each class against the rest. They are what predicts:
+        shrunk, and of a loss that may be shifted. With `inference`, `estimate_` is of the logistic loss.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Intercepts; zeros where none is fitted.
     classes_ : ndarray of shape (n_classes,)
@@ -156,6 +158,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         the odds of the second class at each of them, between and beyond which it is linear.
     temperature_ : float
         Where probabilities of several classes are calibrated: they are the softmax of margins over this.
+    estimate_, covariance_ : ndarray
+        With ``inference=True``, for two classes: as for `ObjectivePerturbationRegressor`.
+    mean_curvature_ : ndarray of shape (2,)
+        With ``inference=True``, an intercept, and a number of people that is public or released: the mean of p (1 - p)
+        over people, and the deviation of the noise in it.
     bound_x_ : float
         Where it is "private": what was found.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
@@ -406,6 +413,44 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """
         return draw_classes(plotting.roc, self, X_public, y_public, positive, (ax, title, label, unit))
 
+    def marginal_effects(self, *, level: float = LEVEL) -> DataFrame:
+        """Tabulate average marginal effects: what a unit of a feature does to the probability, mean over people.
+
+        Privacy: computed from what was released; nothing further is spent.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Nominal coverage of the limits.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a feature, with the columns ``estimate``, the mean of p (1 - p) times the coefficient, as statsmodels'
+            ``get_margeff`` has it for features that are no indicators; ``std_error``, by the delta method; ``low``,
+            ``high`` and ``p_value``. All are NaN where the coefficient is not known, and everywhere without an
+            intercept or, under "add_remove", by objective perturbation: the sum of p (1 - p), or the number of people,
+            is not released there. ``attrs["note"]`` says which.
+
+        Raises
+        ------
+        ValueError
+            If the level is not inside (0, 1), or the estimator has ``inference=False``.
+        """
+        check_is_fitted(self)
+        if not self.inference:
+            raise ValueError("marginal_effects needs inference=True: what it is made of was not released")
+        chosen = slice(int(self.fit_intercept), None)
+        mean = getattr(self, "mean_curvature_", np.full(2, np.nan))
+        columns = marginal_effects(self.estimate_[chosen], self.covariance_[chosen, chosen], mean, level)
+        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
+        frame = tabulated({"feature": names}, columns)
+        if np.isnan(mean).any():
+            frame.attrs["note"] = NO_MEAN
+        elif np.isnan(self.estimate_).any():
+            frame.attrs["note"] = UNKNOWN
+        return frame
+
     @property
     def _names_one_side(self) -> bool:
         return True
@@ -530,7 +575,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def _shifts(self) -> bool:
         """Whether the loss is fitted to public numbers: only where no set bounds the slope, and for sound noise."""
         automatic = isinstance(self.loss, str) and self.loss == "auto"
-        return automatic and self.constraint is None and self.calibration == "sound" and not math.isinf(self.epsilon)
+        is_free = self.constraint is None and not self.inference
+        return automatic and is_free and self.calibration == "sound" and not math.isinf(self.epsilon)
 
     def _expected_score(self, mechanism: ObjectivePerturbation, n: int, score: float, spread: float) -> float:
         return expected_accuracy(mechanism, n, score, len(self._declared_classes()), spread)
@@ -565,7 +611,12 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
     @property
     def _is_gaussian(self) -> bool:
-        return self.method == "gradient" or (self._may_descend and len(self._declared_classes()) > 2)
+        return self.method == "gradient" or (self._may_descend and self._needs_descent)
+
+    @property
+    def _needs_descent(self) -> bool:
+        """Whether descent is taken where it can be: standard errors share mu with it."""
+        return self.inference or len(self._declared_classes()) > 2
 
     @property
     def _may_descend(self) -> bool:
@@ -576,7 +627,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """Choose the method, from public numbers."""
         if self.method == "gradient" or not self._may_descend:
             return self.method == "gradient"
-        if len(self._declared_classes()) > 2:
+        if self._needs_descent:
             return True
         rows = public_rows(n_rows, self.adjacency)
         return rows is not None and self._descent(privacy, n_features, rows).agreement(rows) < _DESCENT_AGREES
@@ -683,7 +734,18 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         counts, _ = self._counts(privacy, n_rows, is_gaussian=True)
         return self._counted(summed, privacy, counts, people)
 
-    def _solve(self, mechanism: Any, found: Any, public: Any) -> Fitted:
+    @property
+    def _ratio(self) -> str | None:
+        return "odds_ratio"
+
+    def _check_inference(self) -> None:
+        super()._check_inference()
+        if self._resolved_loss != LogisticLoss():
+            raise ValueError(f"inference=True goes with loss='auto' or 'logistic', got {self.loss!r}")
+        if self.classes is not None and len(self._declared_classes()) > 2:
+            raise ValueError(_TWO_CLASSES)
+
+    def _solve_fit(self, mechanism: Any, found: Any) -> Fitted:
         counts = None
         if isinstance(mechanism, Calibrated):
             calibrated, (found, counts), mechanism = mechanism, found, mechanism.classifier
@@ -713,7 +775,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         return {"log_odds_": np.array([unit * curve[0], curve[1]])}
 
     def _minimised(self, mechanism: Minimisers, found: FloatArray) -> Fitted:
-        attributes, error = super()._solve(mechanism, found, None)
+        attributes, error = super()._solve_fit(mechanism, found)
         shift = {"shift_": mechanism.perturbation.bounds.loss.parameters()["shift"]} if self._shifts else {}
         return Fitted(attributes | shift, error)
 
@@ -725,6 +787,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         rows, labels = check_X_y(X, y, dtype=np.float64)
         check_classification_targets(labels)
         classes = np.unique(labels) if self.classes is None else self._declared_classes()
+        if self.inference and len(classes) > 2:
+            raise ValueError(_TWO_CLASSES)
         if len(classes) < 2:
             raise ValueError(f"y must have at least 2 classes; got {len(classes)} class")
         releases, attributes = self._without_noise(rows, list(self._outcomes(labels, classes)))
@@ -733,6 +797,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         n_minimisers = 1 if len(self.classes_) == 2 else len(self.classes_)
         yield from (("coef_", (n_minimisers, self.n_features_in_)), ("intercept_", (n_minimisers,)))
+        yield from self._shapes_of_errors()
         if hasattr(self, "log_odds_"):
             yield "log_odds_", CURVE_SHAPE
 

@@ -21,21 +21,23 @@ from sklearn.utils.validation import column_or_1d
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast.convex_erm.mechanism import Linear, Minimisers, names_of_minimisers
+from dpfast.convex_erm.inference import CONSTANT, ErrorReports, WithErrors, attributes_of, split
+from dpfast.convex_erm.mechanism import Labelled, Linear, Minimisers, names_of_minimisers
 from dpfast.convex_erm.plan import (
     planned,
     released_signal,
 )
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
-from dpfast.estimator.linear import LinearEstimator
 from dpfast.estimator.plan import Plan
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes, check_bound, check_problem, public_rows
+from dpfast.releases.sandwich import Sandwich, exact_errors
 from dpfast.releases.table_losses import TableLoss, loss_of_rows
 from dpfast.solvers import (
     Box,
+    CallableLoss,
     CappedLogisticLoss,
     ElasticNet,
     GeneralisedLinearLoss,
@@ -67,7 +69,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PerturbedObjective(BoundedEstimator, LinearEstimator):
+class PerturbedObjective(BoundedEstimator, ErrorReports):
     """What both estimators share: parameters, bounds, the steps of a fit, the textbook estimator."""
 
     bound_x: float | Literal["private"]
@@ -77,6 +79,7 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
     ridge: float | Literal["auto"] = "auto"
     fit_intercept: bool = True
     method: Literal["auto", "objective", "gradient"] = "auto"
+    inference: bool = False
 
     _PARAMETER_TYPES = (
         *(L2Ball, L1Ball, Box, ElasticNet, Lasso, Ridge),
@@ -109,7 +112,11 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
 
     @property
     def _table_loss(self) -> TableLoss:
-        constant = self._constant if self.fit_intercept else 0.0
+        return self._loss_with(self._constant)
+
+    def _loss_with(self, constant: float) -> TableLoss:
+        """Return the loss of rows with a constant feature, where there is an intercept."""
+        constant = constant if self.fit_intercept else 0.0
         return TableLoss(self._resolved_loss, float(self.bound_x), float(self._outcome_bound), constant)
 
     @property
@@ -139,6 +146,8 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         check_bound("bound_y", self._outcome_bound)
         check.nonnegative_or_auto("ridge", self.ridge)
         check.boolean("fit_intercept", self.fit_intercept)
+        if check.boolean("inference", self.inference):
+            self._check_inference()
         check_problem(self._resolved_loss, self.constraint, self.penalty)
         if not math.isinf(privacy.epsilon):
             n_parameters = self.constraint.low.size if isinstance(self.constraint, Box) else 1
@@ -148,6 +157,13 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
             ).check_functions()
         if check.choice("method", self.method, ("auto", "objective", "gradient")) == "gradient":
             self._check_descent(privacy)
+
+    def _check_inference(self) -> None:
+        if isinstance(self.loss, CallableLoss) or self.calibration != "sound":
+            raise ValueError(
+                "inference=True needs calibration='sound' and a loss of dpfast.solvers: of one given by functions no "
+                "row's part is known to depend on that row alone"
+            )
 
     def _check_descent(self, privacy: Privacy) -> None:
         if privacy.delta == 0.0 and not math.isinf(privacy.epsilon):
@@ -176,7 +192,7 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         score = check.share("score", asked.score, whole=True)
         if math.isinf(privacy.epsilon):
             return Plan(asked.n, 0.0, asked.target, 1, {}, score=score, expected_score=score)
-        return estimator._plan(privacy, asked)
+        return estimator._plan(estimator._split(privacy)[1], asked)
 
     def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
         """Plan for a finite epsilon."""
@@ -219,8 +235,20 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
     def _opened(self, X: Any, y: Any) -> io.Table:
         """Open a table whose outcomes are what the losses take: a column for each minimiser."""
 
+    def _split(self, privacy: Privacy) -> tuple[Privacy | None, Privacy]:
+        """Return what standard errors have of a budget, and the fit."""
+        return split(privacy, is_gaussian=self._is_gaussian) if self.inference else (None, privacy)
+
     def _sum(self, privacy: Privacy, source: noise.BitSource, X: Any, y: Any) -> Summed:
-        return self._summed(privacy, self._opened(X, y))
+        table, (part, rest) = self._opened(X, y), self._split(privacy)
+        if part is None:
+            return self._summed(rest, table)
+        if table.partitions is None:
+            table = io.open_table(*table.whole())
+        summed, n_rows = self._summed(rest, table), public_rows(table.count_rows(), self.adjacency)
+        sandwich = Sandwich(part, self._loss_with(CONSTANT * 2.0 ** round(math.log2(float(self.bound_x)))), table.n_features + self.fit_intercept)
+        mechanism = WithErrors(privacy, summed.mechanism, sandwich, n_rows)
+        return summed._replace(mechanism=mechanism, statistic=Labelled(summed.statistic, table, self.n_threads))
 
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
         calibrated = cache(partial(self._calibrated, privacy, table.n_features))
@@ -231,7 +259,16 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
         minimisers = Minimisers(privacy, mechanism, len(losses), self._table_loss.constant)
         return Summed(minimisers, losses, expected=expected)
 
-    def _solve(self, mechanism: Minimisers, found: FloatArray, public: Any) -> Fitted:
+    def _solve(self, mechanism: Any, found: Any, public: Any) -> Fitted:
+        if not isinstance(mechanism, WithErrors):
+            return self._solve_fit(mechanism, found)
+        found, errors, people = found
+        solved = self._solve_fit(mechanism.fit, found)
+        own = attributes_of(errors, mechanism.sandwich.table_loss.constant, people)
+        return solved._replace(attributes=solved.attributes | own)
+
+    def _solve_fit(self, mechanism: Minimisers, found: FloatArray) -> Fitted:
+        """Return what the fit alone says."""
         perturbation = mechanism.perturbation
         rows = perturbation.bounds.n_rows
         error = 0.0 if rows is None else float(np.mean([self._error_of(perturbation, rows, one) for one in found]))
@@ -256,7 +293,11 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
             self._exact_release({"coef": coef}, f"{type(self).__name__}: {name}", states_delta=number == 0)
             for number, (name, coef) in enumerate(zip(names_of_minimisers(len(coefs)), coefs, strict=True))
         )
-        return Solved(releases, self._attributes(Linear.split(coefs, constant), self._given_ridge))
+        attributes = self._attributes(Linear.split(coefs, constant), self._given_ridge)
+        if self.inference:
+            errors = exact_errors(self._resolved_loss, coefs[0], rows, outcomes[0])
+            attributes |= attributes_of(errors, constant, float(len(rows)))
+        return Solved(releases, attributes)
 
     def _minimiser(self, rows: FloatArray, outcomes: FloatArray) -> FloatArray:
         loss, ridge = self._resolved_loss, self._given_ridge
@@ -276,11 +317,14 @@ class PerturbedObjective(BoundedEstimator, LinearEstimator):
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield "coef_", (self.n_features_in_,)
+        yield from self._shapes_of_errors()
 
     def _check_fitted(self) -> None:
         if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
             raise ValueError("coef_ and intercept_ must hold finite numbers")
         check.nonnegative("ridge_", self.ridge_)
+        if self.inference:
+            self._check_errors()
 
 
 def column_of(y: Any) -> NDArray[Any]:

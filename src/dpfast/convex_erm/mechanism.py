@@ -201,11 +201,17 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
     def stages(self) -> Stages[tuple[Any, FloatArray]]:
         """Ask for the classifier's releases, and for the counts."""
         classifier: Any = self.classifier
-        found = (yield from within(classifier.stages(), _of_fitted))()
+        found = (yield from within(classifier.stages(), of_fitted))()
         cells = self.cells(classifier.linear(found))
         statistic = partial(_count_margins, cells=cells)
         released = yield Query("counts of margins by class", self.counts.noise, statistic)
         return lambda: (found, released.values["sum"])
+
+    def linear(self, found: tuple[Any, FloatArray]) -> Linear:
+        """Return what is told as linear functions of rows as they come."""
+        classifier: Any = self.classifier
+        linear: Linear = classifier.linear(found[0])
+        return linear
 
     def cells(self, linear: Linear) -> MarginCells:
         """Return the cells of rows, by released coefficients."""
@@ -225,7 +231,8 @@ def unit_of_margins(coef: FloatArray, bound: float) -> float:
     return unit if _LEAST_UNIT < unit < math.inf else 1.0
 
 
-def _of_fitted(query: Query) -> Query:
+def of_fitted(query: Query) -> Query:
+    """Ask it of what a classifier or regressor is fitted to."""
     return query._replace(statistic=partial(_answer, statistic=query.statistic))
 
 

@@ -53,8 +53,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     plus a random linear term, over a public convex set. By descent, noisy sums of whitened rows times slopes of the
     loss are released step after step.
 
-    Privacy: the one release of the parameters, or those of all steps together, are (epsilon, delta)-differentially
-    private under `adjacency`.
+    Privacy: the one release of the parameters, or those of all steps, and sums for standard errors, are together
+    (epsilon, delta)-differentially private under `adjacency`.
 
     Parameters
     ----------
@@ -88,6 +88,11 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         "objective" for objective perturbation. "gradient" for descent, which needs `delta` above 0, a Huber or
         quantile loss, ``ridge="auto"`` and no constraint or penalty; rows are read again in every step, and those far
         from the rest count for less. "auto" descends wherever that goes: its error was lower on tables of all kinds.
+    inference : bool, default False
+        Pay for standard errors: two fifths of the budget (of mu squared by descent, of epsilon and delta otherwise) go
+        to noisy sums of curvatures and scores, and `summary` has errors, limits and p-values. Coefficients that predict
+        have the rest: their error grows by about a third by descent, by two thirds otherwise. For losses of
+        dpfast.solvers alone.
     calibration : {"sound", "paper"}, default "sound"
         "paper" is the printed noise [1]_: valid under "add_remove", mostly too little under "replace_one", with a
         warning where it is.
@@ -104,6 +109,12 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         The ridge used; 0 by descent.
     method_ : str
         "objective" or "gradient": the method used.
+    estimate_ : ndarray of shape (n_features,) or (1 + n_features,)
+        With ``inference=True``: what `summary` tabulates, the intercept first, where there is one. Coefficients that
+        minimise the expected loss; ridge, penalty, constraint and shrinkage are undone by steps of Newton's. NaN where
+        noise hides them.
+    covariance_ : ndarray of shape (n, n), n the size of `estimate_`
+        With ``inference=True``: of the estimates' errors, from sampling and noise.
     bound_x_, bound_y_ : float
         Where they are "private": what was found. Of counts without noise, the largest or the declared bound.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
@@ -290,10 +301,14 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         expected = None if rows is None else Expected(mechanism.relative_error(rows), f"{rows} people")
         return Summed(mechanism, people, expected=expected)
 
-    def _solve(self, mechanism: Any, found: Any, public: Any) -> Fitted:
+    @property
+    def _ratio(self) -> str | None:
+        return "rate_ratio" if self._resolved_loss.is_of_counts else None
+
+    def _solve_fit(self, mechanism: Any, found: Any) -> Fitted:
         if mechanism.method == "gradient":
             return Fitted(attributes_of(found) | {"method_": "gradient"}, error_of(found))
-        solved = super()._solve(mechanism, found, public)
+        solved = super()._solve_fit(mechanism, found)
         return Fitted(solved.attributes | {"method_": "objective"}, solved.error)
 
     def _expected_score(self, mechanism: ObjectivePerturbation, n: int, score: float, spread: float) -> float:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
+from dpfast.convex_erm.inference import LEVEL
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.linear import INTERCEPT
 
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NOTE = (
-    "No standard errors of the coefficients are offered: how far the noise in an objective, or in a step, moves its "
-    "minimiser depends on the curvature of the loss, which is private."
+    "Standard errors need inference = true: how far noise moves a minimiser depends on the curvature of the loss, "
+    f"which is private and has to be paid for. Then estimate, std_error, low and high ({LEVEL:.0%} limits) and p_value "
+    "are those of summary(), and left empty where noise hides a feature; coef is what predictions are made with."
 )
 
 
@@ -48,6 +51,9 @@ def figures_of_outcome(model: ObjectivePerturbationRegressor, features: Sequence
 def facts(model: ObjectivePerturbationClassifier | ObjectivePerturbationRegressor) -> list[tuple[str, str]]:
     """Say what was chosen."""
     stated = [("penalty used", repr(float(model.ridge_)))]
+    if model.inference:
+        known = int(np.sum(~np.isnan(model.estimate_)))
+        stated.append(("standard errors", f"of {known} of {len(model.estimate_)} coefficients, as noise hides others"))
     if isinstance(model, ObjectivePerturbationClassifier):
         classes = model.classes_.tolist()
         two = f"{classes[-1]} (where the score is positive) against {classes[0]}"
@@ -61,6 +67,8 @@ def facts(model: ObjectivePerturbationClassifier | ObjectivePerturbationRegresso
 
 
 def _coefficients(side: str, labels: Sequence[Any], features: Sequence[str], model: Any) -> dict[str, list[Any]]:
+    told = model._errors_table(LEVEL).items()
+    errors = {name: [None if math.isnan(one) else float(one) for one in column] for name, column in told}
     names = [INTERCEPT, *features] if model.fit_intercept else list(features)
     values = np.atleast_2d(model.coef_)
     if model.fit_intercept:
@@ -69,4 +77,5 @@ def _coefficients(side: str, labels: Sequence[Any], features: Sequence[str], mod
         side: [label for label in labels for _ in names],
         "feature": [name for _ in labels for name in names],
         "coef": values.ravel().tolist(),
+        **errors,
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfast.convex_erm.mechanism import StepsOf
+from dpfast.convex_erm.mechanism import Linear, StepsOf
 from dpfast.convex_erm.plan import R2, SPREAD
 from dpfast.estimator.plan import Plan, least
 from dpfast.privacy import Privacy
@@ -53,6 +53,10 @@ class ScoreDescent(StepsOf[Regression]):
             loss=loss,
         )
         return cls(steps)
+
+    def linear(self, found: Regression) -> Linear:
+        """Return what is told as linear functions of rows as they come."""
+        return Linear(found.solution.coef, found.solution.intercept)
 
     def relative_error(self, people: int, spread: float = SPREAD) -> float:
         """Return the error of predictions to expect over the outcomes' bound: that of 0 at most."""

@@ -1,0 +1,156 @@
+"""Sums of curvatures and scores at released coefficients: what standard errors are made of.
+
+At coefficients theta, released before, a person's row x of length L at most, a constant feature included, and outcome y
+have a score s, minus the loss's derivative in x'theta, and a curvature w, its second one. In every step two sums are
+released: of (sqrt(w) x)(sqrt(w) x)', and, jointly, of (s x)(s x)' and s x (solvers/sandwich.py says what for).
+
+*Privacy.* sqrt(w) x and s x are functions of that person's row and outcome, of theta and of public numbers. They are
+held to public lengths, sqrt(c) L and l L, c and l the loss's bounds on its derivatives for predictions of up to
+L ||theta||, and rounded as rows of any second moments are: whatever the loss is, nobody's is longer. Their exact sums
+are calibrated as moments of such rows (privacy/moment_scales.py): replaced, a person moves a sum of z z' by
+sqrt(2) ||z||^2 at most, as inner products of two such matrices are not negative, and by ||z||^2 if they come or go.
+theta is fixed before the data are read again, and noise is drawn afresh, so that releases compose adaptively.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from dpfast import io
+from dpfast._arrays import FloatArray
+from dpfast.privacy import Privacy, parts_of
+from dpfast.releases.mechanism import Query, Stages
+from dpfast.releases.moments import JointMoments
+from dpfast.releases.staged_regression import held
+from dpfast.releases.table_losses import TableLoss
+from dpfast.solvers import GeneralisedLinearLoss
+from dpfast.solvers.sandwich import Errors, Sums, errors, newton_step
+from dpfast.statistics import Gram, gram, rounded_bound
+from dpfast.statistics.rows import RowMap
+
+Kind = Literal["curvatures", "scores"]
+KINDS: tuple[Kind, Kind] = "curvatures", "scores"
+#: Shares of the sums of every step, of curvatures and of scores.
+_SHARES = ((0.01, 0.03), (0.01, 0.04), (0.03, 0.1), (0.41, 0.37))
+#: What squared noise in the sum of (s x)(s x)' counts for, over that in s x.
+_SQUARES = 0.02
+#: Predictions of up to so many times 1 and the bound on outcomes.
+_REACH = 2.0**20
+
+
+@dataclass(frozen=True)
+class Sandwich:
+    """Steps of Newton's and what they tell, as stages of a mechanism: calibrated for public numbers."""
+
+    privacy: Privacy
+    table_loss: TableLoss
+    #: Number of coefficients, the constant's included.
+    size: int
+
+    @cached_property
+    def length(self) -> float:
+        """Length of the longest row, the constant included."""
+        return self.table_loss.sizes(self.size - (self.table_loss.constant > 0.0))["row_bound"]
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Standard deviations of the noise in the last sums, at coefficients of 0."""
+        nowhere = np.zeros(self.size)
+        kinds = zip(KINDS, self._parts[-2:], strict=True)
+        own = {kind: self.moments(part, nowhere, kind)[0].scales for kind, part in kinds}
+        return {"curvatures": own["curvatures"]["xx"], "scores": own["scores"]["x"]}
+
+    @cached_property
+    def _parts(self) -> tuple[Privacy, ...]:
+        return parts_of(self.privacy, [share for step in _SHARES for share in step])
+
+    def stages(self, theta: FloatArray) -> Stages[Errors]:
+        """Ask for the sums at coefficients, and at those where steps along them end."""
+        bound_y = self.table_loss.bound_y
+        parts = iter(self._parts)
+        for number in range(len(_SHARES)):
+            theta = held(theta, _REACH * (1.0 + bound_y) / self.length)
+            curved = yield self._query(f"curvatures, step {number + 1}", next(parts), theta, "curvatures")
+            scored = yield self._query(f"scores, step {number + 1}", next(parts), theta, "scores")
+            sums = Sums(
+                curved.values["xx"],
+                scored.values["xx"],
+                scored.values["x"],
+                curved.scales["xx"] * math.sqrt(0.5),
+                scored.scales["x"],
+            )
+            if number + 1 < len(_SHARES):
+                theta = newton_step(theta, sums)
+        return lambda: errors(theta, sums)
+
+    def moments(self, part: Privacy, theta: FloatArray, kind: Kind) -> tuple[JointMoments, float]:
+        """Return the noise of a sum at some coefficients, and what rows are held to."""
+        loss = self.table_loss.loss
+        reach = self.length * float(np.linalg.norm(theta))
+        if kind == "curvatures":
+            radius, weights = math.sqrt(loss.second_derivative_bound()) * self.length, {"xx": 1.0}
+        else:
+            radius = loss.derivative_bound(reach, self.table_loss.bound_y) * self.length
+            weights = {"xx": _SQUARES / radius**2, "x": 1.0}
+        radii = rounded_bound(radius, self.size), 1.0
+        return JointMoments.calibrate(part, radii, (self.size, 1), weights), radius
+
+    def _query(self, name: str, part: Privacy, theta: FloatArray, kind: Kind) -> Query:
+        moments, radius = self.moments(part, theta, kind)
+        weighed = Weighed(self.table_loss, theta, kind)
+        return Query(name, moments, partial(sum_weighed, weighed=weighed, radius=radius), radius)
+
+
+class LossRows(NamedTuple):
+    """The data owner's rows and outcomes, and the threads that go through them."""
+
+    table: io.Table
+    n_threads: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """Puts rows, held to their bound and followed by the constant, times sqrt(w) or s in the place of rows."""
+
+    table_loss: TableLoss
+    theta: FloatArray
+    kind: Kind
+
+    def __call__(self, x: Any, y: Any, ids: Any) -> tuple[FloatArray, None, Any]:
+        """Map rows, each on its own, to the bit: products by RowMap, derivatives by the kernel, one by one."""
+        rows, outcomes = self.table_loss.bounded(*io.open_table(x, y).whole())
+        margins = RowMap(basis=np.ascontiguousarray(self.theta[:, None]))(rows)[:, 0]
+        loss = self.table_loss.loss
+        if self.kind == "curvatures":
+            factors = np.sqrt(np.maximum(GeneralisedLinearLoss.second_derivative(loss, margins, outcomes[:, 0]), 0.0))
+        else:
+            factors = -GeneralisedLinearLoss.derivative(loss, margins, outcomes[:, 0])
+        return rows * factors[:, None], None, ids
+
+
+def sum_weighed(data: Any, weighed: Weighed, radius: float) -> Gram:
+    """Return exact moments of weighed rows: not private."""
+    table = data.table
+    if table.partitions is None:
+        x, y = table.whole()
+        people = io.open_table(weighed(x, y, None)[0])
+    else:
+        people = io.open_table(table.partitions.mapped(weighed, len(weighed.theta), 0))
+    return gram(people, bound_x=radius, sums=weighed.kind == "scores", n_threads=data.n_threads)
+
+
+def exact_errors(loss: GeneralisedLinearLoss, theta: FloatArray, rows: FloatArray, outcomes: FloatArray) -> Errors:
+    """Return what steps without noise say, of rows as they are."""
+    for _ in _SHARES:
+        margins = rows @ theta
+        curvatures, scores = loss.second_derivative(margins, outcomes), -loss.derivative(margins, outcomes)
+        scored = rows * scores[:, None]
+        sums = Sums((rows * curvatures[:, None]).T @ rows, scored.T @ scored, scored.sum(axis=0), 0.0, 0.0)
+        last, theta = theta, newton_step(theta, sums)
+    return errors(last, sums)
