@@ -15,8 +15,6 @@ outcomes = pd.DataFrame(
     }
 )
 box = [18, 1, 15], [80, 2, 45]
-model = MultiOutcomeRidge(
-    3.0, 1e-5, bound_x=None, box_x=box, bound_y=3.0
-)
+model = MultiOutcomeRidge(3.0, 1e-5, bound_x=None, box_x=box, bound_y=3.0)
 model.fit(people[["age", "sex", "bmi"]], outcomes)
 model.plot(ax=plt.subplots(figsize=(9.0, 3.4), layout="constrained")[1])

@@ -19,7 +19,7 @@ from dpfast.solvers import L2Ball
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 #: Estimators, and how many people are enough for them.
 FAMILIES = {
-    "ridge": (MultiOutcomeRidge, {"bound_x": 2.0, "bound_y": 2.0}, 20_000),
+    "ridge": (MultiOutcomeRidge, {"bound_x": 2.0, "bound_y": 2.0, "fit_intercept": False}, 20_000),
     "ridge of moments": (MultiOutcomeRidge, {"bound_x": 2.0, "bound_y": 2.0, "refine": 0}, 20_000),
     "regressor": (ObjectivePerturbationRegressor, {"bound_x": 2.0, "bound_y": 2.0, "constraint": L2Ball(2.0)}, 20_000),
     "classifier": (ObjectivePerturbationClassifier, {"bound_x": 2.0, "classes": [-1.0, 1.0]}, 20_000),

@@ -256,5 +256,5 @@ def test_limits_of_weighted_fits_hold():
         x, y, w = people(5_000, seed)
         model = MultiOutcomeRidge(3.0, 1e-6, max_weight=3.0, **IN_A_BOX).fit(x, y, sample_weight=w)
         limits = model.summary()[1:]
-        held.append((limits["low"] < [0.1, 1.0, -1.0]) & ([0.1, 1.0, -1.0] < limits["high"]))
+        held.append((limits["low"] < [0.1, 1.0, -1.0]) & (limits["high"] > [0.1, 1.0, -1.0]))
     assert np.mean(held) > 0.92

@@ -312,7 +312,9 @@ def _with(one: Minimised, what: str, separator: str = " ", **options: Any) -> Mi
 
 
 def _attack(one: Minimised, privacy: Privacy) -> Attack:
-    options: dict[str, Any] = {"bound_x": 1.0, "ridge": _RIDGE, "fit_intercept": False} | claimed(privacy) | dict(one.options)
+    options: dict[str, Any] = (
+        {"bound_x": 1.0, "ridge": _RIDGE, "fit_intercept": False} | claimed(privacy) | dict(one.options)
+    )
     if one.estimator is ObjectivePerturbationClassifier:
         options |= {"classes": [-1, 1], "probabilities": "link"}
     estimator = one.estimator(**options)

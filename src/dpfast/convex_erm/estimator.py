@@ -246,7 +246,11 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         if table.partitions is None:
             table = io.open_table(*table.whole())
         summed, n_rows = self._summed(rest, table), public_rows(table.count_rows(), self.adjacency)
-        sandwich = Sandwich(part, self._loss_with(CONSTANT * 2.0 ** round(math.log2(float(self.bound_x)))), table.n_features + self.fit_intercept)
+        sandwich = Sandwich(
+            part,
+            self._loss_with(CONSTANT * 2.0 ** round(math.log2(float(self.bound_x)))),
+            table.n_features + self.fit_intercept,
+        )
         mechanism = WithErrors(privacy, summed.mechanism, sandwich, n_rows)
         return summed._replace(mechanism=mechanism, statistic=Labelled(summed.statistic, table, self.n_threads))
 

@@ -14,7 +14,7 @@ from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claims, probe, shift_law
 from dpfast.description.mechanism import Histogram, TableCounts, count_rows
 from dpfast.io import Category, Number
-from dpfast.io.frames import Batch, Codes
+from dpfast.io.frames import Batch, Codes, LevelCodes
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.mechanism import release
@@ -35,7 +35,7 @@ class _People:
         """Return a column."""
         return np.array(self.columns[name], np.float64)
 
-    def codes(self, name: str, levels: Sequence[str]) -> Codes:
+    def codes(self, name: str, levels: Sequence[str]) -> LevelCodes:
         """No column is text."""
         raise NotImplementedError
 

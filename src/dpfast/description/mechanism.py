@@ -91,7 +91,7 @@ class Histogram(NamedTuple):
         codes = (Category(column.name, (0, 1)) if isinstance(column, Boolean) else column).codes(batch)
         codes[codes == UNDECLARED] = missing - 1
         codes[codes == MISSING] = missing
-        return codes
+        return codes.astype(np.int64)
 
 
 def levels_of(column: Column) -> Sequence[Any]:

@@ -14,10 +14,10 @@ In the units of the weights, what is summed is W times larger: the sum of w x x'
 under replace-one, that of w x y' has 2 W Bx By. Both are attained, by rows at their bounds that weigh W and are
 orthogonal, or opposite in their outcomes: the bounds of rows without weights, times sqrt(W).
 
-How many rows there are stays what it was, public or not; the sum of the weights is private. A mean or an intercept hangs
-on it: for these a constant column is added to the rows before they are weighed, a public map of each row as clipping to
-limits is. It then holds the roots of the weights, within the constant, and the sum of their squares is released, where
-it is, as that of any other column.
+How many rows there are stays what it was, public or not; the sum of the weights is private. A mean or an intercept
+hangs on it: for these a constant column is added to the rows before they are weighed, a public map of each row as
+clipping to limits is. It then holds the roots of the weights, within the constant, and the sum of their squares is
+released, where it is, as that of any other column.
 """
 
 from __future__ import annotations

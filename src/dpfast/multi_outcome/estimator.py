@@ -24,7 +24,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator import Plan
-from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, UtilityWarning, warn
+from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, warn
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.documentation import explains_bounds, missing_bound
 from dpfast.estimator.inputs import columns_of, open_with_outcomes, outcomes_of
@@ -43,7 +43,7 @@ from dpfast.multi_outcome.mechanism import (
 )
 from dpfast.multi_outcome.plan import R2, SPREAD, lost_share, planned, planned_in_stages
 from dpfast.multi_outcome.reports import CoefficientReports
-from dpfast.privacy import Composition, Privacy, Unit
+from dpfast.privacy import Composition, Privacy, Unit, UtilityWarning
 from dpfast.releases.mechanism import Mechanism
 from dpfast.releases.moments import check_radius, exact_moments
 from dpfast.releases.staged_regression import People, Public, Regression, StagedRegression
@@ -578,7 +578,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             sides = np.minimum(low, 0.0), np.maximum(high, 0.0)
             own = (0.0, 1.0) if self.nonnegative else (-1.0, 1.0)
             if self._has_intercept:
-                sides = tuple(np.append(side, one) for side, one in zip(sides, own, strict=True))
+                sides = np.append(sides[0], own[0]), np.append(sides[1], own[1])
             bounds |= {"bound_x": None, "box_x": sides}
         return self._with(bounds)
 
@@ -709,7 +709,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _knowing(self, **known: bool) -> dict[str, Any]:
         """Keep what a fit is given to know of its intercept; warn where none is fitted though one is asked for."""
         told = {f"_{name}": value for name, value in known.items()}
-        vars(self).update(told)
+        self.__dict__.update(told)
         if self.fit_intercept and not self._has_intercept:
             why = "the gram has no column sums" if self._lacks_sums else "the paper's algorithm has none"
             warn(

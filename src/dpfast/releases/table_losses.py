@@ -62,8 +62,15 @@ class TableLoss:
     ) -> ObjectiveBounds:
         """Return what is public of an objective with this loss, the constant's parameter among the others."""
         sizes = self.sizes(n_parameters - (self.constant > 0.0))
-        public = {"constraint": constraint, "penalty": penalty, "n_rows": n_rows, "constant": self.constant}
-        return ObjectiveBounds(self.loss, n_parameters, **public, **sizes)
+        return ObjectiveBounds(
+            self.loss,
+            n_parameters,
+            constraint=constraint,
+            penalty=penalty,
+            n_rows=n_rows,
+            constant=self.constant,
+            **sizes,
+        )
 
     def of_table(
         self,
