@@ -1,4 +1,4 @@
-"""Exact sums of tables with categories, kept as codes, against tabmat's product of the same table, not exact.
+"""Sums of tables with categories, kept as codes, against tabmat's product of the same table, which is not exact.
 
 asv runs it at a fifth of the rows. ``python -m benchmarks.bench_coded_gram`` prints the table at full size, tabmat's
 column where it is installed.
@@ -10,8 +10,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.timing import median_ratio, sized
+from dpfast import io
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
 from dpfast.statistics import GramAccumulator
+from dpfast.statistics.residuals import ResidualStep, residual_sums
+from dpfast.statistics.rows import RowMap, centred
 
 #: Numbers, categories and levels.
 SHAPES = [(5, 4, 50), (20, 10, 20)]
@@ -50,6 +53,36 @@ class Codes:
         return median_ratio(
             lambda: sums(self.few, shape, n_threads), lambda: sums(self.indicators, shape, n_threads), 5
         )
+
+
+class ResidualSteps:
+    """A step in coordinates, and the same with the indicators of a tenth of the rows written out."""
+
+    params = SHAPES
+    param_names = ("shape",)
+
+    def setup(self, shape):
+        rows = table(sized(500_000) // 5, *shape)
+        d, rng = rows.shape[1], np.random.default_rng(1)
+        low, high = np.zeros(d), np.ones(d)
+        low[: shape[0]] = -1.0
+        whitening = rng.normal(size=(d + 1, d + 1))
+        maps = centred(low, high)[0], RowMap(bound=3.0)
+        self.step = ResidualStep(rng.normal(size=(d + 1, 1)), *maps, whitening, constant=True)
+        y = rng.normal(size=(len(rows), 1))
+        n_few = len(rows) // 10
+        self.codes, self.few = io.open_table([(rows, y)]), io.open_table([(rows[:n_few], y[:n_few])])
+        self.indicators = io.open_table(np.asarray(rows[:n_few]), y[:n_few])
+
+    def time_step(self, shape):
+        residual_sums(self.codes, self.step, 2.0, n_threads=1)
+
+    def track_ratio_to_indicators(self, shape):
+        """How many times as fast as the same rows with their indicators written out."""
+        ours, theirs = (
+            partial(residual_sums, rows, self.step, 2.0, n_threads=1) for rows in (self.few, self.indicators)
+        )
+        return median_ratio(ours, theirs, 5)
 
 
 def main():

@@ -78,6 +78,29 @@ def gram_sums(n, d, m=0, dtype=np.float64, spread=0.5, apart=False, share=1.0, u
     return held
 
 
+def coded_block(n, p, n_categories, n_levels):
+    """Rows with codes, which an older commit does not have."""
+    rng = np.random.default_rng(0)
+    codes = [rng.integers(0, n_levels, n) for _ in range(n_categories)]
+    firsts = tuple(range(p, p + n_categories * n_levels, n_levels))
+    layout = kernels.columns.CodeLayout(
+        p + n_categories * n_levels, tuple(range(p)), firsts, (n_levels,) * n_categories
+    )
+    return kernels.columns.CodedBlock(rng.uniform(-1.0, 1.0, (n, p)), codes, layout)
+
+
+@case("coded_gram: 5 numbers and 4 categories", 4000, 5, 4, 20)
+@case("coded_gram: 20 numbers and 10 categories", 2000, 20, 10, 8)
+def coded_sums(n, *shape):
+    block = coded_block(n, *shape)
+    d, beyond = block.shape[1], np.zeros(n, np.uint8)
+    sums = kernels.coded_gram.CodedSums(*tables(d, 0), block_rows=256, use_blas=False, with_sums=False)
+    values = np.zeros((2, sum(block.layout.levels)), np.int64)
+    values[1] = int(tables(d, 0)[0][1])
+    sums.begin(block.layout, values)
+    return taken(sums, lambda: sums.add_coded(block.numbers, block.codes, None, 0, n, beyond), d, 0)
+
+
 @case("gram: totals added", lambda totals: totals.add(totals.copy()))
 @case("gram: totals as doubles", lambda totals: totals.symmetric_as_float64(1.0))
 @case("gram: limbs of totals", lambda totals: (totals.symmetric(), totals.cross(), totals.columns()))
@@ -357,6 +380,36 @@ def mapped_rows(name, n=4000, d=20):
 
 for kind in shapes_of_maps(2):
     case(f"row_maps: {kind}", kind)(mapped_rows)
+
+
+@case("row_maps: rows with codes")
+def looked_up(n=1000):
+    from dpfast.statistics.rows import CodedTables, RowMap
+
+    block = coded_block(n, 5, 4, 20)
+    row_map = RowMap(bound=2.0, basis=np.random.default_rng(1).normal(size=(85, 85)))
+    tables_of_codes = CodedTables.of(row_map, block.layout)
+    row_map, out = kernels.row_maps.CodedMapKernel(*tables_of_codes), np.empty((n, len(tables_of_codes.absent)))
+    return lambda: row_map.map_rows(block.numbers, block.codes, out)
+
+
+@case("residual_step: rows with codes")
+def residuals_of_codes(n=1000):
+    from dpfast.statistics.residuals import Clip, ResidualStep, ThreadSums
+    from dpfast.statistics.rows import RowMap
+
+    block, rng = coded_block(n, 5, 4, 20), np.random.default_rng(1)
+    step = ResidualStep(rng.normal(size=(85, 1)), RowMap(bound=3.0), RowMap(bound=3.0), rng.normal(size=(85, 85)))
+    thread, y = ThreadSums(step, Clip(2.0, step.shape)), rng.normal(size=(n, 1))
+    thread.takes_codes(block.layout)
+    kernel = thread.kernel
+
+    def call():
+        if kernel.room < n:
+            kernel.take()
+        kernel.add_coded(block.numbers, block.codes, y, 0, n)
+
+    return call
 
 
 @case("residual_step: rows", "rows")

@@ -184,9 +184,11 @@ class GramAccumulator(Layout):
                     return status
             return kernel.PACKED
 
-        def add_coded(maps: Maps, coded: CodedMap, part: coded_gram.CodedSums, start: int, stop: int) -> int:
+        def add_coded(
+            maps: Maps, coded: CodedMap, values: IntArray, part: coded_gram.CodedSums, start: int, stop: int
+        ) -> int:
             assert isinstance(x, CodedBlock)
-            if not part.begin(x.layout, coded.values(self._tables()[0][1])):
+            if not part.begin(x.layout, values):
                 return add_mapped(maps, part, start, stop)
             for first in range(start, stop, coded.rows_at_a_time):
                 chosen = slice(first, min(first + coded.rows_at_a_time, stop))
@@ -206,7 +208,7 @@ class GramAccumulator(Layout):
             map_x, map_y = self._maps
             maps = io.reusing_room(map_x), io.reusing_room(map_y)
             if isinstance(x, CodedBlock) and (coded := CodedMap.of(x.layout, map_x)) is not None:
-                return partial(add_coded, maps, coded)
+                return partial(add_coded, maps, coded, coded.values(self._tables()[0][1]))
             return add if self._maps == (None, None) else partial(add_mapped, maps)
 
         self._add_ranges(len(x) if rows is None else len(rows), spilled, adder)
