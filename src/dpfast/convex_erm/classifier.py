@@ -34,7 +34,7 @@ from dpfast.convex_erm.plan import (
 )
 from dpfast.convex_erm.reports import draw_classes
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.documentation import explains_bounds
+from dpfast.estimator.bounded import explains_bounds
 from dpfast.estimator.inputs import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder

@@ -26,7 +26,7 @@ from dpfast.convex_erm.plan import (
 )
 from dpfast.convex_erm.scores import ScoreDescent, attributes_of, error_of, planned_scores
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.documentation import explains_bounds
+from dpfast.estimator.bounded import explains_bounds
 from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.plan import Plan
 from dpfast.privacy import Privacy

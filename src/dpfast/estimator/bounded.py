@@ -10,7 +10,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from copy import copy
-from typing import Any, ClassVar, NamedTuple, Self
+from functools import wraps
+from inspect import signature
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -18,11 +20,34 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast.estimator.base import Prepared, PrivateEstimator
+from dpfast.estimator.documentation import missing_bound
 from dpfast.estimator.inputs import in_order_of, limits_by_name
 from dpfast.io.blocks import is_read_once
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.statistics.sizes import Sizes, size_counts
+
+Class = TypeVar("Class", bound=type)
+
+
+def explains_bounds(cls: Class) -> Class:
+    """Have an estimator that is made without a keyword that it needs say what that is."""
+    init: Any = cls.__init__  # type: ignore[misc]
+    needed = [
+        name
+        for name, parameter in signature(init).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    ]
+
+    @wraps(init)
+    def explaining(self: Any, *args: Any, **kwargs: Any) -> None:
+        for name in needed:
+            if name not in kwargs:
+                raise missing_bound(cls, name)
+        init(self, *args, **kwargs)
+
+    cls.__init__ = explaining  # type: ignore[misc]
+    return cls
 
 
 class Measured(NamedTuple):
@@ -60,26 +85,29 @@ class BoundedEstimator(PrivateEstimator):
         """Return what the bounds are on."""
 
     def _stand_in(self) -> Self:
-        return self._in_order()._with({name: self._STAND_INS[name] for name in self._to_find})
+        placed, to_find = self._in_order(), self._to_find
+        return placed._with({name: self._STAND_INS[name] for name in to_find}) if to_find else placed
 
     def _in_order(self, columns: Mapping[str, Any] | None = None, X: Any = None, Y: Any = None) -> Self:
         """Return a copy whose limits and bounds by name are in the order of the columns that these are; or as given."""
         found: dict[str, Any] = {}
-        if isinstance(box := getattr(self, "box_x", None), Mapping):
+        box: Any = getattr(self, "box_x", None)
+        if hasattr(box, "keys"):
             limits = limits_by_name("box_x", box)
             if columns is not None:
                 usual = X.columns.limits if isinstance(X, io.EncodedTable) else {}
                 limits = in_order_of("box_x", usual | limits, "X", X, columns.get("feature_names_in_"))
             low, high = (np.array(side) for side in zip(*limits.values(), strict=True))
             found["box_x"] = low, high
-        if isinstance(given := getattr(self, "bound_y", None), Mapping):
+        given: Any = getattr(self, "bound_y", None)
+        if hasattr(given, "keys"):
             bounds = {name: check.positive(f"bound_y[{name!r}]", bound) for name, bound in given.items()}
             check.by_name("bound_y", bounds)
             if columns is not None:
                 bounds = in_order_of("bound_y", bounds, "Y", Y, columns.get("outcome_names_in_"))
             # What one outcome is bounded by is its norm.
             found["bound_y"] = np.array([*bounds.values()]) if len(bounds) > 1 else next(iter(bounds.values()))
-        return self._with(found)
+        return self._with(found) if found else self
 
     def _fit(self, privacy: Privacy, *data: Any, columns: Mapping[str, Any] | None = None, **options: Any) -> Self:
         placed = self._in_order(columns or {}, *data[:2])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from functools import wraps
 from types import FunctionType
-from typing import Any, TypeVar
 
 from dpfast import registry
 
@@ -30,7 +28,6 @@ def spliced(docstring: str, shared: str) -> str:
     return _LEFT_OUT.sub(named, inspect.cleandoc(docstring))
 
 
-Class = TypeVar("Class", bound=type)
 _ELSEWHERE = re.compile(r"As for `(\w+)(\.\w+)?`\.")
 _MARKS = re.compile(r" ?\[\d\]_,?|`")
 _CLAUSE = re.compile(r"[.;:](?: |$)")
@@ -62,26 +59,6 @@ def missing_bound(cls: type, *names: str) -> TypeError:
         "declare them from what is known without the table (what the thing can be, an instrument, a rule, published "
         f"figures), never from its rows{_FOUND * is_found}. docs/concepts/bounds.md says how to choose them"
     )
-
-
-def explains_bounds(cls: Class) -> Class:
-    """Have an estimator that is made without a keyword that it needs say what that is."""
-    init: Any = cls.__init__  # type: ignore[misc]
-    needed = [
-        name
-        for name, parameter in inspect.signature(init).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
-    ]
-
-    @wraps(init)
-    def explaining(self: Any, *args: Any, **kwargs: Any) -> None:
-        for name in needed:
-            if name not in kwargs:
-                raise missing_bound(cls, name)
-        init(self, *args, **kwargs)
-
-    cls.__init__ = explaining  # type: ignore[misc]
-    return cls
 
 
 def document(cls: type, shared: str) -> None:

@@ -25,8 +25,8 @@ from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, warn
-from dpfast.estimator.bounded import BoundedEstimator, Measured
-from dpfast.estimator.documentation import explains_bounds, missing_bound
+from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_bounds
+from dpfast.estimator.documentation import missing_bound
 from dpfast.estimator.inputs import columns_of, open_with_outcomes, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.io.blocks import is_read_once
@@ -613,13 +613,15 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     @property
     def _has_bounds_each(self) -> bool:
         """Whether every outcome has a bound of its own."""
-        return np.ndim(cast("ArrayLike", self.bound_y)) > 0
+        bound: Any = self.bound_y
+        return hasattr(bound, "__len__") and not isinstance(bound, str) and getattr(bound, "ndim", 1) > 0
 
     def _outcomes(self, n_outcomes: int) -> OutcomeUnits:
         """Return how outcomes are bounded, and in what units they are summed."""
-        if self._has_bounds_each:
-            return OutcomeUnits.of_each(np.asarray(self.bound_y, np.float64), n_outcomes)
-        return OutcomeUnits(float(cast("float", self.bound_y)))
+        bound: Any = self.bound_y
+        if isinstance(bound, float) or not self._has_bounds_each:
+            return OutcomeUnits(float(bound))
+        return OutcomeUnits.of_each(np.asarray(bound, np.float64), n_outcomes)
 
     def _frames(self, features: int) -> list[Frame]:
         """List the ways to sum rows."""
@@ -635,18 +637,18 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             printed=self.calibration == "paper",
         )
 
-    def _expected(self, route: Route | None, in_stages: StagedRegression | None, n_rows: int | None) -> Expected | None:
+    def _expected(
+        self, route: Route | None, in_stages: StagedRegression | None, n_rows: int | None, bound: float = 0.0
+    ) -> Expected | None:
         """Return the error to expect: none where the number of rows is private."""
         if n_rows is None:
             return None
-        bound = 0.0 if route is None else self._outcomes(route.calibration.shape[1]).bound
         return Expected(lost_share(route, in_stages, n_rows, bound), f"{n_rows} people")
 
-    def _moments(self, route: Route, statistic: Any, public: Public) -> Summed:
+    def _moments(self, route: Route, bound: float, statistic: Any, public: Public) -> Summed:
         """Return what is released at once."""
-        bound = self._outcomes(route.calibration.shape[1]).bound
         mechanism = Moments(route, bound, public, self._penalty, self._has_intercept)
-        return Summed(mechanism, statistic, public, self._expected(route, None, public.n_rows))
+        return Summed(mechanism, statistic, public, self._expected(route, None, public.n_rows, bound))
 
     def _sum(
         self,
@@ -682,7 +684,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             max_rows=max_rows,
             **({} if unit is None else {"bound_xx": unit.bound_xx, "bound_xy": unit.bound_xy}),
         )
-        return self._moments(route, exact, self._public(table, self._public_rows(exact)))
+        return self._moments(route, outcomes.bound, exact, self._public(table, self._public_rows(exact)))
 
     def _public(self, table: io.Table, n_rows: int | None) -> Public:
         """Gather what is public besides the releases, the number of rows where it is."""
@@ -756,7 +758,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         route = self._route(exact.xx.shape[0], exact.n_outcomes, privacy, max_rows)
         if exact.unit != route.calibration.people:
             raise ValueError("gram must have the bounds on a person's block that the estimator has as block_bounds")
-        return self._moments(route, exact, Public(self._public_rows(exact)))
+        return self._moments(route, self._outcomes(exact.n_outcomes).bound, exact, Public(self._public_rows(exact)))
 
     def _sampled(self, privacy: Privacy, table: io.Table) -> Summed:
         """Prepare to sum X'X over a secret sample; who is in it is not to decide what is refused."""
@@ -775,7 +777,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             rows = noise.sample_without_replacement(n_rows, size, bits)
             return sampled_gram(table, None, rows, **bounds, n_threads=self.n_threads)
 
-        return self._moments(route, exact, Public(n_rows))
+        return self._moments(route, bounds["bound_y"], exact, Public(n_rows))
 
     def _public_rows(self, exact: Gram) -> int | None:
         return exact.n_rows if self.adjacency == "replace_one" and exact.unit is None else None
@@ -807,8 +809,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             solution = replace(solution, coef=coef, intercept=intercept, coef_std=solution.coef_std[:, :-1])
             if variance is not None:
                 variance = variance * _rows_per_weight(evidence, constant)
-        if self._has_bounds_each:
-            units = np.asarray(self.bound_y, np.float64)
+        units = self._outcomes(len(solution.coef)).units
+        if units is not None:
             solution = solution.times(units)
             evidence = tuple(replace(one, outcome_unit=one.outcome_unit * units) for one in evidence)
             variance = None if variance is None else variance * units**2

@@ -19,8 +19,7 @@ from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Fitted, Solved, Summed
-from dpfast.estimator.bounded import BoundedEstimator, Measured
-from dpfast.estimator.documentation import explains_bounds
+from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_bounds
 from dpfast.estimator.inputs import columns_of, rows_to_predict
 from dpfast.io.writing import tabulated
 from dpfast.privacy import Privacy
