@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dpfast import registry
+from dpfast import Privacy, registry
+from dpfast.privacy import compose_mu, gaussian_mu
 
 
 @dataclass(frozen=True)
@@ -115,3 +116,10 @@ SOME = [next(iter(module.FITS)) for module in FAMILIES.values()]
 RELATED = dict(_varied(FITS, "adjacency", {"add_remove": "add_remove", "replace_one": "replace_one"}))
 #: And with no delta too.
 VARIED = dict(_varied(RELATED, "delta", {0.0: "pure"}))
+
+
+def gaussian_beside_others(releases, spent):
+    """Whether Gaussian releases by their mu, and the others by sums of epsilons and deltas, cost that."""
+    others = [one.privacy for one in releases if one.mu is None]
+    left = Privacy(spent.epsilon - sum(one.epsilon for one in others), spent.delta - sum(one.delta for one in others))
+    return compose_mu([one.mu for one in releases if one.mu is not None]) <= gaussian_mu(left.epsilon, left.delta)

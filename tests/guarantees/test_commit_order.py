@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from catalogue import FITS, people
+from catalogue import FITS, gaussian_beside_others, people
 from interrupts import BUDGET, attributes
 
 import dpfast
 from dpfast import BudgetExceeded, Ledger, PaidFailure, Privacy, UtilityWarning, registry
 from dpfast.ledger import Reservation
 from dpfast.noise import BitSource
-from dpfast.privacy import compose_mu, gaussian_mu, keeps_to
+from dpfast.privacy import keeps_to
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning"),
@@ -122,13 +122,6 @@ def test_a_warning_that_is_made_an_error_tells_of_nothing_that_is_not_paid_for(n
         with contextlib.suppress(UtilityWarning, ValueError):
             fit.run(model, *people(6))
     assert "draw" not in recorder.events or "committed" in recorder.events
-
-
-def gaussian_beside_others(releases, spent):
-    """Whether Gaussian releases by their mu, and the others by sums of epsilons and deltas, cost that."""
-    others = [one.privacy for one in releases if one.mu is None]
-    left = Privacy(spent.epsilon - sum(one.epsilon for one in others), spent.delta - sum(one.delta for one in others))
-    return compose_mu([one.mu for one in releases if one.mu is not None]) <= gaussian_mu(left.epsilon, left.delta)
 
 
 @pytest.mark.parametrize("name", FITS)

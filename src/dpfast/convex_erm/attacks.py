@@ -137,6 +137,12 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         yield _margins_attack(claim, "gradient")
     for claim in claims(privacy):
         yield _margins_attack(claim, "objective")
+        known: dict[str, Any] = {"ridge": 1e7, "inference": True, "fit_intercept": False, "n_threads": 1}
+        known |= {"bound_x": 1.0, "method": "objective"} | claimed(claim)
+        near_0 = {"bound_y": 1.0, "constraint": L2Ball(1.0)}
+        yield _curvatures_attack("curvatures of squares", regressor(**near_0, **known), claim)
+        of_classes = classifier(classes=[-1, 1], probabilities="link", loss="logistic", **known)
+        yield _curvatures_attack("curvatures of classes", of_classes, claim)
         for one in (*losses, _fitted(claim)):
             yield _attack(one, claim)
         if claim.adjacency == "replace_one":
@@ -194,12 +200,46 @@ def _scores_descent_attack(privacy: Privacy) -> Attack:
 def _errors_attack(privacy: Privacy) -> Attack:
     """Attack the sums that standard errors are made of, and all steps before them, in the same way."""
     estimator = ObjectivePerturbationRegressor(
-        bound_x=1.0, bound_y=1000.0, loss=SmoothedHuber(1.0), inference=True, n_threads=1, **claimed(privacy)
+        bound_x=1.0,
+        bound_y=1000.0,
+        loss=SmoothedHuber(1.0),
+        method="gradient",
+        fit_intercept=False,
+        inference=True,
+        n_threads=1,
+        **claimed(privacy),
     )
     rows = np.zeros((1 + _OTHERS, _COLUMNS))
     rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
     outcomes = np.append(1000.0, np.zeros(_OTHERS))
     return _descent_attack("sums of curvatures and scores", estimator, rows, outcomes, privacy)
+
+
+def _curvatures_attack(name: str, estimator: Any, privacy: Privacy) -> Attack:
+    """Attack the sum of curvatures after a minimiser: with coefficients of about 0 a row adds what is known."""
+    people = np.array([[1.0], [0.5], [-0.5]]), np.array([1, -1, 1])
+    other = np.array([[0.0], [0.5], [-0.5]]), people[1]
+    is_other = privacy.adjacency == "replace_one"
+    tables = [people, other if is_other else (people[0][1:], people[1][1:])]
+    summed = [estimator._sum(privacy, noise.SecureSource(), *table) for table in tables]
+
+    def of_first_sum(releases: tuple[Release, ...]) -> tuple[float, list[float]]:
+        """Return the sum that was released after the minimiser, and what it is of either table."""
+        stages = summed[0].mechanism.stages()
+        next(stages)
+        query = stages.send(releases[0])
+        return float(releases[1].values["xx"][0, 0]), [float(query.statistic(one.statistic).xx[0, 0]) for one in summed]
+
+    releases = probe(lambda: estimator.fit(*tables[0])).releases_
+    _, exact = of_first_sum(releases)
+    law = shift_law(releases[1].mechanism, (np.array([exact[0] - exact[1]]),), (float(releases[1].scales["xx"]),))
+
+    def seen(neighbour: bool) -> FloatArray:
+        found, exact = of_first_sum(estimator.fit(*tables[neighbour]).releases_)
+        return np.array([found - exact[neighbour]])
+
+    beside = " beside a delta" if privacy.delta > 0.0 else ""
+    return replace(Attack.on(f"{name}{beside}", releases[1], law, seen, estimator), effort=0.25)
 
 
 def _in_noise(query: Query, values: Mapping[str, FloatArray]) -> FloatArray:
