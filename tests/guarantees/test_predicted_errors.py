@@ -35,6 +35,24 @@ def test_noise_of_predictions_by_a_minimiser(delta, n):
     assert mechanism.prediction_noise(n, spread)[0] == pytest.approx(measured, rel=0.06)
 
 
+@pytest.mark.parametrize(("delta", "n"), [(0.0, 10**12), (1e-6, 300)])
+def test_noise_of_predictions_by_a_minimiser_with_an_intercept(delta, n):
+    """The constant has a curvature of its own, and is no part of what tells features apart."""
+    d, spread, row, constant = 5, 0.4, 2.0, 1.5
+    bounds = ObjectiveBounds(LogisticLoss(), d, math.hypot(row, constant), 1.0, n_rows=300, constant=constant)
+    mechanism = ObjectivePerturbation.calibrate(Privacy(1.0, delta), bounds, 3.0)
+    own, source = mechanism.noise_scales, SeededSource(0)
+    steepest = n * LogisticLoss().second_derivative_bound()
+    squares = np.append(np.full(d - 1, spread * row**2 / (d - 1)), constant**2)
+    moved = [
+        draw_perturbation(own, d, source) / (steepest * squares + own.strong_convexity)
+        + noise.l2_laplace(mechanism.finishing_scale, d, source)
+        for _ in range(1000)
+    ]
+    measured = math.sqrt(np.mean(np.square(moved) @ squares))
+    assert mechanism.prediction_noise(n, spread)[0] == pytest.approx(measured, rel=0.06)
+
+
 def test_noise_of_moments():
     calibrated = JointMoments.calibrate(Privacy(1.0, 1e-6), (1.0, 1.0), (4, 1), {"xx": 1.0, "xy": 1.0})
     drawn = calibrated.noise_alone(20_000, SeededSource(0))

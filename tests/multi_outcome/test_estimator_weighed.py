@@ -248,6 +248,13 @@ def test_a_weighted_fit_comes_back_from_a_file(tmp_path):
     pd.testing.assert_frame_equal(loaded.summary(), model.summary())
 
 
+def test_the_residual_variance_is_not_below_a_mean_by_weight():
+    """The sum of weighed squares over the number of rows would be; weights are known of rows held to a length."""
+    x, y, w = people(50_000)
+    model = MultiOutcomeRidge(10.0, 1e-6, max_weight=3.0, random_state=0, **IN_A_BOX).fit(x, y, sample_weight=w)
+    assert 0.49 < model.residual_std_ < 0.8
+
+
 @pytest.mark.slow
 def test_limits_of_weighted_fits_hold():
     """Weights that tell nothing of the outcomes make least squares as much worse: limits allow for that."""

@@ -159,7 +159,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         them by is taken as fixed); it says nothing of sampling error, that of `n_subsample` included.
     residual_std_ : ndarray of shape (n_outcomes,) or None
         Standard deviation of the outcomes about their linear function of the features, where fits that may have
-        residual steps released it, for rows that are one person each; None otherwise.
+        residual steps released it, for rows that are one person each; None otherwise. Of weighed rows it is no less
+        than their weighted one, where there is an intercept.
     ridge_ : float
         The penalty used (the largest over outcomes, for "independent"); in what units, `ridge` says.
     n_steps_ : int
@@ -858,6 +859,7 @@ def _rows_per_weight(evidence: tuple[Evidence, ...], constant: float) -> float:
     """Return how many rows there are for the sum of their weights, as their squares and those of the constant tell.
 
     Residual variances of weighed rows are so much smaller than weights that say nothing of them let least squares be.
+    Both squares are of rows held to a length, which makes it more than it is, by 2 where weights are exponential.
     """
     if not evidence:
         return 1.0
