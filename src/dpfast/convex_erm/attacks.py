@@ -139,7 +139,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         yield _margins_attack(claim, "objective")
         known: dict[str, Any] = {"ridge": 1e7, "inference": True, "fit_intercept": False, "n_threads": 1}
         known |= {"bound_x": 1.0, "method": "objective"} | claimed(claim)
-        near_0 = {"bound_y": 1.0, "constraint": L2Ball(1.0)}
+        near_0: dict[str, Any] = {"bound_y": 1.0, "constraint": L2Ball(1.0)}
         yield _curvatures_attack("curvatures of squares", regressor(**near_0, **known), claim)
         of_classes = classifier(classes=[-1, 1], probabilities="link", loss="logistic", **known)
         yield _curvatures_attack("curvatures of classes", of_classes, claim)
