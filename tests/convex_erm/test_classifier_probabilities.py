@@ -230,7 +230,7 @@ def test_weighted_rows_are_counted_for_their_weight():
     X, y = table(20_000, offset=-1.0)
     model = classifier(2.0, class_weight={1: 4.0}).fit(X, y)
     counts = model.releases_[-1].values["sum"].reshape(2, -1).sum(axis=1)
-    assert counts == pytest.approx([0.25 * np.sum(y == 0), np.sum(y == 1)], rel=0.05)
+    assert counts == pytest.approx([0.25 * np.sum(y == 0), np.sum(y == 1)], rel=0.1)
     weights = np.where(y == 1, 1.0, 0.25)
     chances = model.predict_proba(X)[:, 1]
     assert weights @ chances == pytest.approx(weights @ y, rel=0.05)

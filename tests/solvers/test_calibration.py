@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_expit
 
-from dpfast.solvers.calibration import calibrated_log_odds, calibrated_slope, interpolated, limits, placed, zero_of
+from dpfast.solvers.calibration import (
+    calibrated_log_odds,
+    calibrated_slope,
+    interpolated,
+    limits,
+    placed,
+    unit_of,
+    zero_of,
+)
 
 
 def table(n, slope, offset, deviation, seed=0, spread=1.5):
@@ -17,7 +25,7 @@ def table(n, slope, offset, deviation, seed=0, spread=1.5):
     edges = limits(n, deviation)
     places = np.searchsorted(edges, margins, side="right")
     counts = np.array([np.bincount(places[second == one], minlength=len(edges) + 1) for one in (False, True)])
-    return margins, counts + deviation * rng.normal(size=counts.shape), placed(edges, 1.0)[1]
+    return margins, counts + deviation * rng.normal(size=counts.shape), placed(edges, 1.0)
 
 
 def loss(log_odds, slope, offset, margins):
@@ -57,7 +65,7 @@ def test_counts_lead_away_from_what_is_usual_only_as_far_as_they_are_sure(slope,
 
 def test_noise_alone_says_next_to_nothing():
     """Of an empty table the curve is about that of margins without a meaning, whatever the noise is."""
-    _, ends = placed(limits(10, 1000.0), 1.0)
+    ends = placed(limits(10, 1000.0), 1.0)
     found = []
     for seed in range(20):
         noise = 1000.0 * np.random.default_rng(seed).normal(size=(2, len(ends) - 1))
@@ -75,8 +83,8 @@ def test_a_slope_of_gaps_is_found_and_else_is_the_usual_one(slope):
     places = np.searchsorted(edges, gaps, side="right")
     counts = np.array([np.bincount(places[first == one], minlength=len(edges) + 1) for one in (False, True)])
     noisy = counts + 30.0 * rng.normal(size=counts.shape)
-    assert calibrated_slope(noisy, 30.0, placed(edges, 1.0)[1], 50_000) == pytest.approx(slope, rel=0.2)
-    _, few = placed(limits(10, 1000.0, both_sides=False), 1.0)
+    assert calibrated_slope(noisy, 30.0, placed(edges, 1.0), 50_000) == pytest.approx(slope, rel=0.2)
+    few = placed(limits(10, 1000.0, both_sides=False), 1.0)
     assert 0.8 < calibrated_slope(np.zeros((2, len(few) - 1)), 1000.0, few, 10) < 3.0
 
 
@@ -91,26 +99,30 @@ def test_bins_are_as_many_as_people_are_for_them():
 @pytest.mark.parametrize("people", [10, 500, 10_000])
 def test_bins_are_about_an_offset_too_and_no_row_is_far_beyond_them(people, offset):
     edges = limits(people, 10.0)
-    unit, ends = placed(edges, 0.5, offset)
-    assert unit == max(0.5, 2.0 * abs(offset))
+    ends = placed(edges, 0.5, offset)
     assert np.all(np.diff(ends) >= 0.0)
     if len(edges) > 1:
-        assert {*edges} <= {*ends}
-        assert {*np.round(offset + 0.5 * edges, 9)} <= {*np.round(unit * ends, 9)}
+        assert {*np.round(0.5 * edges, 9), *np.round([offset - 0.5, offset, offset + 0.5], 9)} <= {*np.round(ends, 9)}
+        assert (ends[0], ends[-1]) == (min(-3.0, offset - 3.0), max(3.0, offset + 3.0))
     else:
-        np.testing.assert_allclose(ends, [-6.0, offset / unit, 6.0])
+        np.testing.assert_allclose(ends, [min(-3.0, 2.0 * offset), offset, max(3.0, 2.0 * offset)])
 
 
-def test_margins_that_are_mostly_an_offset_tell_the_rate():
-    """Coefficients of next to 0 have all margins in what would be one bin: the log-odds are those of the rate."""
+@pytest.mark.parametrize(("middle", "slope"), [(-1.6, 0.0), (0.0, 20.0)])
+def test_margins_beside_a_large_offset_have_bins_of_their_own(middle, slope):
+    """About it, where coefficients are next to 0, or about 0, where rows are far from the origin."""
     rng = np.random.default_rng(4)
-    margins = -1.6 + 0.05 * rng.normal(size=4_000)
-    second = rng.random(4_000) < 0.3
-    unit, ends = placed(limits(4_000, 20.0), 0.05, -1.6)
-    places = np.searchsorted(unit * ends[1:-1], margins, side="right")
+    margins = middle + 0.05 * rng.normal(size=4_000)
+    truth = math.log(0.3 / 0.7) + slope * margins
+    second = rng.random(4_000) < expit(truth)
+    ends = placed(limits(4_000, 20.0), 0.05, -1.6)
+    places = np.searchsorted(ends[1:-1], margins, side="right")
     counts = np.array([np.bincount(places[second == one], minlength=len(ends) - 1) for one in (False, True)])
-    curve = calibrated_log_odds(counts + 20.0 * rng.normal(size=counts.shape), 20.0, ends, 4_000, 0.1)
-    np.testing.assert_allclose(expit(interpolated(curve, margins / unit)), 0.3, atol=0.05)
+    noisy = counts + 20.0 * rng.normal(size=counts.shape)
+    unit = unit_of(noisy, ends, 0.05, -1.6)
+    assert unit == (0.05 if slope > 0.0 else 3.2)
+    curve = calibrated_log_odds(noisy, 20.0, ends / unit, 4_000, 0.5)
+    assert np.mean(np.abs(expit(interpolated(curve, margins / unit)) - expit(truth))) < 0.04
 
 
 def test_a_curve_goes_straight_on():

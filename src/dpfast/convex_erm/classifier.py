@@ -59,6 +59,7 @@ from dpfast.solvers.calibration import (
     interpolated,
     limits,
     placed,
+    unit_of,
     zero_of,
 )
 from dpfast.statistics.rows import RowMap
@@ -540,10 +541,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         both_sides, people = self._n_minimisers == 1, public_rows(n_rows, self.adjacency)
         split = partial(NoisySum.counts_within, privacy, is_gaussian, SHARE, 1)
         about_intercept = both_sides and self.fit_intercept
-        # Twice as many bins ask for twice as many people.
-        deviation = split(1)[0].deviation * (1 + about_intercept)
-        edges = limits(people, deviation, both_sides=both_sides)
-        bins = len(placed(edges, 1.0, 0.0 if about_intercept else None)[1]) - 1
+        edges = limits(people, split(1)[0].deviation, both_sides=both_sides)
+        bins = len(placed(edges, 1.0, 0.0 if about_intercept else None)) - 1
         noise, rest = split((2 if both_sides else 3) * bins)
         return Counts(noise, float(self.bound_x), edges, about_intercept), rest
 
@@ -759,7 +758,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def _calibration(self, mechanism: Calibrated, found: Any, counts: FloatArray, error: float) -> dict[str, Any]:
         """Return what noisy counts say of probabilities; what margins promise goes by the error of the coefficients."""
         fit, noise = mechanism.classifier, mechanism.counts.noise
-        unit, ends = mechanism.counts.placed(fit.linear(found))
+        unit, offset, ends = mechanism.counts.placed(fit.linear(found))
         cells = counts.reshape(-1, len(ends) - 1)
         people = max(float(counts.sum()), noise.deviation)
         if isinstance(fit, Descent):
@@ -770,8 +769,9 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         else:
             agreement = 1.0 - error
         if len(cells) > 2:
-            return {"temperature_": unit / calibrated_slope(cells[:2], noise.deviation, ends, people)}
-        curve = calibrated_log_odds(cells, noise.deviation, ends, people, agreement)
+            return {"temperature_": unit / calibrated_slope(cells[:2], noise.deviation, ends / unit, people)}
+        unit = unit_of(cells, ends, unit, offset)
+        curve = calibrated_log_odds(cells, noise.deviation, ends / unit, people, agreement)
         return {"log_odds_": np.array([unit * curve[0], curve[1]])}
 
     def _minimised(self, mechanism: Minimisers, found: FloatArray) -> Fitted:

@@ -138,6 +138,16 @@ class Descent(StepsOf[Descended]):
         return Linear(coef / self.steps.row_map.scale, intercept)
 
 
+class Placed(NamedTuple):
+    """Where bins of margins are."""
+
+    unit: float
+    #: The intercept that some are about, if any.
+    offset: float | None
+    #: Of all bins, the outermost too.
+    ends: FloatArray
+
+
 class Counts(NamedTuple):
     """How rows are counted by margin and class."""
 
@@ -147,15 +157,16 @@ class Counts(NamedTuple):
     bound: float
     #: Where bins of margins end, in multiples of `unit_of_margins`.
     edges: FloatArray
-    #: Whether margins have an intercept: then there are as many bins about it.
+    #: Whether margins have an intercept: then there are some bins about it.
     about_intercept: bool = False
 
-    def placed(self, linear: Linear) -> tuple[float, FloatArray]:
-        """Return the unit of margins and where all bins end in it, the outermost too, by released coefficients."""
+    def placed(self, linear: Linear) -> Placed:
+        """Return where bins of margins are, by released coefficients."""
         unit, intercept = unit_of_margins(linear.coef, self.bound), linear.intercept
         if len(intercept) > 1:
-            return placed(self.edges, max(unit, float(np.ptp(intercept)) / FARTHEST_GAP))
-        return placed(self.edges, unit, float(intercept[0]) if self.about_intercept else None)
+            unit = max(unit, float(np.ptp(intercept)) / FARTHEST_GAP)
+        offset = float(intercept[0]) if self.about_intercept else None
+        return Placed(unit, offset, placed(self.edges, unit, offset))
 
 
 class Labelled(NamedTuple):
@@ -216,8 +227,8 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
     def cells(self, linear: Linear) -> MarginCells:
         """Return the cells of rows, by released coefficients."""
         basis = np.ascontiguousarray(linear.coef.T)
-        unit, ends = self.counts.placed(linear)
-        return MarginCells(RowMap(bound=self.counts.bound, basis=basis), linear.intercept, unit * ends[1:-1])
+        edges = self.counts.placed(linear).ends[1:-1]
+        return MarginCells(RowMap(bound=self.counts.bound, basis=basis), linear.intercept, edges)
 
 
 def unit_of_margins(coef: FloatArray, bound: float) -> float:

@@ -34,6 +34,8 @@ _ENOUGH = {16: 60.0, 10: 25.0, 4: 15.0}
 _IF_UNKNOWN = 10
 # Margins beyond are as these, where the mean over a bin is taken: at these places of it.
 _OUTERMOST = 6.0
+# Where bins about an offset of margins end.
+_ABOUT_OFFSET = np.array([-_OUTERMOST, -1.0, 0.0, 1.0, _OUTERMOST])
 # Where margins are mostly an offset, it is so many units.
 _FARTHEST_OFFSET = 0.5
 #: Where gaps are mostly that between intercepts, it is so many.
@@ -64,19 +66,33 @@ def limits(people: float | None, deviation: float, *, both_sides: bool = True) -
     return np.concatenate([-above[::-1], [0.0], above]) if both_sides else above
 
 
-def placed(edges: FloatArray, unit: float, offset: float | None = None) -> tuple[float, FloatArray]:
-    """Return a unit of margins and where bins end in it, the outermost too: edges in the given unit, from `limits`.
+def placed(edges: FloatArray, unit: float, offset: float | None = None) -> FloatArray:
+    """Return where bins of margins end, the outermost too, of edges in a unit as `limits` gives them.
 
-    With an `offset` of margins there are as many about it, where the rows' own margins are small beside it: the unit is
-    then large enough for the offset, and those about it keep the given one.
+    With an `offset` of margins, an intercept, there are a few about it: where rows lie about the origin of the
+    features, margins lie about the offset, and where they are far from it, it is what brings margins back to 0.
     """
-    ends = np.concatenate([[0.0 if edges[0] > 0.0 else -_OUTERMOST], edges, [_OUTERMOST]])
+    ends = unit * np.concatenate([[0.0 if edges[0] > 0.0 else -_OUTERMOST], edges, [_OUTERMOST]])
     if offset is None:
-        return unit, ends
-    wide = max(unit, abs(offset) / _FARTHEST_OFFSET)
-    # Few people have two bins.
-    about = (offset + unit * ends) / wide if len(edges) > 1 else edges + offset / wide
-    return wide, np.sort(np.concatenate([ends if len(edges) > 1 else ends[[0, -1]], about]))
+        return ends
+    if len(edges) == 1:  # few people have two bins
+        return np.array([min(ends[0], 2.0 * offset), offset, max(ends[-1], 2.0 * offset)])
+    return np.sort(np.concatenate([ends, offset + unit * _ABOUT_OFFSET]))
+
+
+def unit_of(counts: FloatArray, ends: FloatArray, unit: float, offset: float | None = None) -> float:
+    """Return the unit in which slopes and offsets of log-odds are what is usual: that of margins, if they lie about 0.
+
+    Where more rows, by noisy counts, lie nearer to a large `offset` than to 0, margins tell little beside it. So they
+    do where people are so few that there are but two bins.
+    """
+    if offset is None:
+        return unit
+    middles = (ends[:-1] + ends[1:]) / 2.0
+    about_offset = np.abs(middles - offset) < np.abs(middles)
+    rows = counts.sum(axis=0)
+    is_offset = len(rows) == 2 or rows @ about_offset > rows @ ~about_offset
+    return max(unit, abs(offset) / _FARTHEST_OFFSET) if is_offset else unit
 
 
 def calibrated_log_odds(
