@@ -239,6 +239,15 @@ def test_the_constant_is_a_column_of_weighed_rows():
     assert one.summary().shape == (8, 7)
 
 
+@pytest.mark.parametrize("bounds", [{"bound_x": 70.0, "fit_intercept": True}, IN_A_BOX], ids=str)
+def test_the_bound_on_weighed_outcomes_may_be_found(bounds):
+    x, y, w = people(20_000)
+    options = {"max_weight": 2.0, "random_state": 0} | bounds | {"bound_y": "private"}
+    model = MultiOutcomeRidge(20.0, 1e-6, **options).fit(x, y, sample_weight=w)
+    assert 2.0 < model.bound_y_ < 16.0
+    np.testing.assert_allclose(model.coef_[0, 1:], LinearRegression().fit(x, y, np.minimum(w, 2.0)).coef_[1:], atol=0.2)
+
+
 def test_a_weighted_fit_comes_back_from_a_file(tmp_path):
     x, y, w = people(5_000)
     model = MultiOutcomeRidge(1.0, 1e-6, max_weight=2.0, random_state=0, **IN_A_BOX).fit(x, y, sample_weight=w)

@@ -557,11 +557,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
         if not vars(self).get("_weighs") or (not self._has_intercept and self.box_x is None):
             return super()._prepared(privacy, source, *data)
-        return Prepared(self._of_weighed_rows(data[0]), privacy)
+        return self._of_weighed_rows(data[0])._prepared(privacy, source, *data)
 
     def _of_weighed_rows(self, X: Any) -> Self:
         """Return the estimator of weighed rows: with bounds on these, the constant is one of their columns."""
-        bounds: dict[str, Any] = {"fit_intercept": False}
+        bounds: dict[str, Any] = {"fit_intercept": False, "_weighs": False}
         if self.box_x is None:
             bounds |= {"bound_x": math.hypot(float(self.bound_x or 0.0), self._constant)}
             bounds |= {"_column": (np.zeros(1), self._constant)}
