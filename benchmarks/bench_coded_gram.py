@@ -58,7 +58,7 @@ class Codes:
 class ResidualSteps:
     """A step in coordinates, and the same with the indicators of a tenth of the rows written out."""
 
-    params = SHAPES
+    params = (SHAPES,)
     param_names = ("shape",)
 
     def setup(self, shape):
