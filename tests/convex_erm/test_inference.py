@@ -203,6 +203,14 @@ def test_marginal_effects_need_an_intercept_and_a_number_of_people():
         classifier(inference=False).fit(X, y).marginal_effects()
 
 
+@pytest.mark.parametrize("loss", ["huber", "quantile", "poisson"])
+def test_the_table_needs_no_bound_that_was_given(loss):
+    X, z, rng = table(4_000, 3)
+    y = rng.poisson(np.exp(z)).astype(float) if loss == "poisson" else z
+    model = quietly(regressor(6.0, loss=loss, bound_x="private", bound_y="private"), X, y)
+    assert ("rate_ratio" in model.summary().columns) == (loss == "poisson")
+
+
 def test_limits_follow_the_level():
     model = classifier().fit(*labelled(20_000))
     wide, narrow = model.summary(level=0.99), model.summary(level=0.5)

@@ -171,6 +171,9 @@ def test_few_people_leave_everything_open():
         ({"columns": {"size": (0, 1)}}, "has no column 'size'"),
         ({"columns": Columns(["age"])}, "column 'age' is declared without low and high"),
         ({"columns": {"age": (0.0, 5e-324)}}, "too near each other"),
+        ({"columns": {"age": (0.0, 5e-324)}, "n_bins": 1}, "too near each other"),
+        ({"columns": {"age": (-5e-324, 5e-324)}, "n_bins": 2}, "too near each other"),
+        ({"columns": {"site": ["a", "other"]}}, "levels of 'site' must differ from each other, and from 'other'"),
         ({"crosstabs": [("site", "site")]}, r"crosstabs\[0\] must be of two columns"),
         ({"crosstabs": [("site", "sex")]}, r"crosstabs\[0\] has 'sex', which is no declared column"),
         ({"crosstabs": [("site", "age")]}, "column 'age' is of numbers"),
@@ -202,3 +205,11 @@ def test_what_a_summary_is_asked_for_wrongly_is_refused():
 
 def test_rows_may_be_none_where_their_number_is_private():
     assert describe(people(0).astype({"age": float, "cost": float}), COLUMNS, 1.0, 1e-6, adjacency="add_remove")
+
+
+def test_limits_of_the_number_of_rows_are_in_order_and_not_below_0():
+    for seed in range(30):
+        found = describe(people(3), COLUMNS, 0.5, 1e-6, adjacency="add_remove", random_state=seed).summary()
+        estimate, _, low, high = found.loc[("(table)", "rows")]
+        assert 0.0 <= low <= max(estimate, high)
+        assert estimate >= 0.0

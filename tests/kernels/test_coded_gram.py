@@ -172,3 +172,9 @@ def test_outcomes_that_are_not_finite_are_refused():
     coded = new_sums()
     coded.begin(LAYOUT, indicators())
     assert coded.add_coded(rows.numbers, rows.codes, y, 0, 300, np.zeros(300, np.uint8)) == Y_NOT_FINITE
+
+
+def test_codes_of_64_bits_are_of_no_level_beyond_those_of_32():
+    layout = CodeLayout(2, places=(), firsts=(0,), levels=(2,))
+    block = CodedBlock(np.empty((4, 0)), [np.array([2**32, 1, -(2**40), 0])], layout)
+    np.testing.assert_array_equal(np.asarray(block), [[0.0, 0.0], [0.0, 1.0], [0.0, 0.0], [1.0, 0.0]])

@@ -279,3 +279,13 @@ def test_a_missing_bound_says_what_it_is_and_where_from():
             assert word in str(raised.value)
     with pytest.raises(TypeError, match="L2 norm of a row of X, at most"):
         ObjectivePerturbationClassifier(1.0, classes=[0, 1])
+
+
+def test_a_column_of_bounds_without_names_is_a_list():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(200, 2)), rng.normal(size=(200, 2))
+    one, other = (
+        MultiOutcomeRidge(1.0, 1e-6, bound_x=3.0, bound_y=bounds, refine=0, random_state=0).fit(x, y)
+        for bounds in (pd.Series([2.0, 10.0]), [2.0, 10.0])
+    )
+    np.testing.assert_array_equal(one.coef_, other.coef_)

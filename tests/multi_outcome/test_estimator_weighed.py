@@ -248,6 +248,20 @@ def test_the_bound_on_weighed_outcomes_may_be_found(bounds):
     np.testing.assert_allclose(model.coef_[0, 1:], LinearRegression().fit(x, y, np.minimum(w, 2.0)).coef_[1:], atol=0.2)
 
 
+def test_weights_go_with_limits_by_name():
+    x, y, w = people(2_000)
+    names = ["age", "dose", "rare"]
+    options = {"max_weight": 2.0, "random_state": 0, "bound_y": 8.0}
+    by_name = dict(reversed([*zip(names, map(tuple, np.transpose(AGES).tolist()), strict=True)]))
+    for fit_intercept in (False, True):
+        one = MultiOutcomeRidge(1.0, 1e-6, box_x=by_name, fit_intercept=fit_intercept, **options)
+        other = MultiOutcomeRidge(1.0, 1e-6, box_x=AGES, fit_intercept=fit_intercept, **options)
+        frame = pd.DataFrame(x, columns=names)
+        np.testing.assert_array_equal(
+            one.fit(frame, y, sample_weight=w).coef_, other.fit(frame, y, sample_weight=w).coef_
+        )
+
+
 def test_a_weighted_fit_comes_back_from_a_file(tmp_path):
     x, y, w = people(5_000)
     model = MultiOutcomeRidge(1.0, 1e-6, max_weight=2.0, random_state=0, **IN_A_BOX).fit(x, y, sample_weight=w)

@@ -1,5 +1,7 @@
 """Losses: derivatives, two continuous ones, bounds that hold and are reached."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -361,3 +363,18 @@ def test_what_a_given_loss_raises_is_not_passed_on(name, kind):
 def test_the_shape_a_given_loss_returns_is_refused_without_the_number_of_rows():
     with pytest.raises(ValueError, match=r"^loss must return an array of the shape that it was given$"):
         given_loss(loss=lambda z, y: 0.0).value(np.zeros(17), np.ones(17))
+
+
+@pytest.mark.parametrize("width", [1e-3, 1.0, 1e6, 1e12, 1e15, 1e24])
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.5 + 2.0**-40])
+def test_no_slope_of_a_quantile_is_beyond_its_bound(level, width):
+    """Slopes in rational numbers: next to 0 they are what is left of numbers near 1."""
+    rng = np.random.default_rng(0)
+    loss = SmoothedQuantile(level, width)
+    for reach, bound in 10.0 ** rng.uniform(-9.0, 3.0, size=(200, 2)) * rng.integers(0, 2, size=(200, 2)):
+        most = loss.derivative_bound(float(reach), float(bound))
+        for side in (-1, 1):
+            u = side * (Fraction(float(reach)) + Fraction(float(bound))) / Fraction(width)
+            u = max(min(u, Fraction(1)), Fraction(-1))
+            slope = Fraction(1, 2) + Fraction(3, 4) * u - u**3 / 4 - Fraction(level)
+            assert abs(slope) <= Fraction(most)

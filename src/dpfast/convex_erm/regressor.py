@@ -303,7 +303,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
 
     @property
     def _ratio(self) -> str | None:
-        return "rate_ratio" if self._resolved_loss.is_of_counts else None
+        return "rate_ratio" if self._stand_in()._resolved_loss.is_of_counts else None
 
     def _solve_fit(self, mechanism: Any, found: Any) -> Fitted:
         if mechanism.method == "gradient":

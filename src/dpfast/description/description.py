@@ -145,7 +145,8 @@ class Description:
         of_population = check.choice("target", target, ("population", "table")) == "population"
         wanted = [check.share(f"quantiles[{place}]", one) for place, one in enumerate(quantiles)]
         n, n_deviation = self._people
-        rows = [("(table)", "rows", n, n_deviation, max(n - reach * n_deviation, 0.0), n + reach * n_deviation)]
+        least, most = (max(n + side * reach * n_deviation, 0.0) for side in (-1.0, 1.0))
+        rows = [("(table)", "rows", max(n, 0.0), n_deviation, least, most)]
         number = 0
         for place, one in enumerate(self._histograms):
             if len(one.edges) > 0:
@@ -424,7 +425,7 @@ def _histograms(declared: Columns, crosstabs: object, n_bins: int) -> tuple[Hist
             raise ValueError(f"column {column.name!r} is declared without low and high, which its bins need")
     found = [Histogram.of(column, n_bins) for column in by_name.values()]
     for one in found:
-        if len(one.edges) > 0 and not (np.isfinite(one.edges).all() and np.all(np.diff(one.edges) > 0.0)):
+        if len(one.edges) > 0 and not one.has_room:
             raise ValueError(f"limits of column {one.name!r} are too near each other, or too far, for {n_bins} bins")
     if isinstance(crosstabs, str) or not isinstance(crosstabs, Sequence):
         raise TypeError(f"crosstabs must be a sequence of pairs of names, got {type(crosstabs).__name__}")
@@ -436,4 +437,7 @@ def _histograms(declared: Columns, crosstabs: object, n_bins: int) -> tuple[Hist
         if names[0] == names[1]:
             raise ValueError(f"crosstabs[{place}] must be of two columns, got {names[0]!r} twice")
         found.append(Histogram.of_pairs(*map(by_name.__getitem__, names)))
+    for one in found:
+        if len(set(one.bins)) < len(one.bins):
+            raise ValueError(f"levels of {one.name!r} must differ from each other, and from 'other' and 'missing'")
     return tuple(found)

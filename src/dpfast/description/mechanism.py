@@ -69,6 +69,14 @@ class Histogram(NamedTuple):
         return cls((first, second), np.empty(0), (*pairs, "other or missing"))
 
     @property
+    def has_room(self) -> bool:
+        """Whether the bins of a number, and half of all their width, are more than rounding leaves."""
+        edges = self.edges
+        return bool(
+            np.isfinite(edges).all() and np.all(np.diff(edges) > 0.0) and edges[-1] / 2.0 - edges[0] / 2.0 > 0.0
+        )
+
+    @property
     def name(self) -> str:
         """The column, or both."""
         return " x ".join(column.name for column in self.columns)

@@ -92,7 +92,7 @@ class BoundedEstimator(PrivateEstimator):
         """Return a copy whose limits and bounds by name are in the order of the columns that these are; or as given."""
         found: dict[str, Any] = {}
         box: Any = getattr(self, "box_x", None)
-        if hasattr(box, "keys"):
+        if _is_by_name(box):
             limits = limits_by_name("box_x", box)
             if columns is not None:
                 usual = X.columns.limits if isinstance(X, io.EncodedTable) else {}
@@ -100,7 +100,7 @@ class BoundedEstimator(PrivateEstimator):
             low, high = (np.array(side) for side in zip(*limits.values(), strict=True))
             found["box_x"] = low, high
         given: Any = getattr(self, "bound_y", None)
-        if hasattr(given, "keys"):
+        if _is_by_name(given):
             bounds = {name: check.positive(f"bound_y[{name!r}]", bound) for name, bound in given.items()}
             check.by_name("bound_y", bounds)
             if columns is not None:
@@ -190,3 +190,9 @@ class BoundedEstimator(PrivateEstimator):
                 check.positive(f"{name}_", found)
             elif found.shape != (2, self.n_features_in_) or not np.all(found[0] <= found[1]):
                 raise ValueError("box_x_ must hold limits in order for every feature")
+
+
+def _is_by_name(given: Any) -> bool:
+    """Whether limits or bounds are by name: a mapping, or a table of one column with names for its rows."""
+    keys = getattr(given, "keys", None)
+    return isinstance(given, Mapping) or (callable(keys) and all(isinstance(one, str) for one in keys()))

@@ -68,6 +68,13 @@ class CodeLayout:
         return [first + i for first, n in zip(self.firsts, self.levels, strict=True) for i in range(n)]
 
 
+def _codes_of(column: NDArray[Any]) -> NDArray[np.int32]:
+    """Return places as they are read: those of no level stay so."""
+    if column.dtype.itemsize > 4:
+        column = np.where((column >= 0) & (column < 2**31), column, -1)
+    return in_c_order(column, np.int32)
+
+
 class CodedBlock:
     """Numbers, and categories as codes: places among the indicators of their levels, other integers for none of them.
 
@@ -87,7 +94,7 @@ class CodedBlock:
     def __init__(self, numbers: NDArray[Any] | ColumnBlock, codes: Sequence[NDArray[Any]], layout: CodeLayout) -> None:
         self.dtype = np.dtype(np.float64)
         self.numbers, self.layout = numbers, layout
-        self.codes = [in_c_order(column, np.int32) for column in codes]
+        self.codes = [_codes_of(column) for column in codes]
         self.shape = len(self.codes[0]), layout.n_columns
         if numbers.shape != (len(self), len(layout.places)) or any(len(one) != len(self) for one in self.codes):
             raise ValueError("numbers and codes must have one length, and as many columns as their layout")

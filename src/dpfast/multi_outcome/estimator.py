@@ -252,7 +252,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         self._check_weights(sample_weight)
         known = self._knowing(lacks_sums=False, weighs=sample_weight is not None)
         columns = columns_of(X) | outcomes_of(X, Y) | {"_single_outcome": _dimensions(Y) == 1} | known
-        opened = None if sample_weight is None else partial(self._weighed, privacy, sample_weight)
+        opened = None
+        if sample_weight is not None:
+            opened = partial(self._in_order(columns, X, Y)._weighed, privacy, sample_weight)
         unit: Unit = "row" if groups is None else "person"
         return self._fit(privacy, X, Y, groups, max_rows, unit=unit, columns=columns, opened=opened)
 

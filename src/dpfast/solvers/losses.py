@@ -445,7 +445,8 @@ class SmoothedQuantile(GeneralisedLinearLoss):
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative, which grows with z - y."""
         ends = self.derivative([-reach, reach], [outcome_bound, -outcome_bound])
-        return min(max(self.level, 1.0 - self.level), float(np.abs(ends).max())) * ROUND_UP_ONE
+        # Slopes are what is left of numbers near 1, and as many rounding errors of these.
+        return min(max(self.level, 1.0 - self.level), float(np.abs(ends).max()) + 2.0**-50) * ROUND_UP_ONE
 
     def second_derivative_bound(self) -> float:
         """Upper bound on the second derivative."""
