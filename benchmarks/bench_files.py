@@ -61,7 +61,7 @@ def decode(path):
 
 def fit(path):
     features, outcomes = names()
-    model = MultiOutcomeRidge(1.0, 1e-6, **BOUNDS, refine=0, random_state=0)
+    model = MultiOutcomeRidge(1.0, 1e-6, **BOUNDS, refine=0, fit_intercept=False, random_state=0)
     return model.fit(Columns(features, outcomes).encode(path), None)
 
 
@@ -200,7 +200,7 @@ def main():
         result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
         result["file_bytes"] = path.stat().st_size
     from_memory = gram(map(row_group, range(n_groups)), **BOUNDS)
-    model = MultiOutcomeRidge(1.0, 1e-6, **BOUNDS, refine=0, random_state=0).fit_gram(from_memory)
+    model = MultiOutcomeRidge(1.0, 1e-6, **BOUNDS, refine=0, fit_intercept=False, random_state=0).fit_gram(from_memory)
     result["same_bits_as_in_memory"] = model.coef_.tolist() == result.pop("coef")
     print(json.dumps(result, indent=1))
 

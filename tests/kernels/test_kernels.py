@@ -47,7 +47,7 @@ from dpfast.kernels.inverse_squares cimport sum_of
 from dpfast.kernels.limbs cimport limbs_to_double
 from dpfast.kernels.normal cimport gaussian_delta, solve_epsilon, solve_mu
 from dpfast.kernels.projections cimport project_one
-from dpfast.kernels.row_maps cimport RowMapKernel
+from dpfast.kernels.row_maps cimport CodedMapKernel, RowMapKernel
 from dpfast.kernels.secular cimport dpfast_quadratics, quadratics_workspace, solve_range
 
 
