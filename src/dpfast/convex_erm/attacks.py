@@ -132,8 +132,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     yield from counts_attacks("regression", partial(regressor, **bounded), sizes, privacy)
     for claim in claims(privacy, delta=True):
         yield _classes_descent_attack(claim)
-        yield _scores_descent_attack(claim)
-        yield _errors_attack(claim)
+        yield from (_scores_descent_attack(claim, inference=paid) for paid in (False, True))
         yield _margins_attack(claim, "gradient")
     for claim in claims(privacy):
         yield _margins_attack(claim, "objective")
@@ -180,8 +179,8 @@ def _classes_descent_attack(privacy: Privacy) -> Attack:
     return _descent_attack("steps of descent", estimator, rows, labels, privacy)
 
 
-def _scores_descent_attack(privacy: Privacy) -> Attack:
-    """Attack every step of a descent of scores: one person's outcome is far out, on either side."""
+def _scores_descent_attack(privacy: Privacy, *, inference: bool) -> Attack:
+    """Attack every step of a descent of scores, or all sums that errors are made of too: one outcome is far out."""
     estimator = ObjectivePerturbationRegressor(
         bound_x=1.0,
         bound_y=1000.0,
@@ -189,30 +188,14 @@ def _scores_descent_attack(privacy: Privacy) -> Attack:
         method="gradient",
         n_threads=1,
         fit_intercept=False,
+        inference=inference,
         **claimed(privacy),
     )
     rows = np.zeros((1 + _OTHERS, _COLUMNS))
     rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
     outcomes = np.append(1000.0, np.zeros(_OTHERS))
-    return _descent_attack("steps of descent of scores", estimator, rows, outcomes, privacy)
-
-
-def _errors_attack(privacy: Privacy) -> Attack:
-    """Attack the sums that standard errors are made of, and all steps before them, in the same way."""
-    estimator = ObjectivePerturbationRegressor(
-        bound_x=1.0,
-        bound_y=1000.0,
-        loss=SmoothedHuber(1.0),
-        method="gradient",
-        fit_intercept=False,
-        inference=True,
-        n_threads=1,
-        **claimed(privacy),
-    )
-    rows = np.zeros((1 + _OTHERS, _COLUMNS))
-    rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
-    outcomes = np.append(1000.0, np.zeros(_OTHERS))
-    return _descent_attack("sums of curvatures and scores", estimator, rows, outcomes, privacy)
+    name = "sums of curvatures and scores" if inference else "steps of descent of scores"
+    return _descent_attack(name, estimator, rows, outcomes, privacy)
 
 
 def _curvatures_attack(name: str, estimator: Any, privacy: Privacy) -> Attack:

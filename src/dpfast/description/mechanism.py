@@ -28,7 +28,7 @@ import numpy as np
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.io import Boolean, Category, Number
 from dpfast.io.columns import Column
-from dpfast.io.frames import MISSING, UNDECLARED, Batch
+from dpfast.io.frames import MISSING, UNDECLARED, Entries
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy import Privacy
 from dpfast.privacy.rounding import ROUND_UP
@@ -81,7 +81,7 @@ class Histogram(NamedTuple):
         """The column, or both."""
         return " x ".join(column.name for column in self.columns)
 
-    def codes(self, batch: Batch) -> IntArray:
+    def codes(self, batch: Entries) -> IntArray:
         """Return the bin of every row."""
         if len(self.columns) == 1:
             return self._codes_of_one(batch, len(self.bins) - 1)
@@ -90,7 +90,7 @@ class Histogram(NamedTuple):
         both = (one < len(first.bins) - 2) & (other < n_levels)
         return np.where(both, one * n_levels + other, len(self.bins) - 1)
 
-    def _codes_of_one(self, batch: Batch, missing: int) -> IntArray:
+    def _codes_of_one(self, batch: Entries, missing: int) -> IntArray:
         (column,) = self.columns
         if isinstance(column, Number):
             values = batch.numbers(column.name)
@@ -134,7 +134,7 @@ class TableCounts(Named[NoisySum]):
         return cls("counts of bins and sums of numbers", noise, tuple(histograms))
 
 
-def count_rows(histograms: Sequence[Histogram], batches: Iterable[Batch]) -> Counted:
+def count_rows(histograms: Sequence[Histogram], batches: Iterable[Entries]) -> Counted:
     """Sum what people add, a row each, exactly."""
     counts = [np.zeros(len(one.bins), np.int64) for one in histograms]
     numbers = [one.columns[0] for one in histograms if len(one.edges) > 0]
@@ -148,7 +148,7 @@ def count_rows(histograms: Sequence[Histogram], batches: Iterable[Batch]) -> Cou
     return Counted(FixedPoint.from_integers([*whole, *sums], _EXPONENT), n_rows)
 
 
-def _sum_of(column: Column, batch: Batch) -> int:
+def _sum_of(column: Column, batch: Entries) -> int:
     """Sum z in grid units: a batch has far fewer rows than 2**42."""
     assert isinstance(column, Number)
     assert column.low is not None

@@ -24,7 +24,7 @@ from dpfast._optional import optional
 from dpfast._redacted import in_own_words
 from dpfast.io.arrow import arrow_batches, arrow_families, open_stream, parquet_batches, parquet_schema
 from dpfast.io.csv_files import NULL_WORDS, csv_batches, csv_names
-from dpfast.io.frames import MISSING, UNDECLARED, Batch, Family, LevelCodes, frame_batches, frame_families
+from dpfast.io.frames import MISSING, UNDECLARED, Batch, Entries, Family, LevelCodes, frame_batches, frame_families
 from dpfast.io.sources import check_no_dask, file_format, is_arrow, is_dask, is_frame, is_path, table_files, tables_of
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, Rows, kept
 
@@ -154,7 +154,7 @@ class Number(_Single):
                 f"missing of column {self.name!r} must be from low to high, onto which it would be clipped"
             )
 
-    def encode(self, batch: Batch) -> list[FloatArray]:
+    def encode(self, batch: Entries) -> list[FloatArray]:
         """Return what it becomes: a column, which is the table's own where no entry is missing."""
         return [_filled(self.name, batch.numbers(self.name), self.missing)]
 
@@ -172,7 +172,7 @@ class Boolean(_Single):
         if self.missing != REFUSE:
             check.boolean(f"missing of column {self.name!r}", self.missing)
 
-    def encode(self, batch: Batch) -> list[FloatArray]:
+    def encode(self, batch: Entries) -> list[FloatArray]:
         """Return what it becomes: a column."""
         values = _filled(self.name, batch.numbers(self.name), self.missing)
         if not np.all((values == 0.0) | (values == 1.0)):
@@ -237,11 +237,11 @@ class Category:
         """What the table's column must hold."""
         return "text" if isinstance(self.levels[0], str) else "number"
 
-    def encode(self, batch: Batch) -> list[FloatArray]:
+    def encode(self, batch: Entries) -> list[FloatArray]:
         """Return what it becomes: an indicator for each level."""
         return list(np.asarray(CodedBlock(np.empty((len(batch), 0)), [self.places(batch)], _layout([self]))).T)
 
-    def places(self, batch: Batch) -> LevelCodes:
+    def places(self, batch: Entries) -> LevelCodes:
         """Return the places of entries among the indicators; those without one have a place below 0."""
         codes = self.codes(batch)
         if len(codes) == 0 or codes.min() >= 0:
@@ -255,7 +255,7 @@ class Category:
             raise ValueError(f"column {self.name!r} holds a level that is not declared")
         return codes - np.int32(self.drop_first)
 
-    def codes(self, batch: Batch) -> LevelCodes:
+    def codes(self, batch: Entries) -> LevelCodes:
         """Return a column as places in the levels; what is missing or not declared is below 0."""
         if self.holds == "text":
             return batch.codes(self.name, [str(level) for level in self.levels])
@@ -433,7 +433,7 @@ class Columns:
                     f"{type(column).__name__}, it must hold {_HOLDS[column.holds]}"
                 )
 
-    def _encode_batch(self, batch: Batch) -> tuple[Rows, ColumnBlock | None]:
+    def _encode_batch(self, batch: Entries) -> tuple[Rows, ColumnBlock | None]:
         numbers = chain.from_iterable(one.encode(batch) for one in self.features if not isinstance(one, Category))
         codes = [one.places(batch) for one in self.features if isinstance(one, Category)]
         outcomes = chain.from_iterable(column.encode(batch) for column in self.outcomes)

@@ -32,8 +32,8 @@ class Family:
     dtype: str
 
 
-class Batch(Protocol):
-    """Some rows of named columns."""
+class Entries(Protocol):
+    """Some rows of named columns of numbers and of text."""
 
     def __len__(self) -> int: ...
 
@@ -42,6 +42,10 @@ class Batch(Protocol):
 
     def codes(self, name: str, levels: Sequence[str]) -> LevelCodes:
         """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
+
+
+class Batch(Entries, Protocol):
+    """Some rows of named columns, of people and times too."""
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
         """Return a column as places in a list of its values, in which few come twice; missing ones are `MISSING`."""

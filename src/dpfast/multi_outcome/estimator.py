@@ -8,7 +8,7 @@ covariance may be that of a secret sample of the rows (PRIMO's SubSampReuseCov).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, Self, cast, get_args
@@ -43,6 +43,7 @@ from dpfast.multi_outcome.mechanism import (
 )
 from dpfast.multi_outcome.plan import R2, SPREAD, lost_share, planned, planned_in_stages
 from dpfast.multi_outcome.reports import CoefficientReports
+from dpfast.multi_outcome.weighed import Column, Unweighed
 from dpfast.privacy import Composition, Privacy, Unit, UtilityWarning
 from dpfast.releases.mechanism import Mechanism
 from dpfast.releases.moments import check_radius, exact_moments
@@ -52,7 +53,7 @@ from dpfast.solvers.inference import Evidence, Textbook
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import RidgeSolution, Units, ridge_from_moments
 from dpfast.statistics import Gram, SampledGram, gram, sampled_gram
-from dpfast.statistics.rows import RowMap, check_box, limits_of, shortened
+from dpfast.statistics.rows import check_box, limits_of, shortened
 
 #: More would leave too little to each.
 _MOST_STEPS = 20
@@ -512,78 +513,27 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         clips = not math.isinf(privacy.epsilon)
         io.check_aligned(X=X, Y=Y, groups=groups, sample_weight=sample_weight)
         may_copy = not clips or groups is not None
-        row_map = self._before_weights if clips else self._with_constant if self._has_intercept else None
+        rows = self._unweighed
+        row_map = rows.held if clips else rows.as_they_are
         table = io.weighed(X, Y, sample_weight, float(self.max_weight), clips=clips, may_copy=may_copy, row_map=row_map)
         return *table, groups, max_rows
 
     @property
-    def _before_weights(self) -> Callable[[Any], FloatArray] | None:
-        """The public map of rows that are weighed, where their weights need a column, or their box its centre."""
-        if not self._has_intercept and self.box_x is None:
-            return None
-        return lambda rows: self._with_constant(self._held_rows(rows.shape[1])(rows))
-
-    def _held_rows(self, features: int) -> RowMap:
-        """Return the map that holds rows to their limits, about the centre of their box where there is an intercept."""
-        bound = math.inf if self.bound_x is None else float(self.bound_x)
-        if self.box_x is None:
-            return RowMap(bound=bound)
-        low, high = self._limits(features)
-        return RowMap(low, high, bound, self._box_center(features))
-
-    def _limits(self, features: int) -> tuple[FloatArray, FloatArray]:
-        """Return the limits that are declared of each feature."""
-        low, high = limits_of(self.box_x, features)
-        return (np.maximum(low, 0.0), np.maximum(high, 0.0)) if self.nonnegative else (low, high)
-
-    def _box_center(self, features: int) -> FloatArray:
-        """Return the point that weighed rows are about: the origin where nothing makes up for another."""
-        if self.box_x is None or self.nonnegative or not self._has_intercept:
-            return np.zeros(features)
-        low, high = self._limits(features)
-        return low / 2.0 + high / 2.0
-
-    @property
-    def _constant(self) -> float:
-        """What the column of an intercept holds in weighed rows: about as much as their bound, a power of two."""
-        if self.box_x is not None or math.isinf(self.epsilon):
-            return 1.0
-        assert self.bound_x is not None
-        return 2.0 ** round(math.log2(float(self.bound_x)))
-
-    def _with_constant(self, rows: Any) -> FloatArray:
-        """Add the column of an intercept, where there is one."""
-        rows = np.asarray(rows, np.float64)
-        return np.column_stack([rows, np.full(len(rows), self._constant)]) if self._has_intercept else rows
+    def _unweighed(self) -> Unweighed:
+        """Rows before they are weighed, as they are declared."""
+        bound = None if self.bound_x is None or "bound_x" in self._to_find else float(self.bound_x)
+        return Unweighed(bound, self.box_x, self.nonnegative, self._has_intercept)
 
     def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
-        if not vars(self).get("_weighs") or (not self._has_intercept and self.box_x is None):
+        if not vars(self).get("_weighs") or self._unweighed.stay:
             return super()._prepared(privacy, source, *data)
-        return self._of_weighed_rows(data[0])._prepared(privacy, source, *data)
-
-    def _of_weighed_rows(self, X: Any) -> Self:
-        """Return the estimator of weighed rows: with bounds on these, the constant is one of their columns."""
-        bounds: dict[str, Any] = {"fit_intercept": False, "_weighs": False}
-        if self.box_x is None:
-            bounds |= {"bound_x": math.hypot(float(self.bound_x or 0.0), self._constant)}
-            bounds |= {"_column": (np.zeros(1), self._constant)}
-        else:
-            features = max(np.size(side) for side in check_box(self.box_x))
-            if features == 1:
-                if is_read_once(X):
-                    raise TypeError("box_x must have limits for each feature with sample_weight and an iterator")
-                features = io.open_table(X).n_features - self._has_intercept
-            center = self._box_center(features)
-            if self._has_intercept:
-                bounds |= {"_column": (center, self._constant)}
-            low, high = (side - center for side in self._limits(features))
-            # Weights move rows towards the origin.
-            sides = np.minimum(low, 0.0), np.maximum(high, 0.0)
-            own = (0.0, 1.0) if self.nonnegative else (-1.0, 1.0)
-            if self._has_intercept:
-                sides = np.append(sides[0], own[0]), np.append(sides[1], own[1])
-            bounds |= {"bound_x": None, "box_x": sides}
-        return self._with(bounds)
+        features = 1 if self.box_x is None else max(np.size(side) for side in check_box(self.box_x))
+        if features == 1 and self.box_x is not None:
+            if is_read_once(data[0]):
+                raise TypeError("box_x must have limits for each feature with sample_weight and an iterator")
+            features = io.open_table(data[0]).n_features - self._has_intercept
+        own = self._with({"_weighs": False} | self._unweighed.parameters(features))
+        return own._prepared(privacy, source, *data)
 
     def _check_people(self, groups: object, max_rows: int | None, privacy: Privacy) -> None:
         """Refuse people who own several rows where they are not catered for."""
@@ -806,12 +756,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         evidence, variance = found.evidence, found.residual_variance
         column = vars(self).get("_column")
         if column is not None:
-            center, constant = column
-            coef = solution.coef[:, :-1]
-            intercept = constant * solution.coef[:, -1] - coef @ np.broadcast_to(center, coef.shape[1])
-            solution = replace(solution, coef=coef, intercept=intercept, coef_std=solution.coef_std[:, :-1])
-            if variance is not None:
-                variance = variance * _rows_per_weight(evidence, constant)
+            solution = Column(*column).split(solution)
+            variance = None if variance is None else variance * Column(*column).rows_per_weight(evidence)
         units = self._outcomes(len(solution.coef)).units
         if units is not None:
             solution = solution.times(units)
@@ -854,22 +800,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             raise ValueError("n_features_in_ must be that of coef_")
         check.nonnegative("ridge_", self.ridge_)
         check.integer_of_at_least("n_steps_", self.n_steps_, 0)
-        check.boolean("_single_outcome", self._single_outcome)
-
-
-def _rows_per_weight(evidence: tuple[Evidence, ...], constant: float) -> float:
-    """Return how many rows there are for the sum of their weights, as their squares and those of the constant tell.
-
-    Residual variances of weighed rows are so much smaller than weights that say nothing of them let least squares be.
-    Both squares are of rows held to a length, which makes it more than it is, by 2 where weights are exponential.
-    """
-    if not evidence:
-        return 1.0
-    told = evidence[0]
-    assert told.units is not None
-    xx = linalg.inv(told.inverse)
-    people = told.least_signal * float(np.trace(xx))
-    return max(people / float(xx[-1, -1] * (told.units[-1] / constant) ** 2), 1.0)
+        for name in ("_single_outcome", "_lacks_sums"):
+            check.boolean(name, getattr(self, name))
 
 
 def _least_squares(

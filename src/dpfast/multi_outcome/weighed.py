@@ -1,0 +1,122 @@
+"""Rows before they are weighed: what an intercept, or limits of features, need of weighed ones.
+
+Once rows are weighed, r x for the root r of a weight's share, a mean is no intercept, and limits far from 0 are none.
+So rows are held to their bounds before, put about the centre of their limits, and get a constant as their last column,
+which becomes r times as large as the others do. A regression of such rows without an intercept has it as the last
+coefficient. All of that is a public map of each row alone, as io/weights.py asks for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from dpfast._arrays import FloatArray
+from dpfast.solvers.inference import Evidence
+from dpfast.solvers.ridge import RidgeSolution
+from dpfast.statistics.rows import RowMap, limits_of
+
+
+class Column(NamedTuple):
+    """What stands for an intercept among weighed rows."""
+
+    #: The point that they were about, (n_features,) or (1,), and their last column.
+    center: FloatArray
+    constant: float
+
+    def split(self, solution: RidgeSolution) -> RidgeSolution:
+        """Return the solution of rows as they came: the last coefficient is their intercept."""
+        coef = solution.coef[:, :-1]
+        intercept = self.constant * solution.coef[:, -1] - coef @ np.broadcast_to(self.center, coef.shape[1])
+        return replace(solution, coef=coef, intercept=intercept, coef_std=solution.coef_std[:, :-1])
+
+    def rows_per_weight(self, evidence: tuple[Evidence, ...]) -> float:
+        """Return how many rows there are for the sum of their weights, as squares of rows and of the constant tell.
+
+        Residual variances of weighed rows are so much smaller than weights that say nothing of them let least squares
+        be. Both squares are of rows held to a length, which makes it more than it is, by 2 where weights are
+        exponential.
+        """
+        if not evidence:
+            return 1.0
+        told = evidence[0]
+        assert told.units is not None
+        xx = linalg.inv(told.inverse)
+        people = told.least_signal * float(np.trace(xx))
+        return max(people / float(xx[-1, -1] * (told.units[-1] / self.constant) ** 2), 1.0)
+
+
+@dataclass(frozen=True)
+class Unweighed:
+    """Rows that are to be weighed, as they are declared."""
+
+    bound: float | None
+    box: object
+    nonnegative: bool
+    has_intercept: bool
+
+    @property
+    def stay(self) -> bool:
+        """Whether they are weighed as they come."""
+        return not self.has_intercept and self.box is None
+
+    @property
+    def held(self) -> Callable[[Any], FloatArray] | None:
+        """The map that holds them to their bounds, and completes them."""
+        return None if self.stay else lambda rows: self._completed(self._row_map(rows.shape[1])(rows), self._constant)
+
+    @property
+    def as_they_are(self) -> Callable[[Any], FloatArray] | None:
+        """The map that completes them where nothing is held to a bound."""
+        return None if not self.has_intercept else lambda rows: self._completed(np.asarray(rows, np.float64), 1.0)
+
+    def parameters(self, features: int) -> dict[str, Any]:
+        """Return the parameters for weighed rows, and the column that stands for an intercept in them, if any."""
+        center = self._center(features)
+        found: dict[str, Any] = {"fit_intercept": False}
+        if self.has_intercept:
+            found["_column"] = center, self._constant
+        if self.box is None:
+            assert self.bound is not None
+            return found | {"bound_x": math.hypot(self.bound, self._constant)}
+        low, high = self._limits(features)
+        if self.bound is not None:
+            # Rows scaled onto their bound leave their limits towards the origin, by no more than the longest do.
+            part = min(1.0, self.bound / float(np.linalg.norm(np.maximum(np.abs(low), np.abs(high)))))
+            low, high = np.minimum(low, part * low), np.maximum(high, part * high)
+        low, high = low - center, high - center
+        # Weights move rows towards the origin that they are about.
+        low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+        if self.has_intercept:
+            low, high = np.append(low, 0.0 if self.nonnegative else -1.0), np.append(high, 1.0)
+        return found | {"bound_x": None, "box_x": (low, high)}
+
+    @property
+    def _constant(self) -> float:
+        """About as much as the bound on rows, a power of two, or as what limits are in units of half their widths."""
+        return 1.0 if self.box is not None or self.bound is None else 2.0 ** round(math.log2(self.bound))
+
+    def _completed(self, rows: FloatArray, constant: float) -> FloatArray:
+        return np.column_stack([rows, np.full(len(rows), constant)]) if self.has_intercept else rows
+
+    def _row_map(self, features: int) -> RowMap:
+        bound = math.inf if self.bound is None else self.bound
+        if self.box is None:
+            return RowMap(bound=bound)
+        return RowMap(*self._limits(features), bound, self._center(features))
+
+    def _limits(self, features: int) -> tuple[FloatArray, FloatArray]:
+        low, high = limits_of(self.box, features)
+        return (np.maximum(low, 0.0), np.maximum(high, 0.0)) if self.nonnegative else (low, high)
+
+    def _center(self, features: int) -> FloatArray:
+        """Return the point that rows are put about: the origin where no intercept makes up for another."""
+        if self.box is None or self.nonnegative or not self.has_intercept:
+            return np.zeros(features)
+        low, high = self._limits(features)
+        return low / 2.0 + high / 2.0
