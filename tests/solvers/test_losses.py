@@ -1,7 +1,8 @@
 """Losses: derivatives, two continuous ones, bounds that hold and are reached."""
 
-from fractions import Fraction
+import itertools
 
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -365,16 +366,48 @@ def test_the_shape_a_given_loss_returns_is_refused_without_the_number_of_rows():
         given_loss(loss=lambda z, y: 0.0).value(np.zeros(17), np.ones(17))
 
 
-@pytest.mark.parametrize("width", [1e-3, 1.0, 1e6, 1e12, 1e15, 1e24])
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.5 + 2.0**-40])
-def test_no_slope_of_a_quantile_is_beyond_its_bound(level, width):
-    """Slopes in rational numbers: next to 0 they are what is left of numbers near 1."""
+def exact_slope(loss, z, y):
+    """The first derivative of the loss that has these doubles for parameters."""
+    one = mp.mpf(1)
+    if isinstance(loss, SquaredLoss):
+        return z - y
+    if isinstance(loss, LogisticLoss):
+        return -y / (1 + mp.exp(mp.sign(y) * z - loss.shift))
+    if isinstance(loss, SmoothedHinge):
+        u = (mp.sign(y) * z - 1) / loss.width
+        return -y * (mp.mpf(1) / 2 - 3 * max(min(u, one), -one) / 4 + max(min(u, one), -one) ** 3 / 4)
+    if isinstance(loss, SmoothedQuantile):
+        u = max(min((z - y) / mp.mpf(loss.width), one), -one)
+        return one / 2 + 3 * u / 4 - u**3 / 4 - mp.mpf(loss.level)
+    largest, start = (loss.largest, loss._start) if isinstance(loss, PoissonLoss) else (loss.cap, loss._start)
+    if isinstance(loss, PoissonLoss):
+        rate, beyond = mp.exp(mp.mpf(start)), z - mp.mpf(start)
+        left, bend = largest - rate, 2 * (largest - rate) / rate
+        return (mp.exp(z) if beyond <= 0 else largest - left * max(1 - beyond / bend, 0) ** 2) - y
+    margin, slope = mp.sign(y) * z, 1 / (1 + mp.exp(mp.mpf(start)))
+    below, left = mp.mpf(start) - margin, largest - slope
+    bend = 2 * left / (slope * (1 - slope))
+    return -y * (1 / (1 + mp.exp(margin)) if below <= 0 else largest - left * max(1 - below / bend, 0) ** 2)
+
+
+SMOOTH = [
+    *(SmoothedQuantile(level, width) for level in (0.5, 0.9, 0.5 + 2.0**-40) for width in (1e-3, 1.0, 1e12, 1e24)),
+    *(LogisticLoss(shift) for shift in (0.0, 6.0, 40.0)),
+    *(CappedLogisticLoss(cap) for cap in (2.0**-20, 0.25, 0.9, 1.0 - 2.0**-40)),
+    *(SmoothedHinge(width) for width in (0.01, 1.0)),
+    *(PoissonLoss(largest) for largest in (1e-6, 2.0, 1e9)),
+    SquaredLoss(),
+]
+
+
+@pytest.mark.parametrize("loss", SMOOTH, ids=str)
+def test_no_slope_is_beyond_its_bound_by_rounding(loss):
+    """In twenty more digits: slopes may be what is left of numbers that are nearly alike."""
     rng = np.random.default_rng(0)
-    loss = SmoothedQuantile(level, width)
-    for reach, bound in 10.0 ** rng.uniform(-9.0, 3.0, size=(200, 2)) * rng.integers(0, 2, size=(200, 2)):
-        most = loss.derivative_bound(float(reach), float(bound))
-        for side in (-1, 1):
-            u = side * (Fraction(float(reach)) + Fraction(float(bound))) / Fraction(width)
-            u = max(min(u, Fraction(1)), Fraction(-1))
-            slope = Fraction(1, 2) + Fraction(3, 4) * u - u**3 / 4 - Fraction(level)
-            assert abs(slope) <= Fraction(most)
+    sizes = 10.0 ** rng.uniform(-9.0, 2.0, size=(100, 2)) * rng.integers(0, 2, size=(100, 2))
+    with mp.workdps(36):
+        for reach, bound in sizes.tolist():
+            outcomes = (1.0, -1.0) if loss.is_classification else (0.0, bound) if loss.is_of_counts else (bound, -bound)
+            most = loss.derivative_bound(reach, bound)
+            for side, y in itertools.product((-1, 1), outcomes):
+                assert abs(exact_slope(loss, mp.mpf(side * reach), mp.mpf(y))) <= most
