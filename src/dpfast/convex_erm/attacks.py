@@ -33,8 +33,9 @@ from dpfast.statistics.margins import margin_counts
 from dpfast.statistics.sizes import Sizes
 
 _RIDGE = 1e5
-#: People beside the one who differs, where descent is attacked, and columns.
-_OTHERS, _COLUMNS = 400, 64
+#: People beside the one who differs, where descent is attacked, and columns: far from where a noisy number of people
+#: would change how many steps are taken.
+_OTHERS, _COLUMNS = 200, 64
 #: Lengths are rounded to the grid of sums: what differs may be this share shorter.
 _ROUNDED = 1e-4
 #: What is as short changes nothing.

@@ -1,0 +1,26 @@
+from functools import partial
+
+import numpy as np
+import pytest
+from attacks import CLAIM
+
+from dpfast.attack import claims
+from dpfast.convex_erm import attacks
+
+
+@pytest.mark.parametrize("others", [100, 320])
+@pytest.mark.parametrize("claim", [*claims(CLAIM, delta=True)], ids=lambda claim: claim.adjacency)
+def test_descents_that_are_attacked_take_as_many_steps_whatever_noise_says_of_their_people(others, claim, monkeypatch):
+    """A law has one entry for each release; 6 standard deviations of the noisy number change none."""
+
+    def lengths():
+        descents = (
+            attacks._classes_descent_attack,
+            partial(attacks._scores_descent_attack, inference=False),
+            partial(attacks._scores_descent_attack, inference=True),
+        )
+        return [len(np.atleast_1d(attack(claim).law.shift)) for attack in descents]
+
+    usual = lengths()
+    monkeypatch.setattr(attacks, "_OTHERS", others)
+    assert lengths() == usual
