@@ -69,10 +69,12 @@ def test_the_classifier_and_the_counts_keep_to_the_budget(adjacency, method, del
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize(("method", "delta"), METHODS)
-def test_noise_of_counts_hides_one_cell_or_two(adjacency, method, delta):
-    model = quietly(classifier(1.0, delta, method=method, adjacency=adjacency), *table(500))
+@pytest.mark.parametrize("classes", [2, 3])
+def test_noise_of_counts_hides_one_cell_or_two_of_each_histogram(adjacency, method, delta, classes):
+    options = {"method": method, "adjacency": adjacency, "classes": range(classes)}
+    model = quietly(classifier(1.0, delta, **options), *table(500, classes=classes))
     counts = model.releases_[-1]
-    moved = 2.0 if adjacency == "replace_one" else 1.0
+    moved = (2.0 if adjacency == "replace_one" else 1.0) * (1.0 if classes == 2 else classes)
     if counts.mechanism == "Gaussian":
         target = counts.privacy
         reached = gaussian_delta(counts.scales["sum"], target.epsilon, math.sqrt(moved))
@@ -124,9 +126,10 @@ def test_no_neighbour_moves_counts_further_whatever_coefficients_were_released(a
         sums = [query.statistic(one.statistic).to_float64() for one in tables]
         assert sums[0].shape == query.mechanism.shape
         moved.append(np.linalg.norm(sums[0] - sums[1]))
-    most = math.sqrt(2.0) if adjacency == "replace_one" else 1.0
+    histograms = 1 if classes == 2 else classes
+    most = math.sqrt(histograms * (2.0 if adjacency == "replace_one" else 1.0))
     assert max(moved) <= most * (1.0 + 1e-12)
-    assert max(moved) > 0.99 if adjacency == "add_remove" else max(moved) > 1.0
+    assert max(moved) > 0.99 * math.sqrt(histograms)
 
 
 def test_what_is_counted_and_how_follows_public_numbers():
@@ -182,17 +185,31 @@ def test_few_people_lose_little_to_the_base_rate(method, slope, fit_intercept):
 
 
 @pytest.mark.parametrize(("method", "delta"), METHODS)
-def test_several_classes_get_a_temperature(method, delta):
+def test_several_classes_are_calibrated(method, delta):
     X, y = table(24_000, 3, 1.5, classes=3)
     options = {"classes": [0, 1, 2], "method": method}
     losses = []
     for probabilities in ("calibrated", "link"):
         model = classifier(1.0, delta, probabilities=probabilities, **options).fit(X[:4_000], y[:4_000])
         losses.append(log_loss(y[4_000:], model.predict_proba(X[4_000:])))
-        assert hasattr(model, "temperature_") == (probabilities == "calibrated")
+        assert hasattr(model, "log_odds_") == (probabilities == "calibrated")
         np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
         np.testing.assert_array_equal(model.predict_proba(X).argmax(axis=1), model.predict(X))
+        np.testing.assert_array_equal(model.decision_function(X).argmax(axis=1), model.predict(X))
     assert losses[0] < losses[1] + 0.005
+
+
+@pytest.mark.parametrize("method", ["objective", "gradient"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_several_classes_that_nothing_tells_apart_get_their_rates(method, fit_intercept):
+    """Their intercepts are far apart, or there are none: frequent classes are predicted, and nobody is sure of them."""
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(24_000, 6)), rng.choice(3, size=24_000, p=[0.85, 0.11, 0.04])
+    options = {"classes": [0, 1, 2], "method": method, "fit_intercept": fit_intercept}
+    models = [quietly(classifier(random_state=seed, **options), X[:4_000], y[:4_000]) for seed in range(4)]
+    losses = [log_loss(y[4_000:], model.predict_proba(X[4_000:])) for model in models]
+    assert np.mean(losses) < 1.1 * base_rate(y[4_000:])
+    assert np.mean([model.score(X[4_000:], y[4_000:]) for model in models]) > 0.84
 
 
 def test_the_boundary_is_where_both_classes_are_as_probable():
@@ -244,7 +261,7 @@ def test_a_saved_model_keeps_its_probabilities(tmp_path, classes):
     loaded = ObjectivePerturbationClassifier.load(tmp_path / "model.json")
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
-    name, wrong = ("log_odds_", -model.log_odds_) if classes == 2 else ("temperature_", -1.0)
+    name, wrong = "log_odds_", -model.log_odds_
     setattr(model, name, wrong)
     model.save(tmp_path / "model.json")
     with pytest.raises(ValueError, match=f"{name} must"):

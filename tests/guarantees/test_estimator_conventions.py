@@ -8,13 +8,21 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sklearn
 from catalogue import FAMILIES
 from packaging.version import Version
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from dpfast import Ledger, ObjectivePerturbationClassifier, ObjectivePerturbationRegressor, Privacy, registry
+from dpfast import (
+    Ledger,
+    MultiOutcomeRidge,
+    ObjectivePerturbationClassifier,
+    ObjectivePerturbationRegressor,
+    Privacy,
+    registry,
+)
 
 ESTIMATORS = [estimator for module in FAMILIES.values() for estimator in module.CONVENTIONS]
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "scikit_learn.md"
@@ -94,3 +102,26 @@ def test_what_has_to_be_declared_is_asked_for_before_data_are_looked_at(cls, giv
     with pytest.raises(ValueError, match=message):
         cls.plan(1000, 3, epsilon=1.0, delta=1e-6, **{"bound_x": 1.0} | given | options)
     assert ledger.spent.epsilon == 0.0
+
+
+@pytest.mark.parametrize(
+    ("estimator", "most"),
+    [
+        (MultiOutcomeRidge(10.0, 1e-6, bound_x=1.0, bound_y=5.0, random_state=0), 0.1),
+        (ObjectivePerturbationRegressor(10.0, 1e-6, bound_x=1.0, bound_y=5.0, loss="huber", random_state=0), 0.3),
+        (ObjectivePerturbationClassifier(10.0, 1e-6, bound_x=1.0, classes=[0, 1], random_state=0), 0.1),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_intercept_is_fitted_unless_told_otherwise(estimator, most):
+    """Outcomes that hang on nothing are met by their mean, or their rates; without an intercept they are not."""
+    rng = np.random.default_rng(0)
+    X, level = rng.uniform(-0.5, 0.5, size=(4_000, 3)), 0.8
+    classes = hasattr(estimator, "classes")
+    y = (rng.random(4_000) < level).astype(float) if classes else 3.0 + 0.1 * rng.normal(size=4_000)
+    found = []
+    for fit_intercept in (estimator.fit_intercept, False):
+        model = sklearn.clone(estimator).set_params(fit_intercept=fit_intercept).fit(X, y)
+        found.append(float(np.ravel(model._linear(np.zeros((1, 3))))[0]))
+    assert found[0] > 1.0 if classes else abs(found[0] - 3.0) < most
+    assert found[1] == 0.0

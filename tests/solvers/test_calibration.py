@@ -8,7 +8,6 @@ from scipy.special import expit, log_expit
 
 from dpfast.solvers.calibration import (
     calibrated_log_odds,
-    calibrated_slope,
     interpolated,
     limits,
     placed,
@@ -43,7 +42,7 @@ def loss(log_odds, slope, offset, margins):
 @pytest.mark.parametrize(("slope", "offset"), [(1.0, 0.0), (0.05, -0.9), (0.5, 1.5), (3.0, -2.0), (20.0, 0.0)])
 def test_a_line_of_log_odds_is_found(slope, offset):
     margins, counts, ends = table(100_000, slope, offset, 30.0)
-    curve = calibrated_log_odds(counts, 30.0, ends, 100_000, 0.5)
+    curve = calibrated_log_odds(counts[None], 30.0, ends, 100_000, 0.5)
     assert loss(interpolated(curve, margins), slope, offset, margins) < 2e-3
     assert np.all(np.diff(curve) > 0.0)
     assert zero_of(curve) == pytest.approx(-offset / slope, abs=0.25 / slope)
@@ -56,7 +55,7 @@ def test_counts_lead_away_from_what_is_usual_only_as_far_as_they_are_sure(slope,
         losses, constant = [], []
         for seed in range(16):
             margins, counts, ends = table(people, slope, offset, 32.0, seed)
-            curve = calibrated_log_odds(counts, 32.0, ends, people, 0.3)
+            curve = calibrated_log_odds(counts[None], 32.0, ends, people, 0.3)
             losses.append(loss(interpolated(curve, margins), slope, offset, margins))
             rate = np.mean(expit(slope * margins + offset))
             constant.append(loss(np.full(people, math.log(rate / (1.0 - rate))), slope, offset, margins))
@@ -69,29 +68,36 @@ def test_noise_alone_says_next_to_nothing():
     found = []
     for seed in range(20):
         noise = 1000.0 * np.random.default_rng(seed).normal(size=(2, len(ends) - 1))
-        found.append(interpolated(calibrated_log_odds(noise, 1000.0, ends, 10, 0.0), np.array([-1.0, 1.0])))
+        found.append(interpolated(calibrated_log_odds(noise[None], 1000.0, ends, 10, 0.0), np.array([-1.0, 1.0])))
     np.testing.assert_allclose(np.mean(found, axis=0), np.mean(found), atol=0.5)
     assert np.abs(found).max() < 1.0
 
 
-@pytest.mark.parametrize("slope", [0.3, 1.0, 4.0])
-def test_a_slope_of_gaps_is_found_and_else_is_the_usual_one(slope):
+@pytest.mark.parametrize("rates", [(0.9, 0.07, 0.03), (0.4, 0.35, 0.25)])
+@pytest.mark.parametrize("intercepts", [False, True])
+@pytest.mark.parametrize("spread", [1.5, 0.001])
+def test_classes_share_a_slope_and_have_an_offset_each(rates, intercepts, spread):
+    """Margins that tell nothing leave every class its rate, also where all rows are in one bin or two."""
     rng = np.random.default_rng(2)
-    gaps = np.abs(rng.normal(size=50_000)) * 1.5
-    first = rng.random(50_000) < expit(slope * gaps)
-    edges = limits(50_000, 30.0, both_sides=False)
-    places = np.searchsorted(edges, gaps, side="right")
-    counts = np.array([np.bincount(places[first == one], minlength=len(edges) + 1) for one in (False, True)])
+    margins = spread * rng.normal(size=20_000)
+    own = rng.choice(3, size=20_000, p=rates)
+    edges = limits(20_000, 30.0)
+    places = np.searchsorted(edges, margins, side="right")
+    counts = np.array(
+        [[np.bincount(places[(own == k) == one], minlength=len(edges) + 1) for one in (False, True)] for k in range(3)]
+    )
     noisy = counts + 30.0 * rng.normal(size=counts.shape)
-    assert calibrated_slope(noisy, 30.0, placed(edges, 1.0), 50_000) == pytest.approx(slope, rel=0.2)
-    few = placed(limits(10, 1000.0, both_sides=False), 1.0)
-    assert 0.8 < calibrated_slope(np.zeros((2, len(few) - 1)), 1000.0, few, 10) < 3.0
+    curves = calibrated_log_odds(noisy, 30.0, placed(edges, 1.0), 20_000, 0.5, intercepts=intercepts)
+    assert curves.shape[0] == 4
+    assert np.all(np.diff(curves) > 0.0)
+    for rate, curve in zip(rates, curves[1:], strict=True):
+        found = expit(interpolated((curves[0], curve), np.quantile(margins, [0.1, 0.5, 0.9])))
+        np.testing.assert_allclose(found, rate, atol=0.03)
 
 
 def test_bins_are_as_many_as_people_are_for_them():
     sizes = [len(limits(people, 10.0)) for people in (10, 200, 500, 10_000, None)]
     assert sizes == [1, 3, 9, 15, 9]
-    assert [len(limits(people, 10.0, both_sides=False)) for people in (10, 500, 10_000)] == [1, 4, 7]
     np.testing.assert_array_equal(limits(10_000, 10.0), -limits(10_000, 10.0)[::-1])
 
 
@@ -121,7 +127,7 @@ def test_margins_beside_a_large_offset_have_bins_of_their_own(middle, slope):
     noisy = counts + 20.0 * rng.normal(size=counts.shape)
     unit = unit_of(noisy, ends, 0.05, -1.6)
     assert unit == (0.05 if slope > 0.0 else 3.2)
-    curve = calibrated_log_odds(noisy, 20.0, ends / unit, 4_000, 0.5)
+    curve = calibrated_log_odds(noisy[None], 20.0, ends / unit, 4_000, 0.5)
     assert np.mean(np.abs(expit(interpolated(curve, margins / unit)) - expit(truth))) < 0.04
 
 

@@ -1,10 +1,10 @@
-"""Counts of rows by margin and class: each row in one cell, whatever the rows beside it, and for at most 1."""
+"""Counts of rows by margin and class: a row in one cell a histogram, whatever is beside it, and for at most 1."""
 
 import numpy as np
 import pytest
 
 from dpfast import io
-from dpfast.statistics.margins import MarginCells, margin_counts
+from dpfast.statistics.margins import MarginCells, gaps, margin_counts
 from dpfast.statistics.rows import RowMap
 
 EDGES = np.array([-0.5, 0.0, 0.5])
@@ -36,24 +36,27 @@ def plain(x, y, own):
     for row, outcome in zip(x, y, strict=True):
         z = row * min(1.0, 1.0 / np.linalg.norm(row)) @ own.row_map.basis + own.offset
         weight = round(np.abs(outcome).max() * 2**20) / 2**20
-        if len(z) == 1:
-            found[int(outcome[0] > 0), np.sum(z[0] >= own.edges)] += weight
-            continue
-        best, second = np.argsort(-z)[:2]
-        label = int(np.argmax(outcome))
-        found[1 if label == best else 0 if label == second else 2, np.sum(z[best] - z[second] >= own.edges)] += weight
+        for k in range(len(z)):
+            above = max([one for j, one in enumerate(z) if j != k], default=0.0)
+            found[k, int(outcome[k] > 0), np.sum(z[k] - above >= own.edges)] += weight
     return found
 
 
 @pytest.mark.parametrize("n_margins", [1, 2, 4])
 def test_rows_are_counted_by_margin_and_class(n_margins):
-    own, (x, y) = cells(n_margins, edges=EDGES if n_margins == 1 else EDGES[1:]), rows(500, n_margins)
+    own, (x, y) = cells(n_margins), rows(500, n_margins)
     found = counted(x, y, own)
-    assert found.shape == (1, own.shape[0] * own.shape[1])
+    assert found.shape == (n_margins, 2 * (len(EDGES) + 1))
     np.testing.assert_array_equal(found.reshape(own.shape), plain(x, y, own))
-    assert np.all(found.reshape(own.shape)[: max(n_margins, 2)].sum(axis=1) > 0.0)
+    assert np.all(found.reshape(own.shape).sum(axis=2) > 0.0)
     # Indicators say the same as signs.
     np.testing.assert_array_equal(found, counted(x, np.maximum(y, 0.0), own) if n_margins > 1 else found)
+
+
+def test_gaps_are_above_the_largest_of_the_others():
+    margins = np.array([[3.0, 1.0, 2.0], [5.0, 5.0, -1.0], [-2.0, -4.0, -3.0]])
+    np.testing.assert_array_equal(gaps(margins), [[1.0, -2.0, -1.0], [0.0, 0.0, -6.0], [1.0, -2.0, -1.0]])
+    np.testing.assert_array_equal(gaps(margins[:, :1]), margins[:, :1])
 
 
 @pytest.mark.parametrize("n_margins", [1, 3])
@@ -72,7 +75,7 @@ def test_a_row_is_counted_alike_beside_any_others(n_margins, n_blocks):
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("n_margins", [1, 3])
-def test_no_neighbour_moves_counts_by_more_than_one_in_one_cell_or_two(n_margins, adjacency):
+def test_no_neighbour_moves_a_histogram_by_more_than_one_in_one_cell_or_two(n_margins, adjacency):
     """Random rows, labels, weights and coefficients, and from there uphill; the most there can be is reached."""
     rng = np.random.default_rng(1)
 
@@ -82,11 +85,11 @@ def test_no_neighbour_moves_counts_by_more_than_one_in_one_cell_or_two(n_margins
         positive = labels[:, None] == np.arange(n_margins) + (n_margins == 1)
         outcomes = np.where(positive, 1.0, -1.0) * np.clip(weights, 0.0, 1.0)[:, None]
         part, another = (counted(one[None], outcomes[[i]], own) for i, one in enumerate((row, other)))
-        for counts in (part, another):
+        for counts in (*part, *another):
             assert np.count_nonzero(counts) <= 1
             assert 0.0 <= counts.sum() <= 1.0
         change = part - another if adjacency == "replace_one" else part
-        assert np.abs(change).sum() <= (2.0 if adjacency == "replace_one" else 1.0)
+        assert np.all(np.abs(change).sum(axis=1) <= (2.0 if adjacency == "replace_one" else 1.0))
         return float(np.linalg.norm(change))
 
     def nearby(point, step):
@@ -114,7 +117,7 @@ def test_no_neighbour_moves_counts_by_more_than_one_in_one_cell_or_two(n_margins
             step = 10.0 ** rng.uniform(-2.0, 0.0)
             start = max(start, nearby(start, step), key=moved)
         best = max(best, moved(start))
-    most = np.sqrt(2.0) if adjacency == "replace_one" else 1.0
+    most = np.sqrt(n_margins * (2.0 if adjacency == "replace_one" else 1.0))
     assert best == pytest.approx(most, rel=1e-6)
 
 

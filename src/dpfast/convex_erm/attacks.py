@@ -8,7 +8,7 @@ farther; the finishing noise is many orders smaller. Strong convexity is large h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -134,9 +134,9 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     for claim in claims(privacy, delta=True):
         yield _classes_descent_attack(claim)
         yield from (_scores_descent_attack(claim, inference=paid) for paid in (False, True))
-        yield _margins_attack(claim, "gradient")
+        yield from (_margins_attack(claim, "gradient", classes) for classes in ((-1, 1), (-1, 0, 1)))
     for claim in claims(privacy):
-        yield _margins_attack(claim, "objective")
+        yield from (_margins_attack(claim, "objective", classes) for classes in ((-1, 1), (-1, 0, 1)))
         known: dict[str, Any] = {"ridge": 1e7, "inference": True, "fit_intercept": False, "n_threads": 1}
         known |= {"bound_x": 1.0, "method": "objective"} | claimed(claim)
         near_0: dict[str, Any] = {"bound_y": 1.0, "constraint": L2Ball(1.0)}
@@ -298,10 +298,10 @@ def _descent_attack(
     return replace(Attack.on(name, record, law, seen, estimator), effort=0.25)
 
 
-def _margins_attack(privacy: Privacy, method: Literal["objective", "gradient"]) -> Attack:
+def _margins_attack(privacy: Privacy, method: Literal["objective", "gradient"], classes: Sequence[int]) -> Attack:
     """Attack counts of margins: who knows everybody else and the coefficients knows which cells one person moves."""
     estimator = ObjectivePerturbationClassifier(
-        bound_x=1.0, classes=[-1, 1], method=method, n_threads=1, fit_intercept=False, **claimed(privacy)
+        bound_x=1.0, classes=classes, method=method, n_threads=1, fit_intercept=False, **claimed(privacy)
     )
     people = [(np.array([[0.5], [-0.5], [1.0]]), np.array([1, -1, label])) for label in (1, -1)]
     tables = people if privacy.adjacency == "replace_one" else [people[0], (people[0][0][:2], people[0][1][:2])]
@@ -312,11 +312,11 @@ def _margins_attack(privacy: Privacy, method: Literal["objective", "gradient"]) 
         mechanism: Any = summed[0].mechanism
         found, noisy = mechanism.solve(releases)
         cells = mechanism.cells(mechanism.classifier.linear(found))
-        exact = [margin_counts(one.statistic.table, cells).to_float64()[0] for one in summed]
+        exact = [margin_counts(one.statistic.table, cells).to_float64().ravel() for one in summed]
         apart = exact[0] - exact[1]
         order = np.argsort(-apart)
         order = order[apart[order] != 0.0]
-        return (noisy[0] - exact[at])[order], apart[order]
+        return (noisy.ravel() - exact[at])[order], apart[order]
 
     releases = probe(lambda: estimator.fit(*tables[0])).releases_
     record, (_, apart) = releases[-1], moved(releases, 0)
@@ -327,7 +327,8 @@ def _margins_attack(privacy: Privacy, method: Literal["objective", "gradient"]) 
         return moved(estimator.fit(*tables[neighbour]).releases_, int(neighbour))[0]
 
     beside = " beside a delta" if estimator.delta > record.privacy.delta == 0.0 else ""
-    attack = Attack.on(f"counts of margins, after {method}{beside}", record, law, seen, estimator)
+    several = " of several classes" if len(classes) > 2 else ""
+    attack = Attack.on(f"counts of margins{several}, after {method}{beside}", record, law, seen, estimator)
     return replace(attack, effort=0.25)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, softmax
+from scipy.special import expit, log_expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_X_y
@@ -53,15 +53,15 @@ from dpfast.solvers import (
     descent,
 )
 from dpfast.solvers.calibration import (
-    CURVE_SHAPE,
+    N_POINTS,
     calibrated_log_odds,
-    calibrated_slope,
     interpolated,
     limits,
     placed,
     unit_of,
     zero_of,
 )
+from dpfast.statistics.margins import gaps
 from dpfast.statistics.rows import RowMap
 
 if TYPE_CHECKING:
@@ -129,11 +129,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     constraint : L2Ball, L1Ball or Box, optional
         The public set that parameters are in.
     probabilities : {"calibrated", "link"}, default "calibrated"
-        A tenth of the budget buys noisy counts of the rows by margin and class, once coefficients are released. By
-        these the probabilities of two classes are calibrated, and the boundary between them is where both are as
-        probable; the margins of several get one temperature. "link" leaves the whole budget to the coefficients, and
-        probabilities are a fixed function of the margins. So they are with ``calibration="paper"`` and where epsilon is
-        ``inf``. Rows are held to `bound_x` where they are predicted, too.
+        A tenth of the budget buys noisy counts of the rows by margin and class, once coefficients are released. These
+        calibrate the probabilities, and `predict` takes the most probable class. "link" leaves the whole budget to the
+        coefficients, and probabilities are a fixed function of the margins. So they are with ``calibration="paper"``
+        and where epsilon is ``inf``. Rows are held to `bound_x` where they are predicted, too.
     bound_x, penalty, ridge, fit_intercept, calibration, inference
         As for `ObjectivePerturbationRegressor`.
     adjacency, random_state, n_threads, ledger
@@ -154,11 +153,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         "objective" or "gradient".
     shift_ : float
         Where loss is "auto", the method objective perturbation, and no set confines parameters: the shift used.
-    log_odds_ : ndarray of shape (2, n_points)
-        Where probabilities of two classes are calibrated: margins ``X @ coef_.T + intercept_``, and the logarithm of
-        the odds of the second class at each of them, between and beyond which it is linear.
-    temperature_ : float
-        Where probabilities of several classes are calibrated: they are the softmax of margins over this.
+    log_odds_ : ndarray of shape (2, n_points) or (1 + n_classes, n_points)
+        Where probabilities are calibrated. Of two classes: margins ``X @ coef_.T + intercept_``, and the logarithm of
+        the odds of the second class at each of them, between and beyond which it is linear. Of more: gaps from the
+        largest other margin to that of a class, and the log-odds of each class against all others.
     estimate_, covariance_ : ndarray
         With ``inference=True``, for two classes: as for `ObjectivePerturbationRegressor`.
     mean_curvature_ : ndarray of shape (2,)
@@ -211,7 +209,6 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     method_: str = field(init=False)
     shift_: float = field(init=False)
     log_odds_: FloatArray = field(init=False)
-    temperature_: float = field(init=False)
 
     @quiet
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -238,7 +235,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
     @quiet
     def decision_function(self, X: ArrayLike) -> FloatArray:
-        """Margins of new rows; of two classes less the margin at which both are as probable, where that was found.
+        """Scores of new rows: the class with the largest is predicted, or the second of two where it is positive.
+
+        Margins, where probabilities are not calibrated. Calibrated, of two classes the margin less that at which both
+        are as probable; of more, the log-odds of each against all others.
 
         Parameters
         ----------
@@ -254,7 +254,9 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
     def _scores(self, X: ArrayLike) -> FloatArray:
         margins = self._margins(X)
-        return margins - zero_of(self.log_odds_) if hasattr(self, "log_odds_") else margins
+        if not hasattr(self, "log_odds_"):
+            return margins
+        return margins - zero_of(self.log_odds_) if margins.ndim == 1 else self._log_odds(margins)
 
     def _margins(self, X: ArrayLike) -> FloatArray:
         margins = self._linear(X)
@@ -282,10 +284,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Probabilities of the classes.
 
-        Calibrated by noisy counts, unless told otherwise: `log_odds_` and `temperature_` say how. With
-        ``probabilities="link"`` a fixed function of the margins: the logistic function, of margins divided by 1 +
-        shift/2 where the loss is shifted, and of twice the margins of a hinge; of other losses the probability at which
-        the margin has least expected loss. Nothing is learned then of how probable margins are.
+        Calibrated by noisy counts, unless told otherwise: `log_odds_` says how. With ``probabilities="link"`` a fixed
+        function of the margins: the logistic function, of margins divided by 1 + shift/2 where the loss is shifted, and
+        of twice the margins of a hinge; of other losses the probability at which the margin has least expected loss.
+        Nothing is learned then of how probable margins are.
 
         Parameters
         ----------
@@ -295,20 +297,27 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         Returns
         -------
         ndarray of shape (n_rows, n_classes)
-            Of more than two classes the softmax of the margins; by "link" of minimisers each one's against the rest,
-            scaled to add up to 1.
+            Of more than two classes each one's against the rest, scaled to add up to 1; by "link" of descent the
+            softmax of the margins.
         """
         probabilities: FloatArray = self._presented(self._probabilities(self._margins(X)), X, self.classes_.tolist())
         return probabilities
 
+    def _log_odds(self, margins: FloatArray) -> FloatArray:
+        """Return calibrated log-odds: of the second class, or of each against all others."""
+        at, curves = self.log_odds_[0], self.log_odds_[1:]
+        each = gaps(margins.reshape(len(margins), -1)).T
+        odds = np.array([interpolated((at, curve), own) for curve, own in zip(curves, each, strict=True)])
+        return odds[0] if margins.ndim == 1 else odds.T
+
     def _probabilities(self, margins: FloatArray) -> FloatArray:
         if hasattr(self, "log_odds_"):
-            odds = interpolated(self.log_odds_, margins)
-            return np.column_stack([expit(-odds), expit(odds)])
+            odds = self._log_odds(margins)
+            if margins.ndim == 1:
+                return np.column_stack([expit(-odds), expit(odds)])
+            return np.asarray(softmax(log_expit(odds), axis=1))
         if margins.ndim == 1:
             return np.column_stack([self._probability(-margins), self._probability(margins)])
-        if hasattr(self, "temperature_"):
-            return np.asarray(softmax(margins / self.temperature_, axis=1))
         if self.method_ == "gradient":
             return np.asarray(softmax(margins, axis=1))
         each = np.maximum(self._probability(margins), np.finfo(np.float64).tiny)
@@ -538,12 +547,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """Return how margins are counted, and what is left of the budget: by public numbers."""
         if not self._counts_margins:
             return None, privacy
-        both_sides, people = self._n_minimisers == 1, public_rows(n_rows, self.adjacency)
-        split = partial(NoisySum.counts_within, privacy, is_gaussian, SHARE, 1)
-        about_intercept = both_sides and self.fit_intercept
-        edges = limits(people, split(1)[0].deviation, both_sides=both_sides)
+        split = partial(NoisySum.counts_within, privacy, is_gaussian, SHARE, self._n_minimisers)
+        about_intercept = self._n_minimisers == 1 and self.fit_intercept
+        edges = limits(public_rows(n_rows, self.adjacency), split(1)[0].deviation)
         bins = len(placed(edges, 1.0, 0.0 if about_intercept else None)) - 1
-        noise, rest = split((2 if both_sides else 3) * bins)
+        noise, rest = split(2 * bins)
         return Counts(noise, float(self.bound_x), edges, about_intercept), rest
 
     def _counted(self, summed: Summed, privacy: Privacy, counts: Counts | None, table: io.Table) -> Summed:
@@ -759,8 +767,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """Return what noisy counts say of probabilities; what margins promise goes by the error of the coefficients."""
         fit, noise = mechanism.classifier, mechanism.counts.noise
         unit, offset, ends = mechanism.counts.placed(fit.linear(found))
-        cells = counts.reshape(-1, len(ends) - 1)
-        people = max(float(counts.sum()), noise.deviation)
+        cells = counts.reshape(len(counts), 2, len(ends) - 1)
+        people = max(float(counts.sum()) / len(counts), noise.deviation)
         if isinstance(fit, Descent):
             agreement = found.agreement
         elif fit.perturbation.bounds.n_rows is None:
@@ -768,11 +776,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             agreement = 1.0 - float(np.mean([self._error_of(fit.perturbation, rows, one) for one in found]))
         else:
             agreement = 1.0 - error
-        if len(cells) > 2:
-            return {"temperature_": unit / calibrated_slope(cells[:2], noise.deviation, ends / unit, people)}
-        unit = unit_of(cells, ends, unit, offset)
-        curve = calibrated_log_odds(cells, noise.deviation, ends / unit, people, agreement)
-        return {"log_odds_": np.array([unit * curve[0], curve[1]])}
+        unit = unit_of(cells.sum(axis=0), ends, unit, offset)
+        curves = calibrated_log_odds(
+            cells, noise.deviation, ends / unit, people, agreement, intercepts=self.fit_intercept
+        )
+        return {"log_odds_": np.vstack([unit * curves[0], curves[1:]])}
 
     def _minimised(self, mechanism: Minimisers, found: FloatArray) -> Fitted:
         attributes, error = super()._solve_fit(mechanism, found)
@@ -799,17 +807,14 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         yield from (("coef_", (n_minimisers, self.n_features_in_)), ("intercept_", (n_minimisers,)))
         yield from self._shapes_of_errors()
         if hasattr(self, "log_odds_"):
-            yield "log_odds_", CURVE_SHAPE
+            yield "log_odds_", (1 + n_minimisers, N_POINTS)
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
         if check.choice("method_", self.method_, ("objective", "gradient")) == "objective" and self._shifts:
             check.nonnegative("shift_", self.shift_)
-        if self._counts_margins and len(self.classes_) == 2:
-            if not (np.isfinite(self.log_odds_).all() and np.all(np.diff(self.log_odds_) > 0.0)):
-                raise ValueError("log_odds_ must hold finite numbers that increase")
-        elif self._counts_margins:
-            check.positive("temperature_", self.temperature_)
+        if self._counts_margins and not (np.isfinite(self.log_odds_).all() and np.all(np.diff(self.log_odds_) > 0.0)):
+            raise ValueError("log_odds_ must hold finite numbers that increase")
 
 
 def _column_of_labels(y: Any) -> NDArray[Any]:

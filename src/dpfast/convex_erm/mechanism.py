@@ -182,12 +182,13 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
     """A classifier, and then noisy counts of rows by margin and class: what probabilities are calibrated with.
 
     *Privacy.* Which cell a row is in is a function of that row, of coefficients that were released before and of public
-    numbers (statistics/margins.py), and it counts for 1 there at most. So for any coefficients one record more or less
-    changes one cell by up to 1, and one in the place of another two: `NoisySum.of_counts`. That holds for every value
-    of the coefficients, and the noise is drawn afresh, so the counts compose adaptively with what came before, whatever
-    that was: Gaussian counts after Gaussian steps by mu squared, pure ones after a pure minimiser by epsilon, and after
-    a minimiser that is (epsilon, delta)-private, whose privacy loss under replace-one has no proved curve, by the sums
-    of epsilons and of deltas (`NoisySum.counts_within`). What is made of coefficients and counts is post-processing.
+    numbers (statistics/margins.py), and it counts for 1 there at most; of more than two classes each has a histogram of
+    its own. So for any coefficients one record more or less changes one cell of each histogram by up to 1, and one in
+    the place of another two: `NoisySum.of_counts`. That holds for every value of the coefficients, and the noise is
+    drawn afresh, so the counts compose adaptively with what came before, whatever that was: Gaussian counts after
+    Gaussian steps by mu squared, pure ones after a pure minimiser by epsilon, and after a minimiser that is (epsilon,
+    delta)-private, whose privacy loss under replace-one has no proved curve, by the sums of epsilons and of deltas
+    (`NoisySum.counts_within`). What is made of coefficients and counts is post-processing.
     """
 
     privacy: Privacy

@@ -61,7 +61,7 @@ def facts(model: ObjectivePerturbationClassifier | ObjectivePerturbationRegresso
             ("classes", two if len(classes) == 2 else ", ".join(map(str, classes)) + ": each against the rest")
         )
         stated.append(("method", model.method_))
-        counted = hasattr(model, "log_odds_") or hasattr(model, "temperature_")
+        counted = hasattr(model, "log_odds_")
         stated.append(("probabilities", "calibrated by noisy counts" if counted else "by the link"))
     return stated
 

@@ -2,12 +2,13 @@
 
 Margins are in a public unit of theirs, u. Of two classes the second has the log-odds ``s u + o``: the logarithm of s
 is normal about what the released margins promise, and o, which is mostly near 0, but for rare classes, a mixture of two
-normals. Of several classes the two with the largest margins have odds of exp(s gap), and there is no o.
+normals. Of several, each class has such log-odds against all others, with the gap from the largest other margin to its
+own for u: they share the slope s, and each has an o. Where margins tell nothing, that leaves every class its base rate.
 
-A bin's two counts are those of its rows, a binomial part of them of the second class, with noise of a known deviation
-added to each. How many rows a bin has is integrated out, over an exponential law: were it taken for granted, or for any
-real number, bins that hold nothing but noise would speak of the rate, and loudly so where there are few people. What
-the posterior gives is a function of noisy counts and public numbers.
+A bin's two counts are those of its rows, a binomial part of them of the class, with noise of a known deviation added to
+each. How many rows a bin has is integrated out, over an exponential law and what lies beyond, up to all rows: were it
+taken for granted, or for any real number, bins that hold nothing but noise would speak of the rate, and loudly so where
+there are few people. What the posterior gives is a function of noisy counts and public numbers.
 
 The constants were chosen on eight tables of people and pictures and nine that were made, of 200 to 5,000 rows, at
 epsilon .3, 1 and 3, by the logarithmic loss on held-out rows.
@@ -16,6 +17,7 @@ epsilon .3, 1 and 3, by the logarithmic loss on held-out rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import expit, logsumexp
@@ -39,13 +41,15 @@ _ABOUT_OFFSET = np.array([-_OUTERMOST, -1.0, 0.0, 1.0, _OUTERMOST])
 # Where margins are mostly an offset, it is so many units.
 _FARTHEST_OFFSET = 0.5
 #: Where gaps are mostly that between intercepts, it is so many.
-FARTHEST_GAP = 5.0
+FARTHEST_GAP = 3.0
 _PLACES = np.array([0.1, 0.5, 0.9])
 # Usual slopes, of margins over how much they agree with those sought, and of gaps; and deviations of their logarithms.
 _USUAL, _LEAST_AGREEMENT, _SPREAD = 1.3, 0.1, 1.1
-_USUAL_OF_GAPS, _SPREAD_OF_GAPS = 1.6, 0.8
+_USUAL_OF_GAPS = 1.0
 # Deviations of offsets, near 0 or not, each as probable.
 _NEAR, _FAR = 0.3, 2.0
+# Of several classes with intercepts offsets are near 0 so much more probably: the logarithm of those odds.
+_NEAR_WITH_INTERCEPTS = 3.0
 # Lines that are less likely than the likeliest by more are left out.
 _NEGLIGIBLE = 1e-5
 _SLOPES = np.linspace(-5.0, 4.2, 56)
@@ -55,15 +59,15 @@ _LOG_ODDS = np.linspace(-12.0, 12.0, 193)
 _ROWS = -1.5 * np.log1p(-(np.arange(32) + 0.5) / 32.0)
 # Margins at which a curve is given: dense near 0, and beyond it goes straight on. No line is beyond 600 there.
 _KNOTS = np.sinh(np.linspace(-4.2, 4.2, 97)) / 4.0
-CURVE_SHAPE = (2, len(_KNOTS))
+#: Points of a curve.
+N_POINTS = len(_KNOTS)
 
 
-def limits(people: float | None, deviation: float, *, both_sides: bool = True) -> FloatArray:
-    """Return where bins of margins end, or of gaps, which are positive, for so many people and such noise."""
+def limits(people: float | None, deviation: float) -> FloatArray:
+    """Return where bins of margins end, for so many people and such noise."""
     enough = (bins for bins, ratio in _ENOUGH.items() if people is not None and people >= ratio * deviation)
-    bins = _IF_UNKNOWN if people is None else next(enough, 2 if both_sides else 4)
-    above = np.array(_LIMITS[bins])
-    return np.concatenate([-above[::-1], [0.0], above]) if both_sides else above
+    above = np.array(_LIMITS[_IF_UNKNOWN if people is None else next(enough, 2)])
+    return np.concatenate([-above[::-1], [0.0], above])
 
 
 def placed(edges: FloatArray, unit: float, offset: float | None = None) -> FloatArray:
@@ -72,7 +76,7 @@ def placed(edges: FloatArray, unit: float, offset: float | None = None) -> Float
     With an `offset` of margins, an intercept, there are a few about it: where rows lie about the origin of the
     features, margins lie about the offset, and where they are far from it, it is what brings margins back to 0.
     """
-    ends = unit * np.concatenate([[0.0 if edges[0] > 0.0 else -_OUTERMOST], edges, [_OUTERMOST]])
+    ends = unit * np.concatenate([[-_OUTERMOST], edges, [_OUTERMOST]])
     if offset is None:
         return ends
     if len(edges) == 1:  # few people have two bins
@@ -96,37 +100,39 @@ def unit_of(counts: FloatArray, ends: FloatArray, unit: float, offset: float | N
 
 
 def calibrated_log_odds(
-    counts: FloatArray, deviation: float, ends: FloatArray, people: float, agreement: float
+    counts: FloatArray,
+    deviation: float,
+    ends: FloatArray,
+    people: float,
+    agreement: float,
+    *,
+    intercepts: bool = False,
 ) -> FloatArray:
-    """Return margins and the log-odds of the second class at each, of CURVE_SHAPE, to be interpolated.
+    """Return margins and the log-odds of each class at them (1 + n, N_POINTS), to be interpolated.
 
-    `counts` (2, n_bins) are noisy numbers of rows by class, of this deviation, in bins with these ends; `agreement` is
-    the correlation of margins with those sought that is expected.
+    `counts` (n, 2, n_bins) are noisy numbers of rows of other classes and of the n-th, of this deviation, in bins with
+    these ends. `agreement` is the correlation of margins with those sought that is expected, and `intercepts` says
+    whether they have any.
     """
-    near, far = (np.exp(-0.5 * (_OFFSETS / width) ** 2) for width in (_NEAR, _FAR))
-    slopes = _normal(_USUAL * max(agreement, _LEAST_AGREEMENT), _SPREAD)
-    prior = slopes[:, None] + np.log(near / near.sum() + far / far.sum())
-    weights = _posterior(counts, deviation, ends, people, prior, _OFFSETS).ravel()
-    kept = weights > _NEGLIGIBLE * weights.max()
-    each_slope, each_offset = np.meshgrid(np.exp(_SLOPES), _OFFSETS, indexing="ij")
-    odds = np.exp(each_slope.ravel()[kept, None] * _KNOTS + each_offset.ravel()[kept, None])
-    # Either class by itself, so that neither is 1 less a little.
-    second, first = (np.log(weights[kept] @ one) for one in (odds / (1.0 + odds), 1.0 / (1.0 + odds)))
-    return np.array([_KNOTS, second - first])
+    agreement = max(agreement, _LEAST_AGREEMENT)
+    usual = _USUAL * agreement if len(counts) == 1 else _USUAL_OF_GAPS * math.sqrt(agreement)
+    slopes = -0.5 * ((_SLOPES - math.log(usual)) / _SPREAD) ** 2
+    squares = -0.5 * (_OFFSETS / np.array([_NEAR, _FAR])[:, None, None]) ** 2
+    offsets = squares - logsumexp(squares, axis=-1, keepdims=True)
+    near = _NEAR_WITH_INTERCEPTS if intercepts and len(counts) > 1 else 0.0
+    each = [offsets + _log_likelihood(one, deviation, ends, people) for one in counts]
+    # Classes share the slope, and whether offsets are near 0: of each, its own offset is integrated out.
+    shares = [logsumexp(one, axis=-1) for one in each]
+    shared = np.array([[near], [0.0]]) + slopes + sum(shares)
+    curves = [
+        _mean_log_odds(logsumexp(one + (shared - own)[..., None], axis=0))
+        for one, own in zip(each, shares, strict=True)
+    ]
+    return np.array([_KNOTS, *curves])
 
 
-def calibrated_slope(counts: FloatArray, deviation: float, ends: FloatArray, people: float) -> float:
-    """Return what gaps are to be multiplied by for log-odds of the largest margin's class against the next one's.
-
-    `counts` (2, n_bins) are noisy numbers of rows of the next one's class and of the largest's.
-    """
-    prior = _normal(_USUAL_OF_GAPS, _SPREAD_OF_GAPS)[:, None]
-    weights = _posterior(counts, deviation, ends, people, prior, np.zeros(1))[:, 0]
-    return math.exp(float(weights @ _SLOPES))
-
-
-def interpolated(curve: FloatArray, margins: FloatArray) -> FloatArray:
-    """Return the log-odds at margins: straight between those of a curve, and on beyond its ends."""
+def interpolated(curve: Sequence[FloatArray] | FloatArray, margins: FloatArray) -> FloatArray:
+    """Return the log-odds of a class at margins: straight between those of its curve, and on beyond its ends."""
     at, odds = curve
     inner = np.interp(margins, at, odds)
     low, high = ((odds[i + 1] - odds[i]) / (at[i + 1] - at[i]) for i in (0, -2))
@@ -141,29 +147,35 @@ def zero_of(curve: FloatArray) -> float:
     return float(at[i] - odds[i] * (at[i + 1] - at[i]) / (odds[i + 1] - odds[i]))
 
 
-def _normal(usual: float, spread: float) -> FloatArray:
-    """Return logarithms of how likely slopes are."""
-    return np.asarray(-0.5 * ((_SLOPES - math.log(usual)) / spread) ** 2)
+def _mean_log_odds(log_weights: FloatArray) -> FloatArray:
+    """Return the log-odds, at the knots, of the mean probability over lines (slopes, offsets)."""
+    weights = np.exp(log_weights - log_weights.max()).ravel()
+    kept = weights > _NEGLIGIBLE
+    each_slope, each_offset = np.meshgrid(np.exp(_SLOPES), _OFFSETS, indexing="ij")
+    odds = np.exp(each_slope.ravel()[kept, None] * _KNOTS + each_offset.ravel()[kept, None])
+    # Either side by itself, so that neither is 1 less a little.
+    own, others = (np.log(weights[kept] @ one) for one in (odds / (1.0 + odds), 1.0 / (1.0 + odds)))
+    found: FloatArray = own - others
+    return found
 
 
-def _posterior(
-    counts: FloatArray, deviation: float, ends: FloatArray, people: float, prior: FloatArray, offsets: FloatArray
-) -> FloatArray:
-    """Return probabilities (slopes, offsets)."""
+def _log_likelihood(counts: FloatArray, deviation: float, ends: FloatArray, people: float) -> FloatArray:
+    """Return logarithms of how likely lines (slopes, offsets) make the counts (2, n_bins) of one class."""
     places = ends[:-1, None] + np.diff(ends)[:, None] * _PLACES
-    total = prior
-    for middles, likelihood in zip(places, _likelihood(counts, deviation, people), strict=True):
-        lines = np.exp(_SLOPES)[:, None, None] * middles + offsets[:, None]
+    total = np.zeros((len(_SLOPES), len(_OFFSETS)))
+    for middles, likelihood in zip(places, _of_rates(counts, deviation, people), strict=True):
+        lines = np.exp(_SLOPES)[:, None, None] * middles + _OFFSETS[:, None]
         rates = np.clip(expit(lines).mean(axis=-1), 1e-5, 1.0 - 1e-5)
-        total = total + np.interp(np.log(rates) - np.log1p(-rates), _LOG_ODDS, likelihood)
-    weights: FloatArray = np.exp(total - logsumexp(total))
-    return weights
+        total += np.interp(np.log(rates) - np.log1p(-rates), _LOG_ODDS, likelihood)
+    return total
 
 
-def _likelihood(counts: FloatArray, deviation: float, people: float) -> FloatArray:
+def _of_rates(counts: FloatArray, deviation: float, people: float) -> FloatArray:
     """Return logarithms (n_bins, rates): how many rows a bin has is integrated out."""
     rate = expit(_LOG_ODDS)[:, None]
-    rows = _ROWS * max(people, 0.0) / counts.shape[1]
+    # All rows may be in one bin: beyond the quantiles every number of even shares is as likely as each of these.
+    shares = np.append(_ROWS, np.arange(_ROWS[-1] + 1.0, counts.shape[1] + 1.0))
+    rows = shares * max(people, 0.0) / counts.shape[1]
     # Of the sum of a bin's counts the variance is that of noise alone, of their difference it is the binomial's, too.
     noise = 2.0 * deviation**2
     binomial = noise + 4.0 * rows * rate * (1.0 - rate)
