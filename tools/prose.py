@@ -48,8 +48,7 @@ def docstrings(code: str) -> Iterator[str]:
     """Yield the docstrings of a module, its classes and its functions."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if text := ast.get_docstring(node):
-                yield text
+            yield ast.get_docstring(node) or ""
 
 
 def sentences(prose: str) -> list[str]:
