@@ -6,7 +6,7 @@ The paper's figure 1 (Neel, PRIMO) is a table of the cost of l outcomes: the
 error of each, relative to that of a single outcome. If the noise of the shared
 covariance dominates, cost(l) is 1: further outcomes are free. If the noise of
 the outcomes' sums dominates, it grows with l: like the square root of l in the
-paper's error, itself a root mean square.
+paper's error, itself a square root.
 
 This page measures the same on simulated tables: one release for all outcomes
 (dpfast), a release for each outcome (the method before the paper), and, for
