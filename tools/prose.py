@@ -23,7 +23,7 @@ RELATIVE = re.compile(r"\b(?:which|that|who|whom|whose|what|where)\b", re.IGNORE
 MADE = {"_build", "auto_gallery"}  # by the build of the documentation
 
 _FENCE = re.compile(r"^ *(`{3,}|\$\$)[^\n]*\n.*?^ *\1 *$", re.DOTALL | re.MULTILINE)
-_NOT_PROSE = re.compile(r"^ *(?:[|#%:(+]|\.\. |>>>|\.\.\. |[-=~^]{3,}|\[[\w-]+\]: ).*$", re.MULTILINE)
+_NOT_PROSE = re.compile(r"^ *(?:[|#%:+]|\([\w-]+\)=|\.\. |>>>|\.\.\. |[-=~^]{3,}|\[[\w-]+\]: ).*$", re.MULTILINE)
 _PARAMETER = re.compile(r"^\*{0,2}\w+(?:, \*{0,2}\w+)*(?: : .*)?$", re.MULTILINE)  # of numpydoc, not indented
 _EXAMPLES = re.compile(r"^(?:Examples|References)\n-+\n.*?(?=^\w[^\n]*\n-+\n|\Z)", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"``[^`]+``|`[^`]+`|\$[^$]+\$")
