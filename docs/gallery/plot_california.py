@@ -2,17 +2,17 @@
 California's smoking programme
 ==============================
 
-The table that synthetic control is known by (Abadie, Diamond and Hainmueller,
-2010): yearly sales of cigarettes in the states of the USA. In 1989 California
-taxed them. What would it have smoked without the tax? The other 38 states are
-the donors. All of it is public; we act as if each state were a person to be
-protected.
+This is the classic example of synthetic control (Abadie, Diamond and
+Hainmueller, 2010): yearly sales of cigarettes in the states of the USA. In 1989
+California taxed them. What would its sales have been without the tax? The other
+38 states are the donors. All data are public; we treat each state as a person to
+be protected.
 
-Thirty-eight is few. This page shows what that means.
+Thirty-eight donors are few. This page shows the effect.
 """
 
 # %%
-# ``plan`` knows beforehand, from public numbers: so few donors cannot carry
+# ``plan`` shows from public numbers alone that so few donors are not enough at
 # a small epsilon.
 import warnings
 
@@ -30,9 +30,9 @@ print(
 )
 
 # %%
-# So it warns. Before 1989 the path is California's own, as its neighbours
-# tell it. After it, at epsilon = 10, there is noise from one end of the
-# declared range to the other, and the limits say so.
+# So the fit warns. Before 1989 the prediction follows California's path. After
+# 1989, at epsilon = 10, the noise spans the declared range, and the limits show
+# it.
 warnings.simplefilter("ignore", UtilityWarning)
 fig, axes = plt.subplots(2, 2, figsize=(11.0, 8.0), sharex=True, layout="constrained")
 for (above, below), epsilon in zip(axes.T, (10.0, 1000.0), strict=True):
@@ -45,6 +45,6 @@ for ax in axes[-1]:
 plt.show()
 
 # %%
-# An epsilon of 1,000 protects nobody: it is there to show the method. With
-# thousands of donors, as where donors are patients and not states, epsilon
-# = 1 is enough: see the paper's figures below.
+# An epsilon of 1,000 protects nobody: it only shows the method. With thousands
+# of donors, for example patients, epsilon = 1 is enough: see the paper's figures
+# below.

@@ -2,16 +2,14 @@
 A private classifier: is it right, and is it calibrated?
 ========================================================
 
-A classifier's own training data must not be used to judge it: they are
-private, and the answer would cost budget. Public rows can be, as often as one
-likes. Here are two views of that: the ROC curve, and the calibration of
-probabilities.
+Do not evaluate a classifier on its private training data: the result would
+cost budget. Public rows may be used as often as you like. This page shows two
+evaluations: the ROC curve, and the calibration of probabilities.
 """
 
 # %%
-# scikit-learn's breast cancer data, of which we declare a third public.
-# Limits of the measurements are round numbers that are known without the
-# table.
+# We declare a third of scikit-learn's breast cancer data public. Limits of the
+# measurements are round numbers known without the table.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_breast_cancer
@@ -49,7 +47,7 @@ for epsilon in (0.3, 3.0):
 plt.show()
 
 # %%
-# The order of probabilities is right for epsilon = 3, and fair for 0.3. Their
-# size was learned from noisy counts of the private rows by margin and class,
-# within the budget. At 0.3 these say little, and probabilities keep away from
-# 0 and 1.
+# The ranking of probabilities is good at epsilon = 3, and fair at 0.3. They are
+# calibrated by noisy counts of the private rows by margin and class, within the
+# budget. At 0.3 the counts are uninformative, and probabilities stay away from 0
+# and 1.

@@ -2,15 +2,15 @@
 Coefficients, with both kinds of uncertainty
 ============================================
 
-A private coefficient is uncertain for two reasons: noise was added to protect
-people, and the people are a sample. `MultiOutcomeRidge` knows both. The thick
-bar is what the noise alone makes of the coefficient; the thin one counts the
-sample too, as a textbook's standard error would.
+A private coefficient has two errors: the noise that protects people, and
+sampling error. `MultiOutcomeRidge` estimates both. The thick bar is the interval
+from the noise alone; the thin one includes sampling error, as a textbook's
+standard error does.
 """
 
 # %%
-# Outcomes of 3,000 simulated patients. The true coefficients are known
-# here, and drawn as diamonds; with people's data nobody knows them.
+# These are outcomes of 3,000 simulated patients, so the true coefficients are
+# known. They are drawn as diamonds.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -24,8 +24,8 @@ truth = np.array([0.5, -0.8, 0.3, 0.15, 0.0])
 y = X.to_numpy() @ truth + rng.normal(scale=1.0, size=len(X))
 
 # %%
-# Limits and bounds are what is known without looking: features lie in [-1,
-# 1], outcomes hardly leave [-4, 4].
+# Limits and bounds are prior knowledge: features lie in [-1, 1], outcomes almost
+# always in [-4, 4].
 fig, axes = plt.subplots(1, 2, figsize=(10.0, 4.2), sharex=True, layout="constrained")
 for ax, epsilon in zip(axes, (0.3, 3.0), strict=True):
     model = MultiOutcomeRidge(
@@ -41,6 +41,6 @@ for ax, epsilon in zip(axes, (0.3, 3.0), strict=True):
 plt.show()
 
 # %%
-# On the left, noise is most of it: more people would help, or more epsilon.
-# On the right, it is the sample: more epsilon would not. As a table:
+# On the left the noise dominates: more people or a larger epsilon would help. On
+# the right sampling error dominates: a larger epsilon would not help. As a table:
 print(model.summary().round(3))

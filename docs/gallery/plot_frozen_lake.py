@@ -2,16 +2,15 @@
 The value of states, on a frozen lake
 =====================================
 
-FrozenLake is a game of Gymnasium: walk from the start to the goal over ice
-that is slippery, and do not fall into a hole. Think of patients in its place:
-states of health, treatments, and an outcome at the end. From many people's
-trajectories, what is each state worth? Each person's whole trajectory is
-protected.
+FrozenLake is a game of Gymnasium: walk from the start to the goal over slippery
+ice, and avoid the holes. Patients are similar: they have states of health,
+treatments, and an outcome at the end. What is the value of each state, estimated
+from many trajectories? Each person's whole trajectory is protected.
 """
 
 # %%
-# 20,000 simulated players, who play well four times out of five. True values
-# are known, for the game is.
+# These are 20,000 simulated players; they take a good action four times out of
+# five. True values are known, because the game is known.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -52,9 +51,9 @@ model.plot(
 plt.show()
 
 # %%
-# The game ends in a hole and at the goal, so that nothing is collected from
-# there: the true value is 0, and the wide interval says that nobody was seen to
-# go on. Where people go on, errors are small.
+# The game ends in a hole and at the goal, so there is no later reward: the true
+# value is 0. The interval is wide because no trajectory continues from there.
+# Elsewhere errors are small.
 seen = np.setdiff1d(np.arange(16), [*marks["holes"], 15])
 errors = np.abs(model.value_ - truth)[seen]
 print(f"largest error where the game goes on: {errors.max():.3f}")

@@ -2,10 +2,10 @@
 A ledger fills up
 =================
 
-Whoever answers for a table sets a budget, once. Every fit on it is charged to
-a ledger, whoever makes it, and what would exceed the budget is refused before
-it reads a row. Many small releases cost less than the sum of their epsilons:
-the ledger adds up the squares of what Gaussian noise costs.
+The owner of a table sets a budget, once. Every fit on the table is charged to a
+ledger, and a fit beyond the budget is refused before it reads a row. Many small
+releases cost less than the sum of their epsilons: the ledger composes Gaussian
+noise by the squares of mu.
 """
 
 # %%
@@ -37,8 +37,8 @@ ledger.plot(ax=ax, title="a budget of epsilon = 2, delta = 1e-5")
 plt.show()
 
 # %%
-# The curve ends below the budget, since a part is kept for noise that is not
-# Gaussian, and since limits hold however each fit is chosen in view of those
-# before. Added up one by one, fits would cost 0.4 each:
+# The curve ends below the budget for two reasons: a part is reserved for noise
+# that is not Gaussian, and the limits allow adaptive choice of fits. By plain
+# sums each fit would cost 0.4:
 print(f"{made} fits, sum of their epsilons {0.4 * made:.1f}")
 print(f"spent together: {ledger.spent}; left: {ledger.remaining}")

@@ -2,15 +2,15 @@
 How many people, and which epsilon?
 ===================================
 
-Before any data are read, ``plan`` says what error to expect, from public
-numbers alone: sizes, bounds and the budget. It costs nothing and can be asked
-again and again. ``plot_plan`` draws it.
+``plan`` computes the expected error before any data are read, from public
+numbers alone: sizes, bounds and the budget. It costs nothing and can be repeated.
+``plot_plan`` draws it.
 """
 
 # %%
-# Regression of one outcome on ten features, whose rows and outcomes have
-# length 1 at most. Errors are relative to the signal: at 1 the answer is no
-# better than none.
+# The example is a regression of one outcome on ten features. Rows and outcomes
+# have norm at most 1. Errors are relative to the signal: an estimate with an
+# error of 1 is useless.
 import matplotlib.pyplot as plt
 
 from dpfast import MultiOutcomeRidge, SyntheticControl

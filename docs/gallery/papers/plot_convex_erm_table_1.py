@@ -2,15 +2,14 @@
 Private convex ERM, table 1: rates of linear regression
 =======================================================
 
-The paper (Kifer, Smith and Thakurta, 2012) has no figures. Its table 1 says
-how the excess risk of private linear regression grows with the number of
-features p, and falls with that of people n: like p^2.5/n with Gaussian noise,
-and like p^3/n with noise of Gamma's law (delta = 0); and like p^2/n where the
-loss is curved in every direction.
+The paper (Kifer, Smith and Thakurta, 2012) has no figures. Its table 1 gives
+the rate of the excess risk of private linear regression in the number of
+features p and of people n: p^2.5/n with Gaussian noise, p^3/n with Gamma noise
+(delta = 0), and p^2/n for a strongly convex loss.
 
-Here is that as a picture: squared loss by objective perturbation, with the
-noise as printed and ours, on simulated tables as the paper's section H
-describes them, under its own neighbours (a person more or less).
+This picture shows the rates: squared loss by objective perturbation, with the
+printed noise and with ours. The tables are simulated as in the paper's section
+H, under its neighbours (one person added or removed).
 """
 
 # %%
@@ -103,7 +102,7 @@ fig.legend(
 plt.show()
 
 # %%
-# These rows bend the loss in every direction. For them the paper's Theorem
-# 5 has p^2/n, and what is proved in ``dpfast.papers.convex_erm`` is (p^4 +
-# p^3)/n^2: that is what is measured, as printed and ours. At the same
+# With these rows the loss is strongly convex. The paper's Theorem 5 gives
+# p^2/n, and ``dpfast.papers.convex_erm`` proves (p^4 + p^3)/n^2. The measured
+# risks follow the second, with the printed noise and with ours. At the same
 # guarantee ours has a third of the risk, or less.

@@ -6,10 +6,9 @@ The conference paper's only figure (Balle, Gomrokchi and Precup, 2016) has
 four plots on a chain of 40 states: walkers stay with probability 0.5, and the
 last state pays 1, discounted by 0.99 a step. epsilon = delta = 0.1.
 
-Here they are with the noise that the paper prints, with ours for the same
-statistic, and with sums over people, which is what dpfast does by default.
-The chain is simulated, so the true values are known. Bands hold 90% of the
-fits.
+This page shows them with the printed noise, with ours for the same statistic,
+and with sums over people, dpfast's default. The chain is simulated, so the true
+values are known. Bands contain 90% of the fits.
 """
 
 # %%
@@ -123,8 +122,7 @@ fig.legend(
 plt.show()
 
 # %%
-# As printed, noise is so large that values are clipped to either end of the
-# range: tossing a coin would do as well. Ours for the same statistic falls
-# with the number of walkers. The statistic was fine, its noise was not.
-# Sums over people are best where every state has a value of its own; where
-# states share them (c), ``method="lsw"`` is.
+# The printed noise is so large that values are clipped to either end of the
+# range: random guesses are as good. Our error for the same statistic falls with
+# the number of walkers. Sums over people are best if every state has its own
+# value; if states share values (c), ``method="lsw"`` is best.

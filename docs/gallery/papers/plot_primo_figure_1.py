@@ -2,15 +2,15 @@
 PRIMO, figure 1: many outcomes at the price of one
 ==================================================
 
-The paper's figure 1 (Neel, PRIMO) is a table of what l outcomes cost: the
-error for each, relative to that of one outcome. Where the noise of the shared
-covariance dominates, cost(l) is 1: further outcomes are free. Where that of
-the outcomes' own sums dominates, it grows with l: like its root in the
-paper's error, which is a root itself.
+The paper's figure 1 (Neel, PRIMO) is a table of the cost of l outcomes: the
+error of each, relative to that of a single outcome. If the noise of the shared
+covariance dominates, cost(l) is 1: further outcomes are free. If the noise of
+the outcomes' sums dominates, it grows with l: like the square root of l in the
+paper's error, itself a square root.
 
-Here is the same, measured on simulated tables: one release for all outcomes
-(what dpfast does), a release for each outcome (what one would do without the
-paper), and, for very many public outcomes, the paper's projection.
+This page measures the same on simulated tables: one release for all outcomes
+(dpfast), a release for each outcome (the method before the paper), and, for
+very many public outcomes, the paper's projection.
 """
 
 # %%
@@ -107,12 +107,11 @@ for ax, (title, (n, strength, counts, ways)) in zip(axes, panels.items(), strict
 plt.show()
 
 # %%
-# The grey line is as bad as predicting 0. Risks are squares: where the
-# paper's cost grows like the root of l, the risk grows like l. That is so on
-# the left, where the noise of X'Y counts. In the middle, that of X'X does,
-# and ten outcomes cost each little more than one.
+# The grey line is the error of predicting 0. Risks are squares: if the paper's
+# cost grows like the root of l, the risk grows like l. This is the case on the
+# left, where the noise of X'Y dominates. In the middle the noise of X'X
+# dominates, and each of ten outcomes costs little more than one.
 #
-# ``refine=0`` keeps to the paper's single release of moments. By default
-# dpfast goes on to refine coefficients where that helps. The paper's own
-# noise is somewhat too small for what it promises: see PRIMO's rows of
-# ``dpfast audit``.
+# ``refine=0`` is the paper's single release of moments. By default dpfast then
+# refines coefficients if this lowers the error. The paper's noise is too small
+# for its guarantee: see PRIMO's rows of ``dpfast audit``.

@@ -8,8 +8,8 @@ Here is such a panel, filled with the paper's own generator. Nobody in it is
 real.
 
 A donor is a person: all of its periods are protected together. The target is
-public, and is looked at only before the intervention. What we want to know is
-the hatched part: how the target would have gone on.
+public, and is used only before the intervention. The aim is to predict the
+hatched part: the target's path without the intervention.
 """
 
 # %%
@@ -52,8 +52,7 @@ plt.show()
 # %%
 # The paper learns *weights of donors* from the columns on the left, and
 # needs the donors' columns on the right again to predict: it pays for both.
-# By default dpfast looks at the same numbers the other way round: every
-# donor is a row whose later periods are regressed on its earlier ones. Sums
-# over donors are all it takes, one release of them serves any number of
-# targets, and the noise in them does not grow with the number of donors.
-# The next figures show what that is worth.
+# By default dpfast transposes the problem: every donor is a row, and its later
+# periods are regressed on its earlier ones. This needs only sums over donors.
+# One release of them serves any number of targets, and their noise does not
+# grow with the number of donors. The next figures show the gain.

@@ -7,9 +7,9 @@ panel of 10 donors and 10 earlier periods, with the target among them: every
 series rises along a line of its own, with a little noise. All data here are
 simulated.
 
-On the left is that panel. On the right are a hundred donors out of a thousand
-such, and what dpfast releases from all of them at epsilon = 1: the target's
-path as it would have gone on, with its uncertainty.
+The left plot shows this panel. The right plot shows a hundred of a thousand
+such donors, and dpfast's prediction from all of them at epsilon = 1: the
+target's path without the intervention, with its interval.
 """
 
 # %%

@@ -2,16 +2,16 @@
 Synthetic control, figure 4: error by penalty
 =============================================
 
-The paper's fourth figure (Rho, Cummings and Misra, 2023): error after the
-intervention against the penalty lambda, for 10 donors and 10 earlier periods,
-at epsilon = 100, without privacy and with either of its algorithms. It
-advises lambda = T0 from this.
+The paper's fourth figure (Rho, Cummings and Misra, 2023) shows the error after
+the intervention against the penalty lambda, for 10 donors and 10 earlier
+periods at epsilon = 100, without privacy and with either of its algorithms. The
+paper therefore recommends lambda = T0.
 
-Here are the same curves, from the algorithms as printed, and ours at the same
-budget. As in the paper, the two come near the fit without privacy as lambda
-grows; in these units that takes lambda far above T0, where all of them
-predict next to nothing. Ours is below the signal at every lambda, and hardly
-depends on it up to T0.
+This page shows the same curves from the printed algorithms, and ours at the
+same budget. As in the paper, the two approach the non-private fit as lambda
+grows. In these units this needs lambda far above T0, where all predictions are
+close to 0. Our error is below the signal at every lambda, and hardly depends on
+it up to T0.
 """
 
 # %%

@@ -2,13 +2,14 @@
 Synthetic control, figure 5: theory and practice
 ================================================
 
-The paper's fifth figure (Rho, Cummings and Misra, 2023) holds the measured
-error of its algorithms against its Theorems 3.2 and 3.5, for 10 donors and 10
-earlier periods. There, the bounds lie far above what is measured.
+The paper's fifth figure (Rho, Cummings and Misra, 2023) compares the measured
+error of its algorithms with its Theorems 3.2 and 3.5, for 10 donors and 10
+earlier periods. There the bounds are far above the measured errors.
 
-Here they are again, with the noise's scale in the place of its mean length,
-as printed; and corrected: the mean length is as many times the scale as there
-are dimensions. As printed, Theorem 3.2 is below what its own algorithm does.
+This page shows the printed bounds, with the noise scale in place of its mean
+norm, and corrected ones: the mean norm is the scale times the number of
+dimensions. The printed bound of Theorem 3.2 is below the error of its own
+algorithm.
 """
 
 # %%
@@ -95,8 +96,7 @@ for ax, (mechanism, title) in zip(axes, titles.items(), strict=True):
 plt.show()
 
 # %%
-# A bound below the mean is none: at lambda = 1 the mean error is three
-# times what Theorem 3.2 prints. The corrected bound holds everywhere, and
-# is five times the mean there. And of the second algorithm the promise
-# itself does not hold: ``dpfast audit --runs 400`` finds an epsilon of 1.8
-# where 1 is claimed.
+# A bound below the mean is invalid: at lambda = 1 the mean error is three times
+# the printed bound of Theorem 3.2. The corrected bound holds everywhere, and is
+# five times the mean there. The privacy guarantee of the second algorithm fails
+# too: ``dpfast audit --runs 400`` finds an epsilon of 1.8, against a claim of 1.

@@ -2,12 +2,12 @@
 Synthetic control, figure 6: error by budget
 ============================================
 
-The paper's sixth figure (Rho, Cummings and Misra, 2023): error after the
-intervention against epsilon, for 10 donors, 10 earlier periods and lambda =
-T0, with either of its algorithms; what is below epsilon = 2 it leaves out,
-because errors are too high there.
+The paper's sixth figure (Rho, Cummings and Misra, 2023) shows the error after
+the intervention against epsilon, for 10 donors, 10 earlier periods and lambda =
+T0, with either of its algorithms. It omits epsilon below 2, because errors are
+too high there.
 
-Here are both as printed, and ours at the same budget, for the paper's 10
+This page shows both as printed, and ours at the same budget, for the paper's 10
 donors and for 100. More donors make the printed algorithms worse, and ours
 better.
 """
@@ -83,6 +83,6 @@ fig.legend(
 plt.show()
 
 # %%
-# The bump in the second curve is the printed algorithm's own: it sets no
-# penalty aside for privacy once epsilon is large enough to do without, and
-# has little of epsilon left for the noise just there.
+# The bump in the second curve belongs to the printed algorithm: above some
+# epsilon it needs no additional penalty for privacy, and just there little of
+# epsilon is left for the noise.

@@ -5,11 +5,11 @@ Synthetic control, arXiv figure 6: what a delta buys
 The longer version of the paper (Rho, Cummings and Misra, arXiv, section 8.3)
 adds a figure: the error of objective perturbation with Laplace noise (delta =
 0) and with Gaussian noise (delta = 1e-6), against epsilon. Gaussian noise is
-better at most budgets, above all where there are many earlier periods.
+better at most budgets, above all with many earlier periods.
 
-Here is that comparison for our sound mechanisms on 100 donors and 100 earlier
-periods, where noise has many dimensions: moments of donors (the default) and
-weights by output perturbation. Simulated data, 40 fits.
+This page repeats the comparison for our sound mechanisms on 100 donors and 100
+earlier periods, with noise in many dimensions: moments of donors (the default)
+and weights by output perturbation. The data are simulated, with 40 fits.
 """
 
 # %%
@@ -91,6 +91,6 @@ for ax, fit, title in zip(
 plt.show()
 
 # %%
-# A delta of one in a million is a small price: the noise vector of the
-# default has 5,350 coordinates here, and the length of Laplace noise grows
-# with their number, that of Gaussian noise with its root.
+# A delta of one in a million is a small price. The noise vector of the default
+# has 5,350 coordinates here. The norm of Laplace noise grows with their number,
+# the norm of Gaussian noise with its square root.

@@ -1,0 +1,79 @@
+"""The words of pages, docstrings, errors and names: standard terms, in sentences that are read once."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from pages import DOCS, ROOT
+
+PACKAGE = ROOT / "src" / "dpfast"
+GLOSSARY = DOCS / "development" / "words.md"
+#: Percent of sentences with two or more relative words. That of docstrings is what is left, and may only fall.
+MOST = {".md": 2.5, ".py": 15.2}
+
+
+@pytest.fixture
+def prose(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    return import_module("prose")
+
+
+def glossary():
+    """Standard term, number left in the package and pattern of each home-made word."""
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| (\d+) \|$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
+    for words, standard, left in rows:
+        pattern = "|".join(r"\s+".join(map(re.escape, word.split())) for word in words.split(", "))
+        yield words, standard, int(left), re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE)
+
+
+def code_of_the_package():
+    """Names, comments, docstrings, errors and keys of jobs, in words."""
+    files = [path for path in sorted(PACKAGE.rglob("*")) if path.suffix in (".py", ".pyi", ".pyx", ".pxd")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    return re.sub(r"\n\s*#:?", "\n", text).replace("_", " ")
+
+
+def test_pages_have_no_home_made_word(prose):
+    pages = {page: " ".join(prose.sentences_of(page)) for page in prose.pages_and_modules() if page.suffix == ".md"}
+    found = {
+        (str(page.relative_to(ROOT)), one[0]): f"say: {standard}"
+        for _, standard, _, pattern in glossary()
+        for page, text in pages.items()
+        if (one := pattern.search(text))
+    }
+    assert found == {}
+
+
+def test_the_package_has_no_more_home_made_words_than_were_left():
+    code = code_of_the_package()
+    counts = {words: (len(pattern.findall(code)), left, standard) for words, standard, left, pattern in glossary()}
+    assert {words: count for words, count in counts.items() if count[0] > count[1]} == {}
+
+
+def test_a_home_made_word_is_found_in_text_code_and_names():
+    patterns = [pattern for words, _, _, pattern in glossary() if words.startswith("shorten")]
+    assert [pattern.findall("Rows are shortened. Shorten\nthem.") for pattern in patterns] == [["shortened", "Shorten"]]
+    assert len(list(glossary())) > 20
+
+
+@pytest.mark.parametrize("suffix", MOST)
+def test_few_sentences_have_to_be_read_twice(prose, suffix):
+    count = prose.Count()
+    for path in prose.pages_and_modules():
+        if path.suffix == suffix:
+            count.add(prose.sentences_of(path))
+    assert count.sentences > 1000
+    assert count.share <= MOST[suffix], str(count)
+
+
+def test_a_sentence_with_two_relative_words_is_hard_and_code_is_not_read(prose, tmp_path):
+    page = Path(tmp_path) / "page.md"
+    page.write_text(
+        "# What that is\n\nIt says what it is that counts, e.g. this. It does not.\n\n"
+        "| what | that |\n\n```python\n# what is that which\n```\n\n- One `that which` is short.\n- Two is\n  short.\n",
+        encoding="utf-8",
+    )
+    found = prose.sentences_of(page)
+    assert [prose.is_hard(sentence) for sentence in found] == [True, False, False, False]
+    assert [text for text in prose.docstrings('def f():\n    """Give it."""\n') if text] == ["Give it."]
