@@ -292,6 +292,27 @@ class Category:
 Column: TypeAlias = Number | Boolean | Category
 
 
+def column_of(argument: str, name: str, declared: object) -> Column:
+    """Return the column that is declared by name: by limits, levels, or as a column."""
+    if isinstance(declared, Number | Boolean | Category):
+        if declared.name != name:
+            raise ValueError(f"{argument}[{name!r}] declares another column, {declared.name!r}")
+        return declared
+    if isinstance(declared, str) or not isinstance(declared, Sequence | np.ndarray):
+        raise TypeError(
+            f"{argument}[{name!r}] must be limits, (low, high), or a list of levels, or a Number, Boolean or Category; "
+            f"got {declared!r}"
+        )
+    if len(declared) != 2 or any(isinstance(entry, str) for entry in declared):
+        return Category(name, tuple(declared))
+    if not isinstance(declared, tuple):
+        raise ValueError(
+            f"{argument}[{name!r}] is ambiguous: write ({declared[0]!r}, {declared[1]!r}) for limits, or declare a "
+            "dpfast.io.Category for two levels"
+        )
+    return Number(name, REFUSE, *check.limits(f"{argument}[{name!r}]", declared))
+
+
 class Derived(ABC):
     """Columns of numbers that are made of declared ones: `dpfast.io.transforms` has them."""
 
@@ -394,6 +415,53 @@ class Columns:
         self.feature_names = tuple(chain.from_iterable(column.encoded_names for column in self.features))
         self.outcome_names = tuple(chain.from_iterable(column.encoded_names for column in self.outcomes))
         _check_unique("encoded column", [*self.feature_names, *self.outcome_names])
+
+    @classmethod
+    def from_formula(cls, formula: str, limits: Mapping[str, Any] | None = None) -> Columns:
+        """Return what a formula declares, as ``days ~ age + C(sex, levels=['f', 'm']) + age:smoker``.
+
+        Privacy: formula and limits are public, and no table is looked at: levels, knots and scales are never taken from
+        rows. A term that would is refused.
+
+        Parameters
+        ----------
+        formula : str
+            Outcomes, ``~``, and features, in the language of R and formulaic, which parses it. Terms are columns by
+            name (in backticks, where it is no name of Python's), ``C(name, levels=[...])``, ``log(name)``,
+            ``poly(name, degree)`` and ``bs(name, knots=[...], degree=3)``, as `Category`, `Log`, `Polynomial` and
+            `Spline` have them; and interactions of these, ``a:b``, or ``a*b`` with both. The intercept is the
+            estimator's own. So, as in R, a category leaves out its first level where the formula has the rest of its
+            term, or it stands alone.
+        limits : mapping, optional
+            What is declared of columns, by name: ``(low, high)`` of a number, a list of levels of a category; or a
+            `Number`, `Boolean` or `Category`, which say more, as what stands for missing entries. A name that is not
+            here is a number without limits.
+
+        Returns
+        -------
+        Columns
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the formula cannot be read, or has a term that is not known or lacks a declaration: named, with what is
+            accepted.
+        ImportError
+            If formulaic is not installed.
+
+        Examples
+        --------
+        >>> from dpfast.io import Boolean, Columns
+        >>> limits = {"age": (18, 90), "smoker": Boolean("smoker")}
+        >>> columns = Columns.from_formula("days ~ age + C(sex, levels=['f', 'm']) + age:smoker", limits)
+        >>> columns.limits
+        {'age': (18.0, 90.0), 'sex=m': (0.0, 1.0), 'age:smoker': (0.0, 90.0)}
+        >>> columns.outcome_names
+        ('days',)
+        """
+        from dpfast.io.formula import declared_by
+
+        return cls(*declared_by(formula, {} if limits is None else limits))
 
     @property
     def limits(self) -> dict[str, Limits]:
