@@ -56,9 +56,10 @@ def _parsed(formula: str) -> Mapping[str, Any]:
     parser = optional("formulaic.parser", "a formula").DefaultFormulaParser(feature_flags={"twosided"})
     try:
         found: Mapping[str, Any] = parser.get_terms(formula)._to_dict()
-    except optional("formulaic.errors", "a formula").FormulaicError as error:
-        # What follows the first sentence marks a place by colours of a terminal.
-        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+    except Exception as error:
+        # What follows the first sentence marks a place by colours of a terminal; Python's errors name none.
+        is_own = isinstance(error, optional("formulaic.errors", "a formula").FormulaicError)
+        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".") if is_own else "a call is no Python"
         raise ValueError(f"formula {formula!r} cannot be read: {reason}; accepted: {_ACCEPTED}") from None
     return found
 

@@ -30,7 +30,8 @@ from dpfast.io.frames import Entries, LevelCodes
 
 Single: TypeAlias = "Number | Boolean | Category | Transform"
 
-#: Limits that are found by solving for extremes are widened by it: no value reaches them.
+#: Limits that are found by solving for extremes are widened by it: no value reaches them. In units of the limits,
+#: knots are as far apart at least, so that no quotient of distances is beyond what doubles hold.
 _MARGIN = 2.0**-30
 
 
@@ -223,7 +224,7 @@ class Spline(Transform):
             raise ValueError(f"knots of {self.name} must ascend, between low and high of its column")
         _check_room(self.column)
         knots = self._all_knots
-        if not np.all(np.diff(knots[self.degree : -self.degree]) > 0.0):
+        if not np.all(np.diff(knots[self.degree : -self.degree]) >= _MARGIN):
             raise ValueError(f"knots of {self.name} are too near each other for the width of its limits")
         for place in range(1, len(knots) - self.degree - 1):
             own = PPoly.from_spline((knots, np.eye(len(knots) - self.degree - 1)[place], self.degree))
