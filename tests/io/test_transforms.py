@@ -5,8 +5,9 @@ import pickle
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from numpy.polynomial.legendre import legvander
 from scipy.interpolate import BSpline
 
 from dpfast import MultiOutcomeRidge, describe
@@ -28,6 +29,7 @@ COLUMNS = Columns(
         AGE,
         Log(INCOME),
         Interaction(SITE, SEX),
+        Interaction(SEX, SITE),
         Polynomial(AGE, 4),
         SITE,
         Spline(AGE, [30.0, 55.5, 70.0]),
@@ -43,7 +45,7 @@ COLUMNS = Columns(
 def frame():
     rng = np.random.default_rng(3)
     n = 1500
-    hostile = [5e-324, -0.0, 0.0, 1e300, -1e300, np.nan, 1.0, 17.999999999999996, 18.0, 90.0, 1e-310, 30.0, 55.5]
+    hostile = [5e-324, -0.0, -0.5, -1.0, 1e300, -1e300, np.nan, 1.0, 17.999999999999996, 18.0, 90.0, 1e-310, 30.0, 55.5]
     return pd.DataFrame(
         {
             "site": rng.choice(["Bern", "Basel", "Genf", None, "Chur"], n),
@@ -96,6 +98,8 @@ def test_they_are_what_they_are_called(frame):
         "log(income):site=Genf:age": log * (site == "Genf") * age,
         "site=Basel:sex=1": (site == "Basel") & (sex == 1),
         "site=Genf:sex=2": (site == "Genf") & (sex == 2),
+        "sex=1:site=Genf": (site == "Genf") & (sex == 1),
+        "sex=2:site=Basel": (site == "Basel") & (sex == 2),
         "bs(age)[1]:sex=1": np.where(age < 40, (age - 18) / 22, (90 - age) / 50) * (sex == 1),
         "bs(age)[2]:sex=2": np.clip((age - 40) / 50, 0, 1) * (sex == 2),
     }
@@ -109,14 +113,14 @@ def test_they_are_what_they_are_called(frame):
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 hostile = st.one_of(
-    finite, st.floats(-200, 200), st.sampled_from([-0.0, 5e-324, -5e-324, 1.7e308, -1.7e308, np.nan, 0.0])
+    finite, st.floats(-200, 200), st.sampled_from([-0.0, 5e-324, -5e-324, 1.7e308, -1.7e308, -0.5, np.nan])
 )
 
 
 @st.composite
 def numbers(draw, name, positive=False):
     """A column of numbers with limits, far apart or near each other, of either sign."""
-    low = draw(st.floats(1e-300, 1e150) if positive else st.floats(-1e150, 1e150))
+    low = draw(st.floats(1e-80, 1e90) if positive else st.floats(-1e90, 1e90))
     width = draw(st.floats(1e-3, 1e3)) * max(abs(low), 1e-3)
     return Number(name, draw(st.sampled_from([low, low + width])), low, low + width)
 
@@ -140,7 +144,8 @@ def declarations(draw):
     return Columns(features.values())
 
 
-@settings(max_examples=50, deadline=None)
+# What fails is not made smaller: declarations of columns are many ways to fail alike.
+@settings(max_examples=50, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(declarations(), st.lists(st.tuples(*[hostile] * 3, st.sampled_from([0.0, 1, 2, 3, np.nan])), min_size=1))
 def test_rows_lie_in_their_box_whatever_they_hold(columns, entries):
     frame = pd.DataFrame(entries, columns=list("abcd"))
@@ -156,15 +161,32 @@ def test_rows_lie_in_their_box_whatever_they_hold(columns, entries):
     assert np.array_equal(bits(alone), bits(x))
 
 
-def test_boxes_are_no_larger_than_what_rows_attain():
+def test_zeros_are_positive_wherever_they_stand():
+    a, b = (Number(name, low=-1.0, high=1.0) for name in "ab")
+    entries = [(-0.0, 1.0), (0.0, -1.0), (-0.0, -0.0), (0.0, 0.0), (-1e-320, 1e-320)] * 9
+    x = Columns([Interaction(a, b), Polynomial(a, 1)]).transform(pd.DataFrame(entries, columns=["a", "b"]))
+    assert not np.any(np.signbit(x) & (x == 0.0))
+
+
+def test_boxes_are_no_larger_than_what_rows_attain_and_clip_none_of_it():
     a, b = Number("a", low=-2.0, high=3.0), Number("b", low=-5.0, high=-1.0)
     columns = Columns([Polynomial(a, 6), Spline(a, [-1.0, 0.5]), Interaction(a, b), Interaction(a, Polynomial(b, 2))])
-    fine = np.linspace(-2.0, 3.0, 4001)
-    corners = pd.DataFrame([(x, y) for x in fine for y in (-5.0, -3.0, -1.0)], columns=["a", "b"])
-    x = columns.transform(corners)
+    fine, few = np.linspace(-2.0, 3.0, 4001), [-5.0, -3.0, -1.0]
+    frame = pd.DataFrame({"a": np.repeat(fine, 3), "b": np.tile(few, 4001)})
+    x = columns.transform(frame)
     low, high = columns.box
     np.testing.assert_allclose(x.min(), low, atol=1e-5)
     np.testing.assert_allclose(x.max(), high, atol=1e-5)
+    knots = np.array([-2.0] * 4 + [-1.0, 0.5] + [3.0] * 4)
+    unit = (frame["b"] + 3.0) / 2.0
+    expected = [
+        legvander((frame["a"] - 0.5) / 2.5, 6)[:, 1:],
+        BSpline.design_matrix(frame["a"].to_numpy(), knots, 3).toarray()[:, 1:],
+        frame["a"] * frame["b"],
+        frame["a"] * unit,
+        frame["a"] * (3.0 * unit**2 - 1.0) / 2.0,
+    ]
+    np.testing.assert_allclose(x, np.column_stack(expected), atol=1e-13)
 
 
 def test_every_table_gives_the_same_bits(frame, tmp_path):
@@ -212,9 +234,9 @@ def test_fits_are_those_of_the_rows_that_they_become(frame):
 def test_categories_stay_codes_beside_what_is_made_of_numbers(frame):
     _, (block, _) = COLUMNS.encode(frame).blocks()
     assert isinstance(block, CodedBlock)
-    assert block.layout.levels == (4, 2)
+    assert block.layout.levels == (4, 4, 2)
     names = [COLUMNS.feature_names[first] for first in block.layout.firsts]
-    assert names == ["site=Basel:sex=1", "site=Basel"]
+    assert names == ["site=Basel:sex=1", "sex=1:site=Basel", "site=Basel"]
 
 
 def test_what_a_table_is_asked_for_is_what_they_are_made_of(frame):

@@ -163,7 +163,7 @@ class Number(_Single):
 
     @property
     def limits(self) -> tuple[Limits, ...] | None:
-        """Limits of what it becomes; None where they are not declared."""
+        """Limits of the encoded column; None if not declared."""
         return None if self.low is None or self.high is None else ((float(self.low), float(self.high)),)
 
     def encode(self, batch: Entries) -> list[FloatArray]:
@@ -433,9 +433,8 @@ class Columns:
             estimator's own. So, as in R, a category leaves out its first level where the formula has the rest of its
             term, or it stands alone.
         limits : mapping, optional
-            What is declared of columns, by name: ``(low, high)`` of a number, a list of levels of a category; or a
-            `Number`, `Boolean` or `Category`, which say more, as what stands for missing entries. A name that is not
-            here is a number without limits.
+            Declarations of columns, by name: ``(low, high)`` of a number, a list of levels of a category; or a
+            `Number`, `Boolean` or `Category`, for example with `missing`. Other columns are numbers without limits.
 
         Returns
         -------
@@ -444,8 +443,8 @@ class Columns:
         Raises
         ------
         TypeError, ValueError
-            If the formula cannot be read, or has a term that is not known or lacks a declaration: named, with what is
-            accepted.
+            If the formula cannot be read, or has an unknown term or one without a declaration. The message names it,
+            and the accepted terms.
         ImportError
             If formulaic is not installed.
 

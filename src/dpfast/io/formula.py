@@ -1,8 +1,7 @@
 """A formula of Wilkinson's, as R and formulaic have it, as columns by declaration.
 
-formulaic parses it, and that is all it does: its own encoders take levels, knots and scales from rows, and warn of what
-they find there. What is called in a formula is looked up here and never evaluated. All of this is public, and none of
-it looks at a table.
+formulaic only parses it: its own encoders take levels, knots and scales from rows, and warn of unseen categories by
+name. Calls in a formula are looked up here and never evaluated. All of this is public, and none of it reads a table.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def _parsed(formula: str) -> Mapping[str, Any]:
 
 
 def _column(factor: Any, declared: Mapping[str, Column], *, drop_first: bool) -> Single:
-    """Return what a factor of a term declares; a category without its first level, if that is to go."""
+    """Return the declaration of a factor, of a category without its first level if `drop_first`."""
     if factor.eval_method.value == "literal":
         _refuse(factor.expr, "which is a number")
     if factor.eval_method.value == "lookup":
@@ -98,7 +97,7 @@ def _column(factor: Any, declared: Mapping[str, Column], *, drop_first: bool) ->
 
 
 def _read(expr: str) -> tuple[ast.expr | None, dict[str, str]]:
-    """Return Python's reading of what is called, and the columns that names in it stand for which it cannot read."""
+    """Parse a call as Python, and return the names in backticks by their placeholders."""
     names: dict[str, str] = {}
 
     def plain(found: re.Match[str]) -> str:
@@ -108,7 +107,7 @@ def _read(expr: str) -> tuple[ast.expr | None, dict[str, str]]:
 
     code = re.sub(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?P<name>[^`]+)`""", plain, expr)
     try:
-        return ast.parse(code, mode="eval").body, {stand_in: name for name, stand_in in names.items()}
+        return ast.parse(code, mode="eval").body, {placeholder: name for name, placeholder in names.items()}
     except (SyntaxError, ValueError):
         return None, {}
 

@@ -1,8 +1,7 @@
 """Features made of declared columns by public numbers: logarithms, polynomials, splines, interactions.
 
-Nothing is learned from rows: what a row becomes follows from its own entries and from what is declared. Entries are
-clipped to the declared limits first; what is made of them lies within limits that follow from those, and is clipped to
-them last, so that they hold whatever rounding did.
+Nothing is learned from rows: a row is encoded from its own entries and the declaration. Entries are first clipped to
+their declared limits. These give the limits of the new columns, which are clipped to them last, against rounding.
 
 Only additions, multiplications, divisions and comparisons are done, each on a whole column. Processors round these
 alike, wherever in a column an entry stands. NumPy's logarithm has other bits in vectors than alone, so one is written
@@ -119,8 +118,8 @@ class Log(Transform):
 class Polynomial(Transform):
     """A polynomial of declared degree: Legendre's of degrees 1 to `degree`, on the limits of a column.
 
-    They span what powers of the column do, and are uncorrelated where entries spread evenly over the limits, as powers
-    are not. Each lies within -1 and 1.
+    They span the same functions as powers of the column. Unlike powers, they are uncorrelated if entries spread evenly
+    over the limits. Each lies within -1 and 1.
 
     Privacy: made of each row by public numbers alone; within limits that follow from the declared ones.
 
@@ -174,8 +173,8 @@ class Polynomial(Transform):
 class Spline(Transform):
     """A B-spline with declared knots: smooth between the limits of a column, a polynomial between two knots.
 
-    Its basis has a function for each knot and degree. The first of all, which with an intercept would be one too many,
-    is left out, so that a column at its low limit becomes zeros. The others lie within 0 and 1 and add up to 1 at most.
+    Its basis has a function for each knot and degree. The first of all is left out, as an intercept makes up for it: an
+    entry at the low limit becomes zeros. The others lie within 0 and 1 and add up to 1 at most.
 
     Privacy: made of each row by public numbers alone; within limits that follow from the declared ones.
 
