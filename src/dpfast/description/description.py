@@ -18,8 +18,8 @@ from dpfast._html import card, grid
 from dpfast._redacted import quiet
 from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts, count_rows
 from dpfast.estimator.completion import Waiting
-from dpfast.io import Category, Columns, Number
-from dpfast.io.columns import Column, parts_in_turn
+from dpfast.io import Columns, Number
+from dpfast.io.columns import Column, column_of, parts_in_turn
 from dpfast.io.writing import tabulated
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.ledger.release import guarantee_html, releases_html
@@ -400,19 +400,7 @@ def _declared(columns: object) -> list[Column]:
             f"{type(columns).__name__}"
         )
     check.by_name("columns", columns)
-    found: list[Column] = []
-    for name, one in columns.items():
-        if isinstance(one, str) or not isinstance(one, Sequence | np.ndarray):
-            raise TypeError(f"columns[{name!r}] must be limits, (low, high), or a list of levels, got {one!r}")
-        are_numbers = len(one) == 2 and not any(isinstance(entry, str) for entry in one)
-        if are_numbers and not isinstance(one, tuple):
-            raise ValueError(
-                f"columns[{name!r}] is ambiguous: write ({one[0]!r}, {one[1]!r}) for limits, or declare a "
-                "dpfast.io.Category in dpfast.io.Columns for two levels"
-            )
-        low_and_high = check.limits(f"columns[{name!r}]", one) if are_numbers else None
-        found.append(Category(name, tuple(one)) if low_and_high is None else Number(name, "refuse", *low_and_high))
-    return found
+    return [column_of("columns", name, one) for name, one in columns.items()]
 
 
 def _histograms(declared: Columns, crosstabs: object, n_bins: int) -> tuple[Histogram, ...]:
