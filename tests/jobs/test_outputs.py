@@ -107,14 +107,14 @@ def test_every_format_holds_the_same_numbers(job, tmp_path):
     assert row["p_value"] == constant["p_value"] == ""
     table = parquet.read_table(folder / "coefficients.parquet").to_pydict()
     assert list(table) == list(row)
-    assert [table["low"][0], table["low"][1]] == [None, float(row["low"])]
+    assert [table["low"][0], table["low"][1]] == [float(constant["low"]), float(row["low"])]
     record = json.loads((folder / "report.json").read_text())
     assert record["tables"] == {"coefficients": list(row)}
     assert set(record["files"]) == names(folder)
     assert record["guarantee"] == str(model.privacy_spent_)
     page = Page((folder / "report.html").read_text())
     shown = {cells[1]: cells for cells in page.tables}
-    assert shown[NAME][2] == f"{model.coef_[0, 0]:.5g}"
+    assert shown[NAME][2] == f"{summary['estimate'].iloc[1]:.5g}"
     assert not page.tags & {"script", "link", "i"}
     assert len(page.loaded) == 1
     assert page.loaded[0].startswith("data:image/svg+xml;base64,")
