@@ -20,6 +20,7 @@ from dpfast._threads import single_threaded_blas
 from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
 from dpfast.io.summaries import Estimates
 from dpfast.solvers.inference import Evidence, Posterior, Textbook
+from dpfast.statistics.rows import limits_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 Target = Literal["population", "least_squares", "ridge"]
 LEVEL = 0.95
+#: What is drawn of features whose ranges differ so many times.
+RANGES, UNLIKE = "coefficient for the whole range of its feature", 10.0
 UNKNOWN = "X'X is not told from its noise: nothing is known of errors"
 
 
@@ -46,6 +49,7 @@ class CoefficientReports(LinearEstimator):
     #: Whether it was fitted from sums that no intercept follows from.
     _lacks_sums: bool
     _plot_coefficients: Callable[..., Any]
+    box_x_: FloatArray
 
     def summary(
         self, *, level: float = 0.95, target: Target | None = None, residual_std: ArrayLike | None = None
@@ -194,6 +198,7 @@ class CoefficientReports(LinearEstimator):
         title: str | None = None,
         label: str | None = None,
         unit: str | None = None,
+        per: Literal["unit", "range"] | None = None,
     ) -> Axes:
         """Draw the coefficients' estimates, with limits for the privacy noise alone, and for sampling too.
 
@@ -213,6 +218,10 @@ class CoefficientReports(LinearEstimator):
             Public values to compare with: declared public by being given.
         ax, title, label, unit
             As for `dpfast.plotting.coefficients`.
+        per : {"unit", "range"}, optional
+            What a coefficient is drawn for: a unit of its feature, or the whole range between the limits of `box_x`. By
+            default the range where the widths of ranges differ more than tenfold, so that no feature in a small unit
+            flattens the others.
 
         Returns
         -------
@@ -237,9 +246,31 @@ class CoefficientReports(LinearEstimator):
         values, limits = self._drawn_estimates(residual_std, level)
         values = values[:, :features]
         limits = {name: tuple(side[:, :features] for side in sides) for name, sides in limits.items()}
+        widths = self._drawn_widths(per)
+        if widths is not None:
+            values = values * widths
+            limits = {name: tuple(side * widths for side in sides) for name, sides in limits.items()}
+            reference = None if reference is None else np.asarray(reference, np.float64) * widths
+            limits["quantity"] = RANGES
         options = {"ax": ax, "title": title, "label": label, "unit": unit, "level": level}
         axes: Axes = self._plot_coefficients(values, feature_names, outcome_names, reference, limits | options)
         return axes
+
+    def _drawn_widths(self, per: Literal["unit", "range"] | None) -> FloatArray | None:
+        """Return what coefficients are multiplied by in pictures; None where they are drawn as they are."""
+        if per is not None:
+            check.choice("per", per, ("unit", "range"))
+        box = self.box_x_ if hasattr(self, "box_x_") else self._in_order().box_x
+        if box is None:
+            if per == "range":
+                raise ValueError("per='range' needs limits of the features: box_x was not given")
+            return None
+        low, high = limits_of(box, self.coef_.shape[1])
+        widths = high - low
+        some = widths[widths > 0.0]
+        if per == "range" or (per is None and len(some) and np.max(some) > UNLIKE * np.min(some)):
+            return widths
+        return None
 
     def _drawn_estimates(self, residual_std: ArrayLike | None, level: float) -> tuple[FloatArray, dict[str, Any]]:
         """Return the best estimates that were released, with limits of either kind where they are known."""
