@@ -17,6 +17,7 @@ from dpfast.cli import main
 from dpfast.io import writing
 from dpfast.jobs import Job, outputs, pictures, report
 from dpfast.jobs.formats import Formats
+from dpfast.privacy.guarantee import plain_words
 
 pd = pytest.importorskip("pandas")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -153,6 +154,37 @@ def test_a_ledger_of_several_jobs_is_drawn_and_said_to_have_room_for_more(job, t
     assert f"room for</dt><dd>{ledger.affords(model)}<" in text
     assert "a count: geometric noise" in text
     assert "![ledger](ledger.svg)" in (folder / "report.md").read_text()
+
+
+def test_the_first_page_is_for_those_who_answer_for_the_data(job, tmp_path):
+    earlier = Release("a count: of all", "geometric", Privacy(0.1), {}, {})
+    Ledger(Privacy(2.0, 1e-5), tmp_path / "people.json").spend(earlier)
+    assert main(["fit", job(privacy=LEDGER, output='formats = ["csv"]\nplots = false'), "--quiet"]) == 0
+    first, line, rest = (tmp_path / "fit" / "report.md").read_text().partition("\n---\n")
+    assert line
+    assert [title for title in first.splitlines() if title.startswith("## ")] == [
+        "## What was promised",
+        "## What was spent",
+        "## What could void it",
+    ]
+    model = MultiOutcomeRidge.load(tmp_path / "fit" / "model.json")
+    assert f"- what: {plain_words(model.privacy_spent_)}" in first.replace("\\", "")
+    assert "| a count | 1 |" in first
+    assert f"| MultiOutcomeRidge | {len(model.releases_)} |" in first
+    assert "is not in the ledger 'people.json'" in first
+    assert "voided" not in first
+    # The engineer's words stay below the line.
+    for word in ("sha256", "mu^2", "scale", "ridge lambda", "bound_y"):
+        assert word not in first
+    assert "sha256" in rest
+
+
+def test_a_seed_voids_the_first_page(job, tmp_path):
+    assert main(["fit", job(estimator="random_state = 1"), "--quiet"]) == 0
+    first, _, _ = (tmp_path / "fit" / "report.md").read_text().partition("\n---\n")
+    assert "- what: nothing: see what could void it" in first
+    assert "- voided: the noise came from a seed" in first
+    assert "ledger of its own" in first
 
 
 def test_what_was_expected_stands_beside_what_was_released(job, tmp_path):

@@ -20,7 +20,7 @@ MOST_ROWS = 60
 
 @dataclass(frozen=True)
 class Part:
-    """A section of a report: whatever it has, in this order."""
+    """A section of a report: whatever it has, in this order; of its title alone, a line below which others stand."""
 
     title: str
     #: Names and what is said of them.
@@ -36,6 +36,7 @@ def as_markdown(title: str, parts: Sequence[Part], formats: Sequence[str]) -> st
     """Return the report as Markdown, which shows those pictures that are files beside it."""
     lines = [f"# {plain_markdown(title)}", ""]
     for part in parts:
+        lines += ["---", ""] if part == Part(part.title) else []
         lines += [f"## {plain_markdown(part.title)}", ""]
         facts = [f"- {plain_markdown(name)}: {plain_markdown(text)}" for name, text in part.facts]
         lines += [*facts, ""] if facts else []
@@ -55,6 +56,7 @@ def as_html(title: str, parts: Sequence[Part]) -> str:
     """Return the report as one page, its pictures in it; scripts and other files are forbidden to it."""
     body = [f"<h1>{_html(title)}</h1>"]
     for part in parts:
+        body += ["<hr/>"] if part == Part(part.title) else []
         body.append(f"<h2>{_html(part.title)}</h2>")
         if part.facts:
             pairs = (f"<dt>{_html(name)}</dt><dd>{_html(text)}</dd>" for name, text in part.facts)
