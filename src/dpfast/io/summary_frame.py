@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
-
 from dpfast._documents import printed
 from dpfast._html import card, facts
+from dpfast._optional import optional
 from dpfast.io.summaries import header_lines
 from dpfast.io.writing import latex_bytes, markdown_lines, plain_markdown, table_columns
 
+pd = optional("pandas", "summary")
 
-class SummaryFrame(pd.DataFrame):
+
+class SummaryFrame(pd.DataFrame):  # type: ignore[name-defined]
     """A DataFrame that prints its ``attrs`` above it and leaves no column out.
 
     Selections and roundings of it are such frames; where pandas drops ``attrs``, they print as any other frame.

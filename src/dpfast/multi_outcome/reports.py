@@ -260,7 +260,7 @@ class CoefficientReports(LinearEstimator):
         """Return what coefficients are multiplied by in pictures; None where they are drawn as they are."""
         if per is not None:
             check.choice("per", per, ("unit", "range"))
-        box = self.box_x_ if hasattr(self, "box_x_") else self._in_order().box_x
+        box = tuple(self.box_x_) if hasattr(self, "box_x_") else self._in_order().box_x
         if box is None:
             if per == "range":
                 raise ValueError("per='range' needs limits of the features: box_x was not given")
