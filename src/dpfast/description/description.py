@@ -20,9 +20,9 @@ from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts
 from dpfast.estimator.completion import Waiting
 from dpfast.io import Columns, Number
 from dpfast.io.columns import Column, column_of, parts_in_turn
-from dpfast.io.writing import tabulated
+from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, Release, paying
-from dpfast.ledger.release import guarantee_html, releases_html
+from dpfast.ledger.release import guarantee_html, header_of, releases_html
 from dpfast.privacy import Adjacency, Privacy, gaussian_mu
 from dpfast.releases.mechanism import release
 from dpfast.solvers.fieller import NoisyRatio
@@ -134,7 +134,9 @@ class Description:
         """
         found = dict(zip(_FIELDS, zip(*self._rows(level, target, quantiles), strict=True), strict=True))
         index = {name: found.pop(name) for name in _FIELDS[:2]}
-        return tabulated(index, found)
+        header = {"estimator": "Description", "n": self._n_rows, "unit": "rows", "level": level}
+        header |= {"target": target} | header_of(self.releases_, self.privacy_spent_)
+        return Estimates(index, found, header).frame()
 
     def _rows(
         self, level: float = 0.95, target: Target = "population", quantiles: Sequence[float] = _QUARTILES
