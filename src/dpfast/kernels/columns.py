@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -124,7 +125,87 @@ class CodedBlock:
         return f"<CodedBlock of {self.shape[1]} columns: not private>"
 
 
-Rows: TypeAlias = NDArray[Any] | ColumnBlock | CodedBlock
+class SparseBlock:
+    """Rows by their entries, as scipy's CSR matrices hold them: where each row begins, its columns and its values.
+
+    What a cell holds is the sum of its entries in the order in which they are stored. It stands for the rows that it
+    becomes as an array: what knows entries reads them, everything else the array. Where rows begin is copied; indices
+    are the caller's, who may change them, and are checked where they are read. Not private.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.kernels.columns import SparseBlock
+    >>> block = SparseBlock(np.array([0, 1, 3]), np.array([2, 0, 1]), np.array([0.5, 1.5, 2.5]), 3)
+    >>> np.asarray(block).tolist(), np.asarray(block[1:]).tolist()
+    ([[0.0, 0.0, 0.5], [1.5, 2.5, 0.0]], [[1.5, 2.5, 0.0]])
+    """
+
+    def __init__(self, indptr: NDArray[Any], indices: NDArray[Any], data: NDArray[Any], n_columns: int) -> None:
+        self.indptr = np.array(indptr, np.int64)
+        is_index = indices.dtype in (np.dtype(np.int32), np.dtype(np.int64))
+        self.indices = in_c_order(indices, indices.dtype.newbyteorder("=") if is_index else np.int64)
+        self.data = data
+        self.dtype = data.dtype
+        self.shape = len(self.indptr) - 1, n_columns
+
+    @property
+    def columns(self) -> list[NDArray[Any]]:
+        """What is kept of the rows."""
+        stored = slice(int(self.indptr[0]), int(self.indptr[-1]))
+        return [np.diff(self.indptr), self.indices[stored], self.data[stored]]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice | NDArray[Any]) -> SparseBlock:
+        """Return some of the rows; of a slice of them, without a copy of their entries."""
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            start, stop, _ = rows.indices(len(self))
+            return SparseBlock(self.indptr[start : max(start, stop) + 1], self.indices, self.data, self.shape[1])
+        starts, lengths = self.indptr[:-1][rows], np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        entries = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
+        return SparseBlock(indptr, self.indices[entries], self.data[entries], self.shape[1])
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """Copy to a row-major array; ValueError if an index lies outside of it."""
+        first, last = int(self.indptr[0]), int(self.indptr[-1])
+        # scipy believes a matrix: what it is given is checked, and nobody else's.
+        indices, data = self.indices[first:last].copy(), self.data[first:last]
+        pointers = self.indptr - first
+        if not len(indices) == len(data) == last - first or np.any(pointers[1:] < pointers[:-1]):
+            raise ValueError("parts of a sparse matrix do not fit together")
+        if len(indices) > 0 and not 0 <= indices.min() <= indices.max() < self.shape[1]:
+            raise ValueError("indices of a sparse matrix lie outside of it")
+        array: NDArray[Any] = import_module("scipy.sparse").csr_array((data, indices, pointers), self.shape).toarray()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def readable(self) -> SparseBlock:
+        """Return the rows, their values as kernels read them: cells of other types are sums in these first."""
+        if is_readable(self.data) and self.data.flags.c_contiguous:
+            return self
+        first, last = int(self.indptr[0]), int(self.indptr[-1])
+        block = SparseBlock(self.indptr - first, self.indices[first:last], self.data[first:last], self.shape[1])
+        if self.dtype.newbyteorder("=") not in _READ_IN_PLACE and block._repeats():
+            dense = np.asarray(block)
+            rows, columns = np.nonzero(dense)
+            indptr = np.searchsorted(rows, np.arange(len(self) + 1))
+            block = SparseBlock(indptr, columns, dense[rows, columns], self.shape[1])
+        values: Any = readable(block.data)
+        return SparseBlock(block.indptr, block.indices, in_c_order(values), self.shape[1])
+
+    def _repeats(self) -> bool:
+        """Whether a cell may have several entries: one whose column is not above that before it, in a row."""
+        ascends = np.append(True, self.indices[1:] > self.indices[:-1])[: len(self.indices)]
+        ascends[self.indptr[:-1][self.indptr[:-1] < len(ascends)]] = True
+        return not ascends.all()
+
+    def __repr__(self) -> str:
+        return f"<SparseBlock of {self.shape[1]} columns: not private>"
+
+
+Rows: TypeAlias = NDArray[Any] | ColumnBlock | CodedBlock | SparseBlock
 
 
 def kept(block: Rows) -> NDArray[Any]:
