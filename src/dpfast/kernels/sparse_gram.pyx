@@ -1,14 +1,15 @@
-"""Exact sums of products of rows that are kept by their entries, as scipy's CSR matrices are: no dense row is made.
+"""Exact sums of products of rows that are kept by their entries, as scipy's CSR matrices are: no dense table is made.
 
 An entry is rounded as those of dense rows are, and zeros add nothing to a product nor to a squared length, so that sums
-of integers over the entries alone are those of the dense rows. A row whose columns ascend, and that is within its
-bound, is added entry by entry to the 64-bit totals of `GramSums`, with the capacity that these have. Any other row, one
-whose columns repeat or are out of order, that is beyond its bound, or not finite, is written out first, each cell the
-sum of its entries in the order of storage, and passes through what dense rows do (gram.c); what is not zero then is added. So
-how a row is stored decides on the time it takes, and on no bit.
+of integers over the entries alone are those of the dense rows, to the bit. A row whose columns ascend, and that is within
+its bound, is added entry by entry to the 64-bit totals of `GramSums`, within the capacity that these have. Any other
+row, one whose columns repeat or are out of order, that is beyond its bound or not finite, is written out first, each cell
+the sum of its entries in the order of storage and in their type, and passes through what dense rows do (gram.c); what is
+not zero then is added. So how a row is stored decides on the time it takes, and on no bit.
 
-Every place, and every column, is read once and checked before anything is read or written by it, as they may be
-another thread's to change. One thread calls, with sums of its own. Not for other code: it reads Python objects.
+Where a row begins, and every column, is checked before anything is read or written by it, and read no second time by
+then, as it may be another thread's to change. One thread calls, with sums of its own. Not for loops of other code: it
+takes Python objects.
 """
 
 import numpy as np
@@ -22,172 +23,101 @@ from dpfast.kernels._gram_c cimport dpfast_pack, dpfast_pack_rows, dpfast_pack_s
 
 from dpfast.kernels.gram cimport GramSums, describe_table
 
+cdef extern from "sparse_gram.h":
+    int DPFAST_OUTSIDE
+
+    ctypedef struct dpfast_sparse_table:
+        const int64_t* row_starts
+        const char* columns
+        const char* values
+        Py_ssize_t n_stored
+        int is_wide
+        int is_float32
+
+    ctypedef struct dpfast_sparse_room:
+        int64_t* units
+        int32_t* columns
+        Py_ssize_t n_entries
+        Py_ssize_t* ends
+        double* written
+        dpfast_pack pack
+        dpfast_pack_scratch scratch
+
+    ctypedef struct dpfast_sparse_totals:
+        int64_t* products
+        int64_t* columns
+        Py_ssize_t stride
+        int cross_only
+
+    int dpfast_add_sparse_rows(
+        int level, const dpfast_sparse_table* table, const dpfast_row_grid* grid, Py_ssize_t start, Py_ssize_t n_rows,
+        const double* outcomes, Py_ssize_t n_outcomes, Py_ssize_t outcome_stride, dpfast_sparse_room* room,
+        const dpfast_sparse_totals* totals) nogil
+
+# Packed rows stay in the first-level cache.
 cdef enum:
-    OUTSIDE_ITS_TABLE = 3
+    _ENTRIES_AT_A_TIME = 1024
 
-OUTSIDE = OUTSIDE_ITS_TABLE  # a status beside those of GramSums.add: entries do not lie within their table
-
-ctypedef fused index_t:
-    int32_t
-    int64_t
-
-ctypedef fused value_t:
-    float
-    double
-
-# A double plus this constant has no fraction bits left: that of gram.c.
-cdef double _ROUND_TO_INTEGER = 6755399441055744.0
-
-cdef struct Room:
-    # The entries of a row within its bound, and how many there are.
-    int64_t* units
-    Py_ssize_t* columns
-    Py_ssize_t n_entries
-    # A row written out, zeros between rows, and rounded.
-    char* written
-    dpfast_pack packed
-    dpfast_pack_scratch scratch
+OUTSIDE = DPFAST_OUTSIDE  # a status beside those of GramSums.add: entries do not lie within their table
 
 
-cdef class Outcomes:
-    """Rows of outcomes, rounded a block at a time, row after row."""
+cdef class Room:
+    """What reading rows of x and of y needs, row after row."""
 
-    cdef dpfast_table table, no_table
-    cdef dpfast_row_grid grid, no_grid
+    cdef dpfast_sparse_room of_x
     cdef dpfast_pack pack
     cdef dpfast_pack_scratch scratch
-    cdef double[::1] rows, row, staging
+    cdef int64_t[::1] units
+    cdef int32_t[::1] columns
+    cdef Py_ssize_t[::1] ends
+    cdef double[::1] written, packed_x, packed_y, row, staging
 
-    def __init__(self, GramSums sums not None, y):
-        cdef Py_ssize_t n_columns = sums.y_grid.n_columns, padded = (n_columns + 7) // 8 * 8
-        memset(&self.no_table, 0, sizeof(self.no_table))
-        self.table, self.grid, self.no_grid = self.no_table, sums.y_grid, sums.x_grid
-        if n_columns > 0:
-            self.table = describe_table(y, None)
-        self.no_grid.n_columns = 0
-        self.rows = aligned_zeros(sums.block_rows * padded + 1)
-        self.row, self.staging = aligned_zeros(padded + 8), np.empty(sums.block_rows * n_columns + 1)
-        self.pack.data, self.pack.panel_width, self.pack.n_columns = &self.rows[0], padded, padded
-        self.pack.panel_stride = 0
+    def __init__(self, Py_ssize_t n_x, Py_ssize_t n_y, Py_ssize_t block_rows):
+        cdef Py_ssize_t padded_x = (n_x + 7) // 8 * 8, padded_y = (n_y + 7) // 8 * 8
+        cdef Py_ssize_t n_entries = max(_ENTRIES_AT_A_TIME, n_x)
+        self.units, self.columns = np.empty(n_entries, np.int64), np.empty(n_entries, np.int32)
+        self.ends, self.written = np.empty(block_rows, np.intp), np.zeros(n_x)
+        self.packed_x, self.packed_y = np.empty(padded_x), np.empty(block_rows * padded_y + 1)
+        self.row, self.staging = aligned_zeros(max(padded_x, padded_y) + 8), np.empty(block_rows * n_y + 1)
+        memset(&self.scratch, 0, sizeof(self.scratch))
         self.scratch.row, self.scratch.y_staging = &self.row[0], &self.staging[0]
-        self.scratch.x_staging = NULL
+        self.pack.data, self.pack.panel_width, self.pack.n_columns = &self.packed_y[0], padded_y, padded_y
+        self.pack.panel_stride = 0
+        memset(&self.of_x, 0, sizeof(self.of_x))
+        self.of_x.units, self.of_x.columns, self.of_x.n_entries = &self.units[0], &self.columns[0], n_entries
+        self.of_x.ends, self.of_x.written = &self.ends[0], &self.written[0]
+        self.of_x.pack, self.of_x.scratch = self.pack, self.scratch
+        self.of_x.pack.data = &self.packed_x[0]
+        self.of_x.pack.panel_width = self.of_x.pack.n_columns = padded_x
 
-    cdef int read(self, int level, Py_ssize_t start, Py_ssize_t n_rows, Py_ssize_t n_available) noexcept nogil:
-        if self.grid.n_columns == 0:
-            return 0
-        return dpfast_pack_rows(
-            level, &self.no_table, &self.no_grid, &self.table, &self.grid, start, n_rows, n_available, NULL,
-            &self.scratch, &self.pack)
 
-
-cdef int _read_row(
-        const index_t* indices, const value_t* data, Py_ssize_t first, Py_ssize_t last, const dpfast_row_grid* grid,
-        int level, Room* room) noexcept nogil:
-    """Read the rounded entries of a row; returns a status."""
-    cdef Py_ssize_t k, column, previous = -1, n_entries = 0
-    cdef double unit, squared = 0.0
-    for k in range(first, last):
-        column = <Py_ssize_t>indices[k]
-        if column <= previous or column >= grid.n_columns:
-            break
-        unit = (<double>data[k] * grid.scale + _ROUND_TO_INTEGER) - _ROUND_TO_INTEGER
-        squared += unit * unit
-        # What is beyond the bound is no integer of 64 bits, perhaps, and not used.
-        if not squared <= grid.squared_bound:
-            break
-        room.units[n_entries], room.columns[n_entries] = <int64_t>unit, column
-        n_entries += 1
-        previous = column
+cdef dpfast_sparse_table _describe(x):
+    """Where the entries of a SparseBlock of doubles or floats lie."""
+    cdef dpfast_sparse_table table
+    cdef const int64_t[::1] row_starts = x.indptr
+    cdef const int32_t[::1] narrow
+    cdef const int64_t[::1] wide
+    cdef const float[::1] floats
+    cdef const double[::1] doubles
+    memset(&table, 0, sizeof(table))
+    table.row_starts = &row_starts[0]
+    table.n_stored = min(len(x.indices), len(x.data))
+    table.is_wide, table.is_float32 = x.indices.dtype.itemsize == 8, x.data.dtype.itemsize == 4
+    if table.n_stored == 0:
+        return table
+    if table.is_wide:
+        wide = x.indices
+        table.columns = <const char*>&wide[0]
     else:
-        room.n_entries = n_entries
-        return 0
-    return _write_row(indices, data, first, last, grid, level, room)
-
-
-cdef int _write_row(
-        const index_t* indices, const value_t* data, Py_ssize_t first, Py_ssize_t last, const dpfast_row_grid* grid,
-        int level, Room* room) noexcept nogil:
-    """Read the rounded entries of a row that is written out first; returns a status."""
-    cdef value_t* written = <value_t*>room.written
-    cdef Py_ssize_t k, column, n_entries = 0
-    cdef int status = 0
-    cdef dpfast_table table, no_table
-    cdef dpfast_row_grid no_grid = grid[0]
-    memset(&no_table, 0, sizeof(no_table))
-    table = no_table
-    table.data, table.is_float32 = room.written, sizeof(value_t) == sizeof(float)
-    table.column_stride, table.row_stride = sizeof(value_t), sizeof(value_t) * grid.n_columns
-    no_grid.n_columns = 0
-    for k in range(first, last):
-        column = <Py_ssize_t>indices[k]
-        if column < 0 or column >= grid.n_columns:
-            status = OUTSIDE_ITS_TABLE
-            break
-        written[column] += data[k]
-    if status == 0:
-        status = dpfast_pack_rows(
-            level, &table, grid, &no_table, &no_grid, 0, 1, 1, NULL, &room.scratch, &room.packed)
-    memset(written, 0, sizeof(value_t) * grid.n_columns)
-    for column in range(grid.n_columns if status == 0 else 0):
-        if room.packed.data[column] != 0.0:
-            room.units[n_entries], room.columns[n_entries] = <int64_t>room.packed.data[column], column
-            n_entries += 1
-    room.n_entries = n_entries
-    return status
-
-
-cdef inline void _add_row(GramSums sums, const Room* room, const double* outcomes) noexcept nogil:
-    cdef Py_ssize_t i, j, n = room.n_entries, d = sums.x_grid.n_columns, n_outcomes = sums.y_grid.n_columns
-    cdef const int64_t* units = room.units
-    cdef const Py_ssize_t* columns = room.columns
-    cdef int64_t unit
-    cdef int64_t* totals
-    for i in range(n):
-        unit, totals = units[i], &sums.products[columns[i], 0]
-        for j in range(i if sums.first_product == 0 else n, n):
-            totals[columns[j]] += unit * units[j]
-        for j in range(n_outcomes):
-            totals[d + j] += unit * <int64_t>outcomes[j]
-    if sums.with_sums:
-        for i in range(n):
-            sums.columns[columns[i]] += units[i]
-        for j in range(n_outcomes):
-            sums.columns[d + j] += <int64_t>outcomes[j]
-
-
-cdef int _add_rows(
-        GramSums sums, const int64_t[::1] indptr, const index_t[::1] indices, const value_t[::1] data,
-        Outcomes outcomes, Py_ssize_t start, Py_ssize_t stop, Room* room) noexcept nogil:
-    cdef Py_ssize_t r, n_rows, begin, end = indptr[start]
-    cdef Py_ssize_t n_stored = min(indices.shape[0], data.shape[0])
-    cdef int status
-    while start < stop:
-        n_rows = min(sums.block_rows, stop - start)
-        status = outcomes.read(sums.level, start, n_rows, stop - start)
-        for r in range(n_rows if status == 0 else 0):
-            begin, end = end, indptr[start + r + 1]
-            if not 0 <= begin <= end <= n_stored:
-                return OUTSIDE_ITS_TABLE
-            room.n_entries = 0
-            if end > begin:
-                status = _read_row(&indices[0], &data[0], begin, end, &sums.x_grid, sums.level, room)
-            if status != 0:
-                return status
-            _add_row(sums, room, outcomes.pack.data + r * outcomes.pack.n_columns)
-        if status != 0:
-            return status
-        sums.rows_in_totals += n_rows
-        start += n_rows
-    return 0
-
-
-cdef int _add_range(
-        GramSums sums, const int64_t[::1] indptr, const index_t[::1] indices, const value_t[::1] data,
-        Outcomes outcomes, Py_ssize_t start, Py_ssize_t stop, Room* room):
-    cdef int status
-    with nogil:
-        status = _add_rows(sums, indptr, indices, data, outcomes, start, stop, room)
-    return status
+        narrow = x.indices
+        table.columns = <const char*>&narrow[0]
+    if table.is_float32:
+        floats = x.data
+        table.values = <const char*>&floats[0]
+    else:
+        doubles = x.data
+        table.values = <const char*>&doubles[0]
+    return table
 
 
 def add_sparse(GramSums sums not None, x, y, Py_ssize_t start, Py_ssize_t stop):
@@ -195,8 +125,8 @@ def add_sparse(GramSums sums not None, x, y, Py_ssize_t start, Py_ssize_t stop):
 
     After a status other than PACKED the sums hold a part of the rows and must be thrown away.
     """
-    cdef Py_ssize_t d = sums.x_grid.n_columns, padded = (d + 7) // 8 * 8
-    if x.shape[1] != d or (0 if y is None else y.shape[1]) != sums.y_grid.n_columns:
+    cdef Py_ssize_t n_outcomes = sums.y_grid.n_columns, n_rows
+    if x.shape[1] != sums.x_grid.n_columns or (0 if y is None else y.shape[1]) != n_outcomes:
         raise ValueError("x and y must have the columns that are summed")
     if stop <= start:
         return 0
@@ -204,21 +134,32 @@ def add_sparse(GramSums sums not None, x, y, Py_ssize_t start, Py_ssize_t stop):
         raise IndexError("start and stop must lie within the rows, of which x and y have as many")
     if sums.rows_in_totals + (stop - start) > sums.total_capacity:
         raise OverflowError("the 64-bit totals are full: take them first")
-    cdef int64_t[::1] units = np.empty(d, np.int64)
-    cdef Py_ssize_t[::1] columns = np.empty(d, np.intp)
-    cdef double[::1] written = np.zeros(d), packed = np.empty(padded), row = aligned_zeros(padded + 8)
-    cdef double[::1] staging = np.empty(d)
-    cdef Room room
-    memset(&room, 0, sizeof(room))
-    room.units, room.columns, room.written = &units[0], &columns[0], <char*>&written[0]
-    room.packed.data, room.packed.panel_width, room.packed.n_columns = &packed[0], padded, padded
-    room.scratch.row, room.scratch.x_staging = &row[0], &staging[0]
-    outcomes = Outcomes(sums, y)
-    cdef bint is_narrow = x.indices.dtype.itemsize == 4, is_float32 = x.data.dtype.itemsize == 4
-    if is_narrow and is_float32:
-        return _add_range[int32_t, float](sums, x.indptr, x.indices, x.data, outcomes, start, stop, &room)
-    if is_narrow:
-        return _add_range[int32_t, double](sums, x.indptr, x.indices, x.data, outcomes, start, stop, &room)
-    if is_float32:
-        return _add_range[int64_t, float](sums, x.indptr, x.indices, x.data, outcomes, start, stop, &room)
-    return _add_range[int64_t, double](sums, x.indptr, x.indices, x.data, outcomes, start, stop, &room)
+    cdef dpfast_sparse_table table = _describe(x)
+    cdef dpfast_table y_table, no_table
+    memset(&no_table, 0, sizeof(no_table))
+    y_table = no_table
+    if n_outcomes > 0:
+        y_table = describe_table(y, None)
+    cdef Room room = Room(sums.x_grid.n_columns, n_outcomes, sums.block_rows)
+    cdef dpfast_row_grid no_grid = sums.x_grid
+    no_grid.n_columns = 0
+    cdef dpfast_sparse_totals totals
+    totals.products, totals.stride = &sums.products[0, 0], sums.pack.n_columns
+    totals.columns = &sums.columns[0] if sums.with_sums else NULL
+    totals.cross_only = sums.first_product > 0
+    cdef int status = 0
+    with nogil:
+        while start < stop and status == 0:
+            n_rows = min(sums.block_rows, stop - start)
+            if n_outcomes > 0:
+                status = dpfast_pack_rows(
+                    sums.level, &no_table, &no_grid, &y_table, &sums.y_grid, start, n_rows, stop - start, NULL,
+                    &room.scratch, &room.pack)
+            if status == 0:
+                status = dpfast_add_sparse_rows(
+                    sums.level, &table, &sums.x_grid, start, n_rows, room.pack.data, n_outcomes, room.pack.n_columns,
+                    &room.of_x, &totals)
+            if status == 0:
+                sums.rows_in_totals += n_rows
+            start += n_rows
+    return status

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -123,11 +124,19 @@ class GramAccumulator(Layout):
         RuntimeError
             If a signal handler, or the iterable of blocks itself, calls while this thread is in a call already.
         """
+        self._add_blocks(self._checked_blocks(X, Y, rows))
+        return self
+
+    @transaction.atomic
+    def add_table(self, table: io.Table, rows: ArrayLike | None = None) -> None:
+        """Add the rows of a table, as `update` does, all blocks at once. Internal."""
+        self._add_blocks(chain.from_iterable(self._checked_blocks(x, y, rows) for x, y in table.blocks()))
+
+    def _add_blocks(self, blocks: Iterable[tuple[Any, Any, Any]]) -> None:
         spilled = self._new_totals()
-        for x, y, selected in self._checked_blocks(X, Y, rows):
+        for x, y, selected in blocks:
             self._add_rows(x, y, selected, spilled)
         self._gathered(spilled)
-        return self
 
     @transaction.atomic
     @quiet
@@ -224,7 +233,7 @@ class GramAccumulator(Layout):
         products = self._products_per_row()
         if isinstance(x, SparseBlock) and self._maps[0] is None:
             # Reading an entry counts as a few more.
-            products = 8 + round(len(x.indices) / max(1, len(x)))
+            products = 8 + round((int(x.indptr[-1]) - int(x.indptr[0])) / max(1, len(x))) ** 2 // 2
         self._add_ranges(len(x) if rows is None else len(rows), spilled, adder, products=products)
 
     def _add_mapped(self, part: kernel.GramSums, maps: Maps, x: Rows, y: Rows | None) -> int:
@@ -252,7 +261,9 @@ class GramAccumulator(Layout):
             parts.append(self._new_part())
         shortest = parts[0].block_rows
         longest = max(shortest, min(_LONGEST_RANGE, _PRODUCTS_PER_RANGE // products))
-        ranges = RowRanges(n_rows, min(longest, max(shortest, n_rows // (8 * n_threads))))
+        # Several threads share what is left at the end.
+        fair = longest if n_threads == 1 else n_rows // (8 * n_threads)
+        ranges = RowRanges(n_rows, min(longest, max(shortest, fair)))
 
         def add_ranges(part: kernel.GramSums) -> int:
             add = adder()
@@ -385,8 +396,7 @@ def gram(
         return _people_gram(table, whose, unit, (map_x, map_y), n_threads=n_threads, **shape)
     accumulator = GramAccumulator(table.n_features, table.n_outcomes, n_threads=n_threads, **shape)
     accumulator.mapped_by(map_x, map_y)
-    for x, y in table.blocks():
-        accumulator.update(x, y, rows)
+    accumulator.add_table(table, rows)
     return Gram._of(accumulator._totals, accumulator)
 
 
