@@ -211,7 +211,7 @@ def test_a_matrix_that_changed_since_it_was_checked_is_refused_unquoted(monkeypa
     table = stored([0, 1], [1, 2], np.array([12345.0, 1.0]), (3, 4), "csr")
     monkeypatch.setattr(arrays, "_checked", lambda shape, *parts: parts)
     table.indices[1] = 4
-    with pytest.raises(ValueError, match="^X is a sparse matrix whose indices lie outside of it, or whose"):
+    with pytest.raises(ValueError, match=r"^X is a sparse matrix whose indices lie outside of it, or whose"):
         gram(table, bound_x=1.0)
 
 
