@@ -141,7 +141,9 @@ def sparse_blocks(table: Any, name: str, *, whole: bool = False) -> Iterator[Spa
     as_matrix(data, name, is_outcome=True)  # refuses what are no real numbers
     step = max(1, n_rows if whole else _VALUES_PER_BLOCK // max(1, n_columns))
     for start in range(0, max(1, n_rows), step):
-        yield SparseBlock(indptr[start : start + step + 1], indices, data, n_columns)
+        pointers = indptr[start : start + step + 1]
+        first, last = int(pointers[0]), int(pointers[-1])
+        yield SparseBlock(pointers - first, indices[first:last], data[first:last], n_columns)
 
 
 def _of_rows(table: Any) -> _Stored:

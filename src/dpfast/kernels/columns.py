@@ -143,8 +143,7 @@ class SparseBlock:
 
     def __init__(self, indptr: NDArray[Any], indices: NDArray[Any], data: NDArray[Any], n_columns: int) -> None:
         self.indptr = np.array(indptr, np.int64)
-        is_index = indices.dtype in (np.dtype(np.int32), np.dtype(np.int64))
-        self.indices = in_c_order(indices, indices.dtype.newbyteorder("=") if is_index else np.int64)
+        self.indices = in_c_order(indices, np.int32 if indices.dtype == np.int32 else np.int64)
         self.data = data
         self.dtype = data.dtype
         self.shape = len(self.indptr) - 1, n_columns
@@ -170,30 +169,43 @@ class SparseBlock:
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Copy to a row-major array; ValueError if an index lies outside of it."""
-        first, last = int(self.indptr[0]), int(self.indptr[-1])
-        # scipy believes a matrix: what it is given is checked, and nobody else's.
-        indices, data = self.indices[first:last].copy(), self.data[first:last]
-        pointers = self.indptr - first
-        if not len(indices) == len(data) == last - first or np.any(pointers[1:] < pointers[:-1]):
-            raise ValueError("parts of a sparse matrix do not fit together")
-        if len(indices) > 0 and not 0 <= indices.min() <= indices.max() < self.shape[1]:
-            raise ValueError("indices of a sparse matrix lie outside of it")
-        array: NDArray[Any] = import_module("scipy.sparse").csr_array((data, indices, pointers), self.shape).toarray()
+        # scipy believes a matrix.
+        own = self._checked_copy()
+        parts = own.data, own.indices, own.indptr
+        array: NDArray[Any] = import_module("scipy.sparse").csr_array(parts, self.shape).toarray()
         return array if dtype is None else array.astype(dtype, copy=False)
+
+    def _checked_copy(self) -> SparseBlock:
+        """Return the rows, their columns checked, and nobody else's to change."""
+        first, last = int(self.indptr[0]), int(self.indptr[-1])
+        own = SparseBlock(self.indptr - first, self.indices[first:last].copy(), self.data[first:last], self.shape[1])
+        if not len(own.indices) == len(own.data) == last - first or np.any(own.indptr[1:] < own.indptr[:-1]):
+            raise ValueError("parts of a sparse matrix do not fit together")
+        if len(own.indices) > 0 and not 0 <= own.indices.min() <= own.indices.max() < self.shape[1]:
+            raise ValueError("indices of a sparse matrix lie outside of it")
+        return own
 
     def readable(self) -> SparseBlock:
         """Return the rows, their values as kernels read them: cells of other types are sums in these first."""
         if is_readable(self.data) and self.data.flags.c_contiguous:
             return self
-        first, last = int(self.indptr[0]), int(self.indptr[-1])
-        block = SparseBlock(self.indptr - first, self.indices[first:last], self.data[first:last], self.shape[1])
-        if self.dtype.newbyteorder("=") not in _READ_IN_PLACE and block._repeats():
+        return self.distinct()
+
+    def distinct(self) -> SparseBlock:
+        """Return a copy with an entry a cell at most, doubles or floats; ValueError as for an array."""
+        block = self._checked_copy()
+        if block._repeats():
             dense = np.asarray(block)
             rows, columns = np.nonzero(dense)
             indptr = np.searchsorted(rows, np.arange(len(self) + 1))
             block = SparseBlock(indptr, columns, dense[rows, columns], self.shape[1])
         values: Any = readable(block.data)
         return SparseBlock(block.indptr, block.indices, in_c_order(values), self.shape[1])
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Row of each entry, where `indptr` begins with 0."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
 
     def _repeats(self) -> bool:
         """Whether a cell may have several entries: one whose column is not above that before it, in a row."""
@@ -206,6 +218,11 @@ class SparseBlock:
 
 
 Rows: TypeAlias = NDArray[Any] | ColumnBlock | CodedBlock | SparseBlock
+
+
+def numbers_of(rows: Rows) -> NDArray[Any]:
+    """Return the numbers that rows hold, but for zeros of sparse ones."""
+    return rows.distinct().data if isinstance(rows, SparseBlock) else np.asarray(rows)
 
 
 def kept(block: Rows) -> NDArray[Any]:
