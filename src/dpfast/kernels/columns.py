@@ -125,12 +125,16 @@ class CodedBlock:
         return f"<CodedBlock of {self.shape[1]} columns: not private>"
 
 
+def _is_narrow(indices: NDArray[Any]) -> bool:
+    return indices.dtype == np.int32 and indices.flags.c_contiguous and indices.flags.aligned
+
+
 class SparseBlock:
     """Rows by their entries, as scipy's CSR matrices hold them: where each row begins, its columns and its values.
 
     What a cell holds is the sum of its entries in the order in which they are stored. It stands for the rows that it
-    becomes as an array: what knows entries reads them, everything else the array. Where rows begin is copied; indices
-    are the caller's, who may change them, and are checked where they are read. Not private.
+    becomes as an array: what knows entries reads them, everything else the array. Arrays are the caller's, who may
+    change them, and are checked where they are read. Not private.
 
     Examples
     --------
@@ -142,8 +146,8 @@ class SparseBlock:
     """
 
     def __init__(self, indptr: NDArray[Any], indices: NDArray[Any], data: NDArray[Any], n_columns: int) -> None:
-        self.indptr = np.array(indptr, np.int64)
-        self.indices = in_c_order(indices, np.int32 if indices.dtype == np.int32 else np.int64)
+        self.indptr = np.asarray(indptr, np.int64)
+        self.indices = indices if _is_narrow(indices) else in_c_order(indices, np.int64)
         self.data = data
         self.dtype = data.dtype
         self.shape = len(self.indptr) - 1, n_columns

@@ -28,7 +28,7 @@ from dpfast.statistics.person_unit import PersonUnit, block_limits
 
 _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
 _PRODUCTS_PER_THREAD = 4_000_000  # below this, starting a thread costs more than it brings
-_LONGEST_RANGE = 16_384
+_LONGEST_RANGE = 32_768
 _MAPPED_ENTRIES = 1 << 15  # of rows that pass through maps at a time, and stay in the cache until they are summed
 Maps = tuple[io.BlockMap | None, io.BlockMap | None]
 AddRange = Callable[[Any, int, int], int]  # adds rows start to stop to a thread's sums, and returns a status
