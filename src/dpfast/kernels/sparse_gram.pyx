@@ -61,7 +61,7 @@ cdef enum:
 OUTSIDE = DPFAST_OUTSIDE  # a status beside those of GramSums.add: entries do not lie within their table
 
 
-cdef class Room:
+cdef class _Room:
     """What reading rows of x and of y needs, row after row."""
 
     cdef dpfast_sparse_room of_x
@@ -140,7 +140,7 @@ def add_sparse(GramSums sums not None, x, y, Py_ssize_t start, Py_ssize_t stop):
     y_table = no_table
     if n_outcomes > 0:
         y_table = describe_table(y, None)
-    cdef Room room = Room(sums.x_grid.n_columns, n_outcomes, sums.block_rows)
+    cdef _Room room = _Room(sums.x_grid.n_columns, n_outcomes, sums.block_rows)
     cdef dpfast_row_grid no_grid = sums.x_grid
     no_grid.n_columns = 0
     cdef dpfast_sparse_totals totals
