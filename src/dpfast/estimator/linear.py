@@ -215,6 +215,6 @@ class LinearEstimator(PrivateEstimator):
         check_is_fitted(self)
         basis = np.ascontiguousarray(np.atleast_2d(self.coef_).T)
         row_map = RowMap(bound=self._predicted_norm, basis=basis)
-        blocks = (block for block, _ in io.blocks(X)) if io.is_sparse(X) else [X]
+        blocks = (np.asarray(block) for block, _ in io.blocks(X)) if io.is_sparse(X) else [X]
         products = np.concatenate([row_map(rows_to_predict(self, block)) for block in blocks])
         return (products if self.coef_.ndim == 2 else products[:, 0]) + getattr(self, "intercept_", 0.0)
