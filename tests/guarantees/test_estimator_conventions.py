@@ -29,7 +29,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "scikit_learn.md"
 #: Checks that older versions lack, or that ask for less there; tried with 1.6.0 and 1.9.1.
 _LATER = {
     "check_all_zero_sample_weights_error",
-    "check_classifiers_one_label",
     "check_sample_weight_equivalence_on_sparse_data",
 }
 _IS_OLDER = Version(sklearn.__version__) < Version("1.9")

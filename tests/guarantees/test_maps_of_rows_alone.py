@@ -21,6 +21,7 @@ import dpfast
 from dpfast import io
 from dpfast.kernels.row_maps import RowMapKernel
 from dpfast.multi_outcome.mechanism import NONNEGATIVE
+from dpfast.releases.pursuit import _SomeColumns
 from dpfast.releases.table_losses import TableLoss
 from dpfast.solvers import SmoothedHuber
 from dpfast.sparse_regression.mechanism import top_entries, whole_row_bound
@@ -81,6 +82,7 @@ MAPS = {
     "shortened": partial(shortened, bound=2.0),
     "basis": RowMap(bound=2.0, basis=BASIS),
     "in room used again": _rows_in_room,
+    "some columns": _SomeColumns(RowMap(bound=2.0), RowMap(bound=2.0).reusing_room(), [3, 0]),
     "donors": _donor_rows,
     "panel": _panel_rows,
     "rows of a minimiser": _minimiser_rows,
@@ -94,7 +96,7 @@ def test_every_class_of_maps_is_tested():
     classes = {one for one in itertools.chain(*members) if isinstance(one, type)}
     calls = {one: vars(one).get("__call__") for one in classes}
     found = {one for one, call in calls.items() if inspect.isfunction(call) and "rows" in signature(call).parameters}
-    assert found - {MapIntoRoom} == {RowMap} == {type(one) for one in MAPS.values()} & found
+    assert found - {MapIntoRoom} == {RowMap, _SomeColumns} == {type(one) for one in MAPS.values()} & found
     assert type(ROOM) is MapIntoRoom
 
 

@@ -36,6 +36,8 @@ _RIDGE = 1e5
 #: People beside the one who differs, where descent is attacked, and columns: far from where a noisy number of people
 #: would change how many steps are taken.
 _OTHERS, _COLUMNS = 200, 64
+#: Of classifiers whose counts of margins are attacked.
+_CLASSES = (-1, 1), (-1, 0, 1, 2)
 #: Lengths are rounded to the grid of sums: what differs may be this share shorter.
 _ROUNDED = 1e-4
 #: What is as short changes nothing.
@@ -134,9 +136,9 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     for claim in claims(privacy, delta=True):
         yield _classes_descent_attack(claim)
         yield from (_scores_descent_attack(claim, inference=paid) for paid in (False, True))
-        yield from (_margins_attack(claim, "gradient", classes) for classes in ((-1, 1), (-1, 0, 1)))
+        yield from (_margins_attack(claim, "gradient", classes) for classes in _CLASSES)
     for claim in claims(privacy):
-        yield from (_margins_attack(claim, "objective", classes) for classes in ((-1, 1), (-1, 0, 1)))
+        yield from (_margins_attack(claim, "objective", classes) for classes in _CLASSES)
         known: dict[str, Any] = {"ridge": 1e7, "inference": True, "fit_intercept": False, "n_threads": 1}
         known |= {"bound_x": 1.0, "method": "objective"} | claimed(claim)
         near_0: dict[str, Any] = {"bound_y": 1.0, "constraint": L2Ball(1.0)}
