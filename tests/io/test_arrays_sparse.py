@@ -255,6 +255,8 @@ def test_memory_is_bounded_by_a_block():
     accumulator.update(x[:10])
     tracemalloc.start()
     accumulator.update(x)
+    for block, _ in open_table(x).blocks():
+        assert np.asarray(block).nbytes <= 8 * arrays._VALUES_PER_BLOCK
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 * 8 * arrays._VALUES_PER_BLOCK + 2 * x.indptr.nbytes
