@@ -12,17 +12,18 @@ Together they are mu-GDP with
         + (|z|**2 |y|**2 + |v|**2 |w|**2 - 2ce)/s_xy**2 + (|y|**2 + |w|**2 - 2e)/s_y**2.
 
 At fixed (c, e) it grows in every norm, and longer rows only widen the range of c and e, so all norms are at their
-bounds. It is linear in e, so e = B**2 or -B**2, and then concave and quadratic in c: two closed forms, each reached
-by actual rows if there are at least two features. (For one outcome, relax to several: the maximum is at e = +-B**2,
-which one outcome reaches.) Every maximiser is therefore one of a few *worst changes*, written as loads: mu**2 = loads .
+bounds. It is linear in e, so e = B**2 or -B**2, and then concave and quadratic in c: two closed forms, each reached by
+actual rows if there are at least two features. (For one outcome, relax to several: the maximum is at e = +-B**2, and
+one outcome reaches it.) Every maximiser is therefore one of a few *worst changes*, written as loads: mu**2 = loads .
 precisions, where a precision is a block's 1/s**2 times its squared bound (R**4, R**2, R**2 B**2, B**2, 1).
 
 - *One feature*: c = zv is not free of the norms, but e = +-B**2, |y| = |w| = B holds at fixed (z, v). The change grows
   in |z + v| at fixed |z - v|, so raise |z + v| until max(|z|, |v|) = R: the worst case is z = R, v = RC. It is a
   quartic in C, of which `_single_feature` takes every local maximum.
-- *Nonnegative* rows and outcomes have c, e >= 0, both of which only reduce the change: c = e = 0, orthogonal rows.
-  Where one feature or one outcome rules that out, the change is convex in the square of each remaining coordinate
-  (since -sqrt(ab) is convex in a; it is not convex in the coordinate itself), so a vertex of [0, 1] is worst.
+- *Nonnegative* rows and outcomes have c, e >= 0, and both only reduce the change: c = e = 0, orthogonal rows. If there
+  is one feature or one outcome, this is impossible. The change is then convex in the square of each remaining
+  coordinate (since -sqrt(ab) is convex in a; it is not convex in the coordinate itself), so a vertex of [0, 1] is
+  worst.
 - *Add/remove*: one record's own contribution, largest when its norms are at their bounds, all at once.
 
 The least noise for given weights is a convex problem in log precisions (a maximum of positive sums of exponentials),
@@ -51,7 +52,7 @@ _WorstChanges = Callable[[float, float, float], Sequence[_Loads]]
 
 
 class RowKind(TypedDict):
-    """What else is public of rows and outcome rows, beside their bounds.
+    """What else is public about rows and outcome rows, beside their bounds.
 
     Several outcomes are assumed if their number is omitted; it matters for nonnegative rows only. Those are declared
     entrywise nonnegative, outcomes included. Under "replace_one" the number of rows is public.
@@ -237,7 +238,7 @@ def _mu_of(scales: MomentScales, units: Mapping[str, float], worst_changes: _Wor
 
 
 def joint_mu(ratios: Sequence[float], squared_mu: Callable[..., float]) -> float:
-    """Return mu, rounded up, where its square is homogeneous in the squares of the ratios of bounds to noise."""
+    """Return mu, rounded up, if its square is homogeneous in the squares of the ratios of bounds to noise."""
     largest = max(ratios)
     if largest == 0.0 or math.isinf(largest):
         return largest
@@ -247,7 +248,7 @@ def joint_mu(ratios: Sequence[float], squared_mu: Callable[..., float]) -> float
 
 
 def block_costs(weights: Mapping[str, float] | None, outcomes: bool, blocks: tuple[str, ...]) -> dict[str, float]:
-    """Return what a unit of noise variance on each released block costs: xx, and xy with outcomes, equally, if None."""
+    """Return the cost of noise variance on each released block; by default 1 for xx, and for xy with outcomes."""
     if weights is None:
         return {"xx": 1.0, "xy": 1.0} if outcomes else {"xx": 1.0}
     if not isinstance(weights, Mapping):
