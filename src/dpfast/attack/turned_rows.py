@@ -23,7 +23,7 @@ _ANGLES = np.linspace(0.0, math.pi, 61)
 
 @dataclass(frozen=True)
 class Rows:
-    """One person's rows, all alike, and how an estimator is told of them."""
+    """One person's identical rows, and the arguments that describe them to an estimator."""
 
     #: Of the mechanism.
     name: str
@@ -35,7 +35,7 @@ class Rows:
     copies: int = 1
     #: Entry of the public point that rows are summed about.
     center: float = 0.0
-    #: Between the rows of neighbours, where not all are within the bounds; and between their outcomes.
+    #: Difference between the rows of neighbours, if not all are within the bounds; and between their outcomes.
     cosines: FloatArray = field(default_factory=lambda: np.cos(_ANGLES))
     signs: tuple[float, ...] = (-1.0, 1.0)
     #: Length of all outcomes of a row.
@@ -79,7 +79,7 @@ class Rows:
     def worst_tables(
         self, adjacency: Adjacency, names: tuple[str, ...], scales: FloatArray
     ) -> tuple[tuple[Table, Table], FloatArray]:
-        """Return the neighbours whose blocks lie farthest apart in units of the noise, and how they lie apart."""
+        """Return the neighbours with blocks farthest apart in units of the noise, and their difference."""
 
         def moved(tables: tuple[Table, Table]) -> FloatArray:
             first, second = (flattened(self.blocks(table), names) for table in tables)
