@@ -43,7 +43,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show a ledger, or settle what is held."""
+    """Show a ledger, or settle held costs."""
     ledger = Ledger.open(options.path)
     if options.forfeit or options.give_back:
         _settle(ledger, options)

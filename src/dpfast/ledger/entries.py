@@ -91,7 +91,7 @@ class Process:
 
 @functools.cache
 def _process(pid: int) -> Process:
-    # A forked child has another number, so it does not find what its parent's cache holds.
+    # A forked child has another number, so it does not find its parent's cached value.
     namespace, boot = 0, ""
     with contextlib.suppress(OSError):
         namespace = os.stat("/proc/self/ns/pid").st_ino
@@ -358,7 +358,7 @@ class _MemoryTransaction(transaction.Bracket[Entries]):
 
 
 class Taken(NamedTuple):
-    """The limits in force, and what is taken of each."""
+    """The limits in force, and the amount taken of each."""
 
     limits: Filter
     plain: Sums
@@ -417,7 +417,7 @@ def _come_to(costs: list[Entry], limits: Filter) -> Privacy:
 
 
 def is_void(entries: Entries) -> bool:
-    """Whether a release that was calibrated promises nothing, and with it all together."""
+    """Whether some calibrated release has no guarantee, and so all together have none."""
     return any(math.isinf(one.promised.epsilon) and not math.isinf(one.privacy.epsilon) for one in entries.spent)
 
 
@@ -446,10 +446,10 @@ def affords(totals: Totals, limits: Filter, cost: Privacy, mu: float | None) -> 
 
 
 def fits_plainly(totals: Totals, limits: Filter, cost: Privacy) -> bool:
-    """Whether a further cost would keep to plain sums of the whole budget."""
+    """Whether plain sums of the whole budget admit a further cost."""
     return totals.plain.with_one(plain_charge(cost)).within(plain_charge(limits.budget))
 
 
 def within(costs: Iterable[Privacy], budget: Privacy) -> bool:
-    """Whether plain sums pass a budget by the slack that calibrations leave, at most."""
+    """Whether plain sums exceed a budget by at most the slack of calibrations."""
     return Sums(list(map(plain_charge, costs))).within(plain_charge(budget))

@@ -50,7 +50,7 @@ _SCHEMA = {
 _DURABLE = "PRAGMA journal_mode = PERSIST", "PRAGMA synchronous = FULL"
 _ROWS = "SELECT number, held, seed, content, sha256 FROM entry"
 _NEW = ".new"  # suffix of the temporary file in which a new ledger is made
-#: Seconds between attempts to get a lock, and of all of them.
+#: Seconds between attempts to get a lock, and seconds for all attempts.
 _PAUSE, _PATIENCE = 0.001, 60.0
 
 # Of all ledger files of this process: only between two transactions is there nothing that a fork would tear apart.
@@ -97,13 +97,13 @@ class LedgerFile:
 
     @staticmethod
     def budget_of(path: str) -> Privacy:
-        """Return the budget of a ledger that exists."""
+        """Return the budget of an existing ledger."""
         with _Transaction(path, "BEGIN") as rows:
             return rows.limits.budget
 
     @property
     def limits(self) -> Filter:
-        """The limits on what entries come to."""
+        """The limits on the sums of entries."""
         return self._limits[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -195,7 +195,7 @@ class _Rows(Draft):
         self._is_changed = True
 
     def keep(self) -> None:
-        """Write what was changed, if anything was."""
+        """Write any changes."""
         if self._is_changed:
             self._content |= {"next_number": self.next_number, "n_changes": self.n_changes + 1}
             self._content |= {"totals": self.totals.to_dict(), "digests": f"{self._digests:x}"}

@@ -211,7 +211,7 @@ class Ledger:
         label: str | None = None,
         unit: str | None = None,
     ) -> Axes:
-        """Draw what was spent, fit after fit, against the budget.
+        """Plot the spending, fit after fit, against the budget.
 
         Parameters
         ----------
@@ -385,7 +385,7 @@ class Ledger:
         """
         if not isinstance(release, Release):
             raise TypeError(f"release must be a dpfast.Release, got a {type(release).__name__}")
-        # A printed calibration that misses its claim is counted by what it claims.
+        # A printed calibration that misses its claim is counted at its claim.
         mu = release.mu if release.guaranteed else None
         with self.reserving(release.privacy, unit=release.unit, mu=mu) as reservation:
             reservation.commit(release)

@@ -49,7 +49,7 @@ class NoiseGrid:
         # Exact, as the step is a power of two.
         if self.scale > MAX_STEPS * self.step:
             raise ValueError(f"grid must be at least scale / 2**38 = {self.scale / MAX_STEPS!r}, not {step!r}")
-        # Exact but for quotients below 2^-1022, whose error no margin notices.
+        # Exact except for quotients below 2^-1022, with an error below every margin.
         self.steps: Final = self.scale / self.step
 
     @property
@@ -104,7 +104,7 @@ def finest_grid(scale: float) -> float:
 
 
 def _power_at_least(scale: float, steps_exponent: int) -> float:
-    """Return the least power of two on which a scale takes at most so many steps."""
+    """Return the least power of two on which a scale takes at most ``2**steps_exponent`` steps."""
     mantissa, exponent = math.frexp(scale)
     return math.ldexp(1.0, exponent - (mantissa == 0.5) - steps_exponent)
 

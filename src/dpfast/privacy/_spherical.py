@@ -83,12 +83,12 @@ def log_divergence(log_variance_ratio: float, distance: float, epsilon: float, d
     log_y = math.log(y) if y < 0.5 else math.log1p(-b * saddle)
     peak = drift * saddle - 0.5 * dim * log_y + 0.5 * spread * saddle**2 / y
     if peak < _BEYOND_FLOATS:
-        # Chernoff's bound on what is rare, the divergence or its complement: below the smallest float.
+        # Chernoff's bound on the rare side, the divergence or its complement: below the smallest float.
         return peak if rare else 0.0
     curvature = 0.5 * dim * (b / y) ** 2 + spread / y**3 + saddle**-2 + (1.0 + saddle) ** -2
     skew = dim * (b / y) ** 3 + 3.0 * spread * b / y**4 - 2.0 * saddle**-3 - 2.0 * (1.0 + saddle) ** -3
     width = curvature**-0.5
-    # Steepest descent bends by the first; the bounds keep the hyperbola between upright and the cut.
+    # Steepest descent has the first as curvature; the bounds keep the hyperbola between upright and the cut.
     bend = min(max(skew / (3.0 * curvature**2), 0.25 * width), 0.7 * width)
     steps = bend * _COSH_LESS_1 + 1j * width * _SINH
     nodes = saddle + steps

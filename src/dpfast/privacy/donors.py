@@ -105,7 +105,7 @@ class DonorNoise:
     privacy : Privacy
         The guarantee of both steps together; for printed noise the claimed guarantee.
     mechanism : {"Gaussian", "L2-Laplace"}
-        Law of the first step, and of the second but for printed noise, whose second step is always L2-Laplace.
+        Law of the first step, and of the second; printed noise has L2-Laplace noise in the second step.
     weight_scale : float
         Scale of the noise on the weights, or in their objective.
     projection_scale : float
@@ -113,7 +113,7 @@ class DonorNoise:
     donor_scale : float
         Scale of the noise on the donors' post-periods, one draw for all, as printed; else 0.
     expected_error : float
-        Rough root mean square of what privacy adds to a predicted entry, for donors with entries uniform on [-1, 1].
+        Rough root mean square error that privacy adds to a predicted entry, for donors uniform on [-1, 1].
     mu : float or None
         Gaussian-differential-privacy parameter of both steps together, if they are Gaussian.
     """

@@ -283,7 +283,7 @@ def _scales_in_range(found: dict[str, float]) -> MomentScales:
 
 
 def _units(released: Iterable[str], bound_x: float, bound_y: float | None) -> dict[str, float]:
-    """Return what one record at its bounds contributes to each released block."""
+    """Return the contribution of one record at its bounds to each released block."""
     bound_x = check.positive("bound_x", bound_x)
     if bound_y is not None:
         bound_y = check.positive("bound_y", bound_y)
@@ -330,7 +330,7 @@ def _worst_changes(
 
 @remembered
 def _fixed(*changes: _Loads) -> _WorstChanges:
-    """Return the map to the same changes whatever the precisions."""
+    """Return the map to the same changes for all precisions."""
     return lambda *_: changes
 
 

@@ -265,7 +265,7 @@ def objective_noise(
     radius : float, default 1.0
         Largest L2 norm of the parameters, or a usual one if they are not constrained; it only guides the split.
     cost : callable, optional
-        What to minimise instead: a function of the deviation of a coordinate of b and of m; see `SplitCost`.
+        Function to minimise instead, of the deviation of a coordinate of b and of m; see `SplitCost`.
     least_curvature_share : float, default 2**-5
         Least share of epsilon for curvature, in (0, 1), unless the `strong_convexity` wanted needs less. With a smaller
         share more convexity hardly lowers the noise, though it does lower the effect of the noise.

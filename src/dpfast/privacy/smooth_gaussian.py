@@ -176,7 +176,7 @@ def smooth_gaussian(epsilon: float, delta: float, dim: int, beta: float | None =
 
     Examples
     --------
-    The supplement of Balle, Gomrokchi and Precup (2016) asks for alpha = 82.7 at this beta:
+    The supplement of Balle, Gomrokchi and Precup (2016) needs alpha = 82.7 at this beta:
 
     >>> from dpfast.privacy import smooth_gaussian
     >>> round(smooth_gaussian(epsilon=1.0, delta=1e-6, dim=10, beta=0.003683).alpha, 3)

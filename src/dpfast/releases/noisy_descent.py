@@ -100,7 +100,7 @@ class NoisyDescent(Mechanism[Descended]):
         return self.whole.scales
 
     def schedule(self, people: float) -> Descent:
-        """Return the steps for about so many people."""
+        """Return the steps for about this many people."""
         return descent.schedule(self.link, self.shape, self.row_bound, people, self.whole.deviation)
 
     def agreement(self, people: float) -> float:

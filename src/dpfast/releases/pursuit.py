@@ -321,7 +321,7 @@ class Pursuit(Mechanism[Pursued]):
 
     @cached_property
     def _parts(self) -> _Parts:
-        """Split the budget: the fit gets the rest of the steps."""
+        """Split the budget: the fit also gets the part that steps do not need."""
         steps = self.size - 1
         length, rest, _ = split_with_picks(self.privacy, self.selection_share, self.size, by_mu=self.by_mu)
         shares = [_SIZES / self.size] * self.size + [_STEPS / max(steps, 1)] * steps
@@ -335,7 +335,7 @@ class Pursuit(Mechanism[Pursued]):
         return HalfOctaves(last - _TOLD_APART, last)
 
     def radius(self, n_features: int) -> float:
-        """Return the largest norm of a row of so many features."""
+        """Return the largest norm of a row of this many features."""
         return min(math.sqrt(n_features) * self.entry_bound, self.row_bound)
 
     def _moments(self, part: Privacy, radius: float, clip: float, n_features: int) -> JointMoments:
