@@ -8,12 +8,21 @@ The document is an object of these members:
 - ``confidence``: joint confidence of all lower bounds, and of all judgements of forms of noise;
 - ``complete``: whether every available attack was run;
 - ``expected``: whether every sound claim held and every broken one was caught: the exit code is 0 if so;
-- ``findings``, a list of objects: ``mechanism``, a unique name; ``epsilon``, ``delta`` and ``adjacency`` of the claim;
-  ``found``, a lower bound on epsilon at that delta, null if it is infinite; ``attainable``, the largest bound
-  possible on these tables with noise as recorded, null if the noise is private or unknown; ``share``, the part of the
-  claim found; ``fits``, whether noise has the stated form; ``broken``; ``expected``; ``verdict`` in words; ``defect``,
-  the flaw of a mechanism of the literature, "" for a claim that must hold; ``runs``, outputs on either table;
-  ``seconds``.
+- ``findings``: a list of objects, with the members below.
+
+A finding has these members:
+
+- ``mechanism``: a unique name;
+- ``epsilon``, ``delta`` and ``adjacency``: the claim;
+- ``found``: a lower bound on epsilon at that delta, null if it is infinite;
+- ``attainable``: the largest bound possible on these tables with noise as recorded, null if the noise is private or
+  unknown;
+- ``share``: the part of the claim found;
+- ``fits``: whether noise has the stated form;
+- ``broken``, ``expected``, and ``verdict`` in words;
+- ``defect``: the flaw of a mechanism of the literature, "" for a claim that must hold;
+- ``runs``: outputs on either table;
+- ``seconds``.
 """
 
 from __future__ import annotations

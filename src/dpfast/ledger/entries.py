@@ -389,8 +389,8 @@ def admitted(totals: Totals, limits: Filter, entry: Entry) -> Entry | None:
 def spent(entries: Entries, limits: Filter) -> Privacy:
     """Return the sum of all committed costs, as if they had been decided beforehand.
 
-    This is the plain sum, unless the accountant's epsilon at the budget's delta (privacy.mixtures) is smaller, or the
-    plain sum of deltas exceeds the budget's delta.
+    This is the plain sum. It is an accountant's epsilon at the budget's delta (privacy.mixtures) if that is smaller, or
+    if the plain sum of deltas exceeds the budget's.
     """
     return _come_to(entries.spent, limits)
 

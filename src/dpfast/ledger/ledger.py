@@ -108,7 +108,7 @@ class Ledger:
     Raises
     ------
     ValueError, TypeError, OSError
-        If an argument is not of its kind, or the file is damaged, is no ledger, is hard-linked, has another budget,
+        If an argument is not of its kind. If the file is damaged, is no ledger, is hard-linked, has another budget,
         composition, split or unit, or cannot be read or made; it is then left as it is.
 
     References

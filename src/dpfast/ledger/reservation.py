@@ -10,7 +10,7 @@ block's own context (contextvars): the thread that entered it, and the asyncio t
 may be of other people. While some block is open, such a fit is refused, since a fit that no ledger counts would be
 worse. A block must be left in the context that entered it. It cannot be entered in a generator: a generator suspended
 in a block would leave its ledger to pay for its caller's fits. Estimators pickled unfitted in the block, as by joblib
-for worker processes, take the ledger along; only a ledger file can be pickled.
+for worker processes, take the ledger along, if it is a ledger file.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ So the grid cell of a draw depends on p and on the tail at the cells' boundaries
 tail: bounds of tail(x) are sharpened and bits of p revealed until they part (docs/proofs/noise.md).
 
 Bounds are enclosures of real numbers in decimal arithmetic of any precision. Python's decimal rounds the four
-operations as told and the square root, exponential and logarithm correctly, so an interval whose ends are rounded
-outwards contains the real number it stands for, whatever the processor's own functions do. Only the rare draws that
-double arithmetic does not decide, and the tables of the discrete Gaussian, come here.
+operations in the requested direction, and the square root, exponential and logarithm correctly. So an interval with its
+ends rounded outwards contains the real number it stands for, whatever the processor's own functions do. Only two cases
+use this arithmetic: the rare draws that double arithmetic does not decide, and the tables of the discrete Gaussian.
 """
 
 from __future__ import annotations

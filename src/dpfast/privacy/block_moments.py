@@ -1,8 +1,8 @@
 """Joint calibration of second moments where one person owns several rows.
 
-A person's rows x_1..x_m and outcome rows y_1..y_m are stacked as X (m, d) and Y (m, l); the person contributes
-A = X'X and b = X'Y (and, where they are released, the sums of rows and of outcomes and the number m). The number of
-people is public under replace-one; the number of rows is not, under either relation.
+A person's rows x_1..x_m and outcome rows y_1..y_m are stacked as X (m, d) and Y (m, l). The person contributes A = X'X
+and b = X'Y and, if they are released, the sums of rows and of outcomes and the number m. The number of people is public
+under replace-one; the number of rows is not, under either relation.
 
 **Rows bounded, blocks not** (`person_moment_mu`): at most k rows, each clipped to the bounds of `moments`. Rows of
 zeros are within them, so two people own k rows each, some of them zero. Going from one to the other replaces one row at
@@ -22,10 +22,10 @@ v = c/s_xy. Let (A', b') be another such person's, and write <., .> for the Frob
   2 u**2 - 2 h**2/s_xx**2 + 2 v**2 + 2 min(h G**2, c**2)/s_xy**2, which with kappa = c**4/(G**4 a**2) gives
   **mu**2 = 2 u**2 + 2 v**2 + v**4/(2 kappa u**2) if v**2 <= 2 kappa u**2, else 2 u**2 (1 - kappa) + 4 v**2.**
   No block has ||X'Y|| > G sqrt(a), because ||X||_2**2 <= ||A||; lowering c to that makes kappa <= 1. For one row,
-  kappa = 1 and this is the formula of `moments`. It is attained, for kappa < 1 by two rows in four features whenever
-  the rows' own bounds allow it (sqrt(kappa) + sqrt(1 - kappa) <= k bound_x**2/a and G**2 = k bound_y**2, k even):
-  outcomes in one direction, rows e + f and e - f against e' + f' and e' - f', the best angle between e and e', and all
-  else orthogonal.
+  kappa = 1 and this is the formula of `moments`. The bound is attained. For kappa < 1 two rows in four features attain
+  it if the rows' own bounds allow it (sqrt(kappa) + sqrt(1 - kappa) <= k bound_x**2/a and G**2 = k bound_y**2, k
+  even). Their outcomes are in one direction, the rows are e + f and e - f against e' + f' and e' - f', the angle
+  between e and e' is the best one, and all else is orthogonal.
 - Nonnegative rows and outcomes have <A, A'>, <b, b'> >= 0: mu**2 = 2 u**2 + 2 v**2.
 - Add/remove: one person's block comes or goes, mu**2 = u**2 + v**2.
 
@@ -211,8 +211,8 @@ class _Shape:
     def best_ratio(self, xx: float, xy: float) -> float:
         """Return the r = v**2/u**2 that minimises ``(xx + xy/r) mu**2(1, r)``: the cost at a given mu.
 
-        Below the knee, r <= 2 kappa, the derivative has the sign of xx r**3/(2 kappa) + (xx + xy/(4 kappa)) r**2 - xy,
-        which increases and is convex: Newton's method comes down to its root from above.
+        Below the knee, r <= 2 kappa, the derivative has the sign of xx r**3/(2 kappa) + (xx + xy/(4 kappa)) r**2 - xy.
+        This polynomial increases and is convex, so Newton's method comes down to its root from above.
         """
         if self.kappa is None:
             return math.sqrt(self.alone * xy / (self.together * xx))

@@ -13,8 +13,8 @@ ridges strong convexity does better: f moves by at most ||h(f)||/ridge. Here h i
 x_j'd`` for the other donors and ``2 (d'(X'f - y) + f_i d'(x + d))`` for donor i, with ``||X'f - y|| <= ||y||`` and
 ``|f_i| <= 2 row_norm ||y||/ridge``.
 
-*On the L1 ball* (objective perturbation) write D = ||d||, B = row_norm, a = |f_i|, so that the other weights are at
-most 1 - a in all, and d'(2x + d) <= D (2B - D). Then
+*On the L1 ball* (objective perturbation) write D = ||d||, B = row_norm, a = |f_i|. The other weights are then at most 1
+- a in all, and d'(2x + d) <= D (2B - D). Then
 
     ||h||**2 <= 4 D**2 (a**2 (n - 1) B**2 + (||y|| + (1 - a) B [n > 1] + a (2B - D))**2),
 

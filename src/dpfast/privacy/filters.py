@@ -1,9 +1,9 @@
 """Privacy filters: limits, fixed at first, on the sums of costs of releases chosen adaptively.
 
 A release is charged to three sums: E, of pure epsilons; M, of squares of mu; D, of deltas. A charge (its *place* in
-them) is valid if, for both orders of two neighbouring tables, a simpler release dominates it: one that reveals
-everything with a probability of its delta, and otherwise has a log likelihood ratio of at most its epsilon plus one of
-its mu's Gaussian. Valid places are:
+them) is valid if a simpler release dominates it, for both orders of two neighbouring tables. The simpler release
+reveals everything with a probability of its delta. Otherwise its log likelihood ratio is at most its epsilon plus one
+of its mu's Gaussian. Valid places are:
 
 - of an epsilon-DP release (epsilon, 0, 0), and also (0, range_mu(2 epsilon), 0), as its trade-off function is above
   that Gaussian's (privacy.pure);

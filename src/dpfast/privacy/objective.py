@@ -158,10 +158,16 @@ def objective_delta(scale: float, epsilon: float, gradient: Length = 1.0, *, geo
     """Delta that Gaussian noise in an objective provides at the part of epsilon left for it, curvature aside.
 
     `gradient` is L, the largest L2 norm of a change of gradient. `geometry` is the set of possible changes, whatever
-    the parameters: a "segment" (one record, the loss's slope of one sign), a "line" (one record), "two segments" or
-    "two lines" (one record for another, L the sum of both's), a "plane", or a "disk" in it, with a pair of L and the
-    disk's radius. Exact for the worst such change, except for two lines and disks, and for two segments with hardly
-    any noise; rounded up by less than 1e-11 relative.
+    the parameters:
+
+    - "segment": one record, the loss's slope of one sign;
+    - "line": one record;
+    - "two segments", "two lines": one record for another, with L the sum of both's;
+    - "plane": any changes in a plane;
+    - "disk": a disk in it, with a pair of L and the disk's radius as `gradient`.
+
+    Exact for the worst such change, except for two lines and disks, and for two segments with hardly any noise; rounded
+    up by less than 1e-11 relative.
 
     Examples
     --------
@@ -420,7 +426,7 @@ def _longest(changes: Changes) -> float:
 def _best_convexity(
     cost: Callable[[float], float], curvature: float, least: float, epsilon: float, least_share: float
 ) -> float:
-    """Minimise the cost over curvature's epsilon: all of it, or as much as the least convexity needs."""
+    """Minimise the cost over curvature's part of epsilon: at most all of it, or the need of the least convexity."""
     # For larger numbers the exponential overflows; its inverse is 0 long before.
     epsilon = min(epsilon, 700.0)
     most = min(epsilon, math.log1p(curvature / least)) if least > 0.0 else epsilon

@@ -8,11 +8,11 @@ mechanism, with r = 2 epsilon. Then P and Q are mu-Gaussian-differentially priva
 exp(-r/2)))``, about .627 r for small r.
 
 *Proof.* P/Q lies in some [a, b] with log(b/a) = r, and its mean under Q is 1. A convex function of it is at most its
-chord's value there, so its mean under Q is at most the chord's at 1, which the law on {a, b} alone attains: it has
-the largest divergence for every threshold, and so the least trade-off function, of all such pairs (so do Dong, Durfee
-and Rogers [5]_). That is the polygon from (0, 1) over (q, 1 - p) to (1, 0), with p and q the probabilities of b, and
-``logit(p) - logit(q) = log(b) - log(a) = r``. The trade-off function of mu-GDP is convex with the same ends: it is
-below the polygon if it is below (q, 1 - p), which says Phi^-1(p) - Phi^-1(q) <= mu.
+chord's value there, so its mean under Q is at most the chord's at 1. The law on {a, b} attains this. Of all such pairs
+it thus has the largest divergence for every threshold, and so the least trade-off function (so do Dong, Durfee and
+Rogers [5]_). This function is the polygon from (0, 1) over (q, 1 - p) to (1, 0), with p and q the probabilities of b,
+and ``logit(p) - logit(q) = log(b) - log(a) = r``. The trade-off function of mu-GDP is convex with the same ends. It is
+below the polygon if it is below (q, 1 - p), that is, if Phi^-1(p) - Phi^-1(q) <= mu.
 
 h(u) = Phi^-1(1/(1 + exp(-u))) is odd, and concave where u > 0 (below). So h' is even and falls in |u|, and over all
 windows of length r its integral, Phi^-1(p) - Phi^-1(q), is largest over that about 0: 2 h(r/2) = mu.

@@ -11,8 +11,8 @@ delta(e1 + e2) <= gamma d1(e') + d2(e2).
 
 *Conditioned on the sample.* Given the sample, the pair is a Gaussian release of fixed sums: mu-GDP with the joint mu of
 `moments` if the replaced row is in the sample, and with that of xy alone if not. Neighbours have the same law of
-samples, so the pair's law is a mixture with the same weights on either side, and the hockey-stick divergence is jointly
-convex: delta(epsilon) <= gamma delta_joint(epsilon) + (1 - gamma) delta_xy(epsilon).
+samples, so the pair's law is a mixture with the same weights on either side. The hockey-stick divergence is jointly
+convex, hence delta(epsilon) <= gamma delta_joint(epsilon) + (1 - gamma) delta_xy(epsilon).
 
 The first gains from small gamma, the second pays nothing for composition. Neither is the exact profile of the pair.
 """

@@ -10,8 +10,9 @@ p = W**2/s_xy**2 and q = a**2/s_xx**2 + R**2/s_xy**2:
   j + u <= S. The largest of j p + u q under these two and j, u >= 0 is at a corner, as it is linear:
   (0, min(S, 2 K)), (K, 0) (as K <= S), and where K < S < 2 K the crossing (2 K - S, 2 (S - K)). So
   **mu**2 = max(min(S, 2 K) q, K p, and if K < S < 2 K also (2 K - S) p + 2 (S - K) q).**
-  All corners are whole numbers, and people reach them: both visit the first j states, with returns at either end; the
-  first person half of the other u, the second the other half (if u = S is odd, K >= (S + 1)/2 and one visits one more).
+  All corners are whole numbers, and people reach them. Both visit the first j states, with returns at either end. The
+  first person visits half of the other u, the second the other half. (If u = S is odd, K >= (S + 1)/2 and one of them
+  visits one more.)
 - *Add/remove*: one person's visits come or go, **mu**2 = K q.**
 
 Returns measured from the lower end of their range would have R = W in place of W/2. Without the count of states, 2 K

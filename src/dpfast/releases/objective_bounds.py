@@ -5,7 +5,7 @@ Hessian: at most zeta = max ||x|| |l'| and c = max ||x||^2 l''. If the slope in 
 is a segment of the line, with one end at 0.
 
 *Replace-one.* The gradient moves by a difference of two of these, along two lines or two segments, zeta on each at
-most; the Hessian by a matrix that has at most one negative eigenvalue, of size c at most.
+most. The Hessian moves by a matrix with at most one negative eigenvalue, of size c at most.
 
 *Replace-one, squared loss.* The gradient of a record (x, y) is x (x'theta - y). Replacing it by (z, w) moves it by M
 theta + c, M = xx' - zz' and c = wz - yx. With parameters within rho of 0 the change is in the disk about c of radius
@@ -206,9 +206,9 @@ class ObjectiveBounds:
     def expected_excess(self, deviation: float, added: float, convexity: float) -> float:
         """Bound the expected excess of the objective for usual parameters and curvature.
 
-        Over a summed loss and penalty of strong convexity eta (at least `convexity`), noise b with coordinates of a
-        `deviation` and (m/2) ||theta||^2 (m is `added`) cost at most (E||b||^2 + m^2 ||theta||^2)/(2 (2m + eta)):
-        Kifer, Smith and Thakurta's Theorem 5, with the constants of dpfast.papers.convex_erm.
+        Let the summed loss and the penalty have the strong convexity eta (at least `convexity`). Noise b with
+        coordinates of a `deviation` and (m/2) ||theta||^2 (m is `added`) cost at most (E||b||^2 + m^2 ||theta||^2)/(2
+        (2m + eta)). This is Kifer, Smith and Thakurta's Theorem 5, with the constants of dpfast.papers.convex_erm.
         """
         return self.usual_excess(convexity)(deviation, added)
 
