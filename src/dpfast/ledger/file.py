@@ -53,7 +53,7 @@ _NEW = ".new"  # suffix of the temporary file in which a new ledger is made
 #: Seconds between attempts to get a lock, and seconds for all attempts.
 _PAUSE, _PATIENCE = 0.001, 60.0
 
-# Of all ledger files of this process: only between two transactions is there nothing that a fork would tear apart.
+# One lock for all ledger files of this process. A fork must wait for it, since it would tear a transaction apart.
 _turn = transaction.Turn()
 _fork = transaction.Bracket[None](_turn)
 
@@ -329,7 +329,7 @@ def _make(path: str, limits: Filter) -> None:
             for name, value in (("application_id", _APPLICATION), ("user_version", _VERSION)):
                 connection.execute(f"PRAGMA {name} = {value}")
             connection.execute("COMMIT")
-        # Unlike a renaming, it fails where a file has the name.
+        # Unlike renaming, this fails if a file has the name.
         with suppress(FileExistsError):
             os.link(new, path)
     finally:

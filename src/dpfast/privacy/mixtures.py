@@ -69,7 +69,7 @@ def _of_few_kinds(counts: Counter[float]) -> Counter[float]:
     counts = Counter({epsilon: count for epsilon, count in counts.items() if count})
     if len(counts) <= _KINDS or math.isinf(max(counts)):
         return counts
-    # From the largest downwards, by a factor.
+    # The groups go from the largest downwards, each within a constant factor.
     largest = max(counts)
     step = math.log(largest / min(counts)) / (_KINDS - 1)
     few: Counter[float] = Counter()

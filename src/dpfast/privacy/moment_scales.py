@@ -377,7 +377,7 @@ def _best_precisions(weights: list[float], worst_changes: _WorstChanges) -> Sequ
     if weights[1] == weights[3] == 0.0 < weights[0] * weights[2] and worst_changes is _signed:
         return _best_pair(weights[0], weights[2])
     changes = worst_changes(1.0, 1.0, 1.0)
-    # At orthogonal rows every block counts: exact where there is one worst change, near the optimum otherwise.
+    # At orthogonal rows every block counts: exact if there is one worst change, near the optimum otherwise.
     loads = changes[0] if len(changes) == 1 else (1.0, 1.0, 1.0, 1.0, 0.0)
     start = [math.sqrt(weight / load) if weight > 0.0 else 0.0 for weight, load in zip(weights, loads, strict=True)]
     if len(changes) == 1 or sum(weight > 0.0 for weight in weights) == 1:
@@ -409,7 +409,7 @@ def _minimise(weights: tuple[float, ...], start: tuple[float, ...], worst_change
     cost = np.asarray(weights)[used]
 
     def exp(z: FloatArray) -> FloatArray:
-        # Of where a step of the search may end, before it is taken back.
+        # Clipped, since a step of the search may end far off before it is taken back.
         return np.exp(np.clip(z, -_FARTHEST, _FARTHEST))
 
     def expanded(z: FloatArray) -> FloatArray:

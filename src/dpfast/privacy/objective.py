@@ -435,7 +435,7 @@ def _best_convexity(
     def convexity(curvature_epsilon: float) -> float:
         return max(least, curvature / math.expm1(curvature_epsilon))
 
-    # On a logarithmic scale: where epsilon is large the best part is a tiny one.
+    # On a logarithmic scale: for large epsilon the best part is tiny.
     part = least_at(lambda part: cost(convexity(math.exp(part))), math.log(fewest), math.log(most))
     candidates = [convexity(math.exp(part)), convexity(fewest)] + ([least] if most < epsilon else [])
     return min(candidates, key=cost)

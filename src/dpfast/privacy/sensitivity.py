@@ -14,7 +14,7 @@ from dpfast import _arguments as check
 from dpfast.privacy import rounding
 from dpfast.privacy.rounding import remembered
 
-# Beyond the exponents of floats on either side, and small enough for integer arithmetic to stay quick.
+# Limit on exponents: beyond those of floats on either side, and small enough for quick integer arithmetic.
 _LARGEST_GRID_EXPONENT = 2000
 
 

@@ -1,8 +1,8 @@
 """Joint calibration of sums per state: the number of people who visit each, and their returns from there on.
 
-There are S states, of which a person visits at most K. To each a person visits they add a, alike for all (xx), and a
-return (xy): returns are at most W apart and, about a point in the middle, at most R in size. With
-p = W**2/s_xy**2 and q = a**2/s_xx**2 + R**2/s_xy**2:
+There are S states, and a person visits at most K of them. To each visited state they add a, alike for all (xx), and a
+return (xy). Returns are at most W apart and, about a point in the middle, at most R in size. With p = W**2/s_xy**2 and
+q = a**2/s_xx**2 + R**2/s_xy**2:
 
 - *Replace-one*: if both people visit a state, the counts cancel and the returns differ by at most W; this costs at
   most p. If one of them does, one visit and one return are left, and cost at most q. Elsewhere nothing moves. Let

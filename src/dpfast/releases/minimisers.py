@@ -142,7 +142,7 @@ class ObjectivePerturbation(SingleRelease):
         m, d, constant = own.strong_convexity, bounds.n_features, bounds.constant
         row = math.sqrt(max(bounds.row_bound**2 - constant**2, 0.0))
         length, each = math.sqrt(spread) * row, max(d - (constant > 0.0), 1)
-        # Of a row of length 1.
+        # For a row of length 1.
         steepest = n * curvature * bounds.curvature / bounds.row_bound**2
         total = steepest * length**2 / each + m
         noise, finish = own.coordinate_scale(d), self.finishing_scale * math.sqrt(d + 1.0)

@@ -114,7 +114,7 @@ class Regression(NamedTuple):
     solution: RidgeSolution
     #: One for all outcomes, or one each; none if coefficients were not fitted, or X'X is not distinct from noise.
     evidence: tuple[Evidence, ...]
-    #: Of outcomes about their linear function of the features; None if people have several rows.
+    #: Residual variance of outcomes about their linear function of the features; None if people have several rows.
     residual_variance: FloatArray | None = None
     n_steps: int = 0
     #: Part of squared predictions expected to be wrong, from the released moments of rows.
