@@ -101,6 +101,21 @@ def coded_sums(n, *shape):
     return taken(sums, lambda: sums.add_coded(block.numbers, block.codes, None, 0, n, beyond), d, 0)
 
 
+@case("sparse_gram: 200 columns, one in a hundred", 4000, 200, 0.01)
+@case("sparse_gram: 1000 columns, one in a hundred, and 2 outcomes", 1000, 1000, 0.01, 2)
+@case("sparse_gram: 200 columns, all out of order", 1000, 200, 0.01, ascending=False)
+def sparse_sums(n, d, density, m=0, ascending=True):
+    rng = np.random.default_rng(0)
+    chosen = rng.random((n, d)) < density
+    columns, (rows, places) = np.arange(d)[:: 1 if ascending else -1], np.nonzero(chosen)
+    indptr = np.searchsorted(rows, np.arange(n + 1))
+    values = rng.uniform(-1.0, 1.0, len(rows))
+    block = kernels.columns.SparseBlock(indptr, columns[places].astype(np.int32), values, d)
+    y = rng.uniform(-1.0, 1.0, (n, m)) if m else None
+    sums = kernels.gram.GramSums(*tables(d, m), block_rows=256, use_blas=False, with_sums=False)
+    return taken(sums, lambda: kernels.sparse_gram.add_sparse(sums, block, y, 0, n), d, m)
+
+
 @case("gram: totals added", lambda totals: totals.add(totals.copy()))
 @case("gram: totals as doubles", lambda totals: totals.symmetric_as_float64(1.0))
 @case("gram: limbs of totals", lambda totals: (totals.symmetric(), totals.cross(), totals.columns()))

@@ -25,7 +25,7 @@ def main() -> None:
     model.fit(X[["age", "sex", "bmi", "bp"]], y)
     axes = model.plot(title="Progression of diabetes, 442 people, epsilon 2")
     axes.figure.savefig(PICTURE, dpi=120)
-    print(model.summary().round(2).to_string())
+    print(model.summary().round(2))
 
 
 if __name__ == "__main__":

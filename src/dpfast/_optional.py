@@ -22,6 +22,7 @@ class Library(NamedTuple):
 LIBRARIES = {
     "dask": Library("Dask", "dask"),
     "dp_accounting": Library("dp-accounting", "accounting"),
+    "formulaic": Library("formulaic", "formula"),
     "gymnasium": Library("Gymnasium", "gym"),
     "matplotlib": Library("matplotlib", "plot"),
     "minari": Library("Minari", "minari"),

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     -------
     int
         0 if it went well, 1 if an audit caught a mechanism above its claim or for anything unexpected, 2 for unusable
-        arguments, jobs or tables, 3 if a budget has too little left, 130 if interrupted.
+        arguments, jobs or tables, 3 if a budget has too little left, 130 if interrupted, 143 if terminated.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     options = _parser(arguments).parse_args(arguments)
@@ -57,9 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read has enough, as `head` has; the rest goes nowhere. The code is that of the signal.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except KeyboardInterrupt:
-        print(f"dpfast {options.command}: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        # Of jobs, which are not imported for other commands.
+        print(f"dpfast {options.command}: {getattr(stop, 'said', 'interrupted')}", file=sys.stderr)
+        return int(getattr(stop, "status", 130))
     except Exception as error:
         if getattr(options, "debug", False):
             raise
@@ -87,7 +88,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         prog="dpfast",
         description="Differentially private estimators.",
         epilog="Exit codes: 0 done, 1 unexpected or caught by an audit, 2 unusable arguments, job or table, "
-        "3 too little left of a budget, 130 interrupted.",
+        "3 too little left of a budget, 130 interrupted, 143 terminated.",
     )
     parser.add_argument("--version", action=_Version)
     parser.set_defaults(run=lambda _: _help(parser))

@@ -298,7 +298,16 @@ def test_nothing_private_stays_on_a_fitted_model():
     X, y = table(500)
     model = regressor(fit_intercept=True).fit(X, y)
     fitted = {name for name in vars(model) if name not in model.get_params()}
-    assert fitted == {"coef_", "intercept_", "method_", "ridge_", "releases_", "privacy_spent_", "n_features_in_"}
+    assert fitted == {
+        "coef_",
+        "intercept_",
+        "method_",
+        "ridge_",
+        "releases_",
+        "privacy_spent_",
+        "_n_public",
+        "n_features_in_",
+    }
     released = model.releases_[0].values["coef"]
     assert np.array_equal(np.append(model.coef_, model.intercept_ / model._constant), released)
     assert np.array_equal(pickle.loads(pickle.dumps(model)).coef_, model.coef_)

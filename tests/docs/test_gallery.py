@@ -5,6 +5,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from looks import MOST, legend_shares, series_that_are_not_seen
 
 GALLERY = Path(__file__).parents[2] / "docs" / "gallery"
 SCRIPTS = sorted(GALLERY.rglob("plot_*.py"))
@@ -51,6 +52,8 @@ def test_a_script_runs_alone_and_draws(script, monkeypatch):
         for figure in figures:
             figure.draw_without_rendering()
             assert any(ax.has_data() or ax.images for ax in figure.axes)
+            assert not series_that_are_not_seen(figure)
+            assert all(share <= MOST for share in legend_shares(figure))
             assert all(ax.get_xlabel() for ax in figure.axes if ax.lines and ax.get_subplotspec().is_last_row())
     finally:
         pyplot.close("all")

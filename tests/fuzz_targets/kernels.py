@@ -6,6 +6,7 @@ Where it is cheap, results are compared: with those of other vector levels, to t
 import math
 import pickle
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,9 +28,10 @@ from dpfast.kernels import (
     sampling,
     secular,
     sizes,
+    sparse_gram,
     support_scores,
 )
-from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
+from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, SparseBlock
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.generalised_linear import LossSums, local_losses
 from dpfast.kernels.half_octaves import HalfOctaves
@@ -140,6 +142,51 @@ def coded_sums(draw: Draw) -> None:
         for total, part in zip(totals, (coded, dense), strict=True):
             total.take([part])
         assert totals[0].equals(totals[1])
+
+
+@target("kernels.sparse_gram")
+def sparse_sums(draw: Draw) -> None:
+    d, m, bound_x, _, tables = tables_of(draw)
+    n, most = draw.choice((1, 2, 8, 65, 130)), draw.integer(0, 3 * d)
+    lengths = draw.rng.integers(0, most + 1, n)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    columns = draw.rng.integers(0, d, indptr[-1]).astype(draw.choice((np.int32, np.int64)))
+    if draw.flag():
+        for start, stop in pairwise(indptr.tolist()):
+            columns[start:stop] = np.sort(columns[start:stop])
+    values = np.asarray(draw.reals(len(columns), 1, scale=bound_x * draw.positive(1e-4, 1e4), finite=False))[:, 0]
+    values = values.astype(draw.choice((np.float64, np.float32)))
+    y = np.asarray(draw.reals(n, m, scale=1.0)) if m else None
+    is_true = draw.flag(0.7)
+    if not is_true:
+        array = draw.choice((indptr, columns))
+        if len(array) > 0:
+            limits = np.iinfo(array.dtype)
+            array[draw.rng.integers(len(array))] = draw.choice((-1, d, n, limits.min, limits.max))
+    rows = SparseBlock(indptr, columns, values, d)
+    options = {"with_sums": draw.flag(), "cross_only": m > 0 and draw.flag(0.2)}
+    found, dense = (
+        gram.GramSums(
+            *tables, block_rows=draw.choice((1, 8, 64)), use_blas=draw.flag(), level=draw.choice(LEVELS), **options
+        )
+        for _ in range(2)
+    )
+    start, stop = sorted((draw.integer(0, n), draw.integer(0, n)))
+    status = sparse_gram.add_sparse(found, rows, y, start, stop)
+    if not is_true:
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        written_out = np.asarray(rows)
+    expected = dense.add(written_out, y, None, start, stop)
+    assert (status == gram.PACKED) == (expected == gram.PACKED)
+    if status == gram.PACKED:
+        totals = [gram.GramTotals(d, m, max(one[3] for one in tables)) for _ in range(2)]
+        for total, part in zip(totals, (found, dense), strict=True):
+            total.take([part])
+        if options["cross_only"]:
+            assert all(map(same, totals[0].cross(), totals[1].cross()))
+        else:
+            assert totals[0].equals(totals[1])
 
 
 @target("kernels.person_gram", accepts=(OverflowError,))

@@ -118,7 +118,7 @@ def finite(fitted):
     if "coef_std_" in arrays:
         unknown = np.isnan(arrays["coef_std_"])
         table = fitted.summary()
-        told = table[table.index.get_level_values(-1) != "(intercept)"].drop(columns="coef").to_numpy(float)
+        told = table[table.index.get_level_values(-1) != "(intercept)"].to_numpy(float)
         assert np.all(np.isnan(told[unknown.ravel()]))
         assert not np.any(arrays["coef_"][unknown]) or fitted.n_steps_ > 0
         arrays["coef_std_"] = arrays["coef_std_"][~unknown]

@@ -23,10 +23,11 @@ from dpfast import (
     select,
 )
 from dpfast.io import write_table
+from dpfast.ledger.release import guarantee_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning", "ignore::dpfast.UnsoundCalibrationWarning")
 #: What columns are called where they hold the same.
-KNOWN = {"estimate", "mean", "coef", "std_privacy", "std_error", "low", "high", "p_value"}
+KNOWN = {"estimate", "mean", "std_privacy", "std_error", "low", "high", "p_value"}
 OWN = {"observed", "effect", "variance", "scale"}
 OWN |= {f"{ratio}{limit}" for ratio in ("odds_ratio", "rate_ratio") for limit in ("", "_low", "_high")}
 
@@ -41,12 +42,12 @@ def test_every_fit_is_summed_up_in_a_frame_by_what_was_estimated(name, tmp_path)
     if not hasattr(model, "summary"):
         return  # batches of repeated fits
     table = model.summary()
-    assert type(table) is pd.DataFrame
+    assert isinstance(table, pd.DataFrame)
     assert len(table) > 0
     assert table.index.is_unique
     assert all(level is not None for level in table.index.names)
     assert set(table.columns) <= KNOWN | OWN
-    assert table.columns[0] in ("estimate", "mean", "coef", "observed")
+    assert table.columns[0] in ("estimate", "mean", "observed")
     known = table.dropna()
     if "low" in table and len(known):
         assert np.all(known["low"] <= known["high"])
@@ -55,6 +56,12 @@ def test_every_fit_is_summed_up_in_a_frame_by_what_was_estimated(name, tmp_path)
             center = known["mean" if "mean" in known else "estimate"]
             assert np.all((known["low"] <= center) & (center <= known["high"]))
     pd.testing.assert_frame_equal(model.summary(), table)
+    assert table.attrs["estimator"] == type(model).__name__
+    assert table.attrs["guarantee"] == guarantee_of(model.releases_, model.privacy_spent_)
+    # How many there are is said where that is public, and never what a private table holds.
+    assert model.adjacency == "replace_one" or "n" not in table.attrs
+    assert table.attrs.get("n", 60) in (60, 20, 40)
+    assert "..." not in str(table).splitlines()[len(table.attrs) :]
     write_table(table, tmp_path / "table.csv")
 
 

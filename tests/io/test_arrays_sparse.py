@@ -1,6 +1,7 @@
 """Sparse matrices are read as their dense rows, to the bit, whatever is in them."""
 
 import re
+import threading
 import tracemalloc
 
 import numpy as np
@@ -10,7 +11,12 @@ from scipy import sparse
 
 from dpfast import MultiOutcomeRidge, SyntheticControl
 from dpfast.io import arrays, blocks, in_memory, open_table
+from dpfast.kernels import sparse_gram
+from dpfast.kernels.columns import SparseBlock
+from dpfast.kernels.gram import PACKED
 from dpfast.statistics import GramAccumulator, gram
+from dpfast.statistics.rows import RowMap
+from dpfast.statistics.sampled_gram import cross_moments
 
 FORMATS = ["csr", "csc", "coo"]
 
@@ -95,6 +101,118 @@ def test_sums_are_those_of_dense_tables(kind, monkeypatch):
     groups = np.arange(200) // 3
     people = {"groups": groups, "max_rows": 2, **bounds}
     assert gram(x, y, **people) == gram(x.toarray(), y.toarray(), **people)
+
+
+@pytest.fixture
+def made_dense(monkeypatch):
+    """Sizes of the blocks that are written out."""
+    made, write_out = [], SparseBlock.__array__
+    monkeypatch.setattr(
+        SparseBlock, "__array__", lambda self, *a, **k: (made.append(len(self)), write_out(self, *a, **k))[1]
+    )
+    return made
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sums_do_not_hang_on_splits_orders_threads_or_how_rows_are_stored(seed, monkeypatch, made_dense):
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr(arrays, "_VALUES_PER_BLOCK", int(rng.choice([200, 5000, 1 << 22])))
+    n, d, m = int(rng.integers(1, 900)), int(rng.integers(1, 60)), int(rng.integers(0, 4))
+    nnz = int(n * d * rng.uniform(0, 0.2))
+    dtype, index = rng.choice([np.float64, np.float32, np.int16]), rng.choice([np.int32, np.int64])
+    values = (rng.normal(size=nnz) * 10.0 ** rng.integers(-3, 4, nnz)).astype(dtype)
+    table = stored(rng.integers(0, n, nnz), rng.integers(0, d, nnz), values, (n, d), "csr", index)
+    rows, y = table.toarray(), rng.normal(size=(n, m)) if m else None
+    options = {"bound_x": float(rng.choice([1e-4, 1.0, 30.0, 1e6])), "bound_y": 1.5 if m else None, "sums": True}
+    maps = {"map_y": RowMap(-np.ones(m), np.ones(m)) if m and seed % 2 else None}
+    exact = gram(rows, y, **options, **maps, n_threads=1)
+    del made_dense[:]
+    for n_threads in (1, 2, 3):
+        assert gram(table, y, **options, **maps, n_threads=n_threads) == exact
+    tidy = table.copy()
+    tidy.sum_duplicates()
+    if tidy.toarray().tobytes() == rows.tobytes():
+        assert gram(tidy, y, **options, **maps) == exact
+    order = rng.permutation(n)
+    cut = int(rng.integers(n + 1))
+    parts = GramAccumulator(d, m, **options, n_threads=2).mapped_by(None, maps["map_y"])
+    other = GramAccumulator(d, m, **options).mapped_by(None, maps["map_y"])
+    shuffled, of_order = table[order], None if y is None else y[order]
+    if shuffled.toarray().tobytes() == rows[order].tobytes():
+        parts.update(shuffled[:cut], None if y is None else of_order[:cut])
+        other.update(shuffled[cut:].tocsr(), None if y is None else of_order[cut:])
+        assert parts.merge(other).gram() == exact
+    if dtype != np.int16:
+        assert not made_dense
+    if m:
+        assert cross_moments(table, y, bound_x=options["bound_x"], bound_y=1.5) == gram(rows, y, **options).exact_xy
+
+
+@pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_moments_of_a_fit_are_summed_without_dense_rows(adjacency, fit_intercept, made_dense):
+    x, y = people(400)
+    x[np.abs(x) < 0.5] = 0.0
+    options = {"adjacency": adjacency, "fit_intercept": fit_intercept, "random_state": 3}
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, refine=0, **options)
+    expected = {k: v.tobytes() for k, v in model.fit(x, y).releases_[0].values.items()}
+    found = model.fit(sparse.csr_array(x), y).releases_[0].values
+    assert {k: v.tobytes() for k, v in found.items()} == expected
+    assert made_dense == []
+
+
+@pytest.mark.parametrize("beside", [0, 1])
+def test_one_persons_row_adds_its_own_part_whatever_lies_beside_it_and_however_it_is_stored(beside):
+    """What both adjacencies are calibrated to: a row adds or replaces exactly its own products, within the bound."""
+    rng = np.random.default_rng(beside)
+    others = stored(rng.integers(0, 30, 90), rng.integers(0, 6, 90), rng.normal(size=90), (30, 6), "csr")
+    alone = gram(others, bound_x=1.0)
+    for columns in ([0, 3, 5], [5, 0, 3], [1, 1, 1, 4], [], [2]):
+        for size in (1e-3, 0.5, 1.0 + 1e-9, 40.0, 1e200):
+            mine = stored([0] * len(columns), columns, np.full(len(columns), size), (1, 6), "csr")
+            own = gram(dense(mine), bound_x=1.0)
+            both = sparse.csr_array(
+                (
+                    np.concatenate([others.data, mine.data]),
+                    np.concatenate([others.indices, mine.indices]),
+                    np.append(others.indptr, len(others.data) + len(columns)),
+                ),
+                shape=(31, 6),
+            )
+            assert gram(both, bound_x=1.0) == alone + own
+            assert sum(own.exact_xx.integer((i, i)) for i in range(6)) <= own._tables()[0][-1]
+
+
+def test_a_matrix_that_changes_while_it_is_read_is_not_read_beyond():
+    rng = np.random.default_rng(0)
+    n, d = 20_000, 50
+    rows = SparseBlock(np.arange(0, 3 * n + 1, 3), rng.integers(0, d, 3 * n), np.ones(3 * n), d)
+    lies, ended = [-1, d, 2**62, -(2**63)], threading.Event()
+
+    def change():
+        while not ended.is_set():
+            place = rng.integers(3 * n)
+            rows.indices[place] = lies[place % 4]
+            rows.indices[place] = place % d
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        for _ in range(30):
+            part = GramAccumulator(d, bound_x=2.0)._new_part()
+            assert sparse_gram.add_sparse(part, rows, None, 0, n) in (PACKED, sparse_gram.OUTSIDE)
+    finally:
+        ended.set()
+        changing.join()
+
+
+def test_a_matrix_that_changed_since_it_was_checked_is_refused_unquoted(monkeypatch):
+    table = stored([0, 1], [1, 2], np.array([12345.0, 1.0]), (3, 4), "csr")
+    monkeypatch.setattr(arrays, "_checked", lambda shape, *parts: parts)
+    table.indices[1] = 4
+    with pytest.raises(ValueError, match=r"^X is a sparse matrix whose indices lie outside of it, or whose"):
+        gram(table, bound_x=1.0)
 
 
 @pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")

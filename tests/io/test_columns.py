@@ -346,3 +346,15 @@ def test_the_first_pass_and_the_next_agree_on_codes():
     rows = Columns([Category("c", ("a", "b"))], ["y"]).encode([frame, frame])
     model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=3.0, refine=1, random_state=0)
     assert model.fit(rows, None).coef_.shape == (1, 2)
+
+
+def test_what_to_do_with_a_table_of_dask_is_said():
+    dask, dd = pytest.importorskip("dask"), pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
+    columns = Columns(["a"])
+    parts = dd.from_pandas(frame, npartitions=2)
+    for table, n_rows in ((parts, 3), ([parts, parts], 6), ((one for one in [parts, frame]), 6)):
+        columns.check(parts)
+        assert sum(len(x) for x, _ in columns.encode(table)) == n_rows
+    with pytest.raises(TypeError, match=r"the table is a Delayed.* of Dask's: give a Dask frame, or compute it first"):
+        list(columns.encode(dask.delayed(frame)))

@@ -81,7 +81,7 @@ def test_latex_compiles(tmp_path):
 def test_what_cannot_be_written_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "table.parquet"
     path.write_text("an older file")
-    with pytest.raises(ValueError, match=r"\.csv, \.parquet, \.json, \.tex, got 'table.xlsx'"):
+    with pytest.raises(ValueError, match=r"\.csv, \.parquet, \.json, \.tex, \.md, got 'table.xlsx'"):
         write_table(frame(), tmp_path / "table.xlsx")
     with pytest.raises(TypeError, match="must be a pandas DataFrame or columns by name, got a list"):
         write_table([1, 2], tmp_path / "table.csv")

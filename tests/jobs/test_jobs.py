@@ -18,6 +18,7 @@ from dpfast import Ledger, MultiOutcomeRidge, Privacy, UtilityWarning
 from dpfast.cli import main
 from dpfast.io import EncodedTable
 from dpfast.jobs import Job, outputs
+from dpfast.jobs.run import _Passes, terminable
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -349,7 +350,7 @@ def test_what_is_written(frame, folder, capsys):
     with (folder / "fit" / "coefficients.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["feature"] for row in rows[:5]] == ["(intercept)", "age", "smoker", "site=Bern", "site=Basel"]
-    assert [float(row["coef"]) for row in rows[6:]] == expected.coef_[1].tolist()
+    assert [float(row["estimate"]) for row in rows] == expected.summary()["estimate"].tolist()
     assert [float(row["std_privacy"]) for row in rows[6:]] == expected.coef_std_[1].tolist()
     assert record(folder)["outcome_names"] == ["days", "again"]
     assert record(folder)["spent"] == {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace_one"}
@@ -615,9 +616,58 @@ def test_a_job_that_is_stopped_leaves_nothing_and_nothing_that_is_in_the_way(how
         assert job.wait(timeout=60) != 0
     left = left_behind(folder)
     # What is killed cannot tidy up: the hidden folder stays, for the next start.
-    assert left == (set() if how == signal.SIGINT else {".fit.partial"})
+    assert left == ({".fit.partial"} if how == signal.SIGKILL else set())
     assert main(["fit", str(path)]) == 0
     assert left_behind(folder) == {"fit"}
+
+
+def test_a_job_that_is_asked_to_end_gives_back_what_was_not_drawn(folder):
+    ledger = {"path": "people.json", "epsilon": 1.5, "delta": 1e-5}
+    path = write_job(folder, changed(privacy={"ledger": ledger}))
+    command = [sys.executable, "-c", STOPPED_WHILE_READING, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as job:
+        assert job.stdout.readline() == b"reading\n"
+        job.terminate()
+        assert job.wait(timeout=60) != 0
+    assert Ledger.open(folder / "people.json").remaining.epsilon == 1.5
+
+
+class Bar:
+    """What a progress bar was told."""
+
+    def __init__(self):
+        self.n, self.shown = 0, []
+
+    def update(self, n_bytes):
+        self.n += n_bytes
+        self.shown.append(self.n)
+
+    def reset(self):
+        self.n = 0
+
+    def set_description(self, text, refresh):
+        self.shown.append(text)
+
+
+def test_a_pass_is_never_shown_to_have_read_more_than_there_is():
+    advance = _Passes(bar := Bar(), 70)
+    for n_bytes in (40, 30, 40, 30, 40):
+        advance(n_bytes)
+    assert bar.shown == [40, 70, "reading, pass 2", 40, 70, "reading, pass 3", 40]
+
+
+def test_a_signal_that_is_handled_already_is_left_alone(monkeypatch, folder, capsys):
+    handled = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with terminable():
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, handled)
+    monkeypatch.setattr(MultiOutcomeRidge, "fit", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+    assert main(["fit", str(write_job(folder, changed()))]) == 143
+    assert "terminated" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is handled
+    assert left_behind(folder) == set()
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from dpfast.cli import main
 from dpfast.io import writing
 from dpfast.jobs import Job, outputs, pictures, report
 from dpfast.jobs.formats import Formats
+from dpfast.privacy.guarantee import plain_words
 
 pd = pytest.importorskip("pandas")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -99,24 +100,22 @@ def test_every_format_holds_the_same_numbers(job, tmp_path):
     model = MultiOutcomeRidge.load(folder / "model.json")
     with (folder / "coefficients.csv").open(newline="", encoding="utf-8") as file:
         constant, row = csv.DictReader(file)
-    assert (constant["feature"], float(constant["coef"])) == ("(intercept)", model.intercept_[0])
-    assert (row["feature"], float(row["coef"])) == (NAME, model.coef_[0, 0])
+    assert (constant["feature"], row["feature"]) == ("(intercept)", NAME)
     summary = model.summary()
     for name in ("estimate", "std_error", "low", "high"):
-        assert float(row[name]) == summary[name].iloc[1]
-        assert constant[name] == ""
+        assert [float(constant[name]), float(row[name])] == summary[name].tolist()
     # The residual variance is not known.
     assert row["p_value"] == constant["p_value"] == ""
     table = parquet.read_table(folder / "coefficients.parquet").to_pydict()
     assert list(table) == list(row)
-    assert [table["low"][0], table["low"][1]] == [None, float(row["low"])]
+    assert [table["low"][0], table["low"][1]] == [float(constant["low"]), float(row["low"])]
     record = json.loads((folder / "report.json").read_text())
     assert record["tables"] == {"coefficients": list(row)}
     assert set(record["files"]) == names(folder)
     assert record["guarantee"] == str(model.privacy_spent_)
     page = Page((folder / "report.html").read_text())
     shown = {cells[1]: cells for cells in page.tables}
-    assert shown[NAME][2] == f"{model.coef_[0, 0]:.5g}"
+    assert shown[NAME][2] == f"{summary['estimate'].iloc[1]:.5g}"
     assert not page.tags & {"script", "link", "i"}
     assert len(page.loaded) == 1
     assert page.loaded[0].startswith("data:image/svg+xml;base64,")
@@ -155,6 +154,37 @@ def test_a_ledger_of_several_jobs_is_drawn_and_said_to_have_room_for_more(job, t
     assert f"room for</dt><dd>{ledger.affords(model)}<" in text
     assert "a count: geometric noise" in text
     assert "![ledger](ledger.svg)" in (folder / "report.md").read_text()
+
+
+def test_the_first_page_is_for_those_who_answer_for_the_data(job, tmp_path):
+    earlier = Release("a count: of all", "geometric", Privacy(0.1), {}, {})
+    Ledger(Privacy(2.0, 1e-5), tmp_path / "people.json").spend(earlier)
+    assert main(["fit", job(privacy=LEDGER, output='formats = ["csv"]\nplots = false'), "--quiet"]) == 0
+    first, line, rest = (tmp_path / "fit" / "report.md").read_text().partition("\n---\n")
+    assert line
+    assert [title for title in first.splitlines() if title.startswith("## ")] == [
+        "## What was promised",
+        "## What was spent",
+        "## What could void it",
+    ]
+    model = MultiOutcomeRidge.load(tmp_path / "fit" / "model.json")
+    assert f"- what: {plain_words(model.privacy_spent_)}" in first.replace("\\", "")
+    assert "| a count | 1 |" in first
+    assert f"| MultiOutcomeRidge | {len(model.releases_)} |" in first
+    assert "is not in the ledger 'people.json'" in first
+    assert "voided" not in first
+    # The engineer's words stay below the line.
+    for word in ("sha256", "mu^2", "scale", "ridge lambda", "bound_y"):
+        assert word not in first
+    assert "sha256" in rest
+
+
+def test_a_seed_voids_the_first_page(job, tmp_path):
+    assert main(["fit", job(estimator="random_state = 1"), "--quiet"]) == 0
+    first, _, _ = (tmp_path / "fit" / "report.md").read_text().partition("\n---\n")
+    assert "- what: nothing: see what could void it" in first
+    assert "- voided: the noise came from a seed" in first
+    assert "ledger of its own" in first
 
 
 def test_what_was_expected_stands_beside_what_was_released(job, tmp_path):
@@ -209,7 +239,7 @@ def test_formats_are_chosen(job, tmp_path, monkeypatch):
         (
             'formats = ["xlsx"]',
             "",
-            "must hold one of 'csv', 'parquet', 'json', 'tex', 'png', 'svg', got 'xlsx'",
+            "must hold one of 'csv', 'parquet', 'json', 'tex', 'md', 'png', 'svg', got 'xlsx'",
         ),
         ('formats = ["png"]', "", "formats must hold one of 'csv', 'parquet', 'json', 'tex'"),
         ('formats = ["csv", "svg"]\nplots = false', "", "formats holds a format of pictures, but plots = false"),

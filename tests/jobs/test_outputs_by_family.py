@@ -37,7 +37,7 @@ def test_classes_and_the_side_that_coefficients_speak_for():
     assert tables["classes"] == {"class": ["no", "yes"], "weight": [1.0, 1.0]}
     assert tables["coefficients"]["class"] == ["yes"] * 4
     assert tables["coefficients"]["feature"] == ["(intercept)", *FEATURES]
-    assert tables["coefficients"]["coef"] == [*two.intercept_, *two.coef_[0]]
+    assert tables["coefficients"]["estimate"] == [*two.intercept_, *two.coef_[0]]
     assert ("classes", "yes (where the score is positive) against no") in of_convex_erm.facts(two)
     three = ObjectivePerturbationClassifier(
         5.0, 1e-6, bound_x=1.0, classes=[2, 0, 1], method="gradient", class_weight={0: 0.5}, fit_intercept=False
@@ -45,7 +45,7 @@ def test_classes_and_the_side_that_coefficients_speak_for():
     tables = of_convex_erm.tables_of_classes(three, FEATURES)
     assert tables["classes"] == {"class": [0, 1, 2], "weight": [0.5, 1.0, 1.0]}
     assert tables["coefficients"]["class"] == np.repeat([0, 1, 2], 3).tolist()
-    assert tables["coefficients"]["coef"] == three.coef_.ravel().tolist()
+    assert tables["coefficients"]["estimate"] == three.coef_.ravel().tolist()
     axes = of_convex_erm.figures_of_classes(three, FEATURES)["coefficients"]
     drawn = {line.get_label(): list(line.get_xdata()) for line in axes.lines}
     assert [drawn[label] for label in "012"] == three.coef_.tolist()
@@ -56,7 +56,7 @@ def test_coefficients_of_one_outcome():
         X, X @ [0.5, 0.0, -0.3]
     )
     table = of_convex_erm.tables_of_outcome(model, FEATURES, "days")["coefficients"]
-    assert table == {"outcome": ["days"] * 3, "feature": FEATURES, "coef": model.coef_.tolist()}
+    assert table == {"outcome": ["days"] * 3, "feature": FEATURES, "estimate": model.coef_.tolist()}
     assert of_convex_erm.figures_of_outcome(model, FEATURES, "days")["coefficients"].get_title() == "days"
 
 
@@ -84,8 +84,7 @@ def test_a_support_and_its_coefficients():
     chosen = [FEATURES[j] for j in model.support_]
     assert tables["support"] == {"number": model.support_.tolist(), "feature": chosen}
     table = tables["coefficients"]
-    assert table["coef"] == model.coef_.ravel().tolist()
-    assert [name for name, kept in zip(table["feature"], table["chosen"], strict=True) if kept] == chosen
+    assert table == {"outcome": ["days"] * 2, "feature": chosen, "estimate": model.coef_[model.support_].tolist()}
     assert of_sparse.facts(model) == [("features chosen", "2 of 3")]
     axes = of_sparse.figures(model, FEATURES, ["days"])["coefficients"]
     assert [label.get_text() for label in axes.get_yticklabels()] == chosen
@@ -109,7 +108,7 @@ def test_values_of_states_and_their_noise():
     weighed = PolicyEvaluation(1.0, 1e-6, gamma=0.9, horizon=20, method="lsw", features=features).fit(walks)
     assert not of_policies.figures(weighed, states)["values"].collections
     assert "std_privacy" not in of_policies.tables(weighed, states)["values"]
-    assert of_policies.tables(weighed, states)["coefficients"]["coef"] is weighed.coef_
+    assert of_policies.tables(weighed, states)["coefficients"]["estimate"] is weighed.coef_
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +135,7 @@ def test_effects_paths_and_placebos_of_targets(panel):
     np.testing.assert_array_equal(tables["placebo_ranks"]["p_value"], model.placebo_ranks(both)["p_value"])
     assert tables["paths"]["observed"] == both.ravel().tolist()
     after = [k for k in range(2 * both.shape[1]) if k % both.shape[1] >= 10]
-    assert [tables["paths"]["synthetic"][k] for k in after] == model.predict(both[:, :10]).ravel().tolist()
+    assert [tables["paths"]["estimate"][k] for k in after] == model.predict(both[:, :10]).ravel().tolist()
     figures = of_control.figures(model, names)
     assert list(figures) == ["path-1", "gap-1", "path-2", "gap-2"]
     assert figures["gap-2"].get_title() == "Basel"
@@ -149,9 +148,9 @@ def test_weights_for_one_target(mechanism, panel):
     model = SyntheticControl(20.0, 1e-6, mechanism=mechanism).fit(donors[:50], 10, target)
     tables = of_control.tables(model, ["Bern"])
     assert set(tables) == {"effects", "paths", "weights"}
-    np.testing.assert_array_equal(tables["weights"]["weight"], model.weights_)
+    np.testing.assert_array_equal(tables["weights"]["estimate"], model.weights_)
     assert ("low" in tables["effects"]) == (mechanism == "output")
-    assert tables["paths"]["synthetic"][:10] == [None] * 10
+    assert tables["paths"]["estimate"][:10] == [None] * 10
     assert list(of_control.figures(model, ["Bern"])) == ["path", "gap"]
 
 
@@ -164,5 +163,5 @@ def test_without_targets_or_their_later_periods(panel):
     tables = of_control.tables(early, ["Bern"])
     assert set(tables) == {"paths", "placebo", "coefficients", "center"}
     assert tables["paths"]["observed"][10:] == [None] * early.n_post_
-    assert None not in tables["paths"]["synthetic"]
+    assert None not in tables["paths"]["estimate"]
     assert of_control.figures(early, ["Bern"]) == {}

@@ -31,6 +31,7 @@ LEFT_OUT = {
     "residual_step",
     "sampling",
     "sizes",
+    "sparse_gram",
     "support_scores",
 }
 

@@ -532,7 +532,7 @@ def test_nothing_but_released_values_is_kept(adjacency):
     x, y = table()
     fitted = model(adjacency=adjacency, fit_intercept=True).fit(x, y)
     known = {"coef_", "intercept_", "coef_std_", "ridge_", "n_steps_", "releases_", "privacy_spent_"}
-    known |= {"n_features_in_", "residual_std_", "_evidence", "_textbook"}
+    known |= {"n_features_in_", "residual_std_", "_evidence", "_textbook", "_n_public"}
     assert set(vars(fitted)) - set(fitted.get_params()) == known | {"_single_outcome", "_lacks_sums", "_weighs"}
     # Everything is a function of the release: solve again from it.
     again = pickle.loads(pickle.dumps(fitted.releases_[0]))

@@ -47,8 +47,12 @@ def test_cells_tell_their_limits_or_that_they_are_wide():
     words = [text.get_text() for text in value_function(VALUES, np.full(6, 0.1), (2, 3)).texts]
     assert words[0] == "0.1\n±0.2"
     std = np.where(np.arange(900) == 31, 1.0, 0.01)
-    (wide,) = value_function(np.linspace(0.0, 1.0, 900), std, (30, 30), limits=(0.0, 1.0)).lines
-    assert (wide.get_xdata().tolist(), wide.get_ydata().tolist()) == ([1], [1])
+    axes = value_function(np.linspace(0.0, 1.0, 900), std, (30, 30), limits=(0.0, 1.0))
+    (wide,) = axes.patches
+    assert wide.get_xy() == (0.5, 0.5)
+    # No colour, which would be taken for a value.
+    assert np.argwhere(axes.images[0].get_array().mask).tolist() == [[1, 1]]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["hardly known"]
 
 
 def test_of_a_hundred_thousand_states_every_hundredth_is_drawn_and_those_that_are_marked():

@@ -35,16 +35,18 @@ def test_with_hardly_any_noise_limits_are_the_textbooks(fit_intercept):
     design = np.column_stack([x, np.ones(len(x))]) if fit_intercept else x
     theta = linalg.lstsq(design, y)[0]
     variance = np.sum((y - design @ theta) ** 2, axis=0) / (len(x) - design.shape[1])
-    errors = np.sqrt(np.outer(variance, np.diag(np.linalg.inv(design.T @ design))))[:, :5]
+    errors = np.sqrt(np.outer(variance, np.diag(np.linalg.inv(design.T @ design))))
     law = evidence.posterior(variance, 0.9, of_population=True)
     # Shrunk by as much as sampling hides.
-    assert np.all(np.abs(law.center - theta.T[:, :5]) < 0.1 * errors)
-    np.testing.assert_allclose(law.deviation, errors, rtol=0.02)
-    np.testing.assert_allclose(law.high - law.center, 1.6448536 * errors, rtol=0.02)
-    np.testing.assert_allclose(law.center - law.low, 1.6448536 * errors, rtol=0.02)
-    np.testing.assert_allclose(law.opposite, special.ndtr(-np.abs(theta.T[:, :5]) / errors), rtol=0.2, atol=1e-9)
+    assert np.all(np.abs(law.center - theta.T) < 0.1 * errors)
+    # An intercept's takes sampling errors to be independent in directions in which those of noise are.
+    close = np.append(np.full(5, 0.02), 0.1)[: errors.shape[1]] * errors
+    assert np.all(np.abs(law.deviation - errors) < close)
+    assert np.all(np.abs(law.high - law.center - 1.6448536 * errors) < 1.6448536 * close)
+    assert np.all(np.abs(law.center - law.low - 1.6448536 * errors) < 1.6448536 * close)
+    np.testing.assert_allclose(law.opposite, special.ndtr(-np.abs(theta.T) / errors), rtol=0.2, atol=1e-9)
     of_rows = evidence.posterior(variance, 0.9, of_population=False)
-    np.testing.assert_allclose(of_rows.center, theta.T[:, :5], rtol=1e-6)
+    np.testing.assert_allclose(of_rows.center, theta.T, rtol=1e-6)
     assert np.all(of_rows.deviation < 1e-4 * errors)
 
 
@@ -64,7 +66,12 @@ def test_where_noise_is_small_the_deviation_is_that_of_unpenalised_coefficients(
         shift = x.mean(axis=0)
         response = np.linalg.inv(moments.xx - len(x) * np.outer(shift, shift))
         first_order = np.sqrt(first_order**2 + 900.0 * (response @ shift) ** 2)
-    np.testing.assert_allclose(posterior.deviation, first_order, rtol=1e-2)
+    np.testing.assert_allclose(posterior.deviation[:, :5], first_order, rtol=1e-2)
+    if fit_intercept:
+        # At most what the noise of the mean outcome and of the coefficients' part add up to.
+        of_mean = 30.0 / len(x)
+        assert np.all(posterior.deviation[:, 5] >= of_mean)
+        assert np.all(posterior.deviation[:, 5] <= 1.01 * (of_mean + np.abs(shift) @ first_order.T))
 
 
 def test_eigenvalues_are_given_back_what_noise_took():
@@ -171,8 +178,7 @@ def test_the_textbook_is_the_normal_equations(constants):
     theta = linalg.lstsq(design, y)[0]
     variance = np.sum((y - design @ theta) ** 2, axis=0) / (60 - 5 - constants)
     errors = np.sqrt(np.outer(variance, np.diag(np.linalg.inv(design.T @ design))[:5]))
-    centred = (x - x.mean(axis=0), y - y.mean(axis=0)) if constants else (x, y)
-    law = Textbook.of(*centred, constants=constants).posterior(0.9)
+    law = Textbook.of(design, y, functions=np.eye(5 + constants)[:5]).posterior(0.9)
     np.testing.assert_allclose(law.center, theta.T[:, :5])
     np.testing.assert_allclose(law.deviation, errors)
     quantile = stats.t(55 - constants).ppf(0.95)

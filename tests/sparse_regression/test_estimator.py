@@ -226,7 +226,7 @@ def test_nothing_but_releases_stays():
     for selector in SELECTORS[:2]:
         fitted = model(selector=selector).fit(x, y)
         left = set(vars(fitted)) - set(fitted.get_params())
-        assert left == {"support_", "coef_", "releases_", "privacy_spent_", "n_features_in_"}
+        assert left == {"support_", "coef_", "releases_", "privacy_spent_", "n_features_in_", "_n_public"}
         released = fitted.releases_[1].values["coef"]
         assert np.array_equal(fitted.coef_[fitted.support_], released)
 

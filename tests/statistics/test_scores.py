@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from neighbours import climb
+from scipy import sparse
 
 from dpfast import io
+from dpfast.releases.pursuit import PursuedRows
 from dpfast.statistics.rows import RowMap
 from dpfast.statistics.scores import part_bound, residual_scores, score_error
 
@@ -22,6 +24,45 @@ def scores(x, residuals, clip=1.0, row_map=CLIPPED, entry_bound=1.0, **options):
 
 def integers(sums):
     return [[sums.integer((i, j)) for j in range(sums.shape[1])] for i in range(sums.shape[0])]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_scores_of_sparse_rows_are_those_of_dense_ones_to_the_bit(dtype, index):
+    """Entries in order, repeated and out of order; maps that keep zeros, and others."""
+    rng = np.random.default_rng(0)
+    n, d, n_entries = 5000, 70, 9000
+    values = (rng.normal(size=n_entries) * 3.0).astype(dtype)
+    rows, columns = np.sort(rng.integers(0, n, n_entries)), rng.integers(0, d, n_entries)
+    indptr = np.searchsorted(rows, np.arange(n + 1))
+    mixed = sparse.csr_array((values, columns.astype(index), indptr.astype(index)), shape=(n, d))
+    tidy = sparse.csr_array(mixed.toarray())
+    residuals = rng.normal(size=(n, 2))
+    maps = (CLIPPED, RowMap(), RowMap(np.zeros(1), np.ones(1)), RowMap(np.full(1, 0.5), np.ones(1)), RowMap(bound=2.0))
+    assert [row_map.keeps_zeros for row_map in maps] == [True, True, True, False, False]
+    for table in (mixed, tidy):
+        dense = table.toarray()
+        for row_map in maps:
+            options = {"row_map": row_map, "entry_bound": 50.0, "clip": 1.5}
+            expected = scores(dense, residuals, **options)
+            assert scores(table, residuals, **options, n_threads=2) == expected
+            (one,) = [np.asarray(x) for x, _ in io.open_table(dense).blocks()]
+            pursued, whole = (
+                PursuedRows.of(io.open_table(x, residuals), row_map, RowMap(bound=3.0), 1) for x in (table, one)
+            )
+            assert pursued.columns((5, 3, 69)).tobytes() == whole.columns((5, 3, 69)).tobytes()
+            assert pursued.count() == whole.count()
+
+
+@pytest.mark.parametrize("values", [[1.0, np.nan], [1e308, 1e308], [np.inf, 0.0]])
+def test_sparse_rows_that_are_not_finite_are_refused(values):
+    table = sparse.csr_array((np.array(values), np.array([1, 1]), np.array([0, 2])), shape=(1, 3))
+    with pytest.raises(ValueError, match="X"):
+        scores(table, np.ones((1, 1)), entry_bound=1.0)
+    with pytest.raises(ValueError, match="X"):
+        io.open_table(table).check_finite()
+    with pytest.raises(ValueError, match="X"):
+        PursuedRows.of(io.open_table(table, np.ones(1)), CLIPPED, RowMap(bound=3.0), 1)
 
 
 @pytest.mark.parametrize(("entry_bound", "clip"), [(1.0, 1.0), (3.0, 0.7), (1e-3, 2e5)])

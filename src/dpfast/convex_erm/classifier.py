@@ -38,7 +38,7 @@ from dpfast.estimator.bounded import explains_bounds
 from dpfast.estimator.inputs import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
-from dpfast.io.writing import tabulated
+from dpfast.io.summaries import Estimates
 from dpfast.privacy import Privacy
 from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
 from dpfast.releases.minimisers import ObjectivePerturbation
@@ -454,12 +454,9 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         mean = getattr(self, "mean_curvature_", np.full(2, np.nan))
         columns = marginal_effects(self.estimate_[chosen], self.covariance_[chosen, chosen], mean, level)
         names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
-        frame = tabulated({"feature": names}, columns)
-        if np.isnan(mean).any():
-            frame.attrs["note"] = NO_MEAN
-        elif np.isnan(self.estimate_).any():
-            frame.attrs["note"] = UNKNOWN
-        return frame
+        note = NO_MEAN if np.isnan(mean).any() else UNKNOWN if np.isnan(self.estimate_).any() else None
+        header = self._header(level=level, target="population", note=note)
+        return Estimates({"feature": names}, columns, header).frame()
 
     @property
     def _names_one_side(self) -> bool:
@@ -736,7 +733,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         expected = None
         if mechanism.n_rows is not None:
             error = lost_share(mechanism.agreement(mechanism.n_rows), ACCURACY, 2)
-            expected = Expected(error, f"{mechanism.n_rows} people")
+            expected = Expected(error, mechanism.n_rows)
         summed = Summed(Descent(mechanism), Rows(people, self.n_threads), expected=expected)
         counts, _ = self._counts(privacy, n_rows, is_gaussian=True)
         return self._counted(summed, privacy, counts, people)

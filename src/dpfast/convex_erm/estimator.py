@@ -259,7 +259,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         losses, n_rows = self._table_loss.of_table(table, self.n_threads, lambda n_rows: calibrated(n_rows).bounds.loss)
         mechanism = calibrated(n_rows)
         rows = mechanism.bounds.n_rows
-        expected = None if rows is None else Expected(self._expected_error(mechanism, rows), f"{rows} people")
+        expected = None if rows is None else Expected(self._expected_error(mechanism, rows), rows)
         minimisers = Minimisers(privacy, mechanism, len(losses), self._table_loss.constant)
         return Summed(minimisers, losses, expected=expected)
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import special
+from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast.convex_erm.mechanism import Calibrated, of_fitted
-from dpfast.estimator.linear import LinearEstimator
+from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
+from dpfast.io.summaries import Estimates
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Mechanism, Stages, within
 from dpfast.releases.sandwich import Sandwich
@@ -165,13 +167,16 @@ class ErrorReports(LinearEstimator):
         are clipped, whether the model is true or not: errors are those of the sandwich H^-1 J H^-1, as statsmodels'
         HC0, and of noise. Rows are taken to be independent.
         """
+        return self._estimates(level=level).frame()
+
+    def _estimates(self, names: Names = OWN_NAMES, *, level: float = LEVEL) -> Estimates:
+        check_is_fitted(self)
         if not self.inference:
-            return super().summary()
+            return super()._estimates(names)
         table = self._errors_table(level)
-        frame = self._tabulated({name: column[None] for name, column in table.items()})
-        if np.isnan(self.estimate_).any():
-            frame.attrs["note"] = UNKNOWN
-        return frame
+        note = UNKNOWN if np.isnan(self.estimate_).any() else None
+        header = self._header(level=level, target="population", note=note)
+        return self._tabulated({name: column[None] for name, column in table.items()}, header, names)
 
     def _errors_table(self, level: float) -> dict[str, FloatArray]:
         """Return the columns of `summary` that `inference` pays for."""

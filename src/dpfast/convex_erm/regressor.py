@@ -298,7 +298,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         people = People(table, n_threads=self.n_threads)
         people = replace(people, first=mechanism.steps.sum_rows(people))
         rows = mechanism.steps.public.n_rows
-        expected = None if rows is None else Expected(mechanism.relative_error(rows), f"{rows} people")
+        expected = None if rows is None else Expected(mechanism.relative_error(rows), rows)
         return Summed(mechanism, people, expected=expected)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.inference import LEVEL
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
-from dpfast.estimator.linear import INTERCEPT
+from dpfast.estimator.linear import Names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
 NOTE = (
     "Standard errors need inference = true: how far noise moves a minimiser depends on the curvature of the loss, "
     f"which is private and has to be paid for. Then estimate, std_error, low and high ({LEVEL:.0%} limits) and p_value "
-    "are those of summary(), and left empty where noise hides a feature; coef is what predictions are made with."
+    "are those of summary(), and left empty where noise hides a feature; predictions are made with the coefficients of "
+    "the model."
 )
 
 
@@ -28,14 +28,14 @@ def tables_of_classes(model: ObjectivePerturbationClassifier, features: Sequence
     classes = model.classes_.tolist()
     weights = model.class_weight if isinstance(model.class_weight, Mapping) else {}
     table = {"class": classes, "weight": [float(weights.get(label, 1.0)) for label in classes]}
-    return {"coefficients": _coefficients("class", model._sides()[1], features, model), "classes": table}
+    return {"coefficients": model._estimates(Names(features, model._sides()[1])).written(), "classes": table}
 
 
 def tables_of_outcome(
     model: ObjectivePerturbationRegressor, features: Sequence[str], outcome: str
 ) -> dict[str, Mapping[str, Any]]:
     """Return a row for each feature, and for the intercept, where there is one."""
-    return {"coefficients": _coefficients("outcome", [outcome], features, model)}
+    return {"coefficients": model._estimates(Names(features, [outcome])).written()}
 
 
 def figures_of_classes(model: ObjectivePerturbationClassifier, features: Sequence[str]) -> dict[str, Axes]:
@@ -64,18 +64,3 @@ def facts(model: ObjectivePerturbationClassifier | ObjectivePerturbationRegresso
         counted = hasattr(model, "log_odds_")
         stated.append(("probabilities", "calibrated by noisy counts" if counted else "by the link"))
     return stated
-
-
-def _coefficients(side: str, labels: Sequence[Any], features: Sequence[str], model: Any) -> dict[str, list[Any]]:
-    told = model._errors_table(LEVEL).items()
-    errors = {name: [None if math.isnan(one) else float(one) for one in column] for name, column in told}
-    names = [INTERCEPT, *features] if model.fit_intercept else list(features)
-    values = np.atleast_2d(model.coef_)
-    if model.fit_intercept:
-        values = np.column_stack([np.atleast_1d(model.intercept_), values])
-    return {
-        side: [label for label in labels for _ in names],
-        "feature": [name for _ in labels for name in names],
-        "coef": values.ravel().tolist(),
-        **errors,
-    }

@@ -18,11 +18,11 @@ from dpfast._html import card, grid
 from dpfast._redacted import quiet
 from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts, count_rows
 from dpfast.estimator.completion import Waiting
-from dpfast.io import Category, Columns, Number
-from dpfast.io.columns import Column, parts_in_turn
-from dpfast.io.writing import tabulated
+from dpfast.io import Columns, Number
+from dpfast.io.columns import Column, column_of, parts_in_turn
+from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, Release, paying
-from dpfast.ledger.release import guarantee_html, releases_html
+from dpfast.ledger.release import guarantee_html, header_of, releases_html
 from dpfast.privacy import Adjacency, Privacy, gaussian_mu
 from dpfast.releases.mechanism import release
 from dpfast.solvers.fieller import NoisyRatio
@@ -134,7 +134,9 @@ class Description:
         """
         found = dict(zip(_FIELDS, zip(*self._rows(level, target, quantiles), strict=True), strict=True))
         index = {name: found.pop(name) for name in _FIELDS[:2]}
-        return tabulated(index, found)
+        header = {"estimator": "Description", "n": self._n_rows, "unit": "rows", "level": level}
+        header |= {"target": target} | header_of(self.releases_, self.privacy_spent_)
+        return Estimates(index, found, header).frame()
 
     def _rows(
         self, level: float = 0.95, target: Target = "population", quantiles: Sequence[float] = _QUARTILES
@@ -400,19 +402,7 @@ def _declared(columns: object) -> list[Column]:
             f"{type(columns).__name__}"
         )
     check.by_name("columns", columns)
-    found: list[Column] = []
-    for name, one in columns.items():
-        if isinstance(one, str) or not isinstance(one, Sequence | np.ndarray):
-            raise TypeError(f"columns[{name!r}] must be limits, (low, high), or a list of levels, got {one!r}")
-        are_numbers = len(one) == 2 and not any(isinstance(entry, str) for entry in one)
-        if are_numbers and not isinstance(one, tuple):
-            raise ValueError(
-                f"columns[{name!r}] is ambiguous: write ({one[0]!r}, {one[1]!r}) for limits, or declare a "
-                "dpfast.io.Category in dpfast.io.Columns for two levels"
-            )
-        low_and_high = check.limits(f"columns[{name!r}]", one) if are_numbers else None
-        found.append(Category(name, tuple(one)) if low_and_high is None else Number(name, "refuse", *low_and_high))
-    return found
+    return [column_of("columns", name, one) for name, one in columns.items()]
 
 
 def _histograms(declared: Columns, crosstabs: object, n_bins: int) -> tuple[Histogram, ...]:

@@ -37,6 +37,7 @@ from dpfast.estimator.page import page_of
 from dpfast.estimator.persistence import LEFT_OUT, parameter_names
 from dpfast.estimator.presented import Container, check_output, presented, with_output
 from dpfast.ledger import Ledger, Release, Reservation, paying
+from dpfast.ledger.release import header_of
 from dpfast.ledger.reservation import ledger_of_block
 from dpfast.privacy import (
     Adjacency,
@@ -156,7 +157,8 @@ class Expected(NamedTuple):
     """What public numbers say of a fit: root mean squared error as a share of the signal, and for how many people."""
 
     error: float
-    people: str
+    n: int
+    unit: str = "people"
 
 
 class Summed(NamedTuple):
@@ -349,7 +351,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         """
         if math.isinf(privacy.epsilon) and any(isinstance(one, io.Partitions) for one in data):
             raise TypeError("epsilon must be finite for a table in parts: without noise rows are fitted in memory")
-        common = {"privacy_spent_": privacy} | dict(columns or {})
+        common = {"privacy_spent_": privacy, "_n_public": None} | dict(columns or {})
         with reserve(self, privacy, unit, self._mu(privacy)) as reservation, io.one_table():
             data = tuple(map(io.read_now, data))
             if opened is not None:
@@ -363,7 +365,9 @@ class PrivateEstimator(BaseEstimator, ABC):
             model, rest, before, found, caution = self._prepared(privacy, source, *data)
             summed = model._sum(rest, source, *data)
             warn_of_printed(summed.mechanism)
-            error, people = summed.expected or Expected(0.0, "")
+            expected = summed.expected
+            error, people = (0.0, "") if expected is None else (expected.error, f"{expected.n} {expected.unit}")
+            common["_n_public"] = None if expected is None else expected[1:]
             # Bounds that were released made what is expected a released value, too.
             warned = not before and self._warn_of_noise(error, people, privacy)
             own, tell = model._release(summed, source)
@@ -545,6 +549,13 @@ class PrivateEstimator(BaseEstimator, ABC):
     @abstractmethod
     def summary(self) -> DataFrame:
         """Tabulate what was estimated, by the names of what that is of."""
+
+    def _header(self, **said: Any) -> dict[str, Any]:
+        """Return what stands above tables of what was estimated: public numbers, and what was promised."""
+        n, unit = vars(self).get("_n_public") or (None, None)
+        return {"estimator": type(self).__name__, "n": n, "unit": unit} | header_of(
+            self.releases_, self.privacy_spent_, **said
+        )
 
     @abstractmethod
     def _fit_without_noise(self, *data: Any) -> Solved:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ from dpfast._redacted import quiet
 from dpfast.estimator.base import PrivateEstimator
 from dpfast.estimator.inputs import rows_to_predict
 from dpfast.estimator.presented import outcome_names
-from dpfast.io.writing import tabulated
+from dpfast.io.summaries import Estimates
 from dpfast.statistics.rows import RowMap
 
 if TYPE_CHECKING:
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 
 #: What tables call the constant feature.
 INTERCEPT = "(intercept)"
+
+
+class Names(NamedTuple):
+    """What files call features and outcomes; None for what the estimator calls them."""
+
+    features: Sequence[Any] | None = None
+    sides: Sequence[Any] | None = None
+
+
+#: Those that the estimator has.
+OWN_NAMES = Names()
 
 
 class LinearEstimator(PrivateEstimator):
@@ -65,18 +76,28 @@ class LinearEstimator(PrivateEstimator):
         ImportError
             If pandas is not installed.
         """
-        check_is_fitted(self)
-        return self._tabulated({"estimate": self._coefficients(self.coef_, getattr(self, "intercept_", 0.0))})
+        return self._estimates().frame()
 
-    def _tabulated(self, columns: dict[str, FloatArray], *, chosen: Any = slice(None)) -> DataFrame:
+    def _estimates(self, names: Names = OWN_NAMES) -> Estimates:
+        """Return the columns of `summary`, for files by names of their own."""
+        check_is_fitted(self)
+        columns = {"estimate": self._coefficients(self.coef_, getattr(self, "intercept_", 0.0))}
+        return self._tabulated(columns, self._header(), names)
+
+    def _tabulated(
+        self, columns: dict[str, FloatArray], header: dict[str, Any], names: Names, *, chosen: Any = slice(None)
+    ) -> Estimates:
         """Return arrays of shape (n_sides, n_rows) as columns, by what each side and each row is of."""
-        features = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
+        features = names.features
+        if features is None:
+            features = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
         rows = [*([INTERCEPT] if self._has_intercept else []), *np.array(features, object)[chosen].tolist()]
         level, sides = self._sides()
-        index = {level: [side for side in sides for _ in rows]} if len(sides) > 1 or self._names_one_side else {}
-        return tabulated(
-            index | {"feature": rows * len(sides)}, {name: np.ravel(column) for name, column in columns.items()}
-        )
+        named = len(sides) > 1 or self._names_one_side or names.sides is not None
+        sides = sides if names.sides is None else names.sides
+        index = {level: [side for side in sides for _ in rows]} if named else {}
+        values = {name: np.ravel(column) for name, column in columns.items()}
+        return Estimates(index | {"feature": rows * len(sides)}, values, header)
 
     def _coefficients(self, coef: FloatArray, intercept: Any) -> FloatArray:
         """Return what tables hold of each side: of its intercept, if there is one, and of its features."""
@@ -194,6 +215,6 @@ class LinearEstimator(PrivateEstimator):
         check_is_fitted(self)
         basis = np.ascontiguousarray(np.atleast_2d(self.coef_).T)
         row_map = RowMap(bound=self._predicted_norm, basis=basis)
-        blocks = (block for block, _ in io.blocks(X)) if io.is_sparse(X) else [X]
+        blocks = (np.asarray(block) for block, _ in io.blocks(X)) if io.is_sparse(X) else [X]
         products = np.concatenate([row_map(rows_to_predict(self, block)) for block in blocks])
         return (products if self.coef_.ndim == 2 else products[:, 0]) + getattr(self, "intercept_", 0.0)

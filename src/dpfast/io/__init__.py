@@ -32,6 +32,7 @@ from dpfast.io.table import (
     reusing_room,
 )
 from dpfast.io.trajectories import Trajectories
+from dpfast.io.transforms import Interaction, Log, Polynomial, Spline
 from dpfast.io.weights import weighed
 from dpfast.io.writing import write_table
 
@@ -44,15 +45,19 @@ __all__ = [
     "Deferred",
     "EncodedTable",
     "EngineError",
+    "Interaction",
+    "Log",
     "Number",
     "Orientation",
     "Panel",
     "Partitions",
     "People",
     "PersonIds",
+    "Polynomial",
     "ProcessPartitions",
     "RowOwners",
     "SparkPartitions",
+    "Spline",
     "StateEncoder",
     "Table",
     "Trajectories",

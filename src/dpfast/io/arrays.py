@@ -1,4 +1,4 @@
-"""Arrays of any library as NumPy's: lent ones where they lie, without a copy, and scipy's sparse ones made dense.
+"""Arrays of any library as NumPy's: lent ones where they lie, without a copy, and scipy's sparse ones by their rows.
 
 Lent is what offers DLPack, or itself as an Arrow C array.
 
@@ -10,7 +10,6 @@ matrix. scipy.sparse is not imported to read one: whoever has a matrix has done 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from dpfast._redacted import in_own_words
 from dpfast.io.arrow import arrow_library, is_number, numbers_of
 from dpfast.io.sources import is_lent
+from dpfast.kernels.columns import SparseBlock
 
 Matrix = NDArray[Any]
 
@@ -115,12 +115,18 @@ def load_npy(file: Path) -> Matrix:
 
 _Stored = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
-_VALUES_PER_BLOCK = 1 << 20
+#: As dense rows, which some of those who read a block make of it: 32 MB.
+_VALUES_PER_BLOCK = 1 << 22
 _PROBLEM = "{} is a sparse matrix whose indices lie outside of it, or whose parts do not fit together"
 
 
-def sparse_blocks(table: Any, name: str, *, whole: bool = False) -> Iterator[NDArray[Any]]:
-    """Iterate over blocks of dense rows, of the matrix's own dtype; all of them in one if it is wanted `whole`.
+def unfit(name: str) -> ValueError:
+    """Return what is raised for a matrix that lies of itself."""
+    return ValueError(_PROBLEM.format(name))
+
+
+def sparse_blocks(table: Any, name: str, *, whole: bool = False) -> Iterator[SparseBlock]:
+    """Iterate over blocks of rows, of the matrix's own dtype; all of them in one if it is wanted `whole`.
 
     TypeError for a format that is not stored by rows, by columns or by entries; ValueError if an index lies outside of
     the matrix, or its parts do not fit together.
@@ -132,16 +138,12 @@ def sparse_blocks(table: Any, name: str, *, whole: bool = False) -> Iterator[NDA
     n_rows, n_columns = table.shape
     check_unmasked(getattr(table, "data", None), name)
     indptr, indices, data = in_own_words(partial(_FORMATS[table.format], table), _PROBLEM.format(name))
-    csr_array = sys.modules["scipy.sparse"].csr_array
-    step = n_rows if whole else _VALUES_PER_BLOCK // max(1, n_columns)
-    for start in range(0, max(1, n_rows), max(1, step)):
-        pointers = indptr[start : start + max(1, step) + 1]
-        entries = slice(int(pointers[0]), int(pointers[-1]))
-        parts = data[entries], indices[entries], pointers - pointers[0]
-        yield in_own_words(
-            lambda: csr_array(parts, shape=(len(pointers) - 1, n_columns)).toarray(),  # noqa: B023
-            _PROBLEM.format(name),
-        )
+    as_matrix(data, name, is_outcome=True)  # refuses what are no real numbers
+    step = max(1, n_rows if whole else _VALUES_PER_BLOCK // max(1, n_columns))
+    for start in range(0, max(1, n_rows), step):
+        pointers = indptr[start : start + step + 1]
+        first, last = int(pointers[0]), int(pointers[-1])
+        yield SparseBlock(pointers - first, indices[first:last], data[first:last], n_columns)
 
 
 def _of_rows(table: Any) -> _Stored:

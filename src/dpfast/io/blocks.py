@@ -41,7 +41,7 @@ from dpfast.io.sources import (
     table_files,
     tables_of,
 )
-from dpfast.kernels.columns import CodedBlock, ColumnBlock, Rows
+from dpfast.kernels.columns import CodedBlock, ColumnBlock, Rows, SparseBlock
 
 
 def is_unordered(table: Any) -> bool:
@@ -137,7 +137,7 @@ def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: b
     elif may_copy and is_held(table):
         table = np.concatenate([np.asarray(block) for block in arrow_blocks(table, name)])
     elif may_copy and is_sparse(table):
-        (table,) = sparse_blocks(table, name, whole=True)
+        (table,) = map(np.asarray, sparse_blocks(table, name, whole=True))
     if isinstance(table, np.ndarray) or _is_nested_numbers(table) or _becomes_array(table):
         return as_matrix(table, name, is_outcome=is_outcome)
     return None
@@ -163,9 +163,10 @@ def blocks(X: object, Y: object = None) -> Iterator[Block]:
 
     Yields
     ------
-    x : ndarray, ColumnBlock or CodedBlock (n_rows, n_features)
-        Any real dtype, any strides; Arrow's columns where they lie; declared categories as codes.
-    y : ndarray or ColumnBlock (n_rows, n_outcomes), or None
+    x : ndarray, ColumnBlock, CodedBlock or SparseBlock (n_rows, n_features)
+        Any real dtype, any strides; Arrow's columns where they lie; declared categories as codes; sparse rows by their
+        entries. ``numpy.asarray`` makes an array of any.
+    y : ndarray, ColumnBlock or SparseBlock (n_rows, n_outcomes), or None
         The same rows' outcomes.
 
     Raises
@@ -202,7 +203,7 @@ def is_made_anew(table: object) -> bool:
 
 
 def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: bool = False) -> Iterator[Any]:
-    if isinstance(table, ColumnBlock | CodedBlock):
+    if isinstance(table, ColumnBlock | CodedBlock | SparseBlock):
         return iter([table])
     table = borrowed(table, name)
     whole = in_memory(table, name, is_outcome=is_outcome)
@@ -211,7 +212,7 @@ def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: boo
     if is_frame(table):
         return (as_matrix(part, name, is_outcome=is_outcome) for part in frame_blocks(table, name))
     if is_sparse(table):
-        return (as_matrix(part, name, is_outcome=is_outcome) for part in sparse_blocks(table, name))
+        return sparse_blocks(table, name)
     if is_arrow(table):
         return arrow_blocks(table, name)
     if is_path(table):

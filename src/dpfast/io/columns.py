@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import difflib
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -51,9 +52,15 @@ class Part:
     size: int = 0  # bytes, of a file
 
 
-def table_parts(table: Any) -> Iterator[Part]:
-    """Iterate over the parts of a table of named columns, reading schemas only."""
-    if is_path(table):
+def table_parts(table: Any, *, in_order: bool = True) -> Iterator[Part]:
+    """Iterate over the parts of a table of named columns, reading schemas only.
+
+    Where rows may come in any order, a Dask frame is computed part by part.
+    """
+    if not in_order and is_dask(table) and isinstance(getattr(table, "npartitions", None), int):
+        for part in table.to_delayed():
+            yield from table_parts(in_own_words(part.compute, "a partition of the Dask frame could not be computed"))
+    elif is_path(table):
         yield from map(_file_part, table_files(table, "the table"))
     elif is_frame(table) and table.ndim == 2:
         yield Part("the frame", list(table.columns), frame_families(table), partial(frame_batches, table))
@@ -61,23 +68,19 @@ def table_parts(table: Any) -> Iterator[Part]:
         stream = open_stream(table, "the table")
         names, families = list(stream.schema.names), arrow_families(stream.schema)
         yield Part("the table", names, families, partial(arrow_batches, stream))
+    elif is_dask(table):
+        if in_order:
+            check_no_dask(table)
+        raise TypeError(f"the table is a {type(table).__qualname__} of Dask's: give a Dask frame, or compute it first")
     elif isinstance(table, Iterable) and not (isinstance(table, str | bytes | dict | set) or hasattr(table, "shape")):
         for item in tables_of(table, "the table"):
-            yield from table_parts(item)
+            yield from table_parts(item, in_order=in_order)
     else:
-        check_no_dask(table)
         kind = f"{type(table).__module__}.{type(table).__qualname__}"
         raise TypeError(f"the table is a {kind}, which has no named columns; accepted: {ACCEPTED}")
 
 
-def parts_in_turn(table: Any) -> Iterator[Part]:
-    """Iterate over the parts of a table whose rows may come in any order: a Dask frame is computed part by part."""
-    if not (is_dask(table) and hasattr(table, "partitions")):
-        yield from table_parts(table)
-        return
-    for place in range(table.npartitions):
-        part = table.partitions[place]
-        yield from table_parts(in_own_words(part.compute, "a partition of the Dask frame could not be computed"))
+parts_in_turn = partial(table_parts, in_order=False)
 
 
 def _file_part(file: Path) -> Part:
@@ -94,6 +97,9 @@ def _file_part(file: Path) -> Part:
 REFUSE: Literal["refuse"] = "refuse"
 _EXACT_INTEGERS = 2**53
 
+#: The least and the largest number that a column holds.
+Limits: TypeAlias = tuple[float, float]
+
 
 @dataclass(frozen=True)
 class _Single:
@@ -102,6 +108,7 @@ class _Single:
     name: str
 
     holds: ClassVar[str]
+    is_coded: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -154,6 +161,11 @@ class Number(_Single):
                 f"missing of column {self.name!r} must be from low to high, onto which it would be clipped"
             )
 
+    @property
+    def limits(self) -> tuple[Limits, ...] | None:
+        """Limits of the encoded column; None if not declared."""
+        return None if self.low is None or self.high is None else ((float(self.low), float(self.high)),)
+
     def encode(self, batch: Entries) -> list[FloatArray]:
         """Return what it becomes: a column, which is the table's own where no entry is missing."""
         return [_filled(self.name, batch.numbers(self.name), self.missing)]
@@ -166,6 +178,7 @@ class Boolean(_Single):
     missing: bool | Literal["refuse"] = REFUSE
 
     holds: ClassVar[str] = "boolean"
+    limits: ClassVar[tuple[Limits, ...]] = ((0.0, 1.0),)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -211,6 +224,8 @@ class Category:
     missing: str | int = REFUSE
     undeclared: Literal["refuse", "zeros"] = REFUSE
 
+    is_coded: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         _check_name(self.name)
         object.__setattr__(self, "levels", _checked_levels(self.name, self.levels))
@@ -231,6 +246,11 @@ class Category:
     def encoded_names(self) -> tuple[str, ...]:
         """Names of the indicators."""
         return tuple(f"{self.name}={level}" for level in self.levels[self.drop_first :])
+
+    @property
+    def limits(self) -> tuple[Limits, ...]:
+        """Limits of the indicators."""
+        return ((0.0, 1.0),) * len(self.encoded_names)
 
     @property
     def holds(self) -> str:
@@ -272,14 +292,90 @@ class Category:
 Column: TypeAlias = Number | Boolean | Category
 
 
+def column_of(argument: str, name: str, declared: object) -> Column:
+    """Return the column that is declared by name: by limits, levels, or as a column."""
+    if isinstance(declared, Number | Boolean | Category):
+        if declared.name != name:
+            raise ValueError(f"{argument}[{name!r}] declares another column, {declared.name!r}")
+        return declared
+    if isinstance(declared, str) or not isinstance(declared, Sequence | np.ndarray):
+        raise TypeError(
+            f"{argument}[{name!r}] must be limits, (low, high), or a list of levels, or a Number, Boolean or Category; "
+            f"got {declared!r}"
+        )
+    if len(declared) != 2 or any(isinstance(entry, str) for entry in declared):
+        return Category(name, tuple(declared))
+    if not isinstance(declared, tuple):
+        raise ValueError(
+            f"{argument}[{name!r}] is ambiguous: write ({declared[0]!r}, {declared[1]!r}) for limits, or declare a "
+            "dpfast.io.Category for two levels"
+        )
+    return Number(name, REFUSE, *check.limits(f"{argument}[{name!r}]", declared))
+
+
+class Derived(ABC):
+    """Columns of numbers that are made of declared ones: `dpfast.io.transforms` has them."""
+
+    #: Limits of what it becomes.
+    limits: tuple[Limits, ...]
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """As in messages."""
+
+    @property
+    @abstractmethod
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of what it becomes."""
+
+    @property
+    @abstractmethod
+    def sources(self) -> tuple[Column, ...]:
+        """The table's columns that it is made of."""
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether it becomes indicators, one of which is 1 at most, and has `places`."""
+        return False
+
+    @abstractmethod
+    def encode(self, batch: Entries) -> list[FloatArray]:
+        """Return what it becomes: columns within their limits."""
+
+
+Feature: TypeAlias = Column | Derived
+
+
+class Coded(Protocol):
+    """What becomes indicators, one of which is 1 at most."""
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of the indicators."""
+
+    def places(self, batch: Entries) -> LevelCodes:
+        """Return the places of entries among the indicators; those without one have a place below 0."""
+
+
+def sources_of(column: Feature) -> tuple[Column, ...]:
+    """Return the table's columns that one is, or is made of."""
+    return column.sources if isinstance(column, Derived) else (column,)
+
+
+def is_coded(column: object) -> TypeGuard[Coded]:
+    """Whether a column stays codes."""
+    return bool(getattr(column, "is_coded", False))
+
+
 class Columns:
     """What is declared of a table: which columns are features and outcomes, in this order, and how they are encoded.
 
     Parameters
     ----------
-    features : sequence of str, Number, Boolean or Category
+    features : sequence of str, Number, Boolean, Category, Log, Polynomial, Spline or Interaction
         A plain name is a `Number` without missing values.
-    outcomes : sequence of str, Number, Boolean or Category, optional
+    outcomes : sequence, optional
         Likewise; leave them out to encode rows whose outcomes are to be predicted.
 
     Attributes
@@ -308,32 +404,73 @@ class Columns:
     (1, 3)
     """
 
-    def __init__(self, features: Iterable[str | Column], outcomes: Iterable[str | Column] = ()) -> None:
+    def __init__(self, features: Iterable[str | Feature], outcomes: Iterable[str | Feature] = ()) -> None:
         self.features = _declared("features", features)
         self.outcomes = _declared("outcomes", outcomes)
         if not self.features:
             raise ValueError("features must name at least one column")
-        _check_unique("column", [column.name for column in self.declared])
+        _check_unique("column", [one.name for one in (*self.features, *self.outcomes)])
+        self.declared = _sources(self.features, self.outcomes)
         self._layout = _layout(self.features)
         self.feature_names = tuple(chain.from_iterable(column.encoded_names for column in self.features))
         self.outcome_names = tuple(chain.from_iterable(column.encoded_names for column in self.outcomes))
         _check_unique("encoded column", [*self.feature_names, *self.outcome_names])
 
-    @property
-    def declared(self) -> tuple[Column, ...]:
-        """All columns that are declared."""
-        return (*self.features, *self.outcomes)
+    @classmethod
+    def from_formula(cls, formula: str, limits: Mapping[str, Any] | None = None) -> Columns:
+        """Return what a formula declares, as ``days ~ age + C(sex, levels=['f', 'm']) + age:smoker``.
+
+        Privacy: formula and limits are public, and no table is looked at: levels, knots and scales are never taken from
+        rows. A term that would is refused.
+
+        Parameters
+        ----------
+        formula : str
+            Outcomes, ``~``, and features, in the language of R and formulaic, which parses it. Terms are columns by
+            name (in backticks, where it is no name of Python's), ``C(name, levels=[...])``, ``log(name)``,
+            ``poly(name, degree)`` and ``bs(name, knots=[...], degree=3)``, as `Category`, `Log`, `Polynomial` and
+            `Spline` have them; and interactions of these, ``a:b``, or ``a*b`` with both. The intercept is the
+            estimator's own. So, as in R, a category leaves out its first level where the formula has the rest of its
+            term, or it stands alone.
+        limits : mapping, optional
+            Declarations of columns, by name: ``(low, high)`` of a number, a list of levels of a category; or a
+            `Number`, `Boolean` or `Category`, for example with `missing`. Other columns are numbers without limits.
+
+        Returns
+        -------
+        Columns
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the formula cannot be read, or has an unknown term or one without a declaration. The message names it,
+            and the accepted terms.
+        ImportError
+            If formulaic is not installed.
+
+        Examples
+        --------
+        >>> from dpfast.io import Boolean, Columns
+        >>> limits = {"age": (18, 90), "smoker": Boolean("smoker")}
+        >>> columns = Columns.from_formula("days ~ age + C(sex, levels=['f', 'm']) + age:smoker", limits)
+        >>> columns.limits
+        {'age': (18.0, 90.0), 'sex=m': (0.0, 1.0), 'age:smoker': (0.0, 90.0)}
+        >>> columns.outcome_names
+        ('days',)
+        """
+        from dpfast.io.formula import declared_by
+
+        return cls(*declared_by(formula, {} if limits is None else limits))
 
     @property
-    def limits(self) -> dict[str, tuple[float, float]]:
-        """Limits of encoded features, by name, where they are known: declared of numbers, 0 and 1 of all others."""
-        found: dict[str, tuple[float, float]] = {}
-        for column in self.features:
-            if not isinstance(column, Number):
-                found |= dict.fromkeys(column.encoded_names, (0.0, 1.0))
-            elif column.low is not None and column.high is not None:
-                found[column.name] = float(column.low), float(column.high)
-        return found
+    def limits(self) -> dict[str, Limits]:
+        """Limits of encoded features, by name, where they are known: declared of numbers, 0 and 1 of indicators."""
+        return {
+            name: limits
+            for one in self.features
+            if one.limits is not None
+            for name, limits in zip(one.encoded_names, one.limits, strict=True)
+        }
 
     @property
     def box(self) -> tuple[FloatArray, FloatArray]:
@@ -434,8 +571,8 @@ class Columns:
                 )
 
     def _encode_batch(self, batch: Entries) -> tuple[Rows, ColumnBlock | None]:
-        numbers = chain.from_iterable(one.encode(batch) for one in self.features if not isinstance(one, Category))
-        codes = [one.places(batch) for one in self.features if isinstance(one, Category)]
+        numbers = chain.from_iterable(one.encode(batch) for one in self.features if not is_coded(one))
+        codes = [one.places(batch) for one in filter(is_coded, self.features)]
         outcomes = chain.from_iterable(column.encode(batch) for column in self.outcomes)
         return _block(list(numbers), codes, self._layout), ColumnBlock(outcomes) if self.outcomes else None
 
@@ -487,14 +624,14 @@ def _block(numbers: list[FloatArray], codes: list[Any], layout: CodeLayout) -> C
     return CodedBlock(ColumnBlock(numbers) if numbers else np.empty((len(codes[0]), 0)), codes, layout)
 
 
-def _layout(columns: Sequence[Column]) -> CodeLayout:
+def _layout(columns: Sequence[Feature]) -> CodeLayout:
     firsts = np.cumsum([0, *(len(column.encoded_names) for column in columns)]).tolist()
-    of_codes = [isinstance(column, Category) for column in columns]
+    spans = [(first, stop, is_coded(one)) for first, stop, one in zip(firsts, firsts[1:], columns, strict=False)]
     return CodeLayout(
         firsts[-1],
-        tuple(first for first, is_coded in zip(firsts, of_codes, strict=False) if not is_coded),
-        tuple(first for first, is_coded in zip(firsts, of_codes, strict=False) if is_coded),
-        tuple(len(column.encoded_names) for column in columns if isinstance(column, Category)),
+        tuple(place for first, stop, of_codes in spans if not of_codes for place in range(first, stop)),
+        tuple(first for first, _, of_codes in spans if of_codes),
+        tuple(stop - first for first, stop, of_codes in spans if of_codes),
     )
 
 
@@ -514,14 +651,34 @@ def _filled(name: str, values: FloatArray, missing: float | Literal["refuse"]) -
     return values
 
 
-def _declared(argument: str, columns: Iterable[str | Column]) -> tuple[Column, ...]:
+def _declared(argument: str, columns: Iterable[str | Feature]) -> tuple[Feature, ...]:
     if isinstance(columns, str) or not isinstance(columns, Iterable):
         raise TypeError(f"{argument} must be a sequence of columns, got {type(columns).__name__}")
     declared = tuple(Number(column) if isinstance(column, str) else column for column in columns)
     for column in declared:
-        if not isinstance(column, Number | Boolean | Category):
-            raise TypeError(f"{argument} must hold str, Number, Boolean or Category, got {type(column).__name__}")
+        if not isinstance(column, Number | Boolean | Category | Derived):
+            raise TypeError(
+                f"{argument} must hold str, Number, Boolean, Category, Log, Polynomial, Spline or Interaction, got "
+                f"{type(column).__name__}"
+            )
     return declared
+
+
+def _sources(features: Sequence[Feature], outcomes: Sequence[Feature]) -> tuple[Column, ...]:
+    """Return the table's columns that are read, each once."""
+    found: list[dict[str, Column]] = []
+    for columns in (features, outcomes):
+        own = dict[str, Column]()
+        for one in chain.from_iterable(map(sources_of, columns)):
+            first = own.setdefault(one.name, one)
+            if first.holds != one.holds:
+                kinds = type(first).__name__, type(one).__name__
+                raise ValueError(f"column {one.name!r} is declared as {kinds[0]}, and as {kinds[1]} of other values")
+        found.append(own)
+    for name in found[0]:
+        if name in found[1]:
+            raise ValueError(f"column {name!r} is declared as a feature and as an outcome")
+    return tuple(chain.from_iterable(own.values() for own in found))
 
 
 def _check_name(name: object) -> None:

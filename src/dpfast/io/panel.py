@@ -94,7 +94,7 @@ def open_panel(
     elif isinstance(table, list | tuple) and len({len(row) for row in table if hasattr(row, "__len__")}) > 1:
         raise ValueError(f"{name} must have one value for each unit and period: its rows have different lengths")
     if is_sparse(table):
-        (table,) = sparse_blocks(table, name, whole=True)
+        (table,) = map(np.asarray, sparse_blocks(table, name, whole=True))
     matrix = as_matrix(table, name)
     values = np.array(matrix.T if turned else matrix, np.float64, order="C")
     check_values(values, name, may_miss=may_miss, cure="fill it, or declare the observation_rate")

@@ -28,7 +28,7 @@ from dpfast.io.blocks import Block, blocks, check_aligned, in_memory, is_made_an
 from dpfast.io.engines import DaskPartitions
 from dpfast.io.partitions import Partitions, PersonIds
 from dpfast.io.sources import is_dask
-from dpfast.kernels.columns import Rows, kept
+from dpfast.kernels.columns import Rows, kept, numbers_of
 
 
 class Deferred(NamedTuple):
@@ -165,10 +165,9 @@ class Table:
 
     def check_finite(self) -> None:
         """Refuse NaN and infinity anywhere; not for partitions."""
-        doubles = partial(np.asarray, dtype=np.float64)
-        for x, y in self.blocks(doubles, doubles):
+        for x, y in self._blocks():
             for name, block in (("X", x), ("Y", y)):
-                if block is not None and not np.isfinite(block).all():
+                if block is not None and not all(map(_is_finite, _pieces(block))):
                     raise check.not_finite(name)
 
     def whole(self) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -224,6 +223,14 @@ class Table:
 def groups_of(table: object, groups: Any) -> Any:
     """Return `groups` as they were given, or what stands for those that lie with the parts of a table."""
     return table.groups if groups is None and isinstance(table, Partitions) else groups
+
+
+def _pieces(block: Rows) -> Iterator[Rows]:
+    return (block[start : start + _MAPPED_ROWS] for start in range(0, len(block), _MAPPED_ROWS))
+
+
+def _is_finite(rows: Rows) -> bool:
+    return bool(np.isfinite(numbers_of(rows).astype(np.float64, copy=False)).all())
 
 
 def map_block(x: Rows, y: Rows | None, map_x: BlockMap | None, map_y: BlockMap | None) -> Block:

@@ -1,6 +1,6 @@
-"""Tables of results as files: CSV, Parquet, JSON and LaTeX, and as pandas' frames.
+"""Tables of results as files: CSV, Parquet, JSON, LaTeX and Markdown, and as pandas' frames.
 
-The first three hold floats to the bit; LaTeX, which is read by people, holds five digits of them.
+The first three hold floats to the bit; the others, which are read by people, hold five digits of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def tabulated(index: Columns, columns: Columns) -> DataFrame:
 
 
 def write_table(table: DataFrame | Columns, path: str | os.PathLike[str]) -> None:
-    """Write a table to a file of the format that its name ends with: .csv, .parquet, .json or .tex.
+    """Write a table to a file of the format that its name ends with: .csv, .parquet, .json, .tex or .md.
 
     Parameters
     ----------
@@ -46,8 +46,9 @@ def write_table(table: DataFrame | Columns, path: str | os.PathLike[str]) -> Non
         Such as `summary` returns. Levels of the index that have names become the first columns.
     path : path-like
         Replaced as a whole if it exists. JSON is a list of rows; ``pandas.read_json`` reads it, null where nothing is
-        known. LaTeX is a ``tabular`` for the package booktabs, with numbers of five digits; everything is escaped. In
-        CSV an apostrophe stands before text that a spreadsheet would compute, such as ``=cmd``.
+        known. LaTeX is a ``tabular`` for the package booktabs, with numbers of five digits; everything is escaped, and
+        so it is in Markdown, whose tables are GitHub's. In CSV
+        an apostrophe stands before text that a spreadsheet would compute, such as ``=cmd``.
 
     Raises
     ------
@@ -76,11 +77,11 @@ def write_table(table: DataFrame | Columns, path: str | os.PathLike[str]) -> Non
     if suffix not in WRITERS:
         accepted = ", ".join(f".{one}" for one in WRITERS)
         raise ValueError(f"path must end with one of {accepted}, got {os.path.basename(target)!r}")
-    content = WRITERS[suffix](_columns(table))
+    content = WRITERS[suffix](table_columns(table))
     replace_file(target, content, f"{target}.{os.getpid()}-{threading.get_ident()}.tmp")
 
 
-def _columns(table: Any) -> Columns:
+def table_columns(table: Any) -> Columns:
     """Return a table as columns by name, those of an index that has names first."""
     if isinstance(table, Mapping):
         return table
@@ -165,12 +166,38 @@ def latex_bytes(table: Columns) -> bytes:
     return "\n".join([*lines, ""]).encode()
 
 
+def markdown_bytes(table: Columns) -> bytes:
+    """Write Markdown: a table of five digits, nothing where nothing is known."""
+    return "\n".join([*markdown_lines(table), ""]).encode()
+
+
+def markdown_lines(table: Columns) -> list[str]:
+    """Return the lines of a table in Markdown."""
+    rows = (["" if one != one else shown_cell(one) for one in row] for row in _rows(table))
+    return markdown_table(list(map(str, table)), rows)
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table whose entries are text, which is shown as it is."""
+    lines = [f"| {' | '.join(map(plain_markdown, row))} |" for row in (header, *rows)]
+    return [lines[0], f"| {' | '.join(['---'] * len(header))} |", *lines[1:]]
+
+
+def plain_markdown(text: str) -> str:
+    """Return text that Markdown shows as it is, on one line."""
+    return _MARKDOWN_SIGNS.sub(r"\\\1", " ".join(printed(text).split()))
+
+
+# What Markdown, or the HTML that it may hold, gives a meaning to.
+_MARKDOWN_SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~&$!])")
+
 #: What writes each format, by how names of files end.
 WRITERS: dict[str, Callable[[Columns], bytes]] = {
     "csv": csv_bytes,
     "parquet": parquet_bytes,
     "json": json_bytes,
     "tex": latex_bytes,
+    "md": markdown_bytes,
 }
 
 # What TeX gives a meaning to.

@@ -34,6 +34,7 @@ from dpfast.estimator.plan import Plan
 from dpfast.io.writing import WRITERS
 from dpfast.jobs import pictures
 from dpfast.jobs.locks import locked, unlock
+from dpfast.jobs.officer import first_page
 from dpfast.jobs.report import Part, as_html, as_markdown
 from dpfast.jobs.specification import Job
 from dpfast.ledger.file import check_place
@@ -404,6 +405,8 @@ def _parts(
     spent = {LEDGER: images[LEDGER]} if LEDGER in images else {}
     images = {name: made for name, made in images.items() if name != LEDGER}
     return [
+        *first_page(job, model),
+        Part("For engineers"),
         Part("Guarantee", facts=facts),
         Part("Job", facts=[*made, *settings, *job.data.facts()], text=_DECLARED),
         Part("Results", said.facts, job.kind.RESULTS.NOTE, images, results),

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import base64
 import html
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dpfast._documents import printed
+from dpfast.io.writing import markdown_table, plain_markdown
 from dpfast.jobs.tables import Table, shown
 
 #: Rows of a table that the report shows; its files hold all.
@@ -20,7 +20,7 @@ MOST_ROWS = 60
 
 @dataclass(frozen=True)
 class Part:
-    """A section of a report: whatever it has, in this order."""
+    """A section of a report: whatever it has, in this order; of its title alone, a line below which others stand."""
 
     title: str
     #: Names and what is said of them.
@@ -34,19 +34,20 @@ class Part:
 
 def as_markdown(title: str, parts: Sequence[Part], formats: Sequence[str]) -> str:
     """Return the report as Markdown, which shows those pictures that are files beside it."""
-    lines = [f"# {_plain(title)}", ""]
+    lines = [f"# {plain_markdown(title)}", ""]
     for part in parts:
-        lines += [f"## {_plain(part.title)}", ""]
-        lines += [*(f"- {_plain(name)}: {_plain(text)}" for name, text in part.facts), ""] if part.facts else []
-        lines += [_plain(part.text), ""] if part.text else []
+        lines += ["---", ""] if part == Part(part.title) else []
+        lines += [f"## {plain_markdown(part.title)}", ""]
+        facts = [f"- {plain_markdown(name)}: {plain_markdown(text)}" for name, text in part.facts]
+        lines += [*facts, ""] if facts else []
+        lines += [plain_markdown(part.text), ""] if part.text else []
         for name in part.pictures:
             file_format = next((one for one in ("svg", "png") if one in formats), None)
             lines += [f"![{name}]({name}.{file_format})", ""] if file_format else []
         for name, table in part.tables.items():
             header, rows, total = shown(table, MOST_ROWS)
             lines += [f"**{name}**{_cut(rows, total)}", ""]
-            lines += [_markdown_row(header), _markdown_row(["---"] * len(header), plain=False)]
-            lines += [*map(_markdown_row, rows), ""]
+            lines += [*markdown_table(header, rows), ""]
         lines += [*(f"    {printed(line)}" for line in part.verbatim.splitlines()), ""] if part.verbatim else []
     return "\n".join(lines)
 
@@ -55,6 +56,7 @@ def as_html(title: str, parts: Sequence[Part]) -> str:
     """Return the report as one page, its pictures in it; scripts and other files are forbidden to it."""
     body = [f"<h1>{_html(title)}</h1>"]
     for part in parts:
+        body += ["<hr/>"] if part == Part(part.title) else []
         body.append(f"<h2>{_html(part.title)}</h2>")
         if part.facts:
             pairs = (f"<dt>{_html(name)}</dt><dd>{_html(text)}</dd>" for name, text in part.facts)
@@ -103,21 +105,9 @@ img {{ display: block; max-width: 100%; margin: 1rem 0; }}
 </html>
 """
 
-# What Markdown, or the HTML that it may hold, gives a meaning to.
-_SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~&$!])")
-
 
 def _html(text: str) -> str:
     return "\n".join(html.escape(printed(line)) for line in text.splitlines())
-
-
-def _plain(text: str) -> str:
-    """Return text that Markdown shows as it is, on one line."""
-    return _SIGNS.sub(r"\\\1", " ".join(printed(text).split()))
-
-
-def _markdown_row(cells: Sequence[str], *, plain: bool = True) -> str:
-    return f"| {' | '.join(map(_plain, cells) if plain else cells)} |"
 
 
 def _html_row(cells: Sequence[str], tag: str) -> str:

@@ -1,6 +1,6 @@
 """Run a job: check, read, release, write.
 
-Rows are read once; where people own several, the column of their ids is read before.
+Rows are read once for every sum that a fit asks for; where people own several, the column of their ids is read before.
 
 A job that stops before its noise is drawn has spent nothing and is run again from the start. The exact sums it had so
 far are not kept: they are private, and a file of them would be one more thing to protect. What it has released is kept:
@@ -9,6 +9,8 @@ started again, it completes that, and pays nothing.
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -41,8 +43,8 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
     force : bool, default False
         Replace outputs, and make a new release even if this very job has made one: it costs its budget again.
     progress : bool, default True
-        Show the bytes read, where tqdm is installed and a terminal is watching; under add/remove only that something
-        is read, and for how long.
+        Show the bytes read in each pass, where tqdm is installed and a terminal is watching; under add/remove only
+        that something is read, and for how long.
 
     Returns
     -------
@@ -65,7 +67,7 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
     if not outputs.work_of(job).exists() and not outputs.is_pending(job, force=force):
         return done
     try:
-        with outputs.Outputs(job) as work:
+        with terminable(), outputs.Outputs(job) as work:
             # Another run of it may have ended meanwhile.
             if not outputs.is_pending(job, force=force):
                 return done
@@ -185,9 +187,53 @@ def _charge(job: Job) -> str:
     return f"costs {job.cost}, of {where}{absent}: there is room for {times:,} such"
 
 
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end, as schedulers do."""
+
+    #: What a command then returns, as shells have it.
+    status, said = 143, "terminated"
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Have a request to end the process undo what an interrupt undoes: what was not drawn is given back.
+
+    Whoever handles that signal otherwise, or runs jobs in other threads, keeps to that.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+class _Passes:
+    """Shows how far a pass over the tables is, of which a fit makes several."""
+
+    def __init__(self, bar: Any, size: int) -> None:
+        self._bar, self._size = bar, size
+        self._number, self._read = 1, 0
+
+    def __call__(self, n_bytes: int) -> None:
+        if self._read + n_bytes > self._size and self._read:
+            self._number, self._read = self._number + 1, 0
+            self._bar.reset()
+            self._bar.set_description(f"reading, pass {self._number}", refresh=False)
+        self._read += n_bytes
+        self._bar.update(n_bytes)
+
+
 @contextmanager
 def _progress(job: Job, wanted: bool) -> Iterator[Callable[[int], object] | None]:
-    """Count bytes, of fixed numbers of rows at a time; where these are private, only show that they are read."""
+    """Count bytes of each pass, of fixed numbers of rows at a time; where these are private, only that some are."""
     if not wanted or find_spec("tqdm") is None:
         yield None
         return
@@ -195,4 +241,4 @@ def _progress(job: Job, wanted: bool) -> Iterator[Callable[[int], object] | None
     if job.budget.adjacency == "replace_one":
         shown = {"total": sum(file.stat().st_size for file in job.data.files), "unit": "B", "unit_scale": True}
     with optional("tqdm", "a progress bar").tqdm(desc="reading", disable=None, leave=False, **shown) as bar:
-        yield bar.update if "total" in shown else lambda _: bar.update()
+        yield _Passes(bar, shown["total"]) if "total" in shown else lambda _: bar.update()

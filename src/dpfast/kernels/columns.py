@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -124,7 +125,108 @@ class CodedBlock:
         return f"<CodedBlock of {self.shape[1]} columns: not private>"
 
 
-Rows: TypeAlias = NDArray[Any] | ColumnBlock | CodedBlock
+def _is_narrow(indices: NDArray[Any]) -> bool:
+    return indices.dtype == np.int32 and indices.flags.c_contiguous and indices.flags.aligned
+
+
+class SparseBlock:
+    """Rows by their entries, as scipy's CSR matrices hold them: where each row begins, its columns and its values.
+
+    What a cell holds is the sum of its entries in the order in which they are stored. It stands for the rows that it
+    becomes as an array: what knows entries reads them, everything else the array. Arrays are the caller's, who may
+    change them, and are checked where they are read. Not private.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.kernels.columns import SparseBlock
+    >>> block = SparseBlock(np.array([0, 1, 3]), np.array([2, 0, 1]), np.array([0.5, 1.5, 2.5]), 3)
+    >>> np.asarray(block).tolist(), np.asarray(block[1:]).tolist()
+    ([[0.0, 0.0, 0.5], [1.5, 2.5, 0.0]], [[1.5, 2.5, 0.0]])
+    """
+
+    def __init__(self, indptr: NDArray[Any], indices: NDArray[Any], data: NDArray[Any], n_columns: int) -> None:
+        self.indptr = np.asarray(indptr, np.int64)
+        self.indices = indices if _is_narrow(indices) else in_c_order(indices, np.int64)
+        self.data = data
+        self.dtype = data.dtype
+        self.shape = len(self.indptr) - 1, n_columns
+
+    @property
+    def columns(self) -> list[NDArray[Any]]:
+        """What is kept of the rows."""
+        stored = slice(int(self.indptr[0]), int(self.indptr[-1]))
+        return [np.diff(self.indptr), self.indices[stored], self.data[stored]]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice | NDArray[Any]) -> SparseBlock:
+        """Return some of the rows; of a slice of them, without a copy of their entries."""
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            start, stop, _ = rows.indices(len(self))
+            return SparseBlock(self.indptr[start : max(start, stop) + 1], self.indices, self.data, self.shape[1])
+        starts, lengths = self.indptr[:-1][rows], np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        entries = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
+        return SparseBlock(indptr, self.indices[entries], self.data[entries], self.shape[1])
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """Copy to a row-major array; ValueError if an index lies outside of it."""
+        # scipy believes a matrix.
+        own = self._checked_copy()
+        parts = own.data, own.indices, own.indptr
+        array: NDArray[Any] = import_module("scipy.sparse").csr_array(parts, self.shape).toarray()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def _checked_copy(self) -> SparseBlock:
+        """Return the rows, their columns checked, and nobody else's to change."""
+        first, last = int(self.indptr[0]), int(self.indptr[-1])
+        own = SparseBlock(self.indptr - first, self.indices[first:last].copy(), self.data[first:last], self.shape[1])
+        if not len(own.indices) == len(own.data) == last - first or np.any(own.indptr[1:] < own.indptr[:-1]):
+            raise ValueError("parts of a sparse matrix do not fit together")
+        if len(own.indices) > 0 and not 0 <= own.indices.min() <= own.indices.max() < self.shape[1]:
+            raise ValueError("indices of a sparse matrix lie outside of it")
+        return own
+
+    def readable(self) -> SparseBlock:
+        """Return the rows, their values as kernels read them: cells of other types are sums in these first."""
+        if is_readable(self.data) and self.data.flags.c_contiguous:
+            return self
+        return self.distinct()
+
+    def distinct(self) -> SparseBlock:
+        """Return a copy with an entry a cell at most, doubles or floats; ValueError as for an array."""
+        block = self._checked_copy()
+        if block._repeats():
+            dense = np.asarray(block)
+            rows, columns = np.nonzero(dense)
+            indptr = np.searchsorted(rows, np.arange(len(self) + 1))
+            block = SparseBlock(indptr, columns, dense[rows, columns], self.shape[1])
+        values: Any = readable(block.data)
+        return SparseBlock(block.indptr, block.indices, in_c_order(values), self.shape[1])
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Row of each entry, where `indptr` begins with 0."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+
+    def _repeats(self) -> bool:
+        """Whether a cell may have several entries: one whose column is not above that before it, in a row."""
+        ascends = np.append(True, self.indices[1:] > self.indices[:-1])[: len(self.indices)]
+        ascends[self.indptr[:-1][self.indptr[:-1] < len(ascends)]] = True
+        return not ascends.all()
+
+    def __repr__(self) -> str:
+        return f"<SparseBlock of {self.shape[1]} columns: not private>"
+
+
+Rows: TypeAlias = NDArray[Any] | ColumnBlock | CodedBlock | SparseBlock
+
+
+def numbers_of(rows: Rows) -> NDArray[Any]:
+    """Return the numbers that rows hold, but for zeros of sparse ones."""
+    return rows.distinct().data if isinstance(rows, SparseBlock) else np.asarray(rows)
 
 
 def kept(block: Rows) -> NDArray[Any]:

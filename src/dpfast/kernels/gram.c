@@ -25,10 +25,6 @@
 #include <immintrin.h>
 #endif
 
-/* A double plus this constant has no fraction bits left: adding and subtracting it rounds half to even below 2^51.
- * Larger values stay larger than any bound. */
-#define ROUND_TO_INTEGER 6755399441055744.0 /* 1.5 * 2^52 */
-
 enum { CACHE_LINE = 64, READ_AHEAD_BYTES = 16384, MOST_AHEAD = 64 };
 
 static double squared_norm(const char *row, ptrdiff_t n_columns, int is_float32, double scale)

@@ -4,6 +4,10 @@
 
 #include "rows.h"
 
+/* A double plus this constant has no fraction bits left: adding and subtracting it rounds half to even below 2^51.
+ * Larger values stay larger than any bound. */
+#define ROUND_TO_INTEGER 6755399441055744.0 /* 1.5 * 2^52 */
+
 /* The public grid of one table's rows; lengths are in grid units. */
 typedef struct {
     ptrdiff_t n_columns;

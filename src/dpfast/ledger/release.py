@@ -38,6 +38,12 @@ def guarantee_of(releases: Sequence[Release], privacy: Privacy) -> str:
     return replace([*spoilt, *releases][0], privacy=privacy).guarantee
 
 
+def header_of(releases: Sequence[Release], privacy: Privacy, **said: Any) -> dict[str, Any]:
+    """Return what tables made from releases say of them, and what else is said."""
+    costs = {"epsilon": privacy.epsilon, "delta": privacy.delta, "adjacency": privacy.adjacency}
+    return costs | {"guarantee": guarantee_of(releases, privacy)} | said
+
+
 def guarantee_html(releases: Sequence[Release], privacy: Privacy) -> str:
     """Return the same guarantee as HTML, with emphasis if there is none."""
     said = guarantee_of(releases, privacy)

@@ -596,7 +596,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         """Return the error to expect: none where the number of rows is private."""
         if n_rows is None:
             return None
-        return Expected(lost_share(route, in_stages, n_rows, bound), f"{n_rows} people")
+        return Expected(lost_share(route, in_stages, n_rows, bound), n_rows)
 
     def _moments(self, route: Route, bound: float, statistic: Any, public: Public) -> Summed:
         """Return what is released at once."""
@@ -756,6 +756,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         evidence, variance = found.evidence, found.residual_variance
         column = vars(self).get("_column")
         if column is not None:
+            evidence = tuple(Column(*column).with_constant(one) for one in evidence)
             solution = Column(*column).split(solution)
             variance = None if variance is None else variance * Column(*column).rows_per_weight(evidence)
         units = self._outcomes(len(solution.coef)).units
@@ -815,7 +816,15 @@ def _least_squares(
     if roots is not None:
         mean_x, mean_y = (roots @ table / (roots @ roots) for table in (rows, outcomes))
         rows, outcomes = rows - np.outer(roots, mean_x), outcomes - np.outer(roots, mean_y)
-    textbook = Textbook.of(rows, outcomes, constants=int(roots is not None), robust=robust)
+    if roots is None:
+        textbook = Textbook.of(rows, outcomes, robust=robust)
+    else:
+        # A constant as long as the rows are on average, so that neither is taken for rounding of the other.
+        unit = float(np.linalg.norm(rows)) / math.sqrt(rows.shape[1] * float(roots @ roots)) or 1.0
+        functions = np.eye(rows.shape[1] + 1)
+        functions[-1] = np.append(-mean_x, unit)
+        design, observed = np.column_stack([rows, unit * roots]), outcomes + np.outer(roots, mean_y)
+        textbook = Textbook.of(design, observed, functions=functions, robust=robust)
     if ridge > 0.0:
         theta = linalg.solve(rows.T @ rows + ridge * np.eye(rows.shape[1]), rows.T @ outcomes, assume_a="pos")
     else:

@@ -5,25 +5,32 @@ Arithmetic on released and public numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
+from scipy import linalg, special
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._threads import single_threaded_blas
-from dpfast.estimator.linear import LinearEstimator
+from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
+from dpfast.io.summaries import Estimates
 from dpfast.solvers.inference import Evidence, Posterior, Textbook
+from dpfast.statistics.rows import limits_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
 Target = Literal["population", "least_squares", "ridge"]
+LEVEL = 0.95
+#: What is drawn of features whose ranges differ so many times.
+RANGES, UNLIKE = "coefficient for the whole range of its feature", 10.0
+UNKNOWN = "X'X is not told from its noise: nothing is known of errors"
 
 
 class CoefficientReports(LinearEstimator):
@@ -42,6 +49,7 @@ class CoefficientReports(LinearEstimator):
     #: Whether it was fitted from sums that no intercept follows from.
     _lacks_sums: bool
     _plot_coefficients: Callable[..., Any]
+    box_x_: FloatArray
 
     def summary(
         self, *, level: float = 0.95, target: Target | None = None, residual_std: ArrayLike | None = None
@@ -67,13 +75,15 @@ class CoefficientReports(LinearEstimator):
         Returns
         -------
         pandas.DataFrame
-            A row a feature, of several outcomes with a first index level ``outcome``, and one for the intercept, whose
-            errors are not known, before them. Columns: ``coef``, as in `coef_`;
-            ``std_privacy``, their standard deviation from the privacy noise alone, about the target "ridge";
-            ``estimate``, the coefficients of the target, shrinkage undone as far as is known; ``std_error``, its
-            standard error in all; ``low`` and ``high``; ``p_value``, two-sided, for a coefficient of zero in the
-            population: NaN for other targets, which leave sampling out. Of a feature that noise has hidden all but
-            ``coef`` are NaN.
+            A row a feature, of several outcomes with a first index level ``outcome``, and one for the intercept before
+            them. Columns: ``estimate``, the coefficients of the target, shrinkage undone as far as is known (`coef_`
+            and `intercept_` are those that predictions are made with); ``std_error``, its standard error in all;
+            ``low`` and ``high``; ``p_value``, two-sided, for a coefficient of zero in the population: NaN for other
+            targets, which leave sampling out; ``std_privacy``, the standard deviation of `coef_` from the privacy noise
+            alone, about the target "ridge", NaN of the intercept. Of a feature that noise has hidden all are NaN. Of an
+            intercept whose error is not known the estimate is `intercept_`. ``attrs`` hold what is printed above:
+            estimator, n where that is public, privacy, level and target of the limits, and ``r_squared`` where the
+            residual variance is known.
 
         Raises
         ------
@@ -121,6 +131,16 @@ class CoefficientReports(LinearEstimator):
         >>> bool(table.loc[0, "low"] < 0.5 < table.loc[0, "high"] and table.loc[0, "p_value"] < 0.001)
         True
         """
+        return self._estimates(level=level, target=target, residual_std=residual_std).frame()
+
+    def _estimates(
+        self,
+        names: Names = OWN_NAMES,
+        *,
+        level: float = LEVEL,
+        target: Target | None = None,
+        residual_std: ArrayLike | None = None,
+    ) -> Estimates:
         check_is_fitted(self)
         level = check.share("level", level)
         scale = self._residual_scale(residual_std)
@@ -128,16 +148,39 @@ class CoefficientReports(LinearEstimator):
             target = self._usual_target(scale)
         check.choice("target", target, ("population", "least_squares", "ridge"))
         law = self._law(target, scale, level)
-        errors = {
-            "std_privacy": self.coef_std_,
+        columns = {
             "estimate": law.center,
             "std_error": law.deviation,
             "low": law.low,
             "high": law.high,
             "p_value": p_values(law, target),
         }
-        columns = {"coef": self._coefficients(self.coef_, self.intercept_)}
-        return self._tabulated(columns | {name: self._coefficients(one, np.nan) for name, one in errors.items()})
+        if self._has_intercept:
+            columns = {name: np.roll(one, 1, axis=1) for name, one in columns.items()}
+            unknown = np.isnan(columns["estimate"][:, 0])
+            columns["estimate"][unknown, 0] = self.intercept_[unknown]
+        columns["std_privacy"] = self._coefficients(self.coef_std_, np.nan)
+        note = UNKNOWN if np.isnan(self.coef_std_).all() and np.isnan(law.center).all() else None
+        header = self._header(level=level, target=target, r_squared=self._r_squared(scale, law), note=note)
+        return self._tabulated(columns, header, names)
+
+    def _r_squared(self, scale: FloatArray | None, law: Posterior) -> dict[str, float] | None:
+        """Return the part of outcomes' variance that is explained, by name; None where released numbers do not say it.
+
+        Released squares of residuals, and X'X for what the coefficients explain.
+        """
+        if scale is None or len(self._evidence) != 1:
+            return None
+        told = Evidence(**self._evidence[0])
+        features = self.coef_.shape[1]
+        # Of weighed rows a constant is among the features that X'X is of.
+        if not math.isfinite(told.n_rows) or len(told.xx) > features or np.isnan(law.center[:, :features]).any():
+            return None
+        units = np.ones(features) if told.units is None else told.units
+        theta = law.center[:, :features] * units
+        explained = np.einsum("ij,jk,ik->i", theta, linalg.inv(told.inverse), theta) / told.n_rows
+        shares = explained / np.maximum(explained + scale**2, np.finfo(np.float64).tiny)
+        return dict(zip(map(str, self._sides()[1]), shares.tolist(), strict=True))
 
     @property
     def _names_one_side(self) -> bool:
@@ -155,6 +198,7 @@ class CoefficientReports(LinearEstimator):
         title: str | None = None,
         label: str | None = None,
         unit: str | None = None,
+        per: Literal["unit", "range"] | None = None,
     ) -> Axes:
         """Draw the coefficients' estimates, with limits for the privacy noise alone, and for sampling too.
 
@@ -174,6 +218,10 @@ class CoefficientReports(LinearEstimator):
             Public values to compare with: declared public by being given.
         ax, title, label, unit
             As for `dpfast.plotting.coefficients`.
+        per : {"unit", "range"}, optional
+            What a coefficient is drawn for: a unit of its feature, or the whole range between the limits of `box_x`. By
+            default the range where the widths of ranges differ more than tenfold, so that no feature in a small unit
+            flattens the others.
 
         Returns
         -------
@@ -194,12 +242,37 @@ class CoefficientReports(LinearEstimator):
         """
         check_is_fitted(self)
         level = check.share("level", level)
-        values, limits = self._estimates(residual_std, level)
+        features = self.coef_.shape[1]
+        values, limits = self._drawn_estimates(residual_std, level)
+        values = values[:, :features]
+        limits = {name: tuple(side[:, :features] for side in sides) for name, sides in limits.items()}
+        widths = self._drawn_widths(per)
+        if widths is not None:
+            values = values * widths
+            limits = {name: tuple(side * widths for side in sides) for name, sides in limits.items()}
+            reference = None if reference is None else np.asarray(reference, np.float64) * widths
+            limits["quantity"] = RANGES
         options = {"ax": ax, "title": title, "label": label, "unit": unit, "level": level}
         axes: Axes = self._plot_coefficients(values, feature_names, outcome_names, reference, limits | options)
         return axes
 
-    def _estimates(self, residual_std: ArrayLike | None, level: float) -> tuple[FloatArray, dict[str, Any]]:
+    def _drawn_widths(self, per: Literal["unit", "range"] | None) -> FloatArray | None:
+        """Return what coefficients are multiplied by in pictures; None where they are drawn as they are."""
+        if per is not None:
+            check.choice("per", per, ("unit", "range"))
+        box = tuple(self.box_x_) if hasattr(self, "box_x_") else self._in_order().box_x
+        if box is None:
+            if per == "range":
+                raise ValueError("per='range' needs limits of the features: box_x was not given")
+            return None
+        low, high = limits_of(box, self.coef_.shape[1])
+        widths = high - low
+        some = widths[widths > 0.0]
+        if per == "range" or (per is None and len(some) and np.max(some) > UNLIKE * np.min(some)):
+            return widths
+        return None
+
+    def _drawn_estimates(self, residual_std: ArrayLike | None, level: float) -> tuple[FloatArray, dict[str, Any]]:
         """Return the best estimates that were released, with limits of either kind where they are known."""
         scale = self._residual_scale(residual_std)
         if not self._evidence and self._textbook is None:
@@ -230,11 +303,13 @@ class CoefficientReports(LinearEstimator):
         """Return where coefficients are: nowhere that is known, for features of which nothing was seen."""
         law = self._law_of_all(target, scale, level)
         unseen = np.isnan(self.coef_std_)
+        if self._has_intercept:
+            unseen = np.column_stack([unseen, unseen.all(axis=1)])
         return Posterior(*(np.where(unseen, np.nan, part) for part in law)) if unseen.any() else law
 
     def _law_of_all(self, target: Target, scale: FloatArray | None, level: float) -> Posterior:
         if target == "ridge":
-            return _normal(self.coef_, self.coef_std_, level)
+            return _normal(self._with_intercept(self.coef_), self._with_intercept(self.coef_std_), level)
         if self._textbook is not None:
             textbook = Textbook(*self._textbook)
             if target == "population":
@@ -255,9 +330,16 @@ class CoefficientReports(LinearEstimator):
                 Evidence(**told).posterior(variance, level, of_population=target == "population")
                 for told, variance in zip(self._evidence, parts, strict=True)
             ]
-        # Of weighed rows a constant is the last column: its coefficient is the intercept.
+        # Of weighed rows a constant is the last column, before the intercept that it stands for.
         features = self.coef_.shape[1]
-        return Posterior(*(np.concatenate(part)[:, :features] for part in zip(*laws, strict=True)))
+        kept = [*range(features), *([-1] if self._has_intercept else [])]
+        return Posterior(*(np.concatenate(part)[:, kept] for part in zip(*laws, strict=True)))
+
+    def _with_intercept(self, values: FloatArray) -> FloatArray:
+        """Return numbers of features with an unknown one of the intercept after them, where there is one."""
+        if not self._has_intercept:
+            return values
+        return np.column_stack([values, np.full(len(values), np.nan)])
 
 
 def p_values(law: Posterior, target: Target) -> FloatArray:

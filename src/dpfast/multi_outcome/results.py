@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpfast.estimator.linear import INTERCEPT
+from dpfast.estimator.linear import Names
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
-from dpfast.multi_outcome.reports import p_values
+from dpfast.multi_outcome.reports import LEVEL
 from dpfast.solvers.inference import Evidence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LEVEL = 0.95
 NOTE = (
     "std_privacy is what the privacy noise alone does to a coefficient; it says nothing of sampling error. estimate, "
     f"std_error, low and high ({LEVEL:.0%} limits) and p_value are those of MultiOutcomeRidge.summary(), for the "
@@ -26,31 +25,7 @@ NOTE = (
 
 def tables(model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Return a row for each outcome and feature, and for its intercept, where there is one."""
-    target = model._usual_target(model.residual_std_)
-    law = model._law(target, model.residual_std_, LEVEL)
-    columns = {
-        "coef": model.coef_,
-        "std_privacy": model.coef_std_,
-        "estimate": law.center,
-        "std_error": law.deviation,
-        "low": law.low,
-        "high": law.high,
-        "p_value": p_values(law, target),
-    }
-    constant = [INTERCEPT] if model._has_intercept else []
-    names = [*constant, *features]
-    table: dict[str, list[Any]] = {
-        "outcome": [outcome for outcome in outcomes for _ in names],
-        "feature": [name for _ in outcomes for name in names],
-    }
-    for name, values in columns.items():
-        # An intercept's error is not known.
-        first = model.intercept_[:, None] if name == "coef" else np.full((len(outcomes), 1), None, object)
-        known = values.astype(object)
-        known[np.isnan(values)] = None
-        block = np.hstack([first, known]) if constant else known
-        table[name] = block.ravel().tolist()
-    return {"coefficients": table}
+    return {"coefficients": model._estimates(Names(features, outcomes)).written()}
 
 
 def figures(model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Axes]:

@@ -35,6 +35,12 @@ class Column(NamedTuple):
         intercept = self.constant * solution.coef[:, -1] - coef @ np.broadcast_to(self.center, coef.shape[1])
         return replace(solution, coef=coef, intercept=intercept, coef_std=solution.coef_std[:, :-1])
 
+    def with_constant(self, evidence: Evidence) -> Evidence:
+        """Return what is known of the intercept, too: a function of the coefficients."""
+        assert evidence.units is not None
+        weights = np.append(-np.broadcast_to(self.center, len(evidence.xx) - 1), self.constant)
+        return replace(evidence, constant=weights / evidence.units)
+
     def rows_per_weight(self, evidence: tuple[Evidence, ...]) -> float:
         """Return how many rows there are for the sum of their weights, as squares of rows and of the constant tell.
 

@@ -146,10 +146,13 @@ class Canvas:
         if any(np.any(np.asarray(one) <= 0.0) for one in values):
             self.plain(side)
 
-    def limit(self, side: str, low: float, high: float) -> None:
-        """Set the limits of an axis, on a plain scale: those of another scale are its own."""
+    def limit(self, side: str, low: float, high: float, *, holds: bool = True) -> None:
+        """Set the limits of an axis, on a plain scale: those of another scale are its own.
+
+        Those that do not hold are found anew once the axis has another scale, where they might show nothing.
+        """
         if getattr(self.ax, f"get_{side}scale")() == "linear":
-            getattr(self.ax, f"set_{side}lim")(low, high)
+            getattr(self.ax, f"set_{side}lim")(low, high, auto=not holds)
 
     def names(self, side: str, places: ArrayLike, names: Iterable[object]) -> None:
         """Write names at places, upright where they would run into each other side by side."""
@@ -209,7 +212,7 @@ class Canvas:
             return
         slack = 0.04 * ((high - low) or abs(high) or 1.0)
         low, high = low - slack - foot * (high - low), high + slack
-        self.limit("y", low, low + (high - low) / (1.0 - share))
+        self.limit("y", low, low + (high - low) / (1.0 - share), holds=False)
 
     def legend_beside(self) -> None:
         """Write the legend where there is room for it among what is drawn, or else above."""

@@ -106,7 +106,7 @@ def coefficients(
     canvas = Canvas(ax, (4.4 + wide, 1.5 + (0.26 + 0.1 * (len(outcomes) > 2)) * rows + 0.2 * entries))
     places = _places(canvas, [short(features[int(j)]) for j in kept])
     axes = canvas.ax
-    if quantity == "coefficient":
+    if quantity.startswith("coefficient"):
         canvas.plain("x")
         canvas.once("zero", lambda: axes.axvline(0.0, color=canvas.ink, linewidth=0.8, linestyle="-", alpha=0.6))
     # The first outcome is on top.

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
+from dpfast._optional import optional
 from dpfast.plotting.canvas import LABELS, Canvas, covering, numbers, one_of, short, thinned, visible, with_unit
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def value_function(
         Value of each state.
     std : array of shape (n_states,), optional
         Standard deviations of values, by default from the privacy noise. Points have a bar each; in a map limits are
-        written below the values or, where cells are small, those whose limits are wider than half of the colours' range
-        are crossed.
+        written below the values where cells are large, and those whose limits are wider than half of the colours' range
+        are hatched, as hardly known, and have no colour.
     shape : tuple of int, optional
         Rows and columns of a grid world whose states are numbered row by row.
     states : sequence, optional
@@ -212,22 +213,23 @@ def _grid(
         limits = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     low, high = limits
     is_long = max(rows, columns) > 8 * min(rows, columns)
-    image = canvas.image(values, low, high, quantity, aspect="auto" if is_long else "equal")
+    # A value that nothing is known of has no colour, which would be taken for one.
+    unsure = np.zeros(values.shape, bool)
+    if half is not None:
+        unsure = 2.0 * half.reshape(values.shape) > 0.5 * (high - low)
+    known = np.where(unsure, np.nan, values)
+    image = canvas.image(known, low, high, quantity, aspect="auto" if is_long else "equal")
     canvas.add(image)
     for side in ("x", "y"):
         canvas.whole(side)
     wide, tall = canvas.size
     is_written = wide / columns >= _WORD and tall / rows >= _WORD / 2.0
     if is_written:
-        _write(canvas, image, values, half)
+        _write(canvas, image, values, half, unsure)
         note = "" if half is None else f" ({covering(level, covers)} below values)"
     else:
         note = ""
-        if half is not None:
-            unsure = np.argwhere(2.0 * half.reshape(values.shape) > 0.5 * (high - low))
-            if len(unsure):
-                pale = {"color": "white", "markeredgecolor": "black", "markersize": 5.0}
-                _mark(canvas, "limits wider than half of the range", "o", unsure[:, 1], unsure[:, 0], **pale)
+    _hatch(canvas, unsure)
     # In a corner, where there are words: small enough to hide none.
     cell = min(wide / columns, tall / rows)
     size = min(max(0.17 * cell, 5.5), 10.0)
@@ -240,7 +242,17 @@ def _grid(
     return canvas.finish_map(title, f"column{note}", "row", ncols=3 if is_written else 2, markerscale=8.0 / size)
 
 
-def _write(canvas: Canvas, image: Any, values: FloatArray, half: FloatArray | None) -> None:
+def _hatch(canvas: Canvas, unsure: NDArray[np.bool_]) -> None:
+    """Hatch the cells of values that are hardly known, and say so."""
+    patches = optional("matplotlib.patches", "a picture")
+    words: Any = "hardly known"
+    for row, column in np.argwhere(unsure):
+        style = {"facecolor": "none", "edgecolor": "0.75", "hatch": "////", "linewidth": 0.0, "label": words}
+        canvas.ax.add_patch(patches.Rectangle((column - 0.5, row - 0.5), 1.0, 1.0, **style))
+        words = "_"
+
+
+def _write(canvas: Canvas, image: Any, values: FloatArray, half: FloatArray | None, unsure: NDArray[np.bool_]) -> None:
     """Write values into their cells, in dark or light as the cell is light or dark."""
     reach = None if half is None else half.reshape(values.shape)
     for (row, column), value in np.ndenumerate(values):
@@ -251,4 +263,6 @@ def _write(canvas: Canvas, image: Any, values: FloatArray, half: FloatArray | No
             words += f"\n\N{PLUS-MINUS SIGN}{reach[row, column]:.2g}"
         red, green, blue, _ = image.cmap(image.norm(value))
         color = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
+        if unsure[row, column]:
+            color = canvas.ink
         canvas.ax.text(column, row, words, ha="center", va="center", fontsize=7.0, color=color)

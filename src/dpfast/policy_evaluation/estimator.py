@@ -20,7 +20,7 @@ from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Summed, warn_of_printed
 from dpfast.estimator.plan import Plan, least
-from dpfast.io.writing import tabulated
+from dpfast.io.summaries import Estimates
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Returns, Run, Visits, VisitSolver
 from dpfast.policy_evaluation.mechanism import (
     Problem,
@@ -283,9 +283,16 @@ class PolicyEvaluation(PrivateEstimator):
         ImportError
             If pandas is not installed.
         """
+        return self._estimates(level=level).frame()
+
+    def _estimates(self, states: Sequence[Any] | None = None, *, level: float = 0.95) -> Estimates:
+        """Return the columns of `summary`, for files by names of their own."""
         check_is_fitted(self)
-        states = range(len(self.value_)) if self._states is None else self._states
-        return tabulated({"state": states}, self._tabled(level))
+        if states is None:
+            states = range(len(self.value_)) if self._states is None else self._states
+        target = "population" if self._counts_all else "these trajectories"
+        said = {"level": level, "target": target} if hasattr(self, "value_std_") else {}
+        return Estimates({"state": states}, self._tabled(level), self._header(**said))
 
     @property
     def _counts_all(self) -> bool:
@@ -631,7 +638,7 @@ class PolicyEvaluation(PrivateEstimator):
         expected = None
         if self.adjacency == "replace_one":
             error = mechanism.expected_error(sums.n_trajectories, 1.0)
-            expected = Expected(error, f"{sums.n_trajectories} trajectories")
+            expected = Expected(error, sums.n_trajectories, "trajectories")
         return Summed(mechanism, sums, public, expected)
 
     def _staged(self, privacy: Privacy, trajectories: Any, public: _Public) -> Summed:
@@ -644,7 +651,7 @@ class PolicyEvaluation(PrivateEstimator):
             trajectories = _SameAgain(trajectories, m)
         mechanism = self._mechanism(public.problem, privacy, m, public.has_tails)
         if self.adjacency == "replace_one":
-            expected = Expected(mechanism.expected_error(m, 1.0), f"{m} trajectories")
+            expected = Expected(mechanism.expected_error(m, 1.0), m, "trajectories")
         return Summed(mechanism, trajectories, public, expected)
 
     def _counted(self, privacy: Privacy, trajectories: Any, public: _Public) -> Summed:

@@ -23,10 +23,10 @@ NOTE = (
 
 def tables(model: PolicyEvaluation, states: Sequence[Any]) -> dict[str, Mapping[str, Any]]:
     """Return a row for each state, and the coefficients where states have features."""
-    values: dict[str, Any] = {"state": states} | model._tabled(LEVEL)
+    values = model._estimates(states, level=LEVEL).written()
     if model.features is None:
         return {"values": values}
-    return {"values": values, "coefficients": {"feature": np.arange(len(model.coef_)), "coef": model.coef_}}
+    return {"values": values, "coefficients": {"feature": np.arange(len(model.coef_)), "estimate": model.coef_}}
 
 
 def figures(model: PolicyEvaluation, states: Sequence[Any]) -> dict[str, Axes]:

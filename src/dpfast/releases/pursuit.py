@@ -26,7 +26,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast.kernels.columns import kept
+from dpfast.kernels.columns import Rows, SparseBlock, kept, numbers_of
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.noise import BitSource
@@ -46,7 +46,7 @@ from dpfast.releases.staged_regression import People, Public, StagedRegression
 from dpfast.solvers.bounds import quantile_bin
 from dpfast.solvers.ridge import ridge_from_moments
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE, Gram, gram, rounded_bound
-from dpfast.statistics.rows import RowMap
+from dpfast.statistics.rows import MapIntoRoom, RowMap
 from dpfast.statistics.scores import part_bound, residual_scores, score_error
 from dpfast.statistics.sizes import Sizes, size_counts
 
@@ -80,7 +80,7 @@ class PursuedRows:
         """Read the outcomes, and check that all are finite: a later failure would cost budget and give no reason."""
         blocks = [np.empty((0, table.n_outcomes))]
         for x, y in table.blocks(map_y=outcome_map):
-            if not _all_finite(np.asarray(x)):
+            if not _all_finite(numbers_of(x)):
                 raise check.not_finite("X")
             blocks += [] if y is None else [kept(y)]
         outcomes = np.concatenate(blocks)
@@ -101,8 +101,8 @@ class PursuedRows:
                 # Entries are mapped one by one.
                 blocks = [self.row_map(self.table.arrays[0][:, missing])]
             else:
-                room = self.row_map.reusing_room()
-                blocks = [np.asarray(x)[:, missing] for x, _ in self.table.blocks(map_x=room)]
+                some = _SomeColumns(self.row_map, self.row_map.reusing_room(), missing)
+                blocks = [np.asarray(x) for x, _ in self.table.blocks(map_x=some)]
             found = np.concatenate([np.empty((0, len(missing))), *blocks])
             self._columns |= {feature: np.ascontiguousarray(found[:, i]) for i, feature in enumerate(missing)}
         return np.column_stack([self._columns[feature] for feature in features])
@@ -144,6 +144,27 @@ class PursuedParts:
         """Add up a statistic of every part's rows."""
         maps = self.row_map, self.outcome_map
         return self.table.reduce(partial(_of_part, statistic, maps, self.n_threads or 1), operator.add)
+
+
+@dataclass(frozen=True)
+class _SomeColumns:
+    """Maps rows, of which some columns are kept."""
+
+    row_map: RowMap
+    room: MapIntoRoom
+    features: list[int]
+    reads_columns: ClassVar[bool] = True
+
+    def __call__(self, rows: Rows) -> FloatArray:
+        if not (isinstance(rows, SparseBlock) and self.row_map.keeps_zeros):
+            return self.room(rows)[:, self.features]
+        entries = self.row_map.of_sparse(rows)
+        places = np.full(entries.shape[1], -1)
+        places[self.features] = np.arange(len(self.features))
+        chosen = places[entries.indices] >= 0
+        found = np.zeros((len(rows), len(self.features)))
+        found[entries.rows[chosen], places[entries.indices[chosen]]] = entries.data[chosen]
+        return found
 
 
 def _all_finite(rows: NDArray[Any]) -> bool:

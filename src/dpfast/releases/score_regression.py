@@ -38,7 +38,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Query, Stages
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.releases.staged_regression import Fit, Lengths, People, Regression, StagedRegression, held
+from dpfast.releases.staged_regression import Fit, Lengths, Level, People, Regression, StagedRegression, held
 from dpfast.solvers import SmoothedHuber, SmoothedQuantile
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Position
@@ -177,7 +177,7 @@ class _ScoreFit(Fit):
             level = center + (yield from self.level("last level", last, coef, _LAST_STEPS, least=max(curvature, seen)))
 
         def told() -> Regression:
-            return self._told(solved, level, found, curved, None, how.n_steps)
+            return self._told(solved, Level(level), found, curved, None, how.n_steps)
 
         return told
 

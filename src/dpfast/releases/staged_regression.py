@@ -256,6 +256,14 @@ class StagedRegression(Mechanism[Regression]):
         return "row" if self.max_rows is None else "person"
 
 
+class Level(NamedTuple):
+    """The mean outcome at the center of rows, and the variance of its noise; in units."""
+
+    mean: FloatArray
+    #: None where it is not known.
+    variance: float | None = None
+
+
 @dataclass(frozen=True)
 class Fit:
     """The stages of a fit of coefficients."""
@@ -305,15 +313,19 @@ class Fit:
         features, outcomes = mechanism.shape
         if parts.means is None:
             return np.zeros(features), np.zeros(outcomes)
-        stretch = own.rows / own.outcomes
-        bound = math.hypot(mechanism._longest(0), stretch * mechanism._longest(1)) * ROUND_UP
-        sums = NoisySum.calibrate(parts.means, bound, (features + outcomes,), unit=mechanism._unit)
-        statistic = partial(_sum_both, first=mechanism.sum_rows, stretch=stretch)
+        sums = self._sums_of_means(parts.means)
+        statistic = partial(_sum_both, first=mechanism.sum_rows, stretch=own.rows / own.outcomes)
         released = yield Query("means of rows and outcomes", sums, statistic)
         mean = released.values["sum"] / (self.rows * own.rows)
         deviation = sums.deviation / (self.rows * own.rows)
         center, level = (descent.shrunk_mean(part, deviation) for part in (mean[:features], mean[features:]))
         return held(center, mechanism.radii[0] / own.rows), held(level, mechanism.radii[1] / own.outcomes)
+
+    def _sums_of_means(self, part: Privacy) -> NoisySum:
+        """Return how the sums of rows and outcomes are released, outcomes in units like those of rows."""
+        mechanism, own = self.mechanism, self.mechanism.units
+        bound = math.hypot(mechanism._longest(0), own.rows / own.outcomes * mechanism._longest(1)) * ROUND_UP
+        return NoisySum.calibrate(part, bound, (sum(mechanism.shape),), unit=mechanism._unit)
 
     def _row_sizes(self, parts: Parts, center: FloatArray) -> Generator[Query, Release, Lengths]:
         """Count rows by their length about the center, in units."""
@@ -418,11 +430,12 @@ class Fit:
 
     def _last(
         self, parts: Parts, solved: descent.Shrunk, found: descent.Found, coordinates: Coordinates
-    ) -> Generator[Query, Release, tuple[FloatArray, FloatArray | None]]:
+    ) -> Generator[Query, Release, tuple[Level, FloatArray | None]]:
         """Estimate the mean of residuals, and of their squares; in units except for the squares."""
         mechanism, own = self.mechanism, self.mechanism.units
         features, outcomes = mechanism.shape
         level = found.theta[-1] if mechanism.fit_intercept else np.zeros(outcomes)
+        level_variance = float(found.covariance[-1, -1]) if mechanism.fit_intercept else 0.0
         level_at_zero = (level - coordinates.center @ solved.coef) * own.outcomes
         coef = np.vstack([solved.coef * (own.outcomes / own.rows), level_at_zero])
         coef = self._kept(coef) * coef
@@ -444,7 +457,9 @@ class Fit:
             released = yield Query("last residuals", sums, partial(_sum_residuals, step=step, clip=limit), limit)
             scale = self.rows * own.outcomes
             mean = level + released.values["sum"][0] / scale
-            level = descent.constant(level, float(found.covariance[-1, -1]), mean, (sums.deviation / scale) ** 2)
+            mean_variance = (sums.deviation / scale) ** 2
+            level = descent.constant(level, level_variance, mean, mean_variance)
+            level_variance = min(level_variance, mean_variance)
             level = held(level, 4.0 * mechanism.radii[1] / own.outcomes)
         variance = None
         if parts.squares is not None:
@@ -454,7 +469,7 @@ class Fit:
             # Residuals below the noise may be as large as it.
             squares = np.maximum(released.values["sum"], noise.deviation)
             variance = squares / max(self.rows - len(found.theta), 1.0)
-        return level, variance
+        return Level(level, level_variance), variance
 
     def _solved(self, found: descent.Found, coordinates: Coordinates) -> descent.Shrunk:
         """Return coefficients of rows in units, shrunk or penalised."""
@@ -478,7 +493,7 @@ class Fit:
     def _told(
         self,
         solved: descent.Shrunk,
-        level: FloatArray,
+        level: Level,
         found: descent.Found,
         coordinates: Coordinates,
         variance: FloatArray | None,
@@ -492,7 +507,7 @@ class Fit:
         center = coordinates.center
         if row_map.center is not None:
             center = center + row_map.center / scale / own.rows
-        intercept = level - center @ solved.coef if mechanism.fit_intercept else np.zeros(mechanism.shape[1])
+        intercept = level.mean - center @ solved.coef if mechanism.fit_intercept else np.zeros(mechanism.shape[1])
         solution = own.solution(RidgeSolution(solved.coef.T, intercept, std, solved.ridge))
         given = solution.ridge if mechanism.penalty is None else mechanism.penalty
         solution = replace(solution, coef=solution.coef / scale, coef_std=solution.coef_std / scale, ridge=float(given))
@@ -505,6 +520,8 @@ class Fit:
             back @ found.theta[:features],
             (back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T)[None],
             least_signal=self.rows / float(np.trace(xx)),
+            n_rows=self.rows,
+            **(self._told_of_constant(level, center, solved, found, coordinates)),
             **own.of_evidence(row_map.scale, features),
         )
         lost = 1.0
@@ -515,6 +532,31 @@ class Fit:
             unknown = np.full_like(solution.coef_std, np.nan)
             return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, lost)
         return Regression(solution, (evidence,), variance, n_steps, lost)
+
+    def _told_of_constant(
+        self,
+        level: Level,
+        center: FloatArray,
+        solved: descent.Shrunk,
+        found: descent.Found,
+        coordinates: Coordinates,
+    ) -> dict[str, Any]:
+        """Return what `Evidence` has of the intercept: that of the released center and level.
+
+        The center is off the rows' mean by the noise in it, which errors of coefficients are multiplied by.
+        """
+        if not self.mechanism.fit_intercept or level.variance is None:
+            return {}
+        features = self.mechanism.shape[0]
+        back = coordinates.whitening.T
+        noise = back @ found.covariance[:features, :features] @ back.T
+        shrunk = back @ found.theta[:features] - solved.coef
+        errors = np.sqrt(np.sum(shrunk**2, axis=0) + np.trace(noise))
+        means = self._parts(self.privacy).means
+        assert means is not None
+        of_center = self._sums_of_means(means).deviation / (self.rows * self.mechanism.units.rows)
+        level_noise = np.hypot(math.sqrt(level.variance), of_center * errors)
+        return {"constant": -center, "level": level.mean, "level_noise": level_noise}
 
     def _step(self, theta: FloatArray, coordinates: Coordinates, longest: float) -> ResidualStep:
         """Return the definition of a step's sum, for coefficients in these coordinates."""

@@ -17,9 +17,9 @@ from dpfast._html import card, caution, grid
 from dpfast._redacted import quiet
 from dpfast.estimator.completion import Waiting
 from dpfast.estimator.inputs import columns_of
-from dpfast.io.writing import tabulated
+from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, Release, paying
-from dpfast.ledger.release import guarantee_html, releases_html
+from dpfast.ledger.release import guarantee_html, header_of, releases_html
 from dpfast.privacy import Adjacency, Privacy, Unit, gaussian_mu
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.statistics.sizes import Sizes, size_counts
@@ -92,7 +92,8 @@ class PrivateBounds:
             If pandas is not installed.
         """
         bounds, features, lows, highs = zip(*self._rows(), strict=True)
-        return tabulated({"bound": bounds, "feature": features}, {"low": lows, "high": highs})
+        header = {"estimator": "PrivateBounds"} | header_of([self.release], self.release.privacy)
+        return Estimates({"bound": bounds, "feature": features}, {"low": lows, "high": highs}, header).frame()
 
 
 @quiet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -21,7 +21,7 @@ from dpfast.estimator import Plan
 from dpfast.estimator.base import Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_bounds
 from dpfast.estimator.inputs import columns_of, rows_to_predict
-from dpfast.io.writing import tabulated
+from dpfast.io.summaries import Estimates
 from dpfast.privacy import Privacy
 from dpfast.scaling.mechanism import PairSums, sum_pairs
 from dpfast.statistics.rows import check_box, half_widths, limits_of
@@ -188,6 +188,10 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         ImportError
             If pandas is not installed.
         """
+        return self._estimates(level=level).frame()
+
+    def _estimates(self, features: Sequence[Any] | None = None, *, level: float = 0.95) -> Estimates:
+        """Return the columns of `summary`, for files by names of their own."""
         check_is_fitted(self)
         mean_std = self.mean_std_
         reach = float(special.ndtri((1.0 + check.share("level", level)) / 2.0)) * mean_std
@@ -199,7 +203,9 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
             "variance": self.var_,
             "scale": self.scale_,
         }
-        return tabulated({"feature": getattr(self, "feature_names_in_", range(self.n_features_in_))}, columns)
+        if features is None:
+            features = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        return Estimates({"feature": features}, columns, self._header(level=level, target="table"))
 
     @classmethod
     def plan(cls, n: int, n_features: int, *, target: float = 0.01, **parameters: Any) -> Plan:

@@ -12,8 +12,7 @@ NOTE = "No variance is below what the known noise may make of none."
 
 def tables(model: PrivateStandardScaler, features: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Return a row for each feature."""
-    columns = {"feature": features, "mean": model.mean_, "variance": model.var_, "scale": model.scale_}
-    return {"scales": {name: column for name, column in columns.items() if column is not None}}
+    return {"scales": model._estimates(features).written()}
 
 
 def facts(model: PrivateStandardScaler) -> list[tuple[str, str]]:

@@ -23,9 +23,9 @@ from dpfast.estimator.base import warn
 from dpfast.estimator.completion import Waiting
 from dpfast.estimator.inputs import columns_of
 from dpfast.estimator.page import spent_html
-from dpfast.io.writing import tabulated
+from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, PaidFailure, Release, paying
-from dpfast.ledger.release import releases_html
+from dpfast.ledger.release import header_of, releases_html
 from dpfast.ledger.reservation import apart
 from dpfast.privacy import Adjacency, Privacy, UtilityWarning
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
@@ -139,7 +139,8 @@ class Selection:
             "delta": [math.fsum(step.privacy_spent_.delta for step in own) for own in steps],
             "chosen": [place == self.best_index_ for place in range(len(steps))],
         }
-        return tabulated({"candidate": range(len(steps))}, columns)
+        header = {"estimator": "Selection"} | header_of(self.releases_, self.privacy_spent_)
+        return Estimates({"candidate": range(len(steps))}, columns, header).frame()
 
     def _repr_html_(self) -> str:
         rows = [

@@ -79,6 +79,11 @@ class Evidence:
     units: FloatArray | None = None  # (d,): coefficients are for features divided by them
     outcome_unit: float | FloatArray = 1.0  # and for outcomes divided by it, each by its own where there are several
     least_signal: float = 0.0  # mean square that coefficients may have in any case, for a residual variance of 1
+    # Of an intercept, level + constant @ theta: (d,) in these coordinates; level and its noise in outcome units, (l,).
+    constant: FloatArray | None = None
+    level: FloatArray | float = 0.0
+    level_noise: FloatArray | float = 0.0
+    n_rows: float = math.inf  # that the level is a mean of
 
     @property
     def prominence(self) -> float:
@@ -91,21 +96,45 @@ class Evidence:
         """Posterior of the coefficients of the population, or of those of least squares on the rows that were summed.
 
         `residual_variance`, shape (l,), is that of the outcomes about their linear function of the features; the limits
-        hold `level` of the law, and leave as much on either side.
+        hold `level` of the law, and leave as much on either side. Where there is an intercept it comes last.
         """
         directions = [_Directions.of(self.xx, self.inverse, each, self.least_signal) for each in self.covariance]
         outcomes = self.xy.shape[1]
         sampling = self.sampling * float(np.trace(self.xx))
         variances = residual_variance / self.outcome_unit**2
-        columns = zip(directions * (outcomes // len(directions)), self.xy.T, variances, strict=True)
-        laws = [
-            each.law(column, float(variance), self.spread, sampling, of_population=of_population).summary(level)
-            for each, column, variance in columns
-        ]
+        columns = zip(
+            directions * (outcomes // len(directions)),
+            self.xy.T,
+            variances,
+            np.broadcast_to(self.level, outcomes),
+            np.broadcast_to(self.level_noise, outcomes),
+            strict=True,
+        )
+        laws = []
+        for each, column, variance, mean, noise in columns:
+            constant = None
+            if self.constant is not None:
+                sampled = float(variance) / self.n_rows if of_population else 0.0
+                constant = _Constant(self.constant, float(mean), float(noise), sampled)
+            law = each.law(column, float(variance), self.spread, sampling, constant, of_population=of_population)
+            laws.append(law.summary(level))
         posterior = Posterior(*(np.array(part) for part in zip(*laws, strict=True)))
-        own = np.reshape(self.outcome_unit, (-1, 1)) / (1.0 if self.units is None else self.units)
+        units = np.ones(len(self.xx)) if self.units is None else np.asarray(self.units, np.float64)
+        if self.constant is not None:
+            units = np.append(units, 1.0)
+        own = np.reshape(self.outcome_unit, (-1, 1)) / units
         center, deviation, low, high = (part * own for part in posterior[:-1])
         return Posterior(center, deviation, low, high, posterior.opposite)
+
+
+class _Constant(NamedTuple):
+    """An intercept as a function of the coefficients, and what else its error is made of."""
+
+    weights: FloatArray
+    level: float
+    noise: float
+    #: Variance of the mean outcome by sampling, which coefficients about the mean row are not correlated with.
+    sampled: float
 
 
 @dataclass(frozen=True)
@@ -130,11 +159,21 @@ class _Directions:
         whitened = left.T @ white
         return cls(gains, right.T, whitened, np.einsum("ij,jk,ik->i", right, inverse, right), least_signal)
 
-    def law(self, xy: FloatArray, variance: float, spread: float, sampling: float, *, of_population: bool) -> _Mixture:
+    def law(
+        self,
+        xy: FloatArray,
+        variance: float,
+        spread: float,
+        sampling: float,
+        constant: _Constant | None,
+        *,
+        of_population: bool,
+    ) -> _Mixture:
         """Posterior law of the coefficients of one outcome: normal given tau^2.
 
         Coefficients of least squares are those of the population and a sampling error, of prior variance
-        tau^2 + variance * sampled, direction by direction.
+        tau^2 + variance * sampled, direction by direction. The noise of a level may be correlated with that of the
+        coefficients: their standard deviations add up, as they do at most.
         """
         gains, observed = self.gains, self.whitened @ xy
         sampled = variance * self.sampled
@@ -151,7 +190,12 @@ class _Directions:
         weights = np.exp(logs - np.max(logs))
         kept = weights > _NEGLIGIBLE
         weights = weights[kept] / np.sum(weights[kept])
-        return _Mixture(weights, means[kept] @ self.vectors.T, np.sqrt(variances[kept] @ (self.vectors**2).T))
+        centers, spreads = means[kept] @ self.vectors.T, np.sqrt(variances[kept] @ (self.vectors**2).T)
+        if constant is not None:
+            noise = np.sqrt(variances[kept] @ (constant.weights @ self.vectors) ** 2) + constant.noise
+            centers = np.column_stack([centers, constant.level + centers @ constant.weights])
+            spreads = np.column_stack([spreads, np.sqrt(noise**2 + constant.sampled)])
+        return _Mixture(weights, centers, spreads)
 
     def _priors(self, observed: FloatArray, sampled: FloatArray) -> FloatArray:
         """Return the tau^2 that are tried."""
@@ -210,17 +254,22 @@ class Textbook(NamedTuple):
     degrees: float
 
     @classmethod
-    def of(cls, rows: FloatArray, outcomes: FloatArray, *, constants: int, robust: bool = False) -> Textbook:
-        """Fit rows and outcomes from which so many constants were subtracted; of minimum norm where singular.
+    def of(
+        cls, rows: FloatArray, outcomes: FloatArray, *, functions: FloatArray | None = None, robust: bool = False
+    ) -> Textbook:
+        """Fit rows and outcomes; of minimum norm where singular.
 
-        Errors are those of one residual variance, or robust: the sandwich with the rows' own squares (HC0).
+        Errors are those of one residual variance, or robust: the sandwich with the rows' own squares (HC0). What is
+        told is of `functions` @ coefficients, by default of these themselves.
         """
         left, singular, right = linalg.svd(rows, full_matrices=False)
         kept = singular > max(rows.shape) * np.finfo(np.float64).eps * singular[0]
         half = right[kept].T / singular[kept]
         theta = half @ (left[:, kept].T @ outcomes)
-        degrees = len(rows) - int(np.sum(kept)) - constants
+        degrees = len(rows) - int(np.sum(kept))
         residuals = outcomes - rows @ theta
+        if functions is not None:
+            half, theta = functions @ half, functions @ theta
         if robust:
             return cls(theta.T.copy(), np.sqrt((residuals**2).T @ (left[:, kept] @ half.T) ** 2), float(degrees))
         squares = np.sum(residuals**2, axis=0)
@@ -264,8 +313,21 @@ def evidence_of_moments(
     added = (features + 1) * noise.off_diagonal**2
     size = float(np.mean(np.einsum("mii->mi", covariance)))
     spread = added / size if added > 0.0 else 0.0
-    own = units, outcome_unit
-    return Evidence(_symmetric(xx), _symmetric(inverse), reduced.xy, covariance, spread, noise.sampling, *own)
+    evidence = Evidence(
+        _symmetric(xx), _symmetric(inverse), reduced.xy, covariance, spread, noise.sampling, units, outcome_unit
+    )
+    if not fit_intercept:
+        return evidence
+    assert reduced.shift is not None
+    assert moments.y is not None
+    rows = max(moments.n or 0.0, 1.0)
+    mean = moments.y / rows
+    # The noise of sums: of outcomes, of the number of rows, and of rows times the coefficients as they seem.
+    squares = np.sum((evidence.inverse @ reduced.xy) ** 2, axis=0)
+    own = moments.noise
+    level_noise = np.sqrt(own.y**2 + (own.n * mean) ** 2 + own.x**2 * squares) / rows
+    at = reduced.shift if center is None else reduced.shift - center
+    return replace(evidence, constant=at, level=mean, level_noise=level_noise, n_rows=rows)
 
 
 def _least_eigenvalues(values: FloatArray, vectors: FloatArray, variance: FloatArray) -> FloatArray:

@@ -26,8 +26,9 @@ from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
-from dpfast.estimator.linear import LinearEstimator
+from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
 from dpfast.estimator.plan import Plan
+from dpfast.io.summaries import Estimates
 from dpfast.privacy import Privacy, split_with_picks
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
@@ -202,8 +203,12 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         ImportError
             If pandas is not installed.
         """
+        return super().summary()
+
+    def _estimates(self, names: Names = OWN_NAMES) -> Estimates:
         check_is_fitted(self)
-        return self._tabulated({"estimate": np.atleast_2d(self.coef_)[:, self.support_]}, chosen=self.support_)
+        columns = {"estimate": np.atleast_2d(self.coef_)[:, self.support_]}
+        return self._tabulated(columns, self._header(), names, chosen=self.support_)
 
     @classmethod
     def plan(
@@ -454,7 +459,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
 
     def _expected(self, mechanism: SparseMechanism, n_features: int) -> Expected | None:
         rows = mechanism.n_rows
-        return None if rows is None else Expected(relative_error(mechanism, rows, n_features), f"{rows} people")
+        return None if rows is None else Expected(relative_error(mechanism, rows, n_features), rows)
 
     def _gram(self, *table: Any, **bounds: Any) -> Gram:
         return gram(*table, bound_y=self._bound_y, n_threads=self.n_threads, **bounds)

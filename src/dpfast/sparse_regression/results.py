@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from dpfast.estimator.linear import Names
 from dpfast.sparse_regression.estimator import SparseRegression
 
 if TYPE_CHECKING:
@@ -19,17 +18,10 @@ NOTE = (
 
 
 def tables(model: SparseRegression, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Return the support, and a row for each outcome and feature."""
-    coef = np.atleast_2d(model.coef_)
-    chosen = np.isin(np.arange(len(features)), model.support_)
+    """Return the support, and a row for each outcome and feature that was chosen."""
     return {
         "support": {"number": model.support_.tolist(), "feature": [features[j] for j in model.support_]},
-        "coefficients": {
-            "outcome": [outcome for outcome in outcomes for _ in features],
-            "feature": [name for _ in outcomes for name in features],
-            "coef": coef.ravel().tolist(),
-            "chosen": np.tile(chosen, len(outcomes)).tolist(),
-        },
+        "coefficients": model._estimates(Names(features, outcomes)).written(),
     }
 
 

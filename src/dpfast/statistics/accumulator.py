@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -16,18 +17,18 @@ from dpfast import io
 from dpfast._arrays import IntArray
 from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
-from dpfast.io.arrays import dtype_name
+from dpfast.io.arrays import dtype_name, unfit
 from dpfast.io.people import People, people
-from dpfast.kernels import coded_gram, person_gram
+from dpfast.kernels import coded_gram, person_gram, sparse_gram
 from dpfast.kernels import gram as kernel
-from dpfast.kernels.columns import CodedBlock, ColumnBlock, Rows, in_c_order, is_readable, readable
+from dpfast.kernels.columns import CodedBlock, ColumnBlock, Rows, SparseBlock, in_c_order, is_readable, readable
 from dpfast.statistics.coded_rows import CodedMap
 from dpfast.statistics.gram import Gram, Layout, checked_bounds, sum_of_parts
 from dpfast.statistics.person_unit import PersonUnit, block_limits
 
 _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
 _PRODUCTS_PER_THREAD = 4_000_000  # below this, starting a thread costs more than it brings
-_LONGEST_RANGE = 16_384
+_LONGEST_RANGE = 32_768
 _MAPPED_ENTRIES = 1 << 15  # of rows that pass through maps at a time, and stay in the cache until they are summed
 Maps = tuple[io.BlockMap | None, io.BlockMap | None]
 AddRange = Callable[[Any, int, int], int]  # adds rows start to stop to a thread's sums, and returns a status
@@ -123,11 +124,19 @@ class GramAccumulator(Layout):
         RuntimeError
             If a signal handler, or the iterable of blocks itself, calls while this thread is in a call already.
         """
+        self._add_blocks(self._checked_blocks(X, Y, rows))
+        return self
+
+    @transaction.atomic
+    def add_table(self, table: io.Table, rows: ArrayLike | None = None) -> None:
+        """Add the rows of a table, as `update` does, all blocks at once. Internal."""
+        self._add_blocks(chain.from_iterable(self._checked_blocks(x, y, rows) for x, y in table.blocks()))
+
+    def _add_blocks(self, blocks: Iterable[tuple[Any, Any, Any]]) -> None:
         spilled = self._new_totals()
-        for x, y, selected in self._checked_blocks(X, Y, rows):
+        for x, y, selected in blocks:
             self._add_rows(x, y, selected, spilled)
         self._gathered(spilled)
-        return self
 
     @transaction.atomic
     @quiet
@@ -204,14 +213,28 @@ class GramAccumulator(Layout):
                     return status
             return kernel.PACKED
 
+        def add_sparse(map_y: io.BlockMap | None, part: kernel.GramSums, start: int, stop: int) -> int:
+            selected = slice(start, stop) if rows is None else rows[start:stop]
+            x_rows, y_rows = io.map_block(x[selected], None if y is None else y[selected], None, map_y)
+            assert isinstance(x_rows, SparseBlock)
+            self._check_block(x_rows, y_rows)
+            y_read = None if y_rows is None else readable(y_rows)
+            return sparse_gram.add_sparse(part, x_rows.readable(), y_read, 0, len(x_rows))
+
         def adder() -> AddRange:
             map_x, map_y = self._maps
             maps = io.reusing_room(map_x), io.reusing_room(map_y)
             if isinstance(x, CodedBlock) and (coded := CodedMap.of(x.layout, map_x)) is not None:
                 return partial(add_coded, maps, coded, coded.values(self._tables()[0][1]))
+            if isinstance(x, SparseBlock) and map_x is None:
+                return partial(add_sparse, maps[1])
             return add if self._maps == (None, None) else partial(add_mapped, maps)
 
-        self._add_ranges(len(x) if rows is None else len(rows), spilled, adder)
+        products = self._products_per_row()
+        if isinstance(x, SparseBlock) and self._maps[0] is None:
+            # Reading an entry counts as a few more.
+            products = 8 + round((int(x.indptr[-1]) - int(x.indptr[0])) / max(1, len(x))) ** 2 // 2
+        self._add_ranges(len(x) if rows is None else len(rows), spilled, adder, products=products)
 
     def _add_mapped(self, part: kernel.GramSums, maps: Maps, x: Rows, y: Rows | None) -> int:
         """Add rows that pass through maps first, all of their columns; returns a status."""
@@ -220,17 +243,27 @@ class GramAccumulator(Layout):
         return part.add(readable(x), None if y is None else readable(y), None, 0, len(x))
 
     def _add_ranges(
-        self, n_rows: int, spilled: kernel.GramTotals, adder: Callable[[], AddRange], overhang: int = 0
+        self,
+        n_rows: int,
+        spilled: kernel.GramTotals,
+        adder: Callable[[], AddRange],
+        *,
+        products: int,
+        overhang: int = 0,
     ) -> None:
-        """Call what each thread gets on ranges of rows, to which it may add up to `overhang` rows beyond their end."""
-        products = self._products_per_row()
+        """Call what each thread gets on ranges of rows, to which it may add up to `overhang` rows beyond their end.
+
+        Rows are of so many products each, about.
+        """
         n_threads = min(resolve_n_threads(self.n_threads), max(1, n_rows * products // _PRODUCTS_PER_THREAD))
         parts = self._additions.parts
         while len(parts) < n_threads:
             parts.append(self._new_part())
         shortest = parts[0].block_rows
         longest = max(shortest, min(_LONGEST_RANGE, _PRODUCTS_PER_RANGE // products))
-        ranges = RowRanges(n_rows, min(longest, max(shortest, n_rows // (8 * n_threads))))
+        # Several threads share what is left at the end.
+        fair = longest if n_threads == 1 else n_rows // (8 * n_threads)
+        ranges = RowRanges(n_rows, min(longest, max(shortest, fair)))
 
         def add_ranges(part: kernel.GramSums) -> int:
             add = adder()
@@ -246,6 +279,8 @@ class GramAccumulator(Layout):
         blas: AbstractContextManager[None] = single_threaded_blas() if use_blas() else nullcontext()
         with blas:
             statuses = run_in_threads([partial(add_ranges, part) for part in parts[:n_threads]], ranges.stop)
+        if sparse_gram.OUTSIDE in statuses:
+            raise unfit(self._names[0])
         for status, name in zip((kernel.X_NOT_FINITE, kernel.Y_NOT_FINITE), self._names, strict=True):
             if status in statuses:
                 raise check.not_finite(name)
@@ -361,8 +396,7 @@ def gram(
         return _people_gram(table, whose, unit, (map_x, map_y), n_threads=n_threads, **shape)
     accumulator = GramAccumulator(table.n_features, table.n_outcomes, n_threads=n_threads, **shape)
     accumulator.mapped_by(map_x, map_y)
-    for x, y in table.blocks():
-        accumulator.update(x, y, rows)
+    accumulator.add_table(table, rows)
     return Gram._of(accumulator._totals, accumulator)
 
 
@@ -432,7 +466,8 @@ class PersonAccumulator(GramAccumulator):
             y_rows = None if y is None else readable(y[selected])
             return part.add_people(readable(x[selected]), y_rows, None, offsets - offsets[0], 0, last - first)
 
-        self._add_ranges(int(whose.offsets[-1]), spilled, lambda: add, overhang=self._max_rows)
+        options = {"products": self._products_per_row(), "overhang": self._max_rows}
+        self._add_ranges(int(whose.offsets[-1]), spilled, lambda: add, **options)
         self._gathered(spilled)
 
     def _new_part(self) -> person_gram.PersonSums:
@@ -467,7 +502,7 @@ def _check_length(whose: People, n_rows: int) -> None:
 def _in_memory(X: object, Y: object, rows: ArrayLike | None) -> tuple[Rows | None, Rows | None]:
     """Both tables as the kernel reads them where they are; to select rows of a frame, its array is made."""
     may_copy = rows is not None
-    x = X if isinstance(X, ColumnBlock | CodedBlock) else io.in_memory(X, "X", may_copy=may_copy)
+    x = X if isinstance(X, ColumnBlock | CodedBlock | SparseBlock) else io.in_memory(X, "X", may_copy=may_copy)
     if Y is None or isinstance(Y, ColumnBlock):
         return x, Y
     return x, io.in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dpfast._arrays import FloatArray
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.kernels import row_maps
-from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, readable
+from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, SparseBlock, readable
 
 #: Norms are compared in floating point with their bounds; what is calibrated allows for rows longer by as much. The
 #: kernel keeps to three quarters of it, for rows of up to MOST_COLUMNS entries: row_map.c has the proof.
@@ -95,6 +95,19 @@ class RowMap:
         sides = (self.low, self.high, self.center, self.scale)
         low, high, center, scale = (side if side is None or len(side) == 1 else side[columns] for side in sides)
         return RowMap(low, high, center=center, scale=scale, offset=self.offset, unit=self.unit, fills=self.fills)
+
+    @property
+    def keeps_zeros(self) -> bool:
+        """Whether every entry is mapped by itself, all columns alike, and 0 to 0: so may be those of sparse rows."""
+        is_of_all = self.bound == math.inf and self.basis is None and self.center is None and self.scale is None
+        is_plain = (self.offset, self.unit) == (0.0, 1.0) and not self.fills
+        sides = [np.zeros(1) if side is None else side for side in (self.low, self.high)]
+        return is_of_all and is_plain and all(len(side) == 1 for side in sides) and bool(sides[0] <= 0.0 <= sides[1])
+
+    def of_sparse(self, rows: SparseBlock) -> SparseBlock:
+        """Map rows by their entries, an entry a cell at most, where the map `keeps_zeros`."""
+        block = rows.distinct()
+        return SparseBlock(block.indptr, block.indices, self(block.data[:, np.newaxis])[:, 0], block.shape[1])
 
     def kernel(self, n_columns: int) -> row_maps.RowMapKernel:
         """Return what maps rows of so many columns."""

@@ -21,7 +21,7 @@ from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
-from dpfast.kernels.columns import Rows
+from dpfast.kernels.columns import Rows, SparseBlock
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.statistics.rows import NORM_SLACK, RowMap, shortened
 
@@ -83,9 +83,12 @@ def _block_scores(
         mapped, sums = row_map.reusing_room(), np.zeros(shape, np.int64)
         exact = FixedPoint.zeros(shape, -sum(exponents))
         for number, (start, stop) in enumerate(ranges, 1):
-            entries = mapped(x[start:stop])
-            np.rint(_in_units(entries, exponents[0]), out=entries)
-            products = entries.T @ rounded[start:stop]
+            if isinstance(x, SparseBlock) and row_map.keeps_zeros:
+                products = _sparse_products(row_map.of_sparse(x[start:stop]), rounded[start:stop], exponents[0])
+            else:
+                entries = mapped(x[start:stop])
+                np.rint(_in_units(entries, exponents[0]), out=entries)
+                products = entries.T @ rounded[start:stop]
             if not np.isfinite(products).all():
                 raise check.not_finite("X")
             sums += products.astype(np.int64)
@@ -97,6 +100,13 @@ def _block_scores(
     for part in run_in_threads([add_ranges] * n_workers, ranges.stop):
         total += part
     return total
+
+
+def _sparse_products(entries: SparseBlock, rounded: FloatArray, exponent: int) -> FloatArray:
+    """Return the products of mapped rows and residuals, which are sums of integers: exact in any order."""
+    rows, units = entries.rows, np.rint(_in_units(entries.data, exponent))
+    parts = [np.bincount(entries.indices, units * column[rows], entries.shape[1]) for column in rounded.T]
+    return np.stack(parts, axis=1)
 
 
 def _in_units(values: FloatArray, exponent: int) -> FloatArray:

@@ -386,7 +386,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
             every = [self._steps(one, public, repeatedly=True) for one in each]
             for steps in every:
                 if expected := self._expected(steps, public):
-                    self._warn_of_noise(expected.error, expected.people, steps.privacy)
+                    self._warn_of_noise(expected.error, f"{expected.n} {expected.unit}", steps.privacy)
             rows = every[0].declared.rows
             sections = [CrossSection.calibrate(one, rows) for one in each]
             exact = sum_donors(values, rows, self.n_threads)
@@ -771,7 +771,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         chosen = self._algorithm(privacy, len(donors), public.n_post, own)
         panel = BoundedPanel.of(donors, own, chosen.bounds, offset, half_width)
         what = "weights of donors and the prediction made with them"
-        return Summed(Named(what, chosen), panel, public, Expected(error_of_weights(chosen), f"{len(donors)} donors"))
+        return Summed(Named(what, chosen), panel, public, Expected(error_of_weights(chosen), len(donors), "donors"))
 
     def _beyond_range(self, public: _Public) -> str:
         """Say that the target is beyond the range, if it is: whether donors keep to it is private."""
@@ -786,7 +786,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         if public.n_donors is None:
             return None
         error = steps.planned(public.n_donors, SPREAD, VARIATION)[1]
-        return Expected(error, f"{public.n_donors} donors")
+        return Expected(error, public.n_donors, "donors")
 
     def _solve(self, mechanism: Any, found: Any, public: _Public) -> Fitted:
         known = public.attributes | {"_n_donors": public.n_donors}

@@ -16,7 +16,7 @@ from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
-from dpfast.io.writing import tabulated
+from dpfast.io.summaries import Estimates
 from dpfast.ledger import Release
 from dpfast.ledger.release import guarantee_of
 from dpfast.privacy import Privacy
@@ -190,6 +190,7 @@ class TargetReports:
     ridge_: float
     releases_: tuple[Release, ...]
     privacy_spent_: Privacy
+    _header: Any
 
     @abstractmethod
     def _later(self, pre: FloatArray) -> FloatArray:
@@ -358,6 +359,10 @@ class TargetReports:
         ImportError
             If pandas is not installed.
         """
+        return self._estimates(target, level=level).frame()
+
+    def _estimates(self, target: ArrayLike | None = None, *, level: float = 0.9) -> Estimates:
+        """Return the columns of `summary`."""
         check_is_fitted(self)
         level = check.share("level", level)
         if target is None and (self.target_ is None or self.target_.shape[-1] != len(self.periods_)):
@@ -377,16 +382,17 @@ class TargetReports:
                 "target": [name for name in targets for _ in periods],
                 "period": periods * len(observed),
             }
-        return tabulated(index, {name: np.ravel(values) for name, values in columns.items()})
+        said = {"level": level, "target": "prediction without noise"} if self._has_interval() else {}
+        return Estimates(index, {name: np.ravel(values) for name, values in columns.items()}, self._header(**said))
 
-    def _coefficient_table(self) -> DataFrame:
+    def _coefficient_table(self) -> Estimates:
         """Tabulate what predicts any target, or the donors' weights."""
         if hasattr(self, "weights_"):
-            return tabulated({"donor": range(len(self.weights_))}, {"estimate": self.weights_})
+            return Estimates({"donor": range(len(self.weights_))}, {"estimate": self.weights_}, self._header())
         periods = list(self._index())
         earlier, later = periods[: self.n_pre_], periods[self.n_pre_ :]
         index = {"period": [one for one in later for _ in earlier], "earlier_period": earlier * len(later)}
-        return tabulated(index, {"estimate": self.coef_.ravel()})
+        return Estimates(index, {"estimate": self.coef_.ravel()}, self._header())
 
     def report(self, target: ArrayLike | None = None, *, level: float = 0.9) -> str:
         """Say in words what was estimated, at what privacy, and what the limits do not cover.

@@ -40,13 +40,8 @@ def tables(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Mapping
             ranks = model.placebo_ranks(rows, level=LEVEL)
             written["placebo_ranks"] = {"target": list(targets)} | {name: ranks[name].to_numpy() for name in ranks}
     if hasattr(model, "weights_"):
-        return written | {"weights": {"donor": np.arange(len(model.weights_)), "weight": model.weights_}}
-    pre, post = model.periods_[: model.n_pre_], model.periods_[model.n_pre_ :]
-    coefficients = {
-        "period": np.repeat(post, len(pre)),
-        "earlier_period": np.tile(pre, len(post)),
-        "coef": model.coef_.ravel(),
-    }
+        return written | {"weights": model._coefficient_table().written()}
+    coefficients = model._coefficient_table().written()
     return written | {"coefficients": coefficients, "center": {"period": model.periods_, "center": model.center_}}
 
 
@@ -106,7 +101,7 @@ def _paths(model: SyntheticControl, rows: Any, targets: Sequence[Any]) -> dict[s
         "target": [name for name in targets for _ in periods],
         "period": np.tile(periods, len(rows)),
         "observed": observed.ravel().tolist(),
-        "synthetic": synthetic.ravel().tolist(),
+        "estimate": synthetic.ravel().tolist(),
     }
 
 
