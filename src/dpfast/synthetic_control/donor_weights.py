@@ -158,7 +158,7 @@ class BoundedPanel:
 
 @dataclass(frozen=True)
 class DonorMechanism(SingleRelease):
-    """What all algorithms share: a release of weights, then one of what these predict."""
+    """Shared by all algorithms: a release of weights, then a release of their prediction."""
 
     bounds: PanelBounds
     noise_scales: DonorNoise
@@ -259,13 +259,13 @@ def prediction(release: Release) -> FloatArray:
 
 
 def output_half_width(chosen: DonorMechanism, release: Release, level: float) -> float:
-    """Bound how far the prediction of an output perturbation may be from the one without noise, with a probability.
+    """Bound the distance of an output perturbation's prediction from the one without noise, with a probability.
 
-    For each period alone. The noise in the weights reaches a period by the donors' outcomes then, which are private:
-    each is taken to be as far from the middle of the range as it may be, so that the probability is at least `level`.
-    L2-Laplace noise of the two steps is bounded one by one. Gaussian noise is added up as if that of the prediction did
-    not grow with a weight that the first noise made large: of a single donor that may leave 88.5% where 90% is asked
-    for, of two 89.4%, of five or more nothing that shows.
+    The bound holds for each period alone, with probability at least `level`. The noise in the weights is multiplied by
+    the donors' outcomes in that period. These are private, so each is assumed to be as far from the middle of the range
+    as possible. L2-Laplace noise of the two steps is bounded one by one. For Gaussian noise, the sum ignores that noise
+    in the prediction grows with weights made large by the first noise. At a nominal 90%, coverage may therefore be
+    88.5% with a single donor and 89.4% with two. With five or more the loss is too small to measure.
     """
     n, periods = chosen.bounds.n_donors, chosen.bounds.n_post
     weights, scales = release.values["weights"], release.scales
@@ -327,9 +327,9 @@ class OutputPerturbation(DonorMechanism):
 class DonorObjectivePerturbation(DonorMechanism):
     """Algorithm 3 made private: noise in the objective, over the L1 ball, then on the prediction.
 
-    The solver's minimiser is within `tolerance` of the exact one, for every panel and every noise: the number of steps
-    that guarantees it is known before any data are read. It is released with a little L2-Laplace noise that hides the
-    rest, whose share of epsilon is in the release's record.
+    The solver's minimiser is within `tolerance` of the exact one, for every panel and every noise. The number of steps
+    that guarantees this is known before any data are read. A little L2-Laplace noise hides the remaining error. Its
+    share of epsilon is in the release's record.
     """
 
     noise_scales: DonorObjectiveNoise
@@ -349,8 +349,8 @@ class DonorObjectivePerturbation(DonorMechanism):
     ) -> Self:
         """Calibrate from public numbers; the convexity used may be larger than the ridge asked for, which may be 0.
 
-        c and L may be given where every table that could have been keeps to smaller ones than the bounds give; this is
-        taken on trust.
+        c and L may be given if smaller values than those from the bounds hold for every possible table. This is taken
+        on trust.
         """
         n, row = bounds.n_donors, bounds.row_pre
         known = donor_curvature(n, row), donor_gradient(n, row, bounds.target_norm)
@@ -505,7 +505,7 @@ Printed = TypeVar("Printed", bound=DonorNoise)
 
 
 def _claimed(own: Printed, privacy: Privacy, bounds: PanelBounds, ridge: float, in_weights: float) -> Printed:
-    """Return printed noise with what it claims, and with what it does to a predicted entry."""
+    """Return the printed noise with its claimed guarantee and its effect on a predicted entry."""
     n = bounds.n_donors
     in_donors = coordinate_deviation("L2-Laplace", own.donor_scale, n * bounds.n_post)
     norm = bounds.target_norm / math.sqrt(2.0 * ridge)

@@ -1,14 +1,14 @@
 """The cross-sectional mechanism of synthetic control: donors enter as rows, one release of moments predicts any target.
 
 Ridge weights on donors, f = X (X'X + (lambda/2) I)^-1 y, predict X_post' f = [(X'X + (lambda/2) I)^-1 X'X_post]' y: a
-regression of a donor's periods after the intervention on those before it, applied to the target. So the moments of
-bounded donor rows are all that has to be released. Rows may be summed about a centre, which makes them shorter, and
-the prediction is that about the centre then: it shrinks towards it. (Nonnegative rows may also be summed about the
-middle of their box with their sums, from which the moments about the origin follow.)
+regression of a donor's periods after the intervention on those before it, applied to the target. So only the moments of
+bounded donor rows have to be released. Rows may be summed about a centre, to reduce their norms. The prediction is then
+relative to the centre and shrinks towards it. (Nonnegative rows may also be summed about the middle of their box with
+their sums, from which the moments about the origin follow.)
 
-A donor is one row of both blocks, whose parts are held to public norms as they are summed: the release is that of
-`dpfast.releases.moments`, calibrated for these norms once rows are rounded. A donor longer than either is scaled by one
-factor in both parts, so that what its row says of the prediction stays: it weighs less, and is not bent.
+A donor is one row of both blocks. Both parts of the row are clipped to public norms as they are summed. The release is
+that of `dpfast.releases.moments`, calibrated for these norms once rows are rounded. A donor beyond either norm is
+scaled by one factor in both parts. This lowers its weight and keeps the relation between its two parts.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class DonorRows:
     def ways(
         self, center: FloatArray | None, declared: tuple[float, float] | None, *, restored: bool = False
     ) -> list[Self]:
-        """Return all ways to sum the donors that what is declared allows: `declared` norms are about the centre.
+        """Return all ways to sum the donors within the declared norms. These (`declared`) are relative to the centre.
 
         About a centre that is `restored` they are brought back to the origin.
         """
@@ -146,10 +146,10 @@ class DonorRows:
         return min(longest**2, float(self.n_pre))
 
     def about_path(self, blocks: Mapping[str, Any], n: Any) -> tuple[FloatArray, FloatArray]:
-        """Return X'X and X'X_post that predict, from released blocks; linear, so that noise may be put in too.
+        """Return the predicting X'X and X'X_post from released blocks; linear, so blocks of noise can be passed too.
 
-        Blocks are "xx", "xy" and, where rows are restored, "x" and "y", with any leading axes in common; `n` is the
-        number of donors (0 for noise where it is public).
+        Blocks are "xx", "xy" and, if rows are restored, "x" and "y", with the same leading axes; `n` is the number of
+        donors (0 for a block of noise if the number is public).
         """
         rate = self.rate
         xx, xy = blocks["xx"] / rate**2, blocks["xy"] / rate**2
@@ -262,10 +262,11 @@ class CrossSection(SingleRelease):
         return noise_floor(self.rows.shape[0], self.off_diagonal)
 
     def expected_error(self, eigenvalues: FloatArray, ridge: float, hidden: float = 0.0) -> float:
-        """Return the root mean squared error of predictions, relative to what they predict.
+        """Return the relative root mean squared error of predictions.
 
-        Of shrinkage and of noise, first order and second, for a target that is like its donors, which differ along the
-        directions of these eigenvalues of X'X; those that are `hidden`, by their sum, are missed. 1 if none are seen.
+        It includes shrinkage and noise, to first and second order, for a target like its donors. Donors vary along the
+        directions of these eigenvalues of X'X. The `hidden` ones, given by their sum, are not predicted. It is 1 if no
+        eigenvalue is above the noise.
         """
         total = float(np.sum(eigenvalues)) + hidden
         if not np.any(eigenvalues > 0.0):

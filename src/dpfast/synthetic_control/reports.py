@@ -57,9 +57,9 @@ def effect_table(
     -------
     pandas.DataFrame
         Columns ``observed``, ``counterfactual``, ``effect`` (their difference), ``cumulative`` (effects summed up to
-        the period), ``percent`` (effect in percent of the counterfactual; NaN where that is 0), and ``low``, ``high``
-        where they are given. Several targets make a first index level ``target``. Averages over periods are left to
-        `effect_report`, so that every row is a period.
+        the period), ``percent`` (effect in percent of the counterfactual; NaN if the latter is 0), and ``low``,
+        ``high`` if limits are given. Several targets make a first index level ``target``. Averages over periods are
+        left to `effect_report`, so that every row is a period.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def effect_table(
 
 
 def effect_report(table: DataFrame, level: float | None = None) -> str:
-    """Say in words what an effect table shows on average and in total, and what its limits cover.
+    """Describe in words the average and the total effect of a table, and the coverage of its limits.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ class TargetReports:
 
     @abstractmethod
     def _earlier(self, pre: FloatArray) -> FloatArray:
-        """Return what the synthetic control is in the earlier periods, NaN where that was not released."""
+        """Return the synthetic control in the earlier periods, NaN if it was not released."""
 
     def effect(self, target: ArrayLike | None = None, *, level: float | None = None) -> DataFrame:
         """Tabulate the effect of the intervention on targets.
@@ -264,7 +264,7 @@ class TargetReports:
     ) -> Axes:
         """Draw a target and its synthetic control, with the limits of `interval` as a band.
 
-        Privacy: drawn from what was released, and from the target's own record, which is public.
+        Privacy: drawn from released values and from the public record of the target.
 
         Parameters
         ----------
@@ -346,10 +346,10 @@ class TargetReports:
         -------
         pandas.DataFrame
             A row a period, of several targets with a first index level ``target``. Columns: ``observed``; ``estimate``,
-            the synthetic control, NaN before the intervention where that was not released; ``effect``, the former less
-            the latter; and where `interval` is offered ``low`` and ``high``, its limits of the estimate, after the
-            intervention. Without a target of all periods: what was released of the donors, a row a coefficient
-            (period, earlier period), or a weight (donor), with column ``estimate``.
+            the synthetic control, NaN before the intervention if it was not released there; ``effect``, the former
+            minus the latter. If `interval` is offered, ``low`` and ``high`` are its limits of the estimate after the
+            intervention. Without a target of all periods: the released values, a row a coefficient (period, earlier
+            period), or a weight (donor), with column ``estimate``.
 
         Raises
         ------
@@ -389,7 +389,7 @@ class TargetReports:
         return tabulated(index, {"estimate": self.coef_.ravel()})
 
     def report(self, target: ArrayLike | None = None, *, level: float = 0.9) -> str:
-        """Say in words what was estimated, at what privacy, and what the limits do not cover.
+        """Describe in words the estimate, its privacy, and the errors its limits do not cover.
 
         Parameters
         ----------

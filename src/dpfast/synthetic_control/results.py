@@ -1,4 +1,4 @@
-"""What a batch job of synthetic control writes: effects, paths and placebos of targets, and what was released."""
+"""Output of a batch job of synthetic control: effects, paths and placebos of targets, and the releases."""
 
 from __future__ import annotations
 
