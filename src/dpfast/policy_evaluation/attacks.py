@@ -134,8 +134,9 @@ def _visits(estimator: PolicyEvaluation, table: Table) -> Release:
 def _range_attack(privacy: Privacy) -> Attack:
     """Attack a private range and the sums over it: all collect the most or the least there is, so that it stays.
 
-    One person goes from one end of the range, and one state, to the other, or comes. What is seen is the noise of all
-    that was released, in units of its recorded scales; with pure privacy of the counts, whose budget is their own.
+    One person goes from one end of the range, and one state, to the other, or comes. The attack reads the noise of all
+    released values, in units of their recorded scales; with pure privacy only that of the counts, which have a separate
+    budget.
     """
     estimator = PolicyEvaluation(
         gamma=_GAMMA,
@@ -183,8 +184,8 @@ def _staged_attack(privacy: Privacy) -> Attack:
     """Attack every stage: all collect about as much in one state, but for one person, who collects the most or nothing.
 
     Replaced, they go to another state, to another bin of distances, and to the other end of all means; they visit one
-    state or both. Beyond what returns are found to reach, and what visits are clipped to, they move all sums as far as
-    the noise is for, whatever was released before, but for a few parts in a hundred of squares and discounts.
+    state or both. Their returns exceed the reach found, and their visits the clip. So they move all sums by the
+    sensitivity, whatever was released before, except for a few percent in squares and discounts.
     """
     estimator = PolicyEvaluation(gamma=_GAMMA, return_range=(-2.0, 2.0), horizon=2, n_threads=1, **claimed(privacy))
     crowd = [([0], [0.0])] * (2 * _VISITORS)

@@ -76,8 +76,8 @@ class _Public(NamedTuple):
 class PolicyEvaluation(PrivateEstimator):
     """Differentially private value function of a policy, from trajectories that people followed under it.
 
-    Privacy: what is released, at once or in stages that share the budget, is (epsilon, delta)-differentially private
-    under `adjacency`, a person being a trajectory; every other attribute is computed from it. For "lsw" and "lsl" the
+    Privacy: the release, at once or in stages that share the budget, is (epsilon, delta)-differentially private under
+    `adjacency`. A person is a trajectory. Every other attribute is computed from the release. For "lsw" and "lsl" the
     size of the noise depends on the data, and is as private as they are.
 
     Parameters
@@ -91,40 +91,40 @@ class PolicyEvaluation(PrivateEstimator):
     features : array_like of shape (n_states, n_features) or callable, optional
         Phi, public; a callable gives the features of one state. Default: one for each state.
     return_range : tuple of float or "private", optional
-        Least and largest discounted return, public; returns beyond are clipped. Default: what `reward_range` and
-        `gamma` allow, and `horizon` where tails are not filled. "private" finds a range within that one, with a tenth
-        of the budget, and wide enough for a standard deviation more people than are seen ("sufficient_statistics" only;
-        trajectories are read twice).
+        Least and largest discounted return, public; returns beyond are clipped. Default: the range possible by
+        `reward_range` and `gamma`, and by `horizon` if tails are not filled. "private" finds a range within that one,
+        with a tenth of the budget ("sufficient_statistics" only; trajectories are read twice). To be wide enough, it
+        adds a standard deviation of the noise to the counts of people.
     reward_range : tuple of float, default (0, 1)
         Least and largest reward, public.
     horizon : int, optional
-        Most recorded states of a trajectory, a terminal one included; longer trajectories are cut, and those of that
-        length are taken to be, unless `Trajectories.truncated` says that they ended by themselves.
+        Most recorded states of a trajectory, a terminal one included. Longer trajectories are truncated. Those of
+        exactly that length are assumed to be truncated too, unless `Trajectories.truncated` says otherwise.
     lag : int, optional
-        Visits at the last so many steps before the horizon do not count, though their rewards do: what cutting a
-        trajectory takes from a return that counts is at most its share ``gamma**lag``. Whether a visit counts follows
-        from what was before it, which favours no return. Default: for "sufficient_statistics" at once up to a quarter
-        of the horizon, from `gamma` and `epsilon`; else, and where epsilon is ``inf``, 0.
+        Visits in this many last steps before the horizon do not count, but their rewards do. So truncation takes at
+        most the share ``gamma**lag`` from a counted return. Whether a visit counts depends on earlier steps alone, so
+        the selection does not bias returns. Default: for "sufficient_statistics" at once up to a quarter of the
+        horizon, from `gamma` and `epsilon`; else, and where epsilon is ``inf``, 0.
     method : {"sufficient_statistics", "lsw", "lsl"}, default "sufficient_statistics"
         "sufficient_statistics" releases sums per state (with features, normal equations): the error of a state falls
-        with its own visits. Without features, for equal weights and delta above 0, this is done in stages that fit the
-        noise to the data: what returns, visits and distances are released first, tails of trajectories that were cut
-        are filled with what returns were worth late, and values are drawn to each other by what is known of each. That
-        reads trajectories four times. With `ridge`, `shrinkage`, "private" ranges, and from an iterator, which can be
-        read only once, sums are released at once, and tails are not filled. "lsw" fits mean first-visit returns,
-        weighted by state, and "lsl" is ridge regression over trajectories, both with noise of data-dependent size [1]_:
-        "lsw" is better where every state that has a weight is visited often, and useless where one is not.
+        with its own visits. Without features, for equal weights and delta above 0, this is done in stages that adapt
+        the noise to the data. Summaries of returns, visits and distances are released first. Tails of truncated
+        trajectories are filled with the mean return of late steps. Values are shrunk towards each other according to
+        their precision. Stages read trajectories four times. With `ridge`, `shrinkage`, "private" ranges, or an
+        iterator (read only once), sums are released at once, and tails are not filled. "lsw" fits mean first-visit
+        returns, weighted by state, and "lsl" is ridge regression over trajectories, both with noise of data-dependent
+        size [1]_. "lsw" is better if every state with a weight is visited often, and useless if one is not.
     weights : array_like of shape (n_states,), optional
-        w for "lsw" (what the error in each state counts), rho for the others; public, nonnegative. Default: equal,
+        w for "lsw" (the weight of the error in each state), rho for the others; public, nonnegative. Default: equal,
         adding up to 1.
     ridge : float, optional
         The paper's lambda, positive: lambda/(2 m) is added to the m trajectories' mean Phi' G Phi. Default: for "lsl"
-        one that grows like sqrt(m), for "sufficient_statistics" at once what the known noise asks for, and 0 where
-        epsilon is ``inf``. "lsw" has none. Values are drawn to `offset_` by it.
+        proportional to sqrt(m); for "sufficient_statistics" at once determined by the known noise; 0 if epsilon is
+        ``inf``. "lsw" has none. It shrinks values towards `offset_`.
     shrinkage : bool, default False
-        Draw every value towards the pooled return by as much as its own noise asks for (empirical Bayes), in place of
-        one ridge for all: for sums per state, that is "sufficient_statistics" without features and with equal weights.
-        The error is less on average over states; that of one that is unlike the others may be more.
+        Shrink every value towards the pooled return according to its own noise (empirical Bayes), instead of one ridge
+        for all. It needs sums per state: "sufficient_statistics" without features and with equal weights. The error is
+        less on average over states; it may be more in a state unlike the others.
     block_bounds : tuple of float, optional
         For "sufficient_statistics": Frobenius norms (xx, xy) of one trajectory's part in the normal equations, public;
         larger ones are scaled. Default: what weights, features, range and horizon allow.
@@ -139,18 +139,18 @@ class PolicyEvaluation(PrivateEstimator):
     Attributes
     ----------
     value_ : ndarray of shape (n_states,)
-        Value of each state, clipped to the range of returns: a mean of returns lies there, so a value beyond comes
-        nearer to what it estimates by it, at the cost of leaning inwards by the noise near an end of the range.
+        Value of each state, clipped to the range of returns: a mean of returns lies there, so clipping only reduces the
+        error. Near an end of the range it causes a bias inwards, about the size of the noise.
     coef_ : ndarray of shape (n_features,)
         Coefficients: `value_` is `offset_` plus the features times them, clipped.
     offset_ : float
-        What the fit is above: for sums per state the pooled return of all visits, or an end of the range that it cannot
-        be told from; for "lsl" and for normal equations the lower end of the range; else 0.
+        Origin of the fit. For sums per state: the pooled return of all visits, or an end of the range if the noise does
+        not distinguish the two. For "lsl" and for normal equations: the lower end of the range. Else 0.
     value_std_ : ndarray of shape (n_states,)
-        Standard deviation of `value_`, for "sufficient_statistics" only: in stages of all errors, of noise, sampling,
-        tails and what values are drawn and clipped by; at once of the privacy noise alone (first order).
+        Standard deviation of `value_`, for "sufficient_statistics" only: in stages of all errors (noise, sampling,
+        tails, shrinkage and clipping); at once of the privacy noise alone (first order).
     return_range_ : tuple of float
-        The range that was found, where it is private.
+        The range found, if `return_range` is "private".
     ridge_ : float
         The lambda used; 0 for "lsw", in stages and with shrinkage.
     releases_, privacy_spent_
@@ -204,9 +204,9 @@ class PolicyEvaluation(PrivateEstimator):
         Parameters
         ----------
         trajectories : Trajectories, iterable of Trajectories, or Partitions
-            Blocks, as of `Trajectories.iter_parquet`, are read one at a time; in stages several times, and once alone
-            where they are an iterator, which a private range does not take. Parts hold Trajectories, or lists of them:
-            a Dask bag, files by functions.
+            Blocks, as of `Trajectories.iter_parquet`, are read one at a time, in stages several times. An iterator is
+            read only once, and is refused with a private range. Parts hold Trajectories, or lists of them: a Dask bag,
+            files by functions.
         y : None
             Ignored; here for pipelines.
 
@@ -223,8 +223,8 @@ class PolicyEvaluation(PrivateEstimator):
         Warns
         -----
         UtilityWarning
-            If the public number of trajectories says that the answer will be mostly noise, however often each state is
-            visited; or if what was released says so: too few visits, or values far beyond the range of returns.
+            If the answer will be mostly noise however often each state is visited, by the public number of
+            trajectories. Also if released values show this: too few visits, or values far beyond the range of returns.
         UnsoundCalibrationWarning
             If printed constants miss their claim.
         """
@@ -324,8 +324,8 @@ class PolicyEvaluation(PrivateEstimator):
         Parameters
         ----------
         shape : tuple of int, optional
-            Rows and columns of a grid world whose states are numbered row by row: a map, whose colours span the range
-            of returns that was declared or, where it is private, found. By default states are points side by side.
+            Rows and columns of a grid world with states numbered row by row: draws a map. Its colours span the range of
+            returns, declared or found. By default states are points side by side.
         level : float, default 0.95
             Nominal coverage of limits, drawn where there is a `value_std_`.
         state_names : sequence, optional
@@ -392,11 +392,11 @@ class PolicyEvaluation(PrivateEstimator):
         target : float, default 0.1
             Error wanted: root of the weighted mean square over states, as a fraction of the range of returns.
         visited : float or array_like of shape (n_states,), optional
-            Assumed share of trajectories that visit a state, in (0, 1], or of each; by default half of what the horizon
-            allows. A state that few visit has most of the error.
+            Assumed share of trajectories that visit a state, in (0, 1], or of each; by default half the largest share
+            possible within the horizon. Rarely visited states have most of the error.
         spread : float, optional
-            Assumed standard deviation of returns, as a fraction of their range, in (0, 1]: where they are summed in
-            stages, errors are in proportion to it. Default: that of returns spread evenly over the range, 0.29.
+            Assumed standard deviation of returns, as a fraction of their range, in (0, 1]. In stages, errors are
+            proportional to it. Default: that of returns spread evenly over the range, 0.29.
         **parameters
             The estimator's own: epsilon, delta, gamma, ...
 
@@ -573,7 +573,7 @@ class PolicyEvaluation(PrivateEstimator):
         return public, trajectories if staged else chain([first], blocks)
 
     def _staging(self, staged: bool, says_truncated: bool) -> bool | None:
-        """Return whether trajectories that are summed in stages have tails; None where they are summed at once."""
+        """Return whether trajectories summed in stages have tails; None if they are summed at once."""
         return (self.gamma < 1.0 and (self.horizon is not None or says_truncated)) if staged else None
 
     @property
@@ -713,7 +713,7 @@ class _SameAgain:
 
 
 def _declared(trajectories: Any, *nothing: None) -> tuple[int, Any, bool] | None:
-    """Return the number of states of a part, their list where they were listed, and whether it says who was truncated.
+    """Return the number of states of a part, their list if it has one, and whether truncation is recorded.
 
     None if it has no trajectories.
     """

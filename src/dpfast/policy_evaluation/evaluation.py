@@ -1,6 +1,6 @@
-"""What a policy evaluation releases and computes from it, whichever mechanism is at work, and how far off that will be.
+"""Releases of a policy evaluation by any mechanism, the values computed from them, and their expected error.
 
-The error that privacy adds to the values of states is found from public numbers, as a share of the range of returns.
+The error due to privacy is computed from public numbers, as a share of the range of returns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BEYOND = 0.2
 
 
 class Run(NamedTuple):
-    """What is public of a fit, and what its release is called in records."""
+    """Public facts of a fit, and the name of its release in records."""
 
     problem: Problem
     gamma: float
@@ -139,10 +139,10 @@ class Returns(PolicyMechanism):
         return lambda: self._solved(released)
 
     def _solved(self, released: Release) -> Evaluated:
-        """Tell the error by how far released values are beyond the range of returns.
+        """Estimate the error from released values beyond the range of returns.
 
-        They come without standard deviations to tell it by: where noise is half of the range's width, `_BEYOND` of that
-        is beyond, in root mean square, or more.
+        Standard deviations are not available here. If noise is half of the range's width, the root mean square of the
+        excess is at least `_BEYOND` of that.
         """
         statistic, problem = self.single.statistic, self.problem
         coef = statistic.coefficients(released.values["coordinates"])

@@ -1,24 +1,24 @@
-"""What policy evaluation releases: fits of first-visit returns with noise of data-dependent size, or sums over visits.
+"""Releases of policy evaluation: fits of first-visit returns with noise of data-dependent size, or sums over visits.
 
 Write F_s for the mean first-visit return of the v_s trajectories, of m, that visit state s, in a public range of
-`width`; Phi for the features, w and rho for public weights. One trajectory, replaced, moves the returns of the states
-that it visited or now visits. What is released, and how far it moves (Balle, Gomrokchi, Precup 2016, ICML):
+`width`; Phi for the features, w and rho for public weights. Replacing one trajectory moves the returns of the states
+that it visited or now visits. The releases and their sensitivities (Balle, Gomrokchi, Precup 2016, ICML):
 
 - `WeightedMeans` (DP-LSW): B G^(1/2) F with G = diag(w), which moves by at most ``||B|| width sqrt(phi)`` with
   phi = sum of w_s/max(v_s, 1)**2. The printed algorithm takes B = (G^(1/2) Phi)^+ and so releases the coefficients.
   Here B has orthonormal rows that span the columns of G^(1/2) Phi: then ||B|| = 1, no coordinate has more noise than
   its share of the weighted squared error asks for, and the coefficients follow by post-processing.
-- `RidgeFit` (DP-LSL): theta, the minimiser of the sum over trajectories x and the states s in x of
-  ``rho_s (F_{x,s} - phi_s'theta)**2`` plus ``lambda/2 ||theta||**2``. That is lambda-strongly convex, so theta moves by
-  at most 1/lambda times the change of the gradient at theta: 2 Phi'u, where u_s is the change of rho_s F_{x,s} where
-  both trajectories visit s, and rho_s (phi_s'theta - F_{x,s}) where one does. With ||theta|| at most
-  ``width sqrt(sum of rho_s v_s)/sqrt(2 lambda)`` that is ``2 width ||Phi|| sqrt(phi)/lambda``, for every lambda > 0,
-  phi as `dpfast.statistics.smooth_sensitivity_lsl` has it. The print divides by lambda - ||Phi||**2 max(rho) instead.
+- `RidgeFit` (DP-LSL): theta, the minimiser of the sum over trajectories x and the states s in x of ``rho_s (F_{x,s} -
+  phi_s'theta)**2`` plus ``lambda/2 ||theta||**2``. That is lambda-strongly convex, so theta moves by at most 1/lambda
+  times the change of the gradient at theta, 2 Phi'u. Here u_s is the change of rho_s F_{x,s} if both trajectories visit
+  s, and rho_s (phi_s'theta - F_{x,s}) if one does. With ||theta|| at most ``width sqrt(sum of rho_s v_s)/sqrt(2
+  lambda)`` that is ``2 width ||Phi|| sqrt(phi)/lambda``, for every lambda > 0, phi as
+  `dpfast.statistics.smooth_sensitivity_lsl` has it. The print divides by lambda - ||Phi||**2 max(rho) instead.
 - A = sum of rho_s phi_s phi_s' and b = sum of rho_s phi_s F_s over trajectories and the states each visits
   (`dpfast.statistics.sufficient_statistics`), as moments of people who own a row for each state they visit
-  (`dpfast.releases.moments`), with noise of public size (`visit_moments`). Where every state has a feature and all have
-  one weight, returns are counted from the middle of their range, and the noise is what `dpfast.privacy.visit_moments`
-  proves for two people who visit K of S states each.
+  (`dpfast.releases.moments`), with noise of public size (`visit_moments`). If every state has a feature and all weights
+  are equal, returns are relative to the middle of their range. The noise is then calibrated by
+  `dpfast.privacy.visit_moments`, with its proof for two people who visit K of S states each.
 
 The first two are computed in floating point, from exact sums; `tau` bounds the Euclidean distance to the exact
 statistic of those sums, for any data, and enters the noise. u is 2**-53 and ``gamma_n = n u``, up to a factor that
@@ -152,9 +152,9 @@ class Problem:
 def usual_lag(gamma: float, horizon: int | None, epsilon: float) -> int:
     """Choose how many steps before the horizon visits stop to count, from public numbers.
 
-    A return there lacks up to gamma**lag of what the trajectory would go on to collect, which 1/(1 - gamma) steps make
-    e times smaller: once at epsilon = 1, more often the less noise there is to hide a bias. No more than a quarter of
-    the horizon, as every step may be the only one that some state is visited at.
+    A return there lacks up to gamma**lag of the rewards after the horizon. A lag of 1/(1 - gamma) steps makes this e
+    times smaller. At epsilon = 1 the lag is one such length, and longer if there is less noise to hide a bias. It is at
+    most a quarter of the horizon, since any step may be the only one at which some state is visited.
     """
     if horizon is None or gamma == 1.0:
         return 0
@@ -309,7 +309,7 @@ class WeightedMeans(Statistic):
         return self._norm * self.problem.grid.width * math.sqrt(psi) * ROUND_UP
 
     def usual_variance(self, count: int) -> UsualVariance:
-        """Return that of one state: where counts are alike the weights are a factor."""
+        """Return the squared sensitivity at one state: with equal counts the weights are a factor."""
         return _VarianceOfMeans(count)
 
     def coefficients(self, released: FloatArray) -> FloatArray:
@@ -397,7 +397,7 @@ class RidgeFit(Statistic):
         return self._factor * math.sqrt(psi) * ROUND_UP
 
     def usual_variance(self, count: int) -> UsualVariance:
-        """Return that of one state which moves the minimiser as all of them do."""
+        """Return the squared sensitivity at one state with the same effect on the minimiser as all together."""
         rho = np.sort(self.problem.weights)[::-1]
         visits = self.problem.feature_norm * float(rho[0]) * math.sqrt(float(rho.sum()) / (2.0 * self.ridge))
         return _VarianceOfRidge(count, self.m, visits / float(np.linalg.norm(rho[: self._top])))
@@ -410,9 +410,9 @@ class RidgeFit(Statistic):
 def usual_ridge(problem: Problem, m: int, privacy: Privacy, printed: bool = False) -> float:
     """Return a lambda that grows like sqrt(m), from public numbers.
 
-    ``||Phi||**2 sqrt(32 a max(rho) ||rho|| m)``, a the noise per unit of sensitivity: noise of a value, about
-    ``2 a width ||Phi||**2 ||rho||/lambda`` and more, and shrinkage, about ``width lambda/(4 m max(rho) ||Phi||**2)``,
-    then are of one size. The printed algorithm has that above what it cannot go below.
+    ``||Phi||**2 sqrt(32 a max(rho) ||rho|| m)``, a the noise per unit of sensitivity: noise of a value, about ``2 a
+    width ||Phi||**2 ||rho||/lambda`` and more, and shrinkage, about ``width lambda/(4 m max(rho) ||Phi||**2)``, then
+    are of one size. The printed algorithm adds this to its lower limit.
     """
     alpha = gaussian_scale(*privacy.target)
     spread = float(problem.weights.max()) * float(np.linalg.norm(problem.weights))
@@ -472,8 +472,8 @@ def solve(
 def _value_std(xx: FloatArray, coef: FloatArray, features: FloatArray, ridge: float, noisy: MomentNoise) -> FloatArray:
     """First-order standard deviation of Phi theta, theta = R b with R = (A + ridge I)^-1.
 
-    The noise E of A moves b - A theta by E theta, whose covariance is ``o (||theta||**2 I + theta theta')`` with o the
-    variance off the diagonal, and a further ``(c - 2 o) diag(theta**2)`` with c that on it.
+    The noise E of A moves b - A theta by E theta. Its covariance is ``o (||theta||**2 I + theta theta')`` plus ``(c - 2
+    o) diag(theta**2)``, with o the variance off the diagonal and c the variance on it.
     """
     values, vectors = linalg.eigh(xx)
     rows = features @ (vectors / (np.maximum(values, 0.0) + ridge)) @ vectors.T
