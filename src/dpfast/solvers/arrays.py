@@ -1,8 +1,8 @@
-"""What solvers compute with: checked arrays, threads where they pay, and what rounding leaves.
+"""Tools of the solvers: checked arrays, threads for large batches, and bounds on rounding errors.
 
-Many small problems are solved at a time, in threads if there are enough. Bounds that double arithmetic computes have
-margins for rounding, and vectors that double arithmetic is too poor for are sums of two rows: arithmetic in twice the
-working precision, as in kernels/pairs.h.
+Many small problems are solved at a time, in threads if there are enough. Bounds computed in double arithmetic have
+margins for rounding. Vectors in need of more precision are sums of two rows: arithmetic in twice the working precision,
+as in kernels/pairs.h.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""Least squares by noisy preconditioned descent, averaged: what is decided between releases, from public numbers.
+"""Least squares by averaged noisy preconditioned descent: decisions between releases, from released and public numbers.
 
-Every step is told the noisy sum over people of p r', held to a clip: p a row in coordinates of its own, with a 1 as its
-last entry where there is a constant, and r what the coefficients so far leave of its outcomes. Coordinates are whitened
-by what was released of X'X, whose noise joins it as a ridge: a step is Newton's where X'X is resolved, and one of plain
-descent where nothing is. With G the released X'X and g_t the sums at coefficients theta_t,
+Every step receives the noisy sum over people of p r', clipped. Here p is a row in the coordinates of the step, with a 1
+as last entry if there is a constant, and r are the residuals of its outcomes at the current coefficients. Coordinates
+are whitened by the released X'X plus a ridge as large as its noise. So a step is Newton's in directions above the
+noise, and one of plain descent in the others. With G the released X'X and g_t the sums at coefficients theta_t,
 
     theta_(t+1) = theta_t + (G + Lambda)^-1 g_t,    found = mean of theta_t + (G + lambda)^-1 mean of g_t,
 
-means over late steps, each by its precision. A direction that is resolved has then generalised least squares of all of
-them, for each measures G theta by g_t + G theta_t; one that is not has the average of where descent went (Polyak and
-Juditsky 1992). Coefficients are shrunk at last by what their noise is to them (empirical Bayes).
+means over late steps, weighted by precision. In a direction above the noise this is generalised least squares over
+these steps, as each measures G theta by g_t + G theta_t. In the others it is the average of the iterates (Polyak and
+Juditsky 1992). Last, coefficients are shrunk according to their noise (empirical Bayes).
 
-What is clipped is a share of the people: the larger, the less they are to the noise. A step's noisy count of those who
-were clipped says how the next one's clip is to change.
+The clip aims at a share of clipped people: the fewer people relative to the noise, the larger this share. Each step's
+noisy count of clipped people sets the change of the next clip.
 
 Constants were chosen on tables of 400 to 50,000 people, 5 to 30 features, 1 to 20 outcomes, condition 1 to 1,000, with
 rare, skewed and heavy-tailed columns, at epsilon .3, 1 and 3: `benchmarks/accuracy.py` has others.
@@ -142,10 +142,10 @@ def shrunk_mean(mean: FloatArray, deviation: float) -> FloatArray:
 
 
 def last_size(counts: FloatArray, deviation: float, sizes: FloatArray, *, heavy: bool = False) -> float | None:
-    """Return the largest size of the last bin that stands out of the noise; None where none does.
+    """Return the largest size in the last bin above the noise; None if no bin is.
 
-    Far below the largest there can be, it has to stand out by more: all rows are held to it. So it has where the noise
-    is Laplace's.
+    The threshold is higher far below the largest possible size, since all rows are clipped to the result. It is also
+    higher with Laplace noise.
     """
     needed = np.where(sizes < _FAR_BELOW * sizes[-1], _SURELY, _STANDS_OUT) * (_HEAVY if heavy else 1.0)
     found = np.flatnonzero(counts > needed * deviation)
@@ -153,10 +153,10 @@ def last_size(counts: FloatArray, deviation: float, sizes: FloatArray, *, heavy:
 
 
 def size_of_share(counts: FloatArray, deviation: float, sizes: FloatArray, share: float, people: float) -> float | None:
-    """Return the first size that at most such a share of people are beyond; None where nobody is seen.
+    """Return the first size with at most this share of people beyond it; None if nobody is above the noise.
 
-    The first bin holds those who have nothing, if they stand out: of the others, then, few are to be beyond. Where
-    noise drowns single bins it is the middle of those few adjacent ones that hold most.
+    The first bin counts people at zero. If it is above the noise, the share is of the others. If single bins are below
+    the noise, the result is the middle of the few adjacent bins with the largest count.
     """
     others = counts[1:]
     if deviation > _DROWNS * people:
@@ -238,9 +238,9 @@ class Coordinates:
         return replace(self, xx=_symmetric(pooled), noise=math.sqrt(own * other / (own + other)))
 
     def curved(self, clipped: float, outcomes: int) -> Coordinates:
-        """Return X'X as the sums show it, where they move with coefficients: of the people that are not clipped.
+        """Return X'X of the unclipped people, as the change of the sums with the coefficients shows it.
 
-        The parts of those who are keep their length: of several outcomes they still turn.
+        Clipped contributions keep their norm, but with several outcomes their direction still changes.
         """
         kept = 1.0 - clipped * (1.0 - _TURNS * (1.0 - 1.0 / outcomes))
         return replace(self, xx=kept * self.xx, noise=kept * self.noise)
@@ -361,7 +361,7 @@ def next_clip(clip: float, beyond: float, share: float) -> float:
 
 
 class Found(NamedTuple):
-    """What descent found: coefficients (k, l), and what is known of their errors."""
+    """Result of the descent: coefficients (k, l) and their error estimates."""
 
     theta: FloatArray
     #: Of a column, from noise in the steps' sums,
@@ -373,11 +373,11 @@ class Found(NamedTuple):
 
 
 def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
-    """Return what all late steps measured together.
+    """Return the pooled estimate of all late steps.
 
-    In an eigenvector of G with eigenvalue g a step multiplies the distance to what is sought by 1 - s g, s its size,
-    and adds s times its noise; the mean sum is g times the mean distance, and noise, and adds m times that at last. So
-    what is found is linear in what is sought and in the noise of every step, by a recursion from the last one.
+    Along an eigenvector of G with eigenvalue g, a step of size s multiplies the distance to the minimiser by 1 - s g
+    and adds s times its noise. The mean sum is g times the mean distance, plus noise; m times that is added at the end.
+    So the estimate is linear in the minimiser and in the noise of every step, by a recursion from the last step.
     """
     precision = float(np.sum(np.maximum(position.deviations[how.first_averaged :], _TINY) ** -2.0))
     theta, sums = position.thetas / precision, position.sums / precision
@@ -430,10 +430,10 @@ class Shrunk(NamedTuple):
 
 
 def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> Shrunk:
-    """Shrink coefficients by what their noise is to them, spread evenly over features as they are summed.
+    """Shrink coefficients according to their noise; a priori all have one variance, in the units of the sums.
 
-    Their mean square is the largest that is not much less likely than the best: more is safer, and loses accuracy
-    where people are few.
+    Their mean square is the largest with a likelihood not much below the maximum. A larger one is safer, but loses
+    accuracy if people are few.
     """
     outcomes = coef.shape[1]
     variances, vectors = linalg.eigh(covariance)
@@ -471,9 +471,9 @@ def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty:
 def constant(
     of_steps: FloatArray, variance_of_steps: float, of_residuals: FloatArray, variance_of_residuals: float
 ) -> FloatArray:
-    """Pool the steps' constant with a mean of residuals, which is clipped less and so where skew does not reach.
+    """Pool the steps' constant with a mean of residuals, which is clipped less and so has less bias from skew.
 
-    By their precisions; what they differ by beyond a standard deviation is taken to be an error of the former.
+    Weights are precisions. A difference beyond one standard deviation is attributed to the steps' constant.
     """
     own, other = max(variance_of_steps, _TINY), max(variance_of_residuals, _TINY)
     apart = of_residuals - of_steps
@@ -491,7 +491,7 @@ def without_constant(xx: FloatArray, *, has_constant: bool) -> FloatArray:
 
 
 def inverse(matrix: FloatArray) -> FloatArray:
-    """Invert what is known to be regular, without a word on how nearly it is not: that would tell of releases."""
+    """Invert a matrix known to be regular, without a warning on its condition: that would reveal released values."""
     return np.asarray(np.linalg.inv(matrix), np.float64)
 
 

@@ -1,21 +1,20 @@
-"""What released sums say of the coefficients that they are estimates of, error in all included.
+"""Inference on coefficients from released sums, with errors from all sources.
 
-A ridge against the noise shrinks: its coefficients are off by the known noise, and by what they were shrunk. The second
-part is as unknown as the coefficients, so it enters by its mean square: coefficients are taken to be spread evenly,
-theta ~ N(0, tau^2 I), tau^2 unknown and flat before anything is released, which makes up for its being estimated [1]_.
-X'Y then gives a posterior law: that of unshrunk least squares where the noise is small, of standard deviation tau where
-X'X cannot be told from noise. Limits widen where nothing is known.
+A ridge against the noise shrinks: its coefficients have two errors, the known noise and the shrinkage. The shrinkage is
+as unknown as the coefficients, so it enters by its mean square. The prior is theta ~ N(0, tau^2 I), with a flat prior
+on tau^2 to account for its estimation [1]_. X'Y then gives a posterior. With little noise it is that of unshrunk least
+squares; in directions of X'X below the noise it has the standard deviation tau. Limits are wide in directions without
+information.
 
-For smoothing splines such limits cover the true curve as often as they say on average over its points, though that
-curve is no draw from the prior, since the prior variance tells its mean squared bias [2]_ [3]_. So it is here: limits
-cover their coefficients as often as they say on average over those of a fit, not each of them over many fits: a large
-coefficient among small ones, in a direction that hides, is covered less often, and small ones more often. Where it is
-known how large rows are, coefficients that explain as much as is left unexplained are never taken to be unlikely:
-`least_signal`.
+For smoothing splines such limits have their nominal coverage on average over the points of the true curve, even though
+the curve is no draw from the prior: the prior variance estimates its mean squared bias [2]_ [3]_. The same holds here.
+Coverage is nominal on average over the coefficients of a fit, not for each coefficient over many fits. A large
+coefficient among small ones, in a direction hidden by noise, is covered less often, and small ones more often. If the
+size of rows is known, the prior always allows coefficients that explain half of the variance: `least_signal`.
 
-X'X is known with noise too. Regressed on what was released of it, it is the released matrix with eigenvalues that undo
-what noise does to a spectrum [4]_, 0 where nothing stands out; what is left of it is noise in X'Y - X'X theta, in
-proportion to ||theta||: regression calibration [5]_.
+X'X is known with noise too. Its regression on the released matrix has the same eigenvectors. The eigenvalues are
+corrected for the effect of noise on a spectrum [4]_, and are 0 below the noise. The remaining error is noise in X'Y -
+X'X theta, proportional to ||theta||: regression calibration [5]_.
 
 Outcomes are taken to have one variance about their linear function, for all rows.
 
@@ -57,7 +56,7 @@ _ENERGY_STEPS = 4
 
 
 class Posterior(NamedTuple):
-    """Where coefficients are, given what was released; shapes (l, d)."""
+    """Posterior of the coefficients given the releases; shapes (l, d)."""
 
     center: FloatArray
     deviation: FloatArray  # half of what lies between the quantiles at one standard deviation of a normal law
@@ -211,7 +210,7 @@ class Textbook(NamedTuple):
 
     @classmethod
     def of(cls, rows: FloatArray, outcomes: FloatArray, *, constants: int, robust: bool = False) -> Textbook:
-        """Fit rows and outcomes from which so many constants were subtracted; of minimum norm where singular.
+        """Fit rows and outcomes after this many constants were subtracted; of minimum norm if singular.
 
         Errors are those of one residual variance, or robust: the sandwich with the rows' own squares (HC0).
         """
@@ -269,9 +268,9 @@ def evidence_of_moments(
 
 
 def _least_eigenvalues(values: FloatArray, vectors: FloatArray, variance: FloatArray) -> FloatArray:
-    """Return what eigenvalues of X'X that do not stand out of the noise in its entries may be as small as.
+    """Return how small eigenvalues of X'X below the noise in its entries may be.
 
-    The least of what hides is to their mean as that of a square random matrix to its [6].
+    The ratio of the least hidden eigenvalue to their mean is taken from a square random matrix [6].
     """
     squares = vectors**2
     hidden = np.sqrt(np.mean(squares.T @ variance @ squares, axis=1)) / len(values) ** 2

@@ -41,23 +41,23 @@ class GeneralisedLinearLoss(ABC):
     pair: nothing is summed or averaged. Sums over the rows of a table are those of solvers/loss_sums.py.
 
     A formula stands in kernels/generalised_linear.c, which evaluates it by `kind` and `parameters`. Losses with
-    exponentials override it in NumPy, whose exponential differs from that of C in the last bit.
+    exponentials override it in NumPy, since NumPy's exponential differs from C's in the last bit.
 
     Attributes
     ----------
     kind : str
         Name by which the kernel knows it.
     is_classification : bool
-        Outcomes are -1 and 1, or of a size below 1: a weight of the row, of whose loss that part counts. The
-        margin yz of a prediction has the sign of y alone in it.
+        Outcomes are -1 and 1, or have a size below 1: this is a weight, and multiplies the loss of the row. The margin
+        yz of a prediction uses the sign of y alone.
     is_of_counts : bool
         Outcomes are 0 or more, and predictions logarithms of their means.
     slope_sign : bool
-        The derivative in the margin yz has the same sign at every z and y, which is then at most 0: privacy counts on
-        it, and asks for less noise.
+        The derivative in the margin yz has the same sign at every z and y: it is at most 0. Privacy relies on it, and
+        needs less noise.
     curvature_fades : bool
-        Where the slope is a part 1 - r of 1, its bound over all z, the second derivative is at most 4 r (1 - r) times
-        its own bound: privacy counts on it, and asks for less convexity.
+        If the slope is a part 1 - r of 1, its bound over all z, the second derivative is at most 4 r (1 - r) times its
+        own bound. Privacy relies on it, and needs less convexity.
     """
 
     kind: ClassVar[str]
@@ -113,10 +113,10 @@ class GeneralisedLinearLoss(ABC):
         return np.asarray(z, dtype=np.float64)
 
     def probability(self, margin: ArrayLike) -> FloatArray:
-        """Return the probability of the outcome 1 at which a prediction of that margin has the least expected loss.
+        """Return the probability of the outcome 1 for which this margin has the least expected loss.
 
-        Of classification alone. With a(u) the size of the slope at a margin u, p l(u) + (1 - p) l(-u) is stationary
-        where p a(u) = (1 - p) a(-u): p is a(-u)/(a(u) + a(-u)), which grows with u as a falls.
+        For classification alone. With a(u) the size of the slope at a margin u, p l(u) + (1 - p) l(-u) is stationary if
+        p a(u) = (1 - p) a(-u). So p is a(-u)/(a(u) + a(-u)); it grows with u as a falls.
         """
         if not self.is_classification:
             raise TypeError(f"{type(self).__name__} is a loss of regression: it knows of no probability")
@@ -150,13 +150,13 @@ class SquaredLoss(GeneralisedLinearLoss):
 class LogisticLoss(GeneralisedLinearLoss):
     """log(1 + exp(shift - yz)), y in {-1, 1}.
 
-    Where the slope is a, the second derivative is a (1 - a): it fades as the slope nears its bound.
+    At slope a, the second derivative is a (1 - a): it fades as the slope nears its bound.
 
     Parameters
     ----------
     shift : float, default 0.0
-        How far right a margin must be for a slope of a half, from 0 to 64. With a shift, rows near the boundary pull
-        nearly as much as those on its wrong side: the noise that hides a slope of 1 hides less of what they tell.
+        The margin with a slope of a half, from 0 to 64. With a shift, rows near the boundary have nearly the same slope
+        as those on its wrong side. Relative to the noise for a slope of 1 their signal is then stronger.
 
     Examples
     --------
@@ -206,24 +206,23 @@ class LogisticLoss(GeneralisedLinearLoss):
 
 @dataclass(frozen=True)
 class CappedLogisticLoss(GeneralisedLinearLoss):
-    """The logistic loss, bent into a line where its slope nears a cap: twice continuously differentiable.
+    """The logistic loss, smoothly continued as a line at a capped slope: twice continuously differentiable.
 
-    Of the margin u = yz, the logistic loss has the slope -p(u), p(u) = 1/(1 + exp(u)), and the second derivative
-    p (1 - p). At the margin s where p(s) is three quarters of the cap the bend begins: below s the second derivative
-    falls in a line, from p(s) (1 - p(s)) to 0 at s - D, where the slope reaches the cap, to stay there. So
-    D = 2 (cap - p(s))/(p(s) (1 - p(s))): two thirds, or more. The slope's size never grows with u, so the loss is
-    convex. As p is at most p(s) from s on and p (1 - p) grows up to 1/2, the second derivative is at most
-    p(s) (1 - p(s)) if p(s) <= 1/2, and 1/4 otherwise.
+    Of the margin u = yz, the logistic loss has the slope -p(u), p(u) = 1/(1 + exp(u)), and the second derivative p (1 -
+    p). The smoothing begins at the margin s with p(s) three quarters of the cap. Below s the second derivative falls
+    linearly, from p(s) (1 - p(s)) to 0 at s - D. There the slope reaches the cap and stays at it. So D = 2 (cap -
+    p(s))/(p(s) (1 - p(s))): two thirds, or more. The slope's size never grows with u, so the loss is convex. As p is at
+    most p(s) from s on and p (1 - p) grows up to 1/2, the second derivative is at most p(s) (1 - p(s)) if p(s) <= 1/2,
+    and 1/4 otherwise.
 
-    A person far on the wrong side counts for no more than one near the boundary, so less noise hides anybody: about
-    as much less as the cap is below 1. `probability` takes the cap into account, but rows near the boundary are all
-    alike to the loss: where both labels have the slope at its cap, which for a cap below 1/2 is around a margin of 0,
-    it is 1/2.
+    A person far on the wrong side has no larger slope than one near the boundary. So less noise is needed, by about the
+    factor of the cap. `probability` accounts for the cap, but the loss does not distinguish rows near the boundary:
+    `probability` is 1/2 at margins with the capped slope for both labels. For a cap below 1/2 these are around 0.
 
     Parameters
     ----------
     cap : float, default 0.25
-        Largest slope, at least 2**-20 and below 1, which is the logistic loss's.
+        Largest slope, at least 2**-20 and below 1, the largest slope of the logistic loss.
 
     Examples
     --------
@@ -276,7 +275,7 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
 
     @property
     def _start(self) -> float:
-        """Margin where the bend begins, as a double: the loss is exactly the one that has it."""
+        """Margin at which the smoothing begins, as a double: it defines the loss exactly."""
         slope = (1.0 - _BENT) * self.cap
         return math.log1p(-slope) - math.log(slope)
 
@@ -459,14 +458,13 @@ class SmoothedQuantile(GeneralisedLinearLoss):
 
 @dataclass(frozen=True)
 class PoissonLoss(GeneralisedLinearLoss):
-    """exp(z) - yz for counts y, bent into a line where the rate exp(z) nears the largest: twice differentiable.
+    """exp(z) - yz for counts y, smoothly continued as a line near the largest rate exp(z): twice differentiable.
 
-    The rate is exp(z) up to s, where it is three quarters of `largest`. From there on the second derivative falls in a
-    line from that to 0, which it meets at s + 2/3, where the rate is `largest`, to stay there. So the rate m(z) never
-    falls, the loss is convex, the slope m(z) - y lies between -y and `largest`, and the second derivative is at most
-    three quarters of `largest`: bounds without any constraint. What is estimated is the mean of y, m(x'theta): that of
-    Poisson regression for everybody whose rate is up to three quarters of `largest`, a flatter function of x'theta for
-    those beyond.
+    The rate is exp(z) up to s, where it is three quarters of `largest`. From there on the second derivative falls
+    linearly from that to 0 at s + 2/3. There the rate reaches `largest` and stays at it. So the rate m(z) never falls,
+    the loss is convex, the slope m(z) - y lies between -y and `largest`, and the second derivative is at most three
+    quarters of `largest`: bounds without any constraint. The estimate is the mean of y, m(x'theta). For rates up to
+    three quarters of `largest` that is Poisson regression; beyond, it is a flatter function of x'theta.
 
     Parameters
     ----------
@@ -530,7 +528,7 @@ class PoissonLoss(GeneralisedLinearLoss):
 
     @property
     def _start(self) -> float:
-        """Prediction where the bend begins, as a double: the loss is exactly the one that has it."""
+        """Prediction at which the smoothing begins, as a double: it defines the loss exactly."""
         return math.log((1.0 - _BENT) * self.largest)
 
     @property
@@ -548,19 +546,19 @@ class PoissonLoss(GeneralisedLinearLoss):
 
 @dataclass(frozen=True, eq=False)
 class CallableLoss(GeneralisedLinearLoss):
-    """A loss l(z, y) given by functions of arrays of predictions and outcomes: the way to bring one of one's own.
+    """A loss l(z, y) given by functions of arrays of predictions and outcomes: for losses of the caller's.
 
-    It must be convex and twice continuously differentiable in z, and keep to its bounds, wherever predictions and
-    outcomes may be: at every z without a constraint, up to the longest row times the longest parameters with one, and
-    for every y within the bound on outcomes, to which those of a table are clipped. Privacy rests on that, and a proof
-    is the caller's. `probe` sees what is grossly wrong, and is called before noise is calibrated for such a loss.
+    It must be convex and twice continuously differentiable in z, and within its bounds, for all possible predictions
+    and outcomes. With a constraint, z reaches up to the norm of the longest row times that of the longest parameters;
+    without one, every z is possible. Outcomes y are clipped to their bound. Privacy depends on this, and the caller
+    must prove it. `probe` detects gross errors, and is called before noise is calibrated for such a loss.
 
-    A proof takes a few lines. Of log cosh r, r = z - y, a smooth absolute value, the derivatives in z are tanh r, whose
-    size is below 1 everywhere, and 1 - tanh(r)^2, which is above 0, so the loss is convex, and at most 1, with equality
-    at r = 0. Both are continuous, and the bounds hold without a constraint. (Give one nevertheless, an L2 ball some
-    times as large as parameters may be: noise hides how far slopes may be off by the rounding of predictions, which is
-    bounded over all parameters that are allowed.) Tukey's biweight would have bounded
-    derivatives as well, but its second one is negative for large r: it is not convex, and is refused.
+    A proof takes a few lines. Take log cosh r, r = z - y, a smooth absolute value. Its first derivative in z is tanh r,
+    with a size below 1 everywhere. The second is 1 - tanh(r)^2: above 0, so the loss is convex, and at most 1, with
+    equality at r = 0. Both are continuous, and the bounds hold without a constraint. (Give a constraint nevertheless,
+    an L2 ball a few times as large as the expected parameters. Noise also has to hide the errors of slopes from rounded
+    predictions, and these are bounded over all allowed parameters.) Tukey's biweight would have bounded derivatives as
+    well, but its second one is negative for large r: it is not convex, and is refused.
 
     Parameters
     ----------
@@ -635,7 +633,7 @@ class CallableLoss(GeneralisedLinearLoss):
     def probe(self, outcome_bound: float = 1.0, reach: float = math.inf) -> None:
         """Refuse functions that contradict each other or their bounds at made-up numbers.
 
-        It proves nothing: what happens between the numbers it does not see.
+        It proves nothing: it does not see the values between these numbers.
 
         Parameters
         ----------

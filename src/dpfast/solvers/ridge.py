@@ -1,8 +1,8 @@
 """Ridge regression: on noisy moments, as post-processing of released matrices and public numbers, or on rows.
 
 The moments are X'X + E and X'Y + F with noise of known size. Three things differ from textbook ridge. The noisy X'X may
-have negative eigenvalues, which no table can have, so they are cut to zero. The penalty is chosen so that the noise,
-whose size is known, is not amplified in directions of small variance. And the error of the coefficients is known.
+have negative eigenvalues, which no table can have, so they are set to zero. The penalty is chosen from the known size
+of the noise, to avoid amplifying it in directions of small variance. And the error of the coefficients is known.
 
 Rows may have had a public centre c subtracted before summing, been divided by public units, and a column of ones may
 have been summed with them. All are undone here: with z = x - c and the augmented row (z, 1), every solution is ridge on
@@ -51,8 +51,8 @@ _SIGNAL_MARGIN, _SIZE_MARGIN = 1.5, 2.0
 class MomentNoise:
     """Standard deviations of the noise in the entries of released moments; X'X has symmetric noise.
 
-    `sampling` is no standard deviation: where X'X was estimated from s of n rows, sampled without replacement, it is
-    (1 - s/n)/s, the variance of a mean over such a sample in units of that of one row. `coef_std` leaves it out.
+    `sampling` is no standard deviation. If X'X was estimated from s of n rows, sampled without replacement, it is (1 -
+    s/n)/s, the variance of a mean over such a sample in units of that of one row. `coef_std` does not include it.
     """
 
     diagonal: float
@@ -132,7 +132,7 @@ class Units(NamedTuple):
         return None if center is None else center / self.rows
 
     def of_evidence(self, units: FloatArray | None, features: int) -> dict[str, Any]:
-        """Return what coefficients of rows that were divided by `units` are to be divided and multiplied by."""
+        """Return the divisors and the factors for coefficients of rows divided by `units`."""
         per = np.full(features, self.rows) * (1.0 if units is None else units)
         return {"units": per, "outcome_unit": self.outcomes}
 
@@ -175,20 +175,20 @@ def positive_semidefinite(matrix: FloatArray) -> FloatArray:
 def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise, shrinkage: Shrinkage | None = None) -> float:
     """Penalty that minimises the estimated excess risk caused by the noise, by the penalty and by earlier shrinkage.
 
-    Write s_i for the eigenvalues of X'X, S for the shrinkage of X'Y (the identity if there was none),
-    t = ||theta S||^2/d for the true coefficients theta, taken to be spread evenly over the features,
-    u = <theta, theta S>/d, and v = cross^2 tr(S^2) + d t (mean squared entry of the noise in X'X) for the variance that
-    the noise leaves in a row of (X'Y) S - X'X theta S. In the eigenbasis the penalty p leaves an excess risk of about
+    Write s_i for the eigenvalues of X'X, S for the shrinkage of X'Y (the identity if there was none), t = ||theta
+    S||^2/d for the true coefficients theta, taken to be spread evenly over the features, u = <theta, theta S>/d, and v
+    = cross^2 tr(S^2) + d t (mean squared entry of the noise in X'X) for the variance of the noise in a row of (X'Y) S -
+    X'X theta S. In the eigenbasis the penalty p leaves an excess risk of about
 
         sum_i s_i (s_i^2 t + v)/(s_i + p)^2 - 2 s_i^2 u/(s_i + p)
 
     more than coefficients of zero do. Row i of X'Y S has in expectation the squared norm s_i^2 t + cross^2 tr(S^2), and
     its product with that of X'Y s_i^2 u + cross^2 tr(S): t and u are weighted means over i, less the noise's mean share
-    and one and a half standard deviations of it, for those of two sets of weights that find more.
+    and one and a half standard deviations of it. Two sets of weights are tried, and the larger result is used.
 
-    Where X'X is n/s times the sum over a sample of s of n rows, the error of X'X theta is a sum of n prediction errors
-    times rows: with rows x whose length along theta says nothing of their length elsewhere, its variance in direction i
-    is (1 - s/n)/s times s_i and the sum of squared predictions, t sum_j s_j. It joins v, direction by direction.
+    If X'X is n/s times the sum over a sample of s of n rows, the error of X'X theta is a sum of n prediction errors
+    times rows. If the component of rows along theta is independent of their other components, its variance in direction
+    i is (1 - s/n)/s times s_i and the sum of squared predictions, t sum_j s_j. It joins v, direction by direction.
 
     Without noise it is 0.
     """
@@ -304,7 +304,7 @@ def _response(xx: FloatArray, penalty: float, units: FloatArray | None) -> Float
 def ridge_from_rows(
     rows: FloatArray, outcomes: FloatArray, penalty: float, n_components: int | None = None
 ) -> FloatArray:
-    """Solve (X'X + penalty I) theta = X'Y by the singular values of X, which keeps the accuracy that X'X loses.
+    """Solve (X'X + penalty I) theta = X'Y by the singular values of X, more accurately than from X'X.
 
     At no penalty the minimum-norm solution; `n_components` keeps the largest so many singular values: hard singular
     value thresholding (Amjad, Shah and Shen 2018, Robust Synthetic Control, JMLR 19, Algorithm 1).

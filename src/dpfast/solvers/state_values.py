@@ -1,13 +1,14 @@
 """Values of states from noisy sums over visits: counts, and returns about a public point in the middle of their range.
 
 A state with count n + e and returns n v + f, e and f noise of known size, is worth v. A quotient alone would be noise
-wherever n is small, so values are drawn towards the pooled return c, that of all visits together:
+wherever n is small, so values are shrunk towards the pooled return c, that of all visits together:
 
 - `ridge_values`: c + (returns - c count)/(count + penalty), one penalty for all states, `automatic_diagonal_ridge`'s.
-  An end of the range that c cannot be told from takes its place: where hardly anybody collects anything, c is noise;
-- `shrunken_values`: empirical Bayes [1]_ with v normal about c, variance t^2. About c a quotient has the variance
-  u = (f's + c^2 e's)/n^2, so v is drawn to c by u/(u + t^2): states that are visited often hardly, others all the way.
-  c and t^2 are the fixed point of their moment estimates, each state weighed by 1/(u + t^2) and its square.
+  If c does not differ from an end of the range by more than the noise, that end replaces it: with hardly any rewards, c
+  is noise;
+- `shrunken_values`: empirical Bayes [1]_ with v normal about c, variance t^2. About c a quotient has the variance u =
+  (f's + c^2 e's)/n^2, so v is shrunk to c by u/(u + t^2): hardly in frequently visited states, completely in others. c
+  and t^2 are the fixed point of their moment estimates, with states weighted by 1/(u + t^2) and its square.
 
 References
 ----------
@@ -167,18 +168,19 @@ class Earlier(NamedTuple):
 def fitted_values(
     sums: StateSums, limits: tuple[float, float], earlier: Earlier, lost: tuple[float, float]
 ) -> StateValues:
-    """Draw every value towards the pooled return by as much as noise, sampling and tails ask for: empirical Bayes.
+    """Shrink every value towards the pooled return according to noise, sampling and tails: empirical Bayes.
 
-    What fills tails is estimated once more, from the pooled return c of all sums: were it the worth of tails too, it
-    would be c = p + d (c - f) with p the pooled return, d the mean discount of what was cut, f what it was filled with.
-    It is as far from what earlier releases tell of tails as values are from each other; both count by their variances.
+    The value of tails is estimated once more, from the pooled return c of all sums. If tails had this value too, it
+    would solve c = p + d (c - f), with p the pooled return, d the mean discount of truncated tails, f the value used to
+    fill them. Its distance from the earlier estimate of tails is assumed to be the spread of values. The two are
+    combined by their variances.
 
     A state's sum of returns less v times its count, v its value, has the variance of the noise in both, of sampling and
-    of what tails are off. Values are normal about the pooled return, with a variance t^2 that is found by moments over
-    the states that are certainly visited, each weighed by what it tells. Values shrink by t^2 as it can be relied on;
-    their deviations are for one and a half standard errors more of it. They count what a value was moved from its own
-    mean, and what clipping took: `lost` is the mean part of people's weight, as if those who lose it had returns a
-    standard deviation apart, and what returns lost in all, as if it were any one state's.
+    of the error of tails. Values are normal about the pooled return. Their variance t^2 is estimated by moments over
+    the certainly visited states, weighted by information. Values are shrunk by a reliable estimate of t^2; their
+    deviations are for one and a half standard errors more of it. Deviations include the shrinkage of a value and the
+    bias of clipping. `lost` has the mean share of people's weight lost, as if those who lose it had returns a standard
+    deviation apart, and the total loss of returns, as if it were any one state's.
     """
     counts, n_states, noise = np.maximum(sums.counts, 0.0), len(sums.counts), sums.deviation**2
     even = (limits[1] - limits[0]) ** 2 / 12.0
@@ -235,7 +237,7 @@ def fitted_values(
 def _tail_and_pooled(
     first: Estimate, discount: Estimate, earlier: Earlier, spread: float, limits: tuple[float, float]
 ) -> tuple[Estimate, Estimate]:
-    """Return what tails are worth, and the pooled return with such tails; the spread is that of values."""
+    """Return the value of tails, and the pooled return with such tails; the spread is that of values."""
     share, filled = discount.value, earlier.filled
     fixed = (first.value - share * filled) / (1.0 - share)
     variance = (first.variance + (fixed - filled) ** 2 * discount.variance) / (1.0 - share) ** 2
@@ -249,7 +251,7 @@ def _tail_and_pooled(
 
 
 def _damped_means(sums: FloatArray, counts: FloatArray, deviation: float, total: float) -> FloatArray:
-    """Return means of numbers in [0, 1], drawn to that of all, which is read one deviation up, as noise asks for."""
+    """Return means of numbers in [0, 1], shrunk according to noise to the mean of all plus one deviation."""
     mean = min(max((float(np.sum(sums)) + deviation * math.sqrt(len(sums))) / total, 1e-9), 1.0)
     kept = counts * mean**2 / ((counts * mean) ** 2 + deviation**2)
     return np.clip(mean + kept * (sums - mean * counts), 0.0, 1.0)
