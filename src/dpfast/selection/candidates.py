@@ -1,4 +1,4 @@
-"""Estimators to select from: what they may be, and the budget that each of their fits is given."""
+"""Estimators to select from: the accepted kinds, and the budget of each fit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Budgets(NamedTuple):
 
 
 def private_steps(candidate: Any) -> list[BoundedEstimator]:
-    """Return the estimators in a candidate that pay for what they learn; refuse one that learns without."""
+    """Return the private estimators in a candidate; refuse a step that learns outside of the budget."""
     steps = [candidate]
     if isinstance(candidate, Pipeline):
         if candidate.memory is not None:
@@ -80,7 +80,7 @@ def _checked(estimator: Any, privacy: Privacy, ledger: Ledger | None) -> Any:
 
 
 def shown(candidates: Sequence[Any]) -> list[str]:
-    """Return what each candidate is: its steps, with those parameters that not all candidates have."""
+    """Return a description of each candidate: its steps, with the parameters not shared by all candidates."""
     said = [[_declared(step) for step in private_steps(one)] for one in candidates]
     common = set[str].intersection(*(set().union(*own) for own in said))
     names = [[type(step).__name__ for step in private_steps(one)] for one in candidates]
@@ -134,9 +134,10 @@ def budgets(candidates: Sequence[Any], privacy: Privacy, refit_share: float) -> 
 def fit(
     candidate: Any, parts: Sequence[Privacy], seeds: Sequence[int | None], X: Any, y: Any
 ) -> list[warnings.WarningMessage]:
-    """Fit a candidate whose steps have a part of the budget each; return what it warns of.
+    """Fit a candidate, with a part of the budget for each step; return its warnings.
 
-    Not at once: warnings speak of what was released, and made errors of, would say it before it is paid for.
+    They are not issued at once: warnings depend on released values, and turned into errors they would reveal these
+    before they are paid for.
     """
     steps = private_steps(candidate)
     for step, part, seed in zip(steps, parts, seeds, strict=True):
@@ -155,9 +156,9 @@ def fit(
 def allowance(
     name: str, parts: Sequence[Privacy], reservation: Reservation | None = None, *, part: str | None = FITTED
 ) -> Ledger:
-    """Return what pays for a candidate's steps, and nothing else that it may release.
+    """Return a ledger for the steps of a candidate, and for no other release.
 
-    What it pays for is put on record, as it is made, in the reservation that all are paid from.
+    Each release is recorded, as it is made, in the common reservation of all candidates.
     """
     epsilon, delta = (math.fsum(getattr(one, name) for one in parts) for name in ("epsilon", "delta"))
     ledger = Ledger(Privacy(epsilon, delta, parts[0].adjacency), composition="basic")
