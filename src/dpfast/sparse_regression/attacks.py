@@ -152,7 +152,7 @@ def _pick_attack(privacy: Privacy) -> Attack:
 def _residual_attack(privacy: Privacy) -> Attack:
     """Attack the moments of residuals between two picks: one outcome is far to the other side, in units of the clip.
 
-    An attacker who knows the table knows what was summed, and to which clip, as that hangs on what was released before.
+    An attacker who knows the table knows the sums and the clip, as these depend on earlier releases.
     """
     both = np.ones(2)
     estimator, first, _ = _pursuit_between(privacy, (both, _OUTCOME), (both, -_OUTCOME), n_nonzero=2)

@@ -86,10 +86,10 @@ def bounds_on_support(
 
 
 def error_of_coefficients(bounds: ObjectiveBounds) -> SplitCost | None:
-    """Return what convexity costs where the number of people is private; None where it is not.
+    """Return the cost of convexity if the number of people is private; None if it is public.
 
-    `ObjectiveBounds.expected_excess` then knows no curvature, and weighs for the fewest people. The coefficients that
-    are of use have many: their error is in proportion to that of the noise and the pull towards 0 together.
+    `ObjectiveBounds.expected_excess` then assumes no curvature, and the fewest people. Useful coefficients come from
+    many people: their error is proportional to the sum of noise and shrinkage.
     """
     if bounds.n_rows is not None:
         return None
@@ -115,7 +115,7 @@ class Chosen(NamedTuple):
 
 
 class SparseMechanism(Mechanism[Chosen]):
-    """What both mechanisms are to those who plan."""
+    """Common interface of both mechanisms for planning."""
 
     @property
     @abstractmethod
@@ -236,7 +236,7 @@ class PursuitFit(SparseMechanism):
 
 
 def relative_error(mechanism: SparseMechanism, n: int, n_features: int) -> float:
-    """Return the error as a share of predictions, where nothing is known; what is missed is off by all of it."""
+    """Return the expected error as a share of predictions; a missed feature has an error of its whole share."""
     found = mechanism.errors(n, n_features)
     return math.hypot(found.moved / found.prediction, math.sqrt(found.missed))
 
