@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is fitted, to what, and which number of it is looked at."""
+    """An estimator, its data, and the number to compare."""
 
     data: str
     people: int

@@ -1,4 +1,4 @@
-"""Synthetic control where no private answer can be good, on 38 states, and where one is, on a thousand donors."""
+"""Synthetic control on 38 states, too few for a good private answer, and on a thousand donors, enough for one."""
 
 from __future__ import annotations
 
