@@ -1,17 +1,16 @@
 """Private policy evaluation (Balle, Gomrokchi, Precup, ICML 2016): printed constants, and excess risks.
 
 Numbers of lemmas and theorems are those of the supplement. m trajectories are independent; state s is visited by each
-with probability p_s, so its count |X_s| is binomial. What the print has wrong, and what follows here from putting it
-right:
+with probability p_s, so its count |X_s| is binomial. Errors of the print, and their corrections:
 
 - Lemma 10: exp(-b x)/(a - x)**2 is log-convex in x, so its maximum over [0, a - 1] is at an end, max(1/a**2,
   exp(-b (a - 1))). The print's stationary value, exp(2 - a b) b**2/4, is the minimum; at b < 2/a and b > 2 it has other
   values than those of the end where the maximum is. Lemma 12, Theorem 13 and Corollary 14 inherit the factor
   exp(2) beta**2/4 where exp(beta) belongs: too small by about 1/beta**2 until m p_s beta is large.
-- The bound on psi before Lemma 17 squares exp(-k beta): with the maximum over k of exp(-k beta) (...)**2 it is
-  exp(-k beta) min(|X_s| + k, m) that is to be bounded, at most |X_s| + min(1/(e beta), m). Lemma 17's cases are decided
-  by 1/(2b) against a and m, not by b against a/2 and m/2; (42) and Theorem 19 therefore have a 1/(2 e beta) for states
-  that nobody visits where 1/(e beta) is due for all.
+- The bound on psi before Lemma 17 squares exp(-k beta): with the maximum over k of exp(-k beta) (...)**2 the term to
+  bound is exp(-k beta) min(|X_s| + k, m), at most |X_s| + min(1/(e beta), m). Lemma 17's cases are decided by 1/(2b)
+  against a and m, not by b against a/2 and m/2. So (42) and Theorem 19 have a 1/(2 e beta) for states without visits;
+  it should be 1/(e beta) for all states.
 
 Arguments by their letters: `m` trajectories; `features` Phi, (n_states, n_features); `weights` w or rho, (n_states,),
 nonnegative; `ridge` lambda; `alpha` and `beta` the noise's calibration; `return_width` that of the public range of
@@ -59,7 +58,7 @@ def printed_smooth_gaussian(epsilon: float, delta: float, dim: int, source: str 
 
 
 def printed_constants(epsilon: float, delta: float, dim: int, source: str) -> SmoothGaussian:
-    """Return `printed_smooth_gaussian` without a warning, for mechanisms that say themselves what they guarantee."""
+    """Return `printed_smooth_gaussian` without a warning, for mechanisms that state their guarantee themselves."""
     epsilon = check.positive_or_inf("epsilon", epsilon)
     delta, dim = check.delta_value(delta), check.positive_integer("dim", dim)
     check.choice("source", source, ("paper", "icml"))
@@ -270,8 +269,8 @@ def lsl_excess_risk(
 ) -> Bound:
     """Theorem 19: bound on what privacy adds to the expected objective of DP-LSL, beta below 1/2.
 
-    Printed: for the printed sensitivity, which divides by ``lambda - ||Phi||**2 max(rho)``; inf where that is not
-    positive. Corrected: for the one that holds for every lambda > 0, which divides by lambda.
+    Printed: for the printed sensitivity, which divides by ``lambda - ||Phi||**2 max(rho)``; inf if that is not
+    positive. Corrected: for the sensitivity that divides by lambda, valid for every lambda > 0.
     """
     if not isinstance(visits, Visits):
         raise TypeError(f"visits must be Visits, got {type(visits).__name__}")

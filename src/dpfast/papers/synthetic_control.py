@@ -105,8 +105,8 @@ def weights_error(*, n_donors: int, n_pre: int, ridge: float, noise_std: float, 
     """Lemma C.6: bound on E||f_reg - f||, the error of the weights without privacy.
 
     ``((1 + s) sqrt(2 n) sigma T0 + r)/((1 - xi) T0 + r)``, where r is lambda/(2 T0) as printed and lambda/2 corrected.
-    It holds where the smallest nonzero eigenvalue of XX' is at least (1 - xi) T0, which the lemma's Assumptions C.2 to
-    C.4 give with probability 1 - n^(-t^2) if T0 >= C (t/xi)^2 k log n.
+    It holds if the smallest nonzero eigenvalue of XX' is at least (1 - xi) T0. By the lemma's Assumptions C.2 to C.4
+    this has probability 1 - n^(-t^2) if T0 >= C (t/xi)^2 k log n.
     """
     n, before = _sizes(n_donors=n_donors, n_pre=n_pre)
     ridge, xi = check.positive("ridge", ridge), check.share("xi", xi)
