@@ -177,10 +177,10 @@ def fitted_values(
 
     A state's sum of returns less v times its count, v its value, has the variance of the noise in both, of sampling and
     of the error of tails. Values are normal about the pooled return. Their variance t^2 is estimated by moments over
-    the certainly visited states, weighted by information. Values are shrunk by a reliable estimate of t^2; their
-    deviations are for one and a half standard errors more of it. Deviations include the shrinkage of a value and the
-    bias of clipping. `lost` has the mean share of people's weight lost, as if those who lose it had returns a standard
-    deviation apart, and the total loss of returns, as if it were any one state's.
+    the certainly visited states, weighted by information. For shrinking values, t^2 is reduced according to its
+    standard error; for their deviations, one and a half standard errors are added. Deviations include the shrinkage of
+    a value and the bias of clipping. `lost` has the mean share of people's weight lost, as if those who lose it had
+    returns a standard deviation apart, and the total loss of returns, as if it were any one state's.
     """
     counts, n_states, noise = np.maximum(sums.counts, 0.0), len(sums.counts), sums.deviation**2
     even = (limits[1] - limits[0]) ** 2 / 12.0
