@@ -241,7 +241,7 @@ class PolicyEvaluation(PrivateEstimator):
         Returns
         -------
         ndarray of shape (n,)
-            A frame's column, where `set_output` asked for one.
+            A frame's column if requested by `set_output`.
 
         Raises
         ------

@@ -4,10 +4,10 @@ Write F_s for the mean first-visit return of the v_s trajectories, of m, that vi
 `width`; Phi for the features, w and rho for public weights. Replacing one trajectory moves the returns of the states
 that it visited or now visits. The releases and their sensitivities (Balle, Gomrokchi, Precup 2016, ICML):
 
-- `WeightedMeans` (DP-LSW): B G^(1/2) F with G = diag(w), which moves by at most ``||B|| width sqrt(phi)`` with
-  phi = sum of w_s/max(v_s, 1)**2. The printed algorithm takes B = (G^(1/2) Phi)^+ and so releases the coefficients.
-  Here B has orthonormal rows that span the columns of G^(1/2) Phi: then ||B|| = 1, no coordinate has more noise than
-  its share of the weighted squared error asks for, and the coefficients follow by post-processing.
+- `WeightedMeans` (DP-LSW): B G^(1/2) F with G = diag(w), which moves by at most ``||B|| width sqrt(phi)`` with phi =
+  sum of w_s/max(v_s, 1)**2. The printed algorithm takes B = (G^(1/2) Phi)^+ and so releases the coefficients. Here B
+  has orthonormal rows that span the columns of G^(1/2) Phi: then ||B|| = 1, no coordinate has more noise than its share
+  of the weighted squared error needs, and the coefficients follow by post-processing.
 - `RidgeFit` (DP-LSL): theta, the minimiser of the sum over trajectories x and the states s in x of ``rho_s (F_{x,s} -
   phi_s'theta)**2`` plus ``lambda/2 ||theta||**2``. That is lambda-strongly convex, so theta moves by at most 1/lambda
   times the change of the gradient at theta, 2 Phi'u. Here u_s is the change of rho_s F_{x,s} if both trajectories visit
@@ -450,7 +450,7 @@ class Solution(NamedTuple):
 def solve(
     release: Release, noisy: MomentNoise, problem: Problem, ridge: float | None, shrinkage: bool = False
 ) -> Solution:
-    """Solve for the coefficients: post-processing; the ridge is by default what the known noise asks for."""
+    """Solve for the coefficients: post-processing; the default ridge is determined by the known noise."""
     xx, xy, grid = release.values["xx"], release.values["xy"], problem.grid
     if problem.centered:
         middle = grid.middle

@@ -154,7 +154,7 @@ def private_bounds(
 
     References
     ----------
-    Bounds from noisy histograms of logarithms, with a guarantee on how many are cut off: Wilson, R. et al. (2020).
+    Bounds from noisy histograms of logarithms, with a guarantee on the number clipped: Wilson, R. et al. (2020).
     Differentially private SQL with bounded user contribution. PoPETs, Section 5.1.1 (approximate bounds).
 
     Examples

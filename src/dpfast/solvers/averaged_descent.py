@@ -102,7 +102,7 @@ class Schedule(NamedTuple):
         return (0.5, 1.0) if self.moments > 0.0 else ()
 
 
-# Noise in the mean residual, over what residuals are held to, that is paid for.
+# Noise in the mean residual, relative to the clip of residuals, that is paid for.
 _LEVEL = 0.03
 # Shares of the histograms of residual parts, each, and how many there are where they tell.
 _SIZES, _MOST_SIZES = 0.015, 3
@@ -266,7 +266,7 @@ class Coordinates:
 
 
 def clipped_share(entries: int, people: float, mu: float) -> float:
-    """Return the share of people to clip, for sums of so many entries: the noise of a step against what is cut off."""
+    """Return the share of people to clip, for sums of this many entries: noise of a step against bias of clipping."""
     noise = (_CLIPPED_SCALE * entries / (_MOST_CLIPPED * people * mu**2)) ** _CLIPPED_POWER
     return float(_MOST_CLIPPED * noise / (noise + _MOST_CLIPPED))
 
@@ -305,7 +305,7 @@ def steps(
     asked: int | None = None,
     damping: float = 1.0,
 ) -> Steps:
-    """Return steps and their number: so many as the slowest direction needs, if not so many as were asked for."""
+    """Return steps and their number: the requested number, or as many as the slowest direction needs."""
     size = len(coordinates.xx)
     if coordinates.noise == 0.0:
         length = 2.0 * _PLAIN_SIZE * damping / (people * len(coordinates.whitening))

@@ -38,7 +38,7 @@ class LastBin(NamedTuple):
 def last_bin(
     counts: FloatArray, deviation: float, *, share: float, people: float | None = None, heavy: bool = False
 ) -> LastBin:
-    """Find the last bin that is needed if a share of the people may be cut off.
+    """Find the last bin that is needed if a share of the people may be clipped.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class WithoutZeros(NamedTuple):
     """A histogram without its bin of zeros."""
 
     counts: FloatArray
-    #: Of whom few may be cut off: all, or those who are not zero where most are.
+    #: The people few of whom may be clipped: all, or those with a nonzero size if most are zero.
     people: float
     #: Whether zeros stand out of the noise.
     has_zeros: bool

@@ -61,7 +61,7 @@ _STEPS_PER_CERTIFICATE = 500
 class Minimiser:
     """A point near the minimiser of a problem, and a proved bound on its L2 distance from it.
 
-    The bound is at most the tolerance asked for. It depends on the problem's data: what is calibrated for privacy uses
+    The bound is at most the requested tolerance. It depends on the problem's data: what is calibrated for privacy uses
     the tolerance.
     """
 

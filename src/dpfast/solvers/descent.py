@@ -30,7 +30,7 @@ Link = Literal["logistic", "softmax"]
 
 #: Length of the noise gathered in the difference of two classes' coefficients, over the inverse of the longest row.
 _GATHERED = 15.0
-#: Slopes are held to this share of what they are where coefficients are 0.
+#: Slopes are clipped to this share of their value at coefficients of 0.
 _CLIPPED = 0.5
 #: Fewest and most steps.
 _FEW, _MANY = 30, 80
@@ -73,7 +73,7 @@ def first_slope(link: Link, n_outcomes: int) -> float:
 
 
 def clip(link: Link, n_outcomes: int, row_bound: float) -> float:
-    """Return the length that rows times slopes are held to, for rows no longer than `row_bound`."""
+    """Return the norm to clip rows times slopes to, for rows of norm at most `row_bound`."""
     return _CLIPPED * first_slope(link, n_outcomes) * row_bound
 
 

@@ -69,11 +69,11 @@ class Posterior(NamedTuple):
 class Evidence:
     """Released normal equations X'Y = X'X theta + error of d features and l outcomes, and how large the error is."""
 
-    xx: FloatArray  # (d, d), X'X as its release lets it be expected, or what stands in its place beside such an X'Y
+    xx: FloatArray  # (d, d), X'X as expected from its release, or its replacement beside such an X'Y
     inverse: FloatArray  # (d, d), of the least that X'X may be
     xy: FloatArray  # (d, l)
     covariance: FloatArray  # (m, d, d) of the error, m = l, or 1 for one that all outcomes have
-    spread: float = 0.0  # what noise in X'X adds to it, in units of it, for coefficients of mean square 1
+    spread: float = 0.0  # contribution of noise in X'X, in units of it, for coefficients of mean square 1
     sampling: float = 0.0  # the variance (1 - s/n)/s of a mean, where X'X was estimated from s of n rows
     units: FloatArray | None = None  # (d,): coefficients are for features divided by them
     outcome_unit: float | FloatArray = 1.0  # and for outcomes divided by it, each by its own where there are several

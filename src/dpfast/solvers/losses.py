@@ -1,7 +1,7 @@
 """Generalised linear losses l(x'theta, y), with the bounds on their derivatives that privacy and solvers need.
 
 All are convex and twice continuously differentiable in z = x'theta: squared, logistic, the hinge, Huber and quantile
-losses with their kinks replaced by bends, the logistic and Poisson losses bent so that their slopes are capped, and
+losses smoothed at their non-differentiable points, the logistic and Poisson losses smoothed to cap their slopes, and
 losses given by functions.
 """
 
@@ -24,10 +24,10 @@ from dpfast.solvers.arrays import ROUND_UP_ONE
 
 LossFunction = Callable[[FloatArray, FloatArray], ArrayLike]
 
-# Least width of a bend, as a part of the margin or of the threshold. A loss that is narrower differs from a kink by
-# nothing that a table shows, but Newton's steps miss its bends: how long a fit takes would then tell of the rows.
+# Least width of the smoothing, as a part of the margin or of the threshold. A narrower one is indistinguishable from
+# the non-smooth loss in practice, but Newton's steps miss it: the time of a fit would then reveal the rows.
 _LEAST_WIDTH = 2.0**-7
-# The part of a capped slope that a bend takes. Wider, it moves the fit; narrower, its curvature takes more of epsilon.
+# The smoothed part of a capped slope. Wider, it moves the fit; narrower, its curvature takes more of epsilon.
 _BENT = 0.25
 # Further right no row would have any curvature left.
 _LARGEST_SHIFT = 64.0
@@ -40,7 +40,7 @@ class GeneralisedLinearLoss(ABC):
     converted to float64 and broadcast. The result is float64, of the shape they broadcast to, with an entry for each
     pair: nothing is summed or averaged. Sums over the rows of a table are those of solvers/loss_sums.py.
 
-    A formula stands in kernels/generalised_linear.c, which evaluates it by `kind` and `parameters`. Losses with
+    A formula is in kernels/generalised_linear.c, which evaluates it by `kind` and `parameters`. Losses with
     exponentials override it in NumPy, since NumPy's exponential differs from C's in the last bit.
 
     Attributes
@@ -105,7 +105,7 @@ class GeneralisedLinearLoss(ABC):
 
     @property
     def largest_outcome_bound(self) -> float:
-        """Largest bound on outcomes next to which no bend is too narrow."""
+        """Largest bound on outcomes for which no smoothing is too narrow."""
         return math.inf
 
     def mean(self, z: ArrayLike) -> FloatArray:
@@ -281,7 +281,7 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
 
     @property
     def _left(self) -> float:
-        """How far the slope is below the cap where the bend begins."""
+        """How far the slope is below the cap where the smoothing begins."""
         return self.cap - float(_sigmoid(np.asarray(-self._start)))
 
     @property
@@ -291,7 +291,7 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
         return 2.0 * self._left / (slope * (1.0 - slope))
 
     def _bend(self, z: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Margins, how far they are below the start of the bend, and which part of the bend is left below them."""
+        """Margins, their distances below the start of the smoothing, and the part of its width left below them."""
         margin = _margin(z, y)
         below = np.maximum(self._start - margin, 0.0)
         return margin, below, np.maximum(1.0 - below / self._length, 0.0)
@@ -299,16 +299,16 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
 
 @dataclass(frozen=True)
 class SmoothedHinge(GeneralisedLinearLoss):
-    """The hinge max(0, 1 - yz), bent where it has its kink: twice continuously differentiable.
+    """The hinge max(0, 1 - yz), smoothed about its non-differentiable point: twice continuously differentiable.
 
     With u = yz and t = (u - 1 + width)/(2 width) the slope in u is -(1 - t)^2 (1 + 2t) for t in [0, 1], -1 left of it,
-    0 right of it. Its derivative 3t(1 - t)/width is 0 at both ends, as it is beyond them. Away from the bend it is the
-    hinge itself, for the slope integrates to -width over the bend, as the hinge's does.
+    0 right of it. Its derivative 3t(1 - t)/width is 0 at both ends, as it is beyond them. Away from the smoothing it is
+    the hinge itself, for the slope integrates to -width over it, as the hinge's does.
 
     Parameters
     ----------
     width : float, default 0.5
-        Half the width of the bend, from 2**-7 on: were it narrower, the time that minimising takes would tell of rows.
+        Half the width of the smoothing, from 2**-7 on: with a narrower one, the time of minimising would reveal rows.
 
     Examples
     --------
@@ -341,7 +341,7 @@ class SmoothedHinge(GeneralisedLinearLoss):
 
 @dataclass(frozen=True)
 class SmoothedHuber(GeneralisedLinearLoss):
-    """Huber's loss, bent where its second derivative jumps: twice continuously differentiable.
+    """Huber's loss, smoothed where its second derivative jumps: twice continuously differentiable.
 
     Of the residual r = z - y the second derivative is 1 up to threshold - width, 0 from threshold + width on, and
     linear between, so it is continuous. The slope beyond is the threshold, as Huber's is.
@@ -351,7 +351,7 @@ class SmoothedHuber(GeneralisedLinearLoss):
     threshold : float, default 1.0
         Largest slope.
     width : float, default half the threshold
-        Half the width of the bend, below the threshold, and 2**-7 of it or more: as for `SmoothedHinge`.
+        Half the width of the smoothing, below the threshold, and 2**-7 of it or more: as for `SmoothedHinge`.
 
     Examples
     --------
@@ -394,20 +394,21 @@ class SmoothedHuber(GeneralisedLinearLoss):
 
 @dataclass(frozen=True)
 class SmoothedQuantile(GeneralisedLinearLoss):
-    """The quantile (pinball) loss, bent where it has its kink: twice continuously differentiable.
+    """The quantile (pinball) loss, smoothed about its non-differentiable point: twice continuously differentiable.
 
-    Of the residual r = y - z it is level r + H(r), where H(r) is max(0, -r) bent over ``|r| <= width`` as the hinge is:
-    `SmoothedHinge` at the margin 1 + r. So its slope in z lies between -level and 1 - level, and its second derivative
-    is at most 3/(4 width). Least in expectation is the quantile not of y but of y + width e, where e is independent of
-    it and has the density 3 (1 - e^2)/4 on [-1, 1]: near the quantile of y if the density of y is even over the width.
+    Of the residual r = y - z it is level r + H(r), where H(r) is max(0, -r) smoothed over ``|r| <= width`` as the hinge
+    is: `SmoothedHinge` at the margin 1 + r. So its slope in z lies between -level and 1 - level, and its second
+    derivative is at most 3/(4 width). Least in expectation is the quantile not of y but of y + width e, where e is
+    independent of it and has the density 3 (1 - e^2)/4 on [-1, 1]: near the quantile of y if the density of y is even
+    over the width.
 
     Parameters
     ----------
     level : float
         Share of outcomes below the quantile; 0.5 for the median.
     width : float
-        Half the width of the bend, in units of the outcome. An eighth of the bound on outcomes is a good one; less than
-        2**-7 of it is refused where there is noise, as for `SmoothedHinge`.
+        Half the width of the smoothing, in units of the outcome. An eighth of the bound on outcomes is a good one; less
+        than 2**-7 of it is refused where there is noise, as for `SmoothedHinge`.
 
     References
     ----------
@@ -438,7 +439,7 @@ class SmoothedQuantile(GeneralisedLinearLoss):
 
     @property
     def largest_outcome_bound(self) -> float:
-        """Largest bound on outcomes next to which the bend is not too narrow."""
+        """Largest bound on outcomes for which the smoothing is not too narrow."""
         return self.width / _LEAST_WIDTH
 
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
@@ -495,7 +496,7 @@ class PoissonLoss(GeneralisedLinearLoss):
         """Loss of each prediction."""
         within, beyond, rest = self._bend(z)
         left = self._left
-        # The bend is 2 left/(largest - left) long.
+        # The smoothing is 2 left/(largest - left) wide.
         bent = self.largest * beyond - left * left / (self.largest - left) * (2.0 / 3.0) * (1.0 - rest**3)
         return np.asarray(np.exp(within) + bent - np.multiply(y, z))
 
@@ -533,11 +534,11 @@ class PoissonLoss(GeneralisedLinearLoss):
 
     @property
     def _left(self) -> float:
-        """How far the rate is below the largest where the bend begins."""
+        """How far the rate is below the largest where the smoothing begins."""
         return self.largest - math.exp(self._start)
 
     def _bend(self, z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Predictions up to the start of the bend, how far they are beyond it, and which part of the bend is left."""
+        """Predictions up to the start of the smoothing, their distances beyond it, and the part of its width left."""
         predictions = np.asarray(z, dtype=np.float64)
         beyond = np.maximum(predictions - self._start, 0.0)
         length = 2.0 * self._left / (self.largest - self._left)
@@ -653,7 +654,7 @@ class CallableLoss(GeneralisedLinearLoss):
         sizes = np.geomspace(min(2.0**-12 * outcome_bound, 0.5 * reach), reach, 97)
         offsets = np.concatenate([-sizes, [0.0], sizes])
         z = np.sort(np.clip(np.hstack([offsets + 0.0 * y, offsets + y]), -reach, reach), axis=1)
-        # Small next to bends, but not to the rounding of z and y.
+        # Small next to smoothings, but not to the rounding of z and y.
         steps = np.maximum(2.0**-14 * min(outcome_bound, reach, 1.0), 2.0**-40 * (np.abs(z) + np.abs(y)))
         left, right = np.minimum(z, reach - steps), np.minimum(z, reach - steps) + steps
 

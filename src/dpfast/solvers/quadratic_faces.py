@@ -230,7 +230,7 @@ class Face:
         return added
 
     def shortened(self, start: FloatArray, end: FloatArray, part: float) -> FloatArray:
-        """Return the point a part of the way; entries stay on the kink where they would change their sign."""
+        """Return the point a part of the way; entries that would change their sign stay at zero."""
         x = start + part * (end - start)
         if isinstance(self._problem.constraint, L1Ball) or self._problem.weight > 0.0:
             x[start * x < 0.0] = 0.0

@@ -30,7 +30,7 @@ _PENALTIES = np.geomspace(1e-3, 1e5, 161)
 # Beyond, a penalty leaves nothing of the coefficients, or all of what noise makes of them.
 _LEAST_PENALTY, _LARGEST_PENALTY = 2.0**-200, 2.0**500
 # Mean squared coefficients are estimated from the directions whose eigenvalue is so many deviations of the noise's
-# spectrum above it, all alike: weighed by its square, one direction that all rows share would speak for all of them.
+# spectrum above it, all alike: weighted by its square, one direction that all rows share would speak for all of them.
 # Of {1/2, 1, 2, 4, 8, 16, 32, 128, inf} squared, the nearest to the best penalty in hindsight, as below.
 _SQUARED_PROMINENCE = 16.0
 # The same, where other directions say next to nothing instead: a column of zeros, where X'X has no more than its noise
@@ -360,7 +360,7 @@ def _counted(n: float) -> float:
 
 
 def _held(vector: FloatArray, bound: float) -> FloatArray:
-    """Shorten a vector to a length."""
+    """Clip a vector to a norm."""
     length = float(np.linalg.norm(vector))
     return vector if length <= bound else vector * (bound / length)
 

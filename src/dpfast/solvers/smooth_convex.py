@@ -1,8 +1,8 @@
 """Smooth strongly convex problems over balls and boxes, with a proved bound on the distance from the minimiser.
 
 Minimise f(x) + v'x + penalty(x) over a set. Guesses come from Newton's method: f is replaced by its quadratic model,
-the model minimised over the set (dpfast.solvers.quadratic_faces), and the step shortened until the objective falls.
-They are refined and certified with gradients in twice the working precision, and if none is certified, the accelerated
+the model minimised over the set (dpfast.solvers.quadratic_faces), and the step reduced until the objective falls. They
+are refined and certified with gradients in twice the working precision, and if none is certified, the accelerated
 method takes over (dpfast.solvers.certificates). Functions known to the working precision only are handled in the same
 way, with the larger tolerance of their error bound.
 """

@@ -64,7 +64,7 @@ class StateValues(NamedTuple):
 def ridge_values(
     visits: FloatArray, returns: FloatArray, noise: MomentNoise, limits: tuple[float, float], ridge: float | None
 ) -> StateValues:
-    """Draw values towards the pooled return by one penalty, by default what the noise asks for."""
+    """Shrink values towards the pooled return by one penalty, by default determined by the noise."""
     pooled = _pooled(visits, returns, noise, limits)
     one = math.hypot(noise.cross, pooled * noise.diagonal)
     deviation_of_pooled = one * math.sqrt(len(visits)) / _total(visits, noise)
@@ -93,7 +93,7 @@ def ridge_values(
 def shrunken_values(
     visits: FloatArray, returns: FloatArray, noise: MomentNoise, limits: tuple[float, float]
 ) -> StateValues:
-    """Draw every value towards the pooled return by as much as its own noise asks for: empirical Bayes."""
+    """Shrink every value towards the pooled return according to its noise: empirical Bayes."""
     counts = np.maximum(visits, noise.diagonal)
     quotients = returns / counts
     pooled = _pooled(visits, returns, noise, limits)
@@ -137,7 +137,7 @@ class Estimate(NamedTuple):
     variance: float
 
     def merged(self, other: Estimate) -> Estimate:
-        """Return the mean of both, each weighed by the inverse of its variance."""
+        """Return the mean of both, weighted by the inverse of their variances."""
         total = self.variance + other.variance
         value = (self.value * other.variance + other.value * self.variance) / total
         return Estimate(value, self.variance * other.variance / total)
@@ -155,7 +155,7 @@ class Estimate(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """What earlier releases tell of returns about the same point, over the same reach."""
+    """Estimates from earlier releases about the same point, over the same reach."""
 
     #: The pooled return, what tails are worth, and the mean discount of what was cut.
     pooled: Estimate

@@ -128,7 +128,7 @@ def _pick_attack(privacy: Privacy) -> Attack:
     side = np.array([1.0, -1.0])
     options: dict[str, Any] = {"n_nonzero": 1, "selector": "pursuit", "selection_share": _MOST}
     estimator, first, given = _pursuit_between(privacy, (side, _OUTCOME), (-side, _OUTCOME), **options)
-    # The clip hangs on counts that were released before, which are the same for both tables here.
+    # The clip depends on counts released before, which are the same for both tables here.
     counted = probe(lambda: first(False, 1)[0][1])
     picks, source = [given(neighbour, counted) for neighbour in (False, True)], noise.resolve_source(None)
 

@@ -335,7 +335,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         return bounds_on_support(size, n_features, bound_x, self._bound_y, rows)
 
     def _pursuit(self, privacy: Privacy, n_features: int, n_rows: int, n_outcomes: int = 1) -> Pursuit:
-        """Calibrate the pursuit: rows are held to a norm that is given, or their entries to [-1, 1]."""
+        """Calibrate the pursuit: rows are clipped to a given norm, or their entries to [-1, 1]."""
         row_bound = math.inf if self.bound_x is None else float(self.bound_x)
         return Pursuit(
             privacy,

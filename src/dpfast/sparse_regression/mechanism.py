@@ -59,7 +59,7 @@ class Errors(NamedTuple):
 def top_entries(size: int) -> RowMap:
     """Scale rows so that the L2 norm of their `size` largest entries is within its root: Algorithm 3, step 3.
 
-    (Algorithm 6 divides by the norm of the whole row instead, which shortens rows more than their bound asks for.)
+    (Algorithm 6 divides by the norm of the whole row instead, which clips rows more than their bound needs.)
     """
     return RowMap(bound=math.sqrt(size), top=size)
 
@@ -252,7 +252,7 @@ def planned(
 ) -> Plan:
     """Plan for n people; of an error of the whole bound, as much counts as of the support is missed.
 
-    What is calibrated may hang on the number of people.
+    The calibration may depend on the number of people.
     """
 
     def error(people: int) -> float:

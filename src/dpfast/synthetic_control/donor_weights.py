@@ -347,7 +347,7 @@ class DonorObjectivePerturbation(DonorMechanism):
         curvature: float | None = None,
         gradient: float | None = None,
     ) -> Self:
-        """Calibrate from public numbers; the convexity used may be larger than the ridge asked for, which may be 0.
+        """Calibrate from public numbers; the convexity used may be larger than the requested ridge, which may be 0.
 
         c and L may be given if smaller values than those from the bounds hold for every possible table. This is taken
         on trust.

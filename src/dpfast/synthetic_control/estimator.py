@@ -415,7 +415,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         Returns
         -------
         ndarray of shape (n_post,) or (n_targets, n_post)
-            In the same units; a frame, where `set_output` asked for one. It costs no further privacy, for however many
+            In the same units; a frame if requested by `set_output`. It costs no further privacy, for however many
             targets; with "output" and "objective" there is one for the target of the fit alone.
 
         Examples
@@ -660,7 +660,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         return float(n_pre) if isinstance(self.ridge, str) else float(self.ridge)
 
     def _center_is(self, name: str) -> bool:
-        """Whether the centre is asked for by this name: arrays are compared with none."""
+        """Whether the centre is requested by this name: arrays are compared with none."""
         return isinstance(self.center, str) and self.center == name
 
     def _center_path(self, n_periods: int, target: FloatArray | None) -> FloatArray:

@@ -38,8 +38,8 @@ class DonorRows:
     """How a donor becomes a row, and blocks of moments, or of noise in them, those that predict: public numbers.
 
     Outcomes v become (v - offset)/half_width, clipped to [-1, 1], or to [0, 1] if they are `nonnegative`. Those missing
-    are put at `center`, a path of shape (n_pre + n_post,) in these units, which is then subtracted. The features
-    are coordinates in `basis`, orthonormal columns of shape (n_pre, n_features). Both parts of a row are held to their
+    are put at `center`, a path of shape (n_pre + n_post,) in these units, which is then subtracted. The features are
+    coordinates in `basis`, orthonormal columns of shape (n_pre, n_features). Both parts of a row are clipped to their
     L2 norms, about the centre. Predictions are made about the centre too, unless rows are `restored`.
     """
 
@@ -87,7 +87,7 @@ class DonorRows:
         return self._map(center, basis)(series)
 
     def parts_of(self, donors: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return both parts of donors' rows, from input units, before they are held to their norms."""
+        """Return both parts of donors' rows, from input units, before they are clipped to their norms."""
         before, after = self.maps
         return before(donors[:, : self.n_pre]), after(donors[:, self.n_pre :])
 
@@ -114,7 +114,7 @@ class DonorRows:
         return features.reshape(*pre.shape[:-1], self.basis.shape[1])
 
     def about(self, center: FloatArray) -> Self:
-        """Return the rows summed about a centre, held to norms that hold there too and are no longer than the box."""
+        """Return the rows summed about a centre, clipped to norms valid there too and no larger than the box."""
         farthest = np.maximum(np.abs(1.0 - center), np.abs(self.least - center))
         pre, post = (math.nextafter(float(np.linalg.norm(part)), math.inf) for part in np.split(farthest, [self.n_pre]))
         return replace(self, center=center, bound_pre=min(self.bound_pre, pre), bound_post=min(self.bound_post, post))
@@ -166,7 +166,7 @@ class DonorRows:
         return xx, xy + x_sum * post + pre * y_sum + count * (pre * post)
 
     def costs(self) -> dict[str, float]:
-        """Weigh the blocks' noise variances in the squared relative error of a prediction.
+        """Return the weights of the blocks' noise variances in the squared relative error of a prediction.
 
         In units of the squared eigenvalue of X'X along the target, for a target like its donors. Noise in X'X counts
         once along the target, and by its second-order effect in the directions across (d/16, at the floor of
@@ -215,7 +215,7 @@ def lengths_of(rows: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class CrossSection(SingleRelease):
-    """The mechanism: moments of donor rows; `DonorRows.costs` weighs the variances of its noise."""
+    """The mechanism: moments of donor rows; `DonorRows.costs` has the weights of its noise variances."""
 
     joint: JointMoments
     #: What the noise costs: the least is chosen.

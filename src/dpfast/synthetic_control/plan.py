@@ -18,7 +18,7 @@ VARIATION = 0.3
 
 
 def error_of_weights(mechanism: DonorMechanism, spread: float = SPREAD) -> float:
-    """Return the same for released weights, whose noise does not weigh less with more donors."""
+    """Return the same for released weights; their noise does not fall with more donors."""
     return mechanism.expected_error / math.sqrt(spread)
 
 
@@ -30,7 +30,7 @@ def planned_without_noise(n: int, target: float) -> Plan:
 def planned_with_moments(
     calibrated: Callable[[int], DonorSteps], n: int, target: float, spread: float, variation: float
 ) -> Plan:
-    """Plan for noise in moments, which weighs the less the more donors there are."""
+    """Plan for noise in moments: its effect falls with more donors."""
     section, error = calibrated(n).planned(n, spread, variation)
     needed = least(lambda count: calibrated(count).planned(count, spread, variation)[1] <= target)
     return Plan(n, min(error, 1.0), target, needed, section.scales, _SIGNAL)

@@ -45,7 +45,7 @@ def coefficients(theta: FloatArray, basis: FloatArray | None, n_post: int) -> di
 def coefficients_of_moments(
     xx: FloatArray, xy: FloatArray, basis: FloatArray | None, ridge: float, floor: float, keep: int | None
 ) -> dict[str, Any]:
-    """Solve for the coefficients of the paper's estimate; no eigenvalue counts for less than the floor."""
+    """Solve for the coefficients of the paper's estimate; eigenvalues below the floor are raised to it."""
     theta = damped_solve(xx, np.concatenate([xy, xx], axis=1), ridge / 2.0, floor, keep)
     return coefficients(theta, basis, xy.shape[1])
 
@@ -196,7 +196,7 @@ def _reach_a_length(section: CrossSection, xx: FloatArray, denoised: DenoisedMom
 
 @dataclass(frozen=True, repr=False)
 class CrossSectionBatch:
-    """Repeated releases of one panel's moments, from which predictions at any ridge are computed when asked for.
+    """Repeated releases of one panel's moments, from which predictions at any ridge are computed on request.
 
     Attributes
     ----------
@@ -207,7 +207,7 @@ class CrossSectionBatch:
     n_donors : int or None
         Number of donors, None where it is private.
     ridge : float
-        The paper's lambda, where no other is asked for.
+        The paper's lambda, unless another is requested.
     """
 
     section: CrossSection

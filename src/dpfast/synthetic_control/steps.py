@@ -57,7 +57,7 @@ _BINS_SUMMED = 6.0
 #: Half of the donors are so many standard deviations of such a count.
 _CLEAR = 4.0
 #: Half of the donors may be longer than norms up to so many donors per deviation of a count of them. Where there are
-#: more, noise is less and fewer are shortened, as the root of that number grows, down to a twentieth.
+#: more, noise is less and fewer are clipped, as the root of that number grows, down to a twentieth.
 _MANY, _LONGER, _FEWEST = 500.0, 0.5, 0.05
 #: Least share of a step; the largest of the first counts of lengths; and of later ones, which are left out beyond it.
 _LEAST, _MOST_COUNTS, _MOST_LATER = 0.01, 0.3, 0.1
@@ -224,7 +224,7 @@ class DonorSteps(Mechanism[Solution]):
     rows: DonorRows
     #: A public path in mapped units; the donors' mean; or the latter where what is released says that it pays.
     center: FloatArray | Literal["private", "auto"] | None
-    #: Norms that rows are held to before and after the intervention; None as long as the range allows.
+    #: Norms to clip rows to, before and after the intervention; None for the largest that the range allows.
     row_bound: Bounds | Literal["private"] | None
     #: Where it is public.
     n_donors: int | None
@@ -361,7 +361,7 @@ class DonorSteps(Mechanism[Solution]):
         return None if pre is None or post is None else (pre, post)
 
     def _path(self, budget: _Budget, n: float, length: float | None) -> Generator[Query, Release, FloatArray | None]:
-        """Learn the donors' mean path, if it is asked for or, their length being certain, cheap."""
+        """Release the donors' mean path, if it is requested or, with a certain norm of donors, cheap."""
         periods = self.rows.n_pre + self.rows.n_post
         middle = (self.rows.least + 1.0) / 2.0
         farthest = (1.0 - middle) * math.sqrt(periods)
@@ -470,7 +470,7 @@ def _sum_paths(donors: Donors, rows: DonorRows, origin: float, bound: float) -> 
 
 
 def sum_paths(donors: FloatArray, rows: DonorRows, origin: float, bound: float, n_threads: int | None) -> FixedPoint:
-    """Sum donors' mapped outcomes about an origin, held to a norm: the data owner's."""
+    """Sum donors' mapped outcomes about an origin, clipped to a norm: the data owner's."""
     mapped = rows.mapped(donors, np.full(donors.shape[1], origin))
     total = gram(mapped, bound_x=bound, sums=True, n_threads=n_threads).exact_x_sum
     assert total is not None
