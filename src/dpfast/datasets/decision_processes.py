@@ -1,7 +1,7 @@
 """Trajectories of Markov chains with known values: the conference paper's chain, and any table of transitions.
 
 Nothing here is private: trajectories are drawn with NumPy's generators, and values come from the true transitions by
-dynamic programming, for estimates to be held against.
+dynamic programming, to compare estimates with.
 """
 
 from __future__ import annotations

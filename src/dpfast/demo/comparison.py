@@ -19,7 +19,7 @@ REPEATS = 10
 
 
 class Line(NamedTuple):
-    """What fits of one estimator to one table gave."""
+    """Results of fits of one estimator to one table."""
 
     estimator: str
     data: str
@@ -77,14 +77,14 @@ class Comparison:
         ), models
 
     def curve(self, epsilons: Sequence[float], delta: float) -> FloatArray:
-        """Return what private fits give, a row a repeat and a column an epsilon."""
+        """Return the results of private fits, a row a repeat and a column an epsilon."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UtilityWarning)
             return np.array([[self.value(self.fit(one, delta)) for one in epsilons] for _ in range(REPEATS)])
 
 
 def printed(lines: Sequence[Line]) -> Iterator[str]:
-    """Yield a table of text, and below it what fits warned of."""
+    """Yield a table of text, and below it the warnings of fits."""
     cautions = list(dict.fromkeys(line.caution for line in lines if line.caution))
     rows = [("estimator", "estimate", "people", "eps", "private", "no privacy", "error", "seconds")]
     for line in lines:

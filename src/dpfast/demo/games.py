@@ -25,7 +25,7 @@ GAMMA, EXPLORE = 0.95, 0.2
 
 
 class Game(NamedTuple):
-    """A game and what is declared of it: the range of returns, and after how many steps a trajectory is cut."""
+    """A game and its declarations: the range of returns, and the number of steps to truncate trajectories to."""
 
     title: str
     name: str

@@ -13,7 +13,7 @@ theta_hat in F
                                      <= ||b + Delta theta_hat||^2 / (2 (2 Delta + eta)),
 
 and where theta_hat minimises J, ||d|| <= ||b + Delta theta_hat||/(Delta + eta). In expectation, both laws being
-symmetric, ||b + Delta theta_hat||^2 is E||b||^2 + Delta^2 ||theta_hat||^2. What the printed bounds are off by:
+symmetric, ||b + Delta theta_hat||^2 is E||b||^2 + Delta^2 ||theta_hat||^2. Errors of the printed bounds:
 
 - Lemma 3 holds, at four times the noise's share and twice the rest; the inequality is attained.
 - Lemma 28 is applied with half of the term needed in its proof. Also 2p + 2 log(1/gamma) is replaced by 2p
@@ -266,7 +266,7 @@ def expected_strongly_convex_risk(
 
 
 def linear_regression(n_features: int) -> LinearRegression:
-    """Section H: what Table 1 takes as given."""
+    """Section H: the assumptions of Table 1."""
     p = check.positive_integer("n_features", n_features)
     return LinearRegression(2.0 * p**1.5, float(p), math.sqrt(p))
 

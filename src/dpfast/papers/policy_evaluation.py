@@ -207,7 +207,7 @@ def expected_smooth_inverse_square(m: int, p: float, beta: float) -> Bound:
 def lsw_excess_risk(
     visits: ArrayLike, weights: ArrayLike, features: ArrayLike, *, m: int, beta: float, **noise: Any
 ) -> Bound:
-    """Theorem 13: bound on what privacy adds to the expected weighted squared error of DP-LSW, beta <= 2.
+    """Theorem 13: bound on the expected weighted squared error of DP-LSW due to privacy, beta <= 2.
 
     ``C**2 sum_s w_s E[...]``, with Lemma 12 printed and corrected, p_s in `visits`; the other keywords are `alpha`,
     `return_width` and `orthonormal` (False), whether the release is made in orthonormal coordinates. C**2 is then
@@ -241,7 +241,7 @@ def lsw_excess_risk_simple(
 def lsl_excess_risk_of_counts(
     counts: ArrayLike, weights: ArrayLike, features: ArrayLike, *, m: int, ridge: float, variance: float
 ) -> float:
-    """Lemma 16, before the expectation over the data: what noise of a variance adds to DP-LSL's objective, exactly.
+    """Lemma 16, before the expectation over the data: exact increase of DP-LSL's objective by noise of a variance.
 
     ``(lambda d/(2m) + sum_s rho_s ||phi_s||**2 |X_s|/m) variance``, |X_s| in `counts`: simulated or public (those of
     private data are private).
@@ -267,7 +267,7 @@ def lsl_excess_risk(
     beta: float,
     return_width: float,
 ) -> Bound:
-    """Theorem 19: bound on what privacy adds to the expected objective of DP-LSL, beta below 1/2.
+    """Theorem 19: bound on the increase of the expected objective of DP-LSL by privacy, beta below 1/2.
 
     Printed: for the printed sensitivity, which divides by ``lambda - ||Phi||**2 max(rho)``; inf if that is not
     positive. Corrected: for the sensitivity that divides by lambda, valid for every lambda > 0.

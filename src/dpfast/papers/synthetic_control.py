@@ -6,8 +6,8 @@ perturbation) is **not**: it minimises over all of R^n, where the gradient of a 
 larger noise repairs it.
 
 The bounds are on RMSE = E||y_hat - m_post||/sqrt(n_post) of both, for donors X = M + Z and a target y = M'f + z with
-entries in [-1, 1], ||f||_1 <= 1, and independent noise Z, z of variance sigma^2. What the printed ones are off by, and
-the corrected ones put right:
+entries in [-1, 1], ||f||_1 <= 1, and independent noise Z, z of variance sigma^2. Errors of the printed bounds, and
+their corrections:
 
 - The vector v of density exp(-||v||/a) in n dimensions has E||v|| = n a, not a (equation (10)); for W in
   n (T - T0) dimensions, E||W||_F = n (T - T0) b. Then E||W||_F/sqrt(T - T0) = 2 n (T - T0)/epsilon_2, where even with b
@@ -118,7 +118,7 @@ def weights_error(*, n_donors: int, n_pre: int, ridge: float, noise_std: float, 
 def objective_distance(
     epsilon_weights: float, delta: float, *, n_donors: int, n_pre: int, ridge: float, curvature: float
 ) -> Bound:
-    """Lemma E.1: bound on E||f_obj - f_reg||, what objective perturbation does to the weights.
+    """Lemma E.1: bound on E||f_obj - f_reg||, the effect of objective perturbation on the weights.
 
     The corrected bound is E||b||/(lambda + Delta) + Delta/(lambda + Delta) sqrt(T0/(2 lambda)). Its first term is the
     change of gradient over the strong convexity (the printed 2 is not needed); the second holds because f_reg less the

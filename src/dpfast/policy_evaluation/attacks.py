@@ -1,4 +1,4 @@
-"""Attacks on policy evaluation: a person whose returns, or states visited, are as unlike another's as they can be."""
+"""Attacks on policy evaluation: a person with returns, or visited states, as different from another's as possible."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
 def _mean_attack(privacy: Privacy, method: str, calibration: str, features: FloatArray | None = None) -> Attack:
     """Attack noise of data-dependent size: all see both states and collect nothing, but one, who collects all.
 
-    Counts are alike on both tables, so the noise is, and the coefficients lie as far apart as the local sensitivity.
+    Counts are equal on both tables, and so is the noise. The coefficients differ by the local sensitivity.
     """
     # Strong convexity alone bounds how far ridge regression moves: it does so exactly where that is all there is.
     ridge = None if method == "lsw" else 1e4 * _VISITORS

@@ -64,7 +64,7 @@ _NAMES_OF_CONSTANTS = {"sound": "", "paper": ", supplement's constants", "icml":
 
 
 class _Public(NamedTuple):
-    """What is public besides the release: the problem, and the states as they were declared to an encoder."""
+    """Public facts besides the release: the problem, and the states as declared to an encoder."""
 
     problem: Problem
     states: tuple[Hashable, ...] | None
@@ -127,7 +127,7 @@ class PolicyEvaluation(PrivateEstimator):
         less on average over states; it may be more in a state unlike the others.
     block_bounds : tuple of float, optional
         For "sufficient_statistics": Frobenius norms (xx, xy) of one trajectory's part in the normal equations, public;
-        larger ones are scaled. Default: what weights, features, range and horizon allow.
+        larger ones are scaled. Default: the largest norms possible with these weights, features, range and horizon.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of trajectories is public, or private ("sufficient_statistics" only).
     calibration : {"sound", "paper", "icml"}, default "sound"
@@ -273,8 +273,8 @@ class PolicyEvaluation(PrivateEstimator):
         pandas.DataFrame
             A row a state, by number or as it was declared. Columns: ``estimate``, as in `value_`; `value_std_`, where
             there is one, as ``std_error`` of sums in stages and as ``std_privacy`` of others; and ``low`` and ``high``,
-            limits by it. Those of sums at once are for the noise alone: they leave out the chance in the trajectories,
-            and what clipping to the range of returns takes off.
+            limits by it. Those of sums at once are for the noise alone: they do not include sampling error of the
+            trajectories, or the effect of clipping to the range of returns.
 
         Raises
         ------
@@ -289,7 +289,7 @@ class PolicyEvaluation(PrivateEstimator):
 
     @property
     def _counts_all(self) -> bool:
-        """Whether deviations are of all errors: what was summed in stages has several releases."""
+        """Whether deviations include all errors: sums in stages have several releases."""
         return self._is_staged and len(self.releases_) > 1
 
     def _tabled(self, level: float) -> dict[str, FloatArray]:
@@ -319,7 +319,7 @@ class PolicyEvaluation(PrivateEstimator):
     ) -> Axes:
         """Draw the value function.
 
-        Privacy: drawn from what was released.
+        Privacy: drawn from released values.
 
         Parameters
         ----------
@@ -508,7 +508,7 @@ class PolicyEvaluation(PrivateEstimator):
 
     @property
     def _is_staged(self) -> bool:
-        """Whether trajectories that can be read again are summed in stages, as far as parameters tell."""
+        """Whether trajectories that can be read again are summed in stages, by the parameters."""
         is_plain = self.features is None and self.block_bounds is None and self.ridge is None and not self.shrinkage
         is_plain = is_plain and self.method == "sufficient_statistics" and not self._range_is_private
         return is_plain and self.delta > 0.0 and math.isfinite(self.epsilon) and self._weighs_alike
@@ -534,7 +534,7 @@ class PolicyEvaluation(PrivateEstimator):
         return ReturnGrid.for_range(*check.limits("return_range", limits))
 
     def _problem(self, n_states: int, encoder: StateEncoder | None, *, staged: bool) -> Problem:
-        """Put together what is public, once the states are known."""
+        """Collect the public facts, once the states are known."""
         features = self.features
         if callable(features):
             states: Iterable[Hashable] = range(n_states) if encoder is None else encoder.states
@@ -578,7 +578,7 @@ class PolicyEvaluation(PrivateEstimator):
 
     @property
     def _what(self) -> str:
-        """What the release is called in records, after the estimator's name."""
+        """Name of the release in records, after the estimator's name."""
         return f"{_NAMES[self.method]}{_NAMES_OF_CONSTANTS[self.calibration]}"
 
     @property
@@ -601,7 +601,7 @@ class PolicyEvaluation(PrivateEstimator):
         return PrivateRange.calibrate(privacy, *self._run(problem))
 
     def _run(self, problem: Problem) -> tuple[Run, VisitSolver]:
-        """Return what is public of a fit, and how its sums are solved."""
+        """Return the public facts of a fit, and the solver of its sums."""
         return Run(problem, float(self.gamma), self._what), VisitSolver(self.ridge, self.shrinkage)
 
     def _statistic(self, problem: Problem, privacy: Privacy, m: int) -> Statistic:

@@ -36,7 +36,7 @@ class Run(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """What the releases of a fit tell."""
+    """Estimates from the releases of a fit."""
 
     coef: FloatArray
     #: What coefficients are above.
@@ -58,7 +58,7 @@ class VisitSolver(NamedTuple):
     shrinkage: bool
 
     def solve(self, released: Release, moments: JointMoments, problem: Problem) -> Evaluated:
-        """Return what the sums tell."""
+        """Return the estimates from the sums."""
         penalty = None if self.ridge is None else 0.5 * self.ridge
         found = solve(released, moments.noise, problem, penalty, self.shrinkage)
         error = visit_error(moments, problem, released_information(released, moments))
@@ -67,17 +67,17 @@ class VisitSolver(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PolicyMechanism(Mechanism[Evaluated]):
-    """What the mechanisms share: seeded noise is bound to discount, features and weights."""
+    """Common base of the mechanisms: seeded noise is bound to discount, features and weights."""
 
     run: Run
 
     @property
     def problem(self) -> Problem:
-        """What is public of the fit."""
+        """Public facts of the fit."""
         return self.run.problem
 
     def seeded_for(self, source: noise.BitSource) -> noise.BitSource:
-        """Bind seeded noise to what is public."""
+        """Bind seeded noise to the public values."""
         return source.bound(float(self.run.gamma), self.problem.features, self.problem.weights)
 
     @abstractmethod
@@ -152,7 +152,7 @@ class Returns(PolicyMechanism):
         return Evaluated(coef, statistic.offset, statistic.ridge, 0.5 * weighted / _BEYOND)
 
     def expected_error(self, m: int, visited: float | None) -> float:
-        """Expect states to be visited alike; the noise was calibrated for m."""
+        """Expect states to be visited equally often; the noise was calibrated for m."""
         return smooth_error(self.single, visited)
 
 

@@ -22,8 +22,8 @@ that it visited or now visits. The releases and their sensitivities (Balle, Gomr
 
 The first two are computed in floating point, from exact sums; `tau` bounds the Euclidean distance to the exact
 statistic of those sums, for any data, and enters the noise. u is 2**-53 and ``gamma_n = n u``, up to a factor that
-`SLACK` covers. A smooth sensitivity errs by `SMOOTH_SENSITIVITY_ERROR`/2 and `ROUND_UP`, less than 2**-42 of itself, of
-which `SmoothGaussian.smoothness` allows for 2**-40.
+`SLACK` covers. A smooth sensitivity errs by `SMOOTH_SENSITIVITY_ERROR`/2 and `ROUND_UP`, less than 2**-42 of itself;
+`SmoothGaussian.smoothness` allows for 2**-40.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SMALLEST_GROWTH = 1e-50
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is public of a policy evaluation."""
+    """Public facts of a policy evaluation."""
 
     #: Phi, (n_states, n_features); None for one feature a state.
     features: FloatArray | None
@@ -75,7 +75,7 @@ class Problem:
 
     @property
     def centered(self) -> bool:
-        """Whether returns are summed about the middle of their range: states alike, each with a feature."""
+        """Whether returns are summed about the middle of their range: equal states, each with a feature."""
         alike = self.features is None and self.block_bounds == (None, None)
         return alike and bool(np.all(self.weights == self.weights[0]))
 
@@ -101,7 +101,7 @@ class Problem:
 
     @property
     def floor(self) -> float:
-        """What the printed DP-LSL needs lambda to exceed, rounded up."""
+        """Lower limit of lambda in the printed DP-LSL, rounded up."""
         return self.feature_norm**2 * float(self.weights.max()) * ROUND_UP
 
     @cached_property
@@ -129,7 +129,7 @@ class Problem:
         return float(self.weights * self.usual_counts(m, visited) @ self.squared_features) / self.n_features
 
     def visits(self) -> dict[str, Any]:
-        """Return what `sufficient_statistics` sums trajectories by."""
+        """Return what `sufficient_statistics` needs to sum trajectories."""
         xx, xy = self.block_bounds
         limits = self.grid.low, self.grid.high
         public = {"features": self.features, "weights": self.weights, "horizon": self.horizon, "lag": self.lag}
@@ -292,7 +292,7 @@ class WeightedMeans(Statistic):
         self.tau = self._error(np.abs(self._rows).sum(axis=1), self.problem.n_states)
 
     def _error(self, row_sums: FloatArray, n_terms: int) -> float:
-        """Bound the error of rows times means: of each mean, and gamma_n of sums of so many terms, in any order."""
+        """Bound the error of rows times means: of each mean, and gamma_n of sums of n terms, in any order."""
         grid = self.problem.grid
         relative = (n_terms + 2) * _UNIT_ROUNDOFF
         reach = max(abs(grid.low), abs(grid.high))
@@ -403,7 +403,7 @@ class RidgeFit(Statistic):
         return _VarianceOfRidge(count, self.m, visits / float(np.linalg.norm(rho[: self._top])))
 
     def coefficients(self, released: FloatArray) -> FloatArray:
-        """Return what was released: they are theta."""
+        """Return the released values: they are theta."""
         return released.copy()
 
 
@@ -421,7 +421,7 @@ def usual_ridge(problem: Problem, m: int, privacy: Privacy, printed: bool = Fals
 
 
 def visit_moments(problem: Problem, privacy: Privacy) -> JointMoments:
-    """Return the least noise for A and b, weighted by what it does to the residual b - A theta, by public numbers."""
+    """Return the least noise for A and b, weighted by its effect on the residual b - A theta, by public numbers."""
     public = visit_bounds(problem.n_states, **problem.visits())
     return JointMoments.calibrate(
         privacy,
@@ -435,7 +435,7 @@ def visit_moments(problem: Problem, privacy: Privacy) -> JointMoments:
 
 
 class Solution(NamedTuple):
-    """What follows from a release of A and b."""
+    """Estimates from a release of A and b."""
 
     #: Coefficients, of returns less the offset.
     coef: FloatArray

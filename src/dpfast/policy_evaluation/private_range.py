@@ -80,7 +80,7 @@ class PrivateRange(PolicyMechanism):
         return visit_moments(self.problem, self.rest)
 
     def expected_error(self, m: int, visited: float | None) -> float:
-        """Expect what the declared range gives."""
+        """Expect the error at the declared range."""
         return visit_error(self.widest(), self.problem, self.problem.information(m, visited))
 
     def narrowed(self, release: Release) -> tuple[Problem, JointMoments]:

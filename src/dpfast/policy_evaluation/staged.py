@@ -1,4 +1,4 @@
-"""Sums over visits in stages, each release fitted to those before: noise for the data, and tails for what was cut.
+"""Sums over visits in stages, each adapted to earlier releases: noise fits the data, and truncated tails are filled.
 
 The releases of one fit share one joint budget (`dpfast.privacy.parts_of`), by shares of mu squared, in this order:
 
@@ -74,7 +74,7 @@ _BIAS_OF_VISITS, _BIAS_OF_RETURNS = 1.0, 2.0
 
 
 class _Centered(NamedTuple):
-    """What the means tell, in half widths from the middle of the range."""
+    """Estimates from the means, in half widths from the middle of the range."""
 
     #: The number of people.
     n: float
@@ -92,7 +92,7 @@ class _Centered(NamedTuple):
 
 
 class _Clip(NamedTuple):
-    """What a person's visits are clipped to."""
+    """Clip of a person's visits."""
 
     norm: float
     #: In values, over the reach.
@@ -103,7 +103,7 @@ class _Clip(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StagedVisits(PolicyMechanism):
-    """The mechanism: a sequence of releases, calibrated for what is declared of trajectories and learned of them."""
+    """The mechanism: a sequence of releases, calibrated for declared bounds and for earlier releases."""
 
     privacy: Privacy
     returns: FilledReturns
@@ -175,7 +175,7 @@ class StagedVisits(PolicyMechanism):
         return _Centered(n, pooled, tail, discount)
 
     def _clip(self, part: Privacy, unit: float, n: float) -> Generator[Query, Release, _Clip]:
-        """Learn what a person's visits are clipped to."""
+        """Choose the clip of a person's visits by a release."""
         most = self.problem.most_visited
         edges = np.unique(np.floor(most * np.exp2(-0.5 * np.arange(_VISIT_BINS)))).astype(np.int64)
         edges = edges[edges >= 1]
@@ -241,12 +241,12 @@ class StagedVisits(PolicyMechanism):
         return Evaluated(unit * found.above, offset, 0.0, error, unit * found.deviation)
 
     def expected_error(self, m: int, visited: float | None) -> float:
-        """Expect the noise in the value of a state before it is drawn to others, visits spread evenly."""
+        """Expect the noise in the value of a state before shrinkage, with visits spread evenly."""
         share = 0.5 * self.problem.most_visited / self.problem.n_states if visited is None else visited
         return float(self._planned(m, np.array(share))[0][0])
 
     def planned_error(self, m: int, visited: FloatArray, spread: float) -> float:
-        """Expect the error of values, drawn to each other, for guesses of visits and of the spread of returns.
+        """Expect the error of shrunk values, for guesses of visits and of the spread of returns.
 
         `visited` has the share of people who visit each state; the spread is in parts of the range. Values are half as
         far apart as returns, whose distances are some standard deviations. Errors of noise and sampling are shrunk

@@ -67,7 +67,7 @@ class PrivateBounds:
         return rows
 
     def _repr_html_(self) -> str:
-        """Show the bounds, and what they cost."""
+        """Show the bounds, and their privacy cost."""
         rows = [(name, feature, f"{low:.6g}", f"{high:.6g}") for name, feature, low, high in self._rows()]
         guesses = (
             []

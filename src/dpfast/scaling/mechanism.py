@@ -35,7 +35,7 @@ _ONE = 1 << 2 * _BITS
 
 
 class Moments(NamedTuple):
-    """Means and variances in units of half-widths, and standard deviations of what noise adds to them."""
+    """Means and variances in units of half-widths, and standard deviations of their noise."""
 
     mean: FloatArray
     variance: FloatArray
@@ -52,7 +52,7 @@ class PairSums(Mechanism[FloatArray]):
 
     @classmethod
     def calibrate(cls, privacy: Privacy, n_features: int) -> Self:
-        """Noise for people of so many features."""
+        """Noise for people with this many features."""
         counted = privacy.adjacency == "add_remove"
         squared = 25.0 / 16.0 * n_features + counted * _count_weight(n_features) ** 2
         return cls(n_features, NoisySum.calibrate(privacy, math.sqrt(squared) * ROUND_UP, (2 * n_features + counted,)))
@@ -64,7 +64,7 @@ class PairSums(Mechanism[FloatArray]):
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What the release costs."""
+        """Privacy cost of the release."""
         return self.noise.privacy
 
     @property

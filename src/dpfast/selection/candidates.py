@@ -25,7 +25,7 @@ _OF_BUDGET = ("epsilon", "delta", "adjacency", "ledger", "random_state", "n_thre
 
 
 class Budgets(NamedTuple):
-    """What a selection pays for: the fits of all candidates, by their steps; the pick; and the last fit's steps."""
+    """Budget parts of a selection: the fits of all candidates, by their steps; the pick; and the last fit's steps."""
 
     fits: list[list[Privacy]]
     pick: Privacy
@@ -94,7 +94,7 @@ def shown(candidates: Sequence[Any]) -> list[str]:
 
 
 def _declared(step: BoundedEstimator) -> list[str]:
-    """Return the parameters that are not at their default, but for those of the budget, as Python shows them."""
+    """Return the parameters not at their default, except those of the budget, as Python shows them."""
     defaults = {name: one.default for name, one in signature(type(step)).parameters.items()}
     parameters = step.get_params(deep=False).items()
     return [
@@ -168,7 +168,7 @@ def allowance(
 
 
 def record(model: Any, name: str, ledger: Ledger | None, *, part: str | None = FITTED) -> tuple[Release, ...]:
-    """Return what a fit released, and have the fit keep these records; further fits are to pay from the ledger."""
+    """Return the releases of a fit, which also keeps these records; further fits pay from the ledger."""
     releases: tuple[Release, ...] = ()
     for step in private_steps(model):
         step.set_params(random_state=None, ledger=ledger)

@@ -74,7 +74,7 @@ class HeldOutPick(SingleRelease):
         return math.log(n_models) / self.rate / n_held_out
 
     def seeds(self, statistic: Sequence[int]) -> tuple[object, ...]:
-        """Return what a seeded pick is bound to."""
+        """Return the values that a seeded pick is bound to."""
         return self, len(statistic)
 
     def draw(self, statistic: Sequence[int], source: noise.BitSource) -> Drawn:

@@ -91,7 +91,7 @@ class Selection:
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """Labels that a classifier tells apart."""
+        """Labels that a classifier distinguishes."""
         labels: NDArray[Any] = self.best_estimator_.classes_
         return labels
 
@@ -318,7 +318,7 @@ def _scoring(estimators: Sequence[Any], scoring: Scoring | None) -> Scoring:
 
 
 def _cost(scoring: Scoring, bound_y: float | None) -> Callable[..., int]:
-    """Return what sums the costs of held-out people, of a model, their outcomes and their rows."""
+    """Return a function that sums the costs of held-out people, from a model, their outcomes and their rows."""
     if scoring == "accuracy":
         return cost_of_labels
     if bound_y is None:
@@ -396,7 +396,7 @@ def _tables(X: Any, y: Any, estimators: Sequence[Any], scoring: Scoring) -> tupl
 def _cautions(
     pick: HeldOutPick, n_models: int, noisy: int, n_held_out: int | None, scoring: Scoring
 ) -> Iterator[tuple[str, type[Warning]]]:
-    """Say where models are mostly noise, as so many said of themselves, or the pick is, as public numbers say."""
+    """Warn if models are mostly noise, by their number of warnings, or if the pick is, by public numbers."""
     if 2 * noisy > n_models:
         yield (
             f"{noisy} of {n_models} candidates are mostly noise, fitted with their part of the budget: what is picked "

@@ -73,14 +73,14 @@ def sum_of_pairs(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def exact_sum(a: Number, b: Number) -> tuple[Number, Number]:
-    """Return the sum, and what rounding took from it (Knuth)."""
+    """Return the sum, and its rounding error (Knuth)."""
     total = a + b
     added = total - a
     return total, (a - (total - added)) + (b - added)
 
 
 def exact_product(a: FloatArray | float, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the product, and what rounding took from it (Dekker)."""
+    """Return the product, and its rounding error (Dekker)."""
     a_high, b_high = (134217729.0 * x - (134217729.0 * x - x) for x in (a, b))
     a_low, b_low = a - a_high, b - b_high
     product = a * b

@@ -109,7 +109,7 @@ _SIZES, _MOST_SIZES = 0.015, 3
 
 
 def schedule(people: float, mu: float, features: int, *, constant: bool, squares: bool) -> Schedule:
-    """Return the shares for about so many people; X'X has none where it would not be told from noise."""
+    """Return the shares for about this many people; X'X has none if it would not be above the noise."""
     resolution = people * mu / features**1.5
     # The noise of a count, under replace-one.
     tells = math.sqrt(2.0 / _SIZES) / mu < _TELLS_CLIP * people
@@ -219,7 +219,7 @@ class Coordinates:
 
     @property
     def stands_out(self) -> bool:
-        """Whether X'X has been told from its noise."""
+        """Whether X'X is above its noise."""
         features = len(self.whitening)
         largest = float(linalg.eigvalsh(self.xx[:features, :features])[-1])
         return 0.0 < _STANDS_OUT_OF_SPECTRUM * self.noise * math.sqrt(features) < largest
@@ -272,7 +272,7 @@ def clipped_share(entries: int, people: float, mu: float) -> float:
 
 
 def usual_clip(entries: int, outcomes: int, people: float, mu: float) -> float:
-    """Return the clip over the root mean square of what it clips, were residuals of so many outcomes normal."""
+    """Return the clip over the root mean square of the clipped residuals, if those of so many outcomes were normal."""
     return math.sqrt(float(special.chdtri(outcomes, clipped_share(entries, people, mu))) / outcomes)
 
 
@@ -344,7 +344,7 @@ class Position(NamedTuple):
 
 
 def stepped(position: Position, how: Steps, released: FloatArray, deviation: float) -> Position:
-    """Take a step along a released sum whose entries have noise of such a deviation."""
+    """Take a step along a released sum whose entries have noise of this deviation."""
     theta, velocity, thetas, sums, deviations = position
     if len(deviations) >= how.first_averaged:
         weight = max(deviation, _TINY) ** -2.0
@@ -422,7 +422,7 @@ def _walked(position: Position, how: Steps) -> float:
 
 
 class Shrunk(NamedTuple):
-    """Coefficients (d, l) of features, the covariance of a column from noise, and what was added to X'X in effect."""
+    """Coefficients (d, l) of features, the covariance of a column from noise, and the effective addition to X'X."""
 
     coef: FloatArray
     covariance: FloatArray
@@ -463,7 +463,7 @@ def lost(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> float:
 
 
 def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty: float | FloatArray) -> Shrunk:
-    """Return what a ridge added to X'X makes of coefficients of least squares."""
+    """Return the least-squares coefficients after adding a ridge to X'X."""
     factor = np.asarray(np.linalg.solve(xx + np.diag(np.broadcast_to(penalty, len(xx))), xx), np.float64)
     return Shrunk(factor @ coef, _symmetric(factor @ covariance @ factor.T), float(np.max(penalty)))
 

@@ -49,7 +49,7 @@ def last_bin(
     share : float
         Of the people.
     people : float, optional
-        How many there are; by default what the noisy counts add up to.
+        Number of people; by default the sum of the noisy counts.
     heavy : bool
         Whether the noise is Laplace, and not Gaussian.
     """
@@ -125,7 +125,7 @@ def quantile_bin(counts: FloatArray, share: float, people: float | None = None) 
 
 
 def _beyond_noise(length: int, probability: float, heavy: bool) -> float:
-    """Return what noise in a run passes with a small probability, in standard deviations of one bin's."""
+    """Return the level that noise in a run exceeds with a small probability, in standard deviations of one bin."""
     normal = -float(ndtri(probability))
     # The tail of a sum of Laplace noise is that of one of them, to which the others add as normal noise would.
     single = math.log(0.5 / probability) / math.sqrt(2.0) - normal if heavy else 0.0

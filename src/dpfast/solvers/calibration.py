@@ -65,7 +65,7 @@ N_POINTS = len(_KNOTS)
 
 
 def limits(people: float | None, deviation: float) -> FloatArray:
-    """Return where bins of margins end, for so many people and such noise."""
+    """Return the ends of bins of margins, for this many people and this noise."""
     enough = (bins for bins, ratio in _ENOUGH.items() if people is not None and people >= ratio * deviation)
     above = np.array(_LIMITS[_IF_UNKNOWN if people is None else next(enough, 2)])
     return np.concatenate([-above[::-1], [0.0], above])

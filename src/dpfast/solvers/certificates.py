@@ -79,7 +79,7 @@ class Steps(Protocol):
         """Write the gradient of f + v'x."""
 
     def accelerate(self, momentum: float, n_steps: int, x: FloatArray, last: FloatArray) -> None:
-        """Take so many accelerated steps from x and its predecessor, in place."""
+        """Take this many accelerated steps from x and its predecessor, in place."""
 
 
 class Certificate:

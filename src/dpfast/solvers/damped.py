@@ -87,7 +87,7 @@ class DenoisedMoments:
 
     @classmethod
     def of(cls, xx: FloatArray, off_diagonal: float) -> DenoisedMoments:
-        """Undo what noise does to the spectrum.
+        """Correct the spectrum for the effect of noise.
 
         What does not stand out is taken to be zero: eigenvalues no larger than noise alone has with a probability of
         0.01, by the law of Tracy and Widom (the second reference of the class).
@@ -108,7 +108,7 @@ class DenoisedMoments:
         return matrix
 
     def inside(self, paths: FloatArray) -> FloatArray:
-        """Take columns, such as X'Y, to the directions that stand out, at the length they have in the true ones."""
+        """Project columns, such as X'Y, to the directions above the noise, with their norm in the true ones."""
         projected: FloatArray = self.vectors @ (self.vectors.T @ paths / self.cosines[:, None])
         return projected
 

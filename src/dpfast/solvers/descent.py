@@ -78,7 +78,7 @@ def clip(link: Link, n_outcomes: int, row_bound: float) -> float:
 
 
 def schedule(link: Link, shape: tuple[int, int], row_bound: float, people: float, deviation: float) -> Descent:
-    """Choose steps for about so many people.
+    """Choose steps for about this many people.
 
     `deviation` is that of the noise in an entry of one sum, clipped to `clip` and released with the whole budget.
     """

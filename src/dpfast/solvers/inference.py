@@ -16,7 +16,7 @@ X'X is known with noise too. Its regression on the released matrix has the same 
 corrected for the effect of noise on a spectrum [4]_, and are 0 below the noise. The remaining error is noise in X'Y -
 X'X theta, proportional to ||theta||: regression calibration [5]_.
 
-Outcomes are taken to have one variance about their linear function, for all rows.
+Outcomes are assumed to have the same variance about their linear function in all rows.
 
 References
 ----------
@@ -244,7 +244,7 @@ def evidence_of_moments(
     outcome_unit: float = 1.0,
     fit_intercept: bool = False,
 ) -> Evidence:
-    """Return what moments tell, as they were released: shrunk ones are not unbiased."""
+    """Return the posterior from moments as released: shrunk ones are not unbiased."""
     if moments.shrinkage is not None:
         raise ValueError("moments must be as they were released")
     reduced = reduced_moments(moments, center, fit_intercept)
@@ -300,7 +300,7 @@ def denoised_eigenvalues(values: FloatArray, off_diagonal: float) -> FloatArray:
 
 
 def _error_covariance(noise: MomentNoise, shift: FloatArray | None, level: float, features: int) -> FloatArray:
-    """Covariance of the errors of a column of X'Y, but for what noise in X'X times the coefficients adds.
+    """Covariance of the errors of a column of X'Y, without the noise in X'X times the coefficients.
 
     `ridge._coefficient_std` has all of it; `level`, the mean outcome, stands for the prediction at the centre.
     """

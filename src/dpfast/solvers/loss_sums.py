@@ -40,7 +40,7 @@ _DOUBLES_PER_THREAD = 200_000
 
 @dataclass(eq=False)
 class LossBounds:
-    """What is known of a sum of losses in the place of the sum: its constants.
+    """Constants of a sum of losses, used without the sum.
 
     `n_rows` is the number of rows or an upper bound on it; `row_bound` and `outcome_bound` bound the L2 norm of rows
     and the size of outcomes, and are not verified. `by_moments`: a squared loss that is known by moments.

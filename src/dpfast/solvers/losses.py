@@ -96,7 +96,7 @@ class GeneralisedLinearLoss(ABC):
         """Upper bound on the second derivative."""
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {}
 
     def scaled(self, unit: float) -> GeneralisedLinearLoss:
@@ -200,7 +200,7 @@ class LogisticLoss(GeneralisedLinearLoss):
         return 0.25
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {"shift": self.shift}
 
 
@@ -270,7 +270,7 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
         return 0.25 if self._start <= 0.0 else float(self.second_derivative(self._start, 1.0)) * ROUND_UP_ONE
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {"threshold": self.cap, "start": self._start}
 
     @property
@@ -335,7 +335,7 @@ class SmoothedHinge(GeneralisedLinearLoss):
         return 0.75 / self.width * ROUND_UP_ONE
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {"width": self.width}
 
 
@@ -388,7 +388,7 @@ class SmoothedHuber(GeneralisedLinearLoss):
         return 1.0
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {"threshold": self.threshold, "width": self.width}
 
 
@@ -453,7 +453,7 @@ class SmoothedQuantile(GeneralisedLinearLoss):
         return 0.75 / self.width * ROUND_UP_ONE
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {"width": self.width, "threshold": self.level}
 
 
@@ -524,7 +524,7 @@ class PoissonLoss(GeneralisedLinearLoss):
         return np.where(beyond > 0.0, self.largest - self._left * rest**2, np.exp(within))
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {"threshold": self.largest, "start": self._start}
 
     @property

@@ -39,7 +39,7 @@ _BLOCK_ENTRIES = 1 << 20  # labels that are converted to float64 at a time: 8 MB
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelFactor:
-    """What the projections of any number of matrices X'Y need to know of the public labels Y: `from_labels`.
+    """Precomputed part of the public labels Y, for projections of any number of matrices X'Y: `from_labels`.
 
     Singular values are positive and ascend. With fewer rows than columns, vectors are U and the labels are kept: Y
     itself, not a copy, so it must not be changed. Otherwise vectors are V.
@@ -165,7 +165,7 @@ class LabelFactor:
 
 
 def project_cross_moments(xy: ArrayLike, labels: ArrayLike | LabelFactor, bound: float) -> FloatArray:
-    """Project a noisy X'Y onto what rows with ||x|| <= bound can give with public labels (PRIMO's Algorithms 2, 3)."""
+    """Project a noisy X'Y onto the set possible with ||x|| <= bound and public labels (PRIMO's Algorithms 2, 3)."""
     factor = labels if isinstance(labels, LabelFactor) else LabelFactor.from_labels(labels)
     return factor.project(xy, bound)
 

@@ -25,7 +25,7 @@ _LARGEST_ENTRY = 2.0**400
 
 @dataclass(frozen=True)
 class ProximalBounds(ABC):
-    """The public constants of a problem, and what follows from them, rounded up."""
+    """The public constants of a problem, and bounds derived from them, rounded up."""
 
     n: int
     strong_convexity: float

@@ -89,7 +89,7 @@ class QuadraticProblem:
 
 
 def step_arguments(constraint: Constraint | None, weight: float, bounds: ProximalBounds) -> dict[str, Any]:
-    """Return what ProximalSteps needs to know of a set, a weight and bounds."""
+    """Return the arguments of ProximalSteps for a set, a weight and bounds."""
     names = {type(None): "whole_space", Box: "box", L2Ball: "l2_ball", L1Ball: "l1_ball"}
     box = constraint.bounds(bounds.n) if isinstance(constraint, Box) else None
     return {

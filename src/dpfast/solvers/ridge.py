@@ -66,7 +66,7 @@ class MomentNoise:
 
 @dataclass(frozen=True)
 class Shrinkage:
-    """What X'Y was multiplied by after its release, from the right: a symmetric S with eigenvalues up to 1."""
+    """Factor of X'Y after its release, from the right: a symmetric S with eigenvalues up to 1."""
 
     factors: FloatArray  # the eigenvalues of S that are not zero
     lengths: FloatArray  # L2 norms of the columns of S: by how much the noise in each outcome changed
@@ -149,7 +149,7 @@ class Units(NamedTuple):
 
 @dataclass(frozen=True)
 class RidgeSolution:
-    """Coefficients, one row an outcome, and what the noise in the moments does to them."""
+    """Coefficients, one row an outcome, and the effect of the noise in the moments on them."""
 
     coef: FloatArray
     intercept: FloatArray
@@ -157,7 +157,7 @@ class RidgeSolution:
     ridge: float  # what was added to the diagonal of X'X
 
     def times(self, units: FloatArray) -> RidgeSolution:
-        """Return the solution for outcomes that are so many times as large, each by its own number."""
+        """Return the solution for outcomes scaled by one factor each."""
         rows = units[:, None]
         return RidgeSolution(rows * self.coef, units * self.intercept, rows * self.coef_std, self.ridge)
 

@@ -65,7 +65,7 @@ def newton_step(theta: FloatArray, sums: Sums) -> FloatArray:
 
 
 def errors(theta: FloatArray, sums: Sums) -> Errors:
-    """Return what the last step says."""
+    """Return the result of the last step."""
     values, vectors = linalg.eigh(sums.curvature)
     seen = values > _least(sums)
     found = newton_step(theta, sums)

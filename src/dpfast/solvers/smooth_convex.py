@@ -42,7 +42,7 @@ _BURSTS = (30, 100, 300, 1000, 3000)
 
 
 class SmoothConstants(Protocol):
-    """What is known of f, a smooth convex function, in advance."""
+    """Constants of f, a smooth convex function, known in advance."""
 
     @property
     def n(self) -> int:
@@ -64,7 +64,7 @@ class SmoothConstants(Protocol):
 
 
 class SmoothConvexFunction(SmoothConstants, Protocol):
-    """What `minimise_smooth` asks of f; vectors x of shape (2, n) are the sum of their rows."""
+    """Interface of f for `minimise_smooth`; vectors x of shape (2, n) are the sum of their rows."""
 
     def gradient(self, x: FloatArray) -> FloatArray:
         """Gradient, of shape (2, n)."""

@@ -56,7 +56,7 @@ def quadratic_over_ball(
     eigenvalues : array_like of shape (n_terms,) or (n_problems, n_terms)
         In any order; may be repeated, zero or negative.
     coefficients : array_like of shape (n_terms,) or (n_problems, n_terms)
-        Of the linear term. What has one problem only is shared by all of them.
+        Of the linear term. An array for one problem is shared by all.
     radius : float or array_like of shape (n_problems,)
         Positive.
     return_multiplier : bool, default False
@@ -139,7 +139,7 @@ def quadratic_over_sphere(
     eigenvalues : array_like of shape (n_terms,) or (n_problems, n_terms)
         In any order; may be repeated, zero or negative.
     coefficients : array_like of shape (n_terms,) or (n_problems, n_terms)
-        Of the linear term. What has one problem only is shared by all of them.
+        Of the linear term. An array for one problem is shared by all.
     radius : float or array_like of shape (n_problems,)
         Positive.
     return_multiplier : bool, default False

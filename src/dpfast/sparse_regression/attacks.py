@@ -91,7 +91,7 @@ def _pursuit_between(
     Callable[[bool, int], list[tuple[Query, Release]]],
     Callable[[bool, Release], tuple[Query, Any]],
 ]:
-    """Return an estimator of two features, and what runs its first so many stages, with a person or with another.
+    """Return an estimator of two features, and a function that runs its first stages with a person or with another.
 
     Also what returns the second stage and its exact statistic, for a first release.
 

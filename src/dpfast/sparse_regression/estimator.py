@@ -1,9 +1,9 @@
 """Private sparse regression: choose a few features privately, then fit them privately.
 
-By pursuit, one feature after the other for what those before leave unexplained, all releases in one budget of mu. Or by
-Kifer, Smith and Thakurta's two-stage algorithm: a support, by the exponential mechanism over all of them or by votes of
-random blocks of rows, then least squares on it by objective perturbation over ``|theta_j| <= 1``. Its stages share the
-budget by basic composition: objective perturbation is not Gaussian-differentially private, so there is no mu to split.
+Mechanism of pursuit: features one by one for the current residuals, all releases in one budget of mu. Or by Kifer,
+Smith and Thakurta's two-stage algorithm: a support, by the exponential mechanism over all of them or by votes of random
+blocks of rows, then least squares on it by objective perturbation over ``|theta_j| <= 1``. Its stages share the budget
+by basic composition: objective perturbation is not Gaussian-differentially private, so there is no mu to split.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         y : table of shape (n_rows,), (n_rows, 1) or, for "pursuit", (n_rows, n_outcomes)
             Their outcomes, in the same order.
         progress : callable, optional
-            Told how many supports "exponential" has scored, and how many there are.
+            Called with the number of supports "exponential" has scored, and the number of all.
 
         Returns
         -------
@@ -227,7 +227,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         target : float, default 0.1
             Error wanted, as a fraction of the outcome's bound.
         spread : float, default 0.25
-            Assumed mean squared norm of rows on any support as a fraction of its bound; features are taken to be
+            Assumed mean squared norm of rows on any support as a fraction of its bound; features are assumed to be
             uncorrelated.
         signal : float, default 0.5
             Assumed smallest size of a nonzero coefficient, at most 1, to be distinguished from 0 by "exponential". For
@@ -356,7 +356,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         return self._calibrated(privacy, n_features, n_rows)
 
     def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> SupportThenFit:
-        """Calibrate both stages; the second takes what basic composition leaves."""
+        """Calibrate both stages; the second takes the rest by basic composition."""
         share, bounds = float(self.selection_share), self._bounds(n_features, n_rows)
         selection: ScoredSelection | VotedSelection
         if self._way == "exponential":

@@ -1,8 +1,8 @@
-"""What is public of records on a support of few features, with coefficients ``|theta_j| <= 1``.
+"""Public bounds of records on a support of few features, with coefficients ``|theta_j| <= 1``.
 
 The support is chosen (releases/selection.py), then the coefficients on it are those of objective perturbation over that
-box (releases/minimisers.py), from exact moments. Both see the same bounds. Each mechanism says what error privacy adds,
-from public numbers.
+box (releases/minimisers.py), from exact moments. Both see the same bounds. Each mechanism computes the error due to
+privacy, from public numbers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _WORSE_IF_PURE = 350.0
 
 
 class Errors(NamedTuple):
-    """What to expect, in the units of outcomes."""
+    """Expected errors, in the units of outcomes."""
 
     #: Root mean squared error of predictions on the right support.
     moved: float
@@ -105,7 +105,7 @@ class _ErrorOfCoefficients(SplitCost):
 
 
 class Chosen(NamedTuple):
-    """What the releases of a fit tell."""
+    """Estimates from the releases of a fit."""
 
     features: tuple[int, ...]
     #: Coefficients of these features (k, l).
@@ -128,7 +128,7 @@ class SparseMechanism(Mechanism[Chosen]):
 
 
 class Choices(NamedTuple):
-    """What both stages take of the table: the data owner's."""
+    """Statistics of the table for both stages: the data owner's."""
 
     statistic: Scored | Voters
     loss_on: Callable[[IntArray], LeastSquares]
@@ -196,7 +196,7 @@ class PursuitFit(SparseMechanism):
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What all releases cost."""
+        """Privacy cost of all releases."""
         return self.pursuit.privacy
 
     @property
@@ -215,7 +215,7 @@ class PursuitFit(SparseMechanism):
         return lambda: Chosen(*pursued())
 
     def errors(self, n: int, n_features: int, spread: float = SPREAD, signal: float = SIGNAL) -> Errors:
-        """Expect of every round what the first is: residuals are normal and as large as all outcomes."""
+        """Expect every round to be like the first: residuals are normal and as large as all outcomes."""
         pursuit = self.pursuit
         size, n_features = pursuit.size, pursuit.shape[0]
         radius = pursuit.radius(size)

@@ -79,7 +79,7 @@ _LONGEST_NOISE = 2.0**20
 
 @dataclass(frozen=True)
 class PanelBounds:
-    """What is public of a panel of donors and the target: sizes, norm of the target, largest norms of donors."""
+    """Public facts of a panel of donors and the target: sizes, norm of the target, largest norms of donors."""
 
     n_donors: int
     n_pre: int
@@ -170,12 +170,12 @@ class DonorMechanism(SingleRelease):
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What one release costs."""
+        """Privacy cost of one release."""
         return self.noise_scales.privacy
 
     @property
     def expected_error(self) -> float:
-        """Rough root mean square of what privacy adds to a predicted entry."""
+        """Rough root mean square of the privacy error of a predicted entry."""
         return self.noise_scales.expected_error
 
     @property
@@ -186,7 +186,7 @@ class DonorMechanism(SingleRelease):
 
     @property
     def _second(self) -> tuple[str, float]:
-        """What the second noise is added to, and its scale."""
+        """Statistic that the second noise is added to, and its scale."""
         own = self.noise_scales
         return ("donors", own.donor_scale) if self.calibration == "paper" else ("projection", own.projection_scale)
 
@@ -195,7 +195,7 @@ class DonorMechanism(SingleRelease):
         """Draw the first noise, and return the weights."""
 
     def seeds(self, statistic: BoundedPanel) -> tuple[object, ...]:
-        """Return what seeded noise is bound to, besides the target."""
+        """Return the public values that seeded noise is bound to, besides the target."""
         return (self,)
 
     def bound(self, source: noise.BitSource, name: str, statistic: BoundedPanel) -> noise.BitSource:
@@ -203,7 +203,7 @@ class DonorMechanism(SingleRelease):
         return super().bound(source.bound(statistic.target), name, statistic)
 
     def draw(self, statistic: BoundedPanel, source: noise.BitSource) -> Drawn:
-        """Draw the weights, and what they predict."""
+        """Draw the weights, and their prediction."""
         panel = statistic
         second, scale = self._second
         weights = self._weights(panel, source)
@@ -232,7 +232,7 @@ class DonorMechanism(SingleRelease):
 
     @property
     def _remark(self) -> str:
-        """What follows the name in records."""
+        """Suffix of the name in records."""
         return ""
 
 
@@ -250,7 +250,7 @@ def ridge_weights(pre: FloatArray, target: FloatArray, ridge: float) -> FloatArr
 
 
 def prediction(release: Release) -> FloatArray:
-    """Compute the prediction of the post-period from what was released."""
+    """Compute the prediction of the post-period from released values."""
     weights = release.values["weights"]
     if "donors" in release.values:
         predicted: FloatArray = release.values["donors"].T @ weights

@@ -131,7 +131,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         mu^2 (of epsilon if delta is 0), or more if donors are few. If these counts are too noisy, and with None, norms
         are the largest that the range allows. The same holds if weights are released, or moments repeatedly.
     n_components : int or "noise", optional
-        Keep only the largest eigenvalues of X'X (robust synthetic control [2]_): so many, or those beyond the noise.
+        Keep only the largest eigenvalues of X'X (robust synthetic control [2]_): this many, or those above the noise.
     nonnegative : bool, default False
         Declares outcomes to be at least 0 (with a single `bound`). This lowers the noise; negative outcomes are
         clipped.
@@ -240,7 +240,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         Parameters
         ----------
         donors : array or table of shape (n_donors, n_periods), or Partitions
-            Outcomes: a row a donor, a column a period; a DataFrame, or what offers the Arrow C stream (of Polars,
+            Outcomes: a row a donor, a column a period; a DataFrame, or an object with the Arrow C stream (of Polars,
             DuckDB, pyarrow). The columns of a table label the periods and are public; labels of rows are the donors'
             own and are not looked at. Of `dpfast.io.Partitions`, which "cross_section" takes, periods are numbered.
         n_pre : int or label
@@ -615,7 +615,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         return self._within(1.0) if self._finds_range else self
 
     def _within(self, bound: float | tuple[float, float], *, is_found: bool = False) -> Self:
-        """Return a copy with a range of its own, which shares the ledger."""
+        """Return a copy with another range and the same ledger."""
         other = copy(self)
         other.__dict__.update(bound=bound, _range_is_found=is_found)
         return other
@@ -743,7 +743,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         return {"may_miss": self.observation_rate is not None, "may_be_empty": not public}
 
     def _read(self, read: _Read) -> tuple[Any, _Public]:
-        """Read a panel: donors in input units, an array or partitions, and what is public of it."""
+        """Read a panel: donors in input units, an array or partitions, and its public facts."""
         panel, target = read()
         n_periods = panel.n_periods
         if isinstance(panel.values, io.Partitions) and (self.mechanism != "cross_section" or math.isinf(self.epsilon)):
@@ -874,23 +874,23 @@ class SyntheticControl(Placebos, PrivateEstimator):
 
     @property
     def _privacy_within_range(self) -> Privacy:
-        """What was spent after the range was found, if it was to be."""
+        """Privacy spent, after the search for the range if there is one."""
         return self._range_noise(self.privacy_spent_)[1] if self._finds_range else self.privacy_spent_
 
     @property
     def _releases_within_range(self) -> tuple[Release, ...]:
-        """What was released then."""
+        """Releases after that."""
         return self.releases_[1:] if self._finds_range else self.releases_
 
     @property
     def _released(self) -> Solution:
-        """What the releases of donors tell."""
+        """Estimates from the releases of donors."""
         public = _Public(self.n_pre_, self.periods_, self.target_, self._n_donors)
         return self._steps(self._privacy_within_range, public).solve(self._releases_within_range)
 
     @property
     def _own_target(self) -> FloatArray:
-        """What weights were released for."""
+        """Target of the released weights."""
         assert self.target_ is not None
         return self.target_[: self.n_pre_]
 

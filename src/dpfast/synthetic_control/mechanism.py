@@ -74,7 +74,7 @@ class DonorRows:
 
     @property
     def maps(self) -> tuple[RowMap, RowMap]:
-        """What becomes of a donor's outcomes before and after the intervention."""
+        """Transformation of a donor's outcomes before and after the intervention."""
         centers = (None, None) if self.center is None else np.split(self.center, [self.n_pre])
         return self._map(centers[0], self.basis), self._map(centers[1])
 
@@ -93,7 +93,7 @@ class DonorRows:
 
     @property
     def path(self) -> FloatArray:
-        """What predictions shrink towards, in mapped units."""
+        """Path to shrink predictions towards, in mapped units."""
         return np.zeros(self.n_pre + self.n_post) if self.center is None or self.restored else self.center
 
     def features(self, pre: FloatArray) -> FloatArray:
@@ -224,7 +224,7 @@ class CrossSection(SingleRelease):
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What one release costs."""
+        """Privacy cost of one release."""
         return self.joint.privacy
 
     @property
@@ -281,7 +281,7 @@ class CrossSection(SingleRelease):
         return source.bound(rows.n_pre, rows.center, rows.basis, rows.observation_rate)
 
     def seeds(self, statistic: Gram) -> tuple[object, ...]:
-        """Return what else it is bound to."""
+        """Return the other values it is bound to."""
         return self.joint.seeds(statistic)
 
     def bound(self, source: noise.BitSource, name: str, statistic: Gram) -> noise.BitSource:
@@ -303,7 +303,7 @@ class CrossSection(SingleRelease):
 
 
 def orthonormal_basis(basis: object, n_pre: int) -> FloatArray | None:
-    """Return orthonormal columns that span public paths: those given, or so many polynomials of lowest degree."""
+    """Return orthonormal columns that span public paths: those given, or this many polynomials of lowest degree."""
     if basis is None:
         return None
     if isinstance(basis, int | np.integer):

@@ -31,7 +31,7 @@ def _range_counts(donors: FloatArray) -> FixedPoint:
 
 
 def range_noise(privacy: Privacy, *, is_gaussian: bool) -> tuple[NoisySizes, Privacy]:
-    """Calibrate for a share of the budget; return what is left of it too."""
+    """Calibrate for a share of the budget; return it with the remaining budget."""
     return NoisySizes.within(privacy, is_gaussian, _SIZES, 2)
 
 

@@ -39,7 +39,7 @@ class Placebos(TargetReports):
     @property
     @abstractmethod
     def _released(self) -> Solution:
-        """What the releases of donors tell."""
+        """Estimates from the releases of donors."""
 
     @abstractmethod
     def _predicted(self, pre: FloatArray, coef: FloatArray, periods: slice) -> FloatArray:

@@ -1,4 +1,4 @@
-"""What a synthetic control will cost in accuracy, from public numbers alone."""
+"""Expected accuracy of a synthetic control, from public numbers alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def planned_with_moments(
 
 
 def planned_with_weights(calibrated: Callable[[int], DonorMechanism], n: int, target: float, spread: float) -> Plan:
-    """Plan for noise on weights, of which there are more with more donors: the error does not fall with them."""
+    """Plan for noise on weights. More donors mean more weights, so the error does not fall with them."""
     mechanism = calibrated(n)
     needed = 1 if error_of_weights(calibrated(1), spread) <= target else None
     return Plan(n, min(error_of_weights(mechanism, spread), 1.0), target, needed, mechanism.scales, _SIGNAL)

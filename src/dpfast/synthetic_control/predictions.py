@@ -1,4 +1,4 @@
-"""From released moments of donors to predictions of any target, and their limits: post-processing of what is public."""
+"""From released moments of donors to predictions of any target, and their limits: post-processing."""
 
 from __future__ import annotations
 

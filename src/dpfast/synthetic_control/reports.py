@@ -1,6 +1,6 @@
-"""What is said of a target once its counterfactual can be predicted: effect tables, pictures, words.
+"""Reports on a target, given predictions of its counterfactual: effect tables, plots, text.
 
-Public arithmetic on what the analyst already has: the target's own outcomes and a released prediction.
+Arithmetic on public values: the target's outcomes and a released prediction.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def effect_table(
     Parameters
     ----------
     observed : array of shape (n_post,) or (n_targets, n_post)
-        What happened, in the units of the data. The row labels of a DataFrame name the targets.
+        Observed outcomes, in the units of the data. The row labels of a DataFrame name the targets.
     counterfactual : array of the same shape
-        What would have happened, as predicted.
+        Predicted outcomes without the intervention.
     index : array of shape (n_post,)
         Labels of the periods.
     low, high : array of the same shape, optional
@@ -193,7 +193,7 @@ class TargetReports:
 
     @abstractmethod
     def _later(self, pre: FloatArray) -> FloatArray:
-        """Return what the synthetic control is in the later periods."""
+        """Return the synthetic control in the later periods."""
 
     @abstractmethod
     def interval(self, target_pre: ArrayLike, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
@@ -235,7 +235,7 @@ class TargetReports:
     def pre_fit(self, target: ArrayLike | None = None) -> FloatArray:
         """Return how far targets are from their synthetic control before the intervention: root mean squared errors.
 
-        Computed from what was released. A fit that is bad there has little to say of later periods.
+        Computed from released values. If the fit is bad there, it is uninformative about later periods.
 
         Parameters
         ----------
@@ -380,7 +380,7 @@ class TargetReports:
         return tabulated(index, {name: np.ravel(values) for name, values in columns.items()})
 
     def _coefficient_table(self) -> DataFrame:
-        """Tabulate what predicts any target, or the donors' weights."""
+        """Tabulate the coefficients of the prediction, or the donors' weights."""
         if hasattr(self, "weights_"):
             return tabulated({"donor": range(len(self.weights_))}, {"estimate": self.weights_})
         periods = list(self._index())

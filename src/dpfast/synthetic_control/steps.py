@@ -99,7 +99,7 @@ class ErrorCounts(NamedTuple):
 
 
 class SeriesErrors(NamedTuple):
-    """How far series are from what coefficients predict of them."""
+    """Errors of the predictions of series by the coefficients."""
 
     rows: DonorRows
     coef: FloatArray
@@ -154,7 +154,7 @@ class Solution(NamedTuple):
     def error(self) -> float:
         """The root mean squared error that is to be expected of a prediction, relative to the signal, from releases.
 
-        Of a target like the donors: what of X'X does not stand out of the noise, by its trace, is missed.
+        For a target like the donors: the part of X'X below the noise, by its trace, is missed.
         """
         seen = DenoisedMoments.of(self.xx, self.section.off_diagonal).values
         hidden = max(float(np.trace(self.xx)) - float(np.sum(seen)), 0.0)
@@ -165,7 +165,7 @@ class Solution(NamedTuple):
 
     @property
     def errors_of_series(self) -> SeriesErrors:
-        """How far series are from what is predicted of them."""
+        """Errors of the predictions of series."""
         return SeriesErrors(self.rows, self.coef, self.pre_coef)
 
 
@@ -210,7 +210,7 @@ class _Budget:
         return ratio if self.is_pure else ratio * ratio
 
     def of_counts(self, n: float, histograms: int, clear: float) -> float:
-        """Return the share at which half of n donors are so many deviations of the noise in a few bins."""
+        """Return the share at which half of n donors are this many deviations of the noise in a few bins."""
         noise = NoisySum.of_counts(self.whole, histograms, 2 * _HALF_OCTAVES + 1)
         return self.needed(noise.deviation, 0.5 * n / (clear * math.sqrt(_BINS_SUMMED)))
 
@@ -255,7 +255,7 @@ class DonorSteps(Mechanism[Solution]):
 
     @property
     def _parts(self) -> tuple[Privacy, Privacy | None]:
-        """What all but the last release may cost, and the last."""
+        """Budget of all releases but the last, and of the last."""
         if self.placebo_share is None:
             return self.privacy, None
         first, last = parts_of(self.privacy, [1.0 - self.placebo_share, self.placebo_share])
@@ -278,7 +278,7 @@ class DonorSteps(Mechanism[Solution]):
         return partial(self._solution, section, values, n, errors)
 
     def _learned(self, budget: _Budget) -> Generator[Query, Release, tuple[float, CrossSection]]:
-        """Learn the number of donors and, from how long they are, the moments' mechanism."""
+        """Release the number of donors and their norms; choose the moments' mechanism."""
         n = yield from self._counted(budget)
         center, bounds = self._public_center, self.row_bound
         if isinstance(bounds, str):
@@ -323,7 +323,7 @@ class DonorSteps(Mechanism[Solution]):
     def _about(
         self, budget: _Budget, n: float, path: FloatArray, length: float | None
     ) -> Generator[Query, Release, tuple[FloatArray | None, float | None]]:
-        """Learn whether donors are near enough to their mean path to be summed about it, and their length there."""
+        """Decide by a release whether to sum donors about their mean path, if near enough; find their norm there."""
         share = budget.of_counts(n, 1, _CLEAR)
         about = None
         if share <= _MOST_LATER:
@@ -337,7 +337,7 @@ class DonorSteps(Mechanism[Solution]):
     def _length(
         self, part: Privacy, n: float, center: FloatArray | None, name: str
     ) -> Generator[Query, Release, float | None]:
-        """Learn how long rows are about a centre, if the counts are certain."""
+        """Find the norm of rows about a centre, if the counts are certain."""
         bins = length_bins(self.rows.ways(center, None)[0])
         noise = NoisySum.of_counts(part, 1, bins.n_bins)
         counts = partial(_count, counted=count_lengths, rows=self.rows, center=center, bins=bins)
@@ -404,7 +404,7 @@ class DonorSteps(Mechanism[Solution]):
         return Solution(section, values, xx, xy, n, ridge, keep, coef["coef_"], coef["pre_coef_"], errors, noise)
 
     def planned(self, n: int, spread: float, variation: float) -> tuple[CrossSection, float]:
-        """Return the moments' mechanism, and the error of a prediction, for `n` donors that are alike but for size.
+        """Return the moments' mechanism, and the error of a prediction, for `n` donors that differ in size only.
 
         The steps are answered for three kinds of donors: of the mean square `spread` about the public centre, and by a
         part `variation` of that size larger and smaller. Answers have no noise but that of the mean path, of its usual
