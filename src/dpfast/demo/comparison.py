@@ -14,7 +14,7 @@ import numpy as np
 from dpfast._arrays import FloatArray
 from dpfast.privacy import UtilityWarning
 
-#: Fits of which a table shows the mean and the spread.
+#: Number of fits; a table shows their mean and spread.
 REPEATS = 10
 
 
@@ -24,19 +24,19 @@ class Line(NamedTuple):
     estimator: str
     data: str
     people: int
-    #: What is estimated.
+    #: The estimate.
     quantity: str
     epsilon: float
     delta: float
-    #: Mean and standard deviation of so many fits.
+    #: Mean and standard deviation of the fits.
     estimate: float
     spread: float
     no_privacy: float
-    #: Root mean square of what fits are off the one without privacy.
+    #: Root mean square difference of the fits from the one without privacy.
     error: float
     #: Of a fit, on average.
     seconds: float
-    #: What the fits warned of.
+    #: Warnings of the fits.
     caution: str
 
 
@@ -55,7 +55,7 @@ class Comparison:
         """Fit with and without privacy; return the private fits too."""
         exact = self.value(self.fit(math.inf, 0.0))
         with warnings.catch_warnings(record=True) as caught:
-            # Every fit says so of its own; once is enough here.
+            # Every fit warns by itself; once is enough here.
             warnings.simplefilter("always", UtilityWarning)
             began = time.perf_counter()
             models = [self.fit(epsilon, delta) for _ in range(REPEATS)]

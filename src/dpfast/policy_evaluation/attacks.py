@@ -21,7 +21,7 @@ from dpfast.statistics import Trajectories
 
 # Enough for counts a few fewer not to make the smooth bound larger than the local one.
 _VISITORS = 4000
-# What sums of a clip that is not a power of two lack by rounding, at most.
+# Largest rounding error of sums with a clip that is not a power of two.
 _ROUNDED = 1e-6
 # All visit both states; the second reward is discounted by this.
 _GAMMA = 0.5
@@ -65,7 +65,7 @@ def _mean_attack(privacy: Privacy, method: str, calibration: str, features: Floa
     tables, centres = [], []
     for collected in (0.0, 1.0):
         rewards = np.zeros(2 * _VISITORS)
-        # Both first-visit returns of the last visitor are what is collected.
+        # Both first-visit returns of the last visitor are the reward collected.
         rewards[-2:] = (1.0 - _GAMMA) * collected, collected
         tables.append(Trajectories(states, rewards, starts, 2))
         centres.append(_coefficients(collected, ridge, features))
@@ -74,7 +74,7 @@ def _mean_attack(privacy: Privacy, method: str, calibration: str, features: Floa
         return np.asarray(estimator.fit(tables[neighbour]).coef_ - centres[neighbour])
 
     shift = centres[1] - centres[0]
-    # The size of the noise is private and not recorded; it is alike in all coordinates.
+    # The size of the noise is private and not recorded; it is equal in all coordinates.
     law = GaussianShift(shift, None)
     kind = "" if features is None else " with features"
     name = f"DP-{method.upper()}{kind}, {calibration}, {privacy.adjacency}"

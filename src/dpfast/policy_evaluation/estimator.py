@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 Method = Literal["sufficient_statistics", "lsw", "lsl"]
 
-# What features, weights and ridge may be, lest their squares leave the range of floats.
+# Limits of features, weights and ridge: their squares must not leave the range of floats.
 _SIZES = 1e-50, 1e50
 # Beyond, the supplement proves nothing.
 _LARGEST_PRINTED_EPSILON = 5.0
@@ -68,7 +68,7 @@ class _Public(NamedTuple):
 
     problem: Problem
     states: tuple[Hashable, ...] | None
-    #: Whether trajectories may have been cut, where they are summed in stages; else None.
+    #: Whether trajectories may have been truncated, if they are summed in stages; else None.
     has_tails: bool | None
 
 

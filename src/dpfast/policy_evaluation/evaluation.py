@@ -39,7 +39,7 @@ class Evaluated(NamedTuple):
     """Estimates from the releases of a fit."""
 
     coef: FloatArray
-    #: What coefficients are above.
+    #: Origin of the coefficients.
     offset: float
     #: The paper's lambda.
     ridge: float

@@ -163,7 +163,7 @@ def usual_lag(gamma: float, horizon: int | None, epsilon: float) -> int:
 
 def norm_bound(matrix: FloatArray) -> float:
     """Return the spectral norm, above the computed one by more than the error of the decomposition."""
-    # Singular values err by p(n, d) u ||A||; LAPACK's manual has p "modestly growing": 16 n d is beyond what is known.
+    # Singular values err by p(n, d) u ||A||; LAPACK's manual has p "modestly growing": 16 n d is beyond any known case.
     computed = float(np.linalg.norm(matrix, 2))
     return computed * (1.0 + 16.0 * matrix.size * _UNIT_ROUNDOFF) * ROUND_UP
 
@@ -179,9 +179,9 @@ class Statistic(ABC):
     spread: float
     #: lambda.
     ridge: float = 0.0
-    #: What values are fitted above.
+    #: Origin of the fitted values.
     offset: float = 0.0
-    #: Counts, alike for all states, of which the sensitivity is least and greatest.
+    #: Counts, equal for all states, with the least and the greatest sensitivity.
     extreme_counts: tuple[int, int]
 
     def __init__(self, problem: Problem, m: int) -> None:
@@ -441,9 +441,9 @@ class Solution(NamedTuple):
     coef: FloatArray
     #: First-order standard deviation of the values from the noise alone, (n_states,).
     value_std: FloatArray
-    #: What was added to the diagonal of A.
+    #: Addition to the diagonal of A.
     ridge: float
-    #: What coefficients are above: an end of the range, or the pooled return.
+    #: Origin of the coefficients: an end of the range, or the pooled return.
     offset: float
 
 

@@ -40,7 +40,7 @@ from dpfast.statistics import ReturnGrid, SufficientStatistics
 
 # Of mu squared, or of epsilon where delta is 0.
 _SHARE = 0.1
-# Half-octaves that are told apart below the declared range's larger end.
+# Half-octaves below the declared range's larger end.
 _HALF_OCTAVES = 24
 
 

@@ -58,7 +58,7 @@ from dpfast.statistics.visits import visit_bounds
 _MEANS, _VISITS, _DISTANCES = 0.06, 0.03, 0.03
 # Half widths by which the pooled return may be off: beyond, nothing is fitted to it.
 _TOLD = 0.15
-# Half-octaves in which numbers of visits, and distances, are told apart at most.
+# Most half-octaves for numbers of visits, and for distances.
 _VISIT_BINS, _DISTANCE_BINS = 24, 12
 # How far the late return is from the pooled one, in half widths, as a guess.
 _LATER = 0.1
@@ -67,7 +67,7 @@ _VISIT_NORMS, _A_VISIT = np.array([1.1, 1.3, 1.7]), 1.3
 # As planned: how far returns reach, over half the range, in standard deviations; how far apart values are,
 # in those of returns; by how much of that what fills tails is off, in squares; and the noise of uneven visits.
 _REACHED, _BETWEEN, _TAILS, _WORSE = 5.0, 0.55, 0.1, 1.2
-# The variance of what is known.
+# The variance of a known value.
 _EXACT = 1e-12
 # What people who are scaled bias values by, in parts of what they lose.
 _BIAS_OF_VISITS, _BIAS_OF_RETURNS = 1.0, 2.0
@@ -78,11 +78,11 @@ class _Centered(NamedTuple):
 
     #: The number of people.
     n: float
-    #: What values are drawn to.
+    #: Value to shrink values towards.
     pooled: Estimate
-    #: What tails are worth.
+    #: Value of tails.
     tail: Estimate
-    #: Mean discount of what was cut.
+    #: Mean discount of truncated tails.
     discount: Estimate
 
     @property

@@ -293,7 +293,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
 
 
 def _rows_alone(X: Any, y: Any) -> tuple[Any]:
-    # What follows in a pipeline is given y beside rows that have lost their index.
+    # Later steps of a pipeline receive y beside rows without their index.
     io.check_aligned(X=X, y=y)
     return (X,)
 

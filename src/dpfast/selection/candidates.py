@@ -20,7 +20,7 @@ from dpfast.privacy import Privacy, UtilityWarning, gaussian_mu, parts_of, range
 from dpfast.privacy.rounding import ROUND_DOWN
 from dpfast.selection.mechanism import FITTED
 
-# What a selection gives its candidates.
+# Parameters that a selection sets in its candidates.
 _OF_BUDGET = ("epsilon", "delta", "adjacency", "ledger", "random_state", "n_threads")
 
 
@@ -118,7 +118,7 @@ def budgets(candidates: Sequence[Any], privacy: Privacy, refit_share: float) -> 
     fits: list[list[Privacy]] = []
     refits: list[list[Privacy]] = []
     for own in weights:
-        # Whichever is picked, all candidates and that one again keep to the whole.
+        # Whichever is picked, all candidates and its second fit stay within the whole.
         shares = [first / len(weights) * weight for each in weights for weight in each]
         last = [refit_share * weight for weight in own] if refit_share > 0.0 else []
         parts = iter(parts_of(privacy, shares + last, "mu" if gaussian else "basic"))

@@ -40,7 +40,7 @@ FITTED, HELD_OUT = "fitted", "held-out"
 
 #: A person's cost is a multiple of one over this.
 _UNITS = 1 << 20
-# Coins are fair to one part in so many.
+# Coins are fair to one part in this number.
 _COINS = 1 << 16
 
 
@@ -48,7 +48,7 @@ _COINS = 1 << 16
 class HeldOutPick(SingleRelease):
     """Picks a model with probability proportional to exp(-rate * its cost of held-out people)."""
 
-    #: What is promised, with delta 0.
+    #: The guarantee, with delta 0.
     privacy: Privacy
     #: Of the exponential mechanism.
     rate: float

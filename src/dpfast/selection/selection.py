@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-# Costs of outcomes are shares of their squared bound; what there is to explain is taken to be a quarter of it.
+# Costs of outcomes are shares of their squared bound; the explainable part is assumed to be a quarter of it.
 _WHOLE: dict[str, float] = {"accuracy": 1.0, "squared_error": 0.25}
-# A pick that may lose this part of what there is to explain is mostly noise.
+# A pick that may lose this share of the explainable part is mostly noise.
 _USELESS = 0.1
 
 
@@ -300,7 +300,7 @@ def select(
     told = [(str(caution.message), caution.category) for caution in cautions]
     told += _cautions(pick, len(fitted), noisy, n_held_out if public_count else None, scoring)
     for message, category in told:
-        # Whoever makes errors of warnings has paid, and gets what was paid for.
+        # A user who turns warnings into errors has paid, and gets the result.
         with suppress(category):
             warn(message, category)
     completed: Selection = waiting.complete()
@@ -375,7 +375,7 @@ def _tables(X: Any, y: Any, estimators: Sequence[Any], scoring: Scoring) -> tupl
         outcomes = io.in_own_words(lambda: np.asarray(y, kind), "y must hold a label for each row of X")
         outcomes = outcomes[:, 0] if outcomes.ndim == 2 and outcomes.shape[1] == 1 else outcomes
     else:
-        # What begins with text would be taken for paths.
+        # Lists that begin with text would be read as paths.
         listed = isinstance(y, list | tuple)
         read = io.as_matrix(y, "y", is_outcome=True) if listed else io.in_memory(y, "y", is_outcome=True, may_copy=True)
         if read is None:

@@ -21,7 +21,7 @@ Number = TypeVar("Number", float, FloatArray)
 UNIT = 2.0**-53
 # More than the rounding errors of the few double operations on positive numbers that a bound takes.
 ROUND_UP = 1.0 + 2.0**-40
-# The same for one or two operations, where privacy is calibrated by what comes out.
+# The same for one or two operations, if privacy is calibrated by their result.
 ROUND_UP_ONE = 1.0 + 2.0**-48
 
 _ENTRIES_PER_THREAD = 20_000  # some 0.1 ms of one core: below, starting a thread costs more than it brings

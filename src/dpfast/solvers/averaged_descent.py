@@ -35,11 +35,11 @@ FEW = 60.0
 # People times mu, over features^(3/2), from which X'X is released, and the factor from there to where it has its whole
 # share.
 _RESOLVED, _WHOLLY = 1.0, 4.0
-# Ridges in units of the noise's spectrum: before whitening, in a step, and in what is found.
+# Ridges in units of the noise's spectrum: before whitening, in a step, and in the final estimate.
 _FIRST_RIDGE, _STEP_RIDGE, _LAST_RIDGE = 2.0, 4.0, 0.5
-# Of a part that is clipped, what still moves with coefficients across its direction.
+# The share of a clipped part that still moves with coefficients across its direction.
 _TURNS = 0.8
-# An eigenvalue near zero says that the true one is of its noise's size, not that it is zero.
+# An eigenvalue near zero means that the true one is of the size of its noise, not that it is zero.
 _EIGENVALUE_FLOOR = 0.25
 # Steps where all is resolved, more where the slowest direction is not, most; and where X'X is not released.
 _LEAST_STEPS, _SLOW_STEPS, MOST_STEPS, _PLAIN_STEPS = 6, 12, 40, 60
@@ -53,26 +53,26 @@ _PLAIN_SIZE, _MOMENTUM = 0.5, 0.8
 _MOST_CLIPPED, _CLIPPED_SCALE, _CLIPPED_POWER = 0.6, 6.0, 0.8
 # How far the clip follows a step's count, and the count's weight in a sum: its unit over what the sum may move.
 _CLIP_RATE, COUNT_UNIT = 0.4, 0.3
-# Lengths of whitened rows are told by their bins, but for those usual for normal rows.
+# Norms of whitened rows are known by their bins, except those usual for normal rows.
 _USUAL_LENGTH = 1.6
-# A bin stands out of the noise: where noise must not, once in a million fits; and how far below the largest size.
+# Thresholds of a bin above the noise: with one false result in a million fits; and how far below the largest size.
 _STANDS_OUT, _SURELY, _FAR_BELOW = 3.5, 6.0, 2.0**-5
-# The same for X'X, of which noise alone has 2 (Wigner 1955), and more in one fit of a hundred with a few features.
+# The same for X'X. Noise alone has 2 (Wigner 1955), and more in one fit of a hundred with a few features.
 _STANDS_OUT_OF_SPECTRUM = 2.5
-# Half-octaves beyond the last bin that stands out in which people may still be.
+# Half-octaves beyond the last bin above the noise that may still contain people.
 _HIDDEN = 2
 # How much farther out the same share of Laplace noise is.
 _HEAVY = 1.7
-# Noise of a count, over people, from which on single bins tell nothing, and how many do together.
+# Noise of a count, over people, from which on single bins are uninformative, and the number to combine then.
 _DROWNS, _WINDOW = 0.03, 4
 # Where more of the people have nothing, the share of the others that is clipped at most.
 _MANY_ZEROS, _FEW_OF_OTHERS = 0.1, 0.15
-# The noise of a count, over people, below which later histograms tell the clip better than counts of the clipped.
+# The noise of a count, over people, below which later histograms give a better clip than counts of the clipped.
 _TELLS_CLIP = 0.05
 # Mean squared coefficients tried, and how unlikely the largest may be that is taken.
 _SIGNALS = np.geomspace(1e-8, 1e8, 161)
 _UNLIKELY = 0.5
-# Of squared noise, what shrinkage leaves: on tables of all kinds, where it is about as large as the signal.
+# Share of squared noise left by shrinkage: on tables of all kinds, with noise about as large as the signal.
 _LEFT = 0.65
 # Standard deviations by which the mean residual may differ from the steps' constant by chance.
 _SKEWED = 1.0
@@ -187,7 +187,7 @@ class Coordinates:
     xx: FloatArray  # (k, k), released; n times the identity where it is not
     #: Standard deviation of the noise in an entry off its diagonal; 0 where it is not released.
     noise: float
-    #: What noise alike in all coordinates does to predictions.
+    #: Effect on predictions of noise equal in all coordinates.
     cost: float = math.inf
 
     @classmethod
@@ -207,10 +207,10 @@ class Coordinates:
         kept = np.maximum(values, 0.0)
         ridge = max(_FIRST_RIDGE * noise * math.sqrt(features), 1e-12 * float(kept[-1]), _TINY)
         lengths = ((kept + ridge) / people) ** (-power / 2.0)
-        # Where nothing stands out of the noise, rows may be as long as that hides.
+        # If no bin is above the noise, rows may be as large as the noise can hide.
         hidden = _EIGENVALUE_FLOOR * ridge * float(np.mean(lengths**2))
         lengths /= math.sqrt(max(float(np.sum(lengths**2 * kept)), hidden) / (people * features))
-        # Turned so that few products are needed: noise alike in all coordinates stays so.
+        # Rotated to need few products: noise equal in all coordinates stays equal.
         whitening = _triangular((vectors * lengths) @ vectors.T)
         seen = linalg.block_diag(_symmetric(whitening @ xx @ whitening.T), *([people] if constant else []))
         scaled = noise * float(np.mean(np.sum(whitening**2, axis=1)))
@@ -280,7 +280,7 @@ class Steps(NamedTuple):
     """How to descend."""
 
     n_steps: int
-    #: What a step multiplies the sum by, (k, k).
+    #: Factor of the sum in a step, (k, k).
     size: FloatArray
     momentum: float
     #: Part of a whole step that is taken.
@@ -398,7 +398,7 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
         missed += weights[number] * (1.0 - size * least) ** number
         later = weights[number] + (1.0 - size * least) * later
     missed *= 1.0 - last * least
-    # Noise in X'X meets what is off of coefficients, in every step alike.
+    # Noise in X'X multiplies the error of coefficients, equally in every step.
     of_xx = ((1.0 - missed) / least * coordinates.noise) ** 2 * float(np.sum(variances))
     return Found(
         theta + (vectors * last) @ (vectors.T @ sums),
@@ -447,7 +447,7 @@ def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> Shrunk:
     factors = signal / (signal + variances)
     half = vectors * factors
     kept = _symmetric(half @ (variances[:, None] * half.T))
-    # A ridge p takes of a direction p/(g + p), g what X'X is there.
+    # A ridge p removes p/(g + p) of a direction, g the value of X'X there.
     sizes = np.einsum("ij,ik,kj->j", vectors, xx, vectors)
     ridge = float(np.exp(np.mean(np.log(np.maximum(sizes * variances / signal, _TINY)))))
     return Shrunk(half @ turned, kept, ridge)

@@ -80,7 +80,7 @@ class WithoutZeros(NamedTuple):
     counts: FloatArray
     #: The people few of whom may be clipped: all, or those with a nonzero size if most are zero.
     people: float
-    #: Whether zeros stand out of the noise.
+    #: Whether the count of zeros is above the noise.
     has_zeros: bool
 
 

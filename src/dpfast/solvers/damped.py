@@ -23,9 +23,9 @@ from dpfast._arrays import FloatArray
 _FLOOR_OF_EDGE = math.sqrt(2.0)
 # 99th percentile of the Tracy-Widom law of real symmetric matrices.
 _TRACY_WIDOM_99 = 2.0233
-# Of the largest eigenvalue, what rounding makes of one that is zero.
+# Rounding error of a zero eigenvalue, relative to the largest.
 _ROUNDING = 1e-12
-# Share of a path's length that is taken to be noise of its own.
+# Share of a path's norm assumed to be noise of the path itself.
 _OWN_SHARE = 0.02
 
 

@@ -44,7 +44,7 @@ class Descent(NamedTuple):
     """A schedule of steps."""
 
     n_steps: int
-    #: What a step multiplies sums of slopes times rows by.
+    #: Factor of a step for sums of slopes times rows.
     size: float
     momentum: float
 
@@ -113,7 +113,7 @@ def agreement(link: Link, shape: tuple[int, int], row_bound: float, people: floa
     that `deviation` in each of D entries.
     """
     features, outcomes = shape
-    # Two of several classes are told apart by their own people.
+    # Two of several classes are separated by their people alone.
     of_two = people if link == "logistic" else 2.0 * people / outcomes
     signal = clip(link, outcomes, row_bound) * math.sqrt(2.0 / (math.pi * features)) * max(of_two, 1.0)
     return 1.0 / math.hypot(1.0, deviation * math.sqrt(features) / signal)

@@ -42,7 +42,7 @@ class NoisyRatio(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = (b - root) / a, (b + root) / a
         first, last = np.minimum(*ends), np.maximum(*ends)
-        # An interval about the estimate; or all but what lies between the roots; or everything.
+        # An interval about the estimate; or all numbers except between the roots; or all numbers.
         inside = np.clip(first, low, high), np.clip(last, low, high)
         below, above = first >= low, last <= high
         outside = np.where(below, low, np.maximum(low, last)), np.where(above, high, np.minimum(high, first))

@@ -48,7 +48,7 @@ from dpfast.solvers.ridge import MomentNoise, NoisyMoments, reduced_moments
 _SMALLEST, _LARGEST, _TRIED = 1e-2, 1e2, 161
 # Weights of a mixture, to the largest, that are left out.
 _NEGLIGIBLE = 1e-9
-# Bisections of what lies between the lowest and highest quantiles of a mixture's parts.
+# Bisections of the interval between the lowest and highest quantiles of a mixture's parts.
 _BISECTIONS = 40
 # Noise in X'X counts by the squared norm of the coefficients, which noise hides in turn: so often one is found from the
 # other.
@@ -195,7 +195,7 @@ class _Mixture:
         """Return its mean, spread and limits."""
         tail = (1.0 - level) / 2.0
         spread = (self.quantile(special.ndtr(1.0)) - self.quantile(special.ndtr(-1.0))) / 2.0
-        # Each side by itself: of 1 less what is below 0, rounding would leave nothing, or less.
+        # Each side by itself: 1 less the part below 0 would be rounded to 0 or less.
         origin = np.zeros(self.centers.shape[1])
         opposite = np.minimum(self.below(origin), replace(self, centers=-self.centers).below(origin))
         return Posterior(self.weights @ self.centers, spread, self.quantile(tail), self.quantile(1.0 - tail), opposite)
@@ -293,7 +293,7 @@ def denoised_eigenvalues(values: FloatArray, off_diagonal: float) -> FloatArray:
     if off_diagonal == 0.0:
         return np.maximum(values, 0.0)
     apart = values[:, None] - values
-    # Neighbours nearer than the noise in an entry are not told apart.
+    # Neighbours nearer than the noise in an entry are not distinguished.
     pushed = np.sum(apart / (apart**2 + off_diagonal**2), axis=1)
     mean: FloatArray = np.maximum(values - 2.0 * off_diagonal**2 * pushed, 0.0)
     return mean

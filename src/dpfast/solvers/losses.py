@@ -445,7 +445,7 @@ class SmoothedQuantile(GeneralisedLinearLoss):
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative, which grows with z - y."""
         ends = self.derivative([-reach, reach], [outcome_bound, -outcome_bound])
-        # Slopes are what is left of numbers near 1, and as many rounding errors of these.
+        # Slopes are differences of numbers near 1, with as many rounding errors of these.
         return min(max(self.level, 1.0 - self.level), float(np.abs(ends).max()) + 2.0**-50) * ROUND_UP_ONE
 
     def second_derivative_bound(self) -> float:
@@ -688,7 +688,7 @@ class CallableLoss(GeneralisedLinearLoss):
                 np.abs(growth - self.second_derivative(0.5 * (left + right), y)) <= rounding,
                 "curvature must be the derivative of slope",
             )
-            # Between the points as well, where a slope is the integral of what is bounded.
+            # Between the points as well, since a slope is the integral of a bounded function.
             between, gaps = np.diff(slopes, axis=1), np.diff(left, axis=1)
             rounding = 2.0 * self.slope_error + 2.0**-48 * self.curvature_bound * (np.abs(left[:, 1:]) + np.abs(y))
             check_that(between >= -rounding, "loss must be convex: its slope falls")

@@ -21,13 +21,13 @@ from scipy import linalg
 
 from dpfast._arrays import FloatArray
 
-# A released eigenvalue near zero says that the true one is of the size of the noise, not that it is zero. The floor
-# is this fraction of sigma sqrt(d/2), the scale of the noise's spectrum: of {1/4, 1/2, 1} the one nearest to the best
+# A released eigenvalue near zero means that the true one is of the size of the noise, not that it is zero. The floor is
+# this fraction of sigma sqrt(d/2), the scale of the noise's spectrum: of {1/4, 1/2, 1} the one nearest to the best
 # penalty in hindsight, over simulated tables of 500 to 200,000 rows, 5 to 64 features, flat to steep spectra.
 _EIGENVALUE_FLOOR = 0.25
 # Penalties tried, in units of sigma sqrt(d): from no effect to shrinking everything to zero.
 _PENALTIES = np.geomspace(1e-3, 1e5, 161)
-# Beyond, a penalty leaves nothing of the coefficients, or all of what noise makes of them.
+# Beyond these, a penalty removes the coefficients completely, or none of their noise.
 _LEAST_PENALTY, _LARGEST_PENALTY = 2.0**-200, 2.0**500
 # Mean squared coefficients are estimated from the directions whose eigenvalue is so many deviations of the noise's
 # spectrum above it, all alike: weighted by its square, one direction that all rows share would speak for all of them.
@@ -294,7 +294,7 @@ def _response(xx: FloatArray, penalty: float, units: FloatArray | None) -> Float
         xx = positive_semidefinite(xx) * np.outer(units, units)
     values, vectors = linalg.eigh(xx)
     damped = np.maximum(values, 0.0) + penalty
-    # The cut-off of the usual pseudo-inverses: what rounding can leave of a zero eigenvalue.
+    # The cut-off of the usual pseudo-inverses: the largest rounding error of a zero eigenvalue.
     cutoff = len(values) * np.finfo(np.float64).eps * float(damped[-1])
     inverse = np.divide(1.0, damped, out=np.zeros_like(damped), where=damped > cutoff)
     response: FloatArray = (vectors * inverse) @ vectors.T
@@ -310,7 +310,7 @@ def ridge_from_rows(
     value thresholding (Amjad, Shah and Shen 2018, Robust Synthetic Control, JMLR 19, Algorithm 1).
     """
     left, singular, right = np.linalg.svd(rows, full_matrices=False)
-    # What rounding can leave of a zero: the cut-off of the usual pseudo-inverses.
+    # The largest rounding error of a zero: the cut-off of the usual pseudo-inverses.
     kept = singular > max(rows.shape) * np.finfo(np.float64).eps * singular[0]
     if n_components is not None:
         kept[n_components:] = False

@@ -29,9 +29,9 @@ from scipy import linalg
 
 from dpfast._arrays import FloatArray
 
-# An eigenvalue stands out that is more than so many deviations times the root of their number (Wigner 1955: 2).
+# An eigenvalue is above the noise beyond this many deviations times the root of their number (Wigner 1955: 2).
 _STANDS_OUT = 2.25
-# A coefficient is known whose unit vector has no more than this in directions that are not, squared.
+# A coefficient is identified if its unit vector has no more than this, squared, in unidentified directions.
 _UNSEEN = 0.05
 _TINY = 1e-280
 

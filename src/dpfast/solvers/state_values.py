@@ -26,14 +26,14 @@ import numpy as np
 from dpfast._arrays import FloatArray
 from dpfast.solvers.ridge import MomentNoise, automatic_diagonal_ridge
 
-# Standard deviations within which the pooled return cannot be told from an end of the range. Of {0, 1, 2, 3} the best
-# on games where nearly all returns are there; elsewhere it hardly matters.
+# Standard deviations within which the pooled return is not distinguished from an end of the range. Of {0, 1, 2, 3} the
+# best on games where nearly all returns are there; elsewhere it hardly matters.
 _APART = 3.0
-# The fixed point is near enough after so many steps, or once t^2 moves by less than this part of itself.
+# The fixed point is near enough after this many steps, or once t^2 moves by less than this part of itself.
 _STEPS, _PRECISION = 40, 1e-6
 # t^2 is at least this part of that of values spread evenly over the range: a state visited often keeps its own value.
 _LEAST_SPREAD = 1e-9
-# Counts are certain beyond so many standard deviations of their noise.
+# Counts are certain beyond this many standard deviations of their noise.
 _CERTAIN = 2.0
 # Standard errors by which t^2 is read up for deviations.
 _UP = 1.5
@@ -44,7 +44,7 @@ _TAILS, _LEAST_WITHIN = 0.75, 0.05
 _FARTHEST = 1.25
 # Of states whose counts are fewer standard deviations of their noise little is known by what others are.
 _RARE, _TINY = 3.0, 1e-9
-# Largest mean discount of what was cut that is reckoned with.
+# Largest mean discount of truncated tails that is considered.
 _MOST_CUT = 0.95
 
 
@@ -53,7 +53,7 @@ class StateValues(NamedTuple):
 
     #: c.
     pooled: float
-    #: What values are above c, (n_states,).
+    #: Values less c, (n_states,).
     above: FloatArray
     #: Their standard deviation from the noise alone, to first order.
     deviation: FloatArray
@@ -123,7 +123,7 @@ class StateSums(NamedTuple):
     counts: FloatArray
     returns: FloatArray
     squares: FloatArray
-    #: Of discounts of what was cut.
+    #: Of discounts of truncated tails.
     discounts: FloatArray
     #: Standard deviation of the noise in counts and returns, and in the others.
     deviation: float
@@ -157,11 +157,11 @@ class Estimate(NamedTuple):
 class Earlier(NamedTuple):
     """Estimates from earlier releases about the same point, over the same reach."""
 
-    #: The pooled return, what tails are worth, and the mean discount of what was cut.
+    #: The pooled return, the value of tails, and the mean discount of truncated tails.
     pooled: Estimate
     tail: Estimate
     discount: Estimate
-    #: What the tails in the sums were filled with.
+    #: Value used to fill the tails in the sums.
     filled: float
 
 
@@ -217,14 +217,14 @@ def fitted_values(
         relied = spread**3 / (spread**2 + error**2) if spread > 0.0 else 0.0
         kept = counts * relied / (counts**2 * relied + variances)
         drawn = pooled.value + kept * (returns - pooled.value * sums.counts)
-        # A state's own mean, and its deviation; of rarely visited ones these say nothing.
+        # A state's own mean, and its deviation; for rarely visited states these are uninformative.
         own_error = np.sqrt(variances) / np.maximum(counts, sums.deviation)
         own_mean = np.where(sure, returns / np.maximum(counts, sums.deviation), drawn)
         moved = np.clip(drawn - own_mean, -_FARTHEST * own_error, _FARTHEST * own_error)
         values = np.clip(own_mean + moved, *limits)
         if abs(spread - last) <= _PRECISION * last:
             break
-    # What fills tails is no better than the pooled return for any one state.
+    # The filled tails are no better than the pooled return for any one state.
     tails = (kept * counts * cut) ** 2 * (_TAILS * found + tail.variance)
     visited = 1.0 / (1.0 + (_RARE * sums.deviation / np.maximum(counts, _TINY * sums.deviation)) ** 4)
     spreads = visited * found + (1.0 - visited) * even
@@ -241,7 +241,7 @@ def _tail_and_pooled(
     share, filled = discount.value, earlier.filled
     fixed = (first.value - share * filled) / (1.0 - share)
     variance = (first.variance + (fixed - filled) ** 2 * discount.variance) / (1.0 - share) ** 2
-    # From here on what is brought together shares noise: the earlier means are in all of it.
+    # From here on combined estimates share noise: the earlier means are in all of them.
     everywhere = Estimate(fixed, variance).joined(earlier.pooled).within(limits)
     tail = earlier.tail.joined(Estimate(everywhere.value, everywhere.variance + spread)).within(limits)
     moved = tail.value - filled

@@ -26,7 +26,7 @@ _MOST = 0.99
 _OTHERS = 50
 # Where coefficients are attacked: many others, who keep one this far from its ends.
 _HELD, _HELD_AT = 5000, -0.8
-# A choice says less than noise: so many more outputs, and choices from the sums of each fit.
+# A choice reveals less than noise: this many more outputs, and choices from the sums of each fit.
 _MORE = 12.0
 _CHOICES = 20
 # Largest outcome, where coefficients are attacked: their gradient then hardly depends on them.
@@ -145,7 +145,7 @@ def _pick_attack(privacy: Privacy) -> Attack:
     claim, span = record.privacy, record.privacy.epsilon
     beside = " beside a delta" if privacy.delta > 0.0 else ""
     name = f"feature by its score{beside}, {privacy.adjacency}"
-    # Odds that are closer take more outputs to tell apart.
+    # Closer probabilities need more outputs to distinguish.
     return Attack(name, claim, OddsShift(span), seen, (estimator,), effort=max(8.0, 8.0 / span**2))
 
 
@@ -249,7 +249,8 @@ def _coefficient_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
         theta = estimator.fit(*tables[neighbour]).releases_[1].values["coef"]
         return np.asarray(linear[neighbour] - curvature[neighbour] * theta)
 
-    # What the person adds to the slope; under add/remove less where the coefficient is nearer to the person's outcome.
+    # The person's contribution to the slope; under add/remove less where the coefficient is nearer to the person's
+    # outcome.
     scale = record.scales["objective"]
     shift = np.array([2.0 * outcome])
     if privacy.adjacency == "add_remove":

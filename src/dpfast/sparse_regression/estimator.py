@@ -95,11 +95,11 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         "pursuit" repeatedly picks the feature most correlated with the current residuals and refits. It takes several
         outcomes, and picks features for all of them. It reads the table once or twice a feature, and holds outcomes and
         the picked features in memory; tables readable only once are held whole. "exponential" scores all supports, and
-        so finds features that are informative only together. It needs one pass over any table. "sample_aggregate" lets
-        random blocks of rows vote by a lasso, and holds the table in memory. "auto" is "pursuit", with
-        calibration="paper" "sample_aggregate". A callable ``(X, y, size) -> indices`` replaces the lasso: it is called
-        from several threads, sees one block of rows as they are, and must not keep, print or log anything of them;
-        where it fails, the block votes for the first features.
+        so finds features that are informative only together. It needs at most one pass over any table.
+        "sample_aggregate" lets random blocks of rows vote by a lasso, and holds the table in memory. "auto" is
+        "pursuit", with calibration="paper" "sample_aggregate". A callable ``(X, y, size) -> indices`` replaces the
+        lasso: it is called from several threads, sees one block of rows as they are, and must not keep, print or log
+        anything of them; where it fails, the block votes for the first features.
     n_blocks : int, optional
         Blocks of "sample_aggregate"; by default the root of the number of rows. Under add/remove that number is
         private, so `n_blocks` must be given.
@@ -289,7 +289,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         check.positive_integer("n_nonzero", self.n_nonzero)
         for name, given in (("bound_x", self.bound_x), ("bound_y", self.bound_y)):
             bound = check.optional(check.positive, name, given)
-            # Beyond, a later release of a pursuit would be refused, for what an earlier one told.
+            # Beyond, a later release of a pursuit would be refused because of the values of an earlier one.
             if bound is not None and not 2.0**-100 <= bound <= 2.0**100:
                 raise ValueError(f"{name} must lie between 2**-100 and 2**100, got {given!r}")
         if isinstance(self.selector, str) or not callable(self.selector):
@@ -346,7 +346,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             self._bound_y * (math.sqrt(n_outcomes) if self.bound_y is None else 1.0),
             public_rows(n_rows, privacy.adjacency),
             float(self.selection_share),
-            # Counts that bounds were found by have the rest, of which this is no longer a budget of its own.
+            # The counts used to find bounds have the rest; this part is no longer a separate budget.
             by_mu=self._shares_mu or privacy != Privacy(self.epsilon, self.delta, self.adjacency),
         )
 

@@ -227,7 +227,7 @@ class PursuitFit(SparseMechanism):
         odds = score / pursuit.pick(outcome * float(ndtri(0.5 + UNCLIPPED / 2.0))).scales["feature"]
         others = n_features - size
         missed = 1.0 / (1.0 + math.exp(min(odds, 700.0)) / others) if others else 0.0
-        # The fit is of residuals, of features that are taken to be even.
+        # The fit is of residuals, of features assumed to be equally large.
         left = min(math.sqrt(1.0 - R2) * outcome, pursuit.outcome_bound)
         worse = _WORSE_IF_PURE if pursuit.privacy.delta == 0.0 else 1.0
         moved = left * math.sqrt(pursuit.fit.expected_loss(n, 0.0, worse=worse))

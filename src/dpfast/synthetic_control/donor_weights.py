@@ -162,10 +162,10 @@ class DonorMechanism(SingleRelease):
 
     bounds: PanelBounds
     noise_scales: DonorNoise
-    #: The paper's lambda, or what takes its place.
+    #: The paper's lambda, or its replacement.
     ridge: float
 
-    #: What the first noise is added to.
+    #: Statistic that the first noise is added to.
     first: ClassVar[Literal["weights", "objective"]]
 
     @cached_property

@@ -637,7 +637,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         release = mechanism.noise.release(range_counts(donors), source, self._named("counts of donors by size"))
         low, high, is_certain = range_found(mechanism, release, public.n_donors, nonnegative=self.nonnegative)
         found = self._within(high if self.nonnegative else (low, high), is_found=True)
-        # Said once it is paid for: who makes errors of warnings would learn of it at no cost.
+        # Issued after payment: a user who turns warnings into errors would learn it at no cost otherwise.
         caution = found._beyond_range(public) if is_certain else _GUESS
         return Prepared(found, rest, (release,), {"bound_": found.bound}, caution)
 
@@ -698,7 +698,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
             center = "private" if self._center_is("private") else "auto" if isinstance(bound, str) else None
         elif self.center is not None:
             center = self._center_path(len(public.periods), public.target)
-        # Towards what happened to the target nothing may shrink: its effect would.
+        # Predictions must not shrink towards the target's later outcomes: its effect would shrink.
         restored = self._center_is("target")
         return DonorSteps(
             privacy,
@@ -841,7 +841,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
             rows = DonorRows(0.0, 1.0, public.n_pre, public.n_post, observation_rate=self.observation_rate)
             pre, post = np.nan_to_num(pre, nan=0.0), np.nan_to_num(post, nan=0.0)
             xx, xy = rows.about_path({"xx": pre.T @ pre, "xy": pre.T @ post}, len(donors))
-            # A floor above zero alone: what rounding leaves of a zero eigenvalue has no inverse worth having.
+            # A floor just above zero: the rounding error of a zero eigenvalue has no meaningful inverse.
             floor = len(xx) * float(np.finfo(np.float64).eps) * float(np.trace(xx))
             solution = coefficients_of_moments(xx, xy, basis, ridge, floor, keep)
         else:

@@ -218,7 +218,7 @@ class CrossSection(SingleRelease):
     """The mechanism: moments of donor rows; `DonorRows.costs` has the weights of its noise variances."""
 
     joint: JointMoments
-    #: What the noise costs: the least is chosen.
+    #: Cost of the noise: the least is chosen.
     cost: float
     rows: DonorRows
 

@@ -9,11 +9,11 @@ from dpfast.estimator.plan import Plan, least
 from dpfast.synthetic_control.donor_weights import DonorMechanism
 from dpfast.synthetic_control.steps import DonorSteps
 
-# What the errors are relative to.
+# Reference of the relative errors.
 _SIGNAL = "the signal's root mean square"
 #: Mean square of mapped outcomes that is assumed where nothing is known: as of outcomes around half their bound.
 SPREAD = 0.25
-#: Part of their size by which donors are taken to differ from their mean path.
+#: Assumed size of donors' differences from their mean path, as a fraction of their size.
 VARIATION = 0.3
 
 

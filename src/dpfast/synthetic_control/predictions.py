@@ -26,9 +26,9 @@ from dpfast.synthetic_control.mechanism import CrossSection
 
 # Draws that an interval's quantiles are taken from: they are then off by 0.01 in coverage, up or down.
 _SIMULATIONS = 500
-# An eigenvalue beyond so many edges of the noise is the panel's: noise alone passes one edge in one panel of a hundred,
-# but where panels' own eigenvalues are as large as the noise the largest is often twice what it was. Of 1.5, 2.5 and 4
-# the one with the narrowest intervals of those that cover, on panels of 100 to 10,000 donors.
+# An eigenvalue beyond this many edges of the noise is the panel's: noise alone passes one edge in one panel of a
+# hundred, but where panels' own eigenvalues are as large as the noise the largest is often twice what it was. Of 1.5,
+# 2.5 and 4 the one with the narrowest intervals of those that cover, on panels of 100 to 10,000 donors.
 _CERTAIN = 2.5
 # Entries of X'X that are simulated at a time.
 _BATCH_ENTRIES = 1 << 19

@@ -50,11 +50,11 @@ from dpfast.synthetic_control.predictions import coefficients_of_moments
 
 #: Number of donors, where it is private: its share of mu squared, and where delta is 0 of epsilon.
 _COUNT = (0.01, 0.05)
-# Half-octaves below the longest that a row can be: one a millionth as long is in the last.
+# Half-octaves below the largest norm of a row: a norm a millionth as large is in the last.
 _HALF_OCTAVES = 40
-#: Lengths that differ from their median by so many half-octaves are told from it: a count of donors sums so many bins.
+#: Norms this many half-octaves from their median are distinguished from it: a count of donors sums as many bins.
 _BINS_SUMMED = 6.0
-#: Half of the donors are so many standard deviations of such a count.
+#: Half of the donors are this many standard deviations of such a count.
 _CLEAR = 4.0
 #: Half of the donors may be longer than norms up to so many donors per deviation of a count of them. Where there are
 #: more, noise is less and fewer are clipped, as the root of that number grows, down to a twentieth.
@@ -222,7 +222,7 @@ class DonorSteps(Mechanism[Solution]):
     privacy: Privacy
     #: As is public before anything is released: without a centre, without bounds.
     rows: DonorRows
-    #: A public path in mapped units; the donors' mean; or the latter where what is released says that it pays.
+    #: A public path in mapped units; the donors' mean; or the mean only if releases show that it pays.
     center: FloatArray | Literal["private", "auto"] | None
     #: Norms to clip rows to, before and after the intervention; None for the largest that the range allows.
     row_bound: Bounds | Literal["private"] | None
@@ -230,7 +230,7 @@ class DonorSteps(Mechanism[Solution]):
     n_donors: int | None
     #: Whether moments are brought back from the centre to the origin, where it must not be shrunk towards.
     restored: bool = False
-    #: The paper's lambda, and how many eigenvalues are kept: what donors' own errors are computed with, too.
+    #: The paper's lambda, and the number of eigenvalues kept; donors' errors are computed with them, too.
     ridge: float | Literal["auto"] = "auto"
     n_components: int | Literal["noise"] | None = None
     #: Part of the budget that the errors of donors' predictions have.
@@ -365,7 +365,7 @@ class DonorSteps(Mechanism[Solution]):
         periods = self.rows.n_pre + self.rows.n_post
         middle = (self.rows.least + 1.0) / 2.0
         farthest = (1.0 - middle) * math.sqrt(periods)
-        # About the origin, where donors are known to be short; else about the middle, and as long as the range allows.
+        # About the origin if donors' norms are known to be small; else about the middle, with the range's largest norm.
         origin = 0.0 if length is not None and length < farthest else middle
         bound = min(farthest, length or math.inf)
         each = NoisySum.calibrate(budget.whole, rounded_bound(bound, periods), (periods,)).deviation
