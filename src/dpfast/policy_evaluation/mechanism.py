@@ -4,15 +4,15 @@ Write F_s for the mean first-visit return of the v_s trajectories, of m, that vi
 `width`; Phi for the features, w and rho for public weights. Replacing one trajectory moves the returns of the states
 that it visited or now visits. The releases and their sensitivities (Balle, Gomrokchi, Precup 2016, ICML):
 
-- `WeightedMeans` (DP-LSW): B G^(1/2) F with G = diag(w), which moves by at most ``||B|| width sqrt(phi)`` with phi =
-  sum of w_s/max(v_s, 1)**2. The printed algorithm takes B = (G^(1/2) Phi)^+ and so releases the coefficients. Here B
-  has orthonormal rows that span the columns of G^(1/2) Phi: then ||B|| = 1, no coordinate has more noise than its share
-  of the weighted squared error needs, and the coefficients follow by post-processing.
-- `RidgeFit` (DP-LSL): theta, the minimiser of the sum over trajectories x and the states s in x of ``rho_s (F_{x,s} -
-  phi_s'theta)**2`` plus ``lambda/2 ||theta||**2``. That is lambda-strongly convex, so theta moves by at most 1/lambda
-  times the change of the gradient at theta, 2 Phi'u. Here u_s is the change of rho_s F_{x,s} if both trajectories visit
-  s, and rho_s (phi_s'theta - F_{x,s}) if one does. With ||theta|| at most ``width sqrt(sum of rho_s v_s)/sqrt(2
-  lambda)`` that is ``2 width ||Phi|| sqrt(phi)/lambda``, for every lambda > 0, phi as
+- `WeightedMeans` (DP-LSW): B G^(1/2) F with G = diag(w), which moves by at most ``||B|| width sqrt(phi)`` with
+  phi = sum of w_s/max(v_s, 1)**2. The printed algorithm takes B = (G^(1/2) Phi)^+ and so releases the coefficients.
+  Here B has orthonormal rows that span the columns of G^(1/2) Phi: then ||B|| = 1, no coordinate has more noise than
+  its share of the weighted squared error needs, and the coefficients follow by post-processing.
+- `RidgeFit` (DP-LSL): theta, the minimiser of the sum over trajectories x and the states s in x of ``rho_s
+  (F_{x,s} - phi_s'theta)**2`` plus ``lambda/2 ||theta||**2``. That is lambda-strongly convex, so theta moves by at most
+  1/lambda times the change of the gradient at theta, 2 Phi'u. Here u_s is the change of rho_s F_{x,s} if both
+  trajectories visit s, and rho_s (phi_s'theta - F_{x,s}) if one does. With ||theta|| at most ``width sqrt(sum of rho_s
+  v_s)/sqrt(2 lambda)`` that is ``2 width ||Phi|| sqrt(phi)/lambda``, for every lambda > 0, phi as
   `dpfast.statistics.smooth_sensitivity_lsl` has it. The print divides by lambda - ||Phi||**2 max(rho) instead.
 - A = sum of rho_s phi_s phi_s' and b = sum of rho_s phi_s F_s over trajectories and the states each visits
   (`dpfast.statistics.sufficient_statistics`), as moments of people who own a row for each state they visit
@@ -350,10 +350,10 @@ class RidgeFit(Statistic):
     def _error(self) -> float:
         """Bound the error of the solution, for all counts and returns there can be.
 
-        The computed one solves (K + E) x = b + e with K at least lambda/2: its error is at most
-        (||e|| + ||E|| ||theta||)/(lambda/2 - ||E||). Products err by gamma_(n + 4) of those of absolute values, and
-        Cholesky with its two triangular solves by d gamma_(3d + 1) ||K|| (Higham 2002, Theorem 10.4 and the bound
-        after it), of which 4 times is taken.
+        The computed one solves (K + E) x = b + e with K at least lambda/2: its error is at most (||e|| + ||E||
+        ||theta||)/(lambda/2 - ||E||). Products err by gamma_(n + 4) of those of absolute values, and Cholesky with its
+        two triangular solves by d gamma_(3d + 1) ||K|| (Higham 2002, Theorem 10.4 and the bound after it); 4 times this
+        is used.
         """
         problem, half, rho = self.problem, 0.5 * self.ridge, self.problem.weights
         visits = self.m * float(np.sum(np.sort(rho)[::-1][: problem.most_visited]))

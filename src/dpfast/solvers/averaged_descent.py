@@ -207,7 +207,7 @@ class Coordinates:
         kept = np.maximum(values, 0.0)
         ridge = max(_FIRST_RIDGE * noise * math.sqrt(features), 1e-12 * float(kept[-1]), _TINY)
         lengths = ((kept + ridge) / people) ** (-power / 2.0)
-        # If no bin is above the noise, rows may be as large as the noise can hide.
+        # If no eigenvalue is above the noise, rows may be as large as the noise can hide.
         hidden = _EIGENVALUE_FLOOR * ridge * float(np.mean(lengths**2))
         lengths /= math.sqrt(max(float(np.sum(lengths**2 * kept)), hidden) / (people * features))
         # Rotated to need few products: noise equal in all coordinates stays equal.

@@ -11,7 +11,7 @@ over any support, u = 2^-53 and the sums rounded to double before:
 
 - rounding X'X, X'y and the added ridge moves the least value by at most 1.01 u (C + G);
 - a computed gradient is off by at most (s + 2) u (C + G) in the L1 norm; half of this enters the value, and the sum of
-  the value adds (s + 2) u (C + 2G)/2; the gap has twice the gradient's error, and twice as much for its sum.
+  the value adds (s + 2) u (C + 2G)/2. The gap has twice the gradient's error, and twice as much for its sum.
 
 A computed score minus the exact one lies between -e and gap + e with e = 8 (s + 2) u (C + G).
 """

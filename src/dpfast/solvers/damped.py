@@ -69,9 +69,9 @@ def components_beyond(xx: FloatArray, threshold: float) -> int:
 class DenoisedMoments:
     """Estimate of the moments without noise, in the directions above the noise.
 
-    Noise of entries' standard deviation sigma moves an eigenvalue k of d by d moments to k + d sigma^2/k, and turns its
-    eigenvector by an angle whose squared cosine is 1 - d sigma^2/k^2, if it is above the noise (k > sigma sqrt(d));
-    otherwise both are lost [1]_. This corrects both, on average.
+    Let noise with standard deviation sigma in every entry be added to d by d moments. It moves an eigenvalue k above
+    the noise (k > sigma sqrt(d)) to k + d sigma^2/k, and rotates its eigenvector by an angle with squared cosine 1 - d
+    sigma^2/k^2. Below the noise both are lost [1]_. This corrects both, on average.
 
     References
     ----------
@@ -89,8 +89,8 @@ class DenoisedMoments:
     def of(cls, xx: FloatArray, off_diagonal: float) -> DenoisedMoments:
         """Correct the spectrum for the effect of noise.
 
-        What does not stand out is taken to be zero: eigenvalues no larger than noise alone has with a probability of
-        0.01, by the law of Tracy and Widom (the second reference of the class).
+        Eigenvalues below the noise are set to zero: those no larger than the value exceeded by noise alone with a
+        probability of 0.01, by the law of Tracy and Widom (the second reference of the class).
         """
         values, vectors = np.linalg.eigh(xx)
         features = len(xx)

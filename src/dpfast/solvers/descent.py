@@ -12,9 +12,9 @@ change. Losses here have second derivatives of at most h, so a step of n h B^2/2
 any rows of length B; larger ones take the least momentum with which descent is stable (the heavy ball's bound). With
 few people there are few steps. With many there are as many as needed, up to a limit reached only with many people.
 
-Late iterates are averaged, to reduce the noise of the last steps (Polyak and Juditsky 1992). These rules, their
-constants one for all tables, sizes and budgets, were within a percent of the best of 200 settings on digits, two to ten
-of them, cancer, wine, pictures and simulated rows, n = 100 to 70,000, epsilon = 0.5 to 4.
+Late iterates are averaged, to reduce the noise of the last steps (Polyak and Juditsky 1992). These rules have the same
+constants for all tables, sizes and budgets. They were within 1% of the best of 200 settings on digits, two to ten of
+them, cancer, wine, pictures and simulated rows, n = 100 to 70,000, epsilon = 0.5 to 4.
 """
 
 from __future__ import annotations

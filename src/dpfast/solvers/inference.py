@@ -13,8 +13,8 @@ coefficient among small ones, in a direction hidden by noise, is covered less of
 size of rows is known, the prior always allows coefficients that explain half of the variance: `least_signal`.
 
 X'X is known with noise too. Its regression on the released matrix has the same eigenvectors. The eigenvalues are
-corrected for the effect of noise on a spectrum [4]_, and are 0 below the noise. The remaining error is noise in X'Y -
-X'X theta, proportional to ||theta||: regression calibration [5]_.
+corrected for the effect of noise on a spectrum [4]_, and are 0 below the noise. The remaining error is noise in
+X'Y - X'X theta, proportional to ||theta||: regression calibration [5]_.
 
 Outcomes are assumed to have the same variance about their linear function in all rows.
 

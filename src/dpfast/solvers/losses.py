@@ -1,8 +1,8 @@
 """Generalised linear losses l(x'theta, y), with the bounds on their derivatives that privacy and solvers need.
 
-All are convex and twice continuously differentiable in z = x'theta: squared, logistic, the hinge, Huber and quantile
-losses smoothed at their non-differentiable points, the logistic and Poisson losses smoothed to cap their slopes, and
-losses given by functions.
+All are convex and twice continuously differentiable in z = x'theta: squared, logistic, hinge, Huber and quantile losses
+smoothed at their non-differentiable points, the logistic and Poisson losses smoothed to cap their slopes, and losses
+given by functions.
 """
 
 from __future__ import annotations
@@ -208,12 +208,12 @@ class LogisticLoss(GeneralisedLinearLoss):
 class CappedLogisticLoss(GeneralisedLinearLoss):
     """The logistic loss, smoothly continued as a line at a capped slope: twice continuously differentiable.
 
-    Of the margin u = yz, the logistic loss has the slope -p(u), p(u) = 1/(1 + exp(u)), and the second derivative p (1 -
-    p). The smoothing begins at the margin s with p(s) three quarters of the cap. Below s the second derivative falls
-    linearly, from p(s) (1 - p(s)) to 0 at s - D. There the slope reaches the cap and stays at it. So D = 2 (cap -
-    p(s))/(p(s) (1 - p(s))): two thirds, or more. The slope's size never grows with u, so the loss is convex. As p is at
-    most p(s) from s on and p (1 - p) grows up to 1/2, the second derivative is at most p(s) (1 - p(s)) if p(s) <= 1/2,
-    and 1/4 otherwise.
+    At the margin u = yz, the logistic loss has the slope -p(u), p(u) = 1/(1 + exp(u)), and the second derivative p
+    (1 - p). The smoothing begins at the margin s with p(s) three quarters of the cap. Below s the second derivative
+    falls linearly, from p(s) (1 - p(s)) to 0 at s - D. There the slope reaches the cap and stays at it. So D = 2
+    (cap - p(s))/(p(s) (1 - p(s))): two thirds, or more. The slope's size never grows with u, so the loss is convex. As
+    p is at most p(s) from s on and p (1 - p) grows up to 1/2, the second derivative is at most p(s) (1 - p(s)) if
+    p(s) <= 1/2, and 1/4 otherwise.
 
     A person far on the wrong side has no larger slope than one near the boundary. So less noise is needed, by about the
     factor of the cap. `probability` accounts for the cap, but the loss does not distinguish rows near the boundary:
@@ -398,8 +398,8 @@ class SmoothedQuantile(GeneralisedLinearLoss):
 
     Of the residual r = y - z it is level r + H(r), where H(r) is max(0, -r) smoothed over ``|r| <= width`` as the hinge
     is: `SmoothedHinge` at the margin 1 + r. So its slope in z lies between -level and 1 - level, and its second
-    derivative is at most 3/(4 width). Least in expectation is the quantile not of y but of y + width e, where e is
-    independent of it and has the density 3 (1 - e^2)/4 on [-1, 1]: near the quantile of y if the density of y is even
+    derivative is at most 3/(4 width). The expected loss is least at the quantile of y + width e, not of y. Here e is
+    independent of y with the density 3 (1 - e^2)/4 on [-1, 1]. The two quantiles are close if the density of y is even
     over the width.
 
     Parameters

@@ -1,9 +1,9 @@
 """Strongly convex quadratics over balls and boxes, with a proved bound on the distance from the minimiser.
 
-Minimise x'Ax/2 + v'x + weight ||x||_1 over a convex set, m I <= A <= M I: guesses of a Newton method on faces
-(dpfast.solvers.quadratic_faces) are refined and certified in twice the working precision; if none is certified, the
-accelerated method is run for as many steps as are enough for any problem (dpfast.solvers.certificates). In nearly all
-cases the first guess will do.
+Minimise x'Ax/2 + v'x + weight ||x||_1 over a convex set, m I <= A <= M I. Guesses of a Newton method on faces
+(dpfast.solvers.quadratic_faces) are refined and certified in twice the working precision. If none is certified, the
+accelerated method is run for as many steps as any problem needs (dpfast.solvers.certificates). In nearly all cases the
+first guess will do.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ _SIGNAL_MARGIN, _SIZE_MARGIN = 1.5, 2.0
 class MomentNoise:
     """Standard deviations of the noise in the entries of released moments; X'X has symmetric noise.
 
-    `sampling` is no standard deviation. If X'X was estimated from s of n rows, sampled without replacement, it is (1 -
-    s/n)/s, the variance of a mean over such a sample in units of that of one row. `coef_std` does not include it.
+    `sampling` is no standard deviation. If X'X was estimated from s of n rows, sampled without replacement, it is
+    (1 - s/n)/s, the variance of a mean over such a sample in units of that of one row. `coef_std` does not include it.
     """
 
     diagonal: float
@@ -176,9 +176,9 @@ def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise, shrinkag
     """Penalty that minimises the estimated excess risk caused by the noise, by the penalty and by earlier shrinkage.
 
     Write s_i for the eigenvalues of X'X, S for the shrinkage of X'Y (the identity if there was none), t = ||theta
-    S||^2/d for the true coefficients theta, taken to be spread evenly over the features, u = <theta, theta S>/d, and v
-    = cross^2 tr(S^2) + d t (mean squared entry of the noise in X'X) for the variance of the noise in a row of (X'Y) S -
-    X'X theta S. In the eigenbasis the penalty p leaves an excess risk of about
+    S||^2/d for the true coefficients theta (assumed to be spread evenly over the features), u = <theta, theta S>/d, and
+    v = cross^2 tr(S^2) + d t (mean squared entry of the noise in X'X) for the variance of the noise in a row of (X'Y) S
+    - X'X theta S. In the eigenbasis the penalty p leaves an excess risk of about
 
         sum_i s_i (s_i^2 t + v)/(s_i + p)^2 - 2 s_i^2 u/(s_i + p)
 

@@ -6,9 +6,9 @@ wherever n is small, so values are shrunk towards the pooled return c, that of a
 - `ridge_values`: c + (returns - c count)/(count + penalty), one penalty for all states, `automatic_diagonal_ridge`'s.
   If c does not differ from an end of the range by more than the noise, that end replaces it: with hardly any rewards, c
   is noise;
-- `shrunken_values`: empirical Bayes [1]_ with v normal about c, variance t^2. About c a quotient has the variance u =
-  (f's + c^2 e's)/n^2, so v is shrunk to c by u/(u + t^2): hardly in frequently visited states, completely in others. c
-  and t^2 are the fixed point of their moment estimates, with states weighted by 1/(u + t^2) and its square.
+- `shrunken_values`: empirical Bayes [1]_ with v normal about c, variance t^2. About c a quotient has the variance
+  u = (f's + c^2 e's)/n^2, so v is shrunk to c by u/(u + t^2): hardly in frequently visited states, completely in
+  others. c and t^2 are the fixed point of their moment estimates, with states weighted by 1/(u + t^2) and its square.
 
 References
 ----------
@@ -179,8 +179,9 @@ def fitted_values(
     of the error of tails. Values are normal about the pooled return. Their variance t^2 is estimated by moments over
     the certainly visited states, weighted by information. For shrinking values, t^2 is reduced according to its
     standard error; for their deviations, one and a half standard errors are added. Deviations include the shrinkage of
-    a value and the bias of clipping. `lost` has the mean share of people's weight lost, as if those who lose it had
-    returns a standard deviation apart, and the total loss of returns, as if it were any one state's.
+    a value and the bias of clipping. `lost` has two parts. The first is the mean share of people's weight lost, as if
+    those who lose it had returns a standard deviation apart. The second is the total loss of returns, as if it were any
+    one state's.
     """
     counts, n_states, noise = np.maximum(sums.counts, 0.0), len(sums.counts), sums.deviation**2
     even = (limits[1] - limits[0]) ** 2 / 12.0

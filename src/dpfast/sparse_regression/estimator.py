@@ -99,7 +99,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         "sample_aggregate" lets random blocks of rows vote by a lasso, and holds the table in memory. "auto" is
         "pursuit", with calibration="paper" "sample_aggregate". A callable ``(X, y, size) -> indices`` replaces the
         lasso: it is called from several threads, sees one block of rows as they are, and must not keep, print or log
-        anything of them; where it fails, the block votes for the first features.
+        anything of them. If it fails, the block votes for the first features.
     n_blocks : int, optional
         Blocks of "sample_aggregate"; by default the root of the number of rows. Under add/remove that number is
         private, so `n_blocks` must be given.

@@ -2,18 +2,18 @@
 
 *Output perturbation* adds noise to the ridge weights. *Objective perturbation* adds it to their objective, over weights
 within the L1 ball. Either way, once the weights f are public, X_post'f/max|f_i| moves by at most twice a donor's norm
-when one donor is replaced, in as many dimensions as there are post-periods; that is released, and multiplied by the
-public max|f_i| again. (The paper adds noise to every donor's every post-period instead; so do both algorithms here
-where the noise is as printed.)
+when one donor is replaced, in as many dimensions as there are post-periods. This quotient is released, and multiplied
+by the public max|f_i| again. (The paper adds noise to every donor's every post-period instead; so do both algorithms
+here where the noise is as printed.)
 
 Everything here is in scaled units: donors' entries in [-1, 1], or rows scaled onto smaller norms.
 
-*Floating point.* With u = 2^-53, gamma_k = k u/(1 - k u), n donors of norm at most B, t pre-periods and the matrix
-K = X'X + (ridge/2) I of trace at most S = n B^2 + t ridge/2: forming K costs at most gamma_(n+1) S, solving by Cholesky
-gamma_(4t+2) S, both as changes of K in the L2 norm, and the factorisation runs to its end if t (t + 1) u S is small
-against ridge/2 (Higham 2002, (3.13) and theorems 10.3, 10.4, 10.7, which hold for sums in any order, with or without
-fused multiply-add). So the solution is that of a matrix within kappa = 1.1 u (n + (t + 2)^2) S of K, and as
-||X K^-1|| <= 1/sqrt(2 ridge), the weights are within
+*Floating point.* Let u = 2^-53 and gamma_k = k u/(1 - k u), with n donors of norm at most B, t pre-periods and the
+matrix K = X'X + (ridge/2) I of trace at most S = n B^2 + t ridge/2. Forming K costs at most gamma_(n+1) S, solving by
+Cholesky gamma_(4t+2) S, both as changes of K in the L2 norm. The factorisation runs to its end if t (t + 1) u S is
+small against ridge/2. (See Higham 2002, (3.13) and theorems 10.3, 10.4, 10.7; they hold for sums in any order, with or
+without fused multiply-add.) So the solution is that of a matrix within kappa = 1.1 u (n + (t + 2)^2) S of K, and as ||X
+K^-1|| <= 1/sqrt(2 ridge), the weights are within
 
     (kappa/sqrt(2 ridge) + gamma_t sqrt(n) B) ||y||/(ridge/2 - kappa)
 

@@ -97,7 +97,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
     """Differentially private synthetic control.
 
     Privacy: a person is a donor, with all its periods. These are released together at (epsilon, delta), under
-    `adjacency`: noisy counts of donors by the norm of their rows, if it pays their mean path, and their moments before
+    `adjacency`: noisy counts of donors by the norm of their rows; their mean path, if it pays; and their moments before
     the intervention and across it. Every prediction is computed from these releases. ("output" and "objective" release
     the donors' weights for the target of the fit, and the prediction made with them, under replace-one.) Targets are
     public: their own records are not protected.

@@ -83,8 +83,9 @@ class Placebos(TargetReports):
         """Rank targets among donors by how much worse they are predicted after the intervention than before it.
 
         The ratio of root mean squared errors, after the intervention over before it, is computed for every donor with
-        the released coefficients, and counted with noise in bins of a quarter of an octave: the in-space placebo test
-        of [4]_. If the intervention changed nothing, every rank is equally likely for a target like the donors.
+        the released coefficients. Donors are counted with noise in bins of a quarter of an octave. This is the in-space
+        placebo test of [4]_. If the intervention changed nothing, every rank is equally likely for a target like the
+        donors.
 
         Parameters
         ----------

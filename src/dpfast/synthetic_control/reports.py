@@ -119,8 +119,8 @@ def effect_report(table: DataFrame, level: float | None = None) -> str:
     Returns
     -------
     str
-        A paragraph a target. The limits of the average are the averages of the limits: wide enough at the same level
-        whatever the correlation of the noise between periods, where the noise is Gaussian or elliptical, since the
+        A paragraph a target. The limits of the average are the averages of the limits. With Gaussian or elliptical
+        noise they are wide enough at the same level, whatever the correlation of the noise between periods: the
         standard deviation of an average is at most the average of the standard deviations.
 
     Raises
