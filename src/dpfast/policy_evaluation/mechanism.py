@@ -11,9 +11,9 @@ that it visited or now visits. The releases and their sensitivities (Balle, Gomr
 - `RidgeFit` (DP-LSL): theta, the minimiser of the sum over trajectories x and the states s in x of ``rho_s
   (F_{x,s} - phi_s'theta)**2`` plus ``lambda/2 ||theta||**2``. That is lambda-strongly convex, so theta moves by at most
   1/lambda times the change of the gradient at theta, 2 Phi'u. Here u_s is the change of rho_s F_{x,s} if both
-  trajectories visit s, and rho_s (phi_s'theta - F_{x,s}) if one does. With ||theta|| at most ``width sqrt(sum of rho_s
-  v_s)/sqrt(2 lambda)`` that is ``2 width ||Phi|| sqrt(phi)/lambda``, for every lambda > 0, phi as
-  `dpfast.statistics.smooth_sensitivity_lsl` has it. The print divides by lambda - ||Phi||**2 max(rho) instead.
+  trajectories visit s, and rho_s (phi_s'theta - F_{x,s}) if one does. With ||theta|| at most
+  ``width sqrt(sum of rho_s v_s)/sqrt(2 lambda)`` that is ``2 width ||Phi|| sqrt(phi)/lambda``, for every lambda > 0,
+  phi as `dpfast.statistics.smooth_sensitivity_lsl` has it. The print divides by lambda - ||Phi||**2 max(rho) instead.
 - A = sum of rho_s phi_s phi_s' and b = sum of rho_s phi_s F_s over trajectories and the states each visits
   (`dpfast.statistics.sufficient_statistics`), as moments of people who own a row for each state they visit
   (`dpfast.releases.moments`), with noise of public size (`visit_moments`). If every state has a feature and all weights
@@ -350,10 +350,10 @@ class RidgeFit(Statistic):
     def _error(self) -> float:
         """Bound the error of the solution, for all counts and returns there can be.
 
-        The computed one solves (K + E) x = b + e with K at least lambda/2: its error is at most (||e|| + ||E||
-        ||theta||)/(lambda/2 - ||E||). Products err by gamma_(n + 4) of those of absolute values, and Cholesky with its
-        two triangular solves by d gamma_(3d + 1) ||K|| (Higham 2002, Theorem 10.4 and the bound after it); 4 times this
-        is used.
+        The computed one solves (K + E) x = b + e with K at least lambda/2: its error is at most
+        (||e|| + ||E|| ||theta||)/(lambda/2 - ||E||). Products err by gamma_(n + 4) of those of absolute values, and
+        Cholesky with its two triangular solves by d gamma_(3d + 1) ||K|| (Higham 2002, Theorem 10.4 and the bound after
+        it); 4 times this is used.
         """
         problem, half, rho = self.problem, 0.5 * self.ridge, self.problem.weights
         visits = self.m * float(np.sum(np.sort(rho)[::-1][: problem.most_visited]))

@@ -70,8 +70,8 @@ class DenoisedMoments:
     """Estimate of the moments without noise, in the directions above the noise.
 
     Let noise with standard deviation sigma in every entry be added to d by d moments. It moves an eigenvalue k above
-    the noise (k > sigma sqrt(d)) to k + d sigma^2/k, and rotates its eigenvector by an angle with squared cosine 1 - d
-    sigma^2/k^2. Below the noise both are lost [1]_. This corrects both, on average.
+    the noise (k > sigma sqrt(d)) to k + d sigma^2/k, and rotates its eigenvector by an angle with squared cosine
+    1 - d sigma^2/k^2. Below the noise both are lost [1]_. This corrects both, on average.
 
     References
     ----------

@@ -210,10 +210,10 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
 
     At the margin u = yz, the logistic loss has the slope -p(u), p(u) = 1/(1 + exp(u)), and the second derivative p
     (1 - p). The smoothing begins at the margin s with p(s) three quarters of the cap. Below s the second derivative
-    falls linearly, from p(s) (1 - p(s)) to 0 at s - D. There the slope reaches the cap and stays at it. So D = 2
-    (cap - p(s))/(p(s) (1 - p(s))): two thirds, or more. The slope's size never grows with u, so the loss is convex. As
-    p is at most p(s) from s on and p (1 - p) grows up to 1/2, the second derivative is at most p(s) (1 - p(s)) if
-    p(s) <= 1/2, and 1/4 otherwise.
+    falls linearly, from p(s) (1 - p(s)) to 0 at s - D. There the slope reaches the cap and stays at it. So
+    D = 2 (cap - p(s))/(p(s) (1 - p(s))): two thirds, or more. The slope's size never grows with u, so the loss is
+    convex. As p is at most p(s) from s on and p (1 - p) grows up to 1/2, the second derivative is at most p(s)
+    (1 - p(s)) if p(s) <= 1/2, and 1/4 otherwise.
 
     A person far on the wrong side has no larger slope than one near the boundary. So less noise is needed, by about the
     factor of the cap. `probability` accounts for the cap, but the loss does not distinguish rows near the boundary:

@@ -177,8 +177,8 @@ def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise, shrinkag
 
     Write s_i for the eigenvalues of X'X, S for the shrinkage of X'Y (the identity if there was none), t = ||theta
     S||^2/d for the true coefficients theta (assumed to be spread evenly over the features), u = <theta, theta S>/d, and
-    v = cross^2 tr(S^2) + d t (mean squared entry of the noise in X'X) for the variance of the noise in a row of (X'Y) S
-    - X'X theta S. In the eigenbasis the penalty p leaves an excess risk of about
+    v = cross^2 tr(S^2) + d t (mean squared entry of the noise in X'X) for the variance of the noise in a row of (X'Y)
+    S - X'X theta S. In the eigenbasis the penalty p leaves an excess risk of about
 
         sum_i s_i (s_i^2 t + v)/(s_i + p)^2 - 2 s_i^2 u/(s_i + p)
 

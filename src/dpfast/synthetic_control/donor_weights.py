@@ -12,8 +12,8 @@ Everything here is in scaled units: donors' entries in [-1, 1], or rows scaled o
 matrix K = X'X + (ridge/2) I of trace at most S = n B^2 + t ridge/2. Forming K costs at most gamma_(n+1) S, solving by
 Cholesky gamma_(4t+2) S, both as changes of K in the L2 norm. The factorisation runs to its end if t (t + 1) u S is
 small against ridge/2. (See Higham 2002, (3.13) and theorems 10.3, 10.4, 10.7; they hold for sums in any order, with or
-without fused multiply-add.) So the solution is that of a matrix within kappa = 1.1 u (n + (t + 2)^2) S of K, and as ||X
-K^-1|| <= 1/sqrt(2 ridge), the weights are within
+without fused multiply-add.) So the solution is that of a matrix within kappa = 1.1 u (n + (t + 2)^2) S of K, and as
+||X K^-1|| <= 1/sqrt(2 ridge), the weights are within
 
     (kappa/sqrt(2 ridge) + gamma_t sqrt(n) B) ||y||/(ridge/2 - kappa)
 
